@@ -1,0 +1,160 @@
+use serde::{Deserialize, Serialize};
+
+use super::{ComputeCapability, GpuReading};
+use crate::profile::{Peak, Profile};
+use crate::{Bytes, Provenance};
+
+/// What the planner needs to know of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// What to call the device in reports.
+    pub name: String,
+    /// GPU or CPU.
+    pub kind: DeviceKind,
+    /// All memory of the device.
+    pub memory_total: Bytes,
+    /// Memory that a new process could take.
+    pub memory_available: Bytes,
+    /// Whether the memory figures were read off the device or come from a profile.
+    pub memory_provenance: Provenance,
+    /// Memory that opening the device takes before the first tensor.
+    pub context: Bytes,
+    /// Whether f32 products may run on TF32 tensor cores.
+    pub has_tf32: bool,
+    /// Whether there are bf16 tensor cores.
+    pub has_bf16: bool,
+    /// Peak f32 rate of the ordinary units, 10^12 operations per second.
+    pub fp32_tflops: Option<f64>,
+    /// Peak memory bandwidth, 10^9 bytes per second.
+    pub bandwidth_gb_s: Option<f64>,
+    /// Cores of the host that may prepare batches; `None` where the host is not known (at compile time).
+    pub host_cores: Option<u64>,
+}
+
+/// What kind of device trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// A CUDA GPU.
+    Gpu,
+    /// The host's processor.
+    Cpu,
+}
+
+/// A CUDA context with the kernels of a training step loaded: 550 MiB on the 132 multiprocessors of an H200, 107 MiB
+/// before any kernel on 34 multiprocessors.
+fn context(sm_count: Option<u32>) -> Bytes {
+    // The widest shipped GPU has 170; unknown ones are taken for that.
+    Bytes::from_mib(150 + 3 * u64::from(sm_count.unwrap_or(170)))
+}
+
+impl DeviceFacts {
+    /// The facts that a profile promises, for a machine nobody has looked at.
+    pub fn nominal(profile: &Profile) -> Self {
+        let usable = profile.memory.usable();
+        Self {
+            name: profile.id.to_string(),
+            kind: DeviceKind::Gpu,
+            memory_total: usable,
+            memory_available: usable,
+            memory_provenance: Provenance::Derived,
+            context: context(profile.compute.sm_count),
+            has_tf32: profile.compute_capability.has_tf32(),
+            has_bf16: profile.compute_capability.has_tensor_bf16(),
+            fp32_tflops: profile.peaks.fp32.as_ref().map(|peak: &Peak| peak.tflops),
+            bandwidth_gb_s: profile.memory.bandwidth_gb_s,
+            host_cores: None,
+        }
+    }
+
+    /// The facts of a GPU that was read, with what a matching profile adds. Memory and multiprocessors are always the
+    /// reading's: a slice or a modified board has other ones than the profile.
+    ///
+    /// `None` when the driver does not say how much memory the GPU has and no profile does.
+    pub fn of_gpu(reading: &GpuReading, profile: Option<&Profile>, host_cores: Option<u64>) -> Option<Self> {
+        let nominal = profile.map(Self::nominal);
+        let total = reading.memory_total.or(nominal.as_ref().map(|facts| facts.memory_total))?;
+        let capability =
+            reading.compute_capability.or(profile.map(|profile| profile.compute_capability)).unwrap_or_default();
+        let share = share_of_profile(reading, profile);
+        let usable = total - reading.memory_reserved.unwrap_or_default();
+        Some(Self {
+            name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
+            kind: DeviceKind::Gpu,
+            memory_total: total,
+            memory_available: reading.memory_free.unwrap_or(usable).min(usable),
+            memory_provenance: if reading.memory_free.is_some() { Provenance::Measured } else { Provenance::Derived },
+            context: context(reading.sm_count.or(profile.and_then(|profile| profile.compute.sm_count))),
+            has_tf32: capability.has_tf32(),
+            has_bf16: capability.has_tensor_bf16(),
+            fp32_tflops: nominal
+                .as_ref()
+                .and_then(|facts| Some(facts.fp32_tflops? * share))
+                .or_else(|| fp32_from_units(reading, capability)),
+            bandwidth_gb_s: nominal
+                .and_then(|facts| Some(facts.bandwidth_gb_s? * share))
+                .or_else(|| bandwidth_from_bus(reading)),
+            host_cores,
+        })
+    }
+
+    /// The facts of a host without a GPU: `memory_available` bytes and `cores` to train with.
+    pub fn cpu(memory_total: Bytes, memory_available: Bytes, cores: u64) -> Self {
+        Self {
+            name: format!("CPU ({cores} cores)"),
+            kind: DeviceKind::Cpu,
+            memory_total,
+            memory_available,
+            memory_provenance: Provenance::Measured,
+            context: Bytes::from_mib(64),
+            has_tf32: false,
+            has_bf16: false,
+            // 8 lanes, 2 operations, 2 units at 3 GHz: an AVX2 core.
+            fp32_tflops: Some(cores as f64 * 0.096),
+            bandwidth_gb_s: Some(20.0),
+            host_cores: Some(cores),
+        }
+    }
+
+    /// What all of these devices have: the least memory and rates, the common capabilities.
+    pub fn meet<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        all.into_iter().cloned().reduce(|a, b| Self {
+            name: format!("{} + {}", a.name, b.name),
+            kind: if a.kind == b.kind { a.kind } else { DeviceKind::Cpu },
+            memory_total: a.memory_total.min(b.memory_total),
+            memory_available: a.memory_available.min(b.memory_available),
+            memory_provenance: a.memory_provenance.max(b.memory_provenance),
+            context: a.context.max(b.context),
+            has_tf32: a.has_tf32 && b.has_tf32,
+            has_bf16: a.has_bf16 && b.has_bf16,
+            fp32_tflops: least(a.fp32_tflops, b.fp32_tflops),
+            bandwidth_gb_s: least(a.bandwidth_gb_s, b.bandwidth_gb_s),
+            host_cores: least(a.host_cores, b.host_cores),
+        })
+    }
+}
+
+fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+    let (a, b) = (a?, b?);
+    Some(if b < a { b } else { a })
+}
+
+/// The part of the whole GPU's multiprocessors that a slice has; 1 where that is not known.
+fn share_of_profile(reading: &GpuReading, profile: Option<&Profile>) -> f64 {
+    let whole = profile.and_then(|profile| profile.compute.sm_count);
+    match (reading.sm_count, whole) {
+        (Some(slice), Some(whole)) if whole > 0 => (f64::from(slice) / f64::from(whole)).min(1.0),
+        _ => 1.0,
+    }
+}
+
+/// Multiprocessors x lanes x 2 operations x clock, as data sheets count.
+fn fp32_from_units(reading: &GpuReading, capability: ComputeCapability) -> Option<f64> {
+    let lanes = f64::from(reading.sm_count?) * f64::from(capability.cores_per_sm()?);
+    Some(lanes * 2.0 * f64::from(reading.max_sm_clock_mhz?) / 1e6)
+}
+
+/// Two transfers a clock over the width of the bus (NVML reports half of the effective memory clock).
+fn bandwidth_from_bus(reading: &GpuReading) -> Option<f64> {
+    Some(2.0 * f64::from(reading.max_memory_clock_mhz?) * f64::from(reading.memory_bus_bits?) / 8.0 / 1e3)
+}

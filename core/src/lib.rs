@@ -1,0 +1,31 @@
+//! GPU profiles, workloads and the planner behind `gpu-tuned`.
+//!
+//! Everything here is pure: no I/O, no driver, no `proc_macro`. The attribute (at compile time), the build script,
+//! the runtime and the command line all call the same [`plan()`], so that they cannot disagree.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+pub mod compile;
+pub mod config;
+pub mod device;
+mod goal;
+pub mod matching;
+pub mod plan;
+mod precision;
+pub mod profile;
+mod provenance;
+pub mod resolved;
+mod settings;
+/// Texts with a name, and mistakes with a place in them.
+pub mod source;
+mod suggest;
+pub mod workload;
+
+pub use bytes::Bytes;
+pub use goal::{Goal, Pins};
+pub use plan::plan;
+pub use precision::{ParsePrecisionError, Precision};
+pub use provenance::Provenance;
+pub use settings::{Setting, SettingKind, SettingValue, Settings};
+pub use suggest::suggest;

@@ -1,0 +1,71 @@
+use thiserror::Error;
+
+use super::Misfit;
+use crate::Precision;
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A figure of the goal is out of range.
+    #[error("{message}")]
+    Goal {
+        /// The key and the range.
+        message: String,
+    },
+    /// The ranks cannot share the global batch evenly.
+    #[error(
+        "a global batch of {global_batch} cannot be shared by {world_size} ranks; {} would do",
+        would_do.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ")
+    )]
+    WorldSize {
+        /// Samples in an optimizer step.
+        global_batch: u64,
+        /// Ranks asked for.
+        world_size: u64,
+        /// The nearest numbers of ranks that divide the global batch.
+        would_do: Vec<u64>,
+    },
+    /// The settings that the user fixed do not make up the global batch.
+    #[error("{}", pins_message(*batch_size, *gradient_accumulation, *samples))]
+    Pins {
+        /// The micro-batch, where fixed.
+        batch_size: Option<u64>,
+        /// The micro-batches in a step, where fixed.
+        gradient_accumulation: Option<u64>,
+        /// Samples of an optimizer step on one rank.
+        samples: u64,
+    },
+    /// The training loop cannot carry this precision out yet.
+    #[error("{precision} cannot be carried out by this release; use f32 or bf16_params")]
+    PrecisionNotEnacted {
+        /// The precision asked for.
+        precision: Precision,
+    },
+    /// The device has no units for this precision.
+    #[error("{device} has no bf16 tensor cores for {precision}; use f32")]
+    PrecisionUnsupported {
+        /// The precision asked for.
+        precision: Precision,
+        /// The device.
+        device: String,
+    },
+    /// Not even the smallest micro-batch fits.
+    #[error("{0}")]
+    DoesNotFit(Box<Misfit>),
+}
+
+fn pins_message(batch: Option<u64>, steps: Option<u64>, samples: u64) -> String {
+    match (batch, steps) {
+        (Some(batch), Some(steps)) => {
+            format!(
+                "batch_size = {batch} and gradient_accumulation = {steps} do not make up the {samples} samples of a step"
+            )
+        }
+        (Some(batch), None) => format!("batch_size = {batch} is not between 1 and the {samples} samples of a step"),
+        (None, steps) => format!(
+            "{samples} samples of a step cannot be cut into gradient_accumulation = {} micro-batches of one size and a rest",
+            steps.unwrap_or_default()
+        ),
+    }
+}

@@ -1,0 +1,146 @@
+use core::fmt;
+
+use super::choice::{self, Choice};
+use super::memory::{Mode, largest_batch_in_one_piece};
+use super::{MemoryEstimate, PlanError};
+use crate::device::DeviceFacts;
+use crate::profile::ProfileTable;
+use crate::workload::{Optimizer, Workload};
+use crate::{Bytes, Goal, Pins, Precision};
+
+/// A workload that a device cannot hold, with every byte itemised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Misfit {
+    /// What the device is called.
+    pub device: String,
+    /// The bytes of the smallest micro-batch.
+    pub memory: MemoryEstimate,
+    /// Whether the figures are with gradient checkpointing.
+    pub checkpointing: bool,
+    /// The largest micro-batch whose largest tensor can be allocated in one piece, when that is what fails.
+    pub largest_in_one_piece: Option<u64>,
+    /// The cheapest change that would make it fit.
+    pub remedy: Remedy,
+}
+
+/// A change that makes a workload fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Let the planner choose what the config fixes.
+    Unpin,
+    /// Recompute activations.
+    Checkpointing,
+    /// Train with bf16 parameters.
+    Bf16Params,
+    /// Use an optimizer with less state.
+    Optimizer(Optimizer),
+    /// Use a GPU with more memory.
+    LargerGpu {
+        /// What is needed, headroom included.
+        needed: Bytes,
+        /// The smallest shipped profile that holds it.
+        profile: Option<String>,
+    },
+}
+
+impl Remedy {
+    /// The first that works, from what changes least to what costs most.
+    pub(super) fn cheapest(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode) -> Self {
+        let fits_in = |precision: Precision, workload: &Workload, goal: &Goal| {
+            matches!(Choice::find(device, workload, goal, precision), Ok(Some(_)))
+        };
+        let fits = |workload: &Workload, goal: &Goal| fits_in(mode.precision, workload, goal);
+        let with = |pins: Pins| Goal { pins, ..goal.clone() };
+        if goal.pins.gradient_checkpointing == Some(false)
+            && fits(workload, &with(Pins { gradient_checkpointing: None, ..goal.pins.clone() }))
+        {
+            return Self::Checkpointing;
+        }
+        if fits(workload, &with(Pins::default())) {
+            return Self::Unpin;
+        }
+        if mode.precision == Precision::F32 && device.has_bf16 && fits_in(Precision::Bf16Params, workload, goal) {
+            return Self::Bf16Params;
+        }
+        for optimizer in [Optimizer::Momentum, Optimizer::Sgd] {
+            let lighter = Workload { optimizer, ..workload.clone() };
+            let saves = optimizer.values_per_parameter() < workload.optimizer.values_per_parameter();
+            if saves && fits(&lighter, goal) {
+                return Self::Optimizer(optimizer);
+            }
+        }
+        Self::larger_gpu(device, workload, goal, mode)
+    }
+
+    fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode) -> Self {
+        let needed =
+            MemoryEstimate::at(device, workload, goal, mode, 1).total().scaled(1.0 / (1.0 - goal.memory_headroom));
+        let holds = |facts: &DeviceFacts| facts.memory_available >= needed;
+        let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal).filter(holds);
+        let smallest = profiles.min_by_key(|facts| facts.memory_available);
+        Self::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
+    }
+}
+
+impl Misfit {
+    /// Itemises the smallest micro-batch of the goal, and looks for the cheapest change under which it would fit.
+    pub(super) fn of(
+        device: &DeviceFacts,
+        workload: &Workload,
+        goal: &Goal,
+        precision: Precision,
+    ) -> Result<Self, PlanError> {
+        let splits = choice::splits(goal)?;
+        let &(batch, samples) = splits.iter().min().expect("BUG: there is always a split");
+        let checkpointing = choice::checkpointing_modes(workload, goal).contains(&true);
+        let mode = Mode { precision, checkpointing, accumulates: samples > batch };
+        let most = largest_batch_in_one_piece(device, workload, precision);
+        Ok(Self {
+            device: device.name.clone(),
+            memory: MemoryEstimate::at(device, workload, goal, mode, batch),
+            checkpointing,
+            largest_in_one_piece: (most < batch).then_some(most),
+            remedy: Remedy::cheapest(device, workload, goal, mode),
+        })
+    }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unpin => f.write_str("leave the fixed settings to the planner: with its own it fits"),
+            Self::Checkpointing => f.write_str("allow gradient checkpointing: with it it fits"),
+            Self::Bf16Params => {
+                f.write_str("precision = \"bf16_params\" fits: weights, gradients and optimizer in bf16")
+            }
+            Self::Optimizer(optimizer) => write!(f, "optimizer = \"{optimizer}\" fits: it keeps less state"),
+            Self::LargerGpu { needed, profile: Some(profile) } => {
+                write!(f, "it needs a GPU with {needed}, such as `{profile}`")
+            }
+            Self::LargerGpu { needed, profile: None } => {
+                write!(
+                    f,
+                    "it needs a GPU with {needed}: no shipped profile has that; use a smaller model or several GPUs"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let memory = &self.memory;
+        writeln!(f, "does not fit {} at batch size {}:", self.device, memory.batch)?;
+        for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
+            let note = if item == "activations" && self.checkpointing { " (with checkpointing)" } else { "" };
+            writeln!(f, "  {item:<22} {bytes:>11}{note}")?;
+        }
+        writeln!(f, "  {:<22} {:>11}", "= needed", memory.total())?;
+        writeln!(f, "  {:<22} {:>11}", "available", memory.available)?;
+        write!(f, "  {:<22} {:>11}", "- headroom", memory.headroom)?;
+        if let Some(most) = self.largest_in_one_piece {
+            write!(f, "\n  the largest tensor cannot be allocated in one piece above batch size {most}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! The planner: from a device, a workload and a goal to settings, each with its reason.
+
+mod calibration;
+mod choice;
+mod error;
+mod loader;
+mod memory;
+mod misfit;
+mod precision;
+mod report;
+mod schedule;
+mod time;
+
+use serde::{Deserialize, Serialize};
+
+pub use error::PlanError;
+pub use memory::MemoryEstimate;
+pub use misfit::{Misfit, Remedy};
+pub use schedule::Schedule;
+
+use crate::device::DeviceFacts;
+use crate::workload::Workload;
+use crate::{Goal, Provenance, Setting, Settings};
+use choice::Choice;
+
+/// Settings for one device, and why they are what they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What the device is called.
+    pub device: String,
+    /// The values.
+    pub settings: Settings,
+    /// How an optimizer step is made of micro-batches.
+    pub schedule: Schedule,
+    /// The memory that training is predicted to take.
+    pub memory: MemoryEstimate,
+    /// Predicted samples per second on this device. Good for ranking, not for promises, unless it is measured.
+    pub samples_per_s: f64,
+    /// What stands behind [`samples_per_s`](Self::samples_per_s).
+    pub samples_per_s_provenance: Provenance,
+    /// The reason for each setting, in the order of [`Setting::ALL`].
+    pub reasons: Vec<Reason>,
+    /// What the user could do for a better run, and the planner must not.
+    pub advice: Vec<String>,
+}
+
+/// Why a setting has its value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The setting.
+    pub setting: Setting,
+    /// What stands behind the value.
+    pub provenance: Provenance,
+    /// The reason in words.
+    pub why: String,
+}
+
+/// Plans a training run.
+///
+/// Enumerates checkpointing and the splits of the global batch, drops what does not fit into the memory left after the
+/// headroom, and takes the smallest micro-batch within the goal's tolerance of the best predicted throughput, preferring
+/// one without checkpointing and one that splits evenly. Loader settings follow from that.
+///
+/// # Errors
+///
+/// When the goal contradicts itself, asks for a precision that cannot be carried out, or when not even one sample at a
+/// time fits: then with every byte itemised and the cheapest change that would make it fit.
+pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Plan, PlanError> {
+    if let Some((_, message)) = goal.mistakes().into_iter().next() {
+        return Err(PlanError::Goal { message });
+    }
+    let precision = precision::decide(device, goal)?;
+    let Some(choice) = Choice::find(device, workload, goal, precision.value)? else {
+        return Err(PlanError::DoesNotFit(Box::new(Misfit::of(device, workload, goal, precision.value)?)));
+    };
+    let mut settings = Settings {
+        batch_size: choice.best.batch,
+        gradient_accumulation: choice.best.micro_steps,
+        precision: precision.value,
+        allow_tf32: device.has_tf32,
+        gradient_checkpointing: choice.best.checkpointing,
+        prefetch_depth: loader::PREFETCH_DEPTH,
+        num_workers: loader::workers(device),
+        eval_batch_size: loader::eval_batch(&choice.best, workload),
+    };
+    let mut reasons = vec![
+        choice.batch_reason(workload, goal),
+        choice.accumulation_reason(goal),
+        precision.reason,
+        precision::tf32_reason(device),
+        choice.checkpointing_reason(goal),
+        loader::prefetch_reason(),
+        loader::workers_reason(device),
+        loader::eval_reason(&settings),
+    ];
+    goal.pins.over(&mut settings);
+    mark_pinned(&mut reasons, goal);
+    Ok(Plan {
+        device: device.name.clone(),
+        settings,
+        schedule: choice.schedule(goal),
+        memory: choice.best.memory.clone(),
+        samples_per_s: choice.best.samples_per_s,
+        samples_per_s_provenance: Provenance::Derived,
+        advice: choice.advice(device, workload, goal, precision.value),
+        reasons,
+    })
+}
+
+impl Plan {
+    /// The same training run on a device that was looked at: its memory, of which `headroom_kept` (0 to 1) of the
+    /// planned headroom stays free, and no more workers than its host feeds.
+    #[must_use]
+    pub fn on(mut self, device: &DeviceFacts, headroom_kept: f64) -> Self {
+        let share = self.memory.headroom.0 as f64 / (self.memory.available.0 as f64).max(1.0);
+        self.device.clone_from(&device.name);
+        self.memory.available = device.memory_available;
+        self.memory.headroom = device.memory_available.scaled(share * headroom_kept);
+        self.memory.context = device.context;
+        self.settings.num_workers = self.settings.num_workers.min(loader::workers(device));
+        for reason in &mut self.reasons {
+            if reason.setting == Setting::NumWorkers {
+                *reason = loader::workers_reason(device);
+            }
+        }
+        self
+    }
+}
+
+/// Rewrites the reasons of the settings that the user fixed and the choice did not look at.
+fn mark_pinned(reasons: &mut [Reason], goal: &Goal) {
+    let unseen = [Setting::AllowTf32, Setting::PrefetchDepth, Setting::NumWorkers, Setting::EvalBatchSize];
+    for reason in reasons.iter_mut().filter(|reason| unseen.contains(&reason.setting) && goal.pins.has(reason.setting))
+    {
+        reason.provenance = Provenance::Declared;
+        "set in the config".clone_into(&mut reason.why);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+use core::fmt;
+
+use super::Plan;
+use crate::Bytes;
+
+/// The values with their reasons, the schedule and the memory: some twenty lines.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "plan for {}", self.device)?;
+        for reason in &self.reasons {
+            let value = reason.setting.of(&self.settings);
+            writeln!(f, "  {:<22} {value:>9}  {} ({})", reason.setting, reason.why, reason.provenance)?;
+        }
+        let schedule = &self.schedule;
+        writeln!(f, "  {:<22} {:>9}  {}", "global batch", schedule.global_batch, self.split_in_words())?;
+        let memory = &self.memory;
+        let total = memory.total();
+        writeln!(f, "  {:<22} {total:>9}  of {}, {} left alone", "memory", memory.available, memory.headroom)?;
+        for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
+            writeln!(f, "    {item:<20} {bytes:>9}")?;
+        }
+        write!(f, "  {:<22} {:>9.0}  samples/s ({})", "speed", self.samples_per_s, self.samples_per_s_provenance)?;
+        for advice in &self.advice {
+            write!(f, "\n  note: {advice}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// How a step adds up: `2 ranks x (3 x 64 + 8)`.
+    fn split_in_words(&self) -> String {
+        let schedule = &self.schedule;
+        let (full, rest) =
+            (schedule.samples_per_rank() / schedule.micro_batch, schedule.samples_per_rank() % schedule.micro_batch);
+        let rank = match rest {
+            0 => format!("{full} x {}", schedule.micro_batch),
+            _ => format!("{full} x {} + {rest}", schedule.micro_batch),
+        };
+        match schedule.world_size {
+            1 => rank,
+            ranks => format!("{ranks} ranks x ({rank})"),
+        }
+    }
+}

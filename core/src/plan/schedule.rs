@@ -1,0 +1,40 @@
+use serde::{Deserialize, Serialize};
+
+/// How optimizer steps are made of micro-batches, on each of `world_size` ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Samples in one optimizer step, over all ranks.
+    pub global_batch: u64,
+    /// Ranks that train together.
+    pub world_size: u64,
+    /// Samples in a micro-batch on one rank; the last of a step may hold fewer.
+    pub micro_batch: u64,
+}
+
+impl Schedule {
+    /// Samples of one optimizer step on one rank.
+    pub const fn samples_per_rank(&self) -> u64 {
+        self.global_batch / self.world_size
+    }
+
+    /// Micro-batches of one full optimizer step on one rank.
+    pub const fn micro_steps(&self) -> u64 {
+        self.samples_per_rank().div_ceil(self.micro_batch)
+    }
+
+    /// The sizes of the micro-batches that make up `samples`: full ones, then the rest. They add up exactly.
+    pub fn split(&self, samples: u64) -> impl Iterator<Item = u64> + use<> {
+        let micro_batch = self.micro_batch;
+        (0..samples.div_ceil(micro_batch)).map(move |index| micro_batch.min(samples - index * micro_batch))
+    }
+
+    /// The sizes of the micro-batches of one full optimizer step on one rank.
+    pub fn micro_batches(&self) -> impl Iterator<Item = u64> + use<> {
+        self.split(self.samples_per_rank())
+    }
+
+    /// Optimizer steps in an epoch over `samples`; the last may hold fewer than the global batch.
+    pub const fn steps_per_epoch(&self, samples: u64) -> u64 {
+        samples.div_ceil(self.global_batch)
+    }
+}

@@ -1,0 +1,231 @@
+use proptest::prelude::*;
+
+use super::{MemoryEstimate, PlanError, Remedy, plan};
+use crate::device::DeviceFacts;
+use crate::profile::ProfileTable;
+use crate::workload::{Declared, Family, Optimizer, Transformer, Workload};
+use crate::{Bytes, Goal, Pins, Precision, Setting};
+
+fn nominal(id: &str) -> DeviceFacts {
+    DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("a shipped profile"))
+}
+
+fn small() -> Workload {
+    Transformer { heads: Some(8), tied_head: false, ..Transformer::new(6, 512, 8192, 256) }.workload()
+}
+
+fn global(samples: u64) -> Goal {
+    Goal { global_batch: Some(samples), ..Goal::default() }
+}
+
+fn devices() -> impl Strategy<Value = DeviceFacts> {
+    let all: Vec<_> = ProfileTable::builtin().iter().map(DeviceFacts::nominal).collect();
+    (prop::sample::select(all), 0.05..1.0f64).prop_map(|(facts, free)| {
+        let memory_available = facts.memory_total.scaled(free);
+        DeviceFacts { memory_available, ..facts }
+    })
+}
+
+fn workloads() -> impl Strategy<Value = Workload> {
+    let optimizer = prop::sample::select(Optimizer::ALL.to_vec());
+    let family = prop::sample::select(vec![Family::Transformer, Family::Convnet, Family::Other]);
+    let activations = (1u64 << 10..1 << 33, prop::option::of(0.3..1.0f64), prop::option::of(0.01..1.0f64));
+    (1u64..1 << 34, optimizer, activations, 1e3..1e14f64, 1u64..100_000, family).prop_map(
+        |(parameters, optimizer, (kept, checkpointed, largest), flops_per_sample, kernels_per_step, family)| {
+            Declared {
+                parameters,
+                optimizer,
+                activation_bytes_per_sample: kept,
+                checkpointed_activation_bytes_per_sample: checkpointed.map(|share| (kept as f64 * share) as u64),
+                largest_tensor_bytes_per_sample: largest.map(|share| (kept as f64 * share) as u64),
+                input_bytes_per_sample: None,
+                flops_per_sample,
+                kernels_per_step,
+                family,
+                batch_statistics: false,
+                dominant_product: None,
+            }
+            .workload()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_plan_fits_and_its_micro_batches_add_up(
+        device in devices(), workload in workloads(), per_rank in 1u64..5_000, world_size in 1u64..9,
+    ) {
+        let goal = Goal { global_batch: Some(per_rank * world_size), world_size, ..Goal::default() };
+        if let Ok(plan) = plan(&device, &workload, &goal) {
+            prop_assert!(plan.memory.total() + plan.memory.headroom <= device.memory_available);
+            let sizes: Vec<u64> = plan.schedule.micro_batches().collect();
+            prop_assert_eq!(sizes.iter().sum::<u64>() * world_size, per_rank * world_size);
+            prop_assert_eq!(sizes.len() as u64, plan.settings.gradient_accumulation);
+            prop_assert!(sizes.iter().all(|size| (1..=plan.settings.batch_size).contains(size)));
+            let reasons: Vec<_> = plan.reasons.iter().map(|reason| reason.setting).collect();
+            prop_assert_eq!(reasons, Setting::ALL);
+        }
+    }
+
+    #[test]
+    fn the_plan_for_a_meet_fits_every_member(
+        members in prop::collection::vec(devices(), 2..5), workload in workloads(), samples in 1u64..5_000,
+    ) {
+        let meet = DeviceFacts::meet(&members).expect("there are members");
+        if let Ok(plan) = plan(&meet, &workload, &global(samples)) {
+            for member in &members {
+                let pins = Pins {
+                    batch_size: Some(plan.settings.batch_size),
+                    gradient_checkpointing: Some(plan.settings.gradient_checkpointing),
+                    ..Pins::default()
+                };
+                let fixed = Goal { pins, ..global(samples) };
+                prop_assert!(super::plan(member, &workload, &fixed).is_ok(), "{} in {}", plan, member.name);
+            }
+        }
+    }
+
+    #[test]
+    fn more_memory_never_costs_more_than_the_tolerance(
+        device in devices(), workload in workloads(), samples in 1u64..5_000, more in 1.0..4.0f64,
+    ) {
+        let larger = DeviceFacts {
+            memory_available: device.memory_available.scaled(more),
+            memory_total: device.memory_total.scaled(more),
+            ..device.clone()
+        };
+        if let Ok(before) = plan(&device, &workload, &global(samples)) {
+            let after = plan(&larger, &workload, &global(samples)).expect("it fitted into less");
+            prop_assert!(after.samples_per_s >= before.samples_per_s * 0.98);
+        }
+    }
+
+    #[test]
+    fn what_is_refused_does_not_fit_even_one_sample_at_a_time(
+        device in devices(), workload in workloads(), samples in 1u64..5_000,
+    ) {
+        if let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &workload, &global(samples)) {
+            prop_assert_eq!(misfit.memory.batch, 1);
+            prop_assert!(!misfit.memory.fits() || misfit.largest_in_one_piece == Some(0));
+        }
+    }
+}
+
+#[test]
+fn a_remedy_that_is_offered_works() {
+    // 1.3 B parameters: 21 GB in f32 with AdamW, before any activation.
+    let workload = Transformer { heads: Some(32), ..Transformer::new(24, 2048, 50257, 1024) }.workload();
+    let Err(PlanError::DoesNotFit(misfit)) = plan(&nominal("rtx4090"), &workload, &global(32)) else {
+        panic!("1.3 B parameters with AdamW in f32 must not fit 24 GiB")
+    };
+    assert_eq!(misfit.remedy, Remedy::Bf16Params);
+    let remedied = Goal { precision: Some(Precision::Bf16Params), ..global(32) };
+    assert!(plan(&nominal("rtx4090"), &workload, &remedied).is_ok());
+}
+
+#[test]
+fn seven_billion_parameters_need_more_than_a_gaming_card_and_thirteen_more_than_an_h200() {
+    let llm =
+        |layers, width| Transformer { heads: Some(32), ..Transformer::new(layers, width, 32_000, 2048) }.workload();
+    let (seven, thirteen) = (llm(32, 4096), llm(40, 5120));
+    for (workload, device, items_gib) in
+        [(&seven, "gtx1080", 6.7 * 16.0), (&seven, "rtx4090", 6.7 * 16.0), (&thirteen, "h200", 12.9 * 16.0)]
+    {
+        let Err(PlanError::DoesNotFit(misfit)) = plan(&nominal(device), workload, &global(32)) else {
+            panic!("must not fit {device}")
+        };
+        let MemoryEstimate { weights, gradients, optimizer_state, .. } = misfit.memory;
+        // Weights, gradients and two moments of four bytes each.
+        let held = (weights + gradients + optimizer_state).0 as f64 / 1e9;
+        assert!((held / items_gib - 1.0).abs() < 0.03, "{held} GB on {device}");
+    }
+}
+
+#[test]
+fn memory_is_bounded_from_above_by_what_burn_reserved_on_an_h200() {
+    // Burn 0.22.1, transformer of 27 M parameters, AdamW, f32: pool reserved, by batch. The context comes on top.
+    let reserved = [(8, 1477.0), (32, 4738.0), (64, 8833.0), (128, 16000.0), (256, 31872.0)];
+    for (batch, measured_mib) in reserved {
+        let pins = Pins { batch_size: Some(batch), gradient_checkpointing: Some(false), ..Pins::default() };
+        let plan = plan(&nominal("h200"), &small(), &Goal { pins, ..Goal::default() }).expect("fits an H200");
+        let predicted = (plan.memory.total() - plan.memory.context).mib();
+        assert!((1.0..1.2).contains(&(predicted / measured_mib)), "{predicted} against {measured_mib} MiB at {batch}");
+    }
+}
+
+#[test]
+fn world_sizes_that_do_not_divide_are_refused_with_those_that_do() {
+    let goal = Goal { world_size: 7, ..global(512) };
+    let error = plan(&nominal("h200"), &small(), &goal).expect_err("7 does not divide 512");
+    assert_eq!(error.to_string(), "a global batch of 512 cannot be shared by 7 ranks; 4 or 8 would do");
+}
+
+#[test]
+fn what_the_runtime_cannot_carry_out_is_refused() {
+    for (precision, device, message) in [
+        (Precision::MixedBf16, "h200", "mixed_bf16 cannot be carried out by this release; use f32 or bf16_params"),
+        (Precision::Bf16Params, "gtx1080", "gtx1080 has no bf16 tensor cores for bf16_params; use f32"),
+    ] {
+        let goal = Goal { precision: Some(precision), ..global(64) };
+        assert_eq!(plan(&nominal(device), &small(), &goal).expect_err("refused").to_string(), message);
+    }
+}
+
+#[test]
+fn pinned_settings_are_kept_or_refused() {
+    let with = |pins| Goal { pins, ..global(64) };
+    let ragged = with(Pins { batch_size: Some(50), num_workers: Some(9), ..Pins::default() });
+    let planned = plan(&nominal("h200"), &small(), &ragged).expect("50 + 14 is a step");
+    assert_eq!(planned.schedule.micro_batches().collect::<Vec<_>>(), [50, 14]);
+    assert_eq!(planned.settings.num_workers, 9);
+    for pins in [
+        Pins { batch_size: Some(65), ..Pins::default() },
+        Pins { batch_size: Some(0), ..Pins::default() },
+        Pins { batch_size: Some(16), gradient_accumulation: Some(3), ..Pins::default() },
+        Pins { gradient_accumulation: Some(65), ..Pins::default() },
+    ] {
+        let refused = plan(&nominal("h200"), &small(), &with(pins));
+        assert!(matches!(refused, Err(PlanError::Pins { .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn without_a_global_batch_the_knee_is_taken_not_the_ceiling() {
+    let plan = plan(&nominal("h200"), &small(), &Goal::default()).expect("fits an H200");
+    // On an H200: 816 samples/s at 32, 879 at 256; memory would hold more than 1024.
+    assert!((32..=512).contains(&plan.settings.batch_size), "{plan}");
+    assert_eq!(plan.settings.gradient_accumulation, 1);
+}
+
+#[test]
+fn a_global_batch_too_small_for_the_gpu_is_kept_and_commented() {
+    let plan = plan(&nominal("h200"), &small(), &global(4)).expect("fits an H200");
+    assert_eq!(plan.schedule.global_batch, 4);
+    assert!(plan.advice[0].contains("does not fill h200"), "{:?}", plan.advice);
+}
+
+#[test]
+fn less_memory_means_a_smaller_micro_batch_and_the_same_global_batch() {
+    let roomy = plan(&nominal("h200"), &small(), &global(512)).expect("fits an H200");
+    let scarce = DeviceFacts { memory_available: roomy.memory.total().scaled(0.6), ..nominal("h200") };
+    let tight = plan(&scarce, &small(), &global(512)).expect("fits into 60%");
+    assert!(tight.settings.batch_size < roomy.settings.batch_size);
+    assert!(tight.settings.gradient_accumulation > roomy.settings.gradient_accumulation);
+    assert_eq!(tight.schedule.global_batch, 512);
+}
+
+#[test]
+fn nonsense_goals_are_refused() {
+    for goal in [
+        Goal { global_batch: Some(0), ..Goal::default() },
+        Goal { world_size: 0, ..Goal::default() },
+        Goal { memory_headroom: f64::NAN, ..Goal::default() },
+        Goal { throughput_tolerance: 2.0, ..Goal::default() },
+    ] {
+        assert!(matches!(plan(&nominal("h200"), &small(), &goal), Err(PlanError::Goal { .. })), "{goal:?}");
+    }
+    let none = DeviceFacts { memory_available: Bytes::ZERO, ..nominal("h200") };
+    assert!(matches!(plan(&none, &small(), &global(1)), Err(PlanError::DoesNotFit(_))));
+}

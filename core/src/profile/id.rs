@@ -1,0 +1,86 @@
+use core::borrow::Borrow;
+use core::fmt;
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The name of a profile, and of the Cargo feature that selects it: `rtx4090`, `a100-sxm4-80gb`.
+///
+/// Lower-case ASCII letters, digits and hyphens, beginning with a letter and not ending in a hyphen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProfileId(String);
+
+impl ProfileId {
+    /// The profile used when no GPU is named.
+    pub const GENERIC: &'static str = "generic";
+    /// The feature that stands for the GPU in the build machine. No profile may have this name.
+    pub const NATIVE: &'static str = "native";
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that cannot name a profile.
+#[derive(Debug, Error)]
+#[error(
+    "`{0}` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \
+     \"rtx4090\"; `native` is taken"
+)]
+pub struct ParseIdError(String);
+
+impl FromStr for ProfileId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let valid = text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.chars().all(allowed)
+            && !text.ends_with('-')
+            && text != Self::NATIVE;
+        if valid { Ok(Self(text.to_owned())) } else { Err(ParseIdError(text.to_owned())) }
+    }
+}
+
+impl TryFrom<String> for ProfileId {
+    type Error = ParseIdError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ProfileId> for String {
+    fn from(id: ProfileId) -> Self {
+        id.0
+    }
+}
+
+impl Borrow<str> for ProfileId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProfileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProfileId;
+
+    #[test]
+    fn takes_only_what_can_be_a_feature_of_a_gpu() {
+        for good in ["rtx4090", "a100-sxm4-80gb", "t4"] {
+            assert!(good.parse::<ProfileId>().is_ok(), "{good}");
+        }
+        for bad in ["", "RTX4090", "4090", "rtx 4090", "rtx_4090", "h200-", "native"] {
+            assert!(bad.parse::<ProfileId>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+use serde::{Deserialize, Serialize};
+
+use super::ProfileId;
+use crate::Bytes;
+use crate::device::{ComputeCapability, PciId};
+
+/// What is known of one GPU model. A figure that is not known is absent, never guessed.
+///
+/// The source codes are explained in `SOURCES.md` beside the profile files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// The profile's name, which is also the name of the Cargo feature.
+    pub id: ProfileId,
+    /// The whole product names under which drivers report this GPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// Where the names were seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names_source: Option<String>,
+    /// The PCI ids of the boards sold under this name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pci_ids: Vec<PciId>,
+    /// Where the PCI ids come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci_ids_source: Option<String>,
+    /// The marketing name of the architecture.
+    pub architecture: String,
+    /// The chip, such as `AD102`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chip: Option<String>,
+    /// The CUDA compute capability.
+    pub compute_capability: ComputeCapability,
+    /// Whether this is a laptop part.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub mobile: bool,
+    /// General sources of the figures that name none of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    /// What is known to be unknown, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+    /// What else a reader should know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+    /// Memory sizes and bandwidth.
+    pub memory: Memory,
+    /// Multiprocessors and clocks.
+    pub compute: Compute,
+    /// Peak arithmetic rates.
+    pub peaks: Peaks,
+    /// The board around the chip.
+    #[serde(default)]
+    pub board: Board,
+}
+
+/// A GPU's memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The advertised size in MiB.
+    pub nominal_mib: u64,
+    /// The kind of memory, such as `GDDR6X`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Total sizes in MiB that NVML was seen to report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nvml_total_mib: Vec<u64>,
+    /// Total sizes in MiB that CUDA was seen to report on Linux.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuda_total_mib: Vec<u64>,
+    /// Width of the memory bus in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_bits: Option<u32>,
+    /// Peak bandwidth in GB/s (10^9 bytes per second).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth_gb_s: Option<f64>,
+    /// Whether error correction is on as shipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc_default_on: Option<bool>,
+}
+
+impl Memory {
+    /// The memory that a program can count on at most: the smallest total seen, else the advertised size.
+    pub fn usable(&self) -> Bytes {
+        let seen = self.cuda_total_mib.iter().chain(&self.nvml_total_mib).min();
+        Bytes::from_mib(*seen.unwrap_or(&self.nominal_mib))
+    }
+}
+
+/// A GPU's arithmetic units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compute {
+    /// Streaming multiprocessors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_count: Option<u32>,
+    /// FP32 lanes in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda_cores: Option<u32>,
+    /// Boost clock of the data sheet in MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boost_mhz: Option<f64>,
+    /// Clock in MHz behind the published tensor peaks, where it is not the boost clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensor_clock_mhz: Option<f64>,
+    /// L2 cache in MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_mib: Option<f64>,
+    /// Where the L2 size comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_source: Option<String>,
+    /// Whether the product halves tensor rates that accumulate in f32 (a property of the product, not of the chip).
+    #[serde(default)]
+    pub half_rate_fp32_accumulate: bool,
+}
+
+/// Peak rates, dense, in 10^12 floating-point operations per second; tensor rates accumulate in f32.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peaks {
+    /// f32 on the ordinary units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp32: Option<Peak>,
+    /// f32 through TF32 tensor cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tf32: Option<Peak>,
+    /// bf16 tensor cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16: Option<Peak>,
+    /// f16 tensor cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp16: Option<Peak>,
+    /// f16 on the ordinary units, for GPUs without tensor cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp16_native: Option<Peak>,
+    /// fp8 tensor cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<Peak>,
+}
+
+/// One peak rate and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peak {
+    /// 10^12 floating-point operations per second.
+    pub tflops: f64,
+    /// Published by the maker, or derived from units and clocks.
+    pub basis: Basis,
+    /// The code of the source; several are separated by spaces.
+    pub source: String,
+}
+
+/// What stands behind a peak rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// A dense figure published for this product and seen in one of the profile's sources.
+    Published,
+    /// Multiprocessors x operations per clock and multiprocessor x clock.
+    Derived,
+}
+
+/// The board around the chip.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Board {
+    /// PCI Express generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_gen: Option<u32>,
+    /// PCI Express lanes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_lanes: Option<u32>,
+    /// NVLink bandwidth in GB/s, both directions together; 0 where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvlink_gb_s: Option<f64>,
+    /// Where the NVLink figure comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvlink_source: Option<String>,
+    /// Board power in watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tdp_w: Option<f64>,
+}

@@ -1,0 +1,184 @@
+//! Every shipped profile, and the files users write beside them.
+
+use std::fs;
+use std::path::Path;
+
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::matching::{Match, identify};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::source::Source;
+use gpu_tuned_core::workload::Transformer;
+use gpu_tuned_core::{Bytes, Goal, plan};
+
+#[test]
+fn there_are_59_gpus_and_the_generic_profile() {
+    assert_eq!(ProfileTable::builtin().iter().count(), 60);
+    for id in ["generic", "gtx1080", "rtx4090", "rtx4070-ti-super", "a100-sxm4-80gb", "h200"] {
+        assert!(ProfileTable::builtin().get(id).is_some(), "{id}");
+    }
+}
+
+#[test]
+fn every_shipped_profile_round_trips_and_yields_a_plan() {
+    let workload = Transformer::new(6, 512, 8192, 256).workload();
+    for profile in ProfileTable::builtin().iter() {
+        let text = toml::to_string(profile).expect("a profile is TOML");
+        assert_eq!(&toml::from_str::<Profile>(&text).expect("and back"), profile);
+        let plan = plan(&DeviceFacts::nominal(profile), &workload, &Goal::default());
+        plan.unwrap_or_else(|error| panic!("{}: {error}", profile.id));
+    }
+}
+
+#[test]
+fn every_file_is_named_after_its_profile_and_every_source_is_explained() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
+    let sources = fs::read_to_string(folder.join("SOURCES.md")).expect("SOURCES.md is there");
+    for profile in ProfileTable::builtin().iter() {
+        let file = folder.join(format!("{}.toml", profile.id));
+        assert!(file.is_file(), "{}", file.display());
+        let peaks = &profile.peaks;
+        let peaks = [&peaks.fp32, &peaks.tf32, &peaks.bf16, &peaks.fp16, &peaks.fp16_native, &peaks.fp8];
+        let of_peaks = peaks.into_iter().flatten().flat_map(|peak| peak.source.split(' '));
+        let of_fields =
+            [&profile.names_source, &profile.pci_ids_source, &profile.compute.l2_source, &profile.board.nvlink_source];
+        let codes =
+            of_fields.into_iter().flatten().map(String::as_str).chain(profile.sources.iter().map(String::as_str));
+        for code in codes.chain(of_peaks) {
+            assert!(sources.contains(&format!("`{code}`")), "{}: `{code}` is not explained", profile.id);
+        }
+    }
+}
+
+#[test]
+fn the_generic_profile_promises_no_more_than_any_other() {
+    let generic = DeviceFacts::nominal(ProfileTable::builtin().get(ProfileId::GENERIC).expect("shipped"));
+    for profile in ProfileTable::builtin().iter() {
+        let facts = DeviceFacts::nominal(profile);
+        assert!(generic.memory_available <= facts.memory_available, "{}", profile.id);
+        assert!(generic.fp32_tflops <= facts.fp32_tflops, "{}", profile.id);
+        assert!(generic.bandwidth_gb_s <= facts.bandwidth_gb_s, "{}", profile.id);
+        assert!(!generic.has_tf32 && !generic.has_bf16);
+    }
+}
+
+/// What a driver says of a GPU that is just what its profile says.
+fn reading(profile: &Profile) -> GpuReading {
+    let mut reading = GpuReading::default();
+    reading.name = profile.names.first().cloned();
+    reading.pci_id = profile.pci_ids.first().copied();
+    reading.compute_capability = Some(profile.compute_capability);
+    reading.sm_count = profile.compute.sm_count;
+    let total = profile.memory.nvml_total_mib.first().unwrap_or(&profile.memory.nominal_mib);
+    reading.memory_total = Some(Bytes::from_mib(*total));
+    reading
+}
+
+#[test]
+fn every_profile_recognises_itself_and_no_other_exactly() {
+    for profile in ProfileTable::builtin().iter().filter(|profile| !profile.names.is_empty()) {
+        match identify(&reading(profile), ProfileTable::builtin()) {
+            Match::Exact { profile: found } => assert_eq!(found.id, profile.id),
+            other => panic!("{}: {other:?}", profile.id),
+        }
+    }
+}
+
+#[test]
+fn names_match_whole_with_or_without_the_maker() {
+    let table = ProfileTable::builtin();
+    let named = |name: &str| {
+        let mut reading = GpuReading::default();
+        reading.name = Some(name.to_owned());
+        identify(&reading, table).profile().map(|profile| profile.id.to_string())
+    };
+    assert_eq!(named("GeForce RTX 4090").as_deref(), Some("rtx4090"));
+    assert_eq!(named("NVIDIA GeForce RTX 4090 Laptop GPU").as_deref(), Some("rtx4090-laptop"));
+    assert_eq!(named("NVIDIA A100-SXM4-80GB MIG 1g.10gb").as_deref(), Some("a100-sxm4-80gb"));
+    // Others take the first for an L4, the second for an A100.
+    assert_eq!(named("NVIDIA L40S").as_deref(), Some("l40s"));
+    assert_eq!(named("NVIDIA RTX A1000"), None);
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    let source = Source { file: "gpu-tuned.toml", text };
+    let found = ConfigFile::parse(source).expect_err("it has mistakes");
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_users_profile_takes_what_it_does_not_say_from_its_base() {
+    let text = "[profile.rtx4090-48gb]\nbase = \"rtx4090\"\nmemory.nominal_mib = 49152\nmemory.nvml_total_mib = [49140]\nmemory.cuda_total_mib = []\n";
+    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
+    let profile = &file.profiles[0];
+    assert_eq!(profile.memory.usable(), Bytes::from_mib(49140));
+    assert_eq!(profile.compute, ProfileTable::builtin().get("rtx4090").expect("shipped").compute);
+}
+
+#[test]
+fn a_shipped_profile_is_changed_by_naming_it() {
+    let text = "[profile.h200]\nboard.tdp_w = 600.0\n";
+    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
+    assert_eq!(file.profiles[0].board.tdp_w, Some(600.0));
+    assert_eq!(file.profiles[0].memory, ProfileTable::builtin().get("h200").expect("shipped").memory);
+}
+
+#[test]
+fn every_mistake_of_a_file_is_reported_with_its_place() {
+    let text = r#"
+[profile.rtx4090]
+memory.bandwidth_gb_s = "fast"
+
+[profile.RTX]
+base = "rtx4090"
+
+[profile.mine]
+base = "rtx4900"
+
+[workload.digits]
+parameters = 1000
+flops_per_sample = -1.0
+activation_bytes_per_sample = 100
+activation_byte = 3
+
+[workload.lm.transformer]
+layers = 0
+d_model = 512
+vocab = 100
+seq = 10
+
+[goal]
+memory_headroom = 3.0
+
+[gaol]
+"#;
+    assert_eq!(
+        mistakes(text),
+        [
+            "gpu-tuned.toml:3:25: invalid type: string \"fast\", expected f64",
+            "gpu-tuned.toml:5:10: `RTX` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \"rtx4090\"; `native` is taken",
+            "gpu-tuned.toml:9:8: base: there is no profile `rtx4900`; did you mean `rtx4090`?",
+            "gpu-tuned.toml:15:1: unknown field `activation_byte`, expected one of `parameters`, `optimizer`, `activation_bytes_per_sample`, `checkpointed_activation_bytes_per_sample`, `largest_tensor_bytes_per_sample`, `input_bytes_per_sample`, `flops_per_sample`, `kernels_per_step`, `family`, `batch_statistics`, `dominant_product`",
+            "gpu-tuned.toml:18:10: layers = 0 is out of range, expected 1 to 2^32",
+            "gpu-tuned.toml:24:19: memory_headroom = 3 is out of range, expected 0 to 0.9",
+            "gpu-tuned.toml:26:2: unknown section `gaol`, expected profile, workload or goal; did you mean `goal`?",
+        ]
+    );
+}
+
+#[test]
+fn figures_that_contradict_each_other_are_refused() {
+    let found = mistakes("[profile.mine]\nbase = \"rtx4090\"\ncompute.cuda_cores = 5\npeaks.tf32.tflops = -4.0\n");
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].starts_with("gpu-tuned.toml:1:10: compute.cuda_cores: 5 is not 128 multiprocessors x 128 lanes"),
+        "{}",
+        found[0]
+    );
+    assert!(found[0].contains("peaks.tf32.tflops: -4 is out of range"), "{}", found[0]);
+}
+
+#[test]
+fn broken_syntax_has_its_place() {
+    assert_eq!(mistakes("[goal\n"), ["gpu-tuned.toml:1:6: unclosed table, expected `]`"]);
+}
