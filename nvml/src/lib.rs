@@ -1,0 +1,95 @@
+//! Reads the GPUs of a machine through NVIDIA's management library (NVML), whatever state the driver is in.
+//!
+//! [`read`] answers with what the driver says, field by field, and never panics. A field that the driver does not
+//! answer is `None`; a GPU that cannot be used is listed as [`GpuTrouble`] and does not hide the others; and when
+//! there is no driver to ask, [`DriverError`] says why and what to do.
+
+#![deny(unsafe_code)]
+
+mod answer;
+mod error;
+mod gpu;
+mod library;
+mod mig;
+#[allow(unsafe_code, reason = "calls that nvml-wrapper does not wrap")]
+mod raw;
+
+use std::fmt;
+use std::path::Path;
+
+use gpu_tuned_core::device::GpuReading;
+use nvml_wrapper::Nvml;
+use serde::{Deserialize, Serialize};
+
+pub use error::{DriverError, GpuTrouble, Trouble};
+
+/// The environment variable that names the management library, for machines where it is in no usual place.
+pub const LIBRARY_VARIABLE: &str = "GPU_TUNED_NVML_PATH";
+
+/// What the driver says of the machine at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DriverReading {
+    /// The driver's version, such as `570.86.15`.
+    pub driver_version: Option<String>,
+    /// The newest CUDA that the driver serves.
+    pub cuda_driver_version: Option<CudaVersion>,
+    /// The GPUs in NVML's order. One with MIG switched on is replaced by its slices, which share its index.
+    pub gpus: Vec<GpuReading>,
+    /// The GPUs that are there and cannot be used.
+    pub trouble: Vec<GpuTrouble>,
+}
+
+/// A version of CUDA, such as 12.8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CudaVersion {
+    /// The generation.
+    pub major: u32,
+    /// The release within the generation.
+    pub minor: u32,
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.major, self.minor))
+    }
+}
+
+impl CudaVersion {
+    /// From the packing that NVML uses: 12.8 is 12080.
+    fn from_nvml(packed: i32) -> Option<Self> {
+        let packed = u32::try_from(packed).ok().filter(|packed| *packed >= 1000)?;
+        Some(Self { major: packed / 1000, minor: packed % 1000 / 10 })
+    }
+}
+
+/// Reads all GPUs.
+///
+/// The management library is `library`; without it, what [`LIBRARY_VARIABLE`] names; without that, the one of the
+/// system's usual places. A machine whose driver works and has no GPU gives an empty reading.
+///
+/// # Errors
+/// When the library is missing or refuses to start: see [`DriverError`].
+pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
+    let nvml = library::open(library)?;
+    let count = nvml.device_count().map_err(|error| DriverError::from_call("counting the GPUs", &error))?;
+    let mut reading = DriverReading {
+        driver_version: nvml.sys_driver_version().ok().filter(|version| !version.is_empty()),
+        cuda_driver_version: nvml.sys_cuda_driver_version().ok().and_then(CudaVersion::from_nvml),
+        ..DriverReading::default()
+    };
+    for index in 0..count {
+        match read_gpu(&nvml, index) {
+            Ok(units) => reading.gpus.extend(units),
+            Err(what) => reading.trouble.push(GpuTrouble { index, what }),
+        }
+    }
+    Ok(reading)
+}
+
+/// The GPU as one unit, or its MIG slices.
+fn read_gpu(nvml: &Nvml, index: u32) -> Result<Vec<GpuReading>, Trouble> {
+    let device = nvml.device_by_index(index).map_err(|error| Trouble::of(&error))?;
+    let whole = gpu::read(&device, index)?;
+    if mig::is_enabled(&device)? { mig::read_slices(&device, &whole) } else { Ok(vec![whole]) }
+}

@@ -1,0 +1,82 @@
+//! What is said when the driver, or one GPU, cannot be used.
+
+use std::path::Path;
+use std::process::Command;
+
+use fake_nvml::{SCENARIO_VARIABLE, play};
+use gpu_tuned_nvml::{DriverError, LIBRARY_VARIABLE, Trouble, read};
+
+#[test]
+fn a_driver_that_does_not_start_is_a_typed_error() {
+    for (scenario, expected) in [
+        ("library-mismatch", DriverError::LibraryMismatch),
+        ("no-permission", DriverError::NoPermission),
+        ("driver-not-loaded", DriverError::DriverNotLoaded),
+        ("unknown-at-init", DriverError::UnknownAtInit),
+    ] {
+        assert_eq!(play(scenario, |library| read(Some(library))), Err(expected), "{scenario}");
+    }
+}
+
+#[test]
+fn a_missing_library_is_named() {
+    let path = Path::new("no-such-folder/libnvidia-ml.so.1");
+    let Err(DriverError::NoLibrary { tried, .. }) = read(Some(path)) else { panic!("there is no such library") };
+    assert_eq!(tried, [path]);
+}
+
+#[test]
+fn a_file_that_is_no_library_is_not_opened() {
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let Err(error @ DriverError::NoLibrary { .. }) = read(Some(&text)) else { panic!("a text is no library") };
+    assert!(error.to_string().contains("Cargo.toml"), "{error}");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn another_library_is_not_taken_for_nvml() {
+    let result = read(Some(Path::new("libc.so.6")));
+    assert!(matches!(result, Err(DriverError::NotNvml { .. })), "{result:?}");
+}
+
+#[test]
+fn every_message_is_lowercase_and_says_what_to_do() {
+    for scenario in ["library-mismatch", "no-permission", "driver-not-loaded", "unknown-at-init"] {
+        let message = play(scenario, |library| read(Some(library))).expect_err(scenario).to_string();
+        assert!(message.starts_with(char::is_lowercase), "{message}");
+        assert!(["reboot", "check", "load", "restart"].iter().any(|verb| message.contains(verb)), "{message}");
+    }
+}
+
+#[test]
+fn a_driver_without_gpus_gives_an_empty_reading() {
+    let reading = play("no-gpu", |library| read(Some(library))).expect("the driver works");
+    assert_eq!((reading.gpus, reading.trouble), (vec![], vec![]));
+}
+
+#[test]
+fn a_gpu_in_trouble_does_not_hide_the_other() {
+    for (scenario, what) in [("gpu-lost", Trouble::Lost), ("gpu-denied", Trouble::Denied)] {
+        let reading = play(scenario, |library| read(Some(library))).expect(scenario);
+        let trouble: Vec<_> = reading.trouble.iter().map(|trouble| (trouble.index, &trouble.what)).collect();
+        assert_eq!(trouble, [(0, &what)], "{scenario}");
+        let gpus: Vec<_> = reading.gpus.iter().map(|gpu| (gpu.index, gpu.name.as_deref())).collect();
+        assert_eq!(gpus, [(1, Some("NVIDIA GeForce RTX 4090"))], "{scenario}");
+    }
+}
+
+/// Runs itself again, because the environment of a process with threads must not be changed.
+#[test]
+fn the_environment_names_the_library() {
+    if std::env::var_os(SCENARIO_VARIABLE).is_some() {
+        let reading = read(None).expect("the environment names a library that works");
+        assert_eq!(reading.gpus[0].name.as_deref(), Some("NVIDIA H200"));
+        return;
+    }
+    let status = Command::new(std::env::current_exe().expect("a test knows its path"))
+        .args(["--exact", "the_environment_names_the_library"])
+        .env(SCENARIO_VARIABLE, fake_nvml::scenario("h200"))
+        .env(LIBRARY_VARIABLE, fake_nvml::library())
+        .status();
+    assert!(status.expect("the test runs again").success());
+}

@@ -1,0 +1,173 @@
+//! NVML's C functions, as nvml.h declares them (the newest version of each, which is what nvml-wrapper calls).
+//!
+//! Every function is called under NVML's contract: handles come from this library, and out-pointers are valid for
+//! what is written through them.
+#![allow(non_snake_case, reason = "the names are NVML's")]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::PathBuf;
+
+use crate::Code;
+use crate::scenario::{Call, Unit};
+use crate::stage;
+
+mod memory;
+mod mig;
+mod pci;
+mod processes;
+
+/// `nvmlDevice_t`: never a real pointer, but the GPU's place and that of the slice, each counted from 1.
+type Handle = *mut c_void;
+type Return = c_uint;
+
+fn handle(gpu: usize, slice: Option<usize>) -> Handle {
+    std::ptr::without_provenance_mut((gpu + 1) | (slice.map_or(0, |slice| slice + 1) << 16))
+}
+
+fn ask<T>(device: Handle, call: Call, answer: impl FnOnce(&Unit) -> Result<T, Code>) -> Result<T, Code> {
+    let (gpu, slice) = (device.addr() & 0xffff, device.addr() >> 16);
+    stage::ask(gpu.checked_sub(1).ok_or(Code::InvalidArgument)?, slice.checked_sub(1), call, answer)
+}
+
+/// # Safety
+/// `out` is valid for a write.
+unsafe fn hand_out<T>(answer: Result<T, Code>, out: *mut T) -> Return {
+    match answer {
+        // SAFETY: by this function's contract.
+        Ok(value) => unsafe { out.write(value) },
+        Err(code) => return code as Return,
+    }
+    Code::Success as Return
+}
+
+/// # Safety
+/// `out` is valid for `length` bytes.
+unsafe fn hand_out_text(answer: Result<Vec<u8>, Code>, out: *mut c_char, length: c_uint) -> Return {
+    let text = match answer {
+        Ok(text) if text.len() < length as usize => text,
+        Ok(_) => return Code::InsufficientSize as Return,
+        Err(code) => return code as Return,
+    };
+    // SAFETY: text and its NUL fit into `length` bytes.
+    unsafe {
+        out.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
+        out.add(text.len()).write(0);
+    }
+    Code::Success as Return
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fake_nvml_rehearse(file: *const c_char) {
+    // SAFETY: null or a string, as `play` passes it.
+    let file = (!file.is_null()).then(|| unsafe { CStr::from_ptr(file) }.to_string_lossy().into_owned());
+    stage::rehearse(file.map(PathBuf::from));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInit_v2() -> Return {
+    stage::open() as Return
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> Return {
+    stage::open() as Return
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlShutdown() -> Return {
+    stage::close() as Return
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint) -> Return {
+    let version = stage::ask_system(|all| all.driver_version.clone().map(Into::into).ok_or(Code::NotSupported));
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out_text(version, out, length) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> Return {
+    let version = stage::ask_system(|all| {
+        all.cuda_driver_version.map(|[major, minor]| major * 1000 + minor * 10).ok_or(Code::LibraryNotFound)
+    });
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(version, out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> Return {
+    let count = stage::ask_system(|all| all.count.map_or(Ok(all.gpu.len() as c_uint), Err));
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(count, out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: *mut Handle) -> Return {
+    let device = handle(index as usize, None);
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(ask(device, Call::Handle, |_| Ok(device)), out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetName(device: Handle, out: *mut c_char, length: c_uint) -> Return {
+    let name = ask(device, Call::Name, |unit| {
+        let text = || unit.name.clone().map(String::into_bytes);
+        unit.name_bytes.clone().or_else(text).ok_or(Code::NotSupported)
+    });
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out_text(name, out, length) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetUUID(device: Handle, out: *mut c_char, length: c_uint) -> Return {
+    let uuid = ask(device, Call::Uuid, |unit| unit.uuid.clone().map(String::into_bytes).ok_or(Code::NotSupported));
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out_text(uuid, out, length) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
+    device: Handle,
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> Return {
+    let capability = ask(device, Call::ComputeCapability, |unit| unit.compute_capability.ok_or(Code::NotSupported));
+    // SAFETY: by NVML's contract.
+    unsafe {
+        hand_out(capability.map(|[major, _]| major), major);
+        hand_out(capability.map(|[_, minor]| minor), minor)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: Handle, domain: c_uint, out: *mut c_uint) -> Return {
+    // nvmlClockType_t: 0 graphics, 1 SM, 2 memory.
+    let clock = match domain {
+        0 | 1 => ask(device, Call::SmClock, |unit| unit.sm_clock_mhz.ok_or(Code::NotSupported)),
+        2 => ask(device, Call::MemoryClock, |unit| unit.memory_clock_mhz.ok_or(Code::NotSupported)),
+        _ => Err(Code::NotSupported),
+    };
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(clock, out) }
+}
+
+macro_rules! numbers {
+    ($($symbol:ident: $call:ident = $figure:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol(device: Handle, out: *mut c_uint) -> Return {
+            let figure: fn(&Unit) -> Option<c_uint> = $figure;
+            // SAFETY: by NVML's contract.
+            unsafe { hand_out(ask(device, Call::$call, |unit| figure(unit).ok_or(Code::NotSupported)), out) }
+        }
+    )*};
+}
+numbers! {
+    nvmlDeviceGetNumGpuCores: Cores = |unit| unit.cores;
+    nvmlDeviceGetMemoryBusWidth: Bus = |unit| unit.bus_bits;
+    nvmlDeviceGetPowerManagementLimit: PowerLimit = |unit| unit.power_limit_mw;
+    nvmlDeviceGetEnforcedPowerLimit: EnforcedPowerLimit = |unit| unit.enforced_power_limit_mw;
+    nvmlDeviceGetPowerManagementDefaultLimit: DefaultPowerLimit = |unit| unit.default_power_limit_mw;
+    nvmlDeviceGetVirtualizationMode: Virtualization = |unit| unit.virtualization.map(|mode| mode as c_uint);
+    nvmlDeviceGetGpuInstanceId: GpuInstance = |unit| unit.gpu_instance;
+    nvmlDeviceGetComputeInstanceId: ComputeInstance = |unit| unit.compute_instance;
+}

@@ -1,0 +1,226 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::Code;
+
+/// What a driver answers: one scenario file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Such as `"570.86.15"`.
+    pub driver_version: Option<String>,
+    /// Major and minor, such as `[12, 8]`.
+    pub cuda_driver_version: Option<[i32; 2]>,
+    /// What `nvmlInit_v2` answers in place of success.
+    pub init: Option<Code>,
+    /// What counting the GPUs answers in place of success.
+    pub count: Option<Code>,
+    /// The GPUs in NVML's order.
+    #[serde(default)]
+    pub gpu: Vec<Unit>,
+}
+
+/// A GPU, or a MIG slice of one: what it answers. Whatever is left out is answered with "not supported".
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Unit {
+    /// The product name.
+    pub name: Option<String>,
+    /// The product name as raw bytes, for names that are no UTF-8; goes before `name`.
+    pub name_bytes: Option<Vec<u8>>,
+    /// `GPU-…` or `MIG-…`.
+    pub uuid: Option<String>,
+    /// `DOMAIN:BUS:DEVICE.FUNCTION` in hexadecimal. Without it the PCI call answers "not supported".
+    pub pci_address: Option<PciPlace>,
+    /// `VENDOR:DEVICE` in hexadecimal.
+    pub pci_id: Option<Hex>,
+    /// `VENDOR:DEVICE` of the board's maker in hexadecimal.
+    pub subsystem: Option<Hex>,
+    /// Major and minor, such as `[8, 9]`.
+    pub compute_capability: Option<[i32; 2]>,
+    /// All memory; without it both memory calls answer "not supported".
+    pub memory_total_mib: Option<u64>,
+    /// Memory that the driver keeps for itself; only memory v2 tells it.
+    pub memory_reserved_mib: Option<u64>,
+    /// Memory that nobody holds.
+    pub memory_free_mib: Option<u64>,
+    /// CUDA cores.
+    pub cores: Option<u32>,
+    /// Width of the memory bus.
+    pub bus_bits: Option<u32>,
+    /// Highest memory clock.
+    pub memory_clock_mhz: Option<u32>,
+    /// Highest clock of the multiprocessors.
+    pub sm_clock_mhz: Option<u32>,
+    /// The power limit set by the administrator.
+    pub power_limit_mw: Option<u32>,
+    /// The power limit in force, everything considered.
+    pub enforced_power_limit_mw: Option<u32>,
+    /// The power limit that the board was shipped with.
+    pub default_power_limit_mw: Option<u32>,
+    /// How the GPU reaches this machine.
+    pub virtualization: Option<Virtualization>,
+    /// Compute processes on the GPU.
+    pub processes: Option<Vec<Process>>,
+    /// Whether MIG is switched on; without it, whether there are slices.
+    pub mig_enabled: Option<bool>,
+    /// The GPU's MIG slices.
+    pub mig: Vec<Unit>,
+    /// The slice's slot, where slots before it are empty; its position in the file otherwise.
+    pub slot: Option<u32>,
+    /// The slice's GPU instance.
+    pub gpu_instance: Option<u32>,
+    /// The slice's compute instance within the GPU instance.
+    pub compute_instance: Option<u32>,
+    /// The slice's multiprocessors.
+    pub sm_count: Option<u32>,
+    /// Calls that fail, each with its code.
+    pub fails: BTreeMap<Call, Code>,
+    /// Once this call was answered, all later ones answer "GPU is lost".
+    pub lost_after: Option<Call>,
+}
+
+/// A process with a compute context on a GPU.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Process {
+    /// Its number; the process that asks, if left out.
+    pub pid: Option<u32>,
+    /// The GPU memory that it holds.
+    pub memory_mib: u64,
+}
+
+/// One of the calls on a GPU, spelled in scenarios in snake case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each is named after what it asks")]
+pub enum Call {
+    Handle,
+    Name,
+    Uuid,
+    Pci,
+    ComputeCapability,
+    MemoryV1,
+    MemoryV2,
+    Cores,
+    Bus,
+    MemoryClock,
+    SmClock,
+    PowerLimit,
+    EnforcedPowerLimit,
+    DefaultPowerLimit,
+    Virtualization,
+    Processes,
+    MigMode,
+    MigCount,
+    MigHandle,
+    Attributes,
+    GpuInstance,
+    ComputeInstance,
+}
+
+/// NVML's `nvmlGpuVirtualizationMode_t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u32)]
+pub enum Virtualization {
+    /// Bare metal.
+    None = 0,
+    /// Handed through whole.
+    Passthrough = 1,
+    /// A share, seen from within the virtual machine.
+    Vgpu = 2,
+    /// A GPU that is shared out, seen from the hypervisor.
+    HostVgpu = 3,
+    /// A value younger than the bindings.
+    FromTheFuture = 9,
+}
+
+/// A pair of 16-bit hexadecimal numbers, such as a PCI vendor and device: `10de:2684`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Hex(pub u16, pub u16);
+
+impl TryFrom<String> for Hex {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let hex = |part| u16::from_str_radix(part, 16).ok();
+        let pair = text.split_once(':').and_then(|(vendor, device)| Some(Self(hex(vendor)?, hex(device)?)));
+        pair.ok_or_else(|| format!("`{text}` is not VENDOR:DEVICE in hexadecimal"))
+    }
+}
+
+/// A place on the PCI bus, written `00000000:01:00.0`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct PciPlace {
+    /// Segment, bus and slot.
+    pub numbers: [u32; 3],
+    /// As written.
+    pub text: String,
+}
+
+impl TryFrom<String> for PciPlace {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let numbers: Vec<u32> = text.split([':', '.']).filter_map(|part| u32::from_str_radix(part, 16).ok()).collect();
+        match numbers[..] {
+            [domain, bus, device, _function] => Ok(Self { numbers: [domain, bus, device], text }),
+            _ => Err(format!("`{text}` is not DOMAIN:BUS:DEVICE.FUNCTION in hexadecimal")),
+        }
+    }
+}
+
+/// A scenario file that cannot be played.
+#[derive(Debug)]
+pub struct InvalidScenario {
+    file: PathBuf,
+    reason: String,
+}
+
+impl fmt::Display for InvalidScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.reason)
+    }
+}
+
+impl std::error::Error for InvalidScenario {}
+
+impl Scenario {
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    /// When there is no such file, or when it has a key or a value that no scenario has.
+    pub fn load(file: &Path) -> Result<Self, InvalidScenario> {
+        let invalid = |reason: String| InvalidScenario { file: file.to_owned(), reason };
+        let text = std::fs::read_to_string(file).map_err(|error| invalid(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| invalid(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scenario;
+
+    #[test]
+    fn every_scenario_of_the_folder_can_be_played() {
+        let files = crate::scenarios();
+        assert!(files.len() >= 14, "{files:?}");
+        for file in files {
+            if let Err(error) = Scenario::load(&file) {
+                panic!("{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_misspelled_key_is_refused() {
+        for text in ["[[gpu]]\nnmae = 'x'", "[[gpu]]\nfails = { nmae = 'unknown' }", "[[gpu]]\nfails = { name = 'x' }"]
+        {
+            assert!(toml::from_str::<Scenario>(text).is_err(), "{text}");
+        }
+    }
+}
