@@ -73,7 +73,7 @@ pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<
 
 /// The plan of every declared target on its own, for documentation.
 pub fn declared(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Vec<(ProfileId, Result<Plan, PlanError>)> {
-    let profiles = resolved.declared.iter().filter_map(|id| resolved.profile.get(id));
+    let profiles = resolved.declared.iter().filter_map(|id| resolved.profile.get(id.as_str()));
     profiles.map(|profile| (profile.id.clone(), plan(&DeviceFacts::nominal(profile), workload, goal))).collect()
 }
 
@@ -86,7 +86,7 @@ fn devices(resolved: &Resolved) -> Result<Vec<DeviceFacts>, CompileError> {
         Selected::Generic => Ok(vec![nominal(ProfileId::GENERIC)?]),
         Selected::Targets(ids) => ids.iter().map(|id| nominal(id.as_str())).collect(),
         Selected::Native(reading) => {
-            let found = crate::matching::identify(reading, &resolved.profiles());
+            let found = crate::matching::identify(reading, &resolved.profile);
             match DeviceFacts::of_gpu(reading, found.profile(), None) {
                 // The constants are for the GPU, not for what its neighbours held while this was built.
                 Some(facts) => Ok(vec![DeviceFacts { memory_available: facts.memory_total, ..facts }]),

@@ -5,7 +5,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Bytes;
-use crate::device::{ComputeCapability, GpuReading, Virtualization};
+use crate::device::{ComputeCapability, GpuReading, PciId, Virtualization};
 use crate::profile::{Profile, ProfileTable};
 
 /// What a GPU was recognised as, from sure to unsure.
@@ -105,14 +105,21 @@ impl fmt::Display for Difference {
 /// How far a total may be from those on record: drivers of different ages reserve up to 2% more or less.
 const MEMORY_TOLERANCE: f64 = 0.025;
 
-/// Recognises a GPU by its PCI id and its whole name, never by a part of either.
-pub fn identify(reading: &GpuReading, table: &ProfileTable) -> Match {
-    let candidates = table.iter().filter(|profile| names(profile, reading) || has_pci_id(profile, reading));
-    let compared = candidates.map(|profile| (differences(profile, reading), profile));
-    // The table is ordered, so that equally near profiles give the same answer every time.
-    match compared.min_by_key(|(differences, _)| differences.len()) {
-        Some((differences, profile)) if differences.is_empty() => Match::Exact { profile: Box::new(profile.clone()) },
-        Some((differences, profile)) => Match::Variant { profile: Box::new(profile.clone()), differences },
+/// Recognises a GPU by its PCI id and its whole name, never by a part of either, among the profiles of `own` and the
+/// shipped ones that it does not replace.
+pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
+    let own_profiles = own
+        .iter()
+        .filter(|profile| could_be(reading, profile.names.iter().map(String::as_str), &profile.pci_ids))
+        .cloned();
+    let shipped = ProfileTable::shipped_where(|id, names, pci_ids| {
+        own.get(id).is_none() && could_be(reading, names.iter().copied(), pci_ids)
+    });
+    let compared = own_profiles.chain(shipped).map(|profile| (differences(&profile, reading), profile));
+    // Ordered by id, so that equally near profiles give the same answer every time.
+    match compared.min_by(|(a, one), (b, other)| (a.len(), &one.id).cmp(&(b.len(), &other.id))) {
+        Some((differences, profile)) if differences.is_empty() => Match::Exact { profile: Box::new(profile) },
+        Some((differences, profile)) => Match::Variant { profile: Box::new(profile), differences },
         None => match reading.compute_capability {
             Some(compute_capability) => Match::Class { compute_capability },
             None => Match::Unknown,
@@ -127,13 +134,14 @@ fn bare_name(name: &str) -> &str {
     name.split_once(" MIG ").map_or(name, |(whole, _)| whole)
 }
 
+fn could_be<'a>(reading: &GpuReading, mut names: impl Iterator<Item = &'a str>, pci_ids: &[PciId]) -> bool {
+    let found = reading.name.as_deref().map(bare_name);
+    names.any(|name| Some(bare_name(name)) == found) || reading.pci_id.is_some_and(|id| pci_ids.contains(&id))
+}
+
 fn names(profile: &Profile, reading: &GpuReading) -> bool {
     let Some(found) = reading.name.as_deref().map(bare_name) else { return false };
     profile.names.iter().any(|name| bare_name(name) == found)
-}
-
-fn has_pci_id(profile: &Profile, reading: &GpuReading) -> bool {
-    reading.pci_id.is_some_and(|id| profile.pci_ids.contains(&id))
 }
 
 fn differences(profile: &Profile, reading: &GpuReading) -> Vec<Difference> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use toml::de::{DeTable, Deserializer};
 
 use crate::Goal;
 use crate::config::ConfigFile;
@@ -30,7 +31,7 @@ pub struct Resolved {
     pub workload: BTreeMap<String, WorkloadSpec>,
     /// The generic, declared, selected and user-defined profiles.
     #[serde(default)]
-    pub profile: BTreeMap<ProfileId, Profile>,
+    pub profile: ProfileTable,
 }
 
 /// What the enabled features select.
@@ -69,6 +70,9 @@ impl Resolved {
     pub const FORMAT: u32 = 1;
     /// The environment variable through which the attribute learns where the table is.
     pub const VARIABLE: &'static str = "GPU_TUNED_TABLE";
+    /// The environment variable through which generated code learns where the [part of the table](Self::for_runtime) is
+    /// that it takes along.
+    pub const RUNTIME_VARIABLE: &'static str = "GPU_TUNED_RUNTIME_TABLE";
 
     /// Puts together what a build needs. `selected` and `declared` must be known to `table`.
     pub fn new(selected: Selected, mut declared: Vec<ProfileId>, file: &ConfigFile, table: &ProfileTable) -> Self {
@@ -78,7 +82,7 @@ impl Resolved {
         let generic = core::iter::once(ProfileId::GENERIC);
         let ids = named.iter().chain(&declared).chain(file.profiles.iter().map(|profile| &profile.id));
         let needed = generic.chain(ids.map(ProfileId::as_str)).filter_map(|id| table.get(id));
-        let profile = needed.map(|profile| (profile.id.clone(), profile.clone())).collect();
+        let profile = needed.cloned().collect();
         Self {
             format: Self::FORMAT,
             declared,
@@ -89,6 +93,19 @@ impl Resolved {
         }
     }
 
+    /// What a program needs of the table when it runs: the selection, its profiles, and those that are the user's own.
+    /// The rest is in the generated code, or ships with this crate.
+    #[must_use]
+    pub fn for_runtime(&self) -> Self {
+        let named: &[ProfileId] = if let Selected::Targets(targets) = &self.selected { targets } else { &[] };
+        let is_own = |profile: &Profile| ProfileTable::builtin_profile(profile.id.as_str()).as_ref() != Some(profile);
+        let needed = |profile: &&Profile| {
+            profile.id.as_str() == ProfileId::GENERIC || named.contains(&profile.id) || is_own(profile)
+        };
+        let profile = self.profile.iter().filter(needed).cloned().collect();
+        Self { declared: Vec::new(), workload: BTreeMap::new(), profile, ..self.clone() }
+    }
+
     /// The table without a build script: one shipped profile, or the generic one.
     pub fn of_builtin(target: &str) -> Option<Self> {
         let profile = ProfileTable::builtin_profile(target)?;
@@ -96,7 +113,7 @@ impl Resolved {
             ProfileId::GENERIC => Selected::Generic,
             _ => Selected::Targets(vec![profile.id.clone()]),
         };
-        let profile = BTreeMap::from([(profile.id.clone(), profile)]);
+        let profile = ProfileTable::from_iter([profile]);
         let (declared, goal, workload) = (Vec::new(), Goal::default(), BTreeMap::new());
         Some(Self { format: Self::FORMAT, declared, selected, goal, workload, profile })
     }
@@ -107,28 +124,41 @@ impl Resolved {
     ///
     /// When the text is not such a table, or one of another release.
     pub fn from_toml(text: &str) -> Result<Self, ResolvedError> {
-        #[derive(Deserialize)]
-        struct Head {
-            format: u32,
+        let table = DeTable::parse(text)?;
+        let format =
+            table.get_ref().get("format").and_then(|value| value.get_ref().as_integer()?.as_str().parse().ok());
+        match format {
+            // Looked at first, because what else is in another format means nothing here.
+            Some(found) if found != Self::FORMAT => Err(ResolvedError::Format { found }),
+            _ => Ok(Self::deserialize(Deserializer::from(table))?),
         }
-        let Head { format } = toml::from_str(text)?;
-        if format != Self::FORMAT {
-            return Err(ResolvedError::Format { found: format });
-        }
-        Ok(toml::from_str(text)?)
     }
 
     /// The table as TOML: sorted, without times or paths.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("BUG: a resolved table is always TOML")
     }
+}
 
-    /// The shipped profiles, with this table's own over them.
-    pub fn profiles(&self) -> ProfileTable {
+#[cfg(test)]
+mod tests {
+    use super::{Resolved, Selected};
+    use crate::config::ConfigFile;
+    use crate::profile::ProfileTable;
+    use crate::source::Source;
+
+    #[test]
+    fn a_program_takes_along_what_is_selected_and_what_is_the_users_own() {
+        let text = "[profile.mine]\nbase = \"l4\"\n\n[profile.t4]\nboard.tdp_w = 60.0\n";
+        let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
         let mut table = ProfileTable::builtin().clone();
-        for profile in self.profile.values() {
-            table.insert(profile.clone());
-        }
-        table
+        file.profiles.iter().cloned().for_each(|profile| table.insert(profile));
+        let id = |id: &str| id.parse().expect("an id");
+        let declared = ["h200", "rtx4090", "t4", "a100-sxm4-80gb"].map(id).to_vec();
+        let resolved = Resolved::new(Selected::Targets(vec![id("h200")]), declared, &file, &table);
+        let taken = resolved.for_runtime();
+        let ids: Vec<_> = taken.profile.iter().map(|profile| profile.id.as_str()).collect();
+        assert_eq!(ids, ["generic", "h200", "mine", "t4"]);
+        assert_eq!(Resolved::from_toml(&taken.to_toml()).expect("it reads back"), taken);
     }
 }

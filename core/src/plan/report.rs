@@ -17,7 +17,7 @@ impl fmt::Display for Plan {
         let total = memory.total();
         writeln!(f, "  {:<22} {total:>9}  of {}, {} left alone", "memory", memory.available, memory.headroom)?;
         for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
-            writeln!(f, "    {item:<20} {bytes:>9}")?;
+            writeln!(f, "    {item:<22}{bytes:>8}")?;
         }
         write!(f, "  {:<22} {:>9.0}  samples/s ({})", "speed", self.samples_per_s, self.samples_per_s_provenance)?;
         for advice in &self.advice {

@@ -1,38 +1,41 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::{Profile, ProfileId, builtin, validate};
+use super::builtin::PROFILES;
+use super::{Profile, ProfileId, validate};
+use crate::device::PciId;
 use crate::source::{FileError, Source};
 
-/// The profiles that a build or a run knows, by id.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Profiles by id.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct ProfileTable(BTreeMap<ProfileId, Profile>);
 
 impl ProfileTable {
     /// The profiles that ship with this crate, parsed at the first call.
     pub fn builtin() -> &'static Self {
         static TABLE: OnceLock<ProfileTable> = OnceLock::new();
-        TABLE.get_or_init(|| {
-            let parse = |(_, file, text): &(&str, &str, &str)| {
-                parse(Source { file, text }).expect("BUG: a shipped profile is invalid; its test must have failed")
-            };
-            builtin::PROFILES.iter().map(parse).collect()
-        })
+        TABLE.get_or_init(|| PROFILES.iter().map(Shipped::parse).collect())
     }
 
     /// One shipped profile, without parsing the others.
     pub fn builtin_profile(id: &str) -> Option<Profile> {
-        let (_, file, text) = builtin::PROFILES.iter().find(|(known, ..)| *known == id)?;
-        parse(Source { file, text }).ok()
+        Shipped::find(id).map(Shipped::parse)
     }
 
     /// The ids of the shipped profiles, sorted.
     pub fn builtin_ids() -> impl Iterator<Item = &'static str> {
-        builtin::PROFILES.iter().map(|(id, ..)| *id)
+        PROFILES.iter().map(|shipped| shipped.id)
+    }
+
+    /// The shipped profiles for which `wanted(id, names, pci_ids)` holds; only these are parsed.
+    pub(crate) fn shipped_where(wanted: impl Fn(&str, &[&str], &[PciId]) -> bool) -> impl Iterator<Item = Profile> {
+        let wanted = move |shipped: &&Shipped| wanted(shipped.id, shipped.names, shipped.pci_ids);
+        PROFILES.iter().filter(wanted).map(Shipped::parse)
     }
 
     /// The profile with this id.
@@ -62,20 +65,20 @@ impl ProfileTable {
             Some(base) => {
                 let name =
                     base.get_ref().as_str().ok_or_else(|| source.error(&base.span(), "base: expected a profile id"))?;
-                let base_text = builtin_text(name).ok_or_else(|| {
+                let shipped = Shipped::find(name).ok_or_else(|| {
                     source.error(
                         &base.span(),
                         format!("base: there is no profile `{name}`{}", crate::suggest(name, Self::builtin_ids())),
                     )
                 })?;
-                Some(base_text)
+                Some(shipped)
             }
-            None => builtin_text(id.get_ref()),
+            None => Shipped::find(id.get_ref()),
         };
         let key = Spanned::new(span.clone(), "id".into());
         own.get_mut().insert(key, Spanned::new(span.clone(), DeValue::String(id.get_ref().clone())));
         if let Some(base) = base {
-            let base = DeTable::parse(base).map_err(|error| source.toml_error(&error))?.into_inner();
+            let base = DeTable::parse(base.text).map_err(|error| source.toml_error(&error))?.into_inner();
             inherit(own.get_mut(), base);
         }
         let profile = Profile::deserialize(Deserializer::from(own)).map_err(|error| match error.span() {
@@ -92,6 +95,26 @@ impl FromIterator<Profile> for ProfileTable {
     }
 }
 
+/// A profile that ships with this crate: its text, and what a GPU is recognised by.
+pub(super) struct Shipped {
+    pub id: &'static str,
+    pub file: &'static str,
+    pub text: &'static str,
+    pub names: &'static [&'static str],
+    pub pci_ids: &'static [PciId],
+}
+
+impl Shipped {
+    fn find(id: &str) -> Option<&'static Self> {
+        PROFILES.iter().find(|shipped| shipped.id == id)
+    }
+
+    fn parse(&self) -> Profile {
+        let Self { file, text, .. } = *self;
+        parse(Source { file, text }).expect("BUG: a shipped profile is invalid; its test must have failed")
+    }
+}
+
 /// Reads one profile file.
 ///
 /// # Errors
@@ -100,10 +123,6 @@ impl FromIterator<Profile> for ProfileTable {
 pub(super) fn parse(source: Source<'_>) -> Result<Profile, FileError> {
     let profile: Profile = toml::from_str(source.text).map_err(|error| source.toml_error(&error))?;
     validated(profile, source, 0..0)
-}
-
-fn builtin_text(id: &str) -> Option<&'static str> {
-    builtin::PROFILES.iter().find(|(known, ..)| *known == id).map(|(.., text)| *text)
 }
 
 /// Takes from `base` what `own` does not say, table by table.
