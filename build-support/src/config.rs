@@ -1,0 +1,141 @@
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::resolved::{Resolved, Selected};
+use gpu_tuned_core::source::Source;
+
+use crate::directives::Directives;
+use crate::environment::{PRINT, TARGET, setting};
+use crate::known::Known;
+use crate::package::Package;
+use crate::select::{Choice, by_features, by_name};
+use crate::{BuildError, Environment, Process, lookalike, native, output, watch};
+
+/// Measured workloads, beside `Cargo.toml`.
+const LOCK: &str = "gpu-tuned.lock";
+
+/// What a package's build script asks for. Made by [`configure`], ended by [`emit`](Self::emit).
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing happens before `emit`"]
+pub struct Config {
+    single_target: bool,
+    file: Option<PathBuf>,
+}
+
+/// Begins the configuration of a build.
+pub fn configure() -> Config {
+    Config::default()
+}
+
+impl Config {
+    /// Makes it an error to select several GPUs at once. Then `--all-features` does not build.
+    pub fn require_single_target(mut self) -> Self {
+        self.single_target = true;
+        self
+    }
+
+    /// Takes profiles, workloads and goals from this file, counted from the package's root, instead of
+    /// `gpu-tuned.toml`. The file has to exist.
+    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.file = Some(path.into());
+        self
+    }
+
+    /// Resolves the table and tells cargo. Every mistake is printed to stderr as rustc would print it; then the process
+    /// ends with status 1.
+    pub fn emit(self) {
+        let mut directives = Vec::new();
+        let outcome = self.run(&Process, &mut directives).and_then(|_| {
+            let mut out = io::stdout().lock();
+            out.write_all(&directives).and_then(|()| out.flush()).map_err(|source| BuildError::Stdout { source })
+        });
+        if let Err(error) = outcome {
+            // When stderr is closed too, the status has to say it all.
+            let _ = error.report(&mut io::stderr().lock());
+            std::process::exit(1);
+        }
+    }
+
+    /// What [`emit`](Self::emit) does, with the environment given and the directives written to `out`.
+    ///
+    /// # Errors
+    ///
+    /// Whatever stops the build; `out` may then hold some directives.
+    pub fn run(&self, environment: &impl Environment, out: &mut impl Write) -> Result<Resolved, BuildError> {
+        let mut directives = Directives::new(out);
+        let package = Package::read(environment)?;
+        let path = self.file.as_deref().unwrap_or(Path::new(ConfigFile::NAME));
+        watch::watch(&package, &[Path::new(Package::MANIFEST), path, Path::new(LOCK)], &mut directives)?;
+        let asked = setting(environment, TARGET, &mut directives)?;
+        let print = setting(environment, PRINT, &mut directives)?.is_some_and(|value| value != "0");
+
+        let file = self.read_file(&package, path)?;
+        let known = Known::new(&file);
+        for warning in lookalike::warnings(&package, &known) {
+            directives.warning(&warning)?;
+        }
+        let selected = match self.choose(asked.as_deref(), &package, &known, &mut directives)? {
+            Choice::Generic => Selected::Generic,
+            Choice::Targets(targets) => Selected::Targets(targets),
+            Choice::Native => native::select(environment, &mut directives)?,
+        };
+        let resolved = resolve(selected, known.among(package.features.keys()), &file);
+        let text = resolved.to_toml();
+        if print {
+            return Err(BuildError::Printed { table: text });
+        }
+        let runtime = resolved.for_runtime().to_toml();
+        let files =
+            [(Resolved::VARIABLE, output::TABLE, &text), (Resolved::RUNTIME_VARIABLE, output::RUNTIME_TABLE, &runtime)];
+        for (variable, name, text) in files {
+            directives.rustc_env(variable, &output::write(&package.out, name, text)?)?;
+        }
+        Ok(resolved)
+    }
+
+    fn read_file(&self, package: &Package, path: &Path) -> Result<ConfigFile, BuildError> {
+        let text = match std::fs::read_to_string(package.root.join(path)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.file.is_none() => {
+                return Ok(ConfigFile::default());
+            }
+            Err(source) => return Err(BuildError::Read { path: path.to_owned(), source }),
+        };
+        let name = path.display().to_string();
+        let parsed = ConfigFile::parse(Source { file: &name, text: &text });
+        parsed.map_err(|mistakes| BuildError::File { text, mistakes })
+    }
+
+    fn choose(
+        &self,
+        asked: Option<&str>,
+        package: &Package,
+        known: &Known,
+        directives: &mut Directives<impl Write>,
+    ) -> Result<Choice, BuildError> {
+        let choice = if let Some(asked) = asked {
+            by_name(asked, known)?
+        } else {
+            let (choice, warning) = by_features(package, known);
+            warning.map_or(Ok(()), |warning| directives.warning(&warning))?;
+            choice
+        };
+        match choice {
+            Choice::Targets(targets) if self.single_target && targets.len() > 1 => {
+                Err(BuildError::SeveralTargets { targets: targets.iter().map(ToString::to_string).collect() })
+            }
+            choice => Ok(choice),
+        }
+    }
+}
+
+/// Parses only the shipped profiles that this build needs: build scripts are not optimised.
+fn resolve(selected: Selected, declared: Vec<ProfileId>, file: &ConfigFile) -> Resolved {
+    let named: &[ProfileId] = if let Selected::Targets(targets) = &selected { targets } else { &[] };
+    let ids = [ProfileId::GENERIC].into_iter().chain(named.iter().chain(&declared).map(ProfileId::as_str));
+    let shipped = ids.filter_map(ProfileTable::builtin_profile);
+    let table: ProfileTable = shipped.chain(file.profiles.iter().map(Profile::clone)).collect();
+    Resolved::new(selected, declared, file, &table)
+}

@@ -1,0 +1,102 @@
+use std::io;
+use std::path::PathBuf;
+
+use gpu_tuned_core::source::FileError;
+use thiserror::Error;
+
+/// Why a build script stops. [`report`](Self::report) prints it as rustc would.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A variable that cargo sets for every build script is missing.
+    #[error("`{variable}` is not set: gpu-tuned-build works in a build script that cargo runs")]
+    OutsideCargo {
+        /// The variable.
+        variable: &'static str,
+    },
+    /// A variable that people set holds something else than text.
+    #[error("the value of `{variable}` is not Unicode")]
+    NotUnicode {
+        /// The variable.
+        variable: &'static str,
+    },
+    /// A file cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file or folder below `OUT_DIR` cannot be written.
+    #[error("cannot write `{}`: {source}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The directives cannot be written.
+    #[error("cannot write to cargo: {source}")]
+    Stdout {
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A path that no directive can hold.
+    #[error("cargo cannot be told of `{}`: a path has to be one line of Unicode", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file has mistakes.
+    #[error("{}", mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    File {
+        /// The file's text.
+        text: String,
+        /// All mistakes that can be told apart, in the file's order.
+        mistakes: Vec<FileError>,
+    },
+    /// `GPU_TUNED_TARGET` names what no profile is called.
+    #[error("GPU_TUNED_TARGET: {}", unknown.join("\n"))]
+    UnknownTargets {
+        /// One message for each name.
+        unknown: Vec<String>,
+    },
+    /// `GPU_TUNED_TARGET` puts `generic` or `native` beside other names.
+    #[error("GPU_TUNED_TARGET: `{word}` has to stand alone")]
+    NotAlone {
+        /// `generic` or `native`.
+        word: String,
+    },
+    /// Several profiles are selected where the build script allows one.
+    #[error("several GPUs are selected, and build.rs asks for one: {}", targets.join(", "))]
+    SeveralTargets {
+        /// The selected profiles.
+        targets: Vec<String>,
+    },
+    /// `native` is asked for, and this crate was built without it.
+    #[error("`native` is selected, and gpu-tuned-build was compiled without its feature `native`")]
+    NativeMissing,
+    /// The resolved table was asked for.
+    #[error("the build stops here because GPU_TUNED_PRINT is set")]
+    Printed {
+        /// The table.
+        table: String,
+    },
+}
+
+impl BuildError {
+    /// What would help, where the message does not say it.
+    pub(crate) fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::NativeMissing => Some(
+                "in Cargo.toml, write `native = [\"gpu-tuned-build/native\"]` under [features], or add features = \
+                 [\"native\"] to gpu-tuned-build under [build-dependencies]",
+            ),
+            Self::SeveralTargets { .. } => Some("enable one of them, or name one in GPU_TUNED_TARGET"),
+            Self::NotAlone { .. } => Some("name one or several profiles, or `generic`, or `native`"),
+            Self::Printed { .. } => Some("unset GPU_TUNED_PRINT to build"),
+            _ => None,
+        }
+    }
+}

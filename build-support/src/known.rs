@@ -1,0 +1,82 @@
+use std::collections::BTreeSet;
+
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_core::suggest;
+
+/// The profiles that a feature or `GPU_TUNED_TARGET` can name: shipped ones and the user's, without `generic`.
+pub(crate) struct Known {
+    ids: BTreeSet<ProfileId>,
+}
+
+impl Known {
+    pub(crate) fn new(file: &ConfigFile) -> Self {
+        let shipped = ProfileTable::builtin_ids().filter_map(|id| id.parse().ok());
+        let mut ids: BTreeSet<ProfileId> = shipped.chain(file.profiles.iter().map(|own| own.id.clone())).collect();
+        ids.remove(ProfileId::GENERIC);
+        Self { ids }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<ProfileId> {
+        self.ids.get(name).cloned()
+    }
+
+    /// Of these features, the ones that name a profile, sorted.
+    pub(crate) fn among<'a>(&self, features: impl IntoIterator<Item = &'a String>) -> Vec<ProfileId> {
+        let named: BTreeSet<ProfileId> = features.into_iter().filter_map(|feature| self.get(feature)).collect();
+        named.into_iter().collect()
+    }
+
+    /// `; did you mean …?` for a name that no profile has: the same name spelled otherwise, the versions of that GPU,
+    /// or a slip of the fingers. Nothing when no profile is near.
+    pub(crate) fn hint(&self, name: &str) -> String {
+        let wanted = bare(name);
+        let same = |id: &&str| bare(id) == wanted;
+        if let Some(id) = self.names().find(same) {
+            return format!("; did you mean `{id}`?");
+        }
+        let is_version = |id: &&str| id.split_once('-').is_some_and(|(model, _)| model == wanted);
+        let versions: Vec<String> = self.names().filter(is_version).map(|id| format!("`{id}`")).collect();
+        match versions.split_last() {
+            None => suggest(name, self.names()),
+            Some((only, [])) => format!("; did you mean {only}?"),
+            Some((last, others)) => format!("; did you mean {} or {last}?", others.join(", ")),
+        }
+    }
+
+    /// Whether a name differs from a profile's only in case, hyphens and underscores, or by a slip of the fingers.
+    pub(crate) fn is_near(&self, name: &str) -> bool {
+        let wanted = bare(name);
+        // A slip in a short name is another word: `t5` is not `t4`.
+        let slip = wanted.len() >= 6 && !suggest(&wanted, self.names()).is_empty();
+        slip || self.names().any(|id| bare(id) == wanted)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.ids.iter().map(ProfileId::as_str)
+    }
+}
+
+fn bare(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Known;
+
+    #[test]
+    fn the_hint_knows_spellings_versions_and_slips() {
+        let known = Known::new(&gpu_tuned_core::config::ConfigFile::default());
+        for (name, hint) in [
+            ("RTX-4090", "; did you mean `rtx4090`?"),
+            ("rtx_a6000", "; did you mean `rtx-a6000`?"),
+            ("rtx3080", "; did you mean `rtx3080-10gb` or `rtx3080-12gb`?"),
+            ("h100", "; did you mean `h100-nvl`, `h100-pcie` or `h100-sxm5-80gb`?"),
+            ("rtx4900", "; did you mean `rtx4090`?"),
+            ("voodoo2", ""),
+        ] {
+            assert_eq!(known.hint(name), hint, "{name}");
+        }
+    }
+}

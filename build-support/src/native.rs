@@ -1,0 +1,77 @@
+#[cfg(feature = "native")]
+pub(crate) use driver::select;
+
+/// Without the feature `native` there is no driver to ask.
+#[cfg(not(feature = "native"))]
+pub(crate) fn select<W: std::io::Write>(
+    _: &impl crate::Environment,
+    _: &mut crate::directives::Directives<W>,
+) -> Result<crate::Selected, crate::BuildError> {
+    Err(crate::BuildError::NativeMissing)
+}
+
+#[cfg(feature = "native")]
+mod driver {
+    use std::io::Write;
+    use std::path::Path;
+
+    use gpu_tuned_core::device::GpuReading;
+    use gpu_tuned_core::resolved::Selected;
+    use gpu_tuned_nvml::{DriverReading, LIBRARY_VARIABLE};
+
+    use crate::directives::Directives;
+    use crate::environment::setting;
+    use crate::{BuildError, Environment};
+
+    /// The GPU in the build machine, or `generic` with a warning.
+    pub(crate) fn select<W: Write>(
+        environment: &impl Environment,
+        directives: &mut Directives<W>,
+    ) -> Result<Selected, BuildError> {
+        let library = setting(environment, LIBRARY_VARIABLE, directives)?;
+        let (gpu, warnings) = match gpu_tuned_nvml::read(library.as_deref().map(Path::new)) {
+            Ok(reading) => choose(reading),
+            Err(error) => (None, vec![error.to_string()]),
+        };
+        for warning in &warnings {
+            directives.warning(&format!("native: {warning}"))?;
+        }
+        let Some(gpu) = gpu else {
+            directives.warning("native: found no GPU; the constants are those of the `generic` profile")?;
+            return Ok(Selected::Generic);
+        };
+        Ok(Selected::Native(Box::new(lasting(gpu))))
+    }
+
+    /// One GPU: the first, or, when they differ, the one with the least memory, where everything has to fit.
+    fn choose(reading: DriverReading) -> (Option<GpuReading>, Vec<String>) {
+        let mut warnings: Vec<String> =
+            reading.trouble.iter().map(|trouble| format!("GPU {}: {}", trouble.index, trouble.what)).collect();
+        let model = |gpu: &GpuReading| (gpu.name.clone(), gpu.memory_total);
+        let differ = reading.gpus.windows(2).any(|pair| model(&pair[0]) != model(&pair[1]));
+        let names: Vec<String> = reading.gpus.iter().map(name).collect();
+        // A GPU that does not tell its memory is the last that constants should be for.
+        let least = reading.gpus.into_iter().min_by_key(|gpu| (gpu.memory_total.is_none(), gpu.memory_total));
+        if let Some(least) = least.as_ref().filter(|_| differ) {
+            warnings.push(format!(
+                "this machine has different GPUs ({}); the constants are for the one with the least memory, {}",
+                names.join(", "),
+                name(least)
+            ));
+        }
+        (least, warnings)
+    }
+
+    fn name(gpu: &GpuReading) -> String {
+        gpu.name.clone().unwrap_or_else(|| format!("GPU {}", gpu.index))
+    }
+
+    /// The reading without what belongs to the moment or to the single board: the same machine gives the same table.
+    fn lasting(mut gpu: GpuReading) -> GpuReading {
+        gpu.uuid = None;
+        gpu.pci_address = None;
+        gpu.memory_free = None;
+        gpu.other_processes = None;
+        gpu
+    }
+}

@@ -1,0 +1,23 @@
+use std::path::{Path, PathBuf};
+
+use crate::BuildError;
+
+/// The whole table, for the attribute.
+pub(crate) const TABLE: &str = "gpu-tuned.resolved.toml";
+/// The part of it that a program takes along.
+pub(crate) const RUNTIME_TABLE: &str = "gpu-tuned.runtime.toml";
+
+/// Writes the file `name` below `folder` and says where it is. A file that is right already is left as it is.
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, BuildError> {
+    let path = folder.join(name);
+    if std::fs::read_to_string(&path).is_ok_and(|present| present == text) {
+        return Ok(path);
+    }
+    // An interrupted build must not leave half a table behind.
+    let draft = folder.join(format!("{name}.draft"));
+    let written = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path));
+    match written {
+        Ok(()) => Ok(path),
+        Err(source) => Err(BuildError::Write { path, source }),
+    }
+}

@@ -1,0 +1,8 @@
+//! What a build script resolves and tells cargo, with the environment and the package given.
+
+mod directives;
+mod mistakes;
+#[cfg(feature = "native")]
+mod native;
+mod project;
+mod selection;

@@ -1,0 +1,85 @@
+//! `native`, with the real reading of a fake driver.
+
+use std::path::Path;
+
+use gpu_tuned_build::Selected;
+
+use crate::project::Project;
+
+fn machine(library: &Path) -> Project {
+    Project::enabling(&["native"]).set("GPU_TUNED_NVML_PATH", library)
+}
+
+/// The selection, with the warnings.
+fn in_scenario(name: &str) -> (Selected, Vec<String>) {
+    fake_nvml::play(name, |library| {
+        let project = machine(library);
+        (project.resolve().unwrap().selected, project.warnings())
+    })
+}
+
+fn name(selected: Selected) -> String {
+    let Selected::Native(gpu) = selected else { panic!("{selected:?}") };
+    gpu.name.clone().unwrap()
+}
+
+#[test]
+fn the_gpu_in_the_machine_is_selected() {
+    let (selected, warnings) = in_scenario("h200");
+    assert_eq!(name(selected), "NVIDIA H200");
+    assert_eq!(warnings, [""; 0]);
+}
+
+#[test]
+fn what_belongs_to_the_moment_or_the_board_stays_out_of_the_table() {
+    let (Selected::Native(gpu), _) = in_scenario("neighbour") else { panic!("no GPU") };
+    assert_eq!((gpu.memory_free, gpu.other_processes, &gpu.uuid, gpu.pci_address), (None, None, &None, None));
+    assert!(gpu.memory_total.is_some());
+}
+
+#[test]
+fn of_different_gpus_the_one_with_the_least_memory_is_selected_by_name() {
+    let (selected, warnings) = in_scenario("two-gpus");
+    assert_eq!(name(selected), "NVIDIA GeForce RTX 4090");
+    assert_eq!(
+        warnings,
+        [
+            "native: this machine has different GPUs (NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090); the constants are \
+          for the one with the least memory, NVIDIA GeForce RTX 4090"
+        ]
+    );
+}
+
+#[test]
+fn without_a_gpu_the_generic_profile_is_selected_and_the_reason_is_a_warning() {
+    let found_none = "native: found no GPU; the constants are those of the `generic` profile";
+    for (scenario, reasons) in [("no-gpu", 0), ("driver-not-loaded", 1), ("no-permission", 1)] {
+        let (selected, warnings) = in_scenario(scenario);
+        assert_eq!(selected, Selected::Generic, "{scenario}");
+        assert_eq!(warnings.len(), reasons + 1, "{scenario}: {warnings:?}");
+        assert_eq!(warnings.last().unwrap(), found_none, "{scenario}");
+    }
+}
+
+#[test]
+fn without_a_library_the_generic_profile_is_selected() {
+    let project = machine(Path::new("/nowhere/libnvidia-ml.so.1"));
+    assert_eq!(project.resolve().unwrap().selected, Selected::Generic);
+    assert!(project.warnings()[0].contains("/nowhere/libnvidia-ml.so.1"));
+}
+
+#[test]
+fn a_gpu_that_cannot_be_used_is_named_and_left_out() {
+    let (selected, warnings) = in_scenario("gpu-denied");
+    assert!(matches!(selected, Selected::Native(_)), "{selected:?}");
+    assert!(warnings[0].starts_with("native: GPU "), "{warnings:?}");
+}
+
+#[test]
+fn the_variable_can_ask_for_native_and_the_librarys_place_is_watched() {
+    fake_nvml::play("h200", |library| {
+        let project = machine(library).set("CARGO_CFG_FEATURE", "").set("GPU_TUNED_TARGET", "native");
+        assert!(matches!(project.resolve().unwrap().selected, Selected::Native(_)));
+        assert!(project.directives().contains(&"rerun-if-env-changed=GPU_TUNED_NVML_PATH".to_owned()));
+    });
+}
