@@ -1,0 +1,60 @@
+//! Defaults that stand on a field already.
+
+use gpu_tuned_core::Setting;
+use proc_macro2::TokenStream;
+use syn::LitInt;
+
+use crate::error::Mistakes;
+use crate::model::{Argument, Field, Value};
+
+/// The default that clap gives to a field that is not ours.
+pub(super) fn of_clap(field: &Field) -> Option<TokenStream> {
+    let typed = field.defaults.iter().find(|default| default.argument.key == "default_value_t")?;
+    if let Value::Is(tokens) = &typed.argument.value { Some(tokens.clone()) } else { None }
+}
+
+/// Reports a default on a tuned field, with both readings of what was meant.
+pub(super) fn refuse(default: &Argument, place: TokenStream, setting: Setting, mistakes: &mut Mistakes) {
+    let text = quote::quote!(#default);
+    let mistake = mistakes.at(place, format!("the build plans `{setting}`, so it cannot have a default of its own"));
+    mistake.help(format!("drop `{text}` to train with the planned value"));
+    let Value::Is(value) = &default.value else { return };
+    if setting == Setting::BatchSize && syn::parse2::<LitInt>(value.clone()).is_ok() {
+        mistake.help(format!(
+            "or, if {value} samples make an optimizer step, say so: `#[gpu_tuned(…, global_batch = {value})]`"
+        ));
+    }
+}
+
+/// The one default of a dimension: ours, or another macro's.
+pub(super) fn of_dimension<'m>(
+    field: &'m Field,
+    dim: &Argument,
+    ours: Option<&'m Argument>,
+    mistakes: &mut Mistakes,
+) -> Option<&'m Argument> {
+    let theirs = field.defaults.first();
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) => {
+            mistakes
+                .at(ours, format!("`#[{}]` gives this field a default already", theirs.attribute))
+                .help("keep one of them");
+            None
+        }
+        (Some(ours), None) => Some(ours),
+        (None, Some(theirs)) if theirs.argument.key == "default_value" => {
+            mistakes
+                .at(&theirs.argument, "the build plans with a dimension's default, and cannot read one in quotes")
+                .help("write `default_value_t = …`");
+            None
+        }
+        (None, Some(theirs)) => Some(&theirs.argument),
+        (None, None) => {
+            let name = dim.place();
+            mistakes
+                .at(dim, "a dimension needs a default: the build plans with it")
+                .help(format!("write `#[tuned(dim = {name}, default = …)]`, with the value that most runs have"));
+            None
+        }
+    }
+}

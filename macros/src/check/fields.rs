@@ -1,0 +1,215 @@
+//! The fields: which setting or dimension each holds.
+
+use std::collections::BTreeMap;
+
+use gpu_tuned_core::workload::{Dim, DimKind};
+use gpu_tuned_core::{Setting, SettingKind, suggest};
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+
+use super::attribute::{Asked, Source};
+use super::defaults;
+use super::dims::{DimValue, Dims};
+use super::{Role, keys, values};
+use crate::error::Mistakes;
+use crate::model::{Argument, Field, Model, Value, types_of};
+
+/// What every field is, and all dimensions.
+pub(super) fn check<'m>(model: &'m Model, asked: &Asked<'m>, mistakes: &mut Mistakes) -> (Vec<Role>, Dims<'m>) {
+    let dims = match asked.workload {
+        Some(Source::Family { name, dims, given }) => Dims::read(name, dims, given, mistakes),
+        _ => Dims::none(),
+    };
+    let mut fields = Fields { model, workload: asked.workload.as_ref(), dims, tuned: BTreeMap::new() };
+    let roles = model.fields.iter().map(|field| fields.role(field, mistakes)).collect();
+    (roles, fields.dims)
+}
+
+struct Fields<'a, 'm> {
+    model: &'m Model,
+    workload: Option<&'a Source<'m>>,
+    dims: Dims<'m>,
+    tuned: BTreeMap<Setting, &'m Field>,
+}
+
+impl<'m> Fields<'_, 'm> {
+    fn role(&mut self, field: &'m Field, mistakes: &mut Mistakes) -> Role {
+        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::of_clap(field)) };
+        for second in &field.helpers[1..] {
+            mistakes.at(&second.path, "a field takes one `#[tuned]`");
+        }
+        let before = mistakes.len();
+        keys::check(&helper.arguments, "#[tuned]", &keys::FIELD, mistakes);
+        let find = |name| keys::find(&helper.arguments, name);
+        let (setting, dim, default) = (find("setting"), find("dim"), find("default"));
+        match (setting, dim, default) {
+            (Some(_), Some(dim), _) => {
+                mistakes.at(dim, "a field is tuned or a dimension, not both").help("leave out `setting` or `dim`");
+                self.dims.doubt();
+            }
+            (None, Some(dim), default) => return self.dimension(field, dim, default, mistakes),
+            (None, None, Some(default)) if field.setting().is_none() => return self.untouched(default, mistakes),
+            // An unknown key may have been the one that says which setting it is.
+            _ if mistakes.len() > before => self.dims.doubt(),
+            (setting, None, default) => return self.tuned(field, setting, default, mistakes),
+        }
+        Role::Untouched(None)
+    }
+
+    fn untouched(&self, default: &Argument, mistakes: &mut Mistakes) -> Role {
+        let Value::Is(tokens) = &default.value else {
+            mistakes.at(default, "`default` takes an expression: write `default = …`");
+            return Role::Untouched(None);
+        };
+        if self.model.derives.config {
+            mistakes
+                .at(&default.key, "in a Burn `Config`, fields that are not tuned get their default from Burn")
+                .help(format!("write `#[config(default = {tokens})]`"));
+        }
+        Role::Untouched(Some(tokens.clone()))
+    }
+
+    fn tuned(
+        &mut self,
+        field: &'m Field,
+        named: Option<&Argument>,
+        default: Option<&Argument>,
+        mistakes: &mut Mistakes,
+    ) -> Role {
+        let Some(setting) = setting(field, named, mistakes) else { return Role::Untouched(None) };
+        check_type(field, setting.kind(), &format!("the setting `{setting}`"), mistakes);
+        if let Some(default) = default {
+            defaults::refuse(default, default.place(), setting, mistakes);
+        }
+        for default in &field.defaults {
+            defaults::refuse(&default.argument, default.argument.to_token_stream(), setting, mistakes);
+        }
+        match self.tuned.insert(setting, field) {
+            // Of two that are cfg'd, one may be there at a time.
+            Some(first) if first.cfgs.is_empty() || field.cfgs.is_empty() => {
+                mistakes.at(
+                    &field.ident,
+                    format!("`{}` and `{}` both hold the setting `{setting}`", first.ident, field.ident),
+                );
+            }
+            _ => {}
+        }
+        Role::Tuned(setting)
+    }
+
+    fn dimension(
+        &mut self,
+        field: &'m Field,
+        argument: &'m Argument,
+        default: Option<&'m Argument>,
+        mistakes: &mut Mistakes,
+    ) -> Role {
+        let before = mistakes.len();
+        let role = self.read_dimension(field, argument, default, mistakes);
+        if mistakes.len() > before {
+            self.dims.doubt();
+        }
+        role.unwrap_or(Role::Untouched(None))
+    }
+
+    fn read_dimension(
+        &mut self,
+        field: &'m Field,
+        argument: &'m Argument,
+        default: Option<&'m Argument>,
+        mistakes: &mut Mistakes,
+    ) -> Option<Role> {
+        let name = values::name(argument, "a dimension's name, such as layers", mistakes)?;
+        let (family, known) = match self.workload? {
+            Source::Family { name, dims, .. } => (&name.key, *dims),
+            Source::Named(_) => {
+                mistakes
+                    .at(argument, "a workload that is named takes no dimensions from fields")
+                    .help("give the others in the attribute instead: `transformer(…)` or `convnet(…)`");
+                return None;
+            }
+        };
+        let Some(dim) = known.iter().find(|dim| dim.name == name) else {
+            let fit: Vec<_> = known.iter().filter(|dim| kind_of(dim).is_some()).map(|dim| dim.name).collect();
+            let near = suggest(&name, fit.iter().copied());
+            mistakes
+                .at(argument.place(), format!("`{family}` has no dimension `{name}`{near}"))
+                .help(format!("it has {}", fit.join(", ")));
+            return None;
+        };
+        let Some(kind) = kind_of(dim) else {
+            mistakes
+                .at(argument.place(), format!("`{name}` cannot be a field"))
+                .help(format!("give it in the attribute: `{family}({name} = …)`"));
+            return None;
+        };
+        check_type(field, kind, &format!("the dimension `{name}`"), mistakes);
+        if let Some(cfg) = field.cfgs.first() {
+            mistakes.at(cfg, "a dimension cannot be behind a `cfg`: the workload is computed from it");
+        }
+        let declared = defaults::of_dimension(field, argument, default, mistakes);
+        let value = declared.and_then(|default| DimValue::read(dim.kind, default, mistakes));
+        self.dims.add(dim, argument, declared, value.clone(), mistakes);
+        if let Some(DimValue::Count(count)) = value {
+            check_range(field, count, mistakes);
+        }
+        let is_declared = !field.defaults.is_empty();
+        let default = value.as_ref().map_or_else(TokenStream::new, DimValue::literal);
+        Some(Role::Dimension { name: dim.name, default, is_declared })
+    }
+}
+
+/// The kind of field that can hold a dimension.
+const fn kind_of(dim: &Dim) -> Option<SettingKind> {
+    match dim.kind {
+        DimKind::Count => Some(SettingKind::Count),
+        DimKind::Flag => Some(SettingKind::Flag),
+        DimKind::Optimizer | DimKind::Stages => None,
+    }
+}
+
+fn setting(field: &Field, named: Option<&Argument>, mistakes: &mut Mistakes) -> Option<Setting> {
+    let (name, place) = match named {
+        Some(argument) => (values::name(argument, "a setting's name, such as batch_size", mistakes)?, argument.place()),
+        None => (field.name(), field.ident.to_token_stream()),
+    };
+    let setting = Setting::named(&name);
+    if setting.is_none() {
+        let all = Setting::ALL.map(Setting::name);
+        let mistake = mistakes.at(place, format!("there is no setting `{name}`{}", suggest(&name, all)));
+        mistake.help(format!("the settings are {}", all.join(", ")));
+        if named.is_none() {
+            mistake.help("a field of another name says which one it holds: `#[tuned(setting = batch_size)]`");
+        }
+    }
+    setting
+}
+
+fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes: &mut Mistakes) {
+    let expected = types_of(kind);
+    if field.type_name().is_some_and(|name| expected.contains(&name.as_str())) {
+        return;
+    }
+    let list = match expected {
+        [one] => format!("`{one}`"),
+        [others @ .., last] => {
+            format!("{} or `{last}`", others.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", "))
+        }
+        [] => String::new(),
+    };
+    mistakes.at(&field.ty, format!("{what} needs a field of type {list}"));
+}
+
+/// Reports a count that the field's type cannot hold.
+pub(super) fn check_range(field: &Field, count: u64, mistakes: &mut Mistakes) {
+    let largest = match field.type_name().as_deref() {
+        Some("i32") => u64::from(i32::MAX.unsigned_abs()),
+        Some("u32") => u64::from(u32::MAX),
+        Some("i64") => i64::MAX.unsigned_abs(),
+        _ => u64::MAX,
+    };
+    if count > largest {
+        let ty = field.ty.to_token_stream();
+        mistakes.at(&field.ty, format!("`{}` = {count} does not fit into `{ty}`", field.ident)).help("use a `u64`");
+    }
+}

@@ -1,0 +1,72 @@
+//! The plan, and what only it can find wrong.
+
+use gpu_tuned_core::SettingValue;
+use gpu_tuned_core::compile::{CompileError, Compiled, compile, declared};
+use gpu_tuned_core::plan::{Misfit, PlanError};
+use gpu_tuned_core::workload::WorkloadSpec;
+use proc_macro2::TokenStream;
+
+use super::attribute::Asked;
+use super::{Checked, Places, Role, fields};
+use crate::error::Mistakes;
+use crate::model::Model;
+
+pub(super) fn check(
+    model: &Model,
+    asked: Asked<'_>,
+    spec: WorkloadSpec,
+    roles: Vec<Role>,
+    mistakes: &mut Mistakes,
+) -> Option<Checked> {
+    let Asked { resolved, has_build_script, goal, places, .. } = asked;
+    let resolved = resolved?;
+    let workload = spec.workload();
+    let compiled = match compile(&resolved, &workload, &goal) {
+        Ok(compiled) => compiled,
+        Err(error) => {
+            report(&error, model, &places, mistakes);
+            return None;
+        }
+    };
+    check_ranges(model, &roles, &compiled, mistakes);
+    if !mistakes.is_empty() {
+        return None;
+    }
+    let declared = declared(&resolved, &workload, &goal);
+    Some(Checked { resolved, has_build_script, goal, spec, roles, compiled, declared })
+}
+
+fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut Mistakes) {
+    let error = match error {
+        CompileError::NothingFits { misfits } => return misfits.iter().for_each(|it| refuse(it, model, mistakes)),
+        CompileError::Plan(error) => error,
+        other => {
+            mistakes.at(TokenStream::new(), other);
+            return;
+        }
+    };
+    let keys: &[&str] = match error {
+        PlanError::WorldSize { .. } => &["world_size", "global_batch"],
+        PlanError::PrecisionNotEnacted { .. } | PlanError::PrecisionUnsupported { .. } => &["precision"],
+        PlanError::DoesNotFit(misfit) => return refuse(misfit, model, mistakes),
+        _ => &[],
+    };
+    match keys.iter().find_map(|key| places.get(key)) {
+        Some(place) => mistakes.at(place, error),
+        None => mistakes.at(&model.item.ident, error).help("the goal is that of [goal] in gpu-tuned.toml"),
+    };
+}
+
+fn refuse(misfit: &Misfit, model: &Model, mistakes: &mut Mistakes) {
+    let name = &model.item.ident;
+    mistakes.at(name, format!("`{name}` {misfit}")).help(&misfit.remedy);
+}
+
+fn check_ranges(model: &Model, roles: &[Role], compiled: &Compiled, mistakes: &mut Mistakes) {
+    for (field, role) in model.fields.iter().zip(roles) {
+        let Role::Tuned(setting) = role else { continue };
+        if let SettingValue::Count(count) = setting.of(&compiled.plan.settings) {
+            fields::check_range(field, count, mistakes);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `impl Default`, for structs that Burn's `Config` does not give a constructor.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::parse_quote;
+
+use super::literal;
+use crate::check::{Checked, Role};
+use crate::model::{Field, Model};
+
+pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
+    let name = &model.item.ident;
+    let mut generics = model.item.generics.clone();
+    let parameters: Vec<String> = generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
+    let mut values = Vec::new();
+    for (field, role) in model.fields.iter().zip(&checked.roles) {
+        let (ident, cfgs) = (&field.ident, &field.cfgs);
+        let value = match role {
+            Role::Tuned(setting) => literal::setting(setting.of(&checked.compiled.plan.settings)),
+            Role::Dimension { default, .. } | Role::Untouched(Some(default)) => default.clone(),
+            Role::Untouched(None) => {
+                if mentions(field, &parameters) {
+                    let ty = &field.ty;
+                    generics.make_where_clause().predicates.push(parse_quote!(#ty: ::core::default::Default));
+                }
+                quote!(::core::default::Default::default())
+            }
+        };
+        values.push(quote!(#(#cfgs)* #ident: #value));
+    }
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics ::core::default::Default for #name #type_generics #where_clause {
+            fn default() -> Self {
+                Self { #(#values),* }
+            }
+        }
+    }
+}
+
+/// Whether the field's type depends on a type parameter.
+fn mentions(field: &Field, parameters: &[String]) -> bool {
+    fn any(tokens: TokenStream, parameters: &[String]) -> bool {
+        tokens.into_iter().any(|token| match token {
+            TokenTree::Ident(ident) => parameters.iter().any(|parameter| ident == parameter),
+            TokenTree::Group(group) => any(group.stream(), parameters),
+            _ => false,
+        })
+    }
+    any(field.ty.to_token_stream(), parameters)
+}

@@ -1,0 +1,115 @@
+//! `impl Tuned`.
+
+use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_core::resolved::{Resolved, Selected};
+use gpu_tuned_core::{Setting, SettingKind};
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+
+use super::{literal, workload};
+use crate::check::{Checked, Role};
+use crate::model::{Field, Model};
+
+pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
+    let name = &model.item.ident;
+    let (impl_generics, type_generics, where_clause) = model.item.generics.split_for_impl();
+    let built = built(name, checked);
+    let goal = literal::goal(&checked.goal);
+    let workload = workload::workload(model, checked);
+    let tuned: Vec<_> = tuned_fields(model, checked).collect();
+    let allow = allow(&tuned);
+    let reads = tuned.iter().map(|(field, setting)| read(field, *setting));
+    let writes = tuned.iter().map(|(field, setting)| write(field, *setting));
+    quote! {
+        #[automatically_derived]
+        #allow
+        impl #impl_generics ::gpu_tuned::Tuned for #name #type_generics #where_clause {
+            const BUILT: ::gpu_tuned::Built = #built;
+
+            fn goal() -> ::gpu_tuned::Goal {
+                #goal
+            }
+
+            fn workload(&self) -> ::gpu_tuned::WorkloadSpec {
+                #workload
+            }
+
+            fn tuned(&self) -> ::gpu_tuned::Pins {
+                let mut pins = <::gpu_tuned::Pins as ::core::default::Default>::default();
+                #(#reads)*
+                pins
+            }
+
+            fn apply(&mut self, settings: &::gpu_tuned::Settings) {
+                #(#writes)*
+            }
+        }
+    }
+}
+
+fn built(name: &Ident, checked: &Checked) -> TokenStream {
+    let config = name.unraw().to_string();
+    let compiled = &checked.compiled;
+    let target = &compiled.target;
+    let targets = match &checked.resolved.selected {
+        Selected::Targets(ids) => ids.iter().map(ProfileId::as_str).collect(),
+        Selected::Generic | Selected::Native(_) => Vec::new(),
+    };
+    let misfits = compiled.misfits.iter().map(|misfit| &misfit.device);
+    let settings = literal::settings(&compiled.plan.settings);
+    let global_batch = literal::count(compiled.plan.schedule.global_batch);
+    let memory = literal::count(compiled.plan.memory.total().0);
+    let variable = Resolved::RUNTIME_VARIABLE;
+    let table = if checked.has_build_script {
+        quote!(::core::option::Option::Some(::core::include_str!(::core::env!(#variable))))
+    } else {
+        quote!(::core::option::Option::None)
+    };
+    quote! {
+        ::gpu_tuned::Built {
+            config: #config,
+            target: #target,
+            targets: &[#(#targets),*],
+            misfits: &[#(#misfits),*],
+            settings: #settings,
+            global_batch: #global_batch,
+            memory: ::gpu_tuned::Bytes(#memory),
+            table: #table,
+        }
+    }
+}
+
+fn tuned_fields<'a>(model: &'a Model, checked: &'a Checked) -> impl Iterator<Item = (&'a Field, Setting)> {
+    model.fields.iter().zip(&checked.roles).filter_map(|(field, role)| match role {
+        Role::Tuned(setting) => Some((field, *setting)),
+        _ => None,
+    })
+}
+
+/// The casts between `u64` and the fields' types lose nothing that a plan can hold.
+fn allow(tuned: &[(&Field, Setting)]) -> TokenStream {
+    let unused = tuned.iter().all(|(field, _)| !field.cfgs.is_empty()).then(|| quote!(, unused_mut, unused_variables));
+    quote!(#[allow(clippy::all, clippy::pedantic #unused)])
+}
+
+fn read(field: &Field, setting: Setting) -> TokenStream {
+    let ident = &field.ident;
+    let pin = format_ident!("{}", setting.name());
+    let value = if setting.kind() == SettingKind::Count { workload::as_u64(field) } else { quote!(self.#ident) };
+    guarded(field, quote!(pins.#pin = ::core::option::Option::Some(#value);))
+}
+
+fn write(field: &Field, setting: Setting) -> TokenStream {
+    let (ident, ty) = (&field.ident, &field.ty);
+    let planned = format_ident!("{}", setting.name());
+    let is_cast = setting.kind() == SettingKind::Count && field.type_name().as_deref() != Some("u64");
+    let cast = is_cast.then(|| quote!(as #ty));
+    guarded(field, quote!(self.#ident = settings.#planned #cast;))
+}
+
+/// The statement, where the field exists.
+fn guarded(field: &Field, statement: TokenStream) -> TokenStream {
+    let cfgs = &field.cfgs;
+    if cfgs.is_empty() { statement } else { quote!(#(#cfgs)* { #statement }) }
+}

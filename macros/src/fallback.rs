@@ -1,0 +1,78 @@
+//! What is emitted beside mistakes: as much of the item as keeps the rest of the user's code free of errors.
+
+use gpu_tuned_core::Setting;
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::DeriveInput;
+
+use crate::expand::{Derive, fields_mut, inject};
+use crate::model::Model;
+
+/// The item without our attributes, with defaults and an implementation that stand in for those that cannot be made.
+pub(crate) fn fallback(model: Model) -> TokenStream {
+    let Model { mut item, fields, derives, .. } = model;
+    for (field, known) in fields_mut(&mut item).zip(&fields) {
+        if known.helpers.is_empty() || !known.defaults.is_empty() {
+            continue;
+        }
+        for derive in Derive::among(&derives) {
+            inject(derive, field, &quote!(::core::default::Default::default()), known.has_action);
+        }
+    }
+    let default = (derives.default.is_none() && !derives.config).then(|| default(&item));
+    let tuned = tuned(&item);
+    quote! {
+        #item
+        #default
+        #tuned
+    }
+}
+
+fn default(item: &DeriveInput) -> TokenStream {
+    let name = &item.ident;
+    let (impl_generics, type_generics, where_clause) = item.generics.split_for_impl();
+    quote! {
+        impl #impl_generics ::core::default::Default for #name #type_generics #where_clause {
+            fn default() -> Self {
+                ::core::unimplemented!()
+            }
+        }
+    }
+}
+
+fn tuned(item: &DeriveInput) -> TokenStream {
+    let name = &item.ident;
+    let (impl_generics, type_generics, where_clause) = item.generics.split_for_impl();
+    let settings = Setting::ALL.map(|setting| {
+        let name = format_ident!("{}", setting.name());
+        match setting.kind() {
+            gpu_tuned_core::SettingKind::Count => quote!(#name: 1),
+            gpu_tuned_core::SettingKind::Flag => quote!(#name: false),
+            gpu_tuned_core::SettingKind::Precision => quote!(#name: ::gpu_tuned::Precision::F32),
+        }
+    });
+    quote! {
+        impl #impl_generics ::gpu_tuned::Tuned for #name #type_generics #where_clause {
+            const BUILT: ::gpu_tuned::Built = ::gpu_tuned::Built {
+                config: "",
+                target: "",
+                targets: &[],
+                misfits: &[],
+                settings: ::gpu_tuned::Settings { #(#settings),* },
+                global_batch: 1,
+                memory: ::gpu_tuned::Bytes(0),
+                table: ::core::option::Option::None,
+            };
+            fn goal() -> ::gpu_tuned::Goal {
+                ::core::unimplemented!()
+            }
+            fn workload(&self) -> ::gpu_tuned::WorkloadSpec {
+                ::core::unimplemented!()
+            }
+            fn tuned(&self) -> ::gpu_tuned::Pins {
+                ::core::unimplemented!()
+            }
+            fn apply(&mut self, _: &::gpu_tuned::Settings) {}
+        }
+    }
+}

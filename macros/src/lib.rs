@@ -1,0 +1,118 @@
+//! The [`macro@gpu_tuned`] attribute. Use it through the `gpu-tuned` crate, which re-exports it.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod expand;
+mod fallback;
+mod model;
+mod parse;
+mod stages;
+mod table;
+
+use proc_macro::TokenStream;
+
+/// Fills a training config with the settings planned for the GPU that the build is for.
+///
+/// ```ignore
+/// #[gpu_tuned(transformer(seq = 256, vocab = 8192), global_batch = 512)]
+/// #[derive(Clone, Debug)]
+/// pub struct LmConfig {
+///     #[tuned(dim = layers, default = 6)] pub n_layers: usize,
+///     #[tuned(dim = d_model, default = 512)] pub d_model: usize,
+///     #[tuned] pub batch_size: usize,
+///     #[tuned] pub gradient_accumulation: usize,
+///     #[tuned(default = 3e-4)] pub learning_rate: f64,
+/// }
+/// ```
+///
+/// The attribute stands above `#[derive(…)]`, on a struct with named fields. It implements `gpu_tuned::Tuned`, and:
+///
+/// | struct | what it gets |
+/// |---|---|
+/// | derives Burn's `Config` | `#[config(default = 64)]` on tuned and dimension fields |
+/// | any other | an implementation of `Default` |
+/// | derives clap's `Parser` or `Args` as well | `#[arg(default_value_t = 64)]` on tuned and dimension fields; a tuned `bool` takes a value, as in `--allow-tf32 false` |
+/// | derives serde's `Deserialize` as well | nothing more: `#[serde(default)]` on the struct uses `Default` |
+///
+/// The values for every target that the package declares are in the struct's documentation (for clap, whose help text
+/// that is, in that of the implementation of `Tuned`). `gpu_tuned` looks for derives by their last name: `Config`,
+/// `Parser`, `Args`, `Default`.
+///
+/// # In the attribute
+///
+/// | key | value | default |
+/// |---|---|---|
+/// | `workload` | name of a workload of `gpu-tuned.toml`, in quotes | one of these three is required |
+/// | `transformer(…)` | the model's dimensions | |
+/// | `convnet(…)` | the model's dimensions | |
+/// | `global_batch` | samples of one optimizer step over all ranks | the target's micro-batch, times the ranks |
+/// | `world_size` | ranks that train together; divides the global batch | 1 |
+/// | `precision` | `"f32"` or `"bf16_params"` | `"f32"`, with TF32 where the GPU has it |
+/// | `memory_headroom` | share of the memory to leave alone, 0 to 0.9 | 0.1 |
+/// | `throughput_tolerance` | share of the best throughput to give up for a smaller micro-batch, 0 to 0.5 | 0.02 |
+/// | `target` | a shipped GPU profile, or `"generic"`; for packages without a build script only | required there |
+///
+/// Values here go before those of `[goal]` in `gpu-tuned.toml`.
+///
+/// # On a field
+///
+/// | attribute | the field is |
+/// |---|---|
+/// | `#[tuned]` | the setting of the same name |
+/// | `#[tuned(setting = batch_size)]` | that setting, under another name |
+/// | `#[tuned(dim = layers, default = 6)]` | a dimension of the workload; the build plans with the default, which may also be Burn's or clap's, and the runtime with the field's value |
+/// | `#[tuned(default = expression)]` | not tuned; this is its value in `Default::default()` of a plain struct, which is else clap's `default_value_t`, else the type's default |
+///
+/// # Settings
+///
+/// | setting | type | meaning |
+/// |---|---|---|
+/// | `batch_size` | count | samples in one micro-batch on one device |
+/// | `gradient_accumulation` | count | micro-batches in one optimizer step on one device |
+/// | `precision` | `Precision` | number formats of the training step |
+/// | `allow_tf32` | `bool` | whether f32 products may use TF32 tensor cores |
+/// | `gradient_checkpointing` | `bool` | whether memory-bound activations are recomputed |
+/// | `prefetch_depth` | count | batches that the loader prepares ahead |
+/// | `num_workers` | count | threads that prepare batches |
+/// | `eval_batch_size` | count | samples in one batch of an evaluation |
+///
+/// A count is a `usize`, `u32`, `u64`, `i32` or `i64`.
+///
+/// # Dimensions of `transformer`
+///
+/// | dimension | meaning | default |
+/// |---|---|---|
+/// | `layers` | layers | required |
+/// | `d_model` | width of the residual stream | required |
+/// | `vocab` | tokens in the vocabulary | required |
+/// | `seq` | tokens in a sequence; one sample is one sequence | required |
+/// | `heads` | attention heads | `d_model / 64` |
+/// | `d_ff` | width of the feed-forward layer | `4 * d_model` |
+/// | `tied_head` | whether the output layer shares the embedding's weights | `true` |
+/// | `optimizer` | `"sgd"`, `"momentum"`, `"adam"` or `"adamw"` | `"adamw"` |
+///
+/// # Dimensions of `convnet`
+///
+/// | dimension | meaning | default |
+/// |---|---|---|
+/// | `image` | side of the square input image in pixels | required |
+/// | `classes` | classes | required |
+/// | `stages` | stages of `[channels, blocks]`, such as `[[64, 2], [128, 2]]` | required |
+/// | `channels` | channels of the input image | 3 |
+/// | `stem_kernel` | kernel size of the stem's convolution | no stem |
+/// | `stem_stride` | factor by which the stem shrinks the image | 1 |
+/// | `residual` | whether the blocks are residual | `false` |
+/// | `batch_statistics` | whether the norms are `BatchNorm` | `false` |
+/// | `optimizer` | as above | `"adamw"` |
+///
+/// `optimizer` and `stages` are given in the attribute; the others also by fields.
+///
+/// # To see what is generated
+///
+/// With `GPU_TUNED_EXPAND_DIR=directory` in the environment, each expansion is written to `directory/NAME.rs`.
+#[proc_macro_attribute]
+pub fn gpu_tuned(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    stages::run(attribute.into(), &item.into(), table::Table::from_env()).into()
+}

@@ -1,0 +1,50 @@
+//! The attribute from beginning to end.
+
+use std::path::PathBuf;
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+
+use crate::check::check;
+use crate::error::Mistakes;
+use crate::expand::expand;
+use crate::fallback::fallback;
+use crate::parse::parse;
+use crate::table::Table;
+
+/// The variable that names a directory to write expansions to.
+const EXPAND_DIR: &str = "GPU_TUNED_EXPAND_DIR";
+
+/// The item with what was generated for it, or with every mistake.
+pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> TokenStream {
+    let mut mistakes = Mistakes::default();
+    let model = match parse(attribute, item.clone(), &mut mistakes) {
+        Ok(model) => model,
+        Err(error) => {
+            let place = quote_spanned!(error.span()=> item);
+            mistakes.at(place, "`#[gpu_tuned]` needs a struct with named fields");
+            return quote!(#mistakes #item);
+        }
+    };
+    let Some(checked) = check(&model, table, &mut mistakes) else {
+        let item = fallback(model);
+        return quote!(#mistakes #item);
+    };
+    let name = model.item.ident.unraw().to_string();
+    let expansion = expand(model, &checked);
+    show(&name, &expansion).err().map_or(expansion.clone(), |error| {
+        mistakes.at(TokenStream::new(), format!("{EXPAND_DIR}: {error}"));
+        quote!(#mistakes #expansion)
+    })
+}
+
+/// Writes the expansion to the directory that the variable names, where it is set.
+fn show(name: &str, expansion: &TokenStream) -> std::io::Result<()> {
+    let Some(directory) = std::env::var_os(EXPAND_DIR).map(PathBuf::from) else { return Ok(()) };
+    std::fs::create_dir_all(&directory)?;
+    std::fs::write(directory.join(name).with_extension("rs"), expansion.to_string())
+}
+
+#[cfg(test)]
+mod tests;

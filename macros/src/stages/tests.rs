@@ -1,0 +1,211 @@
+//! What is generated, formatted, and what keeps it true to the schema.
+
+use gpu_tuned_core::Setting;
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::resolved::{Resolved, Selected};
+use gpu_tuned_core::source::Source;
+use gpu_tuned_core::workload::WorkloadSpec;
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::run;
+use crate::table::Table;
+
+/// The table of a package that declares three targets and selects some of them.
+fn table(selected: &[&str]) -> Table {
+    let text = "[workload.digits]\nparameters = 60000\nactivation_bytes_per_sample = 200000\nflops_per_sample = 1e7\n";
+    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("the file is valid");
+    let id = |id: &&str| id.parse().expect("a profile id");
+    let declared = ["gtx1080", "rtx4090", "h200"].iter().map(id).collect();
+    let selected = match selected {
+        [] => Selected::Generic,
+        ids => Selected::Targets(ids.iter().map(id).collect()),
+    };
+    Table::Resolved(Box::new(Resolved::new(selected, declared, &file, ProfileTable::builtin())))
+}
+
+fn formatted(expansion: TokenStream) -> String {
+    prettyplease::unparse(&syn::parse2(expansion).expect("the expansion is Rust"))
+}
+
+fn language_model(selected: &[&str]) -> String {
+    let attribute = quote!(transformer(seq = 256, vocab = 8192), global_batch = 512);
+    let item = quote! {
+        #[derive(Clone, Debug)]
+        pub struct LmConfig {
+            #[tuned(dim = layers, default = 6)]
+            pub n_layers: usize,
+            #[tuned(dim = d_model, default = 512)]
+            pub d_model: usize,
+            #[tuned]
+            pub batch_size: usize,
+            #[tuned]
+            pub gradient_accumulation: u64,
+            #[tuned]
+            pub allow_tf32: bool,
+        }
+    };
+    formatted(run(attribute, &item, table(selected)))
+}
+
+#[test]
+fn plain_struct_for_gtx1080() {
+    insta::assert_snapshot!(language_model(&["gtx1080"]));
+}
+
+#[test]
+fn plain_struct_for_rtx4090() {
+    insta::assert_snapshot!(language_model(&["rtx4090"]));
+}
+
+#[test]
+fn plain_struct_for_h200() {
+    insta::assert_snapshot!(language_model(&["h200"]));
+}
+
+#[test]
+fn plain_struct_for_h200_and_rtx4090() {
+    insta::assert_snapshot!(language_model(&["h200", "rtx4090"]));
+}
+
+#[test]
+fn burn_config_gets_bare_defaults() {
+    let item = quote! {
+        /// How digits are trained.
+        #[derive(Config, Debug)]
+        pub struct TrainingConfig {
+            pub model: ModelConfig,
+            #[tuned]
+            pub batch_size: usize,
+            #[tuned]
+            pub precision: Precision,
+            #[config(default = 10)]
+            pub num_epochs: usize,
+        }
+    };
+    insta::assert_snapshot!(formatted(run(quote!(workload = "digits", global_batch = 512), &item, table(&[]))));
+}
+
+#[test]
+fn clap_arguments_get_defaults_and_keep_their_help() {
+    let item = quote! {
+        /// Trains.
+        #[derive(Parser)]
+        struct Arguments {
+            #[arg(long)]
+            #[tuned(setting = batch_size)]
+            batch: u32,
+            #[arg(long)]
+            #[tuned]
+            allow_tf32: bool,
+            #[arg(long, default_value_t = 3e-4)]
+            learning_rate: f64,
+        }
+    };
+    insta::assert_snapshot!(formatted(run(quote!(workload = "digits"), &item, table(&["h200"]))));
+}
+
+#[test]
+fn generics_cfgs_and_raw_identifiers_are_kept() {
+    let item = quote! {
+        #[derive(Debug)]
+        #[must_use]
+        pub(crate) struct r#Loop<'a, T: Clone = u8, const N: usize = 3>
+        where
+            T: core::fmt::Debug,
+        {
+            /// Untouched.
+            r#type: Option<T>,
+            #[tuned(default = "a, b")]
+            name: &'a str,
+            #[tuned(default = HashMap::<A, B, C>::default())]
+            map: HashMap<A, B, C>,
+            sizes: [usize; N],
+            #[cfg(feature = "workers")]
+            #[tuned(setting = num_workers)]
+            r#fn: usize,
+            #[cfg(feature = "extra")]
+            extra: u8,
+        }
+    };
+    insta::assert_snapshot!(formatted(run(quote!(workload = "digits"), &item, table(&["h200"]))));
+}
+
+#[test]
+fn selected_targets_that_do_not_fit_are_named() {
+    let attribute = quote!(transformer(seq = 1024, vocab = 50257, layers = 24, d_model = 2048));
+    let item = quote!(
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+        }
+    );
+    let expansion = formatted(run(attribute, &item, table(&["gtx1080", "h200"])));
+    assert!(expansion.contains("`gtx1080` is selected too, but cannot hold the workload."), "{expansion}");
+    assert!(expansion.contains("| `gtx1080` | does not fit |"), "{expansion}");
+    assert!(expansion.contains("misfits: &[\"gtx1080\"]"), "{expansion}");
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_reported_and_nothing_else() {
+    let item = quote!(
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+        }
+    );
+    let expansion = run(quote!(workload = "digits"), &item, Table::Broken("the table".to_owned())).to_string();
+    assert_eq!(expansion.matches("compile_error").count(), 1, "{expansion}");
+    assert!(expansion.contains("cannot read the table"), "{expansion}");
+}
+
+#[test]
+fn the_documentation_lists_every_setting_and_dimension() {
+    let documentation = include_str!("../lib.rs");
+    let families = WorkloadSpec::FAMILIES.iter().flat_map(|family| WorkloadSpec::dims(family).unwrap_or_default());
+    let names = families.map(|dim| dim.name).chain(Setting::ALL.map(Setting::name));
+    let missing: Vec<_> = names.filter(|name| !documentation.contains(&format!("/// | `{name}` |"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The time of one expansion in the profile that the test is built in, which for the attribute itself is that of build
+/// scripts: `cargo test -p gpu-tuned-macros -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints times, which say nothing on a busy machine"]
+fn time_of_one_expansion() {
+    use std::time::Instant;
+
+    let few =
+        &["gtx1080", "rtx3060", "rtx3090", "rtx4090", "rtx5090", "t4", "l4", "l40s", "a10g", "a40", "h200", "b200"];
+    let all: Vec<&str> = ProfileTable::builtin_ids().filter(|id| *id != "generic").collect();
+    for declared in [&few[..], &all] {
+        let ids = declared.iter().map(|id| id.parse().expect("a profile id")).collect();
+        let selected = Selected::Targets(vec!["h200".parse().expect("a profile id")]);
+        let resolved = Resolved::new(selected, ids, &ConfigFile::default(), ProfileTable::builtin());
+        let text = resolved.to_toml();
+        for global_batch in [quote!(), quote!(, global_batch = 512)] {
+            let attribute = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512) #global_batch);
+            let item = quote!(
+                #[derive(Debug)]
+                struct Config {
+                    #[tuned]
+                    batch_size: usize,
+                }
+            );
+            let start = Instant::now();
+            let table = Table::Resolved(Box::new(Resolved::from_toml(&text).expect("a table")));
+            let read = start.elapsed();
+            let expansion = run(attribute.clone(), &item, table).to_string();
+            println!(
+                "{} targets, {attribute}: {read:?} to read {} KiB, {:?} in all, {} bytes",
+                declared.len(),
+                text.len() / 1024,
+                start.elapsed(),
+                expansion.len()
+            );
+        }
+    }
+}

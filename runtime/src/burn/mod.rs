@@ -1,0 +1,19 @@
+//! What the runtime does with Burn: it finds the planned GPU among CUDA's, opens it without a panic, and asks it how
+//! precise its f32 products are.
+//!
+//! Built without feature `cuda` there is the CPU only: [`cuda_devices`] is empty and [`open`] says why.
+
+mod device;
+#[cfg(feature = "cuda")]
+mod driver;
+mod error;
+mod guard;
+#[cfg(any(test, feature = "cuda"))]
+mod libdevice;
+mod place;
+mod tf32;
+
+pub use device::{OpenGpu, cpu, cuda_devices, default_float, open};
+pub use error::OpenError;
+pub use place::{CudaDevice, Place};
+pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};

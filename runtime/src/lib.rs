@@ -1,0 +1,62 @@
+//! Training settings for the GPU you build for, verified on the GPU you run on.
+//!
+//! [`#[gpu_tuned]`](gpu_tuned) turns the fields of a training config into compile-time constants for the GPU that a Cargo
+//! feature names. [`start`] looks at the machine that the program finds itself on, and either confirms the constants or
+//! plans anew, explaining itself; the samples of an optimizer step stay exactly the same.
+//!
+//! ```
+//! use gpu_tuned::gpu_tuned;
+//!
+//! #[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
+//! #[derive(Clone, Debug)]
+//! struct LmConfig {
+//!     #[tuned]
+//!     batch_size: usize,
+//!     #[tuned]
+//!     gradient_accumulation: usize,
+//! }
+//!
+//! # fn main() -> Result<(), gpu_tuned::StartError> {
+//! let session = gpu_tuned::start(LmConfig::default())?;
+//! println!("{session}");
+//! let config = session.config();
+//! assert_eq!(config.batch_size * config.gradient_accumulation, 512);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | feature | what it brings |
+//! |---|---|
+//! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
+//! | `burn` | the session opens the planned device in Burn, and can probe its arithmetic |
+//! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
+
+#![deny(unsafe_code)]
+
+#[cfg(feature = "burn")]
+pub mod burn;
+mod decide;
+mod detect;
+mod planning;
+mod selection;
+mod session;
+mod start;
+mod tuned;
+
+pub use decide::Decision;
+pub use detect::{Host, Machine, detect, detect_through};
+pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
+pub use gpu_tuned_core::matching::Difference;
+pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
+pub use gpu_tuned_core::workload::{Convnet, Declared, Optimizer, Stage, Transformer, Workload, WorkloadSpec};
+pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
+pub use gpu_tuned_macros::gpu_tuned;
+pub use selection::{Change, Fallback, Recognised, Selection};
+pub use session::Session;
+pub use start::{Options, StartError, start};
+pub use tuned::{Built, Tuned};
+
+#[doc(hidden)]
+pub mod __private {
+    pub use gpu_tuned_core::workload::{Family, Product};
+}

@@ -1,0 +1,83 @@
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::compile::{Compiled, compile};
+use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
+use gpu_tuned_core::plan::{Plan, PlanError, plan};
+use gpu_tuned_core::resolved::Resolved;
+use gpu_tuned_core::workload::Workload;
+
+use crate::selection::Fallback;
+use crate::tuned::Built;
+
+/// The share of the headroom that stays free when the constants of a build are confirmed: the rest was left for
+/// neighbours, and what they take is known by now.
+const HEADROOM_KEPT: f64 = 0.5;
+
+/// Plans for a device that was looked at.
+pub(crate) struct Planning<'a> {
+    pub built: &'a Built,
+    pub resolved: Option<&'a Resolved>,
+    pub facts: &'a DeviceFacts,
+    pub workload: &'a Workload,
+}
+
+impl Planning<'_> {
+    /// Keeps the constants of the build where they hold; else plans anew, and says why.
+    ///
+    /// `built_for_it` is `None` when the build left the decision to the runtime.
+    pub(crate) fn run(
+        &self,
+        mut goal: Goal,
+        built_for_it: Option<bool>,
+        fallbacks: &mut Vec<Fallback>,
+    ) -> Result<Plan, PlanError> {
+        let constants = if built_for_it == Some(true) { self.constants(&goal) } else { None };
+        if let Some(plan) = constants {
+            if plan.memory.fits() {
+                return Ok(plan);
+            }
+            let (needed, available) = (plan.memory.total(), self.facts.memory_available);
+            fallbacks.push(Fallback::Memory { needed, available });
+        } else if built_for_it == Some(false) && self.facts.kind == DeviceKind::Gpu {
+            fallbacks.push(Fallback::OtherGpu { found: self.facts.name.clone() });
+        }
+        if self.workload.batch_statistics && goal.pins.batch_size.is_none() {
+            goal.pins.batch_size = Some(self.built.settings.batch_size);
+            return self.plan_or_give_way(goal, true, fallbacks);
+        }
+        self.plan_or_give_way(goal, false, fallbacks)
+    }
+
+    /// The plan of the build with this device's memory; `None` when the config is no longer what was planned for.
+    fn constants(&self, goal: &Goal) -> Option<Plan> {
+        let builtin = if self.resolved.is_none() { Resolved::of_builtin(self.built.target) } else { None };
+        let resolved = self.resolved.or(builtin.as_ref())?;
+        let Compiled { plan, .. } = compile(resolved, self.workload, goal).ok()?;
+        (goal.pins.is_empty() && plan.settings == self.built.settings).then(|| plan.on(self.facts, HEADROOM_KEPT))
+    }
+
+    /// Plans anew; gives up what the device cannot do, one thing at a time.
+    fn plan_or_give_way(
+        &self,
+        mut goal: Goal,
+        keeps_statistics: bool,
+        fallbacks: &mut Vec<Fallback>,
+    ) -> Result<Plan, PlanError> {
+        let error = match plan(self.facts, self.workload, &goal) {
+            Ok(plan) => return Ok(plan),
+            Err(error) => error,
+        };
+        match error {
+            PlanError::PrecisionUnsupported { precision, .. } if goal.pins.precision.is_none() => {
+                goal.precision = None;
+                fallbacks.push(Fallback::Precision { asked: precision });
+            }
+            PlanError::DoesNotFit(_) if keeps_statistics => {
+                goal.pins.batch_size = None;
+                fallbacks.push(Fallback::BatchStatistics { planned: self.built.settings.batch_size });
+                return self.plan_or_give_way(goal, false, fallbacks);
+            }
+            other => return Err(other),
+        }
+        self.plan_or_give_way(goal, keeps_statistics, fallbacks)
+    }
+}

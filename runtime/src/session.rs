@@ -1,0 +1,91 @@
+use std::fmt;
+
+use gpu_tuned_core::plan::{Plan, Schedule};
+use gpu_tuned_core::workload::Workload;
+use serde::{Serialize, Serializer};
+
+use crate::decide::Decision;
+use crate::selection::Selection;
+
+/// A training run that may begin: the config with its final values, the device, and why they are what they are.
+///
+/// Prints as a report of some thirty lines; serializes as its [`Decision`].
+#[derive(Clone, Debug)]
+pub struct Session<C> {
+    pub(crate) config: C,
+    pub(crate) decision: Decision,
+    #[cfg(feature = "burn")]
+    pub(crate) device: burn::tensor::Device,
+    #[cfg(not(feature = "burn"))]
+    #[expect(dead_code, reason = "there is no device without Burn")]
+    pub(crate) device: (),
+}
+
+impl<C> Session<C> {
+    /// The config, with the planned values in its tuned fields.
+    pub fn config(&self) -> &C {
+        &self.config
+    }
+
+    /// Which device was taken, and how it differs from the one that the build was for.
+    pub fn selection(&self) -> &Selection {
+        &self.decision.selection
+    }
+
+    /// The settings with their reasons, and the memory they take.
+    pub fn plan(&self) -> &Plan {
+        &self.decision.plan
+    }
+
+    /// How an optimizer step is made of micro-batches.
+    pub fn schedule(&self) -> &Schedule {
+        &self.decision.plan.schedule
+    }
+
+    /// What a training step costs.
+    pub fn workload(&self) -> &Workload {
+        &self.decision.workload
+    }
+}
+
+#[cfg(feature = "burn")]
+impl<C> Session<C> {
+    /// The device, open, with autodiff, and with gradient checkpointing where it is planned: initialise the model that
+    /// is trained on it.
+    pub fn device(&self) -> burn::tensor::Device {
+        let device = self.device.clone().autodiff();
+        if self.decision.plan.settings.gradient_checkpointing { device.gradient_checkpointing() } else { device }
+    }
+
+    /// The same hardware without autodiff, for batches and for evaluation.
+    pub fn inner_device(&self) -> burn::tensor::Device {
+        self.device.clone()
+    }
+
+    /// Finds out what the device does with f32 matrix products of the workload's dominant shape.
+    ///
+    /// `None` when the workload names no dominant product. Burn has no switch for TF32, so that the answer can differ
+    /// from [`Settings::allow_tf32`](crate::Settings::allow_tf32): see [`probe`](crate::burn::probe).
+    pub fn probe_tf32(&self) -> Option<Result<crate::burn::MatmulProbe, crate::burn::ProbeError>> {
+        let product = self.decision.workload.dominant_product?;
+        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let shape = crate::burn::Gemm {
+            m: size(product.rows_per_sample.saturating_mul(self.decision.plan.settings.batch_size)),
+            k: size(product.inner),
+            n: size(product.columns),
+        };
+        Some(crate::burn::probe(&self.device, shape))
+    }
+}
+
+impl<C> fmt::Display for Session<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.decision.fmt(f)
+    }
+}
+
+impl<C> Serialize for Session<C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.decision.serialize(serializer)
+    }
+}

@@ -1,0 +1,42 @@
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Bytes, Goal, Pins, Settings};
+
+/// A training config whose settings were planned at compile time. Implemented by [`#[gpu_tuned]`](crate::gpu_tuned).
+pub trait Tuned {
+    /// What the build decided.
+    const BUILT: Built;
+
+    /// What the build asked for: its attribute over `gpu-tuned.toml` over the defaults.
+    fn goal() -> Goal;
+
+    /// What a training step costs with the values that the config's fields have now.
+    fn workload(&self) -> WorkloadSpec;
+
+    /// The values of the tuned fields; `None` for the settings that the struct has no field for.
+    fn tuned(&self) -> Pins;
+
+    /// Writes planned values into the tuned fields.
+    fn apply(&mut self, settings: &Settings);
+}
+
+/// The constants of a build.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Built {
+    /// The config struct.
+    pub config: &'static str,
+    /// What the build is for, in words: `rtx4090`, `h200 + rtx4090`, `generic`.
+    pub target: &'static str,
+    /// The profiles selected by features, sorted; empty for `generic` and `native`.
+    pub targets: &'static [&'static str],
+    /// The selected profiles that cannot hold the workload.
+    pub misfits: &'static [&'static str],
+    /// The planned values.
+    pub settings: Settings,
+    /// Samples in one optimizer step over all ranks. A fallback keeps it.
+    pub global_batch: u64,
+    /// Memory that training is predicted to take on the target.
+    pub memory: Bytes,
+    /// The part of the build script's table that a program needs: the selection and its profiles; `None` without a build
+    /// script.
+    pub table: Option<&'static str>,
+}

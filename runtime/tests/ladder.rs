@@ -1,0 +1,182 @@
+//! What the runtime decides on machines of every kind, played by a fake management library.
+
+use fake_nvml::play;
+use gpu_tuned::{Decision, Fallback, Machine, Options, Recognised, StartError, Tuned, detect_through, gpu_tuned};
+
+/// Built for one GPU.
+#[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
+#[derive(Clone, Debug)]
+struct ForRtx4090 {
+    #[tuned]
+    batch_size: usize,
+    #[tuned]
+    gradient_accumulation: usize,
+    #[tuned]
+    gradient_checkpointing: bool,
+    #[tuned(dim = layers, default = 6)]
+    layers: usize,
+}
+
+/// Built for no GPU in particular.
+#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
+#[derive(Clone, Debug)]
+struct ForAnyGpu {
+    #[tuned]
+    batch_size: usize,
+}
+
+/// Asks for a precision that old GPUs and CPUs do not have.
+#[gpu_tuned(
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 512,
+    precision = "bf16_params",
+    target = "rtx4090"
+)]
+#[derive(Clone, Debug)]
+struct InBf16 {
+    #[tuned]
+    batch_size: usize,
+}
+
+fn machine(scenario: &str) -> Machine {
+    play(scenario, |library| detect_through(Some(library)))
+}
+
+fn decide<C: Tuned>(config: &C, scenario: &str) -> Result<Decision, StartError> {
+    Options::default().machine(machine(scenario)).decide(config)
+}
+
+fn decided(scenario: &str) -> Decision {
+    decide(&ForRtx4090::default(), scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
+}
+
+#[test]
+fn every_machine_gets_its_rung_and_its_reason() {
+    use Fallback as F;
+    type Holds = fn(&Decision) -> bool;
+    let exact: Holds = |decision| matches!(&decision.selection.device, Recognised::Exact { .. });
+    let variant: Holds = |decision| matches!(&decision.selection.device, Recognised::Variant { .. });
+    let cpu: Holds = |decision| matches!(&decision.selection.device, Recognised::Cpu);
+    let confirmed: Holds = |decision| decision.selection.fallbacks.is_empty();
+    let other: Holds = |decision| matches!(decision.selection.fallbacks[..], [F::OtherGpu { .. }]);
+    let memory: Holds = |decision| matches!(decision.selection.fallbacks[..], [F::Memory { .. }]);
+    let no_gpu: Holds = |decision| matches!(decision.selection.fallbacks[..], [F::NoGpu { .. }]);
+    for (scenario, rung, reason) in [
+        ("rtx4090", exact, confirmed),
+        ("old-driver-memory-v1", exact, other),
+        ("neighbour", exact, memory),
+        ("rtx4090-48gb", variant, other),
+        ("rtx4090-laptop", exact, other),
+        ("rtx4090-d", exact, other),
+        ("h200", exact, other),
+        ("a100-mig-slice", variant, other),
+        ("vgpu", variant, other),
+        ("two-gpus", exact, confirmed),
+        ("library-mismatch", cpu, no_gpu),
+        ("gpu-lost", exact, confirmed),
+        ("no-permission", cpu, no_gpu),
+        ("no-gpu", cpu, no_gpu),
+    ] {
+        let decision = decided(scenario);
+        assert!(rung(&decision), "{scenario}: {}", decision.selection);
+        assert!(reason(&decision), "{scenario}: {}", decision.selection);
+    }
+}
+
+#[test]
+fn whatever_the_machine_the_global_batch_stays_and_the_plan_fits() {
+    for file in fake_nvml::scenarios() {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).expect("a scenario has a name");
+        let plan = decided(name).plan;
+        assert_eq!(plan.schedule.micro_batches().sum::<u64>(), 512, "{name}");
+        assert!(plan.memory.fits(), "{name}: {plan}");
+    }
+}
+
+#[test]
+fn without_a_library_the_reason_names_it() {
+    let machine = detect_through(Some("no/such/libnvidia-ml.so.1".as_ref()));
+    let decision = Options::default().machine(machine).decide(&ForRtx4090::default()).expect("the CPU will do");
+    let [Fallback::NoGpu { because }] = &decision.selection.fallbacks[..] else { panic!("{}", decision.selection) };
+    assert!(because[0].contains("no/such/libnvidia-ml.so.1"), "{because:?}");
+}
+
+#[test]
+fn a_neighbour_costs_micro_batch_and_is_made_up_for_by_accumulation() {
+    let (alone, beside) = (decided("rtx4090").plan.settings, decided("neighbour").plan.settings);
+    assert!(beside.batch_size < alone.batch_size, "{beside:?} against {alone:?}");
+    assert!(beside.gradient_accumulation > alone.gradient_accumulation);
+}
+
+#[test]
+fn what_the_user_set_is_kept_and_reported() {
+    let config = ForRtx4090 { batch_size: 50, ..ForRtx4090::default() };
+    let decision = decide(&config, "rtx4090").expect("50 fits");
+    assert_eq!(decision.plan.settings.batch_size, 50);
+    assert_eq!(decision.plan.schedule.micro_batches().sum::<u64>(), 512);
+    let change = decision.selection.changes.iter().find(|change| change.by_user).expect("it is reported");
+    assert_eq!(change.setting.name(), "batch_size");
+}
+
+#[test]
+fn what_the_user_set_is_refused_when_it_cannot_be() {
+    let too_large = ForRtx4090 { batch_size: 512, gradient_checkpointing: false, ..ForRtx4090::default() };
+    let error = decide(&too_large, "rtx4090").expect_err("512 at once do not fit 24 GiB");
+    assert!(error.to_string().starts_with("does not fit NVIDIA GeForce RTX 4090 at batch size 512"), "{error}");
+}
+
+#[test]
+fn a_deeper_model_than_the_compiled_one_gets_a_plan_of_its_own() {
+    let deeper = ForRtx4090 { layers: 24, ..ForRtx4090::default() };
+    let (built, now) = (decided("rtx4090").plan, decide(&deeper, "rtx4090").expect("it fits").plan);
+    assert!(now.memory.weights > built.memory.weights);
+    assert!(now.settings.batch_size < built.settings.batch_size);
+}
+
+#[test]
+fn a_dimension_that_no_model_has_is_an_error() {
+    let error = decide(&ForRtx4090 { layers: 0, ..ForRtx4090::default() }, "rtx4090").expect_err("no layers");
+    assert_eq!(error.to_string(), "the config describes no model: layers = 0 is out of range, expected 1 to 2^32");
+}
+
+#[test]
+fn a_build_for_no_gpu_in_particular_is_planned_without_a_fallback() {
+    let decision = decide(&ForAnyGpu::default(), "h200").expect("it fits");
+    assert_eq!(decision.selection.fallbacks, []);
+    assert!(decision.plan.settings.batch_size >= 64, "{}", decision.plan);
+}
+
+#[test]
+fn losing_a_precision_is_reported_as_a_change_of_meaning() {
+    let decision = decide(&InBf16::default(), "no-gpu").expect("f32 will do");
+    let meaning = decision.selection.fallbacks.iter().filter(|fallback| fallback.changes_meaning()).count();
+    assert_eq!(meaning, 1, "{}", decision.selection);
+}
+
+#[test]
+fn strict_mode_turns_a_fallback_into_an_error() {
+    let strict = |scenario| Options::default().strict(true).machine(machine(scenario)).decide(&ForRtx4090::default());
+    assert!(strict("rtx4090").is_ok());
+    for scenario in ["neighbour", "h200", "no-gpu"] {
+        assert!(matches!(strict(scenario), Err(StartError::Strict { .. })), "{scenario}");
+    }
+}
+
+#[test]
+fn the_wanted_gpu_is_taken_and_a_missing_one_is_no_gpu() {
+    let take = |gpu| {
+        let options = Options::default().gpu(gpu).machine(machine("two-gpus"));
+        options.decide(&ForRtx4090::default()).expect("it fits").selection
+    };
+    assert_ne!(take(0).device_name(), take(1).device_name());
+    assert_eq!(take(2).device, Recognised::Cpu);
+}
+
+#[test]
+fn a_session_writes_the_plan_into_the_config_and_serializes() {
+    let session = Options::default().cpu().start(ForRtx4090::default()).expect("the CPU will do");
+    assert_eq!(session.config().batch_size as u64, session.plan().settings.batch_size);
+    let json = serde_json::to_value(&session).expect("it serializes");
+    assert_eq!(json["selection"]["fallbacks"][0]["kind"], "no_gpu");
+    assert_eq!(json["plan"]["schedule"]["global_batch"], 512);
+}

@@ -1,0 +1,148 @@
+//! What is generated compiles, and does what its documentation says.
+
+#![allow(missing_docs)]
+
+use std::collections::BTreeMap;
+
+use clap::Parser;
+use gpu_tuned::{Optimizer, Precision, Settings, Transformer, Tuned, WorkloadSpec, gpu_tuned};
+
+#[gpu_tuned(transformer(seq = 256, vocab = 8192, optimizer = "sgd"), global_batch = 512, target = "h200")]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct LmConfig {
+    #[tuned(dim = layers, default = 6)]
+    pub n_layers: usize,
+    #[tuned(dim = d_model, default = 512)]
+    pub d_model: u32,
+    #[tuned(dim = heads, default = 8)]
+    pub heads: u64,
+    #[tuned(dim = tied_head, default = false)]
+    pub tied: bool,
+    #[tuned]
+    pub batch_size: usize,
+    #[tuned]
+    pub gradient_accumulation: u64,
+    #[tuned]
+    pub precision: Precision,
+    #[tuned]
+    pub allow_tf32: bool,
+    #[tuned]
+    pub gradient_checkpointing: bool,
+    #[tuned]
+    pub prefetch_depth: i32,
+    #[tuned(setting = num_workers)]
+    pub threads: u32,
+    #[tuned]
+    pub eval_batch_size: i64,
+    #[tuned(default = 3e-4)]
+    pub learning_rate: f64,
+    pub note: String,
+}
+
+#[test]
+fn the_default_is_what_was_built() {
+    let (config, built) = (LmConfig::default(), LmConfig::BUILT.settings);
+    assert_eq!(config.batch_size as u64, built.batch_size);
+    assert_eq!(u64::from(config.threads), built.num_workers);
+    assert_eq!((config.n_layers, config.learning_rate.to_bits(), config.note.as_str()), (6, 3e-4_f64.to_bits(), ""));
+    assert_eq!(config.batch_size as u64 * config.gradient_accumulation, 512);
+}
+
+#[test]
+fn applied_settings_are_read_back() {
+    let settings = Settings {
+        batch_size: 3,
+        gradient_accumulation: 5,
+        precision: Precision::Bf16Params,
+        allow_tf32: false,
+        gradient_checkpointing: true,
+        prefetch_depth: 7,
+        num_workers: 11,
+        eval_batch_size: 13,
+    };
+    let mut config = LmConfig::default();
+    config.apply(&settings);
+    assert_eq!((config.batch_size, config.threads, config.precision), (3, 11, Precision::Bf16Params));
+    let pins = config.tuned();
+    assert_eq!((pins.batch_size, pins.gradient_accumulation, pins.num_workers), (Some(3), Some(5), Some(11)));
+    assert_eq!((pins.prefetch_depth, pins.eval_batch_size), (Some(7), Some(13)));
+    assert_eq!((pins.precision, pins.allow_tf32), (Some(Precision::Bf16Params), Some(false)));
+    assert_eq!(pins.gradient_checkpointing, Some(true));
+}
+
+#[test]
+fn the_workload_follows_the_fields() {
+    let config = LmConfig { n_layers: 12, ..LmConfig::default() };
+    let expected = Transformer {
+        heads: Some(8),
+        tied_head: false,
+        optimizer: Optimizer::Sgd,
+        ..Transformer::new(12, 512, 8192, 256)
+    };
+    assert_eq!(config.workload(), WorkloadSpec::Transformer(expected));
+}
+
+#[test]
+fn serde_fills_what_a_file_lacks() {
+    let config: LmConfig = serde_json::from_str(r#"{ "batch_size": 3 }"#).expect("the rest has defaults");
+    assert_eq!(config, LmConfig { batch_size: 3, ..LmConfig::default() });
+}
+
+#[gpu_tuned(convnet(image = 8, classes = 10, channels = 1, stages = [[32, 2], [64, 2]]), target = "generic")]
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Samples in a micro-batch.
+    #[arg(long)]
+    #[tuned(setting = batch_size)]
+    batch: usize,
+    #[arg(long)]
+    #[tuned]
+    allow_tf32: bool,
+    #[arg(long)]
+    #[tuned]
+    precision: Precision,
+    #[arg(long, default_value_t = 10)]
+    epochs: u32,
+}
+
+#[test]
+fn clap_takes_the_planned_value_where_none_is_given() {
+    let planned = Arguments::parse_from(["train"]);
+    assert_eq!(planned.batch as u64, Arguments::BUILT.settings.batch_size);
+    assert_eq!((planned.epochs, Arguments::default().epochs), (10, 10));
+    let given = Arguments::parse_from(["train", "--batch", "3", "--allow-tf32", "true", "--precision", "bf16_params"]);
+    assert_eq!((given.batch, given.allow_tf32, given.precision), (3, true, Precision::Bf16Params));
+}
+
+#[gpu_tuned(transformer(seq = 256, vocab = 8192, layers = 2, d_model = 64), target = "rtx4090")]
+#[derive(Debug)]
+#[allow(dead_code)]
+struct r#Loop<'a, T: Clone = u8, const N: usize = 3>
+where
+    T: core::fmt::Debug,
+{
+    r#type: Option<T>,
+    #[tuned(default = BTreeMap::<&'static str, [u8; 2]>::new())]
+    map: BTreeMap<&'static str, [u8; 2]>,
+    name: &'a str,
+    #[tuned(default = [1; N])]
+    sizes: [usize; N],
+    #[cfg(not(test))]
+    #[tuned(setting = num_workers)]
+    r#fn: usize,
+    #[cfg(test)]
+    #[tuned(setting = num_workers)]
+    r#fn: u32,
+    #[cfg(not(test))]
+    absent: Absent,
+}
+
+#[test]
+fn generics_cfgs_and_raw_identifiers_work() {
+    let config = r#Loop::<'_, u8, 4>::default();
+    assert_eq!(config.sizes, [1; 4]);
+    assert_eq!(u64::from(config.r#fn), r#Loop::<'_, u8, 4>::BUILT.settings.num_workers);
+    assert_eq!(<r#Loop<'_, u8, 4> as Tuned>::BUILT.config, "Loop");
+    assert_eq!(<r#Loop<'_, u8, 4> as Tuned>::BUILT.targets, ["rtx4090"]);
+}
