@@ -1,0 +1,165 @@
+//! The handwritten digits: parsed from the CSV that is part of the binary, split, and put into batches.
+
+use std::{num::ParseIntError, sync::Arc};
+
+use burn::{
+    data::{dataloader::batcher::Batcher, dataset::InMemDataset},
+    tensor::{Device, Int, Tensor, TensorData},
+};
+
+/// Width and height of an image, in pixels.
+pub const SIDE: usize = 8;
+/// Digits to tell apart.
+pub const CLASSES: usize = 10;
+
+const PIXELS: usize = SIDE * SIDE;
+const PIXEL_MAX: u8 = 16;
+const HELD_OUT_EVERY: usize = 5;
+const CSV: &str = include_str!("../data/digits.csv");
+
+/// Why a text is not a table of digits.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A row has too few or too many values.
+    #[error("line {line}: expected {} values, found {found}", PIXELS + 1)]
+    RowLength {
+        /// Line number, from 1.
+        line: usize,
+        /// Values in the row.
+        found: usize,
+    },
+    /// A value is not a small whole number.
+    #[error("line {line}, value {column}: not a number from 0 to 255")]
+    NotANumber {
+        /// Line number, from 1.
+        line: usize,
+        /// Position in the row, from 1.
+        column: usize,
+        /// What the parser said.
+        source: ParseIntError,
+    },
+    /// A pixel is darker than black, or a label is not a digit.
+    #[error("line {line}, value {column}: {value} is above {max}")]
+    OutOfRange {
+        /// Line number, from 1.
+        line: usize,
+        /// Position in the row, from 1.
+        column: usize,
+        /// The value found.
+        value: u8,
+        /// The largest value allowed there.
+        max: u8,
+    },
+}
+
+/// One image and the digit it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digit {
+    /// Pixels row by row, 0 (white) to 16 (black).
+    pub pixels: [u8; PIXELS],
+    /// The digit, 0 to 9.
+    pub label: u8,
+}
+
+impl Digit {
+    fn parse(line: usize, row: &str) -> Result<Self, DataError> {
+        let values: Vec<&str> = row.split(',').collect();
+        let found = values.len();
+        if found != PIXELS + 1 {
+            return Err(DataError::RowLength { line, found });
+        }
+        let value = |index: usize, max: u8| {
+            let column = index + 1;
+            match values[index].trim().parse::<u8>() {
+                Ok(value) if value <= max => Ok(value),
+                Ok(value) => Err(DataError::OutOfRange { line, column, value, max }),
+                Err(source) => Err(DataError::NotANumber { line, column, source }),
+            }
+        };
+        let mut pixels = [0; PIXELS];
+        for (index, pixel) in pixels.iter_mut().enumerate() {
+            *pixel = value(index, PIXEL_MAX)?;
+        }
+        Ok(Self { pixels, label: value(PIXELS, CLASSES as u8 - 1)? })
+    }
+}
+
+/// The images, split into those to learn from and those held out to measure accuracy.
+#[derive(Clone)]
+pub struct Digits {
+    /// Four of five images.
+    pub train: Arc<InMemDataset<Digit>>,
+    /// Every fifth image.
+    pub held_out: Arc<InMemDataset<Digit>>,
+}
+
+impl Digits {
+    /// Reads the 1,797 images that are part of this program: 1,437 to learn from, 360 held out.
+    ///
+    /// # Errors
+    ///
+    /// When the CSV is damaged, see [`DataError`].
+    pub fn load() -> Result<Self, DataError> {
+        Self::parse(CSV)
+    }
+
+    /// Reads rows of 64 pixels and a label, separated by commas.
+    ///
+    /// # Errors
+    ///
+    /// At the first row that is not of this form, see [`DataError`].
+    pub fn parse(csv: &str) -> Result<Self, DataError> {
+        let (mut train, mut held_out) = (Vec::new(), Vec::new());
+        for (index, row) in csv.lines().enumerate() {
+            let part = if index % HELD_OUT_EVERY == 0 { &mut held_out } else { &mut train };
+            part.push(Digit::parse(index + 1, row)?);
+        }
+        Ok(Self { train: Arc::new(InMemDataset::new(train)), held_out: Arc::new(InMemDataset::new(held_out)) })
+    }
+}
+
+/// A batch in host memory, so that batches which wait for their turn take no device memory.
+#[derive(Clone, Debug)]
+pub struct HostBatch {
+    images: TensorData,
+    labels: TensorData,
+}
+
+impl HostBatch {
+    /// Puts images into a batch.
+    pub fn new(digits: &[Digit]) -> Self {
+        let pixels: Vec<f32> =
+            digits.iter().flat_map(|digit| digit.pixels).map(|pixel| f32::from(pixel) / f32::from(PIXEL_MAX)).collect();
+        let labels: Vec<i32> = digits.iter().map(|digit| i32::from(digit.label)).collect();
+        Self {
+            images: TensorData::new(pixels, [digits.len(), 1, SIDE, SIDE]),
+            labels: TensorData::new(labels, [digits.len()]),
+        }
+    }
+
+    /// Samples in the batch.
+    pub fn len(&self) -> usize {
+        self.labels.num_elements()
+    }
+
+    /// Whether the batch holds no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the batch to a device: images `[samples, 1, 8, 8]` with pixels from 0 to 1, labels `[samples]`.
+    pub fn to_device(&self, device: &Device) -> (Tensor<4>, Tensor<1, Int>) {
+        (Tensor::from_data(self.images.clone(), device), Tensor::from_data(self.labels.clone(), device))
+    }
+}
+
+/// Makes [`HostBatch`]es for Burn's data loaders.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DigitBatcher;
+
+impl Batcher<Digit, HostBatch> for DigitBatcher {
+    fn batch(&self, digits: Vec<Digit>, _device: &Device) -> HostBatch {
+        HostBatch::new(&digits)
+    }
+}

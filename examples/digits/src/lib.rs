@@ -1,0 +1,13 @@
+//! A convolutional network that learns handwritten digits, on a CPU or a GPU, with the same optimizer steps on both.
+//!
+//! - [`config`]: the settings of a training run
+//! - [`data`]: the images, and how they become batches
+//! - [`steps`]: how one optimizer step is split into micro-batches
+//! - [`model`]: the network
+//! - [`training`]: the training loop
+
+pub mod config;
+pub mod data;
+pub mod model;
+pub mod steps;
+pub mod training;
