@@ -1,15 +1,15 @@
-use gpu_tuned_core::Goal;
 use gpu_tuned_core::compile::{Compiled, compile};
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Provenance};
 
 use crate::selection::Fallback;
 use crate::tuned::Built;
 
-/// The share of the headroom that stays free when the constants of a build are confirmed: the rest was left for
-/// neighbours, and what they take is known by now.
+/// The share of the headroom that stays free on a GPU that was looked at: the rest was left for neighbours, and what they
+/// take is known by now.
 const HEADROOM_KEPT: f64 = 0.5;
 
 /// Plans for a device that was looked at.
@@ -40,6 +40,9 @@ impl Planning<'_> {
         } else if built_for_it == Some(false) && self.facts.kind == DeviceKind::Gpu {
             fallbacks.push(Fallback::OtherGpu { found: self.facts.name.clone() });
         }
+        if self.facts.memory_provenance == Provenance::Measured {
+            goal.memory_headroom *= HEADROOM_KEPT;
+        }
         if self.workload.batch_statistics && goal.pins.batch_size.is_none() {
             goal.pins.batch_size = Some(self.built.settings.batch_size);
             return self.plan_or_give_way(goal, true, fallbacks);
@@ -52,7 +55,8 @@ impl Planning<'_> {
         let builtin = if self.resolved.is_none() { Resolved::of_builtin(self.built.target) } else { None };
         let resolved = self.resolved.or(builtin.as_ref())?;
         let Compiled { plan, .. } = compile(resolved, self.workload, goal).ok()?;
-        (goal.pins.is_empty() && plan.settings == self.built.settings).then(|| plan.on(self.facts, HEADROOM_KEPT))
+        (goal.pins.is_empty() && plan.settings == self.built.settings)
+            .then(|| plan.on(self.facts, self.workload, goal.memory_headroom * HEADROOM_KEPT))
     }
 
     /// Plans anew; gives up what the device cannot do, one thing at a time.

@@ -14,12 +14,17 @@ use crate::selection::Selection;
 pub struct Session<C> {
     pub(crate) config: C,
     pub(crate) decision: Decision,
-    #[cfg(feature = "burn")]
-    pub(crate) device: burn::tensor::Device,
-    #[cfg(not(feature = "burn"))]
-    #[expect(dead_code, reason = "there is no device without Burn")]
-    pub(crate) device: (),
+    #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "there is no device without Burn"))]
+    pub(crate) device: Device,
 }
+
+#[cfg(feature = "burn")]
+pub(crate) use burn::tensor::Device;
+
+/// Stands where the session has no device of its own.
+#[cfg(not(feature = "burn"))]
+#[derive(Clone, Debug)]
+pub(crate) struct Device;
 
 impl<C> Session<C> {
     /// The config, with the planned values in its tuned fields.

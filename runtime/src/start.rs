@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::decide::{DecideError, Decision, Wanted, decide};
 use crate::detect::{Machine, first_look};
 use crate::selection::Fallback;
-use crate::session::Session;
+use crate::session::{Device, Session};
 use crate::tuned::Tuned;
 
 /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
@@ -173,7 +173,7 @@ impl Options {
 
     /// Opens the decided device; when the GPU does not open, decides for the CPU and says why.
     #[cfg(feature = "burn")]
-    fn open<C: Tuned>(&self, config: &C, decision: &mut Decision) -> Result<burn::tensor::Device, StartError> {
+    fn open<C: Tuned>(&self, config: &C, decision: &mut Decision) -> Result<Device, StartError> {
         use crate::burn::{Place, cpu, default_float, open};
 
         if let Some(gpu) = &decision.selection.gpu {
@@ -196,8 +196,8 @@ impl Options {
 
     #[cfg(not(feature = "burn"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with Burn")]
-    fn open<C: Tuned>(&self, _: &C, _: &mut Decision) -> Result<(), StartError> {
-        Ok(())
+    fn open<C: Tuned>(&self, _: &C, _: &mut Decision) -> Result<Device, StartError> {
+        Ok(Device)
     }
 }
 

@@ -19,6 +19,8 @@ pub struct DeviceFacts {
     pub memory_provenance: Provenance,
     /// Memory that opening the device takes before the first tensor.
     pub context: Bytes,
+    /// Streaming multiprocessors; 0 for a CPU, and for an unknown GPU as many as the widest shipped one has.
+    pub sm_count: u32,
     /// Whether f32 products may run on TF32 tensor cores.
     pub has_tf32: bool,
     /// Whether there are bf16 tensor cores.
@@ -41,24 +43,27 @@ pub enum DeviceKind {
     Cpu,
 }
 
-/// A CUDA context with the kernels of a training step loaded: 550 MiB on the 132 multiprocessors of an H200, 107 MiB
-/// before any kernel on 34 multiprocessors.
-fn context(sm_count: Option<u32>) -> Bytes {
-    // The widest shipped GPU has 170; unknown ones are taken for that.
-    Bytes::from_mib(150 + 3 * u64::from(sm_count.unwrap_or(170)))
+/// What an unknown GPU is taken for: the widest of the shipped profiles (an RTX PRO 6000 Blackwell).
+const WIDEST: u32 = 188;
+
+/// A CUDA context before the first kernel: 537 MiB on the 132 multiprocessors of an H200, 107 MiB on another GPU's 34.
+fn context(sm_count: u32) -> Bytes {
+    Bytes::from_mib(150 + 3 * u64::from(sm_count))
 }
 
 impl DeviceFacts {
     /// The facts that a profile promises, for a machine nobody has looked at.
     pub fn nominal(profile: &Profile) -> Self {
         let usable = profile.memory.usable();
+        let sm_count = profile.compute.sm_count.unwrap_or(WIDEST);
         Self {
             name: profile.id.to_string(),
             kind: DeviceKind::Gpu,
             memory_total: usable,
             memory_available: usable,
             memory_provenance: Provenance::Derived,
-            context: context(profile.compute.sm_count),
+            context: context(sm_count),
+            sm_count,
             has_tf32: profile.compute_capability.has_tf32(),
             has_bf16: profile.compute_capability.has_tensor_bf16(),
             fp32_tflops: profile.peaks.fp32.as_ref().map(|peak: &Peak| peak.tflops),
@@ -78,13 +83,15 @@ impl DeviceFacts {
             reading.compute_capability.or(profile.map(|profile| profile.compute_capability)).unwrap_or_default();
         let share = share_of_profile(reading, profile);
         let usable = total - reading.memory_reserved.unwrap_or_default();
+        let sm_count = reading.sm_count.or(nominal.as_ref().map(|facts| facts.sm_count)).unwrap_or(WIDEST);
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
             kind: DeviceKind::Gpu,
             memory_total: total,
             memory_available: reading.memory_free.unwrap_or(usable).min(usable),
             memory_provenance: if reading.memory_free.is_some() { Provenance::Measured } else { Provenance::Derived },
-            context: context(reading.sm_count.or(profile.and_then(|profile| profile.compute.sm_count))),
+            context: context(sm_count),
+            sm_count,
             has_tf32: capability.has_tf32(),
             has_bf16: capability.has_tensor_bf16(),
             fp32_tflops: nominal
@@ -107,6 +114,7 @@ impl DeviceFacts {
             memory_available,
             memory_provenance: Provenance::Measured,
             context: Bytes::from_mib(64),
+            sm_count: 0,
             has_tf32: false,
             has_bf16: false,
             // 8 lanes, 2 operations, 2 units at 3 GHz: an AVX2 core.
@@ -125,6 +133,7 @@ impl DeviceFacts {
             memory_available: a.memory_available.min(b.memory_available),
             memory_provenance: a.memory_provenance.max(b.memory_provenance),
             context: a.context.max(b.context),
+            sm_count: a.sm_count.max(b.sm_count),
             has_tf32: a.has_tf32 && b.has_tf32,
             has_bf16: a.has_bf16 && b.has_bf16,
             fp32_tflops: least(a.fp32_tflops, b.fp32_tflops),

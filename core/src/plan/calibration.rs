@@ -1,9 +1,9 @@
 //! The factors that were measured rather than derived. All are from Burn 0.22.1 with CubeCL 0.11.3 on one H200; they
 //! rank choices and bound memory, and carry the label `derived` wherever they are used.
 
-use crate::Precision;
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Family;
+use crate::{Bytes, Precision};
 
 /// What differs between kinds of network.
 pub(super) struct Calibration {
@@ -12,6 +12,11 @@ pub(super) struct Calibration {
     /// Transformer of 27 M parameters, batches 8 to 256: 1.25 to 1.36. Convnet of 8 blocks: 1.75. The rest takes the
     /// larger one.
     pub reserve: f64,
+    /// Bytes that loaded kernels take for each multiprocessor: code, and the stacks of all threads that could run at once.
+    ///
+    /// Transformer: under 30 MiB on the 132 multiprocessors of an H200. Convnet: 424 MiB there, once autotuning had picked
+    /// convolution kernels that spill registers.
+    pub kernels_per_sm: Bytes,
     /// Share of the f32 peak that f32 training reached: 859 samples/s x 38 GFLOP, and 807 samples/s x 14 GFLOP, of 67
     /// TFLOP/s.
     pub efficiency: f64,
@@ -19,8 +24,10 @@ pub(super) struct Calibration {
 
 pub(super) const fn of(family: Family) -> Calibration {
     match family {
-        Family::Transformer => Calibration { reserve: 1.4, efficiency: 0.49 },
-        Family::Convnet | Family::Other => Calibration { reserve: 1.8, efficiency: 0.17 },
+        Family::Transformer => Calibration { reserve: 1.4, kernels_per_sm: Bytes(256 << 10), efficiency: 0.49 },
+        Family::Convnet | Family::Other => {
+            Calibration { reserve: 1.8, kernels_per_sm: Bytes(3584 << 10), efficiency: 0.17 }
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct MemoryEstimate {
     pub inputs: Bytes,
     /// What the allocator reserves beyond the bytes in use.
     pub allocator: Bytes,
+    /// What loaded kernels take: their code, and the stacks of all threads that could run at once.
+    pub kernels: Bytes,
     /// What opening the device takes.
     pub context: Bytes,
     /// Memory available on the device.
@@ -62,10 +64,19 @@ impl MemoryEstimate {
             activations,
             inputs,
             allocator: transient.scaled(reserve - 1.0) + persistent.scaled(PERSISTENT_RESERVE - 1.0),
+            kernels: kernels(device, workload),
             context: device.context,
             available: device.memory_available,
             headroom: device.memory_available.scaled(goal.memory_headroom),
         }
+    }
+
+    /// The same run on a device that was looked at, with this share of its memory left alone.
+    pub(super) fn on(&mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) {
+        self.available = device.memory_available;
+        self.headroom = device.memory_available.scaled(headroom);
+        self.context = device.context;
+        self.kernels = kernels(device, workload);
     }
 
     /// Everything that training is predicted to take.
@@ -84,7 +95,7 @@ impl MemoryEstimate {
     }
 
     /// What adds up to [`total`](Self::total), named.
-    pub fn items(&self) -> [(&'static str, Bytes); 8] {
+    pub fn items(&self) -> [(&'static str, Bytes); 9] {
         [
             ("weights", self.weights),
             ("gradients", self.gradients),
@@ -93,9 +104,14 @@ impl MemoryEstimate {
             ("activations", self.activations),
             ("input batches", self.inputs),
             ("allocator reserve", self.allocator),
+            ("kernels", self.kernels),
             ("device context", self.context),
         ]
     }
+}
+
+fn kernels(device: &DeviceFacts, workload: &Workload) -> Bytes {
+    calibration::of(workload.family).kernels_per_sm.times(u64::from(device.sm_count))
 }
 
 /// Bytes kept for each sample, in f32.

@@ -108,15 +108,12 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
 }
 
 impl Plan {
-    /// The same training run on a device that was looked at: its memory, of which `headroom_kept` (0 to 1) of the
-    /// planned headroom stays free, and no more workers than its host feeds.
+    /// The same training run on a device that was looked at: its memory, of which the share `headroom` (0 to 1) is left
+    /// alone, and no more workers than its host feeds.
     #[must_use]
-    pub fn on(mut self, device: &DeviceFacts, headroom_kept: f64) -> Self {
-        let share = self.memory.headroom.0 as f64 / (self.memory.available.0 as f64).max(1.0);
+    pub fn on(mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) -> Self {
         self.device.clone_from(&device.name);
-        self.memory.available = device.memory_available;
-        self.memory.headroom = device.memory_available.scaled(share * headroom_kept);
-        self.memory.context = device.context;
+        self.memory.on(device, workload, headroom);
         self.settings.num_workers = self.settings.num_workers.min(loader::workers(device));
         for reason in &mut self.reasons {
             if reason.setting == Setting::NumWorkers {

@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Trains a small convolutional network on 1,797 handwritten digits.
 #[derive(Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 struct Arguments {
     /// Passes over the training images
     #[arg(long)]
@@ -89,7 +90,7 @@ fn reserved(session: &Session<TrainingConfig>) -> Option<Bytes> {
 fn sentence(outcome: &Outcome, session: &Session<TrainingConfig>) -> String {
     let Outcome { steps_per_epoch, optimizer_steps, accuracy, seconds } = *outcome;
     let memory = &session.plan().memory;
-    let planned = memory.total() - memory.context;
+    let planned = memory.total() - memory.context - memory.kernels;
     let reserved = reserved(session).map(|taken| format!("\nmemory pools hold {taken}, planned were {planned}"));
     format!(
         "held-out accuracy {:.2}% after {optimizer_steps} steps ({steps_per_epoch} an epoch) of {} samples in {seconds:.1} s",

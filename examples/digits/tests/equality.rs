@@ -18,7 +18,7 @@ use digits::{
 };
 
 const STEPS: usize = 20;
-const LEARNING_RATE: f64 = 0.01;
+const LEARNING_RATE: f64 = 0.005;
 const TOLERANCE: f32 = 1e-4;
 const ORDER: u64 = 7;
 
@@ -28,7 +28,7 @@ type Optimize = fn(Model, &mut ModuleOptimizer, f64, &Step, &Device) -> (Model, 
 fn equal_parts_and_ragged_parts_learn_the_same_as_one_batch() {
     let initial = initial_model();
     let whole = trained(&initial, &[64], optimize);
-    assert!(difference(&parameters(&initial), &whole) > 100.0 * TOLERANCE, "training must move the parameters");
+    assert!(difference(&parameters(&initial), &whole) > 50.0 * TOLERANCE, "training must move the parameters");
 
     for split in [&[16, 16, 16, 16][..], &[50, 14]] {
         let difference = difference(&whole, &trained(&initial, split, optimize));
@@ -70,8 +70,7 @@ fn initial_model() -> Model {
     static DRAWING: Mutex<()> = Mutex::new(());
     let _drawing = DRAWING.lock();
     device().seed(1);
-    // A small network keeps the test short where the dependencies are not optimized.
-    let model = ModelConfig::new().with_side(8).with_channels(8).with_blocks(2).init(&device());
+    let model = ModelConfig::new().init(&device());
     // Burn draws a parameter when it is first read.
     parameters(&model);
     model
