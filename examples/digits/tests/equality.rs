@@ -18,7 +18,7 @@ use digits::{
 };
 
 const STEPS: usize = 20;
-const LEARNING_RATE: f64 = 0.005;
+const LEARNING_RATE: f64 = 0.003;
 const TOLERANCE: f32 = 1e-4;
 const ORDER: u64 = 7;
 
@@ -28,7 +28,7 @@ type Optimize = fn(Model, &mut ModuleOptimizer, f64, &Step, &Device) -> (Model, 
 fn equal_parts_and_ragged_parts_learn_the_same_as_one_batch() {
     let initial = initial_model();
     let whole = trained(&initial, &[64], optimize);
-    assert!(difference(&parameters(&initial), &whole) > 50.0 * TOLERANCE, "training must move the parameters");
+    assert!(difference(&parameters(&initial), &whole) > 20.0 * TOLERANCE, "training must move the parameters");
 
     for split in [&[16, 16, 16, 16][..], &[50, 14]] {
         let difference = difference(&whole, &trained(&initial, split, optimize));
