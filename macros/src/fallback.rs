@@ -34,7 +34,7 @@ fn default(item: &DeriveInput) -> TokenStream {
     quote! {
         impl #impl_generics ::core::default::Default for #name #type_generics #where_clause {
             fn default() -> Self {
-                ::core::unimplemented!()
+                ::core::unreachable!()
             }
         }
     }
@@ -64,13 +64,13 @@ fn tuned(item: &DeriveInput) -> TokenStream {
                 table: ::core::option::Option::None,
             };
             fn goal() -> ::gpu_tuned::Goal {
-                ::core::unimplemented!()
+                ::core::unreachable!()
             }
             fn workload(&self) -> ::gpu_tuned::WorkloadSpec {
-                ::core::unimplemented!()
+                ::core::unreachable!()
             }
             fn tuned(&self) -> ::gpu_tuned::Pins {
-                ::core::unimplemented!()
+                ::core::unreachable!()
             }
             fn apply(&mut self, _: &::gpu_tuned::Settings) {}
         }
