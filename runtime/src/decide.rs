@@ -59,15 +59,14 @@ pub(crate) fn decide<C: Tuned>(config: &C, machine: &Machine, wanted: Wanted) ->
         (Some(gpu), Some(found)) => DeviceFacts::of_gpu(gpu, found.profile(), Some(machine.host.cores)),
         _ => None,
     };
+    let mut fallbacks = Vec::new();
+    if facts.is_none() {
+        fallbacks.push(Fallback::NoGpu { because: why_no_gpu(gpu, wanted, machine) });
+    }
     // A GPU whose memory nobody knows cannot be planned for.
     let gpu = gpu.filter(|_| facts.is_some());
     let host = machine.host;
     let facts = facts.unwrap_or_else(|| DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores));
-    let mut fallbacks = Vec::new();
-    if gpu.is_none() {
-        let because = if let Wanted::Cpu { because } = wanted { because } else { machine.trouble.clone() };
-        fallbacks.push(Fallback::NoGpu { because });
-    }
     let built_for_it = is_built_for(&C::BUILT, resolved.as_ref(), gpu, found.as_ref());
     let planning = Planning { built: &C::BUILT, resolved: resolved.as_ref(), facts: &facts, workload: &workload };
     let plan = planning.run(goal, built_for_it, &mut fallbacks)?;
@@ -102,6 +101,14 @@ pub(crate) enum DecideError {
     Plan(#[from] PlanError),
     #[error("{0}")]
     Dimensions(String),
+}
+
+fn why_no_gpu(gpu: Option<&GpuReading>, wanted: Wanted, machine: &Machine) -> Vec<String> {
+    match (gpu, wanted) {
+        (Some(gpu), _) => vec![format!("the driver does not say how much memory GPU {} has", gpu.index)],
+        (None, Wanted::Cpu { because }) => because,
+        (None, _) => machine.trouble.clone(),
+    }
 }
 
 /// The build's goal, with what the user set in the config fixed.

@@ -122,7 +122,9 @@ fn what_the_user_set_is_kept_and_reported() {
 fn what_the_user_set_is_refused_when_it_cannot_be() {
     let too_large = ForRtx4090 { batch_size: 512, gradient_checkpointing: false, ..ForRtx4090::default() };
     let error = decide(&too_large, "rtx4090").expect_err("512 at once do not fit 24 GiB");
-    assert!(error.to_string().starts_with("does not fit NVIDIA GeForce RTX 4090 at batch size 512"), "{error}");
+    let message = error.to_string();
+    assert!(message.starts_with("does not fit NVIDIA GeForce RTX 4090 at batch size 512"), "{message}");
+    assert!(message.ends_with("help: leave the fixed settings to the planner: with its own it fits"), "{message}");
 }
 
 #[test]
@@ -151,6 +153,17 @@ fn losing_a_precision_is_reported_as_a_change_of_meaning() {
     let decision = decide(&InBf16::default(), "no-gpu").expect("f32 will do");
     let meaning = decision.selection.fallbacks.iter().filter(|fallback| fallback.changes_meaning()).count();
     assert_eq!(meaning, 1, "{}", decision.selection);
+}
+
+#[test]
+fn a_gpu_that_says_nothing_of_its_memory_is_not_planned_for() {
+    let mut machine = machine("rtx4090");
+    let mut nameless = gpu_tuned::GpuReading::default();
+    nameless.index = 3;
+    machine.gpus = vec![nameless];
+    let decision = Options::default().machine(machine).decide(&ForRtx4090::default()).expect("the CPU will do");
+    let because = vec!["the driver does not say how much memory GPU 3 has".to_owned()];
+    assert_eq!(decision.selection.fallbacks, [Fallback::NoGpu { because }]);
 }
 
 #[test]

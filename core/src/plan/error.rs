@@ -51,7 +51,7 @@ pub enum PlanError {
         device: String,
     },
     /// Not even the smallest micro-batch fits.
-    #[error("{0}")]
+    #[error("{0}\n  help: {remedy}", remedy = .0.remedy)]
     DoesNotFit(Box<Misfit>),
 }
 
