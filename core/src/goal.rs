@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use crate::dims::Presence::{Defaulted, Optional};
+use crate::dims::{Described, Dim, DimKind};
 use crate::{Precision, Setting, Settings};
 
 /// What the user asks of a plan.
@@ -9,8 +11,18 @@ pub struct Goal {
     /// Samples in one optimizer step, over all ranks. Without it the compile-time target's micro-batch becomes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<u64>,
+    /// Tokens in one optimizer step, over all ranks: another way to say the global batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_tokens: Option<u64>,
+    /// Tokens that a sample holds on average, where sequences are padded; without it they are packed full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_tokens: Option<f64>,
+    /// Whether an epoch ends before a step that would hold fewer samples than the global batch.
+    pub drop_last: bool,
     /// Ranks that train together; must divide the global batch.
     pub world_size: u64,
+    /// Whether each rank keeps only its share of the optimizer's state.
+    pub shard_optimizer: bool,
     /// Number formats; without it f32, with TF32 where the GPU has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
@@ -18,6 +30,12 @@ pub struct Goal {
     pub memory_headroom: f64,
     /// How much of the best predicted throughput may be given up for a smaller micro-batch, 0 to 0.5.
     pub throughput_tolerance: f64,
+    /// Share of the time that the device is to compute rather than to wait for launches; takes the place of
+    /// `throughput_tolerance`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_utilization: Option<f64>,
+    /// Memory that prepared batches may take, in MiB.
+    pub prefetch_mib: u64,
     /// Settings that the user fixed; they are checked, never changed.
     #[serde(skip_deserializing, skip_serializing_if = "Pins::is_empty")]
     pub pins: Pins,
@@ -27,29 +45,86 @@ impl Default for Goal {
     fn default() -> Self {
         Self {
             global_batch: None,
+            global_tokens: None,
+            mean_tokens: None,
+            drop_last: false,
             world_size: 1,
+            shard_optimizer: false,
             precision: None,
             memory_headroom: 0.10,
             throughput_tolerance: 0.02,
+            target_utilization: None,
+            prefetch_mib: 1024,
             pins: Pins::default(),
         }
     }
 }
 
+const LARGEST_BATCH: u64 = 1 << 30;
+
+impl Described for Goal {
+    const DIMS: &'static [Dim] = &[
+        Dim::count_in(
+            "global_batch",
+            Optional,
+            1..=LARGEST_BATCH,
+            "samples of one optimizer step over all ranks (default: the target's micro-batch, times the ranks)",
+        ),
+        Dim::count_in(
+            "global_tokens",
+            Optional,
+            1..=1 << 40,
+            "tokens of one optimizer step over all ranks, in place of `global_batch`",
+        ),
+        Dim::number(
+            "mean_tokens",
+            Optional,
+            1.0..=1e9,
+            "tokens in a sample on average, where sequences are padded (default: packed full)",
+        ),
+        Dim::flag("drop_last", "whether an epoch leaves out a last step smaller than the others (default false)"),
+        Dim::count_in(
+            "world_size",
+            Defaulted,
+            1..=LARGEST_BATCH,
+            "ranks that train together; divides the global batch (default 1)",
+        ),
+        Dim::flag("shard_optimizer", "whether each rank keeps only its share of the optimizer's state (default false)"),
+        Dim {
+            name: "precision",
+            kind: DimKind::Choice(&Precision::CHOICES),
+            presence: Optional,
+            meaning: "number formats (default f32, with TF32 where the GPU has it)",
+        },
+        Dim::number("memory_headroom", Defaulted, 0.0..=0.9, "share of the memory to leave alone (default 0.1)"),
+        Dim::number(
+            "throughput_tolerance",
+            Defaulted,
+            0.0..=0.5,
+            "share of the best throughput to give up for a smaller micro-batch (default 0.02)",
+        ),
+        Dim::number(
+            "target_utilization",
+            Optional,
+            0.05..=0.99,
+            "share of the time that the device is to compute, in place of `throughput_tolerance`",
+        ),
+        Dim::count_in("prefetch_mib", Defaulted, 0..=1 << 30, "memory that prepared batches may take (default 1024)"),
+    ];
+}
+
 impl Goal {
     /// What is wrong with the goal, as `(key, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut found = Vec::new();
-        let mut range = |key, value: f64, least: f64, most: f64| {
-            if !(least..=most).contains(&value) {
-                found.push((key, format!("{key} = {value} is out of range, expected {least} to {most}")));
-            }
-        };
-        range("memory_headroom", self.memory_headroom, 0.0, 0.9);
-        range("throughput_tolerance", self.throughput_tolerance, 0.0, 0.5);
-        let largest = f64::from(1 << 30);
-        range("world_size", self.world_size as f64, 1.0, largest);
-        range("global_batch", self.global_batch.unwrap_or(1) as f64, 1.0, largest);
+        let mut found = self.out_of_range();
+        if self.global_tokens.is_some() && self.global_batch.is_some() {
+            let message = "global_tokens and global_batch both say how large an optimizer step is: keep one of them";
+            found.push(("global_tokens", message.to_owned()));
+        }
+        if self.mean_tokens.is_some() && self.global_tokens.is_none() {
+            let message = "mean_tokens says how many samples make up `global_tokens`, which is not given";
+            found.push(("mean_tokens", message.to_owned()));
+        }
         found
     }
 }

@@ -9,6 +9,7 @@ mod bytes;
 pub mod compile;
 pub mod config;
 pub mod device;
+pub mod dims;
 mod goal;
 pub mod matching;
 pub mod plan;

@@ -4,6 +4,8 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::dims::Choices;
+
 /// The number formats of a training step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +24,13 @@ pub enum Precision {
 impl Precision {
     /// All precisions.
     pub const ALL: [Self; 4] = [Self::F32, Self::MixedBf16, Self::MixedF16, Self::Bf16Params];
+
+    /// The names for users.
+    pub const CHOICES: Choices = Choices {
+        what: "precision",
+        path: "Precision",
+        names: &[("f32", "F32"), ("mixed_bf16", "MixedBf16"), ("mixed_f16", "MixedF16"), ("bf16_params", "Bf16Params")],
+    };
 
     /// The name in attributes and files.
     pub const fn name(self) -> &'static str {

@@ -42,19 +42,9 @@ use proc_macro::TokenStream;
 ///
 /// # In the attribute
 ///
-/// | key | value | default |
-/// |---|---|---|
-/// | `workload` | name of a workload of `gpu-tuned.toml`, in quotes | one of these three is required |
-/// | `transformer(…)` | the model's dimensions | |
-/// | `convnet(…)` | the model's dimensions | |
-/// | `global_batch` | samples of one optimizer step over all ranks | the target's micro-batch, times the ranks |
-/// | `world_size` | ranks that train together; divides the global batch | 1 |
-/// | `precision` | `"f32"` or `"bf16_params"` | `"f32"`, with TF32 where the GPU has it |
-/// | `memory_headroom` | share of the memory to leave alone, 0 to 0.9 | 0.1 |
-/// | `throughput_tolerance` | share of the best throughput to give up for a smaller micro-batch, 0 to 0.5 | 0.02 |
-/// | `target` | a shipped GPU profile, or `"generic"`; for packages without a build script only | required there |
-///
-/// Values here go before those of `[goal]` in `gpu-tuned.toml`.
+/// One of `workload = "…"`, the name of a workload of `gpu-tuned.toml`, or the model's dimensions, such as
+/// `transformer(…)`; beside it the goal, how the model is trained, and for packages without a build script `target`: a
+/// shipped GPU profile, or `"generic"`. Values here go before those of the file.
 ///
 /// # On a field
 ///
@@ -80,34 +70,7 @@ use proc_macro::TokenStream;
 ///
 /// A count is a `usize`, `u32`, `u64`, `i32` or `i64`.
 ///
-/// # Dimensions of `transformer`
-///
-/// | dimension | meaning | default |
-/// |---|---|---|
-/// | `layers` | layers | required |
-/// | `d_model` | width of the residual stream | required |
-/// | `vocab` | tokens in the vocabulary | required |
-/// | `seq` | tokens in a sequence; one sample is one sequence | required |
-/// | `heads` | attention heads | `d_model / 64` |
-/// | `d_ff` | width of the feed-forward layer | `4 * d_model` |
-/// | `tied_head` | whether the output layer shares the embedding's weights | `true` |
-/// | `optimizer` | `"sgd"`, `"momentum"`, `"adam"` or `"adamw"` | `"adamw"` |
-///
-/// # Dimensions of `convnet`
-///
-/// | dimension | meaning | default |
-/// |---|---|---|
-/// | `image` | side of the square input image in pixels | required |
-/// | `classes` | classes | required |
-/// | `stages` | stages of `[channels, blocks]`, such as `[[64, 2], [128, 2]]` | required |
-/// | `channels` | channels of the input image | 3 |
-/// | `stem_kernel` | kernel size of the stem's convolution | no stem |
-/// | `stem_stride` | factor by which the stem shrinks the image | 1 |
-/// | `residual` | whether the blocks are residual | `false` |
-/// | `batch_statistics` | whether the norms are `BatchNorm` | `false` |
-/// | `optimizer` | as above | `"adamw"` |
-///
-/// `optimizer` and `stages` are given in the attribute; the others also by fields.
+#[doc = include_str!("reference.md")]
 ///
 /// # To see what is generated
 ///

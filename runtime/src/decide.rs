@@ -118,7 +118,7 @@ fn goal<C: Tuned>(config: &C) -> Goal {
     // Without a global batch of the user's, that of the build keeps the run the same everywhere; unless the user has
     // set the micro-batch, which then is the batch.
     let own_batch = goal.pins.batch_size.is_some() || goal.pins.gradient_accumulation.is_some();
-    if goal.global_batch.is_none() && !own_batch {
+    if goal.global_batch.is_none() && goal.global_tokens.is_none() && !own_batch {
         goal.global_batch = Some(C::BUILT.global_batch);
     }
     goal

@@ -48,15 +48,11 @@ pub use detect::{Host, Machine, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
 pub use gpu_tuned_core::matching::Difference;
 pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
-pub use gpu_tuned_core::workload::{Convnet, Declared, Optimizer, Stage, Transformer, Workload, WorkloadSpec};
+pub use gpu_tuned_core::workload;
+pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
 pub use gpu_tuned_macros::gpu_tuned;
 pub use selection::{Change, Fallback, Recognised, Selection};
 pub use session::Session;
 pub use start::{Options, StartError, start};
 pub use tuned::{Built, Tuned};
-
-#[doc(hidden)]
-pub mod __private {
-    pub use gpu_tuned_core::workload::{Family, Product};
-}

@@ -7,11 +7,11 @@ use crate::{Bytes, Precision};
 
 /// What differs between kinds of network.
 pub(super) struct Calibration {
-    /// Bytes reserved for each byte in use that lives for one step (activations, gradients).
+    /// Bytes that a GPU's memory pools reserve for each byte in use that lives for one step (activations, gradients).
     ///
     /// Transformer of 27 M parameters, batches 8 to 256: 1.25 to 1.36. Convnet of 8 blocks: 1.75. The rest takes the
     /// larger one.
-    pub reserve: f64,
+    gpu_reserve: f64,
     /// Bytes that loaded kernels take for each multiprocessor: code, and the stacks of all threads that could run at once.
     ///
     /// Transformer: under 30 MiB on the 132 multiprocessors of an H200. Convnet: 424 MiB there, once autotuning had picked
@@ -19,14 +19,44 @@ pub(super) struct Calibration {
     pub kernels_per_sm: Bytes,
     /// Share of the f32 peak that f32 training reached: 859 samples/s x 38 GFLOP, and 807 samples/s x 14 GFLOP, of 67
     /// TFLOP/s.
-    pub efficiency: f64,
+    gpu_efficiency: f64,
+    /// The same on two cores with AVX-512, of a peak of 96 GFLOP/s a core.
+    cpu_efficiency: f64,
 }
+
+/// Bytes that a CPU's allocator holds for each byte in use; not measured.
+const CPU_RESERVE: f64 = 1.2;
 
 pub(super) const fn of(family: Family) -> Calibration {
     match family {
-        Family::Transformer => Calibration { reserve: 1.4, kernels_per_sm: Bytes(256 << 10), efficiency: 0.49 },
-        Family::Convnet | Family::Other => {
-            Calibration { reserve: 1.8, kernels_per_sm: Bytes(3584 << 10), efficiency: 0.17 }
+        Family::Transformer => Calibration {
+            gpu_reserve: 1.4,
+            kernels_per_sm: Bytes(256 << 10),
+            gpu_efficiency: 0.49,
+            cpu_efficiency: 0.2,
+        },
+        Family::Convnet | Family::Recurrent | Family::Other => Calibration {
+            gpu_reserve: 1.8,
+            kernels_per_sm: Bytes(3584 << 10),
+            gpu_efficiency: 0.17,
+            cpu_efficiency: 0.043,
+        },
+    }
+}
+
+impl Calibration {
+    /// Bytes held for each byte in use that lives for one step.
+    pub(super) const fn reserve(&self, kind: DeviceKind) -> f64 {
+        match kind {
+            DeviceKind::Gpu => self.gpu_reserve,
+            DeviceKind::Cpu => CPU_RESERVE,
+        }
+    }
+
+    const fn efficiency(&self, kind: DeviceKind) -> f64 {
+        match kind {
+            DeviceKind::Gpu => self.gpu_efficiency,
+            DeviceKind::Cpu => self.cpu_efficiency,
         }
     }
 }
@@ -59,7 +89,7 @@ pub(super) const LARGEST_ALLOCATION: u64 = 4;
 pub(super) fn flops_per_s(device: &DeviceFacts, family: Family, precision: Precision) -> f64 {
     let peak = device.fp32_tflops.unwrap_or(0.1) * 1e12;
     let speedup = if precision == Precision::F32 || !device.has_bf16 { 1.0 } else { BF16_SPEEDUP };
-    peak * of(family).efficiency * speedup
+    peak * of(family).efficiency(device.kind) * speedup
 }
 
 /// Seconds that each kernel or operation costs whatever the batch.

@@ -20,6 +20,8 @@ pub(super) struct Candidate {
     pub checkpointing: bool,
     pub memory: MemoryEstimate,
     pub samples_per_s: f64,
+    /// Predicted share of the time in which the device computes.
+    utilization: f64,
     even: bool,
 }
 
@@ -59,10 +61,13 @@ impl Choice {
         let fastest = fitting.iter().max_by(|a, b| a.samples_per_s.total_cmp(&b.samples_per_s)).cloned();
         let Some(fastest) = fastest else { return Ok(None) };
         let largest = fitting.iter().map(|candidate| candidate.batch).max().unwrap_or(fastest.batch);
-        let good_enough = fastest.samples_per_s * (1.0 - goal.throughput_tolerance);
+        let is_enough = |candidate: &Candidate| match goal.target_utilization {
+            Some(target) => candidate.utilization >= target,
+            None => candidate.samples_per_s >= fastest.samples_per_s * (1.0 - goal.throughput_tolerance),
+        };
         let best = fitting
             .into_iter()
-            .filter(|candidate| candidate.samples_per_s >= good_enough)
+            .filter(is_enough)
             .min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch))
             .unwrap_or_else(|| fastest.clone());
         Ok(Some(Self { best, fastest, largest, memory_limits }))
@@ -74,6 +79,7 @@ impl Choice {
             global_batch: goal.global_batch.unwrap_or(free),
             world_size: goal.world_size,
             micro_batch: self.best.batch,
+            drop_last: goal.drop_last,
         }
     }
 
@@ -82,7 +88,11 @@ impl Choice {
             return declared(Setting::BatchSize);
         }
         let tolerance = goal.throughput_tolerance * 100.0;
-        let mut why = if self.best.batch == self.fastest.batch {
+        let mut why = if let Some(target) = goal.target_utilization {
+            let busy = self.best.utilization * 100.0;
+            let found = if self.best.utilization < target { "the fastest" } else { "the smallest" };
+            format!("{found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
+        } else if self.best.batch == self.fastest.batch {
             format!("the fastest predicted ({:.0} samples/s)", self.fastest.samples_per_s)
         } else {
             format!(
@@ -118,13 +128,17 @@ impl Choice {
         Reason { setting, provenance: Provenance::Derived, why }
     }
 
-    pub(super) fn checkpointing_reason(&self, goal: &Goal) -> Reason {
+    pub(super) fn checkpointing_reason(&self, workload: &Workload, goal: &Goal) -> Reason {
         let setting = Setting::GradientCheckpointing;
         if goal.pins.gradient_checkpointing.is_some() {
             return declared(setting);
         }
         let why = if self.best.checkpointing {
             "without it nothing as fast fits into the memory"
+        } else if workload.sample.checkpointed_activations.is_none() {
+            "what it would save is not known"
+        } else if !saves(workload) {
+            "it would keep more than it saves: Burn cannot recompute dropout"
         } else {
             "the activations fit; recomputing them would cost about 4%"
         };
@@ -175,6 +189,7 @@ impl Candidate {
             checkpointing,
             memory: MemoryEstimate::at(device, workload, goal, mode, batch),
             samples_per_s: time.samples_per_s(samples, micro_steps) * goal.world_size as f64,
+            utilization: time.utilization(batch),
             even: samples.is_multiple_of(batch),
         }
     }
@@ -188,9 +203,15 @@ fn declared(setting: Setting) -> Reason {
 pub(super) fn checkpointing_modes(workload: &Workload, goal: &Goal) -> Vec<bool> {
     match goal.pins.gradient_checkpointing {
         Some(fixed) => vec![fixed],
-        None if workload.sample.checkpointed_activations.is_some() => vec![false, true],
+        None if saves(workload) => vec![false, true],
         None => vec![false],
     }
+}
+
+/// Whether checkpointing keeps less: with dropout Burn's keeps more, because its random masks cannot be recomputed.
+fn saves(workload: &Workload) -> bool {
+    let checkpointed = workload.sample.checkpointed_activations;
+    checkpointed.is_some_and(|checkpointed| checkpointed < workload.sample.activations)
 }
 
 /// The ways to cut one rank's share of an optimizer step: `(micro-batch, samples of the step)`.

@@ -26,6 +26,29 @@ pub enum PlanError {
         /// The nearest numbers of ranks that divide the global batch.
         would_do: Vec<u64>,
     },
+    /// The tokens of an optimizer step are no whole number of samples on each rank.
+    #[error(
+        "global_tokens = {global_tokens} is no multiple of {step}, one sample of {sample} tokens for each of {world_size} ranks; {} would do",
+        would_do.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ")
+    )]
+    Tokens {
+        /// Tokens asked for.
+        global_tokens: u64,
+        /// Tokens in a sample.
+        sample: u64,
+        /// Ranks that share the step.
+        world_size: u64,
+        /// Tokens of one sample on each rank.
+        step: u64,
+        /// The nearest numbers of tokens that would do.
+        would_do: Vec<u64>,
+    },
+    /// The model knows no tokens, or a sample has fewer than said.
+    #[error("{message}")]
+    NoTokens {
+        /// What is missing, and what to do.
+        message: String,
+    },
     /// The settings that the user fixed do not make up the global batch.
     #[error("{}", pins_message(*batch_size, *gradient_accumulation, *samples))]
     Pins {

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::calibration::{self, PERSISTENT_RESERVE};
-use super::loader;
-use crate::device::DeviceFacts;
+use super::host;
+use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
 
@@ -11,16 +11,22 @@ use crate::{Bytes, Goal, Precision};
 pub struct MemoryEstimate {
     /// Samples in the micro-batch that the figures are for.
     pub batch: u64,
-    /// The model's parameters.
+    /// The parameters that training changes.
     pub weights: Bytes,
-    /// One gradient for each parameter.
+    /// The parameters that it leaves alone, a teacher's among them, packed where that is asked for.
+    pub frozen_weights: Bytes,
+    /// Copies of weights that the forward pass makes for the backward pass.
+    pub weight_copies: Bytes,
+    /// One gradient for each trained parameter.
     pub gradients: Bytes,
     /// A second set of gradients, the sum so far, when a step takes several micro-batches.
     pub accumulated_gradients: Bytes,
-    /// What the optimizer keeps.
+    /// What the optimizer keeps, or this rank's share of it.
     pub optimizer_state: Bytes,
     /// What the forward pass keeps for the backward pass.
     pub activations: Bytes,
+    /// What the hungriest layer takes while it runs.
+    pub scratch: Bytes,
     /// Input batches on the device: the one in use and the ones prepared ahead.
     pub inputs: Bytes,
     /// What the allocator reserves beyond the bytes in use.
@@ -46,22 +52,34 @@ pub(super) struct Mode {
 impl MemoryEstimate {
     /// The bytes at a micro-batch of `batch`.
     pub(super) fn at(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode, batch: u64) -> Self {
-        let weights = Bytes(workload.parameters).times(mode.precision.parameter_bytes());
-        let optimizer_state = weights.times(workload.optimizer.values_per_parameter());
+        let parameters = &workload.parameters;
+        let each = mode.precision.parameter_bytes();
+        let held = |values: u64| Bytes(values).times(each);
+        let weights = held(parameters.trained());
+        let frozen_weights = held(parameters.frozen) + parameters.packed;
+        let copies = if mode.checkpointing { parameters.copies_checkpointed } else { parameters.copies };
+        let weight_copies = held(copies);
+        let optimizer_state = optimizer_state(workload, goal, each);
         let kept = activations(workload, mode.checkpointing);
         let activations = kept.times(batch).scaled(mode.precision.activation_scale());
+        let scratch = workload.sample.scratch.times(batch).scaled(mode.precision.activation_scale());
         let accumulated_gradients = if mode.accumulates { weights } else { Bytes::ZERO };
-        let inputs = workload.sample.input.unwrap_or_default().times(batch).times(loader::PREFETCH_DEPTH + 1);
-        let reserve = calibration::of(workload.family).reserve;
+        let queued = host::prefetch_depth(workload, goal, batch) + 1;
+        let inputs = workload.sample.input.unwrap_or_default().times(batch).times(queued);
+        let reserve = calibration::of(workload.family).reserve(device.kind);
         let transient = weights + activations + accumulated_gradients + inputs;
-        let persistent = weights + optimizer_state;
+        // Copies of weights are large and always the same ones.
+        let persistent = weights + frozen_weights + weight_copies + optimizer_state;
         Self {
             batch,
             weights,
+            frozen_weights,
+            weight_copies,
             gradients: weights,
             accumulated_gradients,
             optimizer_state,
             activations,
+            scratch,
             inputs,
             allocator: transient.scaled(reserve - 1.0) + persistent.scaled(PERSISTENT_RESERVE - 1.0),
             kernels: kernels(device, workload),
@@ -95,13 +113,16 @@ impl MemoryEstimate {
     }
 
     /// What adds up to [`total`](Self::total), named.
-    pub fn items(&self) -> [(&'static str, Bytes); 9] {
+    pub fn items(&self) -> [(&'static str, Bytes); 12] {
         [
             ("weights", self.weights),
+            ("frozen weights", self.frozen_weights),
+            ("copies of weights", self.weight_copies),
             ("gradients", self.gradients),
             ("accumulated gradients", self.accumulated_gradients),
             ("optimizer state", self.optimizer_state),
             ("activations", self.activations),
+            ("layer scratch", self.scratch),
             ("input batches", self.inputs),
             ("allocator reserve", self.allocator),
             ("kernels", self.kernels),
@@ -121,9 +142,30 @@ fn activations(workload: &Workload, checkpointing: bool) -> Bytes {
     checkpointed.unwrap_or(sample.activations)
 }
 
-/// The largest micro-batch whose largest tensor CubeCL still allocates in one piece.
+/// What the optimizer keeps on one rank.
+fn optimizer_state(workload: &Workload, goal: &Goal, parameter_bytes: u64) -> Bytes {
+    let each = if workload.optimizer.keeps_f32() { 4 } else { parameter_bytes };
+    let whole = Bytes(workload.parameters.state(workload.optimizer)).times(each);
+    let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
+    Bytes(whole.0.div_ceil(ranks))
+}
+
+/// The largest allocation that CubeCL makes in one piece; `None` where there is no limit.
+pub(super) fn largest_piece(device: &DeviceFacts) -> Option<Bytes> {
+    (device.kind == DeviceKind::Gpu).then(|| Bytes(device.memory_total.0 / calibration::LARGEST_ALLOCATION))
+}
+
+/// The bytes of the largest parameter tensor.
+pub(super) fn largest_parameter(workload: &Workload, precision: Precision) -> Bytes {
+    Bytes(workload.parameters.largest).times(precision.parameter_bytes())
+}
+
+/// The largest micro-batch whose tensors are all allocated in one piece each; 0 when a parameter tensor is too large.
 pub(super) fn largest_batch_in_one_piece(device: &DeviceFacts, workload: &Workload, precision: Precision) -> u64 {
+    let Some(piece) = largest_piece(device) else { return u64::MAX };
+    if largest_parameter(workload, precision) > piece {
+        return 0;
+    }
     let tensor = workload.sample.largest_tensor.unwrap_or_default().scaled(precision.activation_scale());
-    let piece = device.memory_total.0 / calibration::LARGEST_ALLOCATION;
-    piece.checked_div(tensor.0).unwrap_or(u64::MAX)
+    piece.0.checked_div(tensor.0).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 use core::fmt;
 
 use super::choice::{self, Choice};
-use super::memory::{Mode, largest_batch_in_one_piece};
+use super::memory::{self, Mode};
 use super::{MemoryEstimate, PlanError};
 use crate::device::DeviceFacts;
 use crate::profile::ProfileTable;
@@ -17,10 +17,27 @@ pub struct Misfit {
     pub memory: MemoryEstimate,
     /// Whether the figures are with gradient checkpointing.
     pub checkpointing: bool,
-    /// The largest micro-batch whose largest tensor can be allocated in one piece, when that is what fails.
-    pub largest_in_one_piece: Option<u64>,
+    /// What is too large to be allocated in one piece, when that is what fails.
+    pub too_large: Option<TooLarge>,
     /// The cheapest change that would make it fit.
     pub remedy: Remedy,
+}
+
+/// A tensor that is too large to be allocated in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooLarge {
+    /// A parameter tensor.
+    Parameter {
+        /// Its bytes.
+        bytes: Bytes,
+        /// The most that the device allocates in one piece.
+        most: Bytes,
+    },
+    /// The largest tensor of a micro-batch.
+    Activation {
+        /// The largest micro-batch for which it can be allocated.
+        batch: u64,
+    },
 }
 
 /// A change that makes a workload fit.
@@ -62,10 +79,10 @@ impl Remedy {
         if mode.precision == Precision::F32 && device.has_bf16 && fits_in(Precision::Bf16Params, workload, goal) {
             return Self::Bf16Params;
         }
-        for optimizer in [Optimizer::Momentum, Optimizer::Sgd] {
+        let state = |optimizer| workload.parameters.state(optimizer);
+        for optimizer in [Optimizer::Adafactor, Optimizer::Momentum, Optimizer::Sgd] {
             let lighter = Workload { optimizer, ..workload.clone() };
-            let saves = optimizer.values_per_parameter() < workload.optimizer.values_per_parameter();
-            if saves && fits(&lighter, goal) {
+            if state(optimizer) < state(workload.optimizer) && fits(&lighter, goal) {
                 return Self::Optimizer(optimizer);
             }
         }
@@ -75,7 +92,9 @@ impl Remedy {
     fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode) -> Self {
         let needed =
             MemoryEstimate::at(device, workload, goal, mode, 1).total().scaled(1.0 / (1.0 - goal.memory_headroom));
-        let holds = |facts: &DeviceFacts| facts.memory_available >= needed;
+        let holds = |facts: &DeviceFacts| {
+            facts.memory_available >= needed && memory::largest_batch_in_one_piece(facts, workload, mode.precision) > 0
+        };
         let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal).filter(holds);
         let smallest = profiles.min_by_key(|facts| facts.memory_available);
         Self::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
@@ -94,14 +113,38 @@ impl Misfit {
         let &(batch, samples) = splits.iter().min().expect("BUG: there is always a split");
         let checkpointing = choice::checkpointing_modes(workload, goal).contains(&true);
         let mode = Mode { precision, checkpointing, accumulates: samples > batch };
-        let most = largest_batch_in_one_piece(device, workload, precision);
         Ok(Self {
             device: device.name.clone(),
             memory: MemoryEstimate::at(device, workload, goal, mode, batch),
             checkpointing,
-            largest_in_one_piece: (most < batch).then_some(most),
+            too_large: TooLarge::of(device, workload, precision, batch),
             remedy: Remedy::cheapest(device, workload, goal, mode),
         })
+    }
+}
+
+impl TooLarge {
+    fn of(device: &DeviceFacts, workload: &Workload, precision: Precision, batch: u64) -> Option<Self> {
+        let most = memory::largest_piece(device)?;
+        let bytes = memory::largest_parameter(workload, precision);
+        if bytes > most {
+            return Some(Self::Parameter { bytes, most });
+        }
+        let largest = memory::largest_batch_in_one_piece(device, workload, precision);
+        (largest < batch).then_some(Self::Activation { batch: largest })
+    }
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parameter { bytes, most } => {
+                write!(f, "the largest parameter tensor has {bytes}, at most {most} are allocated in one piece")
+            }
+            Self::Activation { batch } => {
+                write!(f, "the largest tensor cannot be allocated in one piece above batch size {batch}")
+            }
+        }
     }
 }
 
@@ -138,8 +181,8 @@ impl fmt::Display for Misfit {
         writeln!(f, "  {:<22} {:>11}", "= needed", memory.total())?;
         writeln!(f, "  {:<22} {:>11}", "available", memory.available)?;
         write!(f, "  {:<22} {:>11}", "- headroom", memory.headroom)?;
-        if let Some(most) = self.largest_in_one_piece {
-            write!(f, "\n  the largest tensor cannot be allocated in one piece above batch size {most}")?;
+        if let Some(too_large) = &self.too_large {
+            write!(f, "\n  {too_large}")?;
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 mod calibration;
 mod choice;
 mod error;
-mod loader;
+mod global;
+mod host;
 mod memory;
 mod misfit;
 mod precision;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::PlanError;
 pub use memory::MemoryEstimate;
-pub use misfit::{Misfit, Remedy};
+pub use misfit::{Misfit, Remedy, TooLarge};
 pub use schedule::Schedule;
 
 use crate::device::DeviceFacts;
@@ -40,6 +41,9 @@ pub struct Plan {
     pub samples_per_s_provenance: Provenance,
     /// The reason for each setting, in the order of [`Setting::ALL`].
     pub reasons: Vec<Reason>,
+    /// Threads that train, where the device is a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_threads: Option<u64>,
     /// What the user could do for a better run, and the planner must not.
     pub advice: Vec<String>,
 }
@@ -69,40 +73,45 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     if let Some((_, message)) = goal.mistakes().into_iter().next() {
         return Err(PlanError::Goal { message });
     }
+    let goal = &global::in_samples(goal, workload)?;
     let precision = precision::decide(device, goal)?;
     let Some(choice) = Choice::find(device, workload, goal, precision.value)? else {
         return Err(PlanError::DoesNotFit(Box::new(Misfit::of(device, workload, goal, precision.value)?)));
     };
+    let best = &choice.best;
+    let workers = host::workers(device, workload, best.samples_per_s / goal.world_size as f64);
     let mut settings = Settings {
-        batch_size: choice.best.batch,
-        gradient_accumulation: choice.best.micro_steps,
+        batch_size: best.batch,
+        gradient_accumulation: best.micro_steps,
         precision: precision.value,
         allow_tf32: device.has_tf32,
-        gradient_checkpointing: choice.best.checkpointing,
-        prefetch_depth: loader::PREFETCH_DEPTH,
-        num_workers: loader::workers(device),
-        eval_batch_size: loader::eval_batch(&choice.best, workload),
+        gradient_checkpointing: best.checkpointing,
+        prefetch_depth: host::prefetch_depth(workload, goal, best.batch),
+        num_workers: workers.count,
+        eval_batch_size: host::eval_batch(best, workload),
     };
     let mut reasons = vec![
         choice.batch_reason(workload, goal),
         choice.accumulation_reason(goal),
         precision.reason,
         precision::tf32_reason(device),
-        choice.checkpointing_reason(goal),
-        loader::prefetch_reason(),
-        loader::workers_reason(device),
-        loader::eval_reason(&settings),
+        choice.checkpointing_reason(workload, goal),
+        host::prefetch_reason(workload, goal, &settings),
+        workers.reason,
+        host::eval_reason(&settings),
     ];
     goal.pins.over(&mut settings);
     mark_pinned(&mut reasons, goal);
+    let advice = choice.advice(device, workload, goal, precision.value);
     Ok(Plan {
         device: device.name.clone(),
+        cpu_threads: host::cpu_threads(device, &settings),
         settings,
         schedule: choice.schedule(goal),
-        memory: choice.best.memory.clone(),
-        samples_per_s: choice.best.samples_per_s,
+        memory: best.memory.clone(),
+        samples_per_s: best.samples_per_s,
         samples_per_s_provenance: Provenance::Derived,
-        advice: choice.advice(device, workload, goal, precision.value),
+        advice: advice.into_iter().chain(workers.advice).collect(),
         reasons,
     })
 }
@@ -114,10 +123,12 @@ impl Plan {
     pub fn on(mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) -> Self {
         self.device.clone_from(&device.name);
         self.memory.on(device, workload, headroom);
-        self.settings.num_workers = self.settings.num_workers.min(loader::workers(device));
+        let workers = host::workers(device, workload, self.samples_per_s / self.schedule.world_size as f64);
+        self.settings.num_workers = self.settings.num_workers.min(workers.count);
+        self.advice.extend(workers.advice);
         for reason in &mut self.reasons {
             if reason.setting == Setting::NumWorkers {
-                *reason = loader::workers_reason(device);
+                *reason = workers.reason.clone();
             }
         }
         self

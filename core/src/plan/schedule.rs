@@ -9,6 +9,9 @@ pub struct Schedule {
     pub world_size: u64,
     /// Samples in a micro-batch on one rank; the last of a step may hold fewer.
     pub micro_batch: u64,
+    /// Whether an epoch ends before a step that would hold fewer samples.
+    #[serde(default)]
+    pub drop_last: bool,
 }
 
 impl Schedule {
@@ -33,8 +36,9 @@ impl Schedule {
         self.split(self.samples_per_rank())
     }
 
-    /// Optimizer steps in an epoch over `samples`; the last may hold fewer than the global batch.
+    /// Optimizer steps in an epoch over `samples`. The last holds the rest, which may be fewer than the global batch; with
+    /// `drop_last` there is no such step.
     pub const fn steps_per_epoch(&self, samples: u64) -> u64 {
-        samples.div_ceil(self.global_batch)
+        if self.drop_last { samples / self.global_batch } else { samples.div_ceil(self.global_batch) }
     }
 }

@@ -20,8 +20,8 @@ impl StepTime {
         let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
         let slowdown = if checkpointing { calibration::CHECKPOINTING_SLOWDOWN } else { 1.0 };
         // Reads weights, gradients and state; writes weights and state.
-        let state = workload.optimizer.values_per_parameter();
-        let touched = workload.parameters as f64 * (precision.parameter_bytes() * (3 + 2 * state)) as f64;
+        let (trained, state) = (workload.parameters.trained(), workload.parameters.state(workload.optimizer));
+        let touched = (3.0 * trained as f64 + 2.0 * state as f64) * precision.parameter_bytes() as f64;
         Self {
             launch: workload.kernels as f64 * calibration::launch_s(device.kind) * slowdown,
             sample: compute_s.max(moved / bandwidth) * slowdown,
@@ -33,5 +33,11 @@ impl StepTime {
     pub(super) fn samples_per_s(&self, samples: u64, micro_steps: u64) -> f64 {
         let samples = samples as f64;
         samples / (micro_steps as f64 * self.launch + samples * self.sample + self.optimizer)
+    }
+
+    /// Share of a micro-batch's time in which the device computes rather than waits for launches.
+    pub(super) fn utilization(&self, batch: u64) -> f64 {
+        let computing = batch as f64 * self.sample;
+        computing / (computing + self.launch)
     }
 }

@@ -1,66 +1,123 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Optimizer, Product, SampleCost, Workload, dims};
+use super::{Family, ModelCosts, Product, Tensors};
+use crate::dims::Presence::{Defaulted, Optional, Required};
+use crate::dims::{Described, Dim, DimKind};
 use crate::{Bytes, Provenance};
 
-/// A workload whose costs the user states.
+/// A model whose costs the user states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Declared {
-    /// Trainable parameters.
+    /// Parameters.
     pub parameters: u64,
-    /// The optimizer.
-    #[serde(default)]
-    pub optimizer: Optimizer,
     /// Bytes that each sample keeps from the forward for the backward pass, in f32.
     pub activation_bytes_per_sample: u64,
     /// The same under Burn's gradient checkpointing; without it checkpointing is not planned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpointed_activation_bytes_per_sample: Option<u64>,
     /// Bytes of the largest single tensor for one sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_tensor_bytes_per_sample: Option<u64>,
     /// Bytes of one sample as the loader delivers it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input_bytes_per_sample: Option<u64>,
-    /// Floating-point operations of the forward and backward pass for one sample.
+    /// Floating-point operations of the forward and backward pass for one sample, with all parameters trained.
     pub flops_per_sample: f64,
     /// Kernels launched by one forward and backward pass.
-    #[serde(default = "Declared::default_kernels")]
     pub kernels_per_step: u64,
     /// What kind of network it is.
-    #[serde(default = "Declared::default_family")]
     pub family: Family,
     /// Whether the model computes statistics over the micro-batch (BatchNorm).
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub batch_statistics: bool,
+    /// Tokens in a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_sample: Option<u64>,
     /// The matrix product that takes most of the arithmetic, for a probe of what the device does with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dominant_product: Option<Product>,
 }
 
+/// No model: what is required is missing.
+impl Default for Declared {
+    fn default() -> Self {
+        Self {
+            parameters: 0,
+            activation_bytes_per_sample: 0,
+            checkpointed_activation_bytes_per_sample: None,
+            largest_tensor_bytes_per_sample: None,
+            input_bytes_per_sample: None,
+            flops_per_sample: 0.0,
+            // A dozen layers of about 40 kernels.
+            kernels_per_step: 500,
+            family: Family::Other,
+            batch_statistics: false,
+            tokens_per_sample: None,
+            dominant_product: None,
+        }
+    }
+}
+
+/// More bytes than any device has.
+const LARGEST_BYTES: u64 = 1 << 50;
+
+impl Described for Declared {
+    const DIMS: &'static [Dim] = &[
+        Dim::count_in("parameters", Required, 1..=1 << 50, "parameters"),
+        Dim::count_in(
+            "activation_bytes_per_sample",
+            Required,
+            1..=LARGEST_BYTES,
+            "bytes that each sample keeps from the forward for the backward pass, in f32",
+        ),
+        Dim::count_in(
+            "checkpointed_activation_bytes_per_sample",
+            Optional,
+            1..=LARGEST_BYTES,
+            "the same under gradient checkpointing (default: not planned)",
+        ),
+        Dim::count_in(
+            "largest_tensor_bytes_per_sample",
+            Optional,
+            1..=LARGEST_BYTES,
+            "bytes of the largest single tensor for one sample",
+        ),
+        Dim::count_in("input_bytes_per_sample", Optional, 1..=LARGEST_BYTES, "bytes of one sample as it is loaded"),
+        Dim {
+            name: "flops_per_sample",
+            kind: DimKind::Number(1.0..=1e24),
+            presence: Required,
+            meaning: "floating-point operations of the forward and backward pass for one sample",
+        },
+        Dim::count("kernels_per_step", Defaulted, "kernels of one forward and backward pass (default 500)"),
+        Dim::choice("family", &Family::CHOICES, "what kind of network it is (default other)"),
+        Dim::flag("batch_statistics", "whether the norms are BatchNorm (default false)"),
+        Dim::count("tokens_per_sample", Optional, "tokens in a sample"),
+        Dim {
+            name: "dominant_product",
+            kind: DimKind::Product,
+            presence: Optional,
+            meaning: "the matrix product that takes most of the arithmetic",
+        },
+    ];
+}
+
 impl Declared {
-    // A dozen layers of about 40 kernels.
-    const fn default_kernels() -> u64 {
-        500
-    }
-
-    const fn default_family() -> Family {
-        Family::Other
-    }
-
-    /// What one training step costs.
-    pub fn workload(&self) -> Workload {
-        Workload {
-            parameters: self.parameters,
-            optimizer: self.optimizer,
-            sample: SampleCost {
-                activations: Bytes(self.activation_bytes_per_sample),
-                checkpointed_activations: self.checkpointed_activation_bytes_per_sample.map(Bytes),
-                largest_tensor: self.largest_tensor_bytes_per_sample.map(Bytes),
-                input: self.input_bytes_per_sample.map(Bytes),
-                flops: self.flops_per_sample,
-            },
+    pub(super) fn costs(&self) -> ModelCosts {
+        let values = |bytes: u64| bytes.div_ceil(4);
+        ModelCosts {
+            // Nothing is known of their shapes.
+            tensors: vec![Tensors::vectors(self.parameters, 1)],
+            buffers: 0,
+            kept: values(self.activation_bytes_per_sample),
+            kept_checkpointed: self.checkpointed_activation_bytes_per_sample.map(values),
+            kept_for: Vec::new(),
+            copies: 0,
+            largest: self.largest_tensor_bytes_per_sample.map(values),
+            result: self.largest_tensor_bytes_per_sample.map_or(0, values),
+            input: self.input_bytes_per_sample.map(Bytes),
+            multiplications: self.flops_per_sample / 6.0,
+            tokens: self.tokens_per_sample,
             kernels: self.kernels_per_step,
             family: self.family,
             batch_statistics: self.batch_statistics,
@@ -69,18 +126,8 @@ impl Declared {
         }
     }
 
-    pub(super) fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut found =
-            dims::out_of_range(&[("activation_bytes_per_sample", self.activation_bytes_per_sample.min(1 << 32))]);
-        if self.parameters == 0 {
-            found.push(("parameters", "parameters = 0: a model that trains has parameters".to_owned()));
-        }
-        if !(self.flops_per_sample.is_finite() && self.flops_per_sample > 0.0) {
-            found.push((
-                "flops_per_sample",
-                format!("flops_per_sample = {}: expected a positive number", self.flops_per_sample),
-            ));
-        }
-        found
+    #[expect(clippy::unused_self, reason = "the signature is that of every model")]
+    pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 }

@@ -2,26 +2,37 @@
 
 mod convnet;
 mod declared;
-mod dims;
+mod mlp;
 mod optimizer;
+mod recurrent;
+mod spec;
+mod tensors;
+mod training;
 mod transformer;
+mod unet;
 
 use serde::{Deserialize, Serialize};
 
-pub use convnet::{Convnet, Stage};
+pub use convnet::{Block, Convnet, Stage};
 pub use declared::Declared;
-pub use dims::{Dim, DimKind};
+pub use mlp::Mlp;
 pub use optimizer::Optimizer;
-pub use transformer::Transformer;
+pub use recurrent::{Cell, Recurrent};
+pub use spec::{ModelKind, ModelSpec, WorkloadSpec};
+pub use tensors::{Role, Tensors};
+pub use training::{LoraTarget, Teacher, Training, WeightFormat};
+pub use transformer::{Norm, Positions, Transformer};
+pub use unet::Unet;
 
+use crate::dims::Choices;
 use crate::{Bytes, Provenance};
 
 /// What one training step costs on any device, in f32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Trainable parameters.
-    pub parameters: u64,
-    /// What the optimizer keeps for each of them.
+    /// What the model holds for as long as training lasts.
+    pub parameters: Parameters,
+    /// What the optimizer keeps for the trained ones.
     pub optimizer: Optimizer,
     /// What each sample of a micro-batch adds.
     pub sample: SampleCost,
@@ -38,6 +49,37 @@ pub struct Workload {
     pub provenance: Provenance,
 }
 
+/// What a model holds for as long as training lasts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The tensors that training changes; each has a gradient of its size.
+    pub trained: Vec<Tensors>,
+    /// Values that training leaves alone, in the number format of the trained ones: frozen weights, a teacher, the
+    /// running statistics of norms.
+    pub frozen: u64,
+    /// Bytes of frozen weights packed to 8 or 4 bits, their scales included.
+    pub packed: Bytes,
+    /// Values of copies of weights that the forward pass makes for the backward pass: dense ones of packed or adapted
+    /// weights, transposed ones of tied weights.
+    pub copies: u64,
+    /// The same under gradient checkpointing.
+    pub copies_checkpointed: u64,
+    /// Values of the largest single tensor, trained or not.
+    pub largest: u64,
+}
+
+impl Parameters {
+    /// Values that training changes.
+    pub fn trained(&self) -> u64 {
+        tensors::values(&self.trained)
+    }
+
+    /// Values that the optimizer keeps.
+    pub fn state(&self, optimizer: Optimizer) -> u64 {
+        self.trained.iter().fold(0, |sum, group| sum.saturating_add(optimizer.state_values(group)))
+    }
+}
+
 /// What each sample of a micro-batch costs, in f32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleCost {
@@ -45,12 +87,18 @@ pub struct SampleCost {
     pub activations: Bytes,
     /// The same under Burn's gradient checkpointing; `None` when it is not known.
     pub checkpointed_activations: Option<Bytes>,
+    /// Bytes that one layer takes while it runs and gives back, beyond what Burn's allocator holds in reserve anyway.
+    pub scratch: Bytes,
     /// The largest single tensor; `None` when it is not known.
     pub largest_tensor: Option<Bytes>,
     /// Bytes of the input as the loader delivers it; `None` when it is not known.
     pub input: Option<Bytes>,
     /// Floating-point operations of the forward and backward pass.
     pub flops: f64,
+    /// Tokens in a sample; `None` for models that know no tokens.
+    pub tokens: Option<u64>,
+    /// Milliseconds that one host core takes to prepare the sample; `None` when it is not known.
+    pub host_ms: Option<f64>,
 }
 
 /// A matrix product `[rows, inner] x [inner, columns]`; the rows are those of one sample.
@@ -66,57 +114,60 @@ pub struct Product {
 }
 
 /// A kind of network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     /// Attention and dense layers over sequences.
     Transformer,
     /// Convolutions over images.
     Convnet,
+    /// Cells over sequences.
+    Recurrent,
     /// Anything else.
+    #[default]
     Other,
 }
 
-/// A workload as people write it: costs, or dimensions to compute them from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WorkloadSpec {
-    /// Costs stated by the user.
-    Declared(Declared),
-    /// A transformer's dimensions.
-    Transformer(Transformer),
-    /// A convnet's dimensions.
-    Convnet(Convnet),
+impl Family {
+    /// The names for users.
+    pub const CHOICES: Choices = Choices {
+        what: "family",
+        path: "workload::Family",
+        names: &[
+            ("transformer", "Transformer"),
+            ("convnet", "Convnet"),
+            ("recurrent", "Recurrent"),
+            ("other", "Other"),
+        ],
+    };
 }
 
-impl WorkloadSpec {
-    /// The names under which dimensions are given.
-    pub const FAMILIES: [&'static str; 2] = ["transformer", "convnet"];
-
-    /// The dimensions of a family, by its name.
-    pub fn dims(family: &str) -> Option<&'static [Dim]> {
-        match family {
-            "transformer" => Some(Transformer::DIMS),
-            "convnet" => Some(Convnet::DIMS),
-            _ => None,
-        }
-    }
-
-    /// What one training step costs.
-    pub fn workload(&self) -> Workload {
-        match self {
-            Self::Declared(declared) => declared.workload(),
-            Self::Transformer(transformer) => transformer.workload(),
-            Self::Convnet(convnet) => convnet.workload(),
-        }
-    }
-
-    /// What is wrong with the dimensions, as `(dimension, message)`.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Declared(declared) => declared.mistakes(),
-            Self::Transformer(transformer) => transformer.mistakes(),
-            Self::Convnet(convnet) => convnet.mistakes(),
-        }
-    }
+/// What a model's dimensions say, before anything is known of how it is trained.
+pub(crate) struct ModelCosts {
+    /// Every parameter tensor.
+    pub tensors: Vec<Tensors>,
+    /// Values kept beside the parameters that no gradient belongs to: running statistics.
+    pub buffers: u64,
+    /// Values that each sample keeps from the forward for the backward pass.
+    pub kept: u64,
+    /// The same under Burn's gradient checkpointing.
+    pub kept_checkpointed: Option<u64>,
+    /// What of `kept` is there for gradients of some weights only: their roles, and the values.
+    pub kept_for: Vec<(&'static [Role], u64)>,
+    /// Values of copies of weights that the forward pass makes for the backward pass; checkpointing saves them.
+    pub copies: u64,
+    /// Values of the largest tensor of one sample.
+    pub largest: Option<u64>,
+    /// Values of the result for one sample: the logits.
+    pub result: u64,
+    /// Bytes of one sample as the loader delivers it.
+    pub input: Option<Bytes>,
+    /// Multiplications of the forward pass for one sample.
+    pub multiplications: f64,
+    pub tokens: Option<u64>,
+    pub kernels: u64,
+    pub family: Family,
+    pub batch_statistics: bool,
+    pub dominant_product: Option<Product>,
+    pub provenance: Provenance,
 }

@@ -1,8 +1,9 @@
 use core::fmt;
-use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+
+use super::{Role, Tensors};
+use crate::dims::Choices;
 
 /// An optimizer, for the state it keeps beside the weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -17,11 +18,30 @@ pub enum Optimizer {
     /// Adam with decoupled weight decay: keeps two moments.
     #[default]
     AdamW,
+    /// Adafactor without momentum: keeps the second moment, of matrices as a row and a column, always in f32.
+    Adafactor,
+    /// Muon on the matrices within the network, which keeps the velocity; `AdamW` on everything else, as Burn's Muon
+    /// takes matrices only.
+    Muon,
 }
 
 impl Optimizer {
     /// All optimizers.
-    pub const ALL: [Self; 4] = [Self::Sgd, Self::Momentum, Self::Adam, Self::AdamW];
+    pub const ALL: [Self; 6] = [Self::Sgd, Self::Momentum, Self::Adam, Self::AdamW, Self::Adafactor, Self::Muon];
+
+    /// The names for users.
+    pub const CHOICES: Choices = Choices {
+        what: "optimizer",
+        path: "workload::Optimizer",
+        names: &[
+            ("sgd", "Sgd"),
+            ("momentum", "Momentum"),
+            ("adam", "Adam"),
+            ("adamw", "AdamW"),
+            ("adafactor", "Adafactor"),
+            ("muon", "Muon"),
+        ],
+    };
 
     /// The name in attributes and files.
     pub const fn name(self) -> &'static str {
@@ -30,35 +50,35 @@ impl Optimizer {
             Self::Momentum => "momentum",
             Self::Adam => "adam",
             Self::AdamW => "adamw",
+            Self::Adafactor => "adafactor",
+            Self::Muon => "muon",
         }
     }
 
-    /// Values kept for each parameter, in the parameter's number format, as Burn stores them.
-    pub const fn values_per_parameter(self) -> u64 {
+    /// Values that Burn keeps for tensors of one shape, beside the parameters.
+    pub fn state_values(self, tensors: &Tensors) -> u64 {
+        let all = tensors.values();
         match self {
             Self::Sgd => 0,
-            Self::Momentum => 1,
-            Self::Adam | Self::AdamW => 2,
+            Self::Momentum => all,
+            Self::Muon if tensors.role.is_hidden_matrix() => all,
+            Self::Adam | Self::AdamW | Self::Muon => all.saturating_mul(2),
+            Self::Adafactor if tensors.role == Role::Vector => all,
+            // The last two dimensions are factored, for each index of those before.
+            Self::Adafactor => {
+                tensors.count.saturating_mul(tensors.planes.saturating_mul(tensors.rows + tensors.columns))
+            }
         }
+    }
+
+    /// Whether the state is f32 whatever the parameters are.
+    pub const fn keeps_f32(self) -> bool {
+        matches!(self, Self::Adafactor)
     }
 }
 
 impl fmt::Display for Optimizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-/// A text that names no optimizer.
-#[derive(Debug, Error)]
-#[error("`{0}` is not an optimizer: expected sgd, momentum, adam or adamw")]
-pub struct ParseOptimizerError(String);
-
-impl FromStr for Optimizer {
-    type Err = ParseOptimizerError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let named = Self::ALL.into_iter().find(|optimizer| optimizer.name() == text);
-        named.ok_or_else(|| ParseOptimizerError(text.to_owned()))
     }
 }

@@ -1,8 +1,9 @@
 //! The attribute's own arguments.
 
+use gpu_tuned_core::dims::{self, Described};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::resolved::Resolved;
-use gpu_tuned_core::workload::{Dim, WorkloadSpec};
+use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
 use proc_macro2::TokenStream;
 
@@ -31,21 +32,21 @@ pub(super) enum Source<'m> {
     Named(Option<WorkloadSpec>),
     /// From dimensions in the attribute and the fields.
     Family {
-        /// `transformer` or `convnet`.
+        /// The family's name, such as `transformer`.
         name: &'m Argument,
-        dims: &'static [Dim],
+        kind: &'static ModelKind,
         given: &'m [Argument],
     },
 }
 
 pub(super) fn check<'m>(arguments: &'m [Argument], table: Table, mistakes: &mut Mistakes) -> Asked<'m> {
     let before = mistakes.len();
-    keys::check(arguments, "#[gpu_tuned]", &keys::ATTRIBUTE, mistakes);
+    keys::check(arguments, "#[gpu_tuned]", &keys::attribute(), mistakes);
     let is_plain = mistakes.len() == before;
     let has_build_script = !matches!(table, Table::Absent);
     let resolved = resolve(arguments, table, mistakes);
     let (goal, places) = goal(arguments, resolved.as_ref(), mistakes);
-    let given: Vec<_> = arguments.iter().filter(|it| keys::WORKLOADS.contains(&it.name().as_str())).collect();
+    let given: Vec<_> = arguments.iter().filter(|it| keys::models().any(|name| it.key == name)).collect();
     let workload = match given.as_slice() {
         // A misspelled key may well have been the workload.
         [] if !is_plain => None,
@@ -53,7 +54,7 @@ pub(super) fn check<'m>(arguments: &'m [Argument], table: Table, mistakes: &mut 
             mistakes
                 .at(TokenStream::new(), "`#[gpu_tuned]` needs to know what a training step costs")
                 .help("name a workload of gpu-tuned.toml: `workload = \"…\"`")
-                .help("or give the model's dimensions: `transformer(seq = …, …)` or `convnet(image = …, …)`");
+                .help("or give the model's dimensions: `transformer(seq = …, …)`, `convnet(image = …, …)`, `unet(…)`, `mlp(…)`, `recurrent(…)`");
             None
         }
         [first, others @ ..] => {
@@ -102,27 +103,23 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
     }
 }
 
+/// What is said in the attribute takes the place of the same in other words in the file.
+const OTHER_WORDS: [(&str, &str); 2] = [("global_batch", "global_tokens"), ("global_tokens", "global_batch")];
+
 /// The table's goal with the attribute's values over it.
 fn goal(arguments: &[Argument], resolved: Option<&Resolved>, mistakes: &mut Mistakes) -> (Goal, Places) {
     let mut goal = resolved.map(|resolved| resolved.goal.clone()).unwrap_or_default();
     let mut places = Places::new();
+    let mut said = goal.values();
     for argument in arguments {
-        let name = argument.name();
-        let Some(key) = keys::ATTRIBUTE.into_iter().find(|key| *key == name) else { continue };
-        match key {
-            "global_batch" => goal.global_batch = values::count(argument, mistakes).or(goal.global_batch),
-            "world_size" => goal.world_size = values::count(argument, mistakes).unwrap_or(goal.world_size),
-            "precision" => goal.precision = values::precision(argument, mistakes).or(goal.precision),
-            "memory_headroom" => {
-                goal.memory_headroom = values::fraction(argument, mistakes).unwrap_or(goal.memory_headroom);
-            }
-            "throughput_tolerance" => {
-                goal.throughput_tolerance = values::fraction(argument, mistakes).unwrap_or(goal.throughput_tolerance);
-            }
-            _ => continue,
+        let Some(dim) = dims::named(Goal::DIMS, &argument.name()) else { continue };
+        if let Some(other) = OTHER_WORDS.iter().find(|(name, _)| *name == dim.name) {
+            said.remove(other.1);
         }
-        places.insert(key, argument.place());
+        said.extend(values::dim(&dim.kind, argument, mistakes).map(|value| (dim.name, value)));
+        places.insert(dim.name, argument.place());
     }
+    goal = Goal::from_values(&said);
     for (key, message) in goal.mistakes() {
         mistakes.at(places.get(key).cloned().unwrap_or_default(), message);
     }
@@ -135,11 +132,12 @@ fn source<'m>(
     has_build_script: bool,
     mistakes: &mut Mistakes,
 ) -> Option<Source<'m>> {
-    if let Some(dims) = WorkloadSpec::dims(&argument.name()) {
+    if let Some(kind) = ModelKind::named(&argument.name()) {
         if let Value::List(given) = &argument.value {
-            return Some(Source::Family { name: argument, dims, given });
+            return Some(Source::Family { name: argument, kind, given });
         }
-        mistakes.at(argument.place(), format!("`{0}` takes dimensions: `{0}({1} = …)`", argument.key, dims[0].name));
+        let first = kind.dims[0].name;
+        mistakes.at(argument.place(), format!("`{0}` takes dimensions: `{0}({first} = …)`", argument.key));
         return None;
     }
     let name = values::text(argument, mistakes);
@@ -166,8 +164,8 @@ impl Asked<'_> {
     /// The workload, once the fields' dimensions are known.
     pub(super) fn spec(&self, dims: Dims<'_>, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         match self.workload.as_ref()? {
-            Source::Named(spec) => spec.clone(),
-            Source::Family { name, dims: known, .. } => dims.spec(&name.key, known, mistakes),
+            Source::Named(spec) => dims.over(spec.clone()?, mistakes),
+            Source::Family { name, kind, .. } => dims.spec(&name.key, kind, mistakes),
         }
     }
 }

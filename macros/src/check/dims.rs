@@ -1,10 +1,10 @@
-//! A workload from dimensions, given in the attribute or by fields.
+//! A workload from what the attribute and the fields say.
 
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::workload::{Convnet, Dim, DimKind, Optimizer, Stage, Transformer, WorkloadSpec};
-use proc_macro2::{Ident, TokenStream};
-use quote::ToTokens;
+use gpu_tuned_core::dims::{Described, Dim, DimKind, DimValue, DimValues, Presence};
+use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
+use proc_macro2::Ident;
 
 use super::{keys, values};
 use crate::error::Mistakes;
@@ -23,40 +23,38 @@ struct Given<'m> {
     value: Option<DimValue>,
 }
 
-/// The value of a dimension.
-#[derive(Clone)]
-pub(super) enum DimValue {
-    Count(u64),
-    Flag(bool),
-    Optimizer(Optimizer),
-    Stages(Vec<Stage>),
-}
-
 impl<'m> Dims<'m> {
-    pub(super) const fn none() -> Self {
-        Self { given: BTreeMap::new(), is_doubtful: false }
+    /// Reads what the attribute says of the training.
+    pub(super) fn of_training(arguments: &'m [Argument], mistakes: &mut Mistakes) -> Self {
+        let mut dims = Self { given: BTreeMap::new(), is_doubtful: false };
+        dims.take(arguments, Training::DIMS, mistakes);
+        dims
     }
 
-    /// Reads the dimensions in the attribute.
-    pub(super) fn read(owner: &Argument, known: &'static [Dim], list: &'m [Argument], mistakes: &mut Mistakes) -> Self {
+    /// Reads the dimensions in a family's list.
+    pub(super) fn read(&mut self, owner: &Argument, kind: &ModelKind, list: &'m [Argument], mistakes: &mut Mistakes) {
+        let names: Vec<_> = kind.dims.iter().map(|dim| dim.name).collect();
         let before = mistakes.len();
-        let names: Vec<_> = known.iter().map(|dim| dim.name).collect();
         keys::check(list, &owner.name(), &names, mistakes);
-        let mut dims = Self::none();
-        for argument in list {
+        self.is_doubtful |= mistakes.len() > before;
+        self.take(list, kind.dims, mistakes);
+    }
+
+    fn take(&mut self, arguments: &'m [Argument], known: &'static [Dim], mistakes: &mut Mistakes) {
+        let before = mistakes.len();
+        for argument in arguments {
             if let Some(dim) = known.iter().find(|dim| argument.key == dim.name) {
-                let value = DimValue::read(dim.kind, argument, mistakes);
-                dims.given.entry(dim.name).or_insert(Given { argument, value });
+                let value = values::dim(&dim.kind, argument, mistakes);
+                self.given.entry(dim.name).or_insert(Given { argument, value });
             }
         }
-        dims.is_doubtful = mistakes.len() > before;
-        dims
+        self.is_doubtful |= mistakes.len() > before;
     }
 
     /// Adds the dimension that a field holds.
     pub(super) fn add(
         &mut self,
-        dim: &Dim,
+        dim: &'static Dim,
         name: &'m Argument,
         default: Option<&'m Argument>,
         value: Option<DimValue>,
@@ -76,104 +74,61 @@ impl<'m> Dims<'m> {
         self.is_doubtful = true;
     }
 
-    /// The workload, or mistakes about what is missing or out of range.
-    pub(super) fn spec(self, family: &Ident, known: &[Dim], mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
-        let is_missing = |dim: &&Dim| dim.required && !self.given.contains_key(dim.name);
-        let missing: Vec<_> = known.iter().filter(is_missing).collect();
+    /// The workload of a family, or mistakes about what is missing, out of range or contradictory.
+    pub(super) fn spec(self, family: &Ident, kind: &ModelKind, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
+        let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !self.given.contains_key(dim.name);
+        let missing: Vec<_> = kind.dims.iter().filter(is_missing).collect();
         if !missing.is_empty() && !self.is_doubtful {
-            let names: Vec<_> = missing.iter().map(|dim| dim.name).collect();
-            mistakes
-                .at(family, format!("`{family}` needs {}", names.join(", ")))
-                .help(format!("give dimensions here: `{family}({} = …)`", names.join(" = …, ")))
-                .help(format!("or take them from fields: `#[tuned(dim = {}, default = …)]`", names[0]));
+            self.report(&missing, family, mistakes);
         }
-        let spec = if family == "transformer" {
-            WorkloadSpec::Transformer(self.transformer())
-        } else {
-            WorkloadSpec::Convnet(self.convnet())
-        };
-        // What is missing stands at 1, and is not what is wrong.
-        let read = |name: &str| self.given.get(name).filter(|given| given.value.is_some());
-        for (name, message) in spec.mistakes() {
-            if let Some(given) = read(name) {
-                mistakes.at(given.argument.place(), message);
-            }
+        let mut said = self.values(kind.dims);
+        for dim in kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
+            said.entry(dim.name).or_insert_with(|| dim.kind.placeholder());
         }
         let is_complete = missing.is_empty() && self.given.values().all(|given| given.value.is_some());
+        self.judged(ModelSpec::from_values(kind, &said), Training::default(), is_complete, mistakes)
+    }
+
+    /// A workload that has a name, with what is said of the training here over what is said there.
+    pub(super) fn over(self, named: WorkloadSpec, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
+        let is_complete = self.given.values().all(|given| given.value.is_some());
+        self.judged(named.model, named.training, is_complete, mistakes)
+    }
+
+    fn judged(
+        &self,
+        model: ModelSpec,
+        training: Training,
+        is_complete: bool,
+        mistakes: &mut Mistakes,
+    ) -> Option<WorkloadSpec> {
+        let mut said = training.values();
+        said.extend(self.values(Training::DIMS));
+        let spec = WorkloadSpec { model, training: Training::from_values(&said) };
+        // What stands for a missing dimension would contradict the others.
+        let found = if is_complete { spec.mistakes() } else { self.out_of_range(spec.model.kind()) };
+        for (name, message) in found {
+            let place = self.given.get(name).map(|given| given.argument.place());
+            mistakes.at(place.unwrap_or_default(), message);
+        }
         is_complete.then_some(spec)
     }
 
-    fn transformer(&self) -> Transformer {
-        let defaults = Transformer::new(1, 1, 1, 1);
-        Transformer {
-            layers: self.count("layers").unwrap_or(1),
-            // Whatever the heads, they divide a width that is not known.
-            d_model: self.count("d_model").or(self.count("heads")).unwrap_or(1),
-            vocab: self.count("vocab").unwrap_or(1),
-            seq: self.count("seq").unwrap_or(1),
-            heads: self.count("heads"),
-            d_ff: self.count("d_ff"),
-            tied_head: self.flag("tied_head").unwrap_or(defaults.tied_head),
-            optimizer: self.optimizer(),
-        }
+    fn out_of_range(&self, kind: &ModelKind) -> Vec<(&'static str, String)> {
+        let dims = kind.dims.iter().chain(Training::DIMS);
+        dims.filter_map(|dim| Some((dim.name, dim.mistake(self.given.get(dim.name)?.value.as_ref()?)?))).collect()
     }
 
-    fn convnet(&self) -> Convnet {
-        let stages = match self.value("stages") {
-            Some(DimValue::Stages(stages)) => stages.clone(),
-            _ => Vec::new(),
-        };
-        Convnet {
-            image: self.count("image").unwrap_or(1),
-            classes: self.count("classes").unwrap_or(1),
-            stages,
-            channels: self.count("channels").unwrap_or(3),
-            stem_kernel: self.count("stem_kernel").unwrap_or(0),
-            stem_stride: self.count("stem_stride").unwrap_or(1),
-            residual: self.flag("residual").unwrap_or(false),
-            batch_statistics: self.flag("batch_statistics").unwrap_or(false),
-            optimizer: self.optimizer(),
-        }
+    fn values(&self, dims: &[Dim]) -> DimValues {
+        dims.iter().filter_map(|dim| Some((dim.name, self.given.get(dim.name)?.value.clone()?))).collect()
     }
 
-    fn value(&self, name: &str) -> Option<&DimValue> {
-        self.given.get(name)?.value.as_ref()
-    }
-
-    fn count(&self, name: &str) -> Option<u64> {
-        if let Some(DimValue::Count(count)) = self.value(name) { Some(*count) } else { None }
-    }
-
-    fn flag(&self, name: &str) -> Option<bool> {
-        if let Some(DimValue::Flag(flag)) = self.value(name) { Some(*flag) } else { None }
-    }
-
-    fn optimizer(&self) -> Optimizer {
-        if let Some(DimValue::Optimizer(optimizer)) = self.value("optimizer") {
-            *optimizer
-        } else {
-            Optimizer::default()
-        }
-    }
-}
-
-impl DimValue {
-    /// Reads an argument whose value is of this kind.
-    pub(super) fn read(kind: DimKind, argument: &Argument, mistakes: &mut Mistakes) -> Option<Self> {
-        match kind {
-            DimKind::Count => values::count(argument, mistakes).map(Self::Count),
-            DimKind::Flag => values::flag(argument, mistakes).map(Self::Flag),
-            DimKind::Optimizer => values::optimizer(argument, mistakes).map(Self::Optimizer),
-            DimKind::Stages => values::stages(argument, mistakes).map(Self::Stages),
-        }
-    }
-
-    /// The value as a bare literal, for kinds that a field can hold.
-    pub(super) fn literal(&self) -> TokenStream {
-        match self {
-            Self::Count(count) => proc_macro2::Literal::u64_unsuffixed(*count).to_token_stream(),
-            Self::Flag(flag) => flag.to_token_stream(),
-            Self::Optimizer(_) | Self::Stages(_) => TokenStream::new(),
+    fn report(&self, missing: &[&Dim], family: &Ident, mistakes: &mut Mistakes) {
+        let names: Vec<_> = missing.iter().map(|dim| dim.name).collect();
+        let mistake = mistakes.at(family, format!("`{family}` needs {}", names.join(", ")));
+        mistake.help(format!("give dimensions here: `{family}({} = …)`", names.join(" = …, ")));
+        if let Some(dim) = missing.iter().find(|dim| matches!(dim.kind, DimKind::Count(_) | DimKind::Flag)) {
+            mistake.help(format!("or take them from fields: `#[tuned(dim = {}, default = …)]`", dim.name));
         }
     }
 }

@@ -2,24 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::workload::{Dim, DimKind};
+use gpu_tuned_core::dims::{self, Described, Dim, DimKind, DimValue};
+use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{Setting, SettingKind, suggest};
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
 use super::attribute::{Asked, Source};
 use super::defaults;
-use super::dims::{DimValue, Dims};
+use super::dims::Dims;
 use super::{Role, keys, values};
 use crate::error::Mistakes;
 use crate::model::{Argument, Field, Model, Value, types_of};
 
 /// What every field is, and all dimensions.
 pub(super) fn check<'m>(model: &'m Model, asked: &Asked<'m>, mistakes: &mut Mistakes) -> (Vec<Role>, Dims<'m>) {
-    let dims = match asked.workload {
-        Some(Source::Family { name, dims, given }) => Dims::read(name, dims, given, mistakes),
-        _ => Dims::none(),
-    };
+    let mut dims = Dims::of_training(&model.arguments, mistakes);
+    if let Some(Source::Family { name, kind, given }) = asked.workload {
+        dims.read(name, kind, given, mistakes);
+    }
     let mut fields = Fields { model, workload: asked.workload.as_ref(), dims, tuned: BTreeMap::new() };
     let roles = model.fields.iter().map(|field| fields.role(field, mistakes)).collect();
     (roles, fields.dims)
@@ -120,27 +121,11 @@ impl<'m> Fields<'_, 'm> {
         mistakes: &mut Mistakes,
     ) -> Option<Role> {
         let name = values::name(argument, "a dimension's name, such as layers", mistakes)?;
-        let (family, known) = match self.workload? {
-            Source::Family { name, dims, .. } => (&name.key, *dims),
-            Source::Named(_) => {
-                mistakes
-                    .at(argument, "a workload that is named takes no dimensions from fields")
-                    .help("give the others in the attribute instead: `transformer(…)` or `convnet(…)`");
-                return None;
-            }
-        };
-        let Some(dim) = known.iter().find(|dim| dim.name == name) else {
-            let fit: Vec<_> = known.iter().filter(|dim| kind_of(dim).is_some()).map(|dim| dim.name).collect();
-            let near = suggest(&name, fit.iter().copied());
-            mistakes
-                .at(argument.place(), format!("`{family}` has no dimension `{name}`{near}"))
-                .help(format!("it has {}", fit.join(", ")));
-            return None;
-        };
+        let dim = self.known(&name, argument, mistakes)?;
         let Some(kind) = kind_of(dim) else {
             mistakes
                 .at(argument.place(), format!("`{name}` cannot be a field"))
-                .help(format!("give it in the attribute: `{family}({name} = …)`"));
+                .help(format!("give it in the attribute: `{name} = …`"));
             return None;
         };
         check_type(field, kind, &format!("the dimension `{name}`"), mistakes);
@@ -148,23 +133,59 @@ impl<'m> Fields<'_, 'm> {
             mistakes.at(cfg, "a dimension cannot be behind a `cfg`: the workload is computed from it");
         }
         let declared = defaults::of_dimension(field, argument, default, mistakes);
-        let value = declared.and_then(|default| DimValue::read(dim.kind, default, mistakes));
+        let value = declared.and_then(|default| values::dim(&dim.kind, default, mistakes));
         self.dims.add(dim, argument, declared, value.clone(), mistakes);
         if let Some(DimValue::Count(count)) = value {
             check_range(field, count, mistakes);
         }
         let is_declared = !field.defaults.is_empty();
-        let default = value.as_ref().map_or_else(TokenStream::new, DimValue::literal);
+        let default = value.as_ref().map_or_else(TokenStream::new, literal);
         Some(Role::Dimension { name: dim.name, default, is_declared })
+    }
+}
+
+impl Fields<'_, '_> {
+    /// The dimension with this name, of the model or of its training.
+    fn known(&self, name: &str, argument: &Argument, mistakes: &mut Mistakes) -> Option<&'static Dim> {
+        let family = match self.workload? {
+            Source::Family { kind, .. } => Some(*kind),
+            Source::Named(_) => None,
+        };
+        let of_model = family.map_or(&[][..], |kind: &ModelKind| kind.dims);
+        if let Some(dim) = dims::named(of_model, name).or_else(|| dims::named(Training::DIMS, name)) {
+            return Some(dim);
+        }
+        let Some(family) = family else {
+            mistakes
+                .at(argument, "a workload that is named takes no dimensions of the model from fields")
+                .help("give the model in the attribute instead, such as `transformer(…)` or `convnet(…)`");
+            return None;
+        };
+        let fit: Vec<_> =
+            of_model.iter().chain(Training::DIMS).filter(|dim| kind_of(dim).is_some()).map(|dim| dim.name).collect();
+        let near = suggest(name, fit.iter().copied());
+        mistakes
+            .at(argument.place(), format!("`{}` has no dimension `{name}`{near}", family.name))
+            .help(format!("it has {}", fit.join(", ")));
+        None
+    }
+}
+
+/// The value as a bare literal, for kinds that a field can hold.
+fn literal(value: &DimValue) -> TokenStream {
+    match value {
+        DimValue::Count(count) => proc_macro2::Literal::u64_unsuffixed(*count).to_token_stream(),
+        DimValue::Flag(flag) => flag.to_token_stream(),
+        _ => TokenStream::new(),
     }
 }
 
 /// The kind of field that can hold a dimension.
 const fn kind_of(dim: &Dim) -> Option<SettingKind> {
     match dim.kind {
-        DimKind::Count => Some(SettingKind::Count),
+        DimKind::Count(_) => Some(SettingKind::Count),
         DimKind::Flag => Some(SettingKind::Flag),
-        DimKind::Optimizer | DimKind::Stages => None,
+        _ => None,
     }
 }
 

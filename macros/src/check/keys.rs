@@ -1,25 +1,23 @@
 //! The keys that exist, and where they may stand.
 
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::dims::{Described, Dim};
 use gpu_tuned_core::suggest;
+use gpu_tuned_core::workload::{ModelKind, Training};
 
 use crate::error::Mistakes;
 use crate::model::Argument;
 
-/// The keys that say what a training step costs; exactly one is given.
-pub(super) const WORKLOADS: [&str; 3] = ["workload", "transformer", "convnet"];
+/// The keys that say what the model is; exactly one is given.
+pub(super) fn models() -> impl Iterator<Item = &'static str> {
+    core::iter::once("workload").chain(ModelKind::ALL.iter().map(|kind| kind.name))
+}
 
 /// The keys of `#[gpu_tuned(…)]`.
-pub(super) const ATTRIBUTE: [&str; 9] = [
-    "workload",
-    "transformer",
-    "convnet",
-    "global_batch",
-    "world_size",
-    "precision",
-    "memory_headroom",
-    "throughput_tolerance",
-    "target",
-];
+pub(super) fn attribute() -> Vec<&'static str> {
+    let names = |dims: &'static [Dim]| dims.iter().map(|dim| dim.name);
+    models().chain(names(Goal::DIMS)).chain(names(Training::DIMS)).chain(["target"]).collect()
+}
 
 /// The keys of `#[tuned(…)]`.
 pub(super) const FIELD: [&str; 3] = ["setting", "dim", "default"];
@@ -30,9 +28,12 @@ pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistake
         let name = argument.name();
         if !known.contains(&name.as_str()) {
             let near = suggest(&name, known.iter().copied());
-            mistakes
-                .at(&argument.key, format!("`{owner}` does not take `{name}`{near}"))
-                .help(format!("it takes {}", known.join(", ")));
+            let mistake = mistakes.at(&argument.key, format!("`{owner}` does not take `{name}`{near}"));
+            if ModelKind::named(owner).is_some() && attribute().contains(&name.as_str()) {
+                mistake.help(format!("`{name}` stands beside `{owner}(…)`, not in it"));
+            } else {
+                mistake.help(format!("it takes {}", known.join(", ")));
+            }
         } else if arguments[..index].iter().any(|earlier| earlier.key == argument.key) {
             mistakes.at(&argument.key, format!("`{name}` is given twice"));
         }

@@ -1,8 +1,9 @@
 //! Values of each kind, or a mistake that says what was expected.
 
-use gpu_tuned_core::workload::{Optimizer, Stage};
-use gpu_tuned_core::{Precision, suggest};
+use gpu_tuned_core::dims::{Choices, DimKind, DimValue, PRODUCT_KEYS};
+use gpu_tuned_core::suggest;
 use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Lit, LitBool, LitFloat, LitInt, LitStr, Token, bracketed, parse_str, parse2};
@@ -12,25 +13,44 @@ use crate::model::{Argument, Value};
 
 const TEXT: &str = "a text in quotes";
 
-pub(super) fn count(argument: &Argument, mistakes: &mut Mistakes) -> Option<u64> {
-    let tokens = given(argument, "a literal whole number", mistakes)?;
-    let literal = parse2::<LitInt>(tokens.clone()).ok();
-    let value = literal.and_then(|literal| literal.base10_parse().ok());
-    value.or_else(|| wrong(argument, tokens, "a literal whole number", mistakes))
+/// The value of a dimension of this kind.
+pub(super) fn dim(kind: &DimKind, argument: &Argument, mistakes: &mut Mistakes) -> Option<DimValue> {
+    match kind {
+        DimKind::Count(_) => {
+            read(argument, "a literal whole number", mistakes, |Number(count)| Some(DimValue::Count(count)))
+        }
+        DimKind::Flag => read(argument, "true or false", mistakes, |flag: LitBool| Some(DimValue::Flag(flag.value))),
+        DimKind::Number(_) => {
+            read(argument, "a number, such as 0.1", mistakes, |Real(number)| Some(DimValue::Number(number)))
+        }
+        DimKind::Choice(choices) => choice(argument, choices, mistakes).map(DimValue::Choice),
+        DimKind::ChoiceList(choices) => choice_list(argument, choices, mistakes).map(DimValue::ChoiceList),
+        DimKind::Counts(_) => read(argument, &kind.expected(), mistakes, |List(counts): List<Number>| {
+            Some(DimValue::Counts(counts.into_iter().map(|Number(count)| count).collect()))
+        }),
+        DimKind::Stages => read(argument, &kind.expected(), mistakes, |List(stages): List<List<Number>>| {
+            stages.iter().map(sizes).collect::<Option<_>>().map(DimValue::Stages)
+        }),
+        DimKind::Product => {
+            let expected = format!("a list [{}]", PRODUCT_KEYS.join(", "));
+            read(argument, &expected, mistakes, |list: List<Number>| sizes(&list).map(DimValue::Product))
+        }
+    }
 }
 
-pub(super) fn fraction(argument: &Argument, mistakes: &mut Mistakes) -> Option<f64> {
-    const EXPECTED: &str = "a number, such as 0.1";
-    let tokens = given(argument, EXPECTED, mistakes)?;
-    let float = parse2::<LitFloat>(tokens.clone()).ok().and_then(|literal| literal.base10_parse().ok());
-    let value = float.or_else(|| parse2::<LitInt>(tokens.clone()).ok()?.base10_parse().ok());
-    value.or_else(|| wrong(argument, tokens, EXPECTED, mistakes))
+fn read<P: Parse>(
+    argument: &Argument,
+    expected: &str,
+    mistakes: &mut Mistakes,
+    value: impl FnOnce(P) -> Option<DimValue>,
+) -> Option<DimValue> {
+    let tokens = given(argument, expected, mistakes)?;
+    let read = parse2::<P>(tokens.clone()).ok().and_then(value);
+    read.or_else(|| wrong(argument, tokens, expected, mistakes))
 }
 
-pub(super) fn flag(argument: &Argument, mistakes: &mut Mistakes) -> Option<bool> {
-    let tokens = given(argument, "true or false", mistakes)?;
-    let value = parse2::<LitBool>(tokens.clone()).ok().map(|literal| literal.value);
-    value.or_else(|| wrong(argument, tokens, "true or false", mistakes))
+fn sizes<const N: usize>(List(numbers): &List<Number>) -> Option<[u64; N]> {
+    numbers.iter().map(|Number(size)| *size).collect::<Vec<_>>().try_into().ok()
 }
 
 pub(super) fn text(argument: &Argument, mistakes: &mut Mistakes) -> Option<String> {
@@ -46,40 +66,34 @@ pub(super) fn name(argument: &Argument, expected: &str, mistakes: &mut Mistakes)
     value.or_else(|| wrong(argument, tokens, expected, mistakes))
 }
 
-pub(super) fn precision(argument: &Argument, mistakes: &mut Mistakes) -> Option<Precision> {
-    named(argument, "precision", &Precision::ALL.map(|it| (it.name(), it)), mistakes)
-}
-
-pub(super) fn optimizer(argument: &Argument, mistakes: &mut Mistakes) -> Option<Optimizer> {
-    named(argument, "optimizer", &Optimizer::ALL.map(|it| (it.name(), it)), mistakes)
-}
-
-pub(super) fn stages(argument: &Argument, mistakes: &mut Mistakes) -> Option<Vec<Stage>> {
-    const EXPECTED: &str = "a list of [channels, blocks], such as [[64, 2], [128, 2]]";
-    let tokens = given(argument, EXPECTED, mistakes)?;
-    let read = parse2::<List<List<Number>>>(tokens.clone()).ok().and_then(|stages| {
-        let stage = |List(pair): List<Number>| match pair.as_slice() {
-            [channels, blocks] => Some(Stage { channels: channels.0, blocks: blocks.0 }),
-            _ => None,
-        };
-        stages.0.into_iter().map(stage).collect()
-    });
-    read.or_else(|| wrong(argument, tokens, EXPECTED, mistakes))
-}
-
-/// A text that stands for one of `all`.
-fn named<T: Copy>(argument: &Argument, kind: &str, all: &[(&str, T)], mistakes: &mut Mistakes) -> Option<T> {
+/// A text that is one of the names.
+fn choice(argument: &Argument, choices: &Choices, mistakes: &mut Mistakes) -> Option<String> {
     let text = text(argument, mistakes)?;
-    let found = all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    if found.is_none() {
-        let names = || all.iter().map(|(name, _)| *name);
-        let near = suggest(&text, names());
-        let list: Vec<_> = names().collect();
-        mistakes
-            .at(argument.place(), format!("there is no {kind} `{text}`{near}"))
-            .help(format!("expected {}", list.join(", ")));
+    known(&text, &argument.place(), choices, mistakes).then_some(text)
+}
+
+fn choice_list(argument: &Argument, choices: &Choices, mistakes: &mut Mistakes) -> Option<Vec<String>> {
+    let expected = format!("a list of texts, such as [\"{}\"]", choices.names[0].0);
+    let tokens = given(argument, &expected, mistakes)?;
+    let Ok(List(texts)) = parse2::<List<LitStr>>(tokens.clone()) else {
+        return wrong(argument, tokens, &expected, mistakes);
+    };
+    // Each is looked at, so that all mistakes are reported at once.
+    let good: Vec<_> = texts.iter().filter(|text| known(&text.value(), text, choices, mistakes)).collect();
+    (good.len() == texts.len()).then(|| texts.iter().map(LitStr::value).collect())
+}
+
+fn known(text: &str, place: &impl ToTokens, choices: &Choices, mistakes: &mut Mistakes) -> bool {
+    let names = || choices.names.iter().map(|(name, _)| *name);
+    if names().any(|name| name == text) {
+        return true;
     }
-    found
+    let near = suggest(text, names());
+    let list: Vec<_> = names().collect();
+    mistakes
+        .at(place, format!("there is no {} `{text}`{near}", choices.what))
+        .help(format!("expected {}", list.join(", ")));
+    false
 }
 
 fn given<'m>(argument: &'m Argument, expected: &str, mistakes: &mut Mistakes) -> Option<&'m TokenStream> {
@@ -110,6 +124,20 @@ struct Number(u64);
 impl Parse for Number {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         input.parse::<LitInt>()?.base10_parse().map(Self)
+    }
+}
+
+/// A number with or without a point.
+struct Real(f64);
+
+impl Parse for Real {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(LitInt) {
+            input.parse::<LitInt>()?.base10_parse()
+        } else {
+            input.parse::<LitFloat>()?.base10_parse()
+        }
+        .map(Self)
     }
 }
 

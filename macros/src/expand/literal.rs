@@ -1,60 +1,81 @@
 //! Values as the literals that stand for them.
 
-use gpu_tuned_core::workload::{Family, Optimizer};
+use gpu_tuned_core::dims::{Choices, Described, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence};
 use gpu_tuned_core::{Goal, Precision, SettingValue, Settings};
 use proc_macro2::{Literal, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, format_ident, quote};
 
 /// A bare whole number, which takes the type of its place.
 pub(super) fn count(value: u64) -> Literal {
     Literal::u64_unsuffixed(value)
 }
 
-/// A bare number with a point.
-pub(super) fn number(value: f64) -> Literal {
-    Literal::f64_unsuffixed(value)
+/// A structure with the fields for which there is an expression, and the defaults of the others.
+pub(super) fn structure(path: &TokenStream, dims: &[Dim], value: impl Fn(&Dim) -> Option<TokenStream>) -> TokenStream {
+    let fields: Vec<_> = dims
+        .iter()
+        .filter_map(|dim| {
+            let name = format_ident!("{}", dim.name);
+            let value = value(dim)?;
+            // An optional dimension that is given is something.
+            let value = if dim.presence == Presence::Optional { some(&value) } else { value };
+            Some(quote!(#name: #value))
+        })
+        .collect();
+    quote!(#path { #(#fields,)* ..::core::default::Default::default() })
 }
 
-/// A count that may be absent.
-pub(super) fn optional(value: Option<u64>) -> TokenStream {
-    option(value.map(count))
+fn some(value: &TokenStream) -> TokenStream {
+    quote!(::core::option::Option::Some(#value))
 }
 
-fn option(value: Option<impl ToTokens>) -> TokenStream {
-    value.map_or_else(|| quote!(::core::option::Option::None), |it| quote!(::core::option::Option::Some(#it)))
-}
-
-pub(super) fn precision(value: Precision) -> TokenStream {
-    match value {
-        Precision::F32 => quote!(::gpu_tuned::Precision::F32),
-        Precision::MixedBf16 => quote!(::gpu_tuned::Precision::MixedBf16),
-        Precision::MixedF16 => quote!(::gpu_tuned::Precision::MixedF16),
-        Precision::Bf16Params => quote!(::gpu_tuned::Precision::Bf16Params),
+/// The value of a dimension of this kind.
+pub(super) fn dim(kind: &DimKind, value: &DimValue) -> TokenStream {
+    let counts = |counts: &[u64]| counts.iter().map(|it| count(*it)).collect::<Vec<_>>();
+    match (kind, value) {
+        (_, DimValue::Count(value)) => count(*value).to_token_stream(),
+        (_, DimValue::Flag(flag)) => flag.to_token_stream(),
+        (_, DimValue::Number(number)) => Literal::f64_unsuffixed(*number).to_token_stream(),
+        (DimKind::Choice(choices), DimValue::Choice(name)) => variant(choices, name),
+        (DimKind::ChoiceList(choices), DimValue::ChoiceList(names)) => {
+            let variants = names.iter().map(|name| variant(choices, name));
+            quote!(::std::vec![#(#variants),*])
+        }
+        (_, DimValue::Counts(values)) => {
+            let values = counts(values);
+            quote!(::std::vec![#(#values),*])
+        }
+        (_, DimValue::Stages(stages)) => {
+            let stages = stages.iter().map(|stage| {
+                let [channels, blocks] = stage.map(count);
+                quote!(::gpu_tuned::workload::Stage { channels: #channels, blocks: #blocks })
+            });
+            quote!(::std::vec![#(#stages),*])
+        }
+        (_, DimValue::Product(sizes)) => {
+            let fields = PRODUCT_KEYS.iter().zip(sizes).map(|(key, size)| {
+                let (key, size) = (format_ident!("{key}"), count(*size));
+                quote!(#key: #size)
+            });
+            quote!(::gpu_tuned::workload::Product { #(#fields),* })
+        }
+        (_, DimValue::Choice(_) | DimValue::ChoiceList(_)) => TokenStream::new(),
     }
 }
 
-pub(super) fn optimizer(value: Optimizer) -> TokenStream {
-    match value {
-        Optimizer::Sgd => quote!(::gpu_tuned::Optimizer::Sgd),
-        Optimizer::Momentum => quote!(::gpu_tuned::Optimizer::Momentum),
-        Optimizer::Adam => quote!(::gpu_tuned::Optimizer::Adam),
-        Optimizer::AdamW => quote!(::gpu_tuned::Optimizer::AdamW),
-    }
-}
-
-pub(super) fn family(value: Family) -> TokenStream {
-    match value {
-        Family::Transformer => quote!(::gpu_tuned::__private::Family::Transformer),
-        Family::Convnet => quote!(::gpu_tuned::__private::Family::Convnet),
-        Family::Other => quote!(::gpu_tuned::__private::Family::Other),
-    }
+/// The variant that a name stands for.
+fn variant(choices: &Choices, name: &str) -> TokenStream {
+    let of_name = choices.names.iter().find(|(known, _)| *known == name);
+    let (_, variant) = of_name.expect("BUG: the name was read as one of these");
+    let (path, variant) = (choices.path.split("::").map(|part| format_ident!("{part}")), format_ident!("{variant}"));
+    quote!(::gpu_tuned #(::#path)* ::#variant)
 }
 
 pub(super) fn setting(value: SettingValue) -> TokenStream {
     match value {
         SettingValue::Count(value) => count(value).to_token_stream(),
         SettingValue::Flag(flag) => flag.to_token_stream(),
-        SettingValue::Precision(value) => precision(value),
+        SettingValue::Precision(value) => variant(&Precision::CHOICES, value.name()),
     }
 }
 
@@ -68,18 +89,6 @@ pub(super) fn settings(settings: &Settings) -> TokenStream {
 }
 
 pub(super) fn goal(goal: &Goal) -> TokenStream {
-    let global_batch = optional(goal.global_batch);
-    let world_size = count(goal.world_size);
-    let precision = option(goal.precision.map(precision));
-    let (headroom, tolerance) = (number(goal.memory_headroom), number(goal.throughput_tolerance));
-    quote! {
-        ::gpu_tuned::Goal {
-            global_batch: #global_batch,
-            world_size: #world_size,
-            precision: #precision,
-            memory_headroom: #headroom,
-            throughput_tolerance: #tolerance,
-            pins: ::core::default::Default::default(),
-        }
-    }
+    let values = goal.values();
+    structure(&quote!(::gpu_tuned::Goal), Goal::DIMS, |it| Some(dim(&it.kind, values.get(it.name)?)))
 }

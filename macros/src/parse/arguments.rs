@@ -1,4 +1,4 @@
-use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::workload::ModelKind;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::error::Mistakes;
@@ -40,7 +40,7 @@ fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
 }
 
 fn takes_list(key: &str) -> bool {
-    WorkloadSpec::dims(key).is_some()
+    ModelKind::named(key).is_some()
 }
 
 /// Cuts at commas, but not at those inside the angle brackets of a value: `Vec::<A, B>::new()`.

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use clap::Parser;
-use gpu_tuned::{Optimizer, Precision, Settings, Transformer, Tuned, WorkloadSpec, gpu_tuned};
+use gpu_tuned::workload::{Optimizer, Training, Transformer};
+use gpu_tuned::{Precision, Settings, Tuned, WorkloadSpec, gpu_tuned};
 
-#[gpu_tuned(transformer(seq = 256, vocab = 8192, optimizer = "sgd"), global_batch = 512, target = "h200")]
+#[gpu_tuned(transformer(seq = 256, vocab = 8192), optimizer = "sgd", global_batch = 512, target = "h200")]
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct LmConfig {
@@ -74,13 +75,9 @@ fn applied_settings_are_read_back() {
 #[test]
 fn the_workload_follows_the_fields() {
     let config = LmConfig { n_layers: 12, ..LmConfig::default() };
-    let expected = Transformer {
-        heads: Some(8),
-        tied_head: false,
-        optimizer: Optimizer::Sgd,
-        ..Transformer::new(12, 512, 8192, 256)
-    };
-    assert_eq!(config.workload(), WorkloadSpec::Transformer(expected));
+    let expected = Transformer { heads: Some(8), tied_head: false, ..Transformer::new(12, 512, 8192, 256) };
+    let training = Training { optimizer: Optimizer::Sgd, ..Training::default() };
+    assert_eq!(config.workload(), WorkloadSpec { model: expected.into(), training });
 }
 
 #[test]
@@ -145,4 +142,40 @@ fn generics_cfgs_and_raw_identifiers_work() {
     assert_eq!(u64::from(config.r#fn), r#Loop::<'_, u8, 4>::BUILT.settings.num_workers);
     assert_eq!(<r#Loop<'_, u8, 4> as Tuned>::BUILT.config, "Loop");
     assert_eq!(<r#Loop<'_, u8, 4> as Tuned>::BUILT.targets, ["rtx4090"]);
+}
+
+/// Seven billion parameters on a card of 24 GiB: adapters of rank 8 over weights packed to 4 bits.
+#[gpu_tuned(
+    transformer(
+        layers = 32,
+        d_model = 4096,
+        d_ff = 11008,
+        vocab = 32000,
+        seq = 256,
+        gated = true,
+        bias = false,
+        norm = "rms",
+        positions = "rotary",
+        tied_head = false,
+        dropout = false
+    ),
+    lora_rank = 8,
+    frozen_weights = "q4",
+    precision = "bf16_params",
+    global_batch = 16,
+    target = "rtx4090"
+)]
+#[derive(Clone, Debug)]
+pub struct FinetuneConfig {
+    #[tuned]
+    pub batch_size: usize,
+    #[tuned]
+    pub gradient_accumulation: usize,
+}
+
+#[test]
+fn seven_billion_packed_parameters_with_adapters_compile_for_a_gaming_card() {
+    let config = FinetuneConfig::default();
+    assert_eq!(config.batch_size * config.gradient_accumulation, 16);
+    assert_eq!(config.workload().parameters(), 6_738_415_616);
 }

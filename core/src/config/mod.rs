@@ -1,15 +1,18 @@
 //! `gpu-tuned.toml`: the profiles, workloads and goals that people write.
 
+mod said;
+
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue, Deserializer};
+use toml::de::{DeString, DeTable, DeValue};
 
+use crate::dims::{self, Described};
 use crate::profile::{Profile, ProfileId, ProfileTable};
 use crate::source::{FileError, Source};
-use crate::workload::{Declared, WorkloadSpec};
+use crate::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
 use crate::{Goal, suggest};
+use said::Said;
 
 /// What a `gpu-tuned.toml` says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,10 +91,11 @@ impl ConfigFile {
     fn read_goal<'i>(&mut self, value: Spanned<DeValue<'i>>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let table = as_table(value).map_err(|span| vec![source.error(&span, "goal: expected a table")])?;
         let span = table.span();
-        let places = places(table.get_ref());
-        self.goal = deserialize(table, source).map_err(|mistake| vec![mistake])?;
-        let at = |key: &str| places.get(key).cloned().unwrap_or_else(|| span.clone());
-        done(self.goal.mistakes().into_iter().map(|(key, message)| source.error(&at(key), message)).collect())
+        let entries = table.into_inner().into_iter().collect();
+        let said = Said::read(entries, &[Goal::DIMS], ("goal", &span), source)?;
+        self.goal = Goal::from_values(&said.values);
+        let at = |name: &str| said.place(name).unwrap_or(&span).clone();
+        done(self.goal.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect())
     }
 }
 
@@ -122,46 +126,57 @@ fn as_table(value: Spanned<DeValue<'_>>) -> Result<Table<'_>, core::ops::Range<u
     }
 }
 
-fn places(table: &DeTable<'_>) -> BTreeMap<String, core::ops::Range<usize>> {
-    table.iter().map(|(key, value)| (key.get_ref().to_string(), value.span())).collect()
-}
-
-fn deserialize<'i, T: Deserialize<'i>>(table: Table<'i>, source: Source<'i>) -> Result<T, FileError> {
-    let span = table.span();
-    T::deserialize(Deserializer::from(table)).map_err(|error| match error.span() {
-        Some(_) => source.toml_error(&error),
-        None => source.error(&span, error.message()),
-    })
-}
-
-/// `[workload.NAME]` with stated costs, or `[workload.NAME.FAMILY]` with dimensions.
+/// `[workload.NAME]`: what is said of the training, beside a family's dimensions in `[workload.NAME.FAMILY]` or costs.
 fn workload<'i>(
     name: &Spanned<DeString<'i>>,
-    mut table: Table<'i>,
+    table: Table<'i>,
     source: Source<'i>,
 ) -> Result<WorkloadSpec, Vec<FileError>> {
-    let family = WorkloadSpec::FAMILIES.into_iter().find(|family| table.get_ref().contains_key(*family));
-    let inner = match family {
-        None => table,
-        Some(family) => {
-            let value = table.get_mut().remove(family).expect("BUG: the key was found above");
-            if let Some((extra, _)) = table.get_ref().iter().next() {
-                let message =
-                    format!("workload.{}: takes the dimensions in .{family}, nothing beside them", name.get_ref());
-                return Err(vec![source.error(&extra.span(), message)]);
-            }
-            as_table(value).map_err(|span| vec![source.error(&span, format!("{family}: expected a table"))])?
+    let owner = format!("workload.{}", name.get_ref());
+    let mut families = Vec::new();
+    let (mut costs, mut training) = (Vec::new(), Vec::new());
+    for (key, value) in table.into_inner() {
+        let word = key.get_ref().as_ref();
+        match ModelKind::named(word).filter(|_| matches!(value.get_ref(), DeValue::Table(_))) {
+            Some(kind) => families.push((kind, key, value)),
+            None if dims::named(Training::DIMS, word).is_some() => training.push((key, value)),
+            None => costs.push((key, value)),
+        }
+    }
+    let mut families = families.into_iter();
+    let (kind, entries, place) = match families.next() {
+        None => (&ModelKind::ALL[0], costs, name.span()),
+        Some((kind, key, value)) => {
+            let aside = costs.into_iter().map(|(key, _)| key).chain(families.map(|(_, key, _)| key));
+            done(aside.map(|extra| beside(&extra, &owner, kind, source)).collect())?;
+            let table = as_table(value).map_err(|span| vec![source.error(&span, "expected a table")])?;
+            (kind, table.into_inner().into_iter().collect(), key.span())
         }
     };
-    let places = places(inner.get_ref());
-    let spec = match family {
-        Some("transformer") => deserialize(inner, source).map(WorkloadSpec::Transformer),
-        Some(_) => deserialize(inner, source).map(WorkloadSpec::Convnet),
-        None => deserialize::<Declared>(inner, source).map(WorkloadSpec::Declared),
+    let model = Said::read(entries, &[kind.dims], (&owner, &place), source);
+    let training = Said::read(training, &[Training::DIMS], (&owner, &place), source);
+    let (model, training) = match (model, training) {
+        (Ok(model), Ok(training)) => (model, training),
+        (model, training) => return Err([model.err(), training.err()].into_iter().flatten().flatten().collect()),
     };
-    let spec = spec.map_err(|mistake| vec![mistake])?;
-    let at = |key: &str| places.get(key).cloned().unwrap_or_else(|| name.span());
-    done(spec.mistakes().into_iter().map(|(key, message)| source.error(&at(key), message)).collect()).map(|()| spec)
+    let spec = WorkloadSpec {
+        model: ModelSpec::from_values(kind, &model.values),
+        training: Training::from_values(&training.values),
+    };
+    let at = |name: &str| model.place(name).or(training.place(name)).unwrap_or(&place).clone();
+    done(spec.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect()).map(|()| spec)
+}
+
+fn beside(extra: &Spanned<DeString<'_>>, owner: &str, kind: &ModelKind, source: Source<'_>) -> FileError {
+    let names = || Training::DIMS.iter().map(|dim| dim.name);
+    let near = suggest(extra.get_ref(), names());
+    let list: Vec<_> = names().collect();
+    let message = format!(
+        "{owner} takes the model's dimensions in .{}, and beside it only what is said of the training: {}{near}",
+        kind.name,
+        list.join(", ")
+    );
+    source.error(&extra.span(), message)
 }
 
 fn done(mistakes: Vec<FileError>) -> Result<(), Vec<FileError>> {

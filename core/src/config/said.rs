@@ -1,0 +1,72 @@
+//! Reads what a table of a file says, as far as a [`Dim`] table knows it.
+
+use core::ops::Range;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::de::{DeString, DeValue, ValueDeserializer};
+use toml::{Spanned, Value};
+
+use crate::dims::{self, Dim, DimValues, Presence};
+use crate::source::{FileError, Source};
+use crate::suggest;
+
+/// A key with its value.
+pub(super) type Entry<'i> = (Spanned<DeString<'i>>, Spanned<DeValue<'i>>);
+
+/// Values with their places.
+#[derive(Default)]
+pub(super) struct Said {
+    pub values: DimValues,
+    pub places: BTreeMap<&'static str, Range<usize>>,
+}
+
+impl Said {
+    /// Reads the entries that `known` has names for. `owner` is what they are said of, `place` where it stands.
+    pub(super) fn read(
+        entries: Vec<Entry<'_>>,
+        known: &[&'static [Dim]],
+        (owner, place): (&str, &Range<usize>),
+        source: Source<'_>,
+    ) -> Result<Self, Vec<FileError>> {
+        let mut said = Self::default();
+        let mut mistakes = Vec::new();
+        for (key, value) in entries {
+            match known.iter().find_map(|dims| dims::named(dims, key.get_ref())) {
+                Some(dim) => mistakes.extend(said.take(dim, value, source)),
+                None => mistakes.push(unknown(&key, known, owner, source)),
+            }
+        }
+        let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !said.places.contains_key(dim.name);
+        let missing: Vec<_> = known.iter().copied().flatten().filter(is_missing).map(|dim| dim.name).collect();
+        if !missing.is_empty() {
+            mistakes.push(source.error(place, format!("{owner} needs {}", missing.join(", "))));
+        }
+        super::done(mistakes).map(|()| said)
+    }
+
+    fn take(&mut self, dim: &Dim, value: Spanned<DeValue<'_>>, source: Source<'_>) -> Option<FileError> {
+        let span = value.span();
+        self.places.insert(dim.name, span.clone());
+        let plain = Value::deserialize(ValueDeserializer::from(value)).ok();
+        let Some(read) = plain.as_ref().and_then(|plain| dim.kind.read(plain)) else {
+            let near = dim.kind.suggest(plain.as_ref());
+            return Some(source.error(&span, format!("{}: expected {}{near}", dim.name, dim.kind.expected())));
+        };
+        let mistake = dim.mistake(&read).map(|message| source.error(&span, message));
+        self.values.insert(dim.name, read);
+        mistake
+    }
+
+    /// Where this is said.
+    pub(super) fn place(&self, name: &str) -> Option<&Range<usize>> {
+        self.places.get(name)
+    }
+}
+
+fn unknown(key: &Spanned<DeString<'_>>, known: &[&'static [Dim]], owner: &str, source: Source<'_>) -> FileError {
+    let names = || known.iter().copied().flatten().map(|dim| dim.name);
+    let (key, span) = (key.get_ref(), key.span());
+    let list: Vec<_> = names().collect();
+    source.error(&span, format!("unknown key `{key}`{}; {owner} takes {}", suggest(key, names()), list.join(", ")))
+}

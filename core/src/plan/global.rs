@@ -1,0 +1,41 @@
+//! From tokens to samples: how large an optimizer step is.
+
+use super::PlanError;
+use crate::Goal;
+use crate::workload::Workload;
+
+/// The goal with its tokens, where it is stated in tokens, turned into a global batch of samples.
+pub(super) fn in_samples(goal: &Goal, workload: &Workload) -> Result<Goal, PlanError> {
+    let Some(global_tokens) = goal.global_tokens else { return Ok(goal.clone()) };
+    let Some(sample) = workload.sample.tokens else {
+        let message = "global_tokens needs a model that knows its tokens: a transformer, a recurrent network, or costs \
+                       with tokens_per_sample";
+        return Err(PlanError::NoTokens { message: message.to_owned() });
+    };
+    let samples = match goal.mean_tokens {
+        None => packed(global_tokens, sample, goal.world_size)?,
+        Some(mean) if mean > sample as f64 => {
+            let message = format!("mean_tokens = {mean} is more than the {sample} tokens that a sample has room for");
+            return Err(PlanError::NoTokens { message });
+        }
+        Some(mean) => padded(global_tokens, mean, goal.world_size),
+    };
+    Ok(Goal { global_batch: Some(samples), global_tokens: None, mean_tokens: None, ..goal.clone() })
+}
+
+/// Samples that are packed full: their tokens add up exactly.
+fn packed(global_tokens: u64, sample: u64, world_size: u64) -> Result<u64, PlanError> {
+    let step = sample.saturating_mul(world_size);
+    if global_tokens.is_multiple_of(step) {
+        return Ok(global_tokens / sample);
+    }
+    let below = global_tokens / step * step;
+    let would_do = [below, below.saturating_add(step)].into_iter().filter(|tokens| *tokens > 0).collect();
+    Err(PlanError::Tokens { global_tokens, sample, world_size, step, would_do })
+}
+
+/// Samples that hold `mean` tokens on average: the nearest number that the ranks can share.
+fn padded(global_tokens: u64, mean: f64, world_size: u64) -> u64 {
+    let per_rank = (global_tokens as f64 / mean / world_size as f64).round() as u64;
+    per_rank.clamp(1, 1 << 30).saturating_mul(world_size)
+}

@@ -1,0 +1,118 @@
+//! What feeds the device: loader workers, batches prepared ahead, evaluation batches, and a CPU's threads.
+
+use super::Reason;
+use super::choice::Candidate;
+use crate::device::{DeviceFacts, DeviceKind};
+use crate::workload::Workload;
+use crate::{Bytes, Goal, Provenance, Setting, Settings};
+
+/// Batches prepared ahead: one being uploaded while one waits.
+const PREFETCH_DEPTH: u64 = 2;
+
+/// More workers than this rarely help, and each holds a batch in host memory.
+const MOST_WORKERS: u64 = 4;
+
+/// The same where it is known how long a sample takes.
+const MOST_NEEDED_WORKERS: u64 = 64;
+
+/// How much more the workers can deliver than the device takes, so that it does not wait for a slow one.
+const WORKER_MARGIN: f64 = 1.25;
+
+/// Cores taken for granted where the host is not known.
+const CORES_UNKNOWN: u64 = 8;
+
+/// Largest live tensors of a forward pass that keeps nothing: input, output and two branches.
+const LIVE_TENSORS: u64 = 4;
+
+/// How much larger than the micro-batch an evaluation batch may be.
+const EVAL_FACTORS: [u64; 2] = [4, 2];
+
+/// Loader workers, and what to tell the user of them.
+pub(super) struct Workers {
+    pub count: u64,
+    pub reason: Reason,
+    pub advice: Option<String>,
+}
+
+/// Workers for a device that takes `samples_per_s`.
+pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: f64) -> Workers {
+    let known = device.host_cores;
+    let cores = known.unwrap_or(CORES_UNKNOWN);
+    // A GPU leaves all cores but the one that launches kernels; a CPU trains with most of them.
+    let spare = match device.kind {
+        DeviceKind::Gpu => cores.saturating_sub(1),
+        DeviceKind::Cpu => cores / 4,
+    }
+    .max(1);
+    let unknown = if known.is_none() { "; the host is not known at compile time" } else { "" };
+    let Some(host_ms) = workload.sample.host_ms else {
+        let (count, why) = match device.kind {
+            DeviceKind::Gpu => {
+                ((cores / 2).clamp(1, MOST_WORKERS), format!("half of {cores} cores, at most {MOST_WORKERS}{unknown}"))
+            }
+            DeviceKind::Cpu => {
+                ((cores / 8).clamp(1, MOST_WORKERS), "an eighth of the cores: the others train".to_owned())
+            }
+        };
+        return Workers { count, reason: because(Setting::NumWorkers, Provenance::Derived, why), advice: None };
+    };
+    let busy = samples_per_s * host_ms / 1e3;
+    let needed = ((busy * WORKER_MARGIN).ceil() as u64).max(1);
+    let count = needed.min(spare).min(MOST_NEEDED_WORKERS);
+    let why = format!("{samples_per_s:.0} samples/s at {host_ms} ms each keep {busy:.1} cores busy{unknown}");
+    let fed = count as f64 * 1e3 / host_ms;
+    let advice = (fed < samples_per_s).then(|| {
+        format!(
+            "the loader limits training: {count} workers at {host_ms} ms a sample prepare {fed:.0} samples/s, and the \
+             device is predicted to take {samples_per_s:.0}; prepare samples once and keep them, or use a host with more cores"
+        )
+    });
+    Workers { count, reason: because(Setting::NumWorkers, Provenance::Declared, why), advice }
+}
+
+/// Batches prepared ahead: as many as the goal's memory holds, at most two.
+pub(super) fn prefetch_depth(workload: &Workload, goal: &Goal, batch: u64) -> u64 {
+    let bytes = workload.sample.input.unwrap_or_default().times(batch);
+    let budget = Bytes::from_mib(goal.prefetch_mib);
+    budget.0.checked_div(bytes.0).unwrap_or(PREFETCH_DEPTH).clamp(1, PREFETCH_DEPTH)
+}
+
+pub(super) fn prefetch_reason(workload: &Workload, goal: &Goal, settings: &Settings) -> Reason {
+    let why = match settings.prefetch_depth {
+        PREFETCH_DEPTH => "one batch is uploaded while one waits".to_owned(),
+        _ => {
+            let bytes = workload.sample.input.unwrap_or_default().times(settings.batch_size);
+            format!("a batch has {bytes}, and prepared ones may take {}", Bytes::from_mib(goal.prefetch_mib))
+        }
+    };
+    because(Setting::PrefetchDepth, Provenance::Derived, why)
+}
+
+/// The largest multiple of the micro-batch whose live tensors take no more than training's kept ones.
+pub(super) fn eval_batch(best: &Candidate, workload: &Workload) -> u64 {
+    let live = workload.sample.largest_tensor.map(|tensor| tensor.times(LIVE_TENSORS));
+    let fits = |factor: &u64| {
+        let needed = live.map(|live| live.times(best.batch).times(*factor));
+        needed.is_some_and(|needed: Bytes| needed <= best.memory.activations)
+    };
+    best.batch * EVAL_FACTORS.iter().find(|factor| fits(factor)).unwrap_or(&1)
+}
+
+pub(super) fn eval_reason(settings: &Settings) -> Reason {
+    let factor = settings.eval_batch_size / settings.batch_size;
+    let why = match factor {
+        1 => "the micro-batch: nothing is known of the largest tensor, or it fills the memory".to_owned(),
+        _ => format!("{factor} x the micro-batch: evaluation keeps nothing for a backward pass"),
+    };
+    because(Setting::EvalBatchSize, Provenance::Derived, why)
+}
+
+/// Threads that train on a CPU: all cores but those of the workers, where there are enough; `None` for a GPU.
+pub(super) fn cpu_threads(device: &DeviceFacts, settings: &Settings) -> Option<u64> {
+    let cores = device.host_cores.filter(|_| device.kind == DeviceKind::Cpu)?;
+    Some(if cores > 2 * settings.num_workers { cores - settings.num_workers } else { cores })
+}
+
+fn because(setting: Setting, provenance: Provenance, why: String) -> Reason {
+    Reason { setting, provenance, why }
+}

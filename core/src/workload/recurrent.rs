@@ -1,0 +1,156 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Family, ModelCosts, Product, Role, Tensors};
+use crate::dims::Presence::{Optional, Required};
+use crate::dims::{Choices, Described, Dim};
+use crate::{Bytes, Provenance};
+
+/// The dimensions of stacked recurrent layers, as Burn's `Lstm` and `Gru` have them, with a dense layer behind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Recurrent {
+    /// The kind of cell.
+    pub cell: Cell,
+    /// Features of one step of the input; of the embedding, where there is a vocabulary.
+    pub inputs: u64,
+    /// Width of each layer.
+    pub hidden: u64,
+    /// Layers.
+    pub layers: u64,
+    /// Steps in a sequence; one sample is one sequence.
+    pub seq: u64,
+    /// Size of the result.
+    pub outputs: u64,
+    /// Whether each step has a result, rather than the last.
+    pub every_step: bool,
+    /// Whether each layer runs in both directions.
+    pub bidirectional: bool,
+    /// Tokens in the vocabulary, where the input is embedded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vocab: Option<u64>,
+}
+
+/// A recurrent cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cell {
+    /// Long short-term memory: four gates.
+    #[default]
+    Lstm,
+    /// Gated recurrent unit: three gates.
+    Gru,
+}
+
+impl Cell {
+    const CHOICES: Choices =
+        Choices { what: "cell", path: "workload::Cell", names: &[("lstm", "Lstm"), ("gru", "Gru")] };
+
+    const fn gates(self) -> u64 {
+        match self {
+            Self::Lstm => 4,
+            Self::Gru => 3,
+        }
+    }
+
+    /// Tensors of the layer's width that each step keeps, counted in Burn 0.22.1: `tests/models/KEPT.md`. Each gate before
+    /// and after its activation, the states; under checkpointing the results of the matrix products.
+    const fn kept(self) -> [u64; 2] {
+        match self {
+            Self::Lstm => [11, 9],
+            Self::Gru => [9, 7],
+        }
+    }
+}
+
+/// Kernels of one step of one layer, forward and backward: Burn runs each gate and each step on its own.
+const KERNELS_PER_GATE: u64 = 20;
+
+impl Described for Recurrent {
+    const DIMS: &'static [Dim] = &[
+        Dim::choice("cell", &Cell::CHOICES, "the kind of cell (default lstm)"),
+        Dim::count_in(
+            "inputs",
+            Required,
+            1..=1 << 20,
+            "features of one step; of the embedding, where there is a vocabulary",
+        ),
+        Dim::count_in("hidden", Required, 1..=1 << 20, "width of each layer"),
+        Dim::count_in("layers", Required, 1..=1024, "layers"),
+        Dim::count_in("seq", Required, 1..=1 << 20, "steps in a sequence; one sample is one sequence"),
+        Dim::count_in("outputs", Required, 1..=1 << 24, "size of the result"),
+        Dim::flag("every_step", "whether each step has a result, rather than the last (default false)"),
+        Dim::flag("bidirectional", "whether each layer runs in both directions (default false)"),
+        Dim::count("vocab", Optional, "tokens in the vocabulary (default: the input is not embedded)"),
+    ];
+}
+
+impl Recurrent {
+    const fn directions(&self) -> u64 {
+        if self.bidirectional { 2 } else { 1 }
+    }
+
+    /// Features that go into a layer.
+    const fn inputs_of(&self, layer: u64) -> u64 {
+        if layer == 0 { self.inputs } else { self.hidden * self.directions() }
+    }
+
+    fn tensors(&self) -> Vec<Tensors> {
+        let mut all = Vec::new();
+        if let Some(vocab) = self.vocab {
+            all.push(Tensors::matrices(1, vocab, self.inputs, Role::Embedding));
+        }
+        let gates = self.cell.gates() * self.directions();
+        for layer in 0..self.layers {
+            all.push(Tensors::matrices(gates, self.inputs_of(layer), self.hidden, Role::Dense));
+            all.push(Tensors::matrices(gates, self.hidden, self.hidden, Role::Dense));
+            all.push(Tensors::vectors(2 * gates, self.hidden));
+        }
+        all.push(Tensors::matrices(1, self.hidden * self.directions(), self.outputs, Role::Head));
+        all.push(Tensors::vectors(1, self.outputs));
+        all
+    }
+
+    fn multiplications(&self) -> f64 {
+        let gates = (self.cell.gates() * self.directions() * self.hidden) as f64;
+        let of_a_step: f64 = (0..self.layers).map(|layer| gates * (self.inputs_of(layer) + self.hidden) as f64).sum();
+        let head = (self.hidden * self.directions()) as f64 * self.outputs as f64 * self.results() as f64;
+        of_a_step * self.seq as f64 + head
+    }
+
+    /// Steps that have a result.
+    const fn results(&self) -> u64 {
+        if self.every_step { self.seq } else { 1 }
+    }
+
+    pub(super) fn costs(&self) -> ModelCosts {
+        let width = self.hidden * self.directions();
+        let [plain, checkpointed] = self.cell.kept();
+        // What the cells keep, and between the layers and before the head their states.
+        let states = self.seq * self.layers * width;
+        let (features, result) = (self.seq * self.inputs, self.outputs * self.results());
+        let input = if self.vocab.is_some() { 16 * self.seq } else { 4 * self.seq * self.inputs };
+        ModelCosts {
+            tensors: self.tensors(),
+            buffers: 0,
+            kept: states * (plain + 1) + features + result,
+            kept_checkpointed: Some(states * checkpointed + 2 * self.layers * width + features + 2 * result),
+            kept_for: Vec::new(),
+            copies: 0,
+            largest: Some((self.seq * width.max(self.inputs)).max(self.outputs * self.results())),
+            result: self.outputs * self.results(),
+            input: Some(Bytes(input)),
+            multiplications: self.multiplications(),
+            tokens: Some(self.seq),
+            kernels: self.seq * self.layers * self.cell.gates() * self.directions() * KERNELS_PER_GATE,
+            family: Family::Recurrent,
+            batch_statistics: false,
+            dominant_product: Some(Product { rows_per_sample: 1, inner: self.hidden, columns: self.hidden }),
+            provenance: Provenance::Derived,
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "the signature is that of every model")]
+    pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}

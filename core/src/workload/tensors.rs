@@ -1,0 +1,85 @@
+use serde::{Deserialize, Serialize};
+
+/// Parameter tensors of one shape and purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tensors {
+    /// How many there are.
+    pub count: u64,
+    /// Product of the dimensions before the last two; 1 for matrices and vectors.
+    pub planes: u64,
+    /// The dimension before the last; 1 for vectors.
+    pub rows: u64,
+    /// The last dimension.
+    pub columns: u64,
+    /// What they are for.
+    pub role: Role,
+}
+
+/// What a parameter tensor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A table that is looked up.
+    Embedding,
+    /// The projection to an attention's queries.
+    Query,
+    /// The projection to an attention's keys.
+    Key,
+    /// The projection to an attention's values.
+    Value,
+    /// The projection of an attention's result.
+    Output,
+    /// The gate of a gated feed-forward layer.
+    Gate,
+    /// The first matrix of a feed-forward layer.
+    Up,
+    /// The last matrix of a feed-forward layer.
+    Down,
+    /// Any other matrix within the network.
+    Dense,
+    /// A convolution's kernel.
+    Convolution,
+    /// The matrix that makes the network's result.
+    Head,
+    /// A bias, or the scale or shift of a norm.
+    Vector,
+}
+
+impl Role {
+    /// Whether it is a matrix that other layers stand before and behind: what adapters, packing and Muon are for.
+    pub const fn is_hidden_matrix(self) -> bool {
+        !matches!(self, Self::Embedding | Self::Convolution | Self::Head | Self::Vector)
+    }
+}
+
+impl Tensors {
+    /// `count` matrices.
+    pub(super) const fn matrices(count: u64, rows: u64, columns: u64, role: Role) -> Self {
+        Self { count, planes: 1, rows, columns, role }
+    }
+
+    /// `count` vectors.
+    pub(super) const fn vectors(count: u64, length: u64) -> Self {
+        Self { count, planes: 1, rows: 1, columns: length, role: Role::Vector }
+    }
+
+    /// `count` kernels of convolutions.
+    pub(super) const fn kernels(count: u64, outputs: u64, inputs: u64, side: u64) -> Self {
+        Self { count, planes: outputs * inputs, rows: side, columns: side, role: Role::Convolution }
+    }
+
+    /// Values in one of them.
+    pub const fn values_each(&self) -> u64 {
+        self.planes.saturating_mul(self.rows).saturating_mul(self.columns)
+    }
+
+    /// Values in all of them.
+    pub const fn values(&self) -> u64 {
+        self.count.saturating_mul(self.values_each())
+    }
+}
+
+/// Values in all of these tensors.
+pub(super) fn values(tensors: &[Tensors]) -> u64 {
+    tensors.iter().fold(0, |sum, group| sum.saturating_add(group.values()))
+}

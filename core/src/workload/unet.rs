@@ -1,0 +1,151 @@
+use serde::{Deserialize, Serialize};
+
+use super::convnet::Convolution;
+use super::{Family, ModelCosts, Role, Tensors};
+use crate::dims::Presence::{Defaulted, Required};
+use crate::dims::{Described, Dim, DimKind};
+use crate::{Bytes, Provenance};
+
+/// The dimensions of a U-Net: at each level two convolutions 3x3 without bias, each with norm and activation; halved by
+/// pooling on the way down, doubled by a transposed convolution 2x2 on the way up, where the level's tensor is
+/// concatenated; a convolution 1x1 with bias at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Unet {
+    /// Side of the square input image in pixels.
+    pub image: u64,
+    /// Channels of the input image.
+    pub channels: u64,
+    /// Channels of the result.
+    pub classes: u64,
+    /// Channels of each level, from the image down.
+    pub widths: Vec<u64>,
+    /// Whether the norms use statistics of the micro-batch (BatchNorm).
+    pub batch_statistics: bool,
+}
+
+/// No model: what is required is missing.
+impl Default for Unet {
+    fn default() -> Self {
+        Self { image: 0, channels: 3, classes: 0, widths: Vec::new(), batch_statistics: false }
+    }
+}
+
+impl Described for Unet {
+    const DIMS: &'static [Dim] = &[
+        Dim::count_in("image", Required, 1..=16_384, "side of the square input image in pixels"),
+        Dim::count_in("channels", Defaulted, 1..=16_384, "channels of the input image (default 3)"),
+        Dim::count_in("classes", Required, 1..=16_384, "channels of the result"),
+        Dim {
+            name: "widths",
+            kind: DimKind::Counts(1..=16_384),
+            presence: Required,
+            meaning: "channels of each level, such as [64, 128, 256, 512, 1024]",
+        },
+        Dim::flag("batch_statistics", "whether the norms are BatchNorm (default false)"),
+    ];
+}
+
+impl Unet {
+    fn pixels(&self, level: usize) -> u64 {
+        let side = self.image >> level.min(63);
+        side * side
+    }
+
+    /// The convolutions with a norm: two for each level down, two for each up.
+    fn convolutions(&self) -> Vec<Convolution> {
+        let mut all = Vec::new();
+        let mut inputs = self.channels;
+        let mut double = |inputs: u64, outputs: u64, level: usize| {
+            let pixels = self.pixels(level);
+            all.push(Convolution { inputs, outputs, kernel: 3, pixels, activated: true });
+            all.push(Convolution { inputs: outputs, outputs, kernel: 3, pixels, activated: true });
+        };
+        for (level, &width) in self.widths.iter().enumerate() {
+            double(inputs, width, level);
+            inputs = width;
+        }
+        for (level, &width) in self.widths.iter().enumerate().rev().skip(1) {
+            // What comes from below, halved in channels, beside what was kept of this level.
+            double(2 * width, width, level);
+        }
+        all
+    }
+
+    /// `(channels below, channels, level)` of each transposed convolution.
+    fn ups(&self) -> impl Iterator<Item = (u64, u64, usize)> + '_ {
+        self.widths.windows(2).enumerate().map(|(level, pair)| (pair[1], pair[0], level))
+    }
+
+    pub(super) fn costs(&self) -> ModelCosts {
+        let convolutions = self.convolutions();
+        let first = self.widths.first().copied().unwrap_or(0);
+        let mut tensors: Vec<_> = convolutions.iter().flat_map(|convolution| convolution.tensors()).collect();
+        for (below, width, _) in self.ups() {
+            tensors.extend([Tensors::kernels(1, width, below, 2), Tensors::vectors(1, width)]);
+        }
+        tensors.push(Tensors { role: Role::Head, ..Tensors::kernels(1, self.classes, first, 1) });
+        tensors.push(Tensors::vectors(1, self.classes));
+
+        let head = self.classes * self.pixels(0);
+        let batch_norm = self.batch_statistics;
+        let kept: u64 = convolutions.iter().map(|convolution| convolution.kept(batch_norm)).sum();
+        let checkpointed: u64 = convolutions.iter().map(|convolution| convolution.kept_checkpointed(batch_norm)).sum();
+        let raised: u64 = self.ups().map(|(_, width, level)| width * self.pixels(level)).sum();
+        let pooled: u64 = self.ups().map(|(_, width, level)| width * self.pixels(level + 1)).sum();
+        // The image, what is concatenated, and pooled values with their indices: `tests/models/KEPT.md`.
+        let rest = self.channels * self.pixels(0) + 2 * raised + 2 * pooled;
+        let of_ups: f64 =
+            self.ups().map(|(below, width, level)| (below * width) as f64 * self.pixels(level) as f64).sum();
+        let of_convolutions: f64 = convolutions.iter().map(|convolution| convolution.multiplications()).sum();
+        let norms: u64 = convolutions.iter().map(|convolution| convolution.outputs).sum();
+        let heaviest = convolutions.iter().max_by(|a, b| a.multiplications().total_cmp(&b.multiplications()));
+        ModelCosts {
+            tensors,
+            buffers: if self.batch_statistics { 2 * norms } else { 0 },
+            kept: kept + rest + head + 2 * self.pixels(0),
+            kept_checkpointed: Some(checkpointed + rest + 2 * head + 3 * self.pixels(0)),
+            kept_for: Vec::new(),
+            copies: 0,
+            largest: Some((2 * first * self.pixels(0)).max(head)),
+            result: head,
+            input: Some(Bytes(self.channels * self.pixels(0)).times(4)),
+            multiplications: of_convolutions + of_ups + (first * head) as f64,
+            tokens: None,
+            kernels: Convolution::KERNELS * (convolutions.len() as u64 + self.widths.len() as u64),
+            family: Family::Convnet,
+            batch_statistics: self.batch_statistics,
+            dominant_product: heaviest.map(|convolution| convolution.product()),
+            provenance: Provenance::Derived,
+        }
+    }
+
+    pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
+        let halvings = self.widths.len().saturating_sub(1);
+        let deepest = self.image.trailing_zeros() as usize;
+        (halvings > deepest)
+            .then(|| {
+                let message = format!(
+                    "widths: {} levels halve the image {halvings} times, and {} only {deepest} times",
+                    halvings + 1,
+                    self.image
+                );
+                ("widths", message)
+            })
+            .into_iter()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Unet;
+
+    #[test]
+    fn the_reference_unet_has_its_published_parameters() {
+        // milesial/Pytorch-UNet with 3 channels, 1 class, transposed convolutions: 31,037,633; a class more has 65 more.
+        let model = |classes| Unet { image: 512, classes, widths: vec![64, 128, 256, 512, 1024], ..Unet::default() };
+        assert_eq!(model(1).parameters(), 31_037_633);
+        assert_eq!(model(2).parameters(), 31_037_698);
+    }
+}
