@@ -5,8 +5,8 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Bytes;
-use crate::device::{ComputeCapability, GpuReading, PciId, Virtualization};
-use crate::profile::{Profile, ProfileTable};
+use crate::device::{ComputeCapability, GpuReading, PciId, ProductName};
+use crate::profile::{Profile, ProfileId, ProfileTable};
 
 /// What a GPU was recognised as, from sure to unsure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,6 +83,11 @@ pub enum Difference {
     MigSlice,
     /// A virtual share of the GPU.
     Vgpu,
+    /// What the driver answered does not tell the profile from others that are as near.
+    Ambiguous {
+        /// The other profiles.
+        with: Vec<ProfileId>,
+    },
 }
 
 impl fmt::Display for Difference {
@@ -98,6 +103,10 @@ impl fmt::Display for Difference {
             }
             Self::MigSlice => f.write_str("a MIG slice of it"),
             Self::Vgpu => f.write_str("a virtual share of it"),
+            Self::Ambiguous { with } => {
+                let others: Vec<_> = with.iter().map(ProfileId::as_str).collect();
+                write!(f, "by what the driver says just as well {}", others.join(" or "))
+            }
         }
     }
 }
@@ -107,17 +116,21 @@ const MEMORY_TOLERANCE: f64 = 0.025;
 
 /// Recognises a GPU by its PCI id and its whole name, never by a part of either, among the profiles of `own` and the
 /// shipped ones that it does not replace.
+///
+/// No GPU is two profiles exactly. Where the driver answers too little to tell profiles apart, the GPU is a variant of
+/// the one with the least memory.
 pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
+    let name = reading.name.as_deref().map(ProductName::parse);
     let own_profiles = own
         .iter()
-        .filter(|profile| could_be(reading, profile.names.iter().map(String::as_str), &profile.pci_ids))
+        .filter(|profile| could_be(reading, name, profile.names.iter().map(String::as_str), &profile.pci_ids))
         .cloned();
     let shipped = ProfileTable::shipped_where(|id, names, pci_ids| {
-        own.get(id).is_none() && could_be(reading, names.iter().copied(), pci_ids)
+        own.get(id).is_none() && could_be(reading, name, names.iter().copied(), pci_ids)
     });
-    let compared = own_profiles.chain(shipped).map(|profile| (differences(&profile, reading), profile));
-    // Ordered by id, so that equally near profiles give the same answer every time.
-    match compared.min_by(|(a, one), (b, other)| (a.len(), &one.id).cmp(&(b.len(), &other.id))) {
+    let compared: Vec<_> =
+        own_profiles.chain(shipped).map(|profile| (differences(&profile, name, reading), profile)).collect();
+    match nearest(compared) {
         Some((differences, profile)) if differences.is_empty() => Match::Exact { profile: Box::new(profile) },
         Some((differences, profile)) => Match::Variant { profile: Box::new(profile), differences },
         None => match reading.compute_capability {
@@ -127,35 +140,61 @@ pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
     }
 }
 
-/// The whole name without what drivers add to or leave off it: the maker in front, the slice behind.
-fn bare_name(name: &str) -> &str {
-    let name = name.trim();
-    let name = name.strip_prefix("NVIDIA ").unwrap_or(name);
-    name.split_once(" MIG ").map_or(name, |(whole, _)| whole)
+/// The profile with the fewest differences; profiles that are as near become one more difference.
+fn nearest(mut compared: Vec<(Vec<Difference>, Profile)>) -> Option<(Vec<Difference>, Profile)> {
+    let least = compared.iter().map(|(differences, _)| differences.len()).min()?;
+    compared.retain(|(differences, _)| differences.len() == least);
+    let (shipped, mut compared): (Vec<_>, Vec<_>) = compared.into_iter().partition(|(_, profile)| is_shipped(profile));
+    let is_replaced = |shipped: &Profile| compared.iter().any(|(_, own)| looks_like(own, shipped));
+    let kept: Vec<_> = shipped.into_iter().filter(|(_, profile)| !is_replaced(profile)).collect();
+    compared.extend(kept);
+    // Where nothing else tells them apart, a plan for the least memory holds for all; then by id, so that the answer
+    // is the same every time.
+    compared.sort_by(|(_, a), (_, b)| (a.memory.usable(), &a.id).cmp(&(b.memory.usable(), &b.id)));
+    let mut compared = compared.into_iter();
+    let (mut differences, profile) = compared.next()?;
+    let with: Vec<_> = compared.map(|(_, other)| other.id).collect();
+    if !with.is_empty() {
+        differences.push(Difference::Ambiguous { with });
+    }
+    Some((differences, profile))
 }
 
-fn could_be<'a>(reading: &GpuReading, mut names: impl Iterator<Item = &'a str>, pci_ids: &[PciId]) -> bool {
-    let found = reading.name.as_deref().map(bare_name);
-    names.any(|name| Some(bare_name(name)) == found) || reading.pci_id.is_some_and(|id| pci_ids.contains(&id))
+fn is_shipped(profile: &Profile) -> bool {
+    ProfileTable::builtin_ids().any(|id| id == profile.id.as_str())
 }
 
-fn names(profile: &Profile, reading: &GpuReading) -> bool {
-    let Some(found) = reading.name.as_deref().map(bare_name) else { return false };
-    profile.names.iter().any(|name| bare_name(name) == found)
+/// Whether no driver can tell the two apart: a user's profile that changes other figures is meant instead of its base.
+fn looks_like(own: &Profile, shipped: &Profile) -> bool {
+    let seen = |profile: &Profile| {
+        let memory = &profile.memory;
+        (memory.nominal_mib, memory.nvml_total_mib.clone(), memory.cuda_total_mib.clone(), profile.compute.sm_count)
+    };
+    own.pci_ids == shipped.pci_ids && own.compute_capability == shipped.compute_capability && seen(own) == seen(shipped)
 }
 
-fn differences(profile: &Profile, reading: &GpuReading) -> Vec<Difference> {
+fn could_be<'a>(
+    reading: &GpuReading,
+    name: Option<ProductName<'_>>,
+    mut names: impl Iterator<Item = &'a str>,
+    pci_ids: &[PciId],
+) -> bool {
+    names.any(|product| name.is_some_and(|name| name.is_of(product)))
+        || reading.pci_id.is_some_and(|id| pci_ids.contains(&id))
+}
+
+fn differences(profile: &Profile, name: Option<ProductName<'_>>, reading: &GpuReading) -> Vec<Difference> {
     let mut found = Vec::new();
-    if !names(profile, reading) {
+    if !profile.names.iter().any(|product| name.is_some_and(|name| name.is_of(product))) {
         found.push(Difference::Name { found: reading.name.clone() });
     }
     if let Some(id) = reading.pci_id.filter(|id| !profile.pci_ids.is_empty() && !profile.pci_ids.contains(id)) {
         found.push(Difference::PciId { found: id.to_string() });
     }
-    if reading.mig.is_some() {
+    if reading.is_mig_slice() {
         found.push(Difference::MigSlice);
     }
-    if reading.virtualization == Some(Virtualization::Vgpu) {
+    if reading.is_vgpu() {
         found.push(Difference::Vgpu);
     }
     found.extend(memory_difference(profile, reading));

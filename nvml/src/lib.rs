@@ -18,7 +18,8 @@ use std::fmt;
 use std::path::Path;
 
 use gpu_tuned_core::device::GpuReading;
-use nvml_wrapper::Nvml;
+use nvml_wrapper::Device;
+use nvml_wrapper::error::NvmlError;
 use serde::{Deserialize, Serialize};
 
 pub use error::{DriverError, GpuTrouble, Trouble};
@@ -79,17 +80,22 @@ pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
         ..DriverReading::default()
     };
     for index in 0..count {
-        match read_gpu(&nvml, index) {
+        let device = nvml.device_by_index(index);
+        // The driver counts GPUs that it does not have: there is none behind this one, either.
+        let is_last = matches!(device, Err(NvmlError::InvalidArg));
+        match device.map_err(|error| Trouble::of(&error)).and_then(|device| read_gpu(&device, index)) {
             Ok(units) => reading.gpus.extend(units),
             Err(what) => reading.trouble.push(GpuTrouble { index, what }),
+        }
+        if is_last {
+            break;
         }
     }
     Ok(reading)
 }
 
 /// The GPU as one unit, or its MIG slices.
-fn read_gpu(nvml: &Nvml, index: u32) -> Result<Vec<GpuReading>, Trouble> {
-    let device = nvml.device_by_index(index).map_err(|error| Trouble::of(&error))?;
-    let whole = gpu::read(&device, index)?;
-    if mig::is_enabled(&device)? { mig::read_slices(&device, &whole) } else { Ok(vec![whole]) }
+fn read_gpu(device: &Device<'_>, index: u32) -> Result<Vec<GpuReading>, Trouble> {
+    let whole = gpu::read(device, index)?;
+    if mig::is_enabled(device)? { mig::read_slices(device, &whole) } else { Ok(vec![whole]) }
 }

@@ -65,6 +65,21 @@ fn a_gpu_in_trouble_does_not_hide_the_other() {
     }
 }
 
+#[test]
+fn gpus_that_are_counted_and_not_there_are_asked_for_once() {
+    for scenario in ["count-lies", "count-lies-much"] {
+        let reading = play(scenario, |library| read(Some(library))).expect(scenario);
+        let trouble: Vec<_> = reading.trouble.iter().map(|trouble| trouble.index).collect();
+        assert_eq!((reading.gpus.len(), trouble), (1, vec![1]), "{scenario}");
+    }
+}
+
+#[test]
+fn a_driver_that_cannot_count_is_a_typed_error() {
+    let error = play("count-fails", |library| read(Some(library))).expect_err("counting fails");
+    assert!(matches!(&error, DriverError::Other { call, .. } if call == "counting the GPUs"), "{error:?}");
+}
+
 /// Runs itself again, because the environment of a process with threads must not be changed.
 #[test]
 fn the_environment_names_the_library() {

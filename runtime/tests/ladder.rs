@@ -1,7 +1,10 @@
 //! What the runtime decides on machines of every kind, played by a fake management library.
 
-use fake_nvml::play;
+use fake_nvml::{Expectation, Scenario, play, play_file};
 use gpu_tuned::{Decision, Fallback, Machine, Options, Recognised, StartError, Tuned, detect_through, gpu_tuned};
+use gpu_tuned_core::matching::identify;
+use gpu_tuned_core::profile::ProfileTable;
+use serde_json::Value;
 
 /// Built for one GPU.
 #[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
@@ -50,46 +53,66 @@ fn decided(scenario: &str) -> Decision {
     decide(&ForRtx4090::default(), scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
-#[test]
-fn every_machine_gets_its_rung_and_its_reason() {
-    use Fallback as F;
-    type Holds = fn(&Decision) -> bool;
-    let exact: Holds = |decision| matches!(&decision.selection.device, Recognised::Exact { .. });
-    let variant: Holds = |decision| matches!(&decision.selection.device, Recognised::Variant { .. });
-    let cpu: Holds = |decision| matches!(&decision.selection.device, Recognised::Cpu);
-    let confirmed: Holds = |decision| decision.selection.fallbacks.is_empty();
-    let other: Holds = |decision| matches!(decision.selection.fallbacks[..], [F::OtherGpu { .. }]);
-    let memory: Holds = |decision| matches!(decision.selection.fallbacks[..], [F::Memory { .. }]);
-    let no_gpu: Holds = |decision| matches!(decision.selection.fallbacks[..], [F::NoGpu { .. }]);
-    for (scenario, rung, reason) in [
-        ("rtx4090", exact, confirmed),
-        ("old-driver-memory-v1", exact, other),
-        ("neighbour", exact, memory),
-        ("rtx4090-48gb", variant, other),
-        ("rtx4090-laptop", exact, other),
-        ("rtx4090-d", exact, other),
-        ("h200", exact, other),
-        ("a100-mig-slice", variant, other),
-        ("vgpu", variant, other),
-        ("two-gpus", exact, confirmed),
-        ("library-mismatch", cpu, no_gpu),
-        ("gpu-lost", exact, confirmed),
-        ("no-permission", cpu, no_gpu),
-        ("no-gpu", cpu, no_gpu),
-    ] {
-        let decision = decided(scenario);
-        assert!(rung(&decision), "{scenario}: {}", decision.selection);
-        assert!(reason(&decision), "{scenario}: {}", decision.selection);
+/// The name of a variant, however it is serialized.
+fn kind(value: &Value) -> String {
+    let name = value
+        .as_str()
+        .or_else(|| value["kind"].as_str())
+        .or_else(|| value.as_object()?.keys().next().map(|key| &**key));
+    name.unwrap_or_else(|| panic!("no kind: {value}")).to_owned()
+}
+
+/// What the runtime makes of a machine, in the words of scenario files.
+fn made_of(machine: &Machine) -> Expectation {
+    let (device, fallbacks, refused) = match Options::default().machine(machine.clone()).decide(&ForRtx4090::default())
+    {
+        Ok(decision) => (decision.selection.device, decision.selection.fallbacks, false),
+        Err(StartError::Plan(_)) => {
+            (Recognised::from(&identify(&machine.gpus[0], &ProfileTable::default())), vec![], true)
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let device = serde_json::to_value(device).expect("it serializes");
+    let fallbacks: Vec<_> =
+        fallbacks.iter().map(|fallback| serde_json::to_value(fallback).expect("it serializes")).collect();
+    Expectation {
+        rung: serde_json::from_value(device["rung"].clone()).expect("the same words"),
+        profile: device["profile"].as_str().map(str::to_owned),
+        differences: device["differences"].as_array().map(|all| all.iter().map(kind).collect()).unwrap_or_default(),
+        fallbacks: fallbacks.iter().map(kind).collect(),
+        refused,
+        gpus: machine.gpus.len(),
+        trouble: machine.trouble.len(),
     }
+}
+
+#[test]
+fn every_machine_is_taken_for_what_its_scenario_says() {
+    let mut wrong = Vec::new();
+    for file in fake_nvml::scenarios() {
+        let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
+        let expected = scenario.expect.unwrap_or_else(|| panic!("{} expects nothing", file.display()));
+        let found = made_of(&play_file(&file, |library| detect_through(Some(library))));
+        if found != expected {
+            wrong.push(format!("{}:\n  expected {expected:?}\n  found    {found:?}", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn whatever_the_machine_the_global_batch_stays_and_the_plan_fits() {
     for file in fake_nvml::scenarios() {
         let name = file.file_stem().and_then(|stem| stem.to_str()).expect("a scenario has a name");
-        let plan = decided(name).plan;
-        assert_eq!(plan.schedule.micro_batches().sum::<u64>(), 512, "{name}");
-        assert!(plan.memory.fits(), "{name}: {plan}");
+        for decision in [decide(&ForRtx4090::default(), name), decide(&ForAnyGpu::default(), name)] {
+            match decision {
+                Ok(Decision { plan, .. }) => {
+                    assert_eq!(plan.schedule.micro_batches().sum::<u64>(), 512, "{name}");
+                    assert!(plan.memory.fits(), "{name}: {plan}");
+                }
+                Err(error) => assert!(error.to_string().starts_with("does not fit"), "{name}: {error}"),
+            }
+        }
     }
 }
 

@@ -75,15 +75,17 @@ impl DeviceFacts {
     /// The facts of a GPU that was read, with what a matching profile adds. Memory and multiprocessors are always the
     /// reading's: a slice or a modified board has other ones than the profile.
     ///
-    /// `None` when the driver does not say how much memory the GPU has and no profile does.
+    /// `None` when the driver does not say how much memory the GPU has and no profile does; a profile does not say it of
+    /// a slice or a virtual share.
     pub fn of_gpu(reading: &GpuReading, profile: Option<&Profile>, host_cores: Option<u64>) -> Option<Self> {
         let nominal = profile.map(Self::nominal);
-        let total = reading.memory_total.or(nominal.as_ref().map(|facts| facts.memory_total))?;
+        let whole = nominal.as_ref().filter(|_| !reading.is_mig_slice() && !reading.is_vgpu());
+        let total = reading.memory_total.or(whole.map(|facts| facts.memory_total))?;
         let capability =
             reading.compute_capability.or(profile.map(|profile| profile.compute_capability)).unwrap_or_default();
         let share = share_of_profile(reading, profile);
         let usable = total - reading.memory_reserved.unwrap_or_default();
-        let sm_count = reading.sm_count.or(nominal.as_ref().map(|facts| facts.sm_count)).unwrap_or(WIDEST);
+        let sm_count = known(reading.sm_count).or(nominal.as_ref().map(|facts| facts.sm_count)).unwrap_or(WIDEST);
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
             kind: DeviceKind::Gpu,
@@ -151,7 +153,7 @@ fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
 /// The part of the whole GPU's multiprocessors that a slice has; 1 where that is not known.
 fn share_of_profile(reading: &GpuReading, profile: Option<&Profile>) -> f64 {
     let whole = profile.and_then(|profile| profile.compute.sm_count);
-    match (reading.sm_count, whole) {
+    match (known(reading.sm_count), whole) {
         (Some(slice), Some(whole)) if whole > 0 => (f64::from(slice) / f64::from(whole)).min(1.0),
         _ => 1.0,
     }
@@ -159,11 +161,17 @@ fn share_of_profile(reading: &GpuReading, profile: Option<&Profile>) -> f64 {
 
 /// Multiprocessors x lanes x 2 operations x clock, as data sheets count.
 fn fp32_from_units(reading: &GpuReading, capability: ComputeCapability) -> Option<f64> {
-    let lanes = f64::from(reading.sm_count?) * f64::from(capability.cores_per_sm()?);
-    Some(lanes * 2.0 * f64::from(reading.max_sm_clock_mhz?) / 1e6)
+    let lanes = f64::from(known(reading.sm_count)?) * f64::from(capability.cores_per_sm()?);
+    Some(lanes * 2.0 * f64::from(known(reading.max_sm_clock_mhz)?) / 1e6)
 }
 
 /// Two transfers a clock over the width of the bus (NVML reports half of the effective memory clock).
 fn bandwidth_from_bus(reading: &GpuReading) -> Option<f64> {
-    Some(2.0 * f64::from(reading.max_memory_clock_mhz?) * f64::from(reading.memory_bus_bits?) / 8.0 / 1e3)
+    let (clock_mhz, bus_bits) = (known(reading.max_memory_clock_mhz)?, known(reading.memory_bus_bits)?);
+    Some(2.0 * f64::from(clock_mhz) * f64::from(bus_bits) / 8.0 / 1e3)
+}
+
+/// Drivers answer zero for what they do not know.
+fn known(figure: Option<u32>) -> Option<u32> {
+    figure.filter(|figure| *figure != 0)
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ComputeCapability, PciAddress, PciId};
+use super::{ComputeCapability, PciAddress, PciId, ProductName};
 use crate::Bytes;
 
 /// What a driver says of one GPU. A field that the driver did not answer, or answered with nonsense, is `None`.
@@ -46,6 +46,22 @@ pub struct GpuReading {
     pub virtualization: Option<Virtualization>,
     /// Compute processes of others on the GPU at the moment of the reading.
     pub other_processes: Option<u32>,
+}
+
+impl GpuReading {
+    /// Whether it is a MIG slice of a GPU, by the driver's answer or by its name (CUDA tells the name only).
+    pub fn is_mig_slice(&self) -> bool {
+        self.mig.is_some() || self.product_name().is_some_and(|name| name.is_mig_slice)
+    }
+
+    /// Whether it is a virtual share of a GPU, by the driver's answer or by its name (older guests tell the name only).
+    pub fn is_vgpu(&self) -> bool {
+        self.virtualization == Some(Virtualization::Vgpu) || self.product_name().is_some_and(|name| name.is_vgpu)
+    }
+
+    fn product_name(&self) -> Option<ProductName<'_>> {
+        self.name.as_deref().map(ProductName::parse)
+    }
 }
 
 /// A slice of a GPU under MIG.

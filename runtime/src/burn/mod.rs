@@ -13,7 +13,8 @@ mod libdevice;
 mod place;
 mod tf32;
 
+pub use crate::detect::CudaDevice;
 pub use device::{OpenGpu, cpu, cuda_devices, default_float, open};
 pub use error::OpenError;
-pub use place::{CudaDevice, Place};
+pub use place::Place;
 pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};

@@ -1,43 +1,10 @@
 use core::fmt;
 
-use gpu_tuned_core::Bytes;
-use gpu_tuned_core::device::{ComputeCapability, GpuReading, PciAddress};
+use gpu_tuned_core::device::{GpuReading, PciAddress};
 use serde::{Deserialize, Serialize};
 
-use super::OpenError;
-
-/// A GPU as CUDA shows it, read without creating a context.
-///
-/// Free memory is missing: CUDA tells it to a context only ([`OpenGpu`](super::OpenGpu) has it).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct CudaDevice {
-    /// CUDA's index, which is Burn's too: the fastest first, `CUDA_VISIBLE_DEVICES` applied.
-    pub index: usize,
-    /// The product name.
-    pub name: Option<String>,
-    /// Where the GPU sits on the PCI bus; slices of one GPU share it.
-    pub pci_address: Option<PciAddress>,
-    /// The GPU's (or the MIG slice's) UUID: 32 hexadecimal digits in five groups, without NVML's `GPU-` or `MIG-`.
-    pub uuid: Option<String>,
-    /// The CUDA compute capability.
-    pub compute_capability: Option<ComputeCapability>,
-    /// Streaming multiprocessors; of the slice, under MIG.
-    pub sm_count: Option<u32>,
-    /// All memory of the device (or of the MIG slice).
-    pub memory_total: Option<Bytes>,
-}
-
-impl fmt::Display for CudaDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CUDA device {} ({}", self.index, self.name.as_deref().unwrap_or("unnamed"))?;
-        if let Some(address) = self.pci_address {
-            write!(f, " at {address}")?;
-        }
-        f.write_str(")")
-    }
-}
+use super::{CudaDevice, OpenError};
+use crate::detect::join;
 
 /// Which of CUDA's devices is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,9 +44,7 @@ impl Place {
         let matches = match self {
             Self::Only => devices.iter().collect(),
             Self::Index(index) => devices.iter().filter(|device| device.index == *index).collect(),
-            Self::Nvml { pci_address, uuid, alone } => {
-                join(*pci_address, uuid.as_deref().and_then(digits), *alone, devices)
-            }
+            Self::Nvml { pci_address, uuid, alone } => join(*pci_address, uuid.as_deref(), *alone, devices),
         };
         match matches.as_slice() {
             [device] => Ok(device),
@@ -102,31 +67,6 @@ impl fmt::Display for Place {
             Self::Nvml { .. } => f.write_str("a GPU without PCI address and UUID"),
         }
     }
-}
-
-fn join<'a>(
-    address: Option<PciAddress>,
-    uuid: Option<&str>,
-    alone: bool,
-    devices: &'a [CudaDevice],
-) -> Vec<&'a CudaDevice> {
-    let same = |ours: Option<&str>| ours.zip(uuid).map(|(ours, wanted)| ours.eq_ignore_ascii_case(wanted));
-    let by_uuid: Vec<_> = devices.iter().filter(|device| same(device.uuid.as_deref()) == Some(true)).collect();
-    if !by_uuid.is_empty() {
-        return by_uuid;
-    }
-    // A different UUID at the right address is another slice of that GPU.
-    let possible: Vec<_> = devices.iter().filter(|device| same(device.uuid.as_deref()).is_none()).collect();
-    let place = |device: &CudaDevice| device.pci_address.zip(address).map(|(ours, wanted)| ours == wanted);
-    let by_address: Vec<_> = possible.iter().copied().filter(|device| place(device) == Some(true)).collect();
-    let nothing_known = alone && devices.len() == 1 && possible.iter().all(|device| place(device).is_none());
-    if by_address.is_empty() && nothing_known { possible } else { by_address }
-}
-
-/// The digits of a UUID, without NVML's prefix; `None` for the spelling of drivers before 470 (`MIG-GPU-…/7/0`).
-fn digits(uuid: &str) -> Option<&str> {
-    let digits = uuid.trim().trim_start_matches("GPU-").trim_start_matches("MIG-");
-    (digits.len() == 36 && digits.chars().all(|c| c == '-' || c.is_ascii_hexdigit())).then_some(digits)
 }
 
 #[cfg(test)]

@@ -34,40 +34,13 @@ fn management(_library: Option<&Path>) -> Drivers {
     Drivers { trouble: vec![trouble], ..Drivers::default() }
 }
 
-/// Keeps the GPUs that CUDA shows, in its order, and adds those that only CUDA knows (Jetson, WSL2).
+/// Keeps the GPUs that CUDA shows, if it can be asked.
 #[cfg(feature = "cuda")]
 fn in_cuda_order(mut drivers: Drivers) -> Drivers {
-    use crate::burn::{Place, cuda_devices};
-
-    let devices = match cuda_devices() {
-        Ok(devices) => devices,
-        Err(error) => {
-            drivers.trouble.push(error.to_string());
-            return drivers;
-        }
-    };
-    let read = core::mem::take(&mut drivers.gpus);
-    let alone = read.len() == 1;
-    let joined = |reading: &GpuReading, index: usize| {
-        Place::of(reading, alone).find(&devices).is_ok_and(|device| device.index == index)
-    };
-    drivers.gpus = devices
-        .iter()
-        .map(|device| {
-            let reading = read.iter().find(|reading| joined(reading, device.index));
-            reading.cloned().unwrap_or_else(|| {
-                let mut reading = GpuReading::default();
-                reading.index = u32::try_from(device.index).unwrap_or(u32::MAX);
-                reading.uuid.clone_from(&device.uuid);
-                reading.name.clone_from(&device.name);
-                reading.pci_address = device.pci_address;
-                reading.compute_capability = device.compute_capability;
-                reading.sm_count = device.sm_count;
-                reading.memory_total = device.memory_total;
-                reading
-            })
-        })
-        .collect();
+    match crate::burn::cuda_devices() {
+        Ok(devices) => drivers.gpus = super::cuda::in_cuda_order(&drivers.gpus, &devices),
+        Err(error) => drivers.trouble.push(error.to_string()),
+    }
     drivers
 }
 

@@ -1,5 +1,8 @@
 //! A look at the machine: its GPUs, its driver, its host. Nothing here opens a device, and nothing panics.
 
+#[cfg(any(feature = "burn", test))]
+#[cfg_attr(not(feature = "burn"), expect(unreachable_pub, reason = "public through the module for Burn"))]
+mod cuda;
 mod gpus;
 mod host;
 
@@ -10,6 +13,10 @@ use std::time::Instant;
 use gpu_tuned_core::device::GpuReading;
 use serde::Serialize;
 
+#[cfg(feature = "burn")]
+pub use cuda::CudaDevice;
+#[cfg(feature = "burn")]
+pub(crate) use cuda::join;
 pub use host::Host;
 
 /// What a machine has, at one moment.

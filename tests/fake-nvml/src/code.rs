@@ -1,7 +1,7 @@
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// NVML's return codes (`nvmlReturn_t` in nvml.h), spelled in scenarios as NVML does without its `NVML_ERROR_`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum Code {

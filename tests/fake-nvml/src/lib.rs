@@ -8,9 +8,11 @@
 //!   path at [`library`] and this variable at a scenario. It is read again at every `nvmlInit_v2`.
 //!
 //! A scenario is a TOML file, one `[[gpu]]` per GPU in NVML's order; [`Scenario`] describes its keys. A key that is
-//! missing answers "not supported", as drivers do.
+//! missing answers "not supported", as drivers do. Its section `[expect]` says what is to be made of the machine; tests
+//! that go through all scenarios hold the code under test against it.
 
 mod code;
+mod expect;
 mod exports;
 mod play;
 mod scenario;
@@ -19,7 +21,8 @@ mod stage;
 use std::path::PathBuf;
 
 pub use code::Code;
-pub use play::{library, play};
+pub use expect::{Expectation, Rung};
+pub use play::{library, play, play_file};
 pub use scenario::{Call, Hex, InvalidScenario, PciPlace, Process, Scenario, Unit, Virtualization};
 
 /// Names the scenario file for programs that are not started through [`play`].

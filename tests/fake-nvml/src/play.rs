@@ -26,11 +26,18 @@ pub fn library() -> PathBuf {
 /// # Panics
 /// When the scenario or the library is missing or faulty.
 pub fn play<T>(name: &str, read: impl FnOnce(&Path) -> T) -> T {
-    let file = scenario(name);
-    if let Err(error) = Scenario::load(&file) {
+    play_file(&scenario(name), read)
+}
+
+/// Like [`play`], for a scenario file anywhere.
+///
+/// # Panics
+/// When the scenario or the library is missing or faulty.
+pub fn play_file<T>(file: &Path, read: impl FnOnce(&Path) -> T) -> T {
+    if let Err(error) = Scenario::load(file) {
         panic!("{error}");
     }
-    let file = CString::new(file.to_str().expect("the repository's path is UTF-8")).expect("paths have no NUL");
+    let file = CString::new(file.to_str().expect("the path is UTF-8")).expect("paths have no NUL");
     let path = library();
     // SAFETY: the library is this crate; loading it runs no code of its own.
     let library = unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));

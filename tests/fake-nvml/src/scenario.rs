@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::Code;
+use crate::{Code, Expectation};
 
 /// What a driver answers: one scenario file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Such as `"570.86.15"`.
@@ -18,13 +18,17 @@ pub struct Scenario {
     pub init: Option<Code>,
     /// What counting the GPUs answers in place of success.
     pub count: Option<Code>,
+    /// How many GPUs counting tells, where that is not how many there are.
+    pub counted: Option<u32>,
+    /// What code that reads this machine makes of it. The player does not look at it.
+    pub expect: Option<Expectation>,
     /// The GPUs in NVML's order.
     #[serde(default)]
     pub gpu: Vec<Unit>,
 }
 
 /// A GPU, or a MIG slice of one: what it answers. Whatever is left out is answered with "not supported".
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Unit {
     /// The product name.
@@ -84,7 +88,7 @@ pub struct Unit {
 }
 
 /// A process with a compute context on a GPU.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Process {
     /// Its number; the process that asks, if left out.
@@ -94,7 +98,7 @@ pub struct Process {
 }
 
 /// One of the calls on a GPU, spelled in scenarios in snake case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each is named after what it asks")]
 pub enum Call {
@@ -123,7 +127,7 @@ pub enum Call {
 }
 
 /// NVML's `nvmlGpuVirtualizationMode_t`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum Virtualization {
@@ -140,8 +144,8 @@ pub enum Virtualization {
 }
 
 /// A pair of 16-bit hexadecimal numbers, such as a PCI vendor and device: `10de:2684`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Hex(pub u16, pub u16);
 
 impl TryFrom<String> for Hex {
@@ -153,9 +157,15 @@ impl TryFrom<String> for Hex {
     }
 }
 
+impl From<Hex> for String {
+    fn from(Hex(vendor, device): Hex) -> Self {
+        format!("{vendor:04x}:{device:04x}")
+    }
+}
+
 /// A place on the PCI bus, written `00000000:01:00.0`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PciPlace {
     /// Segment, bus and slot.
     pub numbers: [u32; 3],
@@ -171,6 +181,12 @@ impl TryFrom<String> for PciPlace {
             [domain, bus, device, _function] => Ok(Self { numbers: [domain, bus, device], text }),
             _ => Err(format!("`{text}` is not DOMAIN:BUS:DEVICE.FUNCTION in hexadecimal")),
         }
+    }
+}
+
+impl From<PciPlace> for String {
+    fn from(place: PciPlace) -> Self {
+        place.text
     }
 }
 
@@ -199,6 +215,16 @@ impl Scenario {
         let text = std::fs::read_to_string(file).map_err(|error| invalid(error.to_string()))?;
         toml::from_str(&text).map_err(|error| invalid(error.to_string()))
     }
+
+    /// Writes a scenario file, for scenarios that a test makes up.
+    ///
+    /// # Errors
+    /// When a number is too large for TOML, or the file cannot be written.
+    pub fn save(&self, file: &Path) -> Result<(), InvalidScenario> {
+        let invalid = |reason: String| InvalidScenario { file: file.to_owned(), reason };
+        let text = toml::to_string(self).map_err(|error| invalid(error.to_string()))?;
+        std::fs::write(file, text).map_err(|error| invalid(error.to_string()))
+    }
 }
 
 #[cfg(test)]
@@ -208,7 +234,7 @@ mod tests {
     #[test]
     fn every_scenario_of_the_folder_can_be_played() {
         let files = crate::scenarios();
-        assert!(files.len() >= 14, "{files:?}");
+        assert!(files.len() >= 44, "{files:?}");
         for file in files {
             if let Err(error) = Scenario::load(&file) {
                 panic!("{error}");
@@ -217,9 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn every_scenario_says_what_is_expected() {
+        for file in crate::scenarios() {
+            let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
+            assert!(scenario.expect.is_some(), "{}: it has no section `expect`", file.display());
+        }
+    }
+
+    #[test]
     fn a_misspelled_key_is_refused() {
-        for text in ["[[gpu]]\nnmae = 'x'", "[[gpu]]\nfails = { nmae = 'unknown' }", "[[gpu]]\nfails = { name = 'x' }"]
-        {
+        for text in [
+            "[[gpu]]\nnmae = 'x'",
+            "[[gpu]]\nfails = { nmae = 'unknown' }",
+            "[[gpu]]\nfails = { name = 'x' }",
+            "[expect]\nrung = 'excat'",
+        ] {
             assert!(toml::from_str::<Scenario>(text).is_err(), "{text}");
         }
     }

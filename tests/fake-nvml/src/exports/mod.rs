@@ -96,7 +96,7 @@ unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> Retur
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> Return {
-    let count = stage::ask_system(|all| all.count.map_or(Ok(all.gpu.len() as c_uint), Err));
+    let count = stage::ask_system(|all| all.count.map_or(Ok(all.counted.unwrap_or(all.gpu.len() as c_uint)), Err));
     // SAFETY: by NVML's contract.
     unsafe { hand_out(count, out) }
 }

@@ -1,0 +1,340 @@
+//! Devices made from the profile table, as drivers describe them and as none would: what they are recognised as.
+//!
+//! The rule that judges is written here once more, in whole numbers: a GPU is a profile exactly if the profile is the
+//! only one that no answer of the driver contradicts.
+
+use gpu_tuned_core::device::{
+    ComputeCapability, DeviceFacts, GpuReading, MigSlice, PciId, ProductName, Virtualization,
+};
+use gpu_tuned_core::matching::{Difference, Match, identify};
+use gpu_tuned_core::profile::{Profile, ProfileTable};
+use gpu_tuned_core::workload::Transformer;
+use gpu_tuned_core::{Bytes, Goal, plan};
+use proptest::prelude::*;
+use proptest::sample::{Index, select, subsequence};
+
+fn named_profiles() -> Vec<&'static Profile> {
+    ProfileTable::builtin().iter().filter(|profile| !profile.names.is_empty()).collect()
+}
+
+fn without_maker(name: &str) -> &str {
+    let name = name.trim();
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+fn memory_on_record(profile: &Profile) -> Vec<u64> {
+    let memory = &profile.memory;
+    [&memory.nvml_total_mib[..], &memory.cuda_total_mib, &[memory.nominal_mib]].concat()
+}
+
+/// Whether no answer of the driver contradicts the profile.
+fn agrees(profile: &Profile, reading: &GpuReading) -> bool {
+    let Some(name) = reading.name.as_deref().map(without_maker) else { return false };
+    let mib = 1u128 << 20;
+    let near = |found: u128, mib_on_record: u64| found.abs_diff(u128::from(mib_on_record) * mib) * 40;
+    let has_memory = |found: Bytes| {
+        memory_on_record(profile).into_iter().any(|mib_| near(found.0.into(), mib_) <= u128::from(mib_) * mib)
+    };
+    profile.names.iter().any(|product| without_maker(product) == name)
+        && reading.pci_id.is_none_or(|id| profile.pci_ids.is_empty() || profile.pci_ids.contains(&id))
+        && reading.memory_total.is_none_or(has_memory)
+        && reading.compute_capability.is_none_or(|capability| capability == profile.compute_capability)
+        && reading.sm_count.is_none_or(|count| profile.compute.sm_count.is_none_or(|expected| expected == count))
+        && reading.mig.is_none()
+        && reading.virtualization != Some(Virtualization::Vgpu)
+}
+
+/// A board of the profile, fully described: any of its names, PCI ids and memory sizes, within what drivers vary.
+fn boards_of(profile: &'static Profile) -> impl Strategy<Value = GpuReading> {
+    let with_maker = |name: String| format!("NVIDIA {}", without_maker(&name));
+    let name = (select(profile.names.clone()), 0..3).prop_map(move |(name, spelling)| match spelling {
+        0 => name,
+        1 => with_maker(name),
+        _ => without_maker(&name).to_owned(),
+    });
+    let memory = (select(memory_on_record(profile)), 0.98..1.02)
+        .prop_map(|(mib, jitter)| Bytes((Bytes::from_mib(mib).0 as f64 * jitter) as u64));
+    (name, any::<Index>(), memory, 0.0..=1.0, 0u64..2_000).prop_map(|(name, id, total, free, reserved)| {
+        let mut reading = GpuReading::default();
+        reading.name = Some(name);
+        reading.pci_id = (!profile.pci_ids.is_empty()).then(|| *id.get(&profile.pci_ids));
+        reading.compute_capability = Some(profile.compute_capability);
+        reading.sm_count = profile.compute.sm_count;
+        reading.memory_bus_bits = profile.memory.bus_bits;
+        reading.memory_total = Some(total);
+        reading.memory_reserved = Some(Bytes::from_mib(reserved));
+        reading.memory_free = Some(Bytes((total.0 as f64 * free) as u64));
+        reading
+    })
+}
+
+fn boards() -> impl Strategy<Value = (&'static Profile, GpuReading)> {
+    select(named_profiles()).prop_flat_map(|profile| (Just(profile), boards_of(profile)))
+}
+
+/// Fields that drivers leave unanswered.
+type Forget = fn(&mut GpuReading);
+const FORGETS: [Forget; 6] = [
+    |reading| reading.name = None,
+    |reading| reading.pci_id = None,
+    |reading| reading.compute_capability = None,
+    |reading| reading.sm_count = None,
+    |reading| reading.memory_total = None,
+    |reading| reading.memory_free = None,
+];
+
+fn half_told_boards() -> impl Strategy<Value = (&'static Profile, GpuReading)> {
+    (boards(), subsequence(FORGETS.to_vec(), 0..=FORGETS.len())).prop_map(|((profile, mut reading), forgets)| {
+        for forget in forgets {
+            forget(&mut reading);
+        }
+        (profile, reading)
+    })
+}
+
+fn garbage() -> impl Strategy<Value = String> {
+    prop_oneof![
+        ".{0,40}",
+        "(NVIDIA |GRID |Tesla |GeForce |Quadro ){0,2}[A-Z]{1,3}[0-9]{0,4}( Ti| SUPER|-[0-9]{1,2}[QCBA]| MIG 1g.10gb| vGPU)?",
+    ]
+}
+
+/// A name that has a part too much or too little.
+fn mangled_names() -> impl Strategy<Value = String> {
+    let name = select(named_profiles()).prop_flat_map(|profile| select(profile.names.clone()));
+    (name, any::<Index>(), garbage(), 0..5).prop_map(|(name, at, noise, how)| {
+        // The names on record are ASCII: any place is between two characters.
+        let at = at.index(name.len());
+        match how {
+            0 => name[..at].to_owned(),
+            1 => name[at..].to_owned(),
+            2 => format!("{name}{noise}"),
+            3 => format!("{noise}{name}"),
+            _ => format!("{}{noise}{}", &name[..at], &name[at..]),
+        }
+    })
+}
+
+/// A change that makes a described board another one, or no board that there is.
+type Change = (usize, u64, String, &'static Profile);
+
+fn changes() -> impl Strategy<Value = Change> {
+    let number = prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), 0u64..1 << 38];
+    (0usize..13, number, prop_oneof![garbage(), mangled_names()], select(named_profiles()))
+}
+
+fn change(reading: &mut GpuReading, (what, number, text, other): Change) {
+    match what {
+        0 => reading.name = Some(text),
+        1 => reading.name = other.names.first().cloned(),
+        2 => reading.pci_id = Some(PciId::from_nvml(number as u32)),
+        3 => reading.pci_id = other.pci_ids.first().copied(),
+        4 => reading.memory_total = Some(Bytes(number)),
+        5 => reading.memory_total = memory_on_record(other).first().copied().map(Bytes::from_mib),
+        6 => reading.memory_free = Some(Bytes(number)),
+        7 => reading.memory_reserved = Some(Bytes(number)),
+        8 => reading.compute_capability = Some(ComputeCapability::new(number as u8, (number >> 8) as u8)),
+        9 => reading.sm_count = Some(number as u32),
+        10 => reading.memory_total = reading.memory_total.map(|total| total.scaled(0.9 + (number % 200) as f64 / 1e3)),
+        11 => reading.mig = Some(MigSlice { gpu_instance: number as u32, compute_instance: 0 }),
+        _ => {
+            reading.virtualization = Some(Virtualization::Vgpu);
+            reading.max_memory_clock_mhz = Some(number as u32);
+            reading.max_sm_clock_mhz = Some((number >> 7) as u32);
+        }
+    }
+}
+
+/// Boards as they are, half told, and changed beyond what is sold.
+fn devices() -> impl Strategy<Value = GpuReading> {
+    (half_told_boards(), prop::collection::vec(changes(), 0..4)).prop_map(|((_, mut reading), changes)| {
+        for it in changes {
+            change(&mut reading, it);
+        }
+        reading
+    })
+}
+
+fn shipped(reading: &GpuReading) -> Match {
+    identify(reading, &ProfileTable::default())
+}
+
+/// The profile found and those that are as near.
+fn candidates(found: &Match) -> Vec<String> {
+    let nearest = found.profile().map(|profile| profile.id.to_string());
+    let others = match found {
+        Match::Variant { differences, .. } => differences.iter().find_map(|difference| match difference {
+            Difference::Ambiguous { with } => Some(with.iter().map(ToString::to_string)),
+            _ => None,
+        }),
+        _ => None,
+    };
+    nearest.into_iter().chain(others.into_iter().flatten()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn a_fully_described_board_is_its_profile_exactly((profile, reading) in boards()) {
+        let found = shipped(&reading);
+        prop_assert!(matches!(&found, Match::Exact { profile: it } if it.id == profile.id), "{found:?}");
+    }
+
+    #[test]
+    fn a_device_is_exactly_the_only_profile_that_nothing_contradicts(reading in devices()) {
+        let agreeing: Vec<_> = named_profiles().into_iter().filter(|profile| agrees(profile, &reading)).collect();
+        match (shipped(&reading), &agreeing[..]) {
+            (Match::Exact { profile }, [only]) => prop_assert_eq!(&profile.id, &only.id),
+            (Match::Exact { profile }, others) => prop_assert!(false, "{} and not one of {}", profile.id, others.len()),
+            (found, agreeing) => prop_assert!(agreeing.len() != 1, "{found:?} is {}", agreeing[0].id),
+        }
+    }
+
+    #[test]
+    fn an_unanswered_field_never_makes_a_board_another_one((profile, reading) in half_told_boards()) {
+        let found = shipped(&reading);
+        if reading.name.is_some() || reading.pci_id.is_some() {
+            prop_assert!(candidates(&found).contains(&profile.id.to_string()), "{found:?}");
+        } else {
+            prop_assert_eq!(found.profile(), None);
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_name_or_more_than_it_is_never_exact(name in mangled_names()) {
+        let is_whole = |profile: &&Profile| profile.names.iter().any(|it| without_maker(it) == without_maker(&name));
+        prop_assume!(!named_profiles().iter().any(is_whole));
+        let mut reading = GpuReading::default();
+        reading.name = Some(name);
+        let found = shipped(&reading);
+        prop_assert!(!matches!(found, Match::Exact { .. }), "{found:?}");
+    }
+
+    #[test]
+    fn facts_promise_no_more_memory_than_the_driver_and_only_finite_rates(reading in devices()) {
+        let found = shipped(&reading);
+        for profile in [None, found.profile()] {
+            let Some(facts) = DeviceFacts::of_gpu(&reading, profile, Some(8)) else { continue };
+            prop_assert!(reading.memory_total.is_none_or(|total| facts.memory_total <= total));
+            prop_assert!(reading.memory_free.is_none_or(|free| facts.memory_available <= free));
+            prop_assert!(facts.memory_available <= facts.memory_total);
+            for rate in [facts.fp32_tflops, facts.bandwidth_gb_s].into_iter().flatten() {
+                prop_assert!(rate.is_finite() && rate > 0.0, "{facts:?}");
+            }
+            if let Ok(plan) = plan(&facts, &Transformer::new(2, 64, 512, 32).workload(), &Goal::default()) {
+                prop_assert!(plan.memory.total() <= facts.memory_available);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_name(text in garbage()) {
+        let name = ProductName::parse(&text);
+        prop_assert!(name.is_vgpu || name.is_mig_slice || name.is_of(&text));
+    }
+}
+
+fn reading(name: &str) -> GpuReading {
+    let mut reading = GpuReading::default();
+    reading.name = Some(name.to_owned());
+    reading
+}
+
+#[test]
+fn two_pairs_of_shipped_profiles_share_a_name_or_a_pci_id_and_no_pair_both() {
+    let profiles = named_profiles();
+    let mut shared = Vec::new();
+    for (place, one) in profiles.iter().enumerate() {
+        for other in &profiles[place + 1..] {
+            let name = one.names.iter().any(|name| other.names.contains(name));
+            let pci_id = one.pci_ids.iter().any(|id| other.pci_ids.contains(id));
+            if name || pci_id {
+                shared.push((one.id.as_str(), other.id.as_str(), name, pci_id));
+            }
+        }
+    }
+    assert_eq!(shared, [("a16", "a2", false, true), ("rtx3080-10gb", "rtx3080-12gb", true, false)]);
+}
+
+#[test]
+fn one_name_for_two_boards_is_resolved_by_any_further_answer_and_else_left_open() {
+    let named = || reading("NVIDIA GeForce RTX 3080");
+    let ambiguous = Match::Variant {
+        profile: Box::new(ProfileTable::builtin_profile("rtx3080-10gb").expect("shipped")),
+        differences: vec![Difference::Ambiguous { with: vec!["rtx3080-12gb".parse().expect("an id")] }],
+    };
+    assert_eq!(shipped(&named()), ambiguous);
+    for (pci_id, mib, sm_count, id) in [
+        (Some("10de:2216"), None, None, "rtx3080-10gb"),
+        (Some("10de:220a"), None, None, "rtx3080-12gb"),
+        (None, Some(10240), None, "rtx3080-10gb"),
+        (None, Some(12288), None, "rtx3080-12gb"),
+        (None, None, Some(68), "rtx3080-10gb"),
+        (None, None, Some(70), "rtx3080-12gb"),
+    ] {
+        let mut reading = named();
+        reading.pci_id = pci_id.map(|id: &str| id.parse().expect("a PCI id"));
+        (reading.memory_total, reading.sm_count) = (mib.map(Bytes::from_mib), sm_count);
+        let found = shipped(&reading);
+        assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{id}: {found:?}");
+    }
+}
+
+#[test]
+fn a_pci_id_of_two_boards_without_a_name_is_left_open() {
+    let mut reading = GpuReading::default();
+    reading.pci_id = Some("10de:25b6".parse().expect("a PCI id"));
+    let found = shipped(&reading);
+    assert_eq!(candidates(&found), ["a16", "a2"]);
+    assert!(matches!(found, Match::Variant { .. }));
+}
+
+#[test]
+fn a_users_profile_goes_before_the_shipped_one_that_looks_the_same() {
+    let base = ProfileTable::builtin_profile("rtx4090").expect("shipped");
+    let mut faster = base.clone();
+    faster.id = "mine".parse().expect("an id");
+    faster.memory.bandwidth_gb_s = Some(1_100.0);
+    let mut larger = base;
+    larger.id = "larger".parse().expect("an id");
+    (larger.memory.nominal_mib, larger.memory.nvml_total_mib) = (49152, vec![49140]);
+    larger.memory.cuda_total_mib.clear();
+    let named = reading("NVIDIA GeForce RTX 4090");
+    let mut measured = named.clone();
+    measured.memory_total = Some(Bytes::from_mib(49140));
+
+    let found = identify(&named, &ProfileTable::from_iter([faster.clone()]));
+    assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == "mine"), "{found:?}");
+    let found = identify(&measured, &ProfileTable::from_iter([larger.clone()]));
+    assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == "larger"), "{found:?}");
+    // Nothing was said that tells them apart: the one with less memory, and not for sure.
+    let found = identify(&named, &ProfileTable::from_iter([larger]));
+    assert!(matches!(found, Match::Variant { .. }));
+    assert_eq!(candidates(&found), ["rtx4090", "larger"]);
+}
+
+#[test]
+fn a_share_is_a_variant_of_its_gpu_whatever_else_the_driver_says() {
+    // GRID V100D-8C, A40-12Q and the slices: anomalies of the data sheet table; the rest: NVIDIA's vGPU types reference.
+    for (name, mib, id, difference) in [
+        ("GRID V100D-8C", Some(8192), "v100-pcie-32gb", Difference::Vgpu),
+        ("GRID V100D-8Q", None, "v100-pcie-32gb", Difference::Vgpu),
+        ("GRID T4-16Q", Some(16384), "t4", Difference::Vgpu),
+        ("NVIDIA A40-12Q", Some(12288), "a40", Difference::Vgpu),
+        ("NVIDIA A40-48Q", Some(49152), "a40", Difference::Vgpu),
+        ("NVIDIA H100XM-80C", Some(81920), "h100-sxm5-80gb", Difference::Vgpu),
+        ("NVIDIA H200-141C", Some(144_384), "h200-nvl", Difference::Vgpu),
+        ("NVIDIA A100 80GB PCIe MIG 1g.10gb", Some(9728), "a100-pcie-80gb", Difference::MigSlice),
+        ("NVIDIA H100 80GB HBM3 MIG 7g.80gb", None, "h100-sxm5-80gb", Difference::MigSlice),
+    ] {
+        let mut reading = reading(name);
+        reading.memory_total = mib.map(Bytes::from_mib);
+        let found = shipped(&reading);
+        let Match::Variant { profile, differences } = &found else { panic!("{name}: {found:?}") };
+        assert_eq!(profile.id.as_str(), id, "{name}");
+        assert!(differences.contains(&difference), "{name}: {differences:?}");
+        let facts = DeviceFacts::of_gpu(&reading, Some(profile), None);
+        assert_eq!(facts.map(|facts| facts.memory_total), reading.memory_total, "{name}");
+    }
+}

@@ -1,0 +1,135 @@
+use fake_nvml::play;
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::matching::{Difference, Match, identify};
+use gpu_tuned_core::profile::ProfileTable;
+
+use super::{CudaDevice, in_cuda_order};
+use crate::detect::Machine;
+
+fn machine(scenario: &str) -> Machine {
+    play(scenario, |library| crate::detect::detect_through(Some(library)))
+}
+
+/// What CUDA would show of these GPUs: the fastest first, then `CUDA_VISIBLE_DEVICES` as the programming guide has it:
+/// indices, or beginnings of UUIDs, up to the first that there is not.
+fn shown(gpus: &[GpuReading], visible: Option<&str>) -> Vec<CudaDevice> {
+    let mut order: Vec<&GpuReading> = gpus.iter().collect();
+    order.sort_by_key(|gpu| core::cmp::Reverse(gpu.sm_count.unwrap_or(0) * gpu.max_sm_clock_mhz.unwrap_or(0)));
+    let named = |entry: &str| match entry.parse::<usize>() {
+        Ok(index) => order.get(index).copied(),
+        Err(_) => order.iter().copied().find(|gpu| gpu.uuid.as_deref().is_some_and(|uuid| uuid.starts_with(entry))),
+    };
+    let chosen: Vec<_> = match visible {
+        None => order,
+        Some(list) => list.split(',').filter(|entry| !entry.is_empty()).map_while(named).collect(),
+    };
+    chosen.into_iter().enumerate().map(|(index, gpu)| of_cuda(index, gpu)).collect()
+}
+
+fn of_cuda(index: usize, gpu: &GpuReading) -> CudaDevice {
+    CudaDevice {
+        index,
+        name: gpu.name.clone(),
+        pci_address: gpu.pci_address,
+        uuid: gpu.uuid.as_deref().and_then(|uuid| uuid.split_once('-')).map(|(_, digits)| digits.to_owned()),
+        compute_capability: gpu.compute_capability,
+        sm_count: gpu.sm_count,
+        // CUDA's total is NVML's without what the driver keeps for itself.
+        memory_total: gpu.memory_total.map(|total| total - gpu.memory_reserved.unwrap_or_default()),
+    }
+}
+
+fn uuids(gpus: &[GpuReading]) -> Vec<&str> {
+    gpus.iter().map(|gpu| gpu.uuid.as_deref().expect("it was read")).collect()
+}
+
+#[test]
+fn the_gpus_that_cuda_shows_come_in_its_order_with_what_nvml_knows() {
+    let mig = ["MIG-10000000-0000-5000-8000-000000000001", "MIG-10000000-0000-5000-8000-000000000002"];
+    for (scenario, visible, expected) in [
+        // NVML lists the RTX 3090 first, the RTX 4090 second.
+        ("two-gpus", None, &[1, 0][..]),
+        ("two-gpus", Some("0"), &[1]),
+        ("two-gpus", Some("1"), &[0]),
+        ("two-gpus", Some("1,0"), &[0, 1]),
+        ("two-gpus", Some("GPU-30900000,GPU-40900002"), &[0, 1]),
+        ("two-gpus", Some("0,7,1"), &[1]),
+        ("two-gpus", Some(""), &[]),
+        // Eight of one name.
+        ("eight-h100", Some("5,2,7"), &[5, 2, 7]),
+        ("a16-board", None, &[0, 1, 2, 3]),
+        // One name and one address: only the UUID tells slices apart.
+        ("h100-mig", Some(mig[1]), &[1]),
+        ("h100-mig", Some(mig[0]), &[0]),
+    ] {
+        let read = machine(scenario).gpus;
+        let found = in_cuda_order(&read, &shown(&read, visible));
+        let expected: Vec<GpuReading> = expected.iter().map(|place: &usize| read[*place].clone()).collect();
+        assert_eq!(uuids(&found), uuids(&expected), "{scenario}, {visible:?}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.memory_free, expected.memory_free, "{scenario}, {visible:?}");
+            assert_eq!((found.index, found.other_processes), (expected.index, expected.other_processes));
+        }
+    }
+}
+
+#[test]
+fn without_uuids_and_addresses_equal_gpus_are_not_guessed() {
+    let read = machine("two-equal").gpus;
+    let mut devices = shown(&read, Some("1"));
+    assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, read[1].memory_free);
+    (devices[0].uuid, devices[0].pci_address) = (None, None);
+    let found = in_cuda_order(&read, &devices);
+    // What is free on the one is not known to be free on the other.
+    assert_eq!((found.len(), found[0].memory_free, found[0].memory_total), (1, None, devices[0].memory_total));
+}
+
+#[test]
+fn slices_that_an_older_driver_names_by_their_gpu_are_told_by_cuda_alone() {
+    let mut read = machine("h100-mig").gpus;
+    let devices = shown(&read, Some("MIG-10000000-0000-5000-8000-000000000002"));
+    // Drivers before release 470 spell a slice as GPU, GPU instance and compute instance.
+    for (slice, gpu_instance) in read.iter_mut().zip([9, 2]) {
+        slice.uuid = Some(format!("MIG-GPU-1ad00000-0000-4000-8000-000000000001/{gpu_instance}/0"));
+    }
+    let found = in_cuda_order(&read, &devices);
+    assert_eq!((found[0].sm_count, found[0].memory_free), (Some(60), None));
+    let Match::Variant { profile, differences } = identify(&found[0], &ProfileTable::default()) else {
+        panic!("{found:?}")
+    };
+    assert_eq!(profile.id.as_str(), "h100-sxm5-80gb");
+    assert!(differences.contains(&Difference::MigSlice));
+}
+
+#[test]
+fn a_gpu_that_only_cuda_knows_is_described_by_it() {
+    let known = machine("rtx4090").gpus;
+    let devices = shown(&known, None);
+    // WSL2 and Jetson without the management library.
+    let found = in_cuda_order(&[], &devices);
+    assert_eq!(uuids(&found), ["40900000-0000-4000-8000-000000000001"]);
+    assert_eq!((found[0].sm_count, found[0].memory_free), (Some(128), None));
+    assert!(matches!(identify(&found[0], &ProfileTable::default()), Match::Exact { .. }));
+}
+
+#[test]
+fn what_the_management_library_does_not_answer_is_taken_from_cuda() {
+    // A Jetson Orin Nano shares its name with the largest Orin; its figures here are made up but for the name.
+    let read = machine("jetson-orin").gpus;
+    let mut device = of_cuda(0, &read[0]);
+    (device.sm_count, device.memory_total) = (Some(8), Some(Bytes::from_mib(7620)));
+    let found = in_cuda_order(&read, &[device]);
+    let found_as = identify(&found[0], &ProfileTable::default());
+    assert!(matches!(&found_as, Match::Variant { .. }), "{found_as:?}");
+    let facts = DeviceFacts::of_gpu(&found[0], found_as.profile(), None).expect("CUDA told the memory");
+    assert_eq!((facts.memory_total, facts.sm_count), (Bytes::from_mib(7620), 8));
+}
+
+#[test]
+fn no_more_memory_is_free_than_cuda_shows_at_all() {
+    let read = machine("eight-h100").gpus;
+    let mut devices = shown(&read, Some("0"));
+    devices[0].memory_total = Some(Bytes::from_mib(8192));
+    assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, Some(Bytes::from_mib(8192)));
+}
