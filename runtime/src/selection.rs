@@ -6,21 +6,98 @@ use gpu_tuned_core::matching::{Difference, Match};
 use gpu_tuned_core::{Precision, Setting, SettingValue};
 use serde::Serialize;
 
+use crate::resume::Resumed;
+
 /// What the runtime settled on: which device, what it was recognised as, and why it is not what the build was for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Selection {
     /// What the build was for: `rtx4090`, `h200 + rtx4090`, `generic`.
     pub built_for: String,
-    /// The device.
+    /// The device; of several GPUs the first.
     pub device: Recognised,
-    /// The GPU as its driver describes it; `None` on the CPU.
+    /// The GPU as its driver describes it, of several the first; `None` on the CPU.
     pub gpu: Option<GpuReading>,
+    /// Every GPU that this process trains on, in the order in which they were asked for; empty on the CPU.
+    pub gpus: Vec<SelectedGpu>,
+    /// In what several GPUs are unequal. The plan is for the least of each.
+    pub weakest: Vec<Shortfall>,
     /// Why the constants of the build could not be used as they are; empty when they are confirmed, or when the build
     /// left the decision to the runtime.
     pub fallbacks: Vec<Fallback>,
+    /// How the run compares with the saved one; `None` when it begins.
+    pub resumed: Option<Resumed>,
     /// The settings that differ from the constants of the build.
     pub changes: Vec<Change>,
+}
+
+/// A GPU that is trained on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SelectedGpu {
+    /// Its number in CUDA's order: its position in [`Machine::gpus`](crate::Machine::gpus).
+    pub position: usize,
+    /// What it was recognised as.
+    pub device: Recognised,
+    /// What its driver says of it.
+    pub reading: GpuReading,
+}
+
+impl SelectedGpu {
+    /// What the driver calls it.
+    pub fn name(&self) -> String {
+        name(&self.reading)
+    }
+}
+
+/// A figure in which one of several GPUs falls behind, with its number in CUDA's order.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "figure", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Shortfall {
+    /// Memory that a new process could take.
+    Memory {
+        /// The GPU with the least.
+        gpu: usize,
+        /// What it has.
+        free: Bytes,
+        /// What another one has.
+        most: Bytes,
+    },
+    /// Peak f32 rate, 10^12 operations per second.
+    Rate {
+        /// The GPU with the least.
+        gpu: usize,
+        /// What it has.
+        tflops: f64,
+        /// What another one has.
+        most: f64,
+    },
+    /// Peak memory bandwidth, 10^9 bytes per second.
+    Bandwidth {
+        /// The GPU with the least.
+        gpu: usize,
+        /// What it has.
+        gb_s: f64,
+        /// What another one has.
+        most: f64,
+    },
+    /// Tensor cores that take bf16.
+    Bf16 {
+        /// A GPU without them.
+        gpu: usize,
+    },
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory { gpu, free, most } => write!(f, "GPU {gpu} has {free} free, not {most}"),
+            Self::Rate { gpu, tflops, most } => write!(f, "GPU {gpu} does {tflops:.0} TFLOP/s in f32, not {most:.0}"),
+            Self::Bandwidth { gpu, gb_s, most } => write!(f, "GPU {gpu} reads {gb_s:.0} GB/s, not {most:.0}"),
+            Self::Bf16 { gpu } => write!(f, "GPU {gpu} has no bf16 tensor cores"),
+        }
+    }
 }
 
 /// The rungs of the ladder, from sure to unsure.
@@ -86,6 +163,37 @@ pub enum Fallback {
         /// What is free.
         available: Bytes,
     },
+    /// Some of the GPUs that were asked for cannot be used. The global batch is shared by the others, as many of them as
+    /// divide it.
+    FewerGpus {
+        /// The GPUs that were asked for, by their numbers in CUDA's order.
+        asked: Vec<usize>,
+        /// Those that are used.
+        used: Vec<usize>,
+        /// Why not the others: one sentence each.
+        because: Vec<String>,
+    },
+    /// The micro-batch of the saved run does not fit. Another one makes up the same global batch.
+    SavedMicroBatch {
+        /// The micro-batch of the saved run.
+        saved: u64,
+        /// The micro-batch that is used.
+        used: u64,
+        /// The device.
+        device: String,
+        /// What is free on it.
+        available: Bytes,
+    },
+    /// The micro-batch of the saved run holds more samples than a rank now has in a step. Another one makes up the same
+    /// global batch.
+    SavedShare {
+        /// The micro-batch of the saved run.
+        saved: u64,
+        /// The micro-batch that is used.
+        used: u64,
+        /// Samples of an optimizer step on one rank.
+        share: u64,
+    },
     /// The device cannot carry the precision out. This changes what the run computes.
     Precision {
         /// What was asked for.
@@ -114,9 +222,19 @@ impl fmt::Display for Fallback {
             Self::Memory { needed, available } => {
                 write!(f, "not enough memory: the planned settings need {needed}, {available} are free")
             }
+            Self::FewerGpus { asked, used, because } => {
+                let (used, asked) = (numbers(used), numbers(asked));
+                write!(f, "training on GPU {used} of {asked}: {}", because.join("; "))
+            }
+            Self::SavedMicroBatch { saved, used, device, available } => {
+                write!(f, "the saved micro-batch of {saved} does not fit {device} with {available} free, {used} does")
+            }
+            Self::SavedShare { saved, used, share } => {
+                write!(f, "the saved micro-batch of {saved} is more than a rank's {share} samples, {used} is used")
+            }
             Self::Precision { asked } => write!(f, "this device cannot train in {asked}; f32 changes the results"),
             Self::BatchStatistics { planned } => {
-                write!(f, "the micro-batch of {planned} does not fit; another one changes the batch statistics")
+                write!(f, "the micro-batch of {planned} cannot be kept; another one changes the batch statistics")
             }
         }
     }
@@ -148,31 +266,41 @@ impl Selection {
         self.fallbacks.is_empty() && self.changes.is_empty()
     }
 
-    /// What the device is called.
+    /// What the device is called; of several GPUs the first.
     pub fn device_name(&self) -> String {
-        let Some(gpu) = &self.gpu else { return "CPU".to_owned() };
-        gpu.name.clone().unwrap_or_else(|| format!("GPU {}", gpu.index))
+        self.gpu.as_ref().map_or_else(|| "CPU".to_owned(), name)
     }
 }
 
-/// One line for the device, then one for each fallback and one for the changes.
+fn name(gpu: &GpuReading) -> String {
+    gpu.name.clone().unwrap_or_else(|| format!("GPU {}", gpu.index))
+}
+
+fn numbers(gpus: &[usize]) -> String {
+    gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// One line for each device, then one for each fallback, one for the saved run and one for the changes.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "built for {}, ", self.built_for)?;
-        match (&self.device, &self.gpu) {
-            (Recognised::Exact { profile }, _) => write!(f, "found {} ({profile}, exact)", self.device_name())?,
-            (Recognised::Variant { profile, differences }, _) => {
-                let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
-                write!(f, "found {}: like {profile}, but {}", self.device_name(), differences.join(", "))?;
+        match self.gpus.as_slice() {
+            [] => f.write_str("using the CPU")?,
+            [gpu] => write!(f, "found {gpu}")?,
+            several => {
+                write!(f, "found {} GPUs", several.len())?;
+                several.iter().try_for_each(|gpu| write!(f, "\n  GPU {}: {gpu}", gpu.position))?;
             }
-            (Recognised::Class { compute_capability }, _) => {
-                write!(f, "found {}: no profile, compute capability {compute_capability}", self.device_name())?;
-            }
-            (Recognised::Unknown, _) => write!(f, "found {}, which no profile describes", self.device_name())?,
-            (Recognised::Cpu, _) => f.write_str("using the CPU")?,
+        }
+        if !self.weakest.is_empty() {
+            let weakest: Vec<_> = self.weakest.iter().map(ToString::to_string).collect();
+            write!(f, "\n  planned for the weakest: {}", weakest.join("; "))?;
         }
         for fallback in &self.fallbacks {
             write!(f, "\n  fallback: {fallback}")?;
+        }
+        if let Some(resumed) = &self.resumed {
+            write!(f, "\n  {resumed}")?;
         }
         if self.is_confirmed() {
             f.write_str("\n  the constants of the build are confirmed")?;
@@ -182,5 +310,23 @@ impl fmt::Display for Selection {
             write!(f, "\n  changed: {}", changes.join(", "))?;
         }
         Ok(())
+    }
+}
+
+/// The name and what it was recognised as.
+impl fmt::Display for SelectedGpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match &self.device {
+            Recognised::Exact { profile } => write!(f, "{name} ({profile}, exact)"),
+            Recognised::Variant { profile, differences } => {
+                let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
+                write!(f, "{name}: like {profile}, but {}", differences.join(", "))
+            }
+            Recognised::Class { compute_capability } => {
+                write!(f, "{name}: no profile, compute capability {compute_capability}")
+            }
+            Recognised::Unknown | Recognised::Cpu => write!(f, "{name}, which no profile describes"),
+        }
     }
 }
