@@ -10,6 +10,16 @@ use tempfile::tempdir;
 use super::{Lm, begin, edit, file, machine, refused, resume, saved};
 
 #[test]
+fn what_is_read_is_what_was_written() {
+    for config in [Lm::default(), Lm { layers: 7, batch_size: 3, ..Lm::default() }] {
+        let run = SavedRun::new(&config, &begin(&config, "two-gpus"));
+        let directory = tempdir().expect("a directory");
+        run.save(directory.path()).expect("it can be written");
+        assert_eq!(SavedRun::load(directory.path()).expect("it is whole"), Some(run));
+    }
+}
+
+#[test]
 fn a_damaged_file_is_named_with_the_place_and_the_remedy() {
     let config = Lm::default();
     let directory = saved(&config, &begin(&config, "rtx4090"));

@@ -1,0 +1,145 @@
+//! Which devices were settled on, and how they differ from what the build was for.
+
+mod fallback;
+mod gpus;
+
+use std::fmt;
+
+use gpu_tuned_core::device::{ComputeCapability, GpuReading};
+use gpu_tuned_core::matching::{Difference, Match};
+use gpu_tuned_core::{Setting, SettingValue};
+use serde::Serialize;
+
+pub use fallback::Fallback;
+pub use gpus::{SelectedGpu, Shortfall};
+
+use crate::resume::Resumed;
+
+/// What the runtime settled on: which device, what it was recognised as, and why it is not what the build was for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Selection {
+    /// What the build was for: `rtx4090`, `h200 + rtx4090`, `generic`.
+    pub built_for: String,
+    /// The device; of several GPUs the first.
+    pub device: Recognised,
+    /// The GPU as its driver describes it, of several the first; `None` on the CPU.
+    pub gpu: Option<GpuReading>,
+    /// Every GPU that this process trains on, in the order in which they were asked for; empty on the CPU.
+    pub gpus: Vec<SelectedGpu>,
+    /// In what several GPUs are unequal. The plan is for the least of each.
+    pub weakest: Vec<Shortfall>,
+    /// Why the constants of the build could not be used as they are; empty when they are confirmed, or when the build
+    /// left the decision to the runtime.
+    pub fallbacks: Vec<Fallback>,
+    /// How the run compares with the saved one; `None` when it begins.
+    pub resumed: Option<Resumed>,
+    /// The settings that differ from the constants of the build.
+    pub changes: Vec<Change>,
+}
+
+/// The rungs of the ladder, from sure to unsure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "rung", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Recognised {
+    /// Everything that the driver answered is as the profile says.
+    Exact {
+        /// The profile's id.
+        profile: String,
+    },
+    /// Nearly the profile's GPU: other memory or multiprocessors, a slice, a modified board.
+    Variant {
+        /// The nearest profile's id.
+        profile: String,
+        /// What differs.
+        differences: Vec<Difference>,
+    },
+    /// No profile has this GPU; what it can do is known from its compute capability.
+    Class {
+        /// The compute capability.
+        compute_capability: ComputeCapability,
+    },
+    /// A GPU of which the driver says nothing that identifies it.
+    Unknown,
+    /// The CPU.
+    Cpu,
+}
+
+impl From<&Match> for Recognised {
+    fn from(found: &Match) -> Self {
+        match found {
+            Match::Exact { profile } => Self::Exact { profile: profile.id.to_string() },
+            Match::Variant { profile, differences } => {
+                Self::Variant { profile: profile.id.to_string(), differences: differences.clone() }
+            }
+            Match::Class { compute_capability } => Self::Class { compute_capability: *compute_capability },
+            Match::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// A setting that differs from the constant of the build.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The setting.
+    pub setting: Setting,
+    /// The constant of the build.
+    pub built: SettingValue,
+    /// The value that is used.
+    pub used: SettingValue,
+    /// Whether the user set it in the config.
+    pub by_user: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} -> {}", self.setting, self.built, self.used)?;
+        if self.by_user { f.write_str(" (set in the config)") } else { Ok(()) }
+    }
+}
+
+impl Selection {
+    /// Whether the constants of the build are used as they are.
+    pub fn is_confirmed(&self) -> bool {
+        self.fallbacks.is_empty() && self.changes.is_empty()
+    }
+
+    /// What the device is called; of several GPUs the first.
+    pub fn device_name(&self) -> String {
+        self.gpu.as_ref().map_or_else(|| "CPU".to_owned(), gpus::name)
+    }
+}
+
+/// One line for each device, then one for each fallback, one for the saved run and one for the changes.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "built for {}, ", self.built_for)?;
+        match self.gpus.as_slice() {
+            [] => f.write_str("using the CPU")?,
+            [gpu] => write!(f, "found {gpu}")?,
+            several => {
+                write!(f, "found {} GPUs", several.len())?;
+                several.iter().try_for_each(|gpu| write!(f, "\n  GPU {}: {gpu}", gpu.position))?;
+            }
+        }
+        if !self.weakest.is_empty() {
+            let weakest: Vec<_> = self.weakest.iter().map(ToString::to_string).collect();
+            write!(f, "\n  planned for the weakest: {}", weakest.join("; "))?;
+        }
+        for fallback in &self.fallbacks {
+            write!(f, "\n  fallback: {fallback}")?;
+        }
+        if let Some(resumed) = &self.resumed {
+            write!(f, "\n  {resumed}")?;
+        }
+        if self.is_confirmed() {
+            f.write_str("\n  the constants of the build are confirmed")?;
+        }
+        if !self.changes.is_empty() {
+            let changes: Vec<_> = self.changes.iter().map(ToString::to_string).collect();
+            write!(f, "\n  changed: {}", changes.join(", "))?;
+        }
+        Ok(())
+    }
+}
