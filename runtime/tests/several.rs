@@ -2,7 +2,7 @@
 
 use fake_nvml::play;
 use gpu_tuned::{
-    Decision, Fallback, GpusError, Machine, Options, PlanError, Recognised, Shortfall, StartError, Tuned,
+    Bytes, Decision, Fallback, GpusError, Machine, Options, PlanError, Recognised, Shortfall, StartError, Tuned,
     detect_through, gpu_tuned,
 };
 
@@ -53,8 +53,11 @@ struct WithStatistics {
     batch_size: usize,
 }
 
+/// The scenario's GPUs in a host that is the same everywhere.
 fn machine(scenario: &str) -> Machine {
-    play(scenario, |library| detect_through(Some(library)))
+    let mut machine = play(scenario, |library| detect_through(Some(library)));
+    (machine.host.cores, machine.host.memory_available) = (32, Bytes::from_mib(64 << 10));
+    machine
 }
 
 fn decide<C: Tuned + Default>(scenario: &str, options: Options) -> Result<Decision, StartError> {
@@ -209,4 +212,11 @@ fn a_smaller_share_than_the_planned_micro_batch_is_reported_where_it_changes_the
     let decision = decide::<WithStatistics>("eight-h100", Options::default().all_gpus()).expect("it fits");
     assert!(decision.selection.fallbacks.iter().any(Fallback::changes_meaning), "{}", decision.selection);
     assert_eq!(samples(&decision), 64);
+}
+
+#[cfg(feature = "burn")]
+#[test]
+fn a_session_lists_the_devices_that_it_opened() {
+    let session = Options::default().all_gpus().machine(machine("no-gpu")).start(ForH100::default()).expect("the CPU");
+    assert_eq!(session.devices(), [session.device()]);
 }

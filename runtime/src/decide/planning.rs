@@ -12,7 +12,7 @@ use crate::tuned::Built;
 
 /// The share of the headroom that stays free on a GPU that was looked at: the rest was left for neighbours, and what they
 /// take is known by now.
-const HEADROOM_KEPT: f64 = 0.5;
+pub(super) const HEADROOM_KEPT: f64 = 0.5;
 
 /// Plans for a device that was looked at.
 pub(super) struct Planning<'a> {

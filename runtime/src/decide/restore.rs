@@ -5,7 +5,7 @@ use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::{Goal, Pins, Provenance, Setting, SettingValue};
 
 use super::DecideError;
-use super::planning::Planning;
+use super::planning::{HEADROOM_KEPT, Planning};
 use crate::resume::{ResumeError, same_micro_batches};
 use crate::saved::SavedRun;
 use crate::selection::Fallback;
@@ -31,7 +31,6 @@ impl Planning<'_> {
         if built_for_them == Some(false) && self.facts.kind == DeviceKind::Gpu {
             fallbacks.push(Fallback::OtherGpu { found: self.facts.name.clone() });
         }
-        self.lower_headroom(&mut goal);
         let by_user = goal.pins.clone();
         let obstacle = match self.kept(saved, &goal)? {
             Ok(plan) => {
@@ -46,6 +45,7 @@ impl Planning<'_> {
         if self.workload.batch_statistics {
             return Err(self.statistics_change(saved, &goal).into());
         }
+        self.lower_headroom(&mut goal);
         goal.pins.precision = Some(saved.settings().precision);
         let plan = plan(self.facts, self.workload, &goal)?;
         let (micro_batch, used) = (saved.settings().batch_size, plan.settings.batch_size);
@@ -69,7 +69,9 @@ impl Planning<'_> {
         let mut as_it_was = pins.clone();
         as_it_was.gradient_checkpointing = pins.gradient_checkpointing.or(Some(settings.gradient_checkpointing));
         as_it_was.eval_batch_size = pins.eval_batch_size.or(Some(settings.eval_batch_size));
-        let with = |pins| plan(self.facts, self.workload, &Goal { pins, ..goal.clone() });
+        // As for the constants of a build, so that what they were confirmed on goes on with them.
+        let memory_headroom = goal.memory_headroom * HEADROOM_KEPT;
+        let with = |pins| plan(self.facts, self.workload, &Goal { pins, memory_headroom, ..goal.clone() });
         let planned = match with(as_it_was) {
             Err(PlanError::DoesNotFit(_)) => with(pins),
             other => other,

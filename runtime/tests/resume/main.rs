@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use fake_nvml::play;
 use gpu_tuned::{
-    Decision, Fallback, Machine, Options, Precision, ResumeError, SavedRun, Setting, StartError, Tuned, detect_through,
-    gpu_tuned,
+    Bytes, Decision, Fallback, Machine, Options, Precision, ResumeError, SavedRun, Setting, StartError, Tuned,
+    detect_through, gpu_tuned,
 };
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -65,8 +65,11 @@ struct InBf16 {
     batch_size: usize,
 }
 
+/// The scenario's GPUs in a host that is the same everywhere.
 fn machine(scenario: &str) -> Machine {
-    play(scenario, |library| detect_through(Some(library)))
+    let mut machine = play(scenario, |library| detect_through(Some(library)));
+    (machine.host.cores, machine.host.memory_available) = (32, Bytes::from_mib(64 << 10));
+    machine
 }
 
 fn begin<C: Tuned>(config: &C, scenario: &str) -> Decision {
@@ -123,6 +126,24 @@ fn the_same_machine_goes_on_with_the_same_schedule() {
         assert_eq!(again.selection.fallbacks, []);
         let report = again.to_string();
         assert!(report.contains("resumed: same schedule as saved (global batch 512 = 10 x 48 + 32)"), "{report}");
+    }
+}
+
+#[test]
+fn every_machine_goes_on_with_what_it_began() {
+    fn check<C: Tuned + Default>(scenario: &str) {
+        let config = C::default();
+        let first = begin(&config, scenario);
+        let again = resume(&config, scenario, &saved(&config, &first));
+        let again = again.unwrap_or_else(|error| panic!("{scenario}: {error}"));
+        assert_eq!(again.plan.settings, first.plan.settings, "{scenario}");
+        assert_eq!(again.plan.schedule, first.plan.schedule, "{scenario}");
+    }
+    for file in fake_nvml::scenarios() {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).expect("a scenario has a name");
+        check::<Lm>(name);
+        check::<Free>(name);
+        check::<InBf16>(name);
     }
 }
 
