@@ -25,6 +25,39 @@
 //! # }
 //! ```
 //!
+//! # Going on
+//!
+//! [`Session::save`] writes the plan beside the checkpoints, and [`Options::resume`] starts from it: the same samples in an
+//! optimizer step, always; the same micro-batches, where they fit the device that is there now; else other ones that make
+//! up the same step, as a [`Fallback`] of the report. What would make it another run (a changed model, precision or
+//! global batch) is a [`ResumeError`] which says what was, what is, and what to do.
+//!
+//! ```
+//! # use gpu_tuned::{Options, gpu_tuned};
+//! # #[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
+//! # #[derive(Clone, Debug)]
+//! # struct LmConfig {
+//! #     #[tuned]
+//! #     batch_size: usize,
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let checkpoints = folder.path();
+//! let session = gpu_tuned::start(LmConfig::default())?;
+//! session.save(checkpoints)?;
+//!
+//! let resumed = Options::default().resume(checkpoints).start(LmConfig::default())?;
+//! assert_eq!(resumed.schedule(), session.schedule());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Several GPUs
+//!
+//! [`Options::gpus`] and [`Options::all_gpus`] take several GPUs of the machine for one process. All of them get one plan,
+//! for the weakest: its memory is the limit, and the report names it. They share the global batch evenly; a number of GPUs
+//! that does not divide it is an error naming the numbers that would.
+//!
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
@@ -37,13 +70,14 @@
 pub mod burn;
 mod decide;
 mod detect;
-mod planning;
+mod resume;
+mod saved;
 mod selection;
 mod session;
 mod start;
 mod tuned;
 
-pub use decide::Decision;
+pub use decide::{Decision, GpusError};
 pub use detect::{Host, Machine, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
 pub use gpu_tuned_core::matching::Difference;
@@ -52,7 +86,9 @@ pub use gpu_tuned_core::workload;
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
 pub use gpu_tuned_macros::gpu_tuned;
-pub use selection::{Change, Fallback, Recognised, Selection};
+pub use resume::{ResumeError, Resumed, ResumedChange};
+pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
+pub use selection::{Change, Fallback, Recognised, SelectedGpu, Selection, Shortfall};
 pub use session::Session;
 pub use start::{Options, StartError, start};
 pub use tuned::{Built, Tuned};

@@ -1,11 +1,14 @@
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::Workload;
 use serde::{Serialize, Serializer};
 
 use crate::decide::Decision;
+use crate::saved::{SaveError, SavedRun};
 use crate::selection::Selection;
+use crate::tuned::Tuned;
 
 /// A training run that may begin: the config with its final values, the device, and why they are what they are.
 ///
@@ -14,8 +17,9 @@ use crate::selection::Selection;
 pub struct Session<C> {
     pub(crate) config: C,
     pub(crate) decision: Decision,
+    /// One for each GPU, or the CPU.
     #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "there is no device without Burn"))]
-    pub(crate) device: Device,
+    pub(crate) devices: Vec<Device>,
 }
 
 #[cfg(feature = "burn")]
@@ -53,18 +57,48 @@ impl<C> Session<C> {
     }
 }
 
+impl<C: Tuned> Session<C> {
+    /// Saves the plan in `directory`, beside the checkpoints, as [`SavedRun::FILE_NAME`], and returns the file's path.
+    ///
+    /// A later start goes on with it through [`Options::resume`](crate::Options::resume). What is to be saved is known as
+    /// soon as the session is: once, before the first checkpoint, is enough.
+    ///
+    /// # Errors
+    ///
+    /// [`SaveError`]; a run that was saved there before is then as it was.
+    pub fn save(&self, directory: impl AsRef<Path>) -> Result<PathBuf, SaveError> {
+        SavedRun::new(&self.config, &self.decision).save(directory)
+    }
+}
+
 #[cfg(feature = "burn")]
 impl<C> Session<C> {
     /// The device, open, with autodiff, and with gradient checkpointing where it is planned: initialise the model that
     /// is trained on it.
+    ///
+    /// With several GPUs it is the first of [`devices`](Self::devices).
     pub fn device(&self) -> burn::tensor::Device {
-        let device = self.device.clone().autodiff();
+        self.to_train(self.first())
+    }
+
+    /// The devices of this process's ranks, each as [`device`](Self::device) is: what
+    /// [`Options::gpus`](crate::Options::gpus) asked for, or the one device.
+    pub fn devices(&self) -> Vec<burn::tensor::Device> {
+        self.devices.iter().map(|device| self.to_train(device)).collect()
+    }
+
+    fn to_train(&self, device: &Device) -> Device {
+        let device = device.clone().autodiff();
         if self.decision.plan.settings.gradient_checkpointing { device.gradient_checkpointing() } else { device }
+    }
+
+    fn first(&self) -> &Device {
+        self.devices.first().expect("BUG: a session has a device")
     }
 
     /// The same hardware without autodiff, for batches and for evaluation.
     pub fn inner_device(&self) -> burn::tensor::Device {
-        self.device.clone()
+        self.first().clone()
     }
 
     /// Finds out what the device does with f32 matrix products of the workload's dominant shape.
@@ -79,7 +113,7 @@ impl<C> Session<C> {
             k: size(product.inner),
             n: size(product.columns),
         };
-        Some(crate::burn::probe(&self.device, shape))
+        Some(crate::burn::probe(self.first(), shape))
     }
 }
 

@@ -1,12 +1,18 @@
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::resolved::ResolvedError;
 use thiserror::Error;
 
-use crate::decide::{DecideError, Decision, Wanted, decide};
+use crate::decide::{Broken, Circumstances, DecideError, Decision, GpusError, Wanted, decide};
 use crate::detect::{Machine, first_look};
+use crate::resume::ResumeError;
+use crate::saved::SavedRun;
 use crate::selection::Fallback;
+#[cfg(feature = "burn")]
+use crate::selection::SelectedGpu;
 use crate::session::{Device, Session};
 use crate::tuned::Tuned;
 
@@ -25,9 +31,10 @@ pub fn start<C: Tuned>(config: C) -> Result<Session<C>, StartError> {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     strict: bool,
-    gpu: Option<usize>,
+    wanted: Wanted,
     cpu: bool,
     machine: Option<Machine>,
+    resume: Option<PathBuf>,
 }
 
 /// Why a session could not be started.
@@ -40,6 +47,12 @@ pub enum StartError {
     /// There is no plan for this device: most often, not even one sample at a time fits.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The GPUs asked for cannot be this process's part of the ranks.
+    #[error(transparent)]
+    Gpus(#[from] GpusError),
+    /// The saved run cannot be gone on with.
+    #[error(transparent)]
+    Resume(#[from] ResumeError),
     /// A field of the config holds a dimension that no model has.
     #[error("the config describes no model: {message}")]
     Dimensions {
@@ -68,6 +81,8 @@ impl From<DecideError> for StartError {
         match error {
             DecideError::Table(error) => Self::Table(error),
             DecideError::Plan(error) => Self::Plan(error),
+            DecideError::Gpus(error) => Self::Gpus(error),
+            DecideError::Resume(error) => Self::Resume(error),
             DecideError::Dimensions(message) => Self::Dimensions { message },
         }
     }
@@ -88,7 +103,31 @@ impl Options {
     /// if there is none, the first.
     #[must_use]
     pub fn gpu(mut self, index: usize) -> Self {
-        self.gpu = Some(index);
+        self.wanted = Wanted::These(vec![index]);
+        self
+    }
+
+    /// Which GPUs this process trains on, counting from 0 in CUDA's order; one that is named twice counts once.
+    ///
+    /// There is one plan for all of them, made for the weakest: the least free memory, the lowest rates, what all can do.
+    /// Each is a rank and gets the same number of samples. When the goal says nothing of ranks, these are all; a
+    /// `world_size` above their number means that other processes train along with as many each, so their number must
+    /// divide it.
+    ///
+    /// Where some of them are missing, as many of the others are taken as divide the global batch, which is a
+    /// [`Fallback`]; when other processes count on them, it is an error. When all are there and do not divide the global
+    /// batch, [`PlanError::WorldSize`] names the numbers that would do.
+    #[must_use]
+    pub fn gpus(mut self, positions: impl IntoIterator<Item = usize>) -> Self {
+        let positions: BTreeSet<usize> = positions.into_iter().collect();
+        self.wanted = Wanted::These(positions.into_iter().collect());
+        self
+    }
+
+    /// Trains on every GPU of the machine: see [`gpus`](Self::gpus).
+    #[must_use]
+    pub fn all_gpus(mut self) -> Self {
+        self.wanted = Wanted::All;
         self
     }
 
@@ -96,6 +135,23 @@ impl Options {
     #[must_use]
     pub fn cpu(mut self) -> Self {
         self.cpu = true;
+        self
+    }
+
+    /// Goes on with the run that [`Session::save`] left in `directory`.
+    ///
+    /// The global batch, the precision and the model are those of the saved run, or there is no session: a
+    /// [`ResumeError`] says what was, what is now, and what to do. The micro-batch is kept when it fits the device, and so
+    /// are the other settings then, except for what belongs to the machine: TF32, and no more loader workers than its
+    /// host feeds. When it does not fit, the run is planned anew with the same global batch, and a [`Fallback`] says so;
+    /// for a model that computes statistics over the micro-batch (`batch_statistics`), where another one would change
+    /// the results, that is an error as well. The run may go on with another number of ranks that divides the global
+    /// batch. A field of the config that was set to something that contradicts the saved schedule is an error.
+    ///
+    /// Saved is the plan alone. Weights, optimizer, and how far the data was read are the program's own checkpoints.
+    #[must_use]
+    pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.resume = Some(directory.into());
         self
     }
 
@@ -112,12 +168,7 @@ impl Options {
     ///
     /// See [`StartError`].
     pub fn decide<C: Tuned>(&self, config: &C) -> Result<Decision, StartError> {
-        let machine = self.seen();
-        let begin = Instant::now();
-        let decision = decide(config, machine, self.wanted(machine))?;
-        tracing::debug!(elapsed = ?begin.elapsed(), "decided");
-        self.refuse_fallbacks(&decision)?;
-        Ok(decision)
+        self.decide_without(&[], &self.wanted(), self.saved()?.as_ref(), config)
     }
 
     /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
@@ -128,38 +179,51 @@ impl Options {
     ///
     /// See [`StartError`].
     pub fn start<C: Tuned>(&self, mut config: C) -> Result<Session<C>, StartError> {
-        let mut decision = match without_cuda(self.seen()) {
-            Some(cpu) => decide(&config, self.seen(), cpu)?,
-            None => self.decide(&config)?,
-        };
-        self.refuse_fallbacks(&decision)?;
-        let device = self.open(&config, &mut decision)?;
+        let (decision, devices) = self.open(&config)?;
         let selection = &decision.selection;
         for fallback in &selection.fallbacks {
             tracing::warn!(built_for = %selection.built_for, "{fallback}");
         }
         tracing::info!("{selection}");
         config.apply(&decision.plan.settings);
-        Ok(Session { config, decision, device })
+        Ok(Session { config, decision, devices })
     }
 
     fn seen(&self) -> &Machine {
         self.machine.as_ref().unwrap_or_else(|| first_look())
     }
 
-    /// The GPU that is asked for, or the CPU and why.
-    fn wanted(&self, machine: &Machine) -> Wanted {
-        if self.cpu {
-            return Wanted::Cpu { because: vec!["the CPU was asked for".to_owned()] };
+    /// The run to go on with, if one is wanted.
+    fn saved(&self) -> Result<Option<SavedRun>, ResumeError> {
+        let Some(directory) = &self.resume else { return Ok(None) };
+        let saved = SavedRun::load(directory)?;
+        saved.map(Some).ok_or_else(|| ResumeError::Nothing { directory: directory.clone() })
+    }
+
+    /// The GPUs that are asked for, or the CPU and why.
+    fn wanted(&self) -> Wanted {
+        let cpu = |because: &str| Wanted::Cpu { because: vec![because.to_owned()] };
+        match &self.wanted {
+            _ if self.cpu => cpu("the CPU was asked for"),
+            Wanted::These(none) if none.is_empty() => cpu("no GPUs were asked for"),
+            wanted => wanted.clone(),
         }
-        match (machine.gpus.len(), self.gpu) {
-            (0, _) => Wanted::Cpu { because: machine.trouble.clone() },
-            (_, None) => Wanted::Best,
-            (count, Some(index)) if index < count => Wanted::Gpu(index),
-            (count, Some(index)) => {
-                Wanted::Cpu { because: vec![format!("GPU {index} was asked for and there are {count}")] }
-            }
-        }
+    }
+
+    /// Decides without the GPUs that turned out to be broken.
+    fn decide_without<C: Tuned>(
+        &self,
+        broken: &[Broken],
+        wanted: &Wanted,
+        saved: Option<&SavedRun>,
+        config: &C,
+    ) -> Result<Decision, StartError> {
+        let machine = self.seen();
+        let begin = Instant::now();
+        let decision = decide(config, Circumstances { machine, wanted, broken, saved })?;
+        tracing::debug!(elapsed = ?begin.elapsed(), "decided");
+        self.refuse_fallbacks(&decision)?;
+        Ok(decision)
     }
 
     fn refuse_fallbacks(&self, decision: &Decision) -> Result<(), StartError> {
@@ -171,33 +235,46 @@ impl Options {
         Err(StartError::Strict { built_for: selection.built_for.clone(), fallbacks: selection.fallbacks.clone() })
     }
 
-    /// Opens the decided device; when the GPU does not open, decides for the CPU and says why.
-    #[cfg(feature = "burn")]
-    fn open<C: Tuned>(&self, config: &C, decision: &mut Decision) -> Result<Device, StartError> {
-        use crate::burn::{Place, cpu, default_float, open};
-
-        if let Some(gpu) = &decision.selection.gpu {
-            let machine = self.seen();
-            let place = Place::of(gpu, machine.gpus.len() == 1);
-            match open(&place, float(decision)) {
-                Ok(opened) => return Ok(opened.device),
-                Err(error) => {
-                    *decision = decide(config, machine, Wanted::Cpu { because: vec![error.to_string()] })?;
-                    self.refuse_fallbacks(decision)?;
-                }
+    /// Opens the decided devices; when a GPU does not open, decides without it and says why.
+    fn open<C: Tuned>(&self, config: &C) -> Result<(Decision, Vec<Device>), StartError> {
+        let saved = self.saved()?;
+        let wanted = without_cuda(self.seen()).unwrap_or_else(|| self.wanted());
+        let mut broken = Vec::new();
+        loop {
+            let decision = self.decide_without(&broken, &wanted, saved.as_ref(), config)?;
+            match self.open_all(&decision)? {
+                Ok(devices) => return Ok((decision, devices)),
+                // There is one GPU less at every turn, and none in the end.
+                Err(fault) => broken.push(fault),
             }
         }
-        let device = cpu();
-        if let Some(float) = float(decision) {
-            default_float(&device, float)?;
+    }
+
+    #[cfg(feature = "burn")]
+    fn open_all(&self, decision: &Decision) -> Result<Result<Vec<Device>, Broken>, StartError> {
+        use crate::burn::{Place, cpu, default_float, open};
+
+        let float = float(decision);
+        let gpus = &decision.selection.gpus;
+        if gpus.is_empty() {
+            let device = cpu();
+            if let Some(float) = float {
+                default_float(&device, float)?;
+            }
+            return Ok(Ok(vec![device]));
         }
-        Ok(device)
+        let alone = self.seen().gpus.len() == 1;
+        let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
+            Ok(opened) => Ok(opened.device),
+            Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),
+        };
+        Ok(gpus.iter().map(open).collect())
     }
 
     #[cfg(not(feature = "burn"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with Burn")]
-    fn open<C: Tuned>(&self, _: &C, _: &mut Decision) -> Result<Device, StartError> {
-        Ok(Device)
+    fn open_all(&self, _: &Decision) -> Result<Result<Vec<Device>, Broken>, StartError> {
+        Ok(Ok(vec![Device]))
     }
 }
 

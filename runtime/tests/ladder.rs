@@ -161,7 +161,7 @@ fn a_deeper_model_than_the_compiled_one_gets_a_plan_of_its_own() {
 #[test]
 fn a_dimension_that_no_model_has_is_an_error() {
     let error = decide(&ForRtx4090 { layers: 0, ..ForRtx4090::default() }, "rtx4090").expect_err("no layers");
-    assert_eq!(error.to_string(), "the config describes no model: layers = 0 is out of range, expected 1 to 2^32");
+    assert_eq!(error.to_string(), "the config describes no model: layers = 0 is out of range, expected 1 to 65536");
 }
 
 #[test]

@@ -128,8 +128,10 @@ impl DeviceFacts {
 
     /// What all of these devices have: the least memory and rates, the common capabilities.
     pub fn meet<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let all: Vec<&Self> = all.into_iter().collect();
+        let name = names(&all);
         all.into_iter().cloned().reduce(|a, b| Self {
-            name: format!("{} + {}", a.name, b.name),
+            name: name.clone(),
             kind: if a.kind == b.kind { a.kind } else { DeviceKind::Cpu },
             memory_total: a.memory_total.min(b.memory_total),
             memory_available: a.memory_available.min(b.memory_available),
@@ -143,6 +145,19 @@ impl DeviceFacts {
             host_cores: least(a.host_cores, b.host_cores),
         })
     }
+}
+
+/// Each name once, in order of first appearance, with how many have it: `2 x NVIDIA L4 + NVIDIA T4`.
+fn names(all: &[&DeviceFacts]) -> String {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for facts in all {
+        match counted.iter_mut().find(|(name, _)| *name == facts.name) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((&facts.name, 1)),
+        }
+    }
+    let named = |(name, count): (&str, usize)| if count == 1 { name.to_owned() } else { format!("{count} x {name}") };
+    counted.into_iter().map(named).collect::<Vec<_>>().join(" + ")
 }
 
 fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {

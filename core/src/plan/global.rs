@@ -4,23 +4,33 @@ use super::PlanError;
 use crate::Goal;
 use crate::workload::Workload;
 
-/// The goal with its tokens, where it is stated in tokens, turned into a global batch of samples.
-pub(super) fn in_samples(goal: &Goal, workload: &Workload) -> Result<Goal, PlanError> {
-    let Some(global_tokens) = goal.global_tokens else { return Ok(goal.clone()) };
+impl Goal {
+    /// The goal with its tokens, where it is stated in tokens, turned into a global batch of samples.
+    ///
+    /// # Errors
+    ///
+    /// When the model knows no tokens, or they make up no whole number of samples on each rank.
+    pub fn in_samples(&self, workload: &Workload) -> Result<Self, PlanError> {
+        let Some(global_tokens) = self.global_tokens else { return Ok(self.clone()) };
+        let samples = samples(self, global_tokens, workload)?;
+        Ok(Self { global_batch: Some(samples), global_tokens: None, mean_tokens: None, ..self.clone() })
+    }
+}
+
+fn samples(goal: &Goal, global_tokens: u64, workload: &Workload) -> Result<u64, PlanError> {
     let Some(sample) = workload.sample.tokens else {
         let message = "global_tokens needs a model that knows its tokens: a transformer, a recurrent network, or costs \
                        with tokens_per_sample";
         return Err(PlanError::NoTokens { message: message.to_owned() });
     };
-    let samples = match goal.mean_tokens {
-        None => packed(global_tokens, sample, goal.world_size)?,
+    match goal.mean_tokens {
+        None => packed(global_tokens, sample, goal.world_size),
         Some(mean) if mean > sample as f64 => {
             let message = format!("mean_tokens = {mean} is more than the {sample} tokens that a sample has room for");
-            return Err(PlanError::NoTokens { message });
+            Err(PlanError::NoTokens { message })
         }
-        Some(mean) => padded(global_tokens, mean, goal.world_size),
-    };
-    Ok(Goal { global_batch: Some(samples), global_tokens: None, mean_tokens: None, ..goal.clone() })
+        Some(mean) => Ok(padded(global_tokens, mean, goal.world_size)),
+    }
 }
 
 /// Samples that are packed full: their tokens add up exactly.

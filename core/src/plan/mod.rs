@@ -73,7 +73,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     if let Some((_, message)) = goal.mistakes().into_iter().next() {
         return Err(PlanError::Goal { message });
     }
-    let goal = &global::in_samples(goal, workload)?;
+    let goal = &goal.in_samples(workload)?;
     let precision = precision::decide(device, goal)?;
     let Some(choice) = Choice::find(device, workload, goal, precision.value)? else {
         return Err(PlanError::DoesNotFit(Box::new(Misfit::of(device, workload, goal, precision.value)?)));

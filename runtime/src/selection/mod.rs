@@ -1,10 +1,19 @@
+//! Which devices were settled on, and how they differ from what the build was for.
+
+mod fallback;
+mod gpus;
+
 use std::fmt;
 
-use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::{ComputeCapability, GpuReading};
 use gpu_tuned_core::matching::{Difference, Match};
-use gpu_tuned_core::{Precision, Setting, SettingValue};
+use gpu_tuned_core::{Setting, SettingValue};
 use serde::Serialize;
+
+pub use fallback::Fallback;
+pub use gpus::{SelectedGpu, Shortfall};
+
+use crate::resume::Resumed;
 
 /// What the runtime settled on: which device, what it was recognised as, and why it is not what the build was for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -12,13 +21,19 @@ use serde::Serialize;
 pub struct Selection {
     /// What the build was for: `rtx4090`, `h200 + rtx4090`, `generic`.
     pub built_for: String,
-    /// The device.
+    /// The device; of several GPUs the first.
     pub device: Recognised,
-    /// The GPU as its driver describes it; `None` on the CPU.
+    /// The GPU as its driver describes it, of several the first; `None` on the CPU.
     pub gpu: Option<GpuReading>,
+    /// Every GPU that this process trains on, in the order in which they were asked for; empty on the CPU.
+    pub gpus: Vec<SelectedGpu>,
+    /// In what several GPUs are unequal. The plan is for the least of each.
+    pub weakest: Vec<Shortfall>,
     /// Why the constants of the build could not be used as they are; empty when they are confirmed, or when the build
     /// left the decision to the runtime.
     pub fallbacks: Vec<Fallback>,
+    /// How the run compares with the saved one; `None` when it begins.
+    pub resumed: Option<Resumed>,
     /// The settings that differ from the constants of the build.
     pub changes: Vec<Change>,
 }
@@ -64,64 +79,6 @@ impl From<&Match> for Recognised {
     }
 }
 
-/// Why the constants of a build could not be used as they are.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Fallback {
-    /// There is no GPU that this program can use.
-    NoGpu {
-        /// Why not: one sentence each.
-        because: Vec<String>,
-    },
-    /// The GPU is not the one that the build was for.
-    OtherGpu {
-        /// What the driver calls it.
-        found: String,
-    },
-    /// The GPU has too little free memory for the planned settings.
-    Memory {
-        /// What the planned settings need.
-        needed: Bytes,
-        /// What is free.
-        available: Bytes,
-    },
-    /// The device cannot carry the precision out. This changes what the run computes.
-    Precision {
-        /// What was asked for.
-        asked: Precision,
-    },
-    /// The micro-batch of a model that computes statistics over it had to change. This changes what the run computes.
-    BatchStatistics {
-        /// The micro-batch that was planned.
-        planned: u64,
-    },
-}
-
-impl Fallback {
-    /// Whether the run computes something else because of it, rather than the same in another way.
-    pub fn changes_meaning(&self) -> bool {
-        matches!(self, Self::Precision { .. } | Self::BatchStatistics { .. })
-    }
-}
-
-impl fmt::Display for Fallback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoGpu { because } if because.is_empty() => f.write_str("no GPU found"),
-            Self::NoGpu { because } => write!(f, "no usable GPU: {}", because.join("; ")),
-            Self::OtherGpu { found } => write!(f, "another GPU is there: {found}"),
-            Self::Memory { needed, available } => {
-                write!(f, "not enough memory: the planned settings need {needed}, {available} are free")
-            }
-            Self::Precision { asked } => write!(f, "this device cannot train in {asked}; f32 changes the results"),
-            Self::BatchStatistics { planned } => {
-                write!(f, "the micro-batch of {planned} does not fit; another one changes the batch statistics")
-            }
-        }
-    }
-}
-
 /// A setting that differs from the constant of the build.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
@@ -148,31 +105,33 @@ impl Selection {
         self.fallbacks.is_empty() && self.changes.is_empty()
     }
 
-    /// What the device is called.
+    /// What the device is called; of several GPUs the first.
     pub fn device_name(&self) -> String {
-        let Some(gpu) = &self.gpu else { return "CPU".to_owned() };
-        gpu.name.clone().unwrap_or_else(|| format!("GPU {}", gpu.index))
+        self.gpu.as_ref().map_or_else(|| "CPU".to_owned(), gpus::name)
     }
 }
 
-/// One line for the device, then one for each fallback and one for the changes.
+/// One line for each device, then one for each fallback, one for the saved run and one for the changes.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "built for {}, ", self.built_for)?;
-        match (&self.device, &self.gpu) {
-            (Recognised::Exact { profile }, _) => write!(f, "found {} ({profile}, exact)", self.device_name())?,
-            (Recognised::Variant { profile, differences }, _) => {
-                let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
-                write!(f, "found {}: like {profile}, but {}", self.device_name(), differences.join(", "))?;
+        match self.gpus.as_slice() {
+            [] => f.write_str("using the CPU")?,
+            [gpu] => write!(f, "found {gpu}")?,
+            several => {
+                write!(f, "found {} GPUs", several.len())?;
+                several.iter().try_for_each(|gpu| write!(f, "\n  GPU {}: {gpu}", gpu.position))?;
             }
-            (Recognised::Class { compute_capability }, _) => {
-                write!(f, "found {}: no profile, compute capability {compute_capability}", self.device_name())?;
-            }
-            (Recognised::Unknown, _) => write!(f, "found {}, which no profile describes", self.device_name())?,
-            (Recognised::Cpu, _) => f.write_str("using the CPU")?,
+        }
+        if !self.weakest.is_empty() {
+            let weakest: Vec<_> = self.weakest.iter().map(ToString::to_string).collect();
+            write!(f, "\n  planned for the weakest: {}", weakest.join("; "))?;
         }
         for fallback in &self.fallbacks {
             write!(f, "\n  fallback: {fallback}")?;
+        }
+        if let Some(resumed) = &self.resumed {
+            write!(f, "\n  {resumed}")?;
         }
         if self.is_confirmed() {
             f.write_str("\n  the constants of the build are confirmed")?;

@@ -1,3 +1,5 @@
+//! The plan of a run that begins.
+
 use gpu_tuned_core::compile::{Compiled, compile};
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
@@ -10,10 +12,10 @@ use crate::tuned::Built;
 
 /// The share of the headroom that stays free on a GPU that was looked at: the rest was left for neighbours, and what they
 /// take is known by now.
-const HEADROOM_KEPT: f64 = 0.5;
+pub(super) const HEADROOM_KEPT: f64 = 0.5;
 
 /// Plans for a device that was looked at.
-pub(crate) struct Planning<'a> {
+pub(super) struct Planning<'a> {
     pub built: &'a Built,
     pub resolved: Option<&'a Resolved>,
     pub facts: &'a DeviceFacts,
@@ -23,31 +25,36 @@ pub(crate) struct Planning<'a> {
 impl Planning<'_> {
     /// Keeps the constants of the build where they hold; else plans anew, and says why.
     ///
-    /// `built_for_it` is `None` when the build left the decision to the runtime.
-    pub(crate) fn run(
+    /// `built_for_them` is `None` when the build left the decision to the runtime.
+    pub(super) fn run(
         &self,
         mut goal: Goal,
-        built_for_it: Option<bool>,
+        built_for_them: Option<bool>,
         fallbacks: &mut Vec<Fallback>,
     ) -> Result<Plan, PlanError> {
-        let constants = if built_for_it == Some(true) { self.constants(&goal) } else { None };
+        let constants = if built_for_them == Some(true) { self.constants(&goal) } else { None };
         if let Some(plan) = constants {
             if plan.memory.fits() {
                 return Ok(plan);
             }
             let (needed, available) = (plan.memory.total(), self.facts.memory_available);
             fallbacks.push(Fallback::Memory { needed, available });
-        } else if built_for_it == Some(false) && self.facts.kind == DeviceKind::Gpu {
+        } else if built_for_them == Some(false) && self.facts.kind == DeviceKind::Gpu {
             fallbacks.push(Fallback::OtherGpu { found: self.facts.name.clone() });
         }
-        if self.facts.memory_provenance == Provenance::Measured {
-            goal.memory_headroom *= HEADROOM_KEPT;
-        }
+        self.lower_headroom(&mut goal);
         if self.workload.batch_statistics && goal.pins.batch_size.is_none() {
             goal.pins.batch_size = Some(self.built.settings.batch_size);
             return self.plan_or_give_way(goal, true, fallbacks);
         }
         self.plan_or_give_way(goal, false, fallbacks)
+    }
+
+    /// Leaves less alone where it is known what neighbours take.
+    pub(super) fn lower_headroom(&self, goal: &mut Goal) {
+        if self.facts.memory_provenance == Provenance::Measured {
+            goal.memory_headroom *= HEADROOM_KEPT;
+        }
     }
 
     /// The plan of the build with this device's memory; `None` when the config is no longer what was planned for.
@@ -75,7 +82,7 @@ impl Planning<'_> {
                 goal.precision = None;
                 fallbacks.push(Fallback::Precision { asked: precision });
             }
-            PlanError::DoesNotFit(_) if keeps_statistics => {
+            PlanError::DoesNotFit(_) | PlanError::Pins { .. } if keeps_statistics => {
                 goal.pins.batch_size = None;
                 fallbacks.push(Fallback::BatchStatistics { planned: self.built.settings.batch_size });
                 return self.plan_or_give_way(goal, false, fallbacks);

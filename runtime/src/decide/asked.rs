@@ -1,0 +1,39 @@
+//! What is asked for: by the build, and by fields of the config that the user set.
+
+use gpu_tuned_core::{Goal, Pins};
+
+use crate::tuned::{Built, Tuned};
+
+/// The build's goal, with what the user set in the config fixed.
+pub(super) fn goal<C: Tuned>(config: &C) -> Goal {
+    let mut goal = C::goal();
+    goal.pins = pins(&config.tuned(), &C::BUILT);
+    // Without a global batch of the user's, that of the build keeps the run the same everywhere; unless the user has
+    // set the micro-batch, which then is the batch.
+    let own_batch = goal.pins.batch_size.is_some() || goal.pins.gradient_accumulation.is_some();
+    if goal.global_batch.is_none() && goal.global_tokens.is_none() && !own_batch {
+        goal.global_batch = Some(C::BUILT.global_batch);
+    }
+    goal
+}
+
+/// The tuned values that are not those of the build: the user's.
+pub(super) fn pins(tuned: &Pins, built: &Built) -> Pins {
+    macro_rules! differing {
+        ($($field:ident),*) => {{
+            let mut pins = Pins::default();
+            $( pins.$field = tuned.$field.filter(|value| *value != built.settings.$field); )*
+            pins
+        }};
+    }
+    differing!(
+        batch_size,
+        gradient_accumulation,
+        precision,
+        allow_tf32,
+        gradient_checkpointing,
+        prefetch_depth,
+        num_workers,
+        eval_batch_size
+    )
+}

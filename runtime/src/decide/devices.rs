@@ -1,0 +1,219 @@
+//! Which of the machine's devices are taken, and how many ranks train.
+
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::matching::{Match, identify};
+use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::profile::ProfileTable;
+
+use super::{Circumstances, DecideError, GpusError};
+use crate::detect::{Host, Machine};
+use crate::selection::{Fallback, SelectedGpu, Shortfall};
+
+/// The devices that a decision is for. Positions are those in [`Machine::gpus`].
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Wanted {
+    /// The first GPU of the kind that the build is for, else the first.
+    #[default]
+    Best,
+    /// GPUs by their positions.
+    These(Vec<usize>),
+    /// Every GPU that there is.
+    All,
+    /// The CPU.
+    Cpu {
+        /// Why: one sentence each.
+        because: Vec<String>,
+    },
+}
+
+/// A GPU that was tried and did not open.
+pub(crate) struct Broken {
+    pub position: usize,
+    pub because: String,
+}
+
+/// A GPU that is taken.
+pub(super) struct Gpu {
+    position: usize,
+    pub reading: GpuReading,
+    pub found: Match,
+    facts: DeviceFacts,
+}
+
+impl From<Gpu> for SelectedGpu {
+    fn from(gpu: Gpu) -> Self {
+        Self { position: gpu.position, device: (&gpu.found).into(), reading: gpu.reading }
+    }
+}
+
+/// What is taken.
+pub(super) struct Devices {
+    /// The GPUs, in the order in which they were asked for; none on the CPU.
+    pub gpus: Vec<Gpu>,
+    /// What all of them have.
+    pub facts: DeviceFacts,
+    /// Ranks that train together, here and on other machines.
+    pub world_size: u64,
+    /// Why it is not what was asked for.
+    pub fallbacks: Vec<Fallback>,
+}
+
+impl Devices {
+    pub(super) fn choose(
+        here: Circumstances<'_>,
+        goal: &Goal,
+        profiles: &ProfileTable,
+        is_target: impl Fn(&GpuReading) -> bool,
+    ) -> Result<Self, DecideError> {
+        let asked = here.wanted.positions(here.machine, is_target);
+        let (mut gpus, because) = usable(&asked, here, profiles);
+        let ranks = Ranks::of(asked.len(), gpus.len(), here, goal, &because)?;
+        let mut fallbacks = Vec::new();
+        if gpus.is_empty() {
+            fallbacks.push(Fallback::NoGpu { because });
+        } else if ranks.local < asked.len() {
+            gpus.truncate(ranks.local);
+            let used = gpus.iter().map(|gpu| gpu.position).collect();
+            fallbacks.push(Fallback::FewerGpus { asked, used, because });
+        }
+        let facts = DeviceFacts::meet(gpus.iter().map(|gpu| &gpu.facts));
+        let facts = facts.map(|facts| among(gpus.len(), &here.machine.host, facts));
+        let facts = facts.unwrap_or_else(|| cpu(&here.machine.host));
+        Ok(Self { gpus, facts, world_size: ranks.world_size, fallbacks })
+    }
+}
+
+impl Wanted {
+    /// Whether this process may have several GPUs.
+    fn is_several(&self) -> bool {
+        match self {
+            Self::Best | Self::Cpu { .. } => false,
+            Self::These(positions) => positions.len() > 1,
+            Self::All => true,
+        }
+    }
+
+    fn positions(&self, machine: &Machine, is_target: impl Fn(&GpuReading) -> bool) -> Vec<usize> {
+        match self {
+            Self::Best if machine.gpus.len() > 1 => vec![machine.gpus.iter().position(is_target).unwrap_or(0)],
+            Self::Best => vec![0],
+            Self::These(positions) => positions.clone(),
+            Self::All => (0..machine.gpus.len()).collect(),
+            Self::Cpu { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The GPUs among those asked for that can be planned for, and why not the others: one sentence each.
+fn usable(asked: &[usize], here: Circumstances<'_>, profiles: &ProfileTable) -> (Vec<Gpu>, Vec<String>) {
+    let all = &here.machine.gpus;
+    let mut because = match here.wanted {
+        Wanted::Cpu { because } => because.clone(),
+        _ if all.is_empty() => here.machine.trouble.clone(),
+        _ => Vec::new(),
+    };
+    if all.is_empty() {
+        return (Vec::new(), because);
+    }
+    let mut gpus = Vec::new();
+    for &position in asked {
+        let Some(reading) = all.get(position) else {
+            because.push(format!("GPU {position} was asked for and there are {}", all.len()));
+            continue;
+        };
+        if let Some(broken) = here.broken.iter().find(|broken| broken.position == position) {
+            because.push(broken.because.clone());
+            continue;
+        }
+        let found = identify(reading, profiles);
+        // A GPU whose memory nobody knows cannot be planned for.
+        match DeviceFacts::of_gpu(reading, found.profile(), None) {
+            Some(facts) => gpus.push(Gpu { position, reading: reading.clone(), found, facts }),
+            None => because.push(format!("the driver does not say how much memory GPU {} has", reading.index)),
+        }
+    }
+    (gpus, because)
+}
+
+/// Who trains together.
+struct Ranks {
+    /// Ranks in this process.
+    local: usize,
+    /// Ranks in all.
+    world_size: u64,
+}
+
+impl Ranks {
+    fn of(
+        asked: usize,
+        usable: usize,
+        here: Circumstances<'_>,
+        goal: &Goal,
+        because: &[String],
+    ) -> Result<Self, DecideError> {
+        let world_size = goal.world_size;
+        if !here.wanted.is_several() {
+            return Ok(Self { local: usable, world_size });
+        }
+        let is_alone = world_size == 1 || world_size == asked as u64;
+        if !is_alone && (usable < asked || asked == 0) {
+            let (asked, usable, because) = (asked as u64, usable as u64, because.to_vec());
+            return Err(GpusError::Missing { asked, usable, world_size, because }.into());
+        }
+        let shares = |ranks: &usize| goal.global_batch.is_none_or(|samples| samples.is_multiple_of(*ranks as u64));
+        if usable < asked || usable == 0 {
+            // One rank can always be: the CPU, when there is no GPU.
+            let local = (1..=usable).rev().find(shares).unwrap_or(0);
+            return Ok(Self { local, world_size: local.max(1) as u64 });
+        }
+        if is_alone && !shares(&asked) {
+            let would_do = (1..=here.machine.gpus.len()).filter(shares).map(|ranks| ranks as u64).collect();
+            let global_batch = goal.global_batch.unwrap_or_default();
+            return Err(PlanError::WorldSize { global_batch, world_size: asked as u64, would_do }.into());
+        }
+        let local = asked as u64;
+        if !is_alone && !world_size.is_multiple_of(local) {
+            let would_do = (1..=here.machine.gpus.len() as u64).filter(|count| world_size.is_multiple_of(*count));
+            return Err(GpusError::Share { local, world_size, would_do: would_do.collect() }.into());
+        }
+        Ok(Self { local: asked, world_size: world_size.max(local) })
+    }
+}
+
+/// The facts of the weakest with the host's cores shared out: each rank has a loader of its own.
+fn among(gpus: usize, host: &Host, facts: DeviceFacts) -> DeviceFacts {
+    DeviceFacts { host_cores: Some((host.cores / gpus.max(1) as u64).max(1)), ..facts }
+}
+
+fn cpu(host: &Host) -> DeviceFacts {
+    DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores)
+}
+
+/// In what the weakest of several GPUs fall behind: each such figure once, with the GPU that has least of it.
+pub(super) fn shortfalls(gpus: &[Gpu]) -> Vec<Shortfall> {
+    let bytes = extremes(gpus, |facts| Some(facts.memory_available.0 as f64));
+    let memory = bytes.map(|(gpu, free, most)| {
+        let bytes = |figure| gpu_tuned_core::Bytes(figure as u64);
+        Shortfall::Memory { gpu, free: bytes(free), most: bytes(most) }
+    });
+    let rate = extremes(gpus, |facts| facts.fp32_tflops);
+    let rate = rate.map(|(gpu, tflops, most)| Shortfall::Rate { gpu, tflops, most });
+    let bandwidth = extremes(gpus, |facts| facts.bandwidth_gb_s);
+    let bandwidth = bandwidth.map(|(gpu, gb_s, most)| Shortfall::Bandwidth { gpu, gb_s, most });
+    let bf16 = extremes(gpus, |facts| Some(f64::from(u8::from(facts.has_bf16))));
+    let bf16 = bf16.map(|(gpu, ..)| Shortfall::Bf16 { gpu });
+    [memory, rate, bandwidth, bf16].into_iter().flatten().collect()
+}
+
+/// Less than a hundredth is no difference: a display takes more memory than that.
+const ALIKE: f64 = 0.99;
+
+/// The position of the GPU that has least, what it has, and the most; `None` where all are alike or one is not known.
+fn extremes(gpus: &[Gpu], figure: impl Fn(&DeviceFacts) -> Option<f64>) -> Option<(usize, f64, f64)> {
+    let all: Option<Vec<_>> = gpus.iter().map(|gpu| Some((gpu.position, figure(&gpu.facts)?))).collect();
+    let all = all?;
+    let (gpu, least) = all.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let most = all.iter().map(|(_, value)| *value).max_by(f64::total_cmp)?;
+    (least < most * ALIKE).then_some((gpu, least, most))
+}

@@ -1,0 +1,113 @@
+//! From a config and a machine to a selection and a plan. Opens nothing.
+
+mod asked;
+mod built_for;
+mod devices;
+mod error;
+mod planning;
+mod restore;
+
+use std::fmt;
+
+use gpu_tuned_core::Setting;
+use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::resolved::Resolved;
+use gpu_tuned_core::workload::Workload;
+use serde::Serialize;
+
+pub(crate) use devices::{Broken, Wanted};
+pub(crate) use error::DecideError;
+pub use error::GpusError;
+
+use crate::detect::Machine;
+use crate::resume::{self, Resumed};
+use crate::saved::SavedRun;
+use crate::selection::{Change, Selection};
+use crate::tuned::{Built, Tuned};
+use devices::Devices;
+use planning::Planning;
+
+/// What is decided before a device is opened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Decision {
+    /// Which devices are taken, and how they differ from what the build was for.
+    pub selection: Selection,
+    /// The settings with their reasons, and the memory they take.
+    pub plan: Plan,
+    /// What a training step costs.
+    pub workload: Workload,
+}
+
+/// The selection, then the plan.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.selection, self.plan)
+    }
+}
+
+/// What a decision depends on beside the config.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    pub machine: &'a Machine,
+    /// The devices that are asked for.
+    pub wanted: &'a Wanted,
+    /// GPUs that were tried and did not open.
+    pub broken: &'a [Broken],
+    /// The run to go on with.
+    pub saved: Option<&'a SavedRun>,
+}
+
+/// Decides for the wanted devices of the machine; without a usable GPU for the CPU.
+pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<Decision, DecideError> {
+    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
+    let spec = config.workload();
+    if let Some((_, message)) = spec.mistakes().into_iter().next() {
+        return Err(DecideError::Dimensions(message));
+    }
+    let workload = spec.workload();
+    let mut goal = asked::goal(config);
+    if let Some(saved) = here.saved {
+        resume::check::<C>(saved, &spec, &workload, &goal)?;
+        (goal.global_batch, goal.global_tokens, goal.mean_tokens) = (Some(saved.schedule().global_batch), None, None);
+    }
+    let none = ProfileTable::default();
+    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
+    let devices = Devices::choose(here, &goal, profiles, |gpu| built_for::is_target(gpu, &C::BUILT, profiles));
+    let Devices { gpus, facts, world_size, mut fallbacks } = devices.map_err(|error| error.of(here.saved))?;
+    goal.world_size = world_size;
+    let built_for_them = built_for::are_built_for(&C::BUILT, resolved.as_ref(), &gpus);
+    let planning = Planning { built: &C::BUILT, resolved: resolved.as_ref(), facts: &facts, workload: &workload };
+    let plan = match here.saved {
+        None => planning.run(goal, built_for_them, &mut fallbacks)?,
+        Some(saved) => planning.restore(saved, goal, built_for_them, &mut fallbacks)?,
+    };
+    let changes = changes(config, &C::BUILT, &plan);
+    let resumed = here.saved.map(|saved| Resumed::new(saved, &plan));
+    let selection = Selection {
+        device: gpus.first().map_or(crate::Recognised::Cpu, |gpu| (&gpu.found).into()),
+        gpu: gpus.first().map(|gpu| gpu.reading.clone()),
+        weakest: devices::shortfalls(&gpus),
+        gpus: gpus.into_iter().map(Into::into).collect(),
+        built_for: C::BUILT.target.to_owned(),
+        fallbacks,
+        resumed,
+        changes,
+    };
+    Ok(Decision { selection, plan, workload })
+}
+
+/// What differs from the constants of the build, among the settings that the config has a field for.
+fn changes<C: Tuned>(config: &C, built: &Built, plan: &Plan) -> Vec<Change> {
+    let tuned = config.tuned();
+    let by_user = asked::pins(&tuned, built);
+    let differs = |setting: &Setting| setting.of(&built.settings) != setting.of(&plan.settings);
+    let change = |setting: Setting| Change {
+        setting,
+        built: setting.of(&built.settings),
+        used: setting.of(&plan.settings),
+        by_user: by_user.has(setting),
+    };
+    Setting::ALL.into_iter().filter(|setting| tuned.has(*setting)).filter(differs).map(change).collect()
+}

@@ -1,0 +1,105 @@
+//! Going on with a saved run: whether it is still the same one, and what is the same about it.
+
+mod error;
+mod same_run;
+
+use std::fmt;
+
+use gpu_tuned_core::plan::{Plan, Schedule};
+use gpu_tuned_core::{Setting, SettingValue};
+use serde::Serialize;
+
+pub use error::ResumeError;
+pub(crate) use same_run::check;
+
+use crate::saved::SavedRun;
+
+/// How a resumed run compares with the saved one. The global batch, the precision and the model are the same, always.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Resumed {
+    /// What the device was called on which the run was saved.
+    pub saved_on: String,
+    /// The saved schedule.
+    pub then: Schedule,
+    /// The schedule now.
+    pub now: Schedule,
+    /// The other settings that are not as saved.
+    pub changes: Vec<ResumedChange>,
+}
+
+/// A setting that is not as it was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ResumedChange {
+    /// The setting.
+    pub setting: Setting,
+    /// Its value in the saved run.
+    pub then: SettingValue,
+    /// The value that is used.
+    pub now: SettingValue,
+}
+
+impl Resumed {
+    pub(crate) fn new(saved: &SavedRun, plan: &Plan) -> Self {
+        let in_schedule = [Setting::BatchSize, Setting::GradientAccumulation];
+        let others = Setting::ALL.into_iter().filter(|setting| !in_schedule.contains(setting));
+        let change = |setting: Setting| ResumedChange {
+            setting,
+            then: setting.of(saved.settings()),
+            now: setting.of(&plan.settings),
+        };
+        Self {
+            saved_on: saved.device().to_owned(),
+            then: *saved.schedule(),
+            now: plan.schedule,
+            changes: others.map(change).filter(|change| change.then != change.now).collect(),
+        }
+    }
+
+    /// Whether every rank cuts its steps into the micro-batches that it did.
+    pub fn is_same_schedule(&self) -> bool {
+        self.then == self.now
+    }
+}
+
+/// One line, and another one for settings that are not as saved.
+impl fmt::Display for Resumed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (then, now) = (in_words(&self.then), in_words(&self.now));
+        let global_batch = self.now.global_batch;
+        if self.is_same_schedule() {
+            write!(f, "resumed: same schedule as saved (global batch {global_batch} = {now})")?;
+        } else {
+            write!(f, "resumed: same global batch as saved ({global_batch}), as {now} instead of {then}")?;
+        }
+        let changes: Vec<_> = self.changes.iter().map(ToString::to_string).collect();
+        if changes.is_empty() { Ok(()) } else { write!(f, "\n  not as saved: {}", changes.join(", ")) }
+    }
+}
+
+impl fmt::Display for ResumedChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} -> {}", self.setting, self.then, self.now)
+    }
+}
+
+/// How a step adds up: `2 ranks x (3 x 64 + 8)`.
+fn in_words(schedule: &Schedule) -> String {
+    let (samples, micro_batch) = (schedule.samples_per_rank(), schedule.micro_batch);
+    let rank = match (samples / micro_batch, samples % micro_batch) {
+        (0, rest) => format!("1 x {rest}"),
+        (full, 0) => format!("{full} x {micro_batch}"),
+        (full, rest) => format!("{full} x {micro_batch} + {rest}"),
+    };
+    if schedule.world_size == 1 { rank } else { format!("{} ranks x ({rank})", schedule.world_size) }
+}
+
+/// Whether an optimizer step is made of the same micro-batches, whichever rank computes them.
+pub(crate) fn same_micro_batches(one: &Schedule, other: &Schedule) -> bool {
+    let counted = |schedule: &Schedule| {
+        let samples = schedule.samples_per_rank();
+        let (full, rest) = (samples / schedule.micro_batch, samples % schedule.micro_batch);
+        (full * schedule.world_size, if rest == 0 { None } else { Some((rest, schedule.world_size)) })
+    };
+    one.micro_batch == other.micro_batch && counted(one) == counted(other)
+}

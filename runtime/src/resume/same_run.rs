@@ -1,0 +1,52 @@
+//! Whether the config still describes the run that was saved. What depends on the device is looked at with the plan.
+
+use gpu_tuned_core::workload::{Workload, WorkloadSpec};
+use gpu_tuned_core::{Goal, Setting, SettingValue};
+
+use super::ResumeError;
+use crate::saved::SavedRun;
+use crate::tuned::Tuned;
+
+/// Compares the saved run with a config, of which `spec` and `workload` are the model and `goal` has the pins.
+pub(crate) fn check<C: Tuned>(
+    saved: &SavedRun,
+    spec: &WorkloadSpec,
+    workload: &Workload,
+    goal: &Goal,
+) -> Result<(), ResumeError> {
+    if saved.config() != C::BUILT.config {
+        return Err(ResumeError::Config { then: saved.config().to_owned(), now: C::BUILT.config.to_owned() });
+    }
+    let changes = saved.model_changes(spec);
+    if !changes.is_empty() {
+        return Err(ResumeError::Model { changes });
+    }
+    let then = saved.schedule().global_batch;
+    // The build's own batch, where none was asked for, may differ from build to build: the saved one goes on.
+    let asked = C::goal().in_samples(workload).unwrap_or_default();
+    if let Some(now) = asked.global_batch.filter(|now| *now != then) {
+        return Err(ResumeError::GlobalBatch { then, now });
+    }
+    let then = saved.schedule().drop_last;
+    if goal.drop_last != then {
+        return Err(ResumeError::DropLast { then, now: goal.drop_last });
+    }
+    check_precision(saved, goal)?;
+    let then = saved.settings().batch_size;
+    match goal.pins.batch_size.filter(|now| *now != then) {
+        None => Ok(()),
+        Some(now) => Err(ResumeError::Pinned {
+            setting: Setting::BatchSize,
+            then: SettingValue::Count(then),
+            now: SettingValue::Count(now),
+        }),
+    }
+}
+
+fn check_precision(saved: &SavedRun, goal: &Goal) -> Result<(), ResumeError> {
+    let then = saved.settings().precision;
+    let now = goal.pins.precision.or(goal.precision).unwrap_or_default();
+    // A run whose device could not do what was asked for goes on as it was trained.
+    let gave_way = goal.pins.precision.is_none() && goal.precision == saved.goal().precision;
+    if now == then || gave_way { Ok(()) } else { Err(ResumeError::Precision { then, now }) }
+}

@@ -1,0 +1,82 @@
+//! The file: written whole or not at all, read with its mistakes named.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{LoadError, SaveError, SavedRun};
+
+/// Writes `run` under a temporary name, and renames it when it is on the disk.
+pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveError> {
+    fs::create_dir_all(directory).map_err(|source| SaveError::Directory { path: directory.to_owned(), source })?;
+    let path = directory.join(SavedRun::FILE_NAME);
+    let mut text = serde_json::to_string_pretty(run).expect("BUG: a saved run is always JSON");
+    text.push('\n');
+    match replace(&path, directory, &text) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(SaveError::Write { path, source }),
+    }
+}
+
+fn replace(path: &Path, directory: &Path, text: &str) -> io::Result<()> {
+    let draft = format!(".{}.", SavedRun::FILE_NAME);
+    // Made with `File` rather than by the crate, whose files nobody but their owner may read: a checkpoint is shared.
+    let mut file = tempfile::Builder::new()
+        .prefix(&draft)
+        .suffix(".tmp")
+        .make_in(directory, |path| File::options().write(true).create_new(true).open(path))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    // Makes the new name last; not every system can open or sync a directory, and the file is complete either way.
+    drop(File::open(directory).and_then(|directory| directory.sync_all()));
+    Ok(())
+}
+
+/// The format alone, which says whether the rest can be understood.
+#[derive(Deserialize)]
+struct Header {
+    format: u64,
+    gpu_tuned: Option<String>,
+}
+
+/// Reads what [`save`] wrote; `None` where there is no such file.
+pub(super) fn load(directory: &Path) -> Result<Option<SavedRun>, LoadError> {
+    let path = directory.join(SavedRun::FILE_NAME);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(LoadError::Read { path, source }),
+    };
+    match parse(&bytes) {
+        Ok(run) => Ok(Some(run)),
+        Err(Mistake::Format(Header { format: found, gpu_tuned: wrote })) => {
+            Err(LoadError::Format { path, found, wrote })
+        }
+        Err(Mistake::Damage(error)) => {
+            let message = error.to_string();
+            // The place is said once, in front.
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
+            Err(LoadError::Damaged { path, line: error.line(), column: error.column(), message })
+        }
+        Err(Mistake::Figures(message)) => Err(LoadError::Damaged { path, line: 1, column: 1, message }),
+    }
+}
+
+enum Mistake {
+    Format(Header),
+    Damage(serde_json::Error),
+    Figures(String),
+}
+
+fn parse(bytes: &[u8]) -> Result<SavedRun, Mistake> {
+    let header: Header = serde_json::from_slice(bytes).map_err(Mistake::Damage)?;
+    if header.format != u64::from(SavedRun::FORMAT) {
+        return Err(Mistake::Format(header));
+    }
+    let run: SavedRun = serde_json::from_slice(bytes).map_err(Mistake::Damage)?;
+    run.mistake().map_or(Ok(run), |message| Err(Mistake::Figures(message)))
+}

@@ -1,0 +1,176 @@
+//! The plan of a run, saved beside its checkpoints.
+
+mod error;
+mod figures;
+mod file;
+
+use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::plan::Schedule;
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Goal, Pins, Precision, Settings};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use error::{LoadError, SaveError};
+pub use figures::FigureChange;
+
+use crate::decide::Decision;
+use crate::tuned::Tuned;
+
+/// What a run was, as far as a plan goes: enough to go on with the same schedule, or to say why that cannot be.
+///
+/// How far the training came is the program's own to save. The file is JSON; fields that this release does not know are
+/// passed over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedRun {
+    format: u32,
+    gpu_tuned: String,
+    config: String,
+    device: String,
+    parameters: u64,
+    workload: Value,
+    #[serde(with = "GoalWithoutPins")]
+    goal: Goal,
+    schedule: Schedule,
+    settings: Settings,
+}
+
+/// [`Goal`] as it is saved: unlike in `gpu-tuned.toml`, a key that is not known is none of this release's business.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Goal")]
+struct GoalWithoutPins {
+    #[serde(default)]
+    global_batch: Option<u64>,
+    #[serde(default)]
+    global_tokens: Option<u64>,
+    #[serde(default)]
+    mean_tokens: Option<f64>,
+    drop_last: bool,
+    world_size: u64,
+    shard_optimizer: bool,
+    #[serde(default)]
+    precision: Option<Precision>,
+    memory_headroom: f64,
+    throughput_tolerance: f64,
+    #[serde(default)]
+    target_utilization: Option<f64>,
+    prefetch_mib: u64,
+    #[serde(skip)]
+    pins: Pins,
+}
+
+impl SavedRun {
+    /// The format that this release writes and reads.
+    pub const FORMAT: u32 = 1;
+    /// The name of the file.
+    pub const FILE_NAME: &'static str = "gpu-tuned-run.json";
+
+    /// What is to be saved of a run that was decided on for `config`.
+    pub fn new<C: Tuned>(config: &C, decision: &Decision) -> Self {
+        Self {
+            format: Self::FORMAT,
+            gpu_tuned: env!("CARGO_PKG_VERSION").to_owned(),
+            config: C::BUILT.config.to_owned(),
+            device: decision.plan.device.clone(),
+            parameters: config.workload().parameters(),
+            workload: in_json(&config.workload()),
+            goal: C::goal(),
+            schedule: decision.plan.schedule,
+            settings: decision.plan.settings,
+        }
+    }
+
+    /// Writes the run to [`FILE_NAME`](Self::FILE_NAME) in `directory`, which is created where it is missing, and returns
+    /// the file's path.
+    ///
+    /// A reader finds the old file or the new one, whole: it is written under a temporary name
+    /// (`.gpu-tuned-run.json.….tmp`), brought to the disk, and renamed. Several ranks may save to one directory.
+    ///
+    /// # Errors
+    ///
+    /// [`SaveError`]; the file that was there is then as it was.
+    pub fn save(&self, directory: impl AsRef<Path>) -> Result<PathBuf, SaveError> {
+        file::save(self, directory.as_ref())
+    }
+
+    /// The run saved in `directory`; `None` where none is.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] if there is a file that cannot be read, is damaged, or has another format.
+    pub fn load(directory: impl AsRef<Path>) -> Result<Option<Self>, LoadError> {
+        file::load(directory.as_ref())
+    }
+
+    /// The version of gpu-tuned that saved the run.
+    pub fn gpu_tuned_version(&self) -> &str {
+        &self.gpu_tuned
+    }
+
+    /// The name of the config struct.
+    pub fn config(&self) -> &str {
+        &self.config
+    }
+
+    /// What the device, or the GPUs together, were called.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Parameters of the model.
+    pub fn parameters(&self) -> u64 {
+        self.parameters
+    }
+
+    /// What the build asked for, without what was fixed in the config.
+    pub fn goal(&self) -> &Goal {
+        &self.goal
+    }
+
+    /// How an optimizer step was made of micro-batches.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// The settings that the run was trained with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The figures in which the model is another one now.
+    pub(crate) fn model_changes(&self, spec: &WorkloadSpec) -> Vec<FigureChange> {
+        let mut changes = figures::changes(&self.workload, &in_json(spec));
+        let listed = changes.iter().any(|change| change.figure.ends_with(".parameters"));
+        // On its own, another count is another way of counting: the dimensions decide.
+        let now = spec.parameters();
+        if !changes.is_empty() && !listed && self.parameters != now {
+            let (then, now) = (Some(self.parameters.to_string()), Some(now.to_string()));
+            changes.insert(0, FigureChange { figure: "parameters".to_owned(), then, now });
+        }
+        changes
+    }
+
+    /// The first figure that no run has: nothing is to be divided by what a damaged file says.
+    fn mistake(&self) -> Option<String> {
+        let Schedule { global_batch, world_size, micro_batch, drop_last: _ } = self.schedule;
+        let range = 1..=1 << 30;
+        let counts = [
+            ("schedule.global_batch", global_batch),
+            ("schedule.world_size", world_size),
+            ("schedule.micro_batch", micro_batch),
+            ("settings.eval_batch_size", self.settings.eval_batch_size),
+        ];
+        if let Some((name, value)) = counts.into_iter().find(|(_, value)| !range.contains(value)) {
+            return Some(format!("{name} = {value} is out of range, expected 1 to 2^30"));
+        }
+        let planned = (micro_batch, self.schedule.micro_steps());
+        let holds = global_batch.is_multiple_of(world_size)
+            && planned == (self.settings.batch_size, self.settings.gradient_accumulation);
+        (!holds).then(|| "the schedule and the settings contradict each other".to_owned())
+    }
+}
+
+fn in_json(spec: &WorkloadSpec) -> Value {
+    serde_json::to_value(spec).expect("BUG: a workload is always JSON")
+}

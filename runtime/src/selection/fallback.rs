@@ -1,0 +1,107 @@
+use std::fmt;
+
+use gpu_tuned_core::{Bytes, Precision};
+use serde::Serialize;
+
+/// Why the constants of a build could not be used as they are.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Fallback {
+    /// There is no GPU that this program can use.
+    NoGpu {
+        /// Why not: one sentence each.
+        because: Vec<String>,
+    },
+    /// The GPU is not the one that the build was for.
+    OtherGpu {
+        /// What the driver calls it.
+        found: String,
+    },
+    /// The GPU has too little free memory for the planned settings.
+    Memory {
+        /// What the planned settings need.
+        needed: Bytes,
+        /// What is free.
+        available: Bytes,
+    },
+    /// Some of the GPUs that were asked for cannot be used. The global batch is shared by the others, as many of them as
+    /// divide it.
+    FewerGpus {
+        /// The GPUs that were asked for, by their numbers in CUDA's order.
+        asked: Vec<usize>,
+        /// Those that are used.
+        used: Vec<usize>,
+        /// Why not the others: one sentence each.
+        because: Vec<String>,
+    },
+    /// The micro-batch of the saved run does not fit. Another one makes up the same global batch.
+    SavedMicroBatch {
+        /// The micro-batch of the saved run.
+        saved: u64,
+        /// The micro-batch that is used.
+        used: u64,
+        /// The device.
+        device: String,
+        /// What is free on it.
+        available: Bytes,
+    },
+    /// The micro-batch of the saved run holds more samples than a rank now has in a step. Another one makes up the same
+    /// global batch.
+    SavedShare {
+        /// The micro-batch of the saved run.
+        saved: u64,
+        /// The micro-batch that is used.
+        used: u64,
+        /// Samples of an optimizer step on one rank.
+        share: u64,
+    },
+    /// The device cannot carry the precision out. This changes what the run computes.
+    Precision {
+        /// What was asked for.
+        asked: Precision,
+    },
+    /// The micro-batch of a model that computes statistics over it had to change. This changes what the run computes.
+    BatchStatistics {
+        /// The micro-batch that was planned.
+        planned: u64,
+    },
+}
+
+impl Fallback {
+    /// Whether the run computes something else because of it, rather than the same in another way.
+    pub fn changes_meaning(&self) -> bool {
+        matches!(self, Self::Precision { .. } | Self::BatchStatistics { .. })
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoGpu { because } if because.is_empty() => f.write_str("no GPU found"),
+            Self::NoGpu { because } => write!(f, "no usable GPU: {}", because.join("; ")),
+            Self::OtherGpu { found } => write!(f, "another GPU is there: {found}"),
+            Self::Memory { needed, available } => {
+                write!(f, "not enough memory: the planned settings need {needed}, {available} are free")
+            }
+            Self::FewerGpus { asked, used, because } => {
+                let (used, asked) = (numbers(used), numbers(asked));
+                write!(f, "training on GPU {used} of {asked}: {}", because.join("; "))
+            }
+            Self::SavedMicroBatch { saved, used, device, available } => {
+                write!(f, "the saved micro-batch of {saved} does not fit {device} with {available} free, {used} does")
+            }
+            Self::SavedShare { saved, used, share } => {
+                write!(f, "the saved micro-batch of {saved} is more than a rank's {share} samples, {used} is used")
+            }
+            Self::Precision { asked } => write!(f, "this device cannot train in {asked}; f32 changes the results"),
+            Self::BatchStatistics { planned } => {
+                write!(f, "the micro-batch of {planned} cannot be kept; another one changes the batch statistics")
+            }
+        }
+    }
+}
+
+fn numbers(gpus: &[usize]) -> String {
+    gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,112 @@
+//! What an optimizer step is made of, here and on other numbers of ranks.
+
+use gpu_tuned::{Fallback, Options, ResumeError, StartError};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Free, Lm, WithStatistics, begin, edit, machine, micro_batches, refused, resume, saved};
+
+#[test]
+fn another_number_of_ranks_may_go_on_when_it_divides_the_global_batch() {
+    let config = Lm::default();
+    let directory = saved(&config, &begin(&config, "rtx4090"));
+    let on =
+        |gpus: usize| Options::default().gpus(0..gpus).machine(machine("eight-free-h100")).resume(directory.path());
+    for gpus in [1, 2, 4, 8] {
+        let again = on(gpus).decide(&config).unwrap_or_else(|error| panic!("{gpus}: {error}"));
+        assert_eq!(again.plan.schedule.world_size, gpus as u64);
+        assert_eq!(micro_batches(&again).iter().sum::<u64>(), 512);
+    }
+    let error = on(3).decide(&config).expect_err("512 / 3");
+    let StartError::Resume(ResumeError::WorldSize { would_do, .. }) = &error else { panic!("{error}") };
+    assert_eq!(*would_do, [1, 2, 4, 8]);
+}
+
+#[test]
+fn a_rank_with_fewer_samples_than_the_saved_micro_batch_says_so() {
+    let config = Free::default();
+    let directory = saved(&config, &begin(&config, "rtx4090"));
+    edit(&directory, |run| {
+        run["schedule"] = json!({ "global_batch": 64, "world_size": 1, "micro_batch": 64 });
+        run["settings"]["batch_size"] = 64.into();
+        run["settings"]["gradient_accumulation"] = 1.into();
+    });
+    let options = Options::default().all_gpus().machine(machine("eight-free-h100")).resume(directory.path());
+    let again = options.decide(&config).expect("8 samples each");
+    assert_eq!(micro_batches(&again).iter().sum::<u64>(), 64);
+    let told = |fallback: &Fallback| matches!(fallback, Fallback::SavedShare { saved: 64, share: 8, .. });
+    assert!(again.selection.fallbacks.iter().any(told), "{}", again.selection);
+}
+
+#[test]
+fn batch_statistics_keep_their_micro_batch_or_are_refused() {
+    let of = |batch_size| {
+        let config = WithStatistics { batch_size };
+        saved(&config, &begin(&config, "h200"))
+    };
+    assert!(resume(&WithStatistics::default(), "h200", &of(32)).is_ok());
+    for scenario in ["neighbour", "a100-mig-slice"] {
+        let error = refused(&WithStatistics::default(), scenario, &of(32));
+        assert!(matches!(error, ResumeError::BatchStatistics { micro_batch: 32, .. }), "{scenario}: {error}");
+    }
+    // 256 samples are 10 x 24 + 16, and on two ranks twice 5 x 24 + 8; eight ranks have 32 each.
+    for (batch_size, gpus, is_kept) in [(32, 8, true), (24, 1, true), (24, 2, false), (64, 8, false)] {
+        let options = Options::default().gpus(0..gpus).machine(machine("eight-free-h100"));
+        let result = options.resume(of(batch_size).path()).decide(&WithStatistics::default());
+        let is_refused = matches!(result, Err(StartError::Resume(ResumeError::BatchStatistics { .. })));
+        assert_eq!((result.is_ok(), is_refused), (is_kept, !is_kept), "{batch_size} on {gpus}: {result:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_resumed_step_is_made_of_the_same_samples(global_batch in 1u64..4096, micro_batch in 1u64..4096) {
+        let micro_batch = micro_batch.min(global_batch);
+        let config = Free::default();
+        let directory = saved(&config, &begin(&config, "rtx4090"));
+        edit(&directory, |run| {
+            run["schedule"] = json!({ "global_batch": global_batch, "world_size": 1, "micro_batch": micro_batch });
+            run["settings"]["batch_size"] = micro_batch.into();
+            run["settings"]["gradient_accumulation"] = global_batch.div_ceil(micro_batch).into();
+        });
+        let again = resume(&config, "rtx4090", &directory).expect("one sample at a time fits");
+        let sizes = micro_batches(&again);
+        prop_assert_eq!(sizes.iter().sum::<u64>(), global_batch);
+        let told = again.selection.fallbacks.iter().any(|one| matches!(one, Fallback::SavedMicroBatch { .. }));
+        // Full micro-batches and a rest, counted without the schedule's own arithmetic.
+        let mut expected = vec![micro_batch; (global_batch / micro_batch) as usize];
+        expected.extend(Some(global_batch % micro_batch).filter(|rest| *rest > 0));
+        expected.sort_unstable();
+        prop_assert_eq!(told, sizes != expected);
+        // Saved again and resumed again, nothing moves any more.
+        let twice = resume(&config, "rtx4090", &saved(&config, &again)).expect("it fits");
+        prop_assert_eq!(twice.plan.schedule, again.plan.schedule);
+    }
+
+    #[test]
+    fn any_ranks_share_a_step_evenly_or_are_told_who_could(global_batch in 1u64..4096, gpus in 2u64..9) {
+        let config = Free::default();
+        let directory = saved(&config, &begin(&config, "rtx4090"));
+        edit(&directory, |run| {
+            run["schedule"] = json!({ "global_batch": global_batch, "world_size": 1, "micro_batch": 1 });
+            run["settings"]["batch_size"] = 1.into();
+            run["settings"]["gradient_accumulation"] = global_batch.into();
+        });
+        let options = Options::default().gpus(0..gpus as usize).machine(machine("eight-free-h100"));
+        match options.resume(directory.path()).decide(&config) {
+            Ok(decision) => {
+                prop_assert_eq!(decision.plan.schedule.world_size, gpus);
+                prop_assert_eq!(decision.plan.schedule.samples_per_rank() * gpus, global_batch);
+                prop_assert_eq!(micro_batches(&decision).iter().sum::<u64>(), global_batch);
+            }
+            Err(StartError::Resume(ResumeError::WorldSize { would_do, .. })) => {
+                prop_assert!(global_batch % gpus != 0);
+                let divisors: Vec<u64> = (1..=8).filter(|ranks| global_batch % ranks == 0).collect();
+                prop_assert_eq!(would_do, divisors);
+            }
+            Err(other) => return Err(TestCaseError::fail(other.to_string())),
+        }
+    }
+}
