@@ -27,7 +27,9 @@ pub fn sample(
         let seen = &ids[ids.len().saturating_sub(config.window)..];
         let input = Tensor::<2, Int>::from_data(TensorData::new(seen.to_vec(), [1, seen.len()]), device);
         let last = model.forward(input).narrow(1, seen.len() - 1, 1);
-        let shares: Vec<f32> = softmax(last, 2).try_into_data_as::<f32>()?.iter::<f32>().collect();
+        let mut shares: Vec<f32> = softmax(last, 2).try_into_data_as::<f32>()?.iter::<f32>().collect();
+        // The unknown character cannot be written.
+        shares.pop();
         ids.push(draw(&shares, random.random()));
     }
     Ok(ids[1..].iter().map(|&id| vocabulary.character(id as usize)).collect())
