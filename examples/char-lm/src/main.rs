@@ -1,0 +1,209 @@
+//! Trains the character model and prints how well it predicts the held-out text.
+
+use std::{path::PathBuf, time::Instant};
+
+use anyhow::Context;
+use burn::{module::Module, tensor::Device};
+use char_lm::{
+    checkpoint::{Checkpoint, Checkpoints},
+    config::TrainingConfig,
+    perplexity::Perplexities,
+    sampling::sample,
+    text::Corpus,
+    training::{State, Training},
+};
+use clap::Parser;
+use gpu_tuned::{Options, Session};
+use indicatif::{ProgressBar, ProgressStyle};
+use tracing_subscriber::EnvFilter;
+
+mod report;
+
+use report::Report;
+
+/// Trains a small character-level transformer on two novels by Jane Austen, or on any other text.
+#[derive(Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
+struct Arguments {
+    /// UTF-8 file to learn from, instead of the novels; the last tenth is held out
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    /// Where checkpoints go; without it there are none
+    #[arg(long, value_name = "DIR")]
+    checkpoint_dir: Option<PathBuf>,
+    /// Optimizer steps between two checkpoints
+    #[arg(long, value_name = "STEPS", default_value_t = 50, requires = "checkpoint_dir")]
+    checkpoint_every: usize,
+    /// Goes on from the newest complete checkpoint, with the settings of the run that wrote it
+    #[arg(long, requires = "checkpoint_dir")]
+    resume: bool,
+    /// Stops after so many optimizer steps, as if interrupted, and leaves a checkpoint
+    #[arg(long, value_name = "STEPS", requires = "checkpoint_dir")]
+    stop_after: Option<usize>,
+    /// Optimizer steps of the whole run
+    #[arg(long, conflicts_with = "resume")]
+    steps: Option<usize>,
+    /// Highest learning rate
+    #[arg(long, conflicts_with = "resume")]
+    learning_rate: Option<f64>,
+    /// Seed of the initial weights and of the order of the windows
+    #[arg(long, conflicts_with = "resume")]
+    seed: Option<u64>,
+    /// Characters in a window
+    #[arg(long, conflicts_with = "resume")]
+    window: Option<usize>,
+    /// Transformer blocks
+    #[arg(long, conflicts_with = "resume")]
+    layers: Option<usize>,
+    /// Width of the network
+    #[arg(long, conflicts_with = "resume")]
+    d_model: Option<usize>,
+    /// Attention heads; must divide the width
+    #[arg(long, conflicts_with = "resume")]
+    heads: Option<usize>,
+    /// Windows in one micro-batch, instead of the planned number
+    #[arg(long)]
+    batch_size: Option<usize>,
+    /// Prints so many characters that the trained network wrote
+    #[arg(long, value_name = "CHARACTERS")]
+    sample: Option<usize>,
+    /// Trains on the CPU, whatever GPUs there are
+    #[arg(long)]
+    cpu: bool,
+    /// Fails when the settings of the build do not hold on this machine
+    #[arg(long)]
+    strict: bool,
+    /// Asks the device how precisely it computes f32 products before training
+    #[arg(long)]
+    probe_tf32: bool,
+    /// Prints one line of JSON instead of the report
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    fn corpus(&self) -> anyhow::Result<Corpus> {
+        Ok(self.text.as_deref().map_or_else(Corpus::austen, Corpus::read)?)
+    }
+
+    fn checkpoints(&self) -> Option<Checkpoints> {
+        self.checkpoint_dir.clone().map(|directory| Checkpoints::new(directory, self.checkpoint_every))
+    }
+
+    /// The settings of the run: those of its checkpoint, or those of the command line over the defaults.
+    fn config(&self, corpus: &Corpus, checkpoint: Option<&Checkpoint>) -> TrainingConfig {
+        let mut config = match checkpoint {
+            Some(checkpoint) => checkpoint.run.config.clone().replanned(),
+            None => TrainingConfig::new().with_vocabulary(corpus.vocabulary.size()),
+        };
+        config.steps = self.steps.unwrap_or(config.steps);
+        config.learning_rate = self.learning_rate.unwrap_or(config.learning_rate);
+        config.seed = self.seed.unwrap_or(config.seed);
+        config.window = self.window.unwrap_or(config.window);
+        config.n_layers = self.layers.unwrap_or(config.n_layers);
+        config.d_model = self.d_model.unwrap_or(config.d_model);
+        config.n_heads = self.heads.unwrap_or(config.n_heads);
+        config.batch_size = self.batch_size.unwrap_or(config.batch_size);
+        config
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
+    let arguments = Arguments::parse();
+    let corpus = arguments.corpus()?;
+    let checkpoints = arguments.checkpoints();
+    let checkpoint = last_checkpoint(&arguments, checkpoints.as_ref())?;
+    let session = plan_options(&arguments).start(arguments.config(&corpus, checkpoint.as_ref()))?;
+    save_plan(&session, checkpoints.as_ref())?;
+    if !arguments.json {
+        println!("{session}\n");
+    }
+    if let Some(probe) = arguments.probe_tf32.then(|| session.probe_tf32()).flatten() {
+        eprintln!("{}", probe.context("the device could not be probed")?);
+    }
+    let micro_batches: Vec<usize> = session.schedule().micro_batches().map(|size| size as usize).collect();
+    let training = Training {
+        corpus: &corpus,
+        config: session.config(),
+        micro_batches: &micro_batches,
+        device: &session.device(),
+        checkpoints: checkpoints.as_ref(),
+        stop_after: arguments.stop_after,
+    };
+    let report = run(&training, checkpoint, &session, arguments.sample)?;
+    println!("{}", if arguments.json { report.json(&session) } else { report.text(&session) });
+    Ok(())
+}
+
+/// How to start.
+fn plan_options(arguments: &Arguments) -> Options {
+    let options = Options::default().strict(arguments.strict);
+    // SEAM 1: with --resume, `let options = options.resume(directory);` keeps the schedule of the run.
+    if arguments.cpu { options.cpu() } else { options }
+}
+
+/// Keeps the plan beside the checkpoints.
+#[expect(clippy::unnecessary_wraps, reason = "saving can fail")]
+fn save_plan(_session: &Session<TrainingConfig>, _checkpoints: Option<&Checkpoints>) -> anyhow::Result<()> {
+    // SEAM 2: `if let Some(checkpoints) = checkpoints { session.save(checkpoints.directory())?; }`
+    Ok(())
+}
+
+/// What to go on from; `None` for a new run.
+fn last_checkpoint(arguments: &Arguments, checkpoints: Option<&Checkpoints>) -> anyhow::Result<Option<Checkpoint>> {
+    match checkpoints {
+        Some(checkpoints) if arguments.resume => {
+            let (checkpoint, passed_over) = checkpoints.newest()?;
+            for reason in passed_over {
+                eprintln!("checkpoint passed over: {:#}", anyhow::Error::from(reason));
+            }
+            eprintln!("going on from {}, after step {}", checkpoint.path.display(), checkpoint.run.steps_taken);
+            Ok(Some(checkpoint))
+        }
+        Some(checkpoints) => Ok(checkpoints.refuse_others().map(|()| None)?),
+        None => Ok(None),
+    }
+}
+
+fn run(
+    training: &Training,
+    checkpoint: Option<Checkpoint>,
+    session: &Session<TrainingConfig>,
+    sampled: Option<usize>,
+) -> anyhow::Result<Report> {
+    let begin = Instant::now();
+    let (config, corpus, device) = (training.config, training.corpus, session.inner_device());
+    let state = match checkpoint {
+        Some(checkpoint) => restore(checkpoint, training)?,
+        None => State::new(config, training.device),
+    };
+    let resumed_after = state.steps_taken;
+    let state = training.run(state, &progress_bar()?).context("training stopped")?;
+    let mut report = Report { resumed_after, steps_taken: state.steps_taken, ..Report::default() };
+    if state.steps_taken >= config.steps {
+        let model = state.model.valid();
+        report.perplexities = Some(Perplexities::measure(&model, corpus, config, &device)?);
+        let sampled = sampled.map(|characters| sample(&model, &corpus.vocabulary, config, characters, &device));
+        report.sample = sampled.transpose().context("cannot read what the network wrote")?;
+    }
+    report.seconds = begin.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+fn restore(checkpoint: Checkpoint, training: &Training) -> anyhow::Result<State> {
+    checkpoint.run.check(training.corpus, training.global_batch())?;
+    let on_cpu = training.device.clone().inner() == Device::flex();
+    // A program with CUDA has a GPU as its default, also where there is none, and Burn panics on it.
+    anyhow::ensure!(
+        !on_cpu || Device::default() == Device::flex(),
+        "Burn loads moments by way of its default device, which is no CPU: set BURN_DEVICE=flex"
+    );
+    Ok(checkpoint.restore(training.device)?)
+}
+
+/// A bar on standard error; it draws nothing when that is not a terminal.
+fn progress_bar() -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {per_sec:>12} windows, {msg} {eta}")?;
+    Ok(ProgressBar::no_length().with_style(style))
+}

@@ -1,0 +1,82 @@
+//! Perplexity: among how many equally likely characters a model would have to guess as often wrong.
+
+use burn::tensor::{Device, Tensor, TensorReadError};
+
+use crate::{
+    config::TrainingConfig,
+    model::Model,
+    text::{Corpus, TextError},
+    windows::{adjacent, predicted},
+};
+
+/// Why perplexity could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PerplexityError {
+    /// There is too little text.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The result could not be read from the device.
+    #[error("cannot read the perplexity from the device")]
+    Device(#[from] TensorReadError),
+}
+
+/// Perplexities per character on the held-out text, of the same characters.
+#[derive(Clone, Copy, Debug)]
+pub struct Perplexities {
+    /// Of the network, which sees what comes before in the same window only.
+    pub network: f64,
+    /// Of a model that knows how often each character follows the one before.
+    pub bigram: f64,
+    /// Of a model that knows nothing.
+    pub uniform: f64,
+}
+
+impl Perplexities {
+    /// Measures a network without autodiff on its device, and computes what to compare it with.
+    ///
+    /// # Errors
+    ///
+    /// See [`PerplexityError`].
+    pub fn measure(
+        model: &Model,
+        corpus: &Corpus,
+        config: &TrainingConfig,
+        device: &Device,
+    ) -> Result<Self, PerplexityError> {
+        let network = network(model, &corpus.held_out, config, device)?;
+        let scored = &corpus.held_out[..=predicted(&corpus.held_out, config.window)];
+        let characters = corpus.vocabulary.size();
+        Ok(Self { network, bigram: bigram(&corpus.train, scored, characters), uniform: characters as f64 })
+    }
+}
+
+/// Perplexity of a network without autodiff on adjacent windows of a text.
+///
+/// # Errors
+///
+/// See [`PerplexityError`].
+pub fn network(model: &Model, ids: &[u32], config: &TrainingConfig, device: &Device) -> Result<f64, PerplexityError> {
+    let mut sum = Tensor::<1>::zeros([1], device);
+    for batch in adjacent(ids, config.window, config.eval_batch_size)? {
+        sum = sum + model.loss(&batch, device) * batch.predictions() as f64;
+    }
+    let nats = f64::from(sum.try_into_scalar::<f32>()?) / predicted(ids, config.window) as f64;
+    Ok(nats.exp())
+}
+
+/// Perplexity, on all characters of a text but the first, of the bigram model of another text with add-one smoothing.
+pub fn bigram(train: &[u32], ids: &[u32], characters: usize) -> f64 {
+    let mut following = vec![1_u32; characters * characters];
+    let mut all = vec![characters as u32; characters];
+    for pair in train.windows(2) {
+        following[pair[0] as usize * characters + pair[1] as usize] += 1;
+        all[pair[0] as usize] += 1;
+    }
+    let nats = |pair: &[u32]| {
+        let count = following[pair[0] as usize * characters + pair[1] as usize];
+        (f64::from(all[pair[0] as usize]) / f64::from(count)).ln()
+    };
+    let sum: f64 = ids.windows(2).map(nats).sum();
+    (sum / (ids.len() as f64 - 1.0)).exp()
+}
