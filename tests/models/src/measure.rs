@@ -36,9 +36,5 @@ pub fn held(mut loss: impl FnMut() -> Tensor<1>) -> Held {
         *by_size.entry(size).or_insert(0) -= count;
     }
     by_size.retain(|_, count| *count != 0);
-    Held {
-        kept_bytes: (after.0 - before.0) as u64,
-        peak_bytes: (allocation::peak_bytes() - before.0) as u64,
-        by_size,
-    }
+    Held { kept_bytes: (after.0 - before.0) as u64, peak_bytes: (allocation::peak_bytes() - before.0) as u64, by_size }
 }

@@ -3,9 +3,8 @@
 use burn::{
     module::Module,
     nn::{
-        Embedding, EmbeddingConfig, Linear, LinearConfig,
+        Embedding, EmbeddingConfig, Linear, LinearConfig, Lstm, LstmConfig,
         gru::{Gru, GruConfig},
-        Lstm, LstmConfig,
     },
     tensor::{Device, Int, Tensor},
 };
