@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{Device, Tensor};
+use burn::{
+    module::{Module, ModuleVisitor, Param},
+    tensor::{Device, Tensor},
+};
 
 use crate::allocation;
 
@@ -37,4 +40,21 @@ pub fn held(mut loss: impl FnMut() -> Tensor<1>) -> Held {
     }
     by_size.retain(|_, count| *count != 0);
     Held { kept_bytes: (after.0 - before.0) as u64, peak_bytes: (allocation::peak_bytes() - before.0) as u64, by_size }
+}
+
+/// Parameters that require gradients. `Module::num_params` counts a BatchNorm's running statistics too.
+pub fn trainable<M: Module>(module: &M) -> usize {
+    let mut count = Trainable(0);
+    module.visit(&mut count);
+    count.0
+}
+
+struct Trainable(usize);
+
+impl ModuleVisitor for Trainable {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad() {
+            self.0 += param.val().shape().num_elements();
+        }
+    }
 }

@@ -4,6 +4,7 @@ use burn::{module::Module, tensor::Device};
 use gpu_tuned_core::workload::{self, Stage};
 use models_tests::{
     convnet::{self, BlockKind, Convnet},
+    measure::{self, trainable},
     mlp::Mlp,
     recurrent::{self, Recurrent},
     transformer::{self, Gpt, Llama},
@@ -11,7 +12,7 @@ use models_tests::{
 };
 
 fn device() -> Device {
-    Device::flex()
+    measure::device(false)
 }
 
 fn transformer(layers: usize, d_model: usize, d_ff: usize, heads: usize) -> transformer::Dimensions {
@@ -62,7 +63,7 @@ fn core_counts_the_parameters_of_convnets() {
                 batch_statistics: true,
                 optimizer: workload::Optimizer::AdamW,
             };
-            assert_eq!(core.parameters(), Convnet::new(&d, &device()).num_params() as u64, "{d:?}");
+            assert_eq!(core.parameters(), trainable(&Convnet::new(&d, &device())) as u64, "{d:?}");
         }
     }
 }
@@ -85,7 +86,7 @@ fn bottleneck_resnets_have_their_published_parameters() {
     let stages = vec![[64, 3], [128, 4], [256, 6], [512, 3]];
     let kind = BlockKind::Bottleneck;
     let d = convnet::Dimensions { image: 224, stages, classes: 1000, kind, group_norm: false, stem: true };
-    assert_eq!(Convnet::new(&d, &device()).num_params(), 25_557_032);
+    assert_eq!(trainable(&Convnet::new(&d, &device())), 25_557_032);
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn a_u_net_has_the_parameters_of_its_closed_form() {
             .map(|width| 8 * width * width + width + double(2 * width, width))
             .sum();
         let head = base * classes + classes;
-        assert_eq!(UNet::new(&d, &device()).num_params(), double(3, base) + down + up + head, "{d:?}");
+        assert_eq!(trainable(&UNet::new(&d, &device())), double(3, base) + down + up + head, "{d:?}");
     }
 }
 
