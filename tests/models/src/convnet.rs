@@ -1,4 +1,4 @@
-//! Convolutional classifiers: plain stages, and ResNets of basic and bottleneck blocks.
+//! Convolutional classifiers: plain stages, and residual networks of basic and bottleneck blocks.
 
 use burn::{
     module::Module,
@@ -15,7 +15,7 @@ use crate::cross_entropy;
 /// How a block is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// Convolution, norm, ReLU.
+    /// Convolution, norm, activation.
     Plain,
     /// ResNet's basic block.
     Basic,

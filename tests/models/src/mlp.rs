@@ -8,7 +8,7 @@ use burn::{
 
 use crate::cross_entropy;
 
-/// Dense layers with ReLU between them.
+/// Dense layers with activations between them.
 #[derive(Module, Debug)]
 pub struct Mlp {
     layers: Vec<Linear>,

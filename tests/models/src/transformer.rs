@@ -58,7 +58,8 @@ impl Dimensions {
 }
 
 fn positions(seq: usize, device: &Device) -> Tensor<2, Int> {
-    Tensor::arange(0..seq as i64, device).unsqueeze()
+    let seq = i64::try_from(seq).expect("BUG: a sequence is short");
+    Tensor::arange(0..seq, device).unsqueeze()
 }
 
 /// GPT-2: learned positions, biases.
@@ -135,7 +136,7 @@ impl Classifier {
     }
 }
 
-/// Llama: RMS norms, rotary positions, grouped-query attention, SwiGLU, no biases.
+/// Llama: RMS norms, rotary positions, grouped-query attention, a gated feed-forward layer, no biases.
 #[derive(Module, Debug)]
 pub struct Llama {
     tokens: Embedding,
