@@ -1,0 +1,187 @@
+//! Convolutional classifiers: plain stages, and residual networks of basic and bottleneck blocks.
+
+use burn::{
+    module::Module,
+    nn::{
+        BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig2d,
+        conv::{Conv2d, Conv2dConfig},
+        pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, MaxPool2d, MaxPool2dConfig},
+    },
+    tensor::{Device, Tensor, activation::relu},
+};
+
+use crate::cross_entropy;
+
+/// How a block is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Convolution, norm, activation.
+    Plain,
+    /// ResNet's basic block.
+    Basic,
+    /// ResNet's bottleneck block, four times as wide outside.
+    Bottleneck,
+}
+
+/// The dimensions of a convolutional classifier.
+#[derive(Clone, Debug)]
+pub struct Dimensions {
+    /// Side of the square image in pixels.
+    pub image: usize,
+    /// Stages of channels and blocks.
+    pub stages: Vec<[usize; 2]>,
+    /// Classes.
+    pub classes: usize,
+    /// How the blocks are built.
+    pub kind: BlockKind,
+    /// Whether the norms are GroupNorm, of eight groups, instead of BatchNorm.
+    pub group_norm: bool,
+    /// Whether ResNet's stem is there: convolution 7x7 of stride 2, pooling 3x3 of stride 2.
+    pub stem: bool,
+}
+
+/// A norm over channels.
+#[derive(Module, Debug)]
+pub enum Norm {
+    /// Over the samples of the micro-batch.
+    Batch(BatchNorm),
+    /// Over groups of channels.
+    Group(GroupNorm),
+}
+
+impl Norm {
+    /// The norm that the dimensions ask for.
+    pub fn new(group_norm: bool, channels: usize, device: &Device) -> Self {
+        if group_norm {
+            Self::Group(GroupNormConfig::new(8, channels).init(device))
+        } else {
+            Self::Batch(BatchNormConfig::new(channels).init(device))
+        }
+    }
+
+    /// The normalized input.
+    pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
+        match self {
+            Self::Batch(norm) => norm.forward(input),
+            Self::Group(norm) => norm.forward(input),
+        }
+    }
+}
+
+/// A convolution without bias, and a norm.
+#[derive(Module, Debug)]
+pub struct NormedConv {
+    conv: Conv2d,
+    norm: Norm,
+}
+
+impl NormedConv {
+    /// A convolution of an odd kernel that keeps the side, but for the stride.
+    pub fn new(channels: [usize; 2], kernel: usize, stride: usize, group_norm: bool, device: &Device) -> Self {
+        let conv = Conv2dConfig::new(channels, [kernel; 2]).with_bias(false).with_stride([stride; 2]);
+        let padding = kernel / 2;
+        Self {
+            conv: conv.with_padding(PaddingConfig2d::Explicit(padding, padding, padding, padding)).init(device),
+            norm: Norm::new(group_norm, channels[1], device),
+        }
+    }
+
+    /// The normalized convolution.
+    pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
+        self.norm.forward(self.conv.forward(input))
+    }
+}
+
+#[derive(Module, Debug)]
+struct Block {
+    convs: Vec<NormedConv>,
+    shortcut: Option<NormedConv>,
+    residual: bool,
+}
+
+impl Block {
+    fn new(dimensions: &Dimensions, inputs: usize, channels: usize, stride: usize, device: &Device) -> Self {
+        let conv = |channels, kernel, stride| NormedConv::new(channels, kernel, stride, dimensions.group_norm, device);
+        let outputs = dimensions.outputs(channels);
+        let convs = match dimensions.kind {
+            BlockKind::Plain => vec![conv([inputs, channels], 3, stride)],
+            BlockKind::Basic => vec![conv([inputs, channels], 3, stride), conv([channels, channels], 3, 1)],
+            BlockKind::Bottleneck => vec![
+                conv([inputs, channels], 1, 1),
+                conv([channels, channels], 3, stride),
+                conv([channels, outputs], 1, 1),
+            ],
+        };
+        let residual = dimensions.kind != BlockKind::Plain;
+        let changes = stride != 1 || inputs != outputs;
+        Self { convs, shortcut: (residual && changes).then(|| conv([inputs, outputs], 1, stride)), residual }
+    }
+
+    fn forward(&self, input: Tensor<4>) -> Tensor<4> {
+        let mut hidden = input.clone();
+        for (index, conv) in self.convs.iter().enumerate() {
+            hidden = if index == 0 { hidden } else { relu(hidden) };
+            hidden = conv.forward(hidden);
+        }
+        if !self.residual {
+            return relu(hidden);
+        }
+        let shortcut = match &self.shortcut {
+            Some(shortcut) => shortcut.forward(input),
+            None => input,
+        };
+        relu(hidden + shortcut)
+    }
+}
+
+/// A convolutional classifier: stem, stages, pooling over the image, one dense layer.
+#[derive(Module, Debug)]
+pub struct Convnet {
+    stem: Option<NormedConv>,
+    stem_pool: MaxPool2d,
+    blocks: Vec<Block>,
+    pool: AdaptiveAvgPool2d,
+    head: Linear,
+}
+
+impl Dimensions {
+    fn outputs(&self, channels: usize) -> usize {
+        if self.kind == BlockKind::Bottleneck { 4 * channels } else { channels }
+    }
+}
+
+impl Convnet {
+    /// A model with random weights.
+    pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
+        let first = dimensions.stages[0][0];
+        let mut inputs = if dimensions.stem { first } else { 3 };
+        let mut blocks = Vec::new();
+        for (index, [channels, count]) in dimensions.stages.iter().copied().enumerate() {
+            for block in 0..count {
+                let stride = if index > 0 && block == 0 { 2 } else { 1 };
+                blocks.push(Block::new(dimensions, inputs, channels, stride, device));
+                inputs = dimensions.outputs(channels);
+            }
+        }
+        let padding = PaddingConfig2d::Explicit(1, 1, 1, 1);
+        Self {
+            stem: dimensions.stem.then(|| NormedConv::new([3, first], 7, 2, dimensions.group_norm, device)),
+            stem_pool: MaxPool2dConfig::new([3, 3]).with_strides([2, 2]).with_padding(padding).init(),
+            blocks,
+            pool: AdaptiveAvgPool2dConfig::new([1, 1]).init(),
+            head: LinearConfig::new(inputs, dimensions.classes).init(device),
+        }
+    }
+
+    /// The loss over some images.
+    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        let mut hidden = Tensor::<4>::zeros([samples, 3, dimensions.image, dimensions.image], device);
+        if let Some(stem) = &self.stem {
+            hidden = self.stem_pool.forward(relu(stem.forward(hidden)));
+        }
+        for block in &self.blocks {
+            hidden = block.forward(hidden);
+        }
+        cross_entropy(self.head.forward(self.pool.forward(hidden).flatten(1, 3)))
+    }
+}

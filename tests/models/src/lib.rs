@@ -1,0 +1,22 @@
+//! Models in Burn of the families that gpu-tuned plans for, and what training them keeps in memory.
+//!
+//! `KEPT.md` has the results; the tests hold `gpu-tuned-core` against these models.
+
+pub mod allocation;
+pub mod convnet;
+pub mod measure;
+pub mod mlp;
+pub mod recurrent;
+pub mod transformer;
+pub mod unet;
+
+use burn::{
+    nn::loss::CrossEntropyLossConfig,
+    tensor::{Int, Tensor},
+};
+
+/// Mean cross entropy of logits `[rows, classes]`, all of whose targets are class 0.
+pub fn cross_entropy(logits: Tensor<2>) -> Tensor<1> {
+    let targets = Tensor::<1, Int>::zeros([logits.dims()[0]], &logits.device());
+    CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, targets)
+}

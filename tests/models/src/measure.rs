@@ -1,0 +1,60 @@
+//! What a training step holds in memory.
+
+use std::collections::BTreeMap;
+
+use burn::{
+    module::{Module, ModuleVisitor, Param},
+    tensor::{Device, Tensor},
+};
+
+use crate::allocation;
+
+/// Bytes that one forward and backward pass held, beyond what was live before.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// After the forward pass, with the loss alive: kept for the backward pass.
+    pub kept_bytes: u64,
+    /// At most, through the end of the backward pass.
+    pub peak_bytes: u64,
+    /// Allocations kept after the forward pass, by their size in bytes.
+    pub by_size: BTreeMap<usize, i64>,
+}
+
+/// The CPU with gradients, and with or without gradient checkpointing.
+pub fn device(checkpointed: bool) -> Device {
+    let device = Device::flex().autodiff();
+    if checkpointed { device.gradient_checkpointing() } else { device }
+}
+
+/// Measures the second of two steps: the first fills the scratch memory that threads hold on to.
+pub fn held(mut loss: impl FnMut() -> Tensor<1>) -> Held {
+    drop(loss().backward());
+    let before = (allocation::live_bytes(), allocation::live_by_size());
+    allocation::restart_peak();
+    let kept = loss();
+    let after = (allocation::live_bytes(), allocation::live_by_size());
+    drop(kept.backward());
+    let mut by_size = after.1;
+    for (size, count) in before.1 {
+        *by_size.entry(size).or_insert(0) -= count;
+    }
+    by_size.retain(|_, count| *count != 0);
+    Held { kept_bytes: (after.0 - before.0) as u64, peak_bytes: (allocation::peak_bytes() - before.0) as u64, by_size }
+}
+
+/// Parameters that require gradients. `Module::num_params` counts a BatchNorm's running statistics too.
+pub fn trainable<M: Module>(module: &M) -> usize {
+    let mut count = Trainable(0);
+    module.visit(&mut count);
+    count.0
+}
+
+struct Trainable(usize);
+
+impl ModuleVisitor for Trainable {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad() {
+            self.0 += param.val().shape().num_elements();
+        }
+    }
+}

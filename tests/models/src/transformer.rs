@@ -1,0 +1,249 @@
+//! Transformers: GPT-2's layout, Llama's, and a classifier over Burn's encoder.
+
+use burn::{
+    module::Module,
+    nn::{
+        Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, RmsNorm, RmsNormConfig,
+        RotaryEncoding, RotaryEncodingConfig, SwiGlu, SwiGluConfig,
+        attention::generate_autoregressive_mask,
+        transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
+    },
+    tensor::{Bool, Device, Int, Tensor, activation::softmax, module::linear},
+};
+
+use crate::cross_entropy;
+
+/// The dimensions of a transformer.
+#[derive(Clone, Copy, Debug)]
+pub struct Dimensions {
+    /// Layers.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub d_model: usize,
+    /// Width of the feed-forward layer.
+    pub d_ff: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
+    /// Tokens in the vocabulary, or classes of a classifier's head.
+    pub vocab: usize,
+    /// Tokens in a sequence.
+    pub seq: usize,
+    /// Share of activations that training drops.
+    pub dropout: f64,
+    /// Whether a token sees only those before it.
+    pub causal: bool,
+    /// Whether the head shares the embedding's weights.
+    pub tied: bool,
+    /// Whether norms come before attention and feed-forward, with one more after the last layer, or after them.
+    pub norm_first: bool,
+}
+
+impl Dimensions {
+    fn tokens(&self, samples: usize, device: &Device) -> Tensor<2, Int> {
+        Tensor::zeros([samples, self.seq], device)
+    }
+
+    fn encoder(&self, device: &Device) -> TransformerEncoder {
+        TransformerEncoderConfig::new(self.d_model, self.d_ff, self.heads, self.layers)
+            .with_norm_first(self.norm_first)
+            .with_dropout(self.dropout)
+            .init(device)
+    }
+
+    fn mask(&self, samples: usize, device: &Device) -> Tensor<3, Bool> {
+        generate_autoregressive_mask(samples, self.seq, device)
+    }
+}
+
+fn positions(seq: usize, device: &Device) -> Tensor<2, Int> {
+    let seq = i64::try_from(seq).expect("BUG: a sequence is short");
+    Tensor::arange(0..seq, device).unsqueeze()
+}
+
+/// GPT-2: learned positions, biases.
+#[derive(Module, Debug)]
+pub struct Gpt {
+    tokens: Embedding,
+    positions: Embedding,
+    encoder: TransformerEncoder,
+    norm: Option<LayerNorm>,
+    head: Option<Linear>,
+}
+
+impl Gpt {
+    /// A model with random weights.
+    pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
+        let head = LinearConfig::new(dimensions.d_model, dimensions.vocab).with_bias(false);
+        Self {
+            tokens: EmbeddingConfig::new(dimensions.vocab, dimensions.d_model).init(device),
+            positions: EmbeddingConfig::new(dimensions.seq, dimensions.d_model).init(device),
+            encoder: dimensions.encoder(device),
+            norm: dimensions.norm_first.then(|| LayerNormConfig::new(dimensions.d_model).init(device)),
+            head: (!dimensions.tied).then(|| head.init(device)),
+        }
+    }
+
+    /// The loss over all tokens of some sequences.
+    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        let places = self.positions.forward(positions(dimensions.seq, device));
+        let embedded = self.tokens.forward(dimensions.tokens(samples, device)) + places;
+        let mut input = TransformerEncoderInput::new(embedded);
+        if dimensions.causal {
+            input = input.mask_attn(dimensions.mask(samples, device));
+        }
+        let mut hidden = self.encoder.forward(input);
+        if let Some(norm) = &self.norm {
+            hidden = norm.forward(hidden);
+        }
+        let logits = match &self.head {
+            Some(head) => head.forward(hidden),
+            None => linear(hidden, self.tokens.weight.val().transpose(), None),
+        };
+        cross_entropy(logits.reshape([samples * dimensions.seq, dimensions.vocab]))
+    }
+}
+
+/// Burn's text-classification example: its encoder with norms after, learned positions, classes from the first token.
+#[derive(Module, Debug)]
+pub struct Classifier {
+    tokens: Embedding,
+    positions: Embedding,
+    encoder: TransformerEncoder,
+    head: Linear,
+}
+
+impl Classifier {
+    /// A model with random weights for a vocabulary, with [`Dimensions::vocab`] classes.
+    pub fn new(dimensions: &Dimensions, words: usize, device: &Device) -> Self {
+        Self {
+            tokens: EmbeddingConfig::new(words, dimensions.d_model).init(device),
+            positions: EmbeddingConfig::new(dimensions.seq, dimensions.d_model).init(device),
+            encoder: dimensions.encoder(device),
+            head: LinearConfig::new(dimensions.d_model, dimensions.vocab).init(device),
+        }
+    }
+
+    /// The loss over the classes of some sequences.
+    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        let places = self.positions.forward(positions(dimensions.seq, device));
+        let embedded = (places + self.tokens.forward(dimensions.tokens(samples, device))) / 2;
+        let padding = Tensor::<2, Int>::zeros([samples, dimensions.seq], device).equal_scalar(1);
+        let encoded = self.encoder.forward(TransformerEncoderInput::new(embedded).mask_pad(padding));
+        let logits = self.head.forward(encoded);
+        cross_entropy(logits.slice([0..samples, 0..1]).reshape([samples, dimensions.vocab]))
+    }
+}
+
+/// Llama: RMS norms, rotary positions, grouped-query attention, a gated feed-forward layer, no biases.
+#[derive(Module, Debug)]
+pub struct Llama {
+    tokens: Embedding,
+    layers: Vec<LlamaLayer>,
+    norm: RmsNorm,
+    head: Linear,
+    rotary: RotaryEncoding,
+}
+
+#[derive(Module, Debug)]
+struct LlamaLayer {
+    attention_norm: RmsNorm,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    feed_forward_norm: RmsNorm,
+    swiglu: SwiGlu,
+    down: Linear,
+}
+
+impl Llama {
+    /// A model with random weights.
+    pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
+        let head_width = dimensions.d_model / dimensions.heads;
+        Self {
+            tokens: EmbeddingConfig::new(dimensions.vocab, dimensions.d_model).init(device),
+            layers: (0..dimensions.layers).map(|_| LlamaLayer::new(dimensions, device)).collect(),
+            norm: RmsNormConfig::new(dimensions.d_model).init(device),
+            head: unbiased(dimensions.d_model, dimensions.vocab, device),
+            rotary: RotaryEncodingConfig::new(dimensions.seq, head_width).init(device),
+        }
+    }
+
+    /// The loss over all tokens of some sequences.
+    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        let mut hidden = self.tokens.forward(dimensions.tokens(samples, device));
+        let mask = dimensions.mask(samples, device).unsqueeze_dim::<4>(1);
+        for layer in &self.layers {
+            hidden = layer.forward(dimensions, hidden, &mask, &self.rotary);
+        }
+        let logits = self.head.forward(self.norm.forward(hidden));
+        cross_entropy(logits.reshape([samples * dimensions.seq, dimensions.vocab]))
+    }
+}
+
+fn unbiased(inputs: usize, outputs: usize, device: &Device) -> Linear {
+    LinearConfig::new(inputs, outputs).with_bias(false).init(device)
+}
+
+impl LlamaLayer {
+    fn new(dimensions: &Dimensions, device: &Device) -> Self {
+        let width = dimensions.d_model;
+        let kv_width = width / dimensions.heads * dimensions.kv_heads;
+        let norm = || RmsNormConfig::new(width).init(device);
+        Self {
+            attention_norm: norm(),
+            query: unbiased(width, width, device),
+            key: unbiased(width, kv_width, device),
+            value: unbiased(width, kv_width, device),
+            output: unbiased(width, width, device),
+            feed_forward_norm: norm(),
+            swiglu: SwiGluConfig::new(width, dimensions.d_ff).init(device),
+            down: unbiased(dimensions.d_ff, width, device),
+        }
+    }
+
+    fn forward(
+        &self,
+        dimensions: &Dimensions,
+        input: Tensor<3>,
+        mask: &Tensor<4, Bool>,
+        rotary: &RotaryEncoding,
+    ) -> Tensor<3> {
+        let normed = self.attention_norm.forward(input.clone());
+        let attended = input + self.attention(dimensions, normed, mask, rotary);
+        let normed = self.feed_forward_norm.forward(attended.clone());
+        attended + self.down.forward(self.swiglu.forward(normed))
+    }
+
+    fn attention(
+        &self,
+        dimensions: &Dimensions,
+        normed: Tensor<3>,
+        mask: &Tensor<4, Bool>,
+        rotary: &RotaryEncoding,
+    ) -> Tensor<3> {
+        let [samples, seq, width] = normed.dims();
+        let head_width = width / dimensions.heads;
+        let split = |projected: Tensor<3>, heads| projected.reshape([samples, seq, heads, head_width]).swap_dims(1, 2);
+        let query = rotary.forward(split(self.query.forward(normed.clone()), dimensions.heads));
+        let key = rotary.forward(split(self.key.forward(normed.clone()), dimensions.kv_heads));
+        let value = split(self.value.forward(normed), dimensions.kv_heads);
+        let (key, value) = (repeated(key, dimensions), repeated(value, dimensions));
+        let scores = query.matmul(key.transpose()) / (head_width as f64).sqrt();
+        let weights = softmax(scores.mask_fill(mask.clone(), -1.0e4), 3);
+        let context = weights.matmul(value).swap_dims(1, 2).reshape([samples, seq, width]);
+        self.output.forward(context)
+    }
+}
+
+/// Every head of keys or values as often as query heads share it.
+fn repeated(heads: Tensor<4>, dimensions: &Dimensions) -> Tensor<4> {
+    let [samples, kv_heads, seq, width] = heads.dims();
+    let times = dimensions.heads / kv_heads;
+    if times == 1 {
+        return heads;
+    }
+    heads.unsqueeze_dim::<5>(2).repeat_dim(2, times).reshape([samples, dimensions.heads, seq, width])
+}
