@@ -4,7 +4,7 @@ use burn::config::Config;
 use gpu_tuned::gpu_tuned;
 
 /// What a training run depends on.
-#[gpu_tuned(transformer(tied_head = false), global_batch = 64)]
+#[gpu_tuned(transformer(tied_head = false, dropout = false), global_batch = 64)]
 #[derive(Config, Debug)]
 pub struct TrainingConfig {
     /// Characters that the network tells apart, the unknown one included.

@@ -114,8 +114,10 @@ fn main() -> anyhow::Result<()> {
     let corpus = arguments.corpus()?;
     let checkpoints = arguments.checkpoints();
     let checkpoint = last_checkpoint(&arguments, checkpoints.as_ref())?;
-    let session = plan_options(&arguments).start(arguments.config(&corpus, checkpoint.as_ref()))?;
-    save_plan(&session, checkpoints.as_ref())?;
+    let session = options(&arguments).start(arguments.config(&corpus, checkpoint.as_ref()))?;
+    if let Some(checkpoints) = &checkpoints {
+        session.save(checkpoints.directory())?;
+    }
     if !arguments.json {
         println!("{session}\n");
     }
@@ -136,18 +138,14 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How to start.
-fn plan_options(arguments: &Arguments) -> Options {
+/// How to start: a resumed run keeps its schedule.
+fn options(arguments: &Arguments) -> Options {
     let options = Options::default().strict(arguments.strict);
-    // SEAM 1: with --resume, `let options = options.resume(directory);` keeps the schedule of the run.
-    if arguments.cpu { options.cpu() } else { options }
-}
-
-/// Keeps the plan beside the checkpoints.
-#[expect(clippy::unnecessary_wraps, reason = "saving can fail")]
-fn save_plan(_session: &Session<TrainingConfig>, _checkpoints: Option<&Checkpoints>) -> anyhow::Result<()> {
-    // SEAM 2: `if let Some(checkpoints) = checkpoints { session.save(checkpoints.directory())?; }`
-    Ok(())
+    let options = if arguments.cpu { options.cpu() } else { options };
+    match &arguments.checkpoint_dir {
+        Some(directory) if arguments.resume => options.resume(directory),
+        _ => options,
+    }
 }
 
 /// What to go on from; `None` for a new run.
