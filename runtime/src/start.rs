@@ -252,11 +252,12 @@ impl Options {
 
     #[cfg(feature = "burn")]
     fn open_all(&self, decision: &Decision) -> Result<Result<Vec<Device>, Broken>, StartError> {
-        use crate::burn::{Place, cpu, default_float, open};
+        use crate::burn::{Place, cpu, default_float, limit_cpu_threads, open};
 
         let float = float(decision);
         let gpus = &decision.selection.gpus;
         if gpus.is_empty() {
+            decision.plan.cpu_threads.into_iter().for_each(limit_cpu_threads);
             let device = cpu();
             if let Some(float) = float {
                 default_float(&device, float)?;

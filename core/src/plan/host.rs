@@ -78,12 +78,11 @@ pub(super) fn prefetch_depth(workload: &Workload, goal: &Goal, batch: u64) -> u6
 }
 
 pub(super) fn prefetch_reason(workload: &Workload, goal: &Goal, settings: &Settings) -> Reason {
-    let why = match settings.prefetch_depth {
-        PREFETCH_DEPTH => "one batch is uploaded while one waits".to_owned(),
-        _ => {
-            let bytes = workload.sample.input.unwrap_or_default().times(settings.batch_size);
-            format!("a batch has {bytes}, and prepared ones may take {}", Bytes::from_mib(goal.prefetch_mib))
-        }
+    let why = if settings.prefetch_depth == PREFETCH_DEPTH {
+        "one batch is uploaded while one waits".to_owned()
+    } else {
+        let bytes = workload.sample.input.unwrap_or_default().times(settings.batch_size);
+        format!("a batch has {bytes}, and prepared ones may take {}", Bytes::from_mib(goal.prefetch_mib))
     };
     because(Setting::PrefetchDepth, Provenance::Derived, why)
 }

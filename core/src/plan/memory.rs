@@ -152,7 +152,7 @@ fn optimizer_state(workload: &Workload, goal: &Goal, parameter_bytes: u64) -> By
 
 /// The largest allocation that CubeCL makes in one piece; `None` where there is no limit.
 pub(super) fn largest_piece(device: &DeviceFacts) -> Option<Bytes> {
-    (device.kind == DeviceKind::Gpu).then(|| Bytes(device.memory_total.0 / calibration::LARGEST_ALLOCATION))
+    (device.kind == DeviceKind::Gpu).then_some(Bytes(device.memory_total.0 / calibration::LARGEST_ALLOCATION))
 }
 
 /// The bytes of the largest parameter tensor.

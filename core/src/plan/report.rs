@@ -11,6 +11,9 @@ impl fmt::Display for Plan {
             let value = reason.setting.of(&self.settings);
             writeln!(f, "  {:<22} {value:>9}  {} ({})", reason.setting, reason.why, reason.provenance)?;
         }
+        if let Some(threads) = self.cpu_threads {
+            writeln!(f, "  {:<22} {threads:>9}  the cores that the workers leave", "cpu threads")?;
+        }
         let schedule = &self.schedule;
         writeln!(f, "  {:<22} {:>9}  {}", "global batch", schedule.global_batch, self.split_in_words())?;
         let memory = &self.memory;

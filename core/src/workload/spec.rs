@@ -133,7 +133,7 @@ impl ModelSpec {
 impl WorkloadSpec {
     /// What one training step costs.
     pub fn workload(&self) -> Workload {
-        self.training.apply(self.model.costs())
+        self.training.apply(&self.model.costs())
     }
 
     /// The model's parameters, whichever of them are trained.

@@ -246,9 +246,9 @@ impl Training {
     }
 
     /// What one training step of the model costs, when it is trained in this way.
-    pub(super) fn apply(&self, costs: ModelCosts) -> Workload {
+    pub(super) fn apply(&self, costs: &ModelCosts) -> Workload {
         let all = values_of(&costs.tensors);
-        let parameters = self.parameters(&costs);
+        let parameters = self.parameters(costs);
         let trained_share = (parameters.trained() as f64 / all.max(1) as f64).min(1.0);
         let teacher_share = self.teacher_parameters(all) as f64 / all.max(1) as f64;
         // Two operations a multiplication, forward; twice that backward, of which half makes gradients of weights, which
@@ -256,7 +256,7 @@ impl Training {
         let flops = costs.multiplications * (4.0 + 2.0 * trained_share + 2.0 * teacher_share);
         let answer = if self.teacher == Teacher::None { 0 } else { costs.result };
         let bytes = |values: u64| Bytes(values).times(4);
-        let kept = costs.kept.saturating_sub(self.not_kept(&costs));
+        let kept = costs.kept.saturating_sub(self.not_kept(costs));
         Workload {
             parameters,
             optimizer: self.optimizer,
@@ -317,7 +317,7 @@ impl Training {
         }
         let packed = self.frozen_weights.packed(group.values_each()).filter(|_| group.role.is_hidden_matrix());
         match packed {
-            Some(bytes) => parameters.packed = parameters.packed + bytes.times(group.count),
+            Some(bytes) => parameters.packed += bytes.times(group.count),
             None => parameters.frozen = parameters.frozen.saturating_add(group.values()),
         }
         // Burn composes base and adapter to a dense matrix in every forward pass, and unpacks what is packed; the backward
@@ -354,7 +354,7 @@ impl Training {
     fn hold_teacher(&self, tensors: &[Tensors], parameters: &mut Parameters) {
         let add = |parameters: &mut Parameters, packable: u64, other: u64| {
             match self.teacher_weights.packed(packable) {
-                Some(bytes) => parameters.packed = parameters.packed + bytes,
+                Some(bytes) => parameters.packed += bytes,
                 None => parameters.frozen = parameters.frozen.saturating_add(packable),
             }
             parameters.frozen = parameters.frozen.saturating_add(other);
@@ -370,5 +370,46 @@ impl Training {
             }
             Teacher::Other => add(parameters, self.teacher_parameters.unwrap_or_default(), 0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Training, WeightFormat};
+    use crate::Bytes;
+    use crate::workload::{Mlp, Transformer, WorkloadSpec};
+
+    fn trained(model: impl Into<WorkloadSpec>, training: Training) -> crate::workload::Parameters {
+        WorkloadSpec { training, ..model.into() }.workload().parameters
+    }
+
+    #[test]
+    fn pruning_takes_its_share_of_the_matrices_within_the_network_only() {
+        let halved = trained(Mlp { widths: vec![784, 512, 512, 10] }, Training { pruned: 0.5, ..Training::default() });
+        // Of 784 x 512 + 512 x 512 half stay; the head, 512 x 10, and the biases are left whole.
+        assert_eq!(halved.trained(), (392 + 256) * 512 + 512 * 10 + 512 + 512 + 10);
+    }
+
+    #[test]
+    fn frozen_parameters_have_neither_gradients_nor_state_and_are_counted_from_the_input_on() {
+        let model = || Transformer::new(12, 768, 50257, 1024);
+        let embedding = 50257 * 768;
+        let parameters = trained(model(), Training { frozen_parameters: embedding, ..Training::default() });
+        assert_eq!((parameters.frozen, parameters.trained()), (embedding, 124_439_808 - embedding));
+    }
+
+    #[test]
+    fn packed_values_have_bits_and_scales() {
+        // A block of 32 values: 32 or 16 bytes, and a scale of 4.
+        assert_eq!(WeightFormat::Q8.packed(64), Some(Bytes(72)));
+        assert_eq!(WeightFormat::Q4.packed(64), Some(Bytes(40)));
+        assert_eq!(WeightFormat::Full.packed(64), None);
+    }
+
+    #[test]
+    fn adapters_are_as_many_as_peft_counts() {
+        // `print_trainable_parameters()` of Llama-2-7B with LoraConfig(r=8) on q_proj and v_proj: 4,194,304.
+        let model = Transformer { d_ff: Some(11008), gated: true, ..Transformer::new(32, 4096, 32000, 256) };
+        assert_eq!(trained(model, Training { lora_rank: Some(8), ..Training::default() }).trained(), 4_194_304);
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Asked<'m> {
 /// Where the workload comes from.
 pub(super) enum Source<'m> {
     /// From a file, by name; `None` when there is none of this name.
-    Named(Option<WorkloadSpec>),
+    Named(Option<Box<WorkloadSpec>>),
     /// From dimensions in the attribute and the fields.
     Family {
         /// The family's name, such as `transformer`.
@@ -142,7 +142,7 @@ fn source<'m>(
     }
     let name = values::text(argument, mistakes);
     let (Some(name), Some(resolved)) = (name, resolved) else { return Some(Source::Named(None)) };
-    let found = resolved.workload.get(&name).cloned();
+    let found = resolved.workload.get(&name).cloned().map(Box::new);
     if !has_build_script {
         mistakes
             .at(argument.place(), "workloads have names in gpu-tuned.toml only, which needs the build script")
@@ -164,7 +164,7 @@ impl Asked<'_> {
     /// The workload, once the fields' dimensions are known.
     pub(super) fn spec(&self, dims: Dims<'_>, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         match self.workload.as_ref()? {
-            Source::Named(spec) => dims.over(spec.clone()?, mistakes),
+            Source::Named(spec) => dims.over(*spec.clone()?, mistakes),
             Source::Family { name, kind, .. } => dims.spec(&name.key, kind, mistakes),
         }
     }

@@ -79,26 +79,26 @@ impl<'m> Dims<'m> {
         let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !self.given.contains_key(dim.name);
         let missing: Vec<_> = kind.dims.iter().filter(is_missing).collect();
         if !missing.is_empty() && !self.is_doubtful {
-            self.report(&missing, family, mistakes);
+            report(&missing, family, mistakes);
         }
         let mut said = self.values(kind.dims);
         for dim in kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
             said.entry(dim.name).or_insert_with(|| dim.kind.placeholder());
         }
         let is_complete = missing.is_empty() && self.given.values().all(|given| given.value.is_some());
-        self.judged(ModelSpec::from_values(kind, &said), Training::default(), is_complete, mistakes)
+        self.judged(ModelSpec::from_values(kind, &said), &Training::default(), is_complete, mistakes)
     }
 
     /// A workload that has a name, with what is said of the training here over what is said there.
     pub(super) fn over(self, named: WorkloadSpec, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         let is_complete = self.given.values().all(|given| given.value.is_some());
-        self.judged(named.model, named.training, is_complete, mistakes)
+        self.judged(named.model, &named.training, is_complete, mistakes)
     }
 
     fn judged(
         &self,
         model: ModelSpec,
-        training: Training,
+        training: &Training,
         is_complete: bool,
         mistakes: &mut Mistakes,
     ) -> Option<WorkloadSpec> {
@@ -122,13 +122,14 @@ impl<'m> Dims<'m> {
     fn values(&self, dims: &[Dim]) -> DimValues {
         dims.iter().filter_map(|dim| Some((dim.name, self.given.get(dim.name)?.value.clone()?))).collect()
     }
+}
 
-    fn report(&self, missing: &[&Dim], family: &Ident, mistakes: &mut Mistakes) {
-        let names: Vec<_> = missing.iter().map(|dim| dim.name).collect();
-        let mistake = mistakes.at(family, format!("`{family}` needs {}", names.join(", ")));
-        mistake.help(format!("give dimensions here: `{family}({} = …)`", names.join(" = …, ")));
-        if let Some(dim) = missing.iter().find(|dim| matches!(dim.kind, DimKind::Count(_) | DimKind::Flag)) {
-            mistake.help(format!("or take them from fields: `#[tuned(dim = {}, default = …)]`", dim.name));
-        }
+/// Says what a family needs, and where it can be given.
+fn report(missing: &[&Dim], family: &Ident, mistakes: &mut Mistakes) {
+    let names: Vec<_> = missing.iter().map(|dim| dim.name).collect();
+    let mistake = mistakes.at(family, format!("`{family}` needs {}", names.join(", ")));
+    mistake.help(format!("give dimensions here: `{family}({} = …)`", names.join(" = …, ")));
+    if let Some(dim) = missing.iter().find(|dim| matches!(dim.kind, DimKind::Count(_) | DimKind::Flag)) {
+        mistake.help(format!("or take them from fields: `#[tuned(dim = {}, default = …)]`", dim.name));
     }
 }
