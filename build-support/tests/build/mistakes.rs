@@ -25,7 +25,7 @@ error: unknown section `profil`, expected profile, workload or goal; did you mea
 4 | [profil.mine]
   |  ^
 
-error: parameters = 0: a model that trains has parameters
+error: parameters = 0 is out of range, expected 1 to 2^50
  --> gpu-tuned.toml:7:15
   |
 7 |  parameters = 0
