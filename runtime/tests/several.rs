@@ -220,3 +220,25 @@ fn a_session_lists_the_devices_that_it_opened() {
     let session = Options::default().all_gpus().machine(machine("no-gpu")).start(ForH100::default()).expect("the CPU");
     assert_eq!(session.devices(), [session.device()]);
 }
+
+/// States its steps in tokens, of which a sample holds 180 on average.
+#[gpu_tuned(
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_tokens = 131_040,
+    mean_tokens = 180.0,
+    target = "h100-sxm5-80gb"
+)]
+#[derive(Clone, Debug)]
+struct InTokens {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[test]
+fn a_step_in_tokens_is_the_same_step_on_however_many_gpus() {
+    for count in [1, 2, 4, 7, 8] {
+        let decision =
+            decide::<InTokens>("eight-free-h100", Options::default().gpus(0..count)).expect("728 / n is whole");
+        assert_eq!(decision.plan.schedule.global_batch, 728, "{count}");
+    }
+}

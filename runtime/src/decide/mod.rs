@@ -67,10 +67,11 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
         return Err(DecideError::Dimensions(message));
     }
     let workload = spec.workload();
-    let mut goal = asked::goal(config);
+    // Before the ranks are known: a step in tokens is the same step on however many.
+    let mut goal = asked::goal(config).in_samples(&workload)?;
     if let Some(saved) = here.saved {
         resume::check::<C>(saved, &spec, &workload, &goal)?;
-        (goal.global_batch, goal.global_tokens, goal.mean_tokens) = (Some(saved.schedule().global_batch), None, None);
+        goal.global_batch = Some(saved.schedule().global_batch);
     }
     let none = ProfileTable::default();
     let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
