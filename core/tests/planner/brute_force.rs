@@ -181,13 +181,13 @@ fn without_a_global_batch_the_best_power_of_two_is_taken() {
         let Some((plan, fitting)) = planned(device, workload, &goal, &every_power, tally)? else { return Ok(()) };
         let found = (plan.settings.gradient_checkpointing, plan.settings.batch_size);
         prop_assert_eq!(Some(found), best(&fitting, &goal), "{}", plan);
-        // Of any other batch less than twice as many fit.
+        // Twice the batch does not fit; of one for which fewer batches are prepared ahead, nearly three times may.
         let up_to = plan.settings.batch_size * 4;
         let near: Vec<_> = (1..=up_to.min(4096)).map(|batch| (batch, batch)).collect();
         let others = ways(device, workload, &goal, &near).into_iter().filter(|way| way.fits);
         let ratio = plan.samples_per_s / fastest(&others.collect::<Vec<_>>()).unwrap_or(plan.samples_per_s);
         prop_assert!(
-            goal.target_utilization.is_some() || ratio >= 0.5 * (1.0 - goal.throughput_tolerance),
+            goal.target_utilization.is_some() || ratio >= (1.0 - goal.throughput_tolerance) / 3.0,
             "{} of the best: {}",
             ratio,
             plan
