@@ -1,14 +1,11 @@
-use super::memory::{Mode, largest_batch_in_one_piece};
+use super::memory::{MemoryModel, Mode, largest_batch_in_one_piece};
+use super::split::{self, Split};
 use super::time::StepTime;
 use super::{MemoryEstimate, PlanError, Reason, Schedule};
 use crate::device::DeviceFacts;
 use crate::workload::Workload;
 use crate::{Goal, Precision, Provenance, Setting};
 
-/// The largest micro-batch considered when no global batch bounds it.
-const LARGEST_FREE_BATCH: u64 = 1 << 16;
-/// Up to this many micro-batches every split is considered, beyond it every doubling.
-const EVERY_SPLIT: u64 = 64;
 /// A gain that is worth telling the user about.
 const WORTHWHILE_GAIN: f64 = 1.05;
 
@@ -43,24 +40,24 @@ impl Choice {
         goal: &Goal,
         precision: Precision,
     ) -> Result<Option<Self>, PlanError> {
-        let splits = splits(goal)?;
-        let mut fitting = Vec::new();
-        let mut memory_limits = false;
+        let splits = split::splits(workload, goal)?;
+        let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
+        let mut fitting = Vec::with_capacity(2 * splits.len());
         for checkpointing in checkpointing_modes(workload, goal) {
             let time = StepTime::of(device, workload, precision, checkpointing);
-            for &(batch, samples) in &splits {
-                let candidate =
-                    Candidate::new(device, workload, goal, precision, checkpointing, (batch, samples), &time);
-                if candidate.memory.fits() && batch <= largest_batch_in_one_piece(device, workload, precision) {
-                    fitting.push(candidate);
-                } else {
-                    memory_limits = true;
-                }
+            let memory = MemoryModel::of(device, workload, goal, Mode { precision, checkpointing });
+            if any_fits(&splits, &memory, in_one_piece) {
+                fitting.extend(all_that_fit(&splits, goal.global_batch.is_some(), |split| {
+                    let memory = memory.at(split.batch, split.micro_steps() > 1);
+                    let fits = memory.fits() && split.batch <= in_one_piece;
+                    fits.then(|| Candidate::new(goal, checkpointing, split, memory, &time))
+                }));
             }
         }
         let fastest = fitting.iter().max_by(|a, b| a.samples_per_s.total_cmp(&b.samples_per_s)).cloned();
         let Some(fastest) = fastest else { return Ok(None) };
         let largest = fitting.iter().map(|candidate| candidate.batch).max().unwrap_or(fastest.batch);
+        let memory_limits = splits.first().is_some_and(|asked| largest < asked.batch);
         let is_enough = |candidate: &Candidate| match goal.target_utilization {
             Some(target) => candidate.utilization >= target,
             None => candidate.samples_per_s >= fastest.samples_per_s * (1.0 - goal.throughput_tolerance),
@@ -73,8 +70,18 @@ impl Choice {
         Ok(Some(Self { best, fastest, largest, memory_limits }))
     }
 
+    /// Whether [`find`](Self::find) would find one.
+    pub(super) fn exists(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> bool {
+        let Ok(splits) = split::splits(workload, goal) else { return false };
+        let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
+        checkpointing_modes(workload, goal).into_iter().any(|checkpointing| {
+            let memory = MemoryModel::of(device, workload, goal, Mode { precision, checkpointing });
+            any_fits(&splits, &memory, in_one_piece)
+        })
+    }
+
     pub(super) fn schedule(&self, goal: &Goal) -> Schedule {
-        let free = self.best.batch * self.best.micro_steps * goal.world_size;
+        let free = self.best.batch.saturating_mul(self.best.micro_steps).saturating_mul(goal.world_size);
         Schedule {
             global_batch: goal.global_batch.unwrap_or(free),
             world_size: goal.world_size,
@@ -172,27 +179,44 @@ impl Choice {
 }
 
 impl Candidate {
-    fn new(
-        device: &DeviceFacts,
-        workload: &Workload,
-        goal: &Goal,
-        precision: Precision,
-        checkpointing: bool,
-        (batch, samples): (u64, u64),
-        time: &StepTime,
-    ) -> Self {
-        let micro_steps = samples.div_ceil(batch);
-        let mode = Mode { precision, checkpointing, accumulates: micro_steps > 1 };
+    fn new(goal: &Goal, checkpointing: bool, split: Split, memory: MemoryEstimate, time: &StepTime) -> Self {
+        let Split { batch, samples } = split;
+        let micro_steps = split.micro_steps();
         Self {
             batch,
             micro_steps,
             checkpointing,
-            memory: MemoryEstimate::at(device, workload, goal, mode, batch),
+            memory,
             samples_per_s: time.samples_per_s(samples, micro_steps) * goal.world_size as f64,
-            utilization: time.utilization(batch),
+            utilization: time.utilization(samples, micro_steps),
             even: samples.is_multiple_of(batch),
         }
     }
+}
+
+/// The candidates of the splits, largest first, that `fitting` lets pass; with `between` also the largest that fits
+/// between one that does and one that does not.
+fn all_that_fit(splits: &[Split], between: bool, fitting: impl Fn(Split) -> Option<Candidate>) -> Vec<Candidate> {
+    let mut found = Vec::with_capacity(splits.len());
+    let mut misfit = None;
+    for &split in splits {
+        match fitting(split) {
+            Some(candidate) => {
+                let larger = misfit.take().filter(|_| between);
+                found.extend(larger.and_then(|larger| split.largest_below(larger, &fitting)));
+                found.push(candidate);
+            }
+            None => misfit = Some(split),
+        }
+    }
+    found
+}
+
+/// Whether any of the splits, largest first, fits. The smallest micro-batch takes the least memory, but for a whole step at
+/// once, which needs no second set of gradients.
+fn any_fits(splits: &[Split], memory: &MemoryModel<'_>, in_one_piece: u64) -> bool {
+    let fits = |split: &Split| split.batch <= in_one_piece && memory.at(split.batch, split.micro_steps() > 1).fits();
+    splits.first().is_some_and(fits) || splits.last().is_some_and(fits)
 }
 
 fn declared(setting: Setting) -> Reason {
@@ -212,51 +236,4 @@ pub(super) fn checkpointing_modes(workload: &Workload, goal: &Goal) -> Vec<bool>
 fn saves(workload: &Workload) -> bool {
     let checkpointed = workload.sample.checkpointed_activations;
     checkpointed.is_some_and(|checkpointed| checkpointed < workload.sample.activations)
-}
-
-/// The ways to cut one rank's share of an optimizer step: `(micro-batch, samples of the step)`.
-pub(super) fn splits(goal: &Goal) -> Result<Vec<(u64, u64)>, PlanError> {
-    let pins = &goal.pins;
-    let Some(samples) = rank_share(goal)? else {
-        let micro_steps = pins.gradient_accumulation.unwrap_or(1).max(1);
-        let powers = (0..).map(|power| 1 << power).take_while(|batch| *batch <= LARGEST_FREE_BATCH);
-        let batches = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch.max(1)]);
-        return Ok(batches.into_iter().map(|batch| (batch, batch * micro_steps)).collect());
-    };
-    let conflict =
-        || PlanError::Pins { batch_size: pins.batch_size, gradient_accumulation: pins.gradient_accumulation, samples };
-    match (pins.batch_size, pins.gradient_accumulation) {
-        (Some(batch), steps) => {
-            let agrees = (1..=samples).contains(&batch) && steps.is_none_or(|steps| steps == samples.div_ceil(batch));
-            if agrees { Ok(vec![(batch, samples)]) } else { Err(conflict()) }
-        }
-        (None, Some(steps)) => {
-            let agrees = (1..=samples).contains(&steps) && samples.div_ceil(samples.div_ceil(steps)) == steps;
-            if agrees { Ok(vec![(samples.div_ceil(steps), samples)]) } else { Err(conflict()) }
-        }
-        (None, None) => Ok(all_splits(samples)),
-    }
-}
-
-/// For each number of micro-batches the smallest micro-batch that gets there: a larger one takes more memory for the
-/// same number of launches.
-fn all_splits(samples: u64) -> Vec<(u64, u64)> {
-    let doublings = core::iter::successors(Some(EVERY_SPLIT * 2), |steps| steps.checked_mul(2));
-    let counts = (1..=EVERY_SPLIT).chain(doublings).take_while(|steps| *steps < samples).chain([samples]);
-    let mut all: Vec<_> = counts.map(|steps| (samples.div_ceil(steps), samples)).collect();
-    all.dedup();
-    all
-}
-
-/// Samples of an optimizer step on one rank, when a global batch is asked for.
-fn rank_share(goal: &Goal) -> Result<Option<u64>, PlanError> {
-    let Some(global_batch) = goal.global_batch else { return Ok(None) };
-    if global_batch.is_multiple_of(goal.world_size) {
-        return Ok(Some(global_batch / goal.world_size));
-    }
-    let divides = |ranks: &u64| global_batch.is_multiple_of(*ranks);
-    let below = (1..goal.world_size).rev().find(divides);
-    let above = (goal.world_size..=global_batch).take(1 << 16).find(divides);
-    let would_do = below.into_iter().chain(above).collect();
-    Err(PlanError::WorldSize { global_batch, world_size: goal.world_size, would_do })
 }

@@ -70,11 +70,23 @@ pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: 
     Workers { count, reason: because(Setting::NumWorkers, Provenance::Declared, why), advice }
 }
 
-/// Batches prepared ahead: as many as the goal's memory holds, at most two.
+/// Batches prepared ahead: what the user fixed, else as many as the goal's memory holds, at most two.
 pub(super) fn prefetch_depth(workload: &Workload, goal: &Goal, batch: u64) -> u64 {
+    if let Some(fixed) = goal.pins.prefetch_depth {
+        return fixed;
+    }
     let bytes = workload.sample.input.unwrap_or_default().times(batch);
     let budget = Bytes::from_mib(goal.prefetch_mib);
     budget.0.checked_div(bytes.0).unwrap_or(PREFETCH_DEPTH).clamp(1, PREFETCH_DEPTH)
+}
+
+/// The largest micro-batch of which [`prefetch_depth`] prepares as many as it ever does; `None` when that does not depend on it.
+pub(super) fn largest_queued_twice(workload: &Workload, goal: &Goal) -> Option<u64> {
+    if goal.pins.prefetch_depth.is_some() {
+        return None;
+    }
+    let two = workload.sample.input.unwrap_or_default().times(PREFETCH_DEPTH);
+    Bytes::from_mib(goal.prefetch_mib).0.checked_div(two.0)
 }
 
 pub(super) fn prefetch_reason(workload: &Workload, goal: &Goal, settings: &Settings) -> Reason {

@@ -46,49 +46,75 @@ pub struct MemoryEstimate {
 pub(super) struct Mode {
     pub precision: Precision,
     pub checkpointing: bool,
-    pub accumulates: bool,
 }
 
-impl MemoryEstimate {
-    /// The bytes at a micro-batch of `batch`.
-    pub(super) fn at(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode, batch: u64) -> Self {
+/// The memory of a run in one mode, as a function of the micro-batch.
+pub(super) struct MemoryModel<'a> {
+    workload: &'a Workload,
+    goal: &'a Goal,
+    /// What does not depend on the micro-batch.
+    fixed: MemoryEstimate,
+    /// The allocator's reserve for what lives as long as the run.
+    persistent_reserve: Bytes,
+    /// Bytes reserved for each byte that lives for one step.
+    reserve: f64,
+    activation_scale: f64,
+    /// Bytes kept for each sample, in f32.
+    kept: Bytes,
+}
+
+impl<'a> MemoryModel<'a> {
+    pub(super) fn of(device: &DeviceFacts, workload: &'a Workload, goal: &'a Goal, mode: Mode) -> Self {
         let parameters = &workload.parameters;
         let each = mode.precision.parameter_bytes();
         let held = |values: u64| Bytes(values).times(each);
-        let weights = held(parameters.trained());
-        let frozen_weights = held(parameters.frozen) + parameters.packed;
         let copies = if mode.checkpointing { parameters.copies_checkpointed } else { parameters.copies };
-        let weight_copies = held(copies);
-        let optimizer_state = optimizer_state(workload, goal, each);
-        let kept = activations(workload, mode.checkpointing);
-        let activations = kept.times(batch).scaled(mode.precision.activation_scale());
-        let scratch = workload.sample.scratch.times(batch).scaled(mode.precision.activation_scale());
-        let accumulated_gradients = if mode.accumulates { weights } else { Bytes::ZERO };
-        let queued = host::prefetch_depth(workload, goal, batch) + 1;
-        let inputs = workload.sample.input.unwrap_or_default().times(batch).times(queued);
-        let reserve = calibration::of(workload.family).reserve(device.kind);
-        let transient = weights + activations + accumulated_gradients + inputs;
-        // Copies of weights are large and always the same ones.
-        let persistent = weights + frozen_weights + weight_copies + optimizer_state;
-        Self {
-            batch,
-            weights,
-            frozen_weights,
-            weight_copies,
-            gradients: weights,
-            accumulated_gradients,
-            optimizer_state,
-            activations,
-            scratch,
-            inputs,
-            allocator: transient.scaled(reserve - 1.0) + persistent.scaled(PERSISTENT_RESERVE - 1.0),
+        let fixed = MemoryEstimate {
+            weights: held(parameters.trained()),
+            frozen_weights: held(parameters.frozen) + parameters.packed,
+            weight_copies: held(copies),
+            gradients: held(parameters.trained()),
+            optimizer_state: optimizer_state(workload, goal, each),
             kernels: kernels(device, workload),
             context: device.context,
             available: device.memory_available,
             headroom: device.memory_available.scaled(goal.memory_headroom),
+            ..MemoryEstimate::default()
+        };
+        // Copies of weights are large and always the same ones.
+        let persistent = fixed.weights + fixed.frozen_weights + fixed.weight_copies + fixed.optimizer_state;
+        Self {
+            workload,
+            goal,
+            fixed,
+            persistent_reserve: persistent.scaled(PERSISTENT_RESERVE - 1.0),
+            reserve: calibration::of(workload.family).reserve(device.kind),
+            activation_scale: mode.precision.activation_scale(),
+            kept: activations(workload, mode.checkpointing),
         }
     }
 
+    /// The bytes at a micro-batch of `batch`, which may be one of several in a step.
+    pub(super) fn at(&self, batch: u64, accumulates: bool) -> MemoryEstimate {
+        let sample = &self.workload.sample;
+        let activations = self.kept.times(batch).scaled(self.activation_scale);
+        let accumulated_gradients = if accumulates { self.fixed.gradients } else { Bytes::ZERO };
+        let queued = host::prefetch_depth(self.workload, self.goal, batch).saturating_add(1);
+        let inputs = sample.input.unwrap_or_default().times(batch).times(queued);
+        let transient = self.fixed.gradients + activations + accumulated_gradients + inputs;
+        MemoryEstimate {
+            batch,
+            accumulated_gradients,
+            activations,
+            scratch: sample.scratch.times(batch).scaled(self.activation_scale),
+            inputs,
+            allocator: transient.scaled(self.reserve - 1.0) + self.persistent_reserve,
+            ..self.fixed.clone()
+        }
+    }
+}
+
+impl MemoryEstimate {
     /// The same run on a device that was looked at, with this share of its memory left alone.
     pub(super) fn on(&mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) {
         self.available = device.memory_available;

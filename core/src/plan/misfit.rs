@@ -1,7 +1,8 @@
 use core::fmt;
 
 use super::choice::{self, Choice};
-use super::memory::{self, Mode};
+use super::memory::{self, MemoryModel, Mode};
+use super::split::{self, Split};
 use super::{MemoryEstimate, PlanError};
 use crate::device::DeviceFacts;
 use crate::profile::ProfileTable;
@@ -62,10 +63,15 @@ pub enum Remedy {
 
 impl Remedy {
     /// The first that works, from what changes least to what costs most.
-    pub(super) fn cheapest(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode) -> Self {
-        let fits_in = |precision: Precision, workload: &Workload, goal: &Goal| {
-            matches!(Choice::find(device, workload, goal, precision), Ok(Some(_)))
-        };
+    pub(super) fn cheapest(
+        device: &DeviceFacts,
+        workload: &Workload,
+        goal: &Goal,
+        mode: Mode,
+        accumulates: bool,
+    ) -> Self {
+        let fits_in =
+            |precision: Precision, workload: &Workload, goal: &Goal| Choice::exists(device, workload, goal, precision);
         let fits = |workload: &Workload, goal: &Goal| fits_in(mode.precision, workload, goal);
         let with = |pins: Pins| Goal { pins, ..goal.clone() };
         if goal.pins.gradient_checkpointing == Some(false)
@@ -73,7 +79,7 @@ impl Remedy {
         {
             return Self::Checkpointing;
         }
-        if fits(workload, &with(Pins::default())) {
+        if !goal.pins.is_empty() && fits(workload, &with(Pins::default())) {
             return Self::Unpin;
         }
         if mode.precision == Precision::F32 && device.has_bf16 && fits_in(Precision::Bf16Params, workload, goal) {
@@ -86,17 +92,20 @@ impl Remedy {
                 return Self::Optimizer(optimizer);
             }
         }
-        Self::larger_gpu(device, workload, goal, mode)
+        Self::larger_gpu(device, workload, goal, mode, accumulates)
     }
 
-    fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode) -> Self {
-        let needed =
-            MemoryEstimate::at(device, workload, goal, mode, 1).total().scaled(1.0 / (1.0 - goal.memory_headroom));
+    fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode, accumulates: bool) -> Self {
+        let one_sample = |facts: &DeviceFacts| MemoryModel::of(facts, workload, goal, mode).at(1, accumulates);
         let holds = |facts: &DeviceFacts| {
-            facts.memory_available >= needed && memory::largest_batch_in_one_piece(facts, workload, mode.precision) > 0
+            one_sample(facts).fits() && memory::largest_batch_in_one_piece(facts, workload, mode.precision) > 0
         };
-        let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal).filter(holds);
-        let smallest = profiles.min_by_key(|facts| facts.memory_available);
+        let computes = |facts: &DeviceFacts| facts.has_bf16 || mode.precision != Precision::Bf16Params;
+        let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
+        let smallest =
+            profiles.filter(|facts| holds(facts) && computes(facts)).min_by_key(|facts| facts.memory_available);
+        // What it takes on the GPU that is named: a wider one takes more for its kernels.
+        let needed = one_sample(smallest.as_ref().unwrap_or(device)).total().scaled(1.0 / (1.0 - goal.memory_headroom));
         Self::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
     }
 }
@@ -109,16 +118,17 @@ impl Misfit {
         goal: &Goal,
         precision: Precision,
     ) -> Result<Self, PlanError> {
-        let splits = choice::splits(goal)?;
-        let &(batch, samples) = splits.iter().min().expect("BUG: there is always a split");
+        let splits = split::splits(workload, goal)?;
+        let &Split { batch, samples } = splits.iter().min().expect("BUG: there is always a split");
         let checkpointing = choice::checkpointing_modes(workload, goal).contains(&true);
-        let mode = Mode { precision, checkpointing, accumulates: samples > batch };
+        let mode = Mode { precision, checkpointing };
+        let accumulates = samples > batch;
         Ok(Self {
             device: device.name.clone(),
-            memory: MemoryEstimate::at(device, workload, goal, mode, batch),
+            memory: MemoryModel::of(device, workload, goal, mode).at(batch, accumulates),
             checkpointing,
             too_large: TooLarge::of(device, workload, precision, batch),
-            remedy: Remedy::cheapest(device, workload, goal, mode),
+            remedy: Remedy::cheapest(device, workload, goal, mode, accumulates),
         })
     }
 }

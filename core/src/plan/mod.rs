@@ -10,6 +10,7 @@ mod misfit;
 mod precision;
 mod report;
 mod schedule;
+mod split;
 mod time;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,9 @@ pub struct Reason {
 /// Enumerates checkpointing and the splits of the global batch, drops what does not fit into the memory left after the
 /// headroom, and takes the smallest micro-batch within the goal's tolerance of the best predicted throughput, preferring
 /// one without checkpointing and one that splits evenly. Loader settings follow from that.
+///
+/// Every number of micro-batches up to 64 is considered and every micro-batch of up to 64 samples, with that all of a step
+/// of 4096 samples; between them doublings, and the largest that fits. Without a global batch, powers of two.
 ///
 /// # Errors
 ///

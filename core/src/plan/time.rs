@@ -35,9 +35,10 @@ impl StepTime {
         samples / (micro_steps as f64 * self.launch + samples * self.sample + self.optimizer)
     }
 
-    /// Share of a micro-batch's time in which the device computes rather than waits for launches.
-    pub(super) fn utilization(&self, batch: u64) -> f64 {
-        let computing = batch as f64 * self.sample;
-        computing / (computing + self.launch)
+    /// Share of the time of `micro_steps` micro-batches, `samples` in all, in which the device computes rather than waits
+    /// for launches.
+    pub(super) fn utilization(&self, samples: u64, micro_steps: u64) -> f64 {
+        let computing = samples as f64 * self.sample;
+        computing / (computing + micro_steps as f64 * self.launch)
     }
 }

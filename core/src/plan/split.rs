@@ -1,0 +1,102 @@
+//! The ways to cut one rank's share of an optimizer step into micro-batches.
+
+use super::{PlanError, host};
+use crate::Goal;
+use crate::workload::Workload;
+
+/// The largest micro-batch considered when no global batch bounds it.
+const LARGEST_FREE_BATCH: u64 = 1 << 16;
+
+/// Every number of micro-batches up to this is considered, and every micro-batch of up to as many samples; between them
+/// every doubling, and the largest that fits.
+const EVERY: u64 = 64;
+
+/// One way to cut `samples`: micro-batches of `batch`, the last of which may hold fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Split {
+    pub batch: u64,
+    pub samples: u64,
+}
+
+impl Split {
+    pub(super) const fn micro_steps(self) -> u64 {
+        self.samples.div_ceil(self.batch)
+    }
+
+    /// The smallest micro-batch that takes no more micro-batches than this one: a larger one takes more memory for the same
+    /// number of launches.
+    const fn tight(self) -> Self {
+        Self { batch: self.samples.div_ceil(self.micro_steps()), ..self }
+    }
+
+    /// What `at` gives for the largest micro-batch, between this one and a larger one, for which it gives anything.
+    pub(super) fn largest_below<T>(self, larger: Self, at: impl Fn(Self) -> Option<T>) -> Option<T> {
+        let (mut fits, mut misfit) = (self.batch, larger.batch);
+        let mut found = None;
+        while misfit - fits > 1 {
+            let middle = Self { batch: fits.midpoint(misfit), ..self };
+            match at(middle) {
+                Some(fitting) => (fits, found) = (middle.batch, Some(fitting)),
+                None => misfit = middle.batch,
+            }
+        }
+        let tight = Self { batch: fits, ..self }.tight();
+        found.filter(|_| tight.micro_steps() < self.micro_steps()).and_then(|fitting| at(tight).or(Some(fitting)))
+    }
+}
+
+/// The ways that the goal leaves open, from the largest micro-batch to the smallest.
+pub(super) fn splits(workload: &Workload, goal: &Goal) -> Result<Vec<Split>, PlanError> {
+    let pins = &goal.pins;
+    let Some(samples) = rank_share(goal)? else {
+        let micro_steps = pins.gradient_accumulation.unwrap_or(1).max(1);
+        let powers = (0..=LARGEST_FREE_BATCH.ilog2()).rev().map(|power| 1 << power);
+        let batches = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch.max(1)]);
+        return Ok(batches
+            .into_iter()
+            .map(|batch| Split { batch, samples: batch.saturating_mul(micro_steps) })
+            .collect());
+    };
+    let conflict =
+        || PlanError::Pins { batch_size: pins.batch_size, gradient_accumulation: pins.gradient_accumulation, samples };
+    match (pins.batch_size, pins.gradient_accumulation) {
+        (Some(batch), steps) => {
+            let agrees = (1..=samples).contains(&batch) && steps.is_none_or(|steps| steps == samples.div_ceil(batch));
+            if agrees { Ok(vec![Split { batch, samples }]) } else { Err(conflict()) }
+        }
+        (None, Some(steps)) => {
+            let agrees = (1..=samples).contains(&steps) && samples.div_ceil(samples.div_ceil(steps)) == steps;
+            if agrees { Ok(vec![Split { batch: samples.div_ceil(steps), samples }]) } else { Err(conflict()) }
+        }
+        (None, None) => Ok(all_splits(samples, host::largest_queued_twice(workload, goal))),
+    }
+}
+
+/// For the numbers of micro-batches that are considered the smallest micro-batch that gets there, and the smallest for which
+/// fewer batches are prepared ahead, which may take less memory than a smaller one.
+fn all_splits(samples: u64, queued_twice: Option<u64>) -> Vec<Split> {
+    let few = 1..=EVERY.min(samples);
+    let small = few.clone().map(|batch| samples.div_ceil(batch));
+    let doublings = core::iter::successors(Some(EVERY * 2), |steps| steps.checked_mul(2));
+    let counts = few.chain(doublings.take_while(|steps| *steps < samples / EVERY)).chain(small);
+    let queued_once = queued_twice.map(|batch| batch.saturating_add(1)).filter(|batch| *batch < samples);
+    let batches = counts.map(|steps| samples.div_ceil(steps)).chain(queued_once);
+    let mut all: Vec<_> = batches.map(|batch| Split { batch, samples }).collect();
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    all.dedup();
+    all
+}
+
+/// Samples of an optimizer step on one rank, when a global batch is asked for.
+fn rank_share(goal: &Goal) -> Result<Option<u64>, PlanError> {
+    let Some(global_batch) = goal.global_batch else { return Ok(None) };
+    if global_batch.is_multiple_of(goal.world_size) {
+        return Ok(Some(global_batch / goal.world_size));
+    }
+    let small = (1..=global_batch.isqrt()).filter(|ranks| global_batch.is_multiple_of(*ranks));
+    let all: Vec<u64> = small.flat_map(|ranks| [ranks, global_batch / ranks]).collect();
+    let below = all.iter().copied().filter(|ranks| *ranks < goal.world_size).max();
+    let above = all.iter().copied().filter(|ranks| *ranks > goal.world_size).min();
+    let would_do = below.into_iter().chain(above).collect();
+    Err(PlanError::WorldSize { global_batch, world_size: goal.world_size, would_do })
+}

@@ -1,0 +1,230 @@
+//! The planner against a search that tries every micro-batch, over costs that are computed here once more.
+
+use std::cell::RefCell;
+
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{Plan, PlanError};
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Pins, Precision, plan};
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestCaseResult};
+
+use crate::costs::{Costs, Way};
+use crate::workloads::{LARGEST_SHARE, free_memory, goals, goals_of, workloads};
+use crate::{profiles, runner};
+
+/// What was compared, and how far the plans were from the best.
+#[derive(Debug)]
+struct Tally {
+    pairs: u64,
+    planned: u64,
+    refused: u64,
+    without_bf16: u64,
+    /// So near the budget that rounding decides.
+    undecided: u64,
+    with_checkpointing: u64,
+    ragged: u64,
+    ways: u64,
+    /// The lowest throughput of a plan, over the highest that fits less the tolerance.
+    worst_of_tolerated: f64,
+    /// The lowest throughput of a plan over the highest that fits, under the default tolerance.
+    worst_by_default: f64,
+}
+
+impl Tally {
+    const EMPTY: Self = Self {
+        pairs: 0,
+        planned: 0,
+        refused: 0,
+        without_bf16: 0,
+        undecided: 0,
+        with_checkpointing: 0,
+        ragged: 0,
+        ways: 0,
+        worst_of_tolerated: f64::INFINITY,
+        worst_by_default: f64::INFINITY,
+    };
+
+    fn add(&mut self, plan: &Plan, goal: &Goal, ratio: f64) {
+        self.planned += 1;
+        self.with_checkpointing += u64::from(plan.settings.gradient_checkpointing);
+        self.ragged += u64::from(!plan.schedule.samples_per_rank().is_multiple_of(plan.settings.batch_size));
+        if goal.target_utilization.is_none() {
+            self.worst_of_tolerated = self.worst_of_tolerated.min(ratio / (1.0 - goal.throughput_tolerance));
+            if goal.throughput_tolerance.to_bits() == Goal::default().throughput_tolerance.to_bits() {
+                self.worst_by_default = self.worst_by_default.min(ratio);
+            }
+        }
+    }
+}
+
+/// Checkpointing is tried where it is known to keep less.
+fn modes(workload: &Workload) -> &'static [bool] {
+    let sample = &workload.sample;
+    let saves = sample.checkpointed_activations.is_some_and(|checkpointed| checkpointed < sample.activations);
+    if saves { &[false, true] } else { &[false] }
+}
+
+/// The costs of these `(micro-batch, samples of the step)`, in either mode.
+fn ways(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[(u64, u64)]) -> Vec<Way> {
+    let of_mode = |checkpointing: &bool| {
+        let costs = Costs::of(device, workload, goal, *checkpointing);
+        splits.iter().map(move |&(batch, samples)| costs.at(batch, samples))
+    };
+    modes(workload).iter().flat_map(of_mode).collect()
+}
+
+fn fastest(fitting: &[Way]) -> Option<f64> {
+    fitting.iter().map(|way| way.samples_per_s).max_by(f64::total_cmp)
+}
+
+/// The rule of `plan`, applied to everything that fits: `(checkpointing, micro-batch)`.
+fn best(fitting: &[Way], goal: &Goal) -> Option<(bool, u64)> {
+    let fastest = fastest(fitting)?;
+    let enough = |way: &Way| match goal.target_utilization {
+        Some(target) => way.utilization >= target,
+        None => way.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance),
+    };
+    let key = |way: &Way| (way.checkpointing, !way.samples.is_multiple_of(way.batch), way.batch);
+    let smallest = |is: &dyn Fn(&Way) -> bool| fitting.iter().filter(|way| is(way)).map(key).min();
+    let (checkpointing, _, batch) = smallest(&enough).or_else(|| smallest(&|way| way.samples_per_s >= fastest))?;
+    Some((checkpointing, batch))
+}
+
+/// What the plan is held against: what fits of these splits, with the plan. `None` where there is nothing to compare.
+fn planned(
+    device: &DeviceFacts,
+    workload: &Workload,
+    goal: &Goal,
+    splits: &[(u64, u64)],
+    tally: &mut Tally,
+) -> Result<Option<(Plan, Vec<Way>)>, TestCaseError> {
+    let planned = plan(device, workload, goal);
+    tally.pairs += 1;
+    if goal.precision == Some(Precision::Bf16Params) && !device.has_bf16 {
+        tally.without_bf16 += 1;
+        prop_assert!(matches!(planned, Err(PlanError::PrecisionUnsupported { .. })), "{:?}", planned);
+        return Ok(None);
+    }
+    let ways = ways(device, workload, goal, splits);
+    tally.ways += ways.len() as u64;
+    if ways.iter().any(Way::rounding_decides) {
+        tally.undecided += 1;
+        return Ok(None);
+    }
+    let fitting: Vec<_> = ways.into_iter().filter(|way| way.fits).collect();
+    if fitting.is_empty() {
+        tally.refused += 1;
+        prop_assert!(matches!(planned, Err(PlanError::DoesNotFit(_))), "nothing fits, but {:?}", planned);
+        return Ok(None);
+    }
+    match planned {
+        Ok(plan) => Ok(Some((plan, fitting))),
+        Err(error) => Err(TestCaseError::fail(format!("{:?} fits, but {error}", fitting[0]))),
+    }
+}
+
+/// Compares each of so many workloads on every profile.
+fn on_every_profile(
+    few: u32,
+    goals: impl Strategy<Value = Goal>,
+    compare: impl Fn(&DeviceFacts, &Workload, &Goal, &mut Tally) -> TestCaseResult,
+) {
+    let tally = RefCell::new(Tally::EMPTY);
+    let outcome = runner(few).run(&(workloads(), goals, free_memory()), |(workload, goal, free)| {
+        profiles(free).iter().try_for_each(|device| {
+            compare(device, &workload, &goal, &mut tally.borrow_mut())
+                .map_err(|error| TestCaseError::fail(format!("{}: {error}", device.name)))
+        })
+    });
+    println!("{:#?}", tally.borrow());
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn the_planned_micro_batch_is_the_best_of_all() {
+    on_every_profile(200, goals(), |device, workload, goal, tally| {
+        let samples = goal.global_batch.expect("these goals have one") / goal.world_size;
+        let every: Vec<_> = (1..=samples).map(|batch| (batch, samples)).collect();
+        let Some((plan, fitting)) = planned(device, workload, goal, &every, tally)? else { return Ok(()) };
+        let found = (plan.settings.gradient_checkpointing, plan.settings.batch_size);
+        prop_assert_eq!(Some(found), best(&fitting, goal), "{} samples: {}", samples, plan);
+        tally.add(&plan, goal, plan.samples_per_s / fastest(&fitting).expect("something fits"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_large_step_has_nearly_the_best_throughput() {
+    on_every_profile(4, goals_of(10 * LARGEST_SHARE), |device, workload, goal, tally| {
+        let goal = Goal { target_utilization: None, ..goal.clone() };
+        let samples = goal.global_batch.expect("these goals have one") / goal.world_size;
+        let every: Vec<_> = (1..=samples).map(|batch| (batch, samples)).collect();
+        let Some((plan, fitting)) = planned(device, workload, &goal, &every, tally)? else { return Ok(()) };
+        let ratio = plan.samples_per_s / fastest(&fitting).expect("something fits");
+        prop_assert!(ratio >= 1.0 - goal.throughput_tolerance - 1e-9, "{} of the best: {}", ratio, plan);
+        // Beyond 64 micro-batches of more than 64 samples it considers doublings.
+        let (checkpointing, smallest) = best(&fitting, &goal).expect("something fits");
+        prop_assert_eq!(plan.settings.gradient_checkpointing, checkpointing);
+        let ragged = !samples.is_multiple_of(plan.settings.batch_size);
+        prop_assert!(!ragged || plan.settings.batch_size <= 2 * smallest, "{} would do: {}", smallest, plan);
+        tally.add(&plan, &goal, ratio);
+        Ok(())
+    });
+}
+
+#[test]
+fn without_a_global_batch_the_best_power_of_two_is_taken() {
+    let every_power: Vec<_> = (0..=16).map(|power| 1 << power).map(|batch| (batch, batch)).collect();
+    on_every_profile(25, goals(), |device, workload, goal, tally| {
+        let goal = Goal { global_batch: None, ..goal.clone() };
+        let Some((plan, fitting)) = planned(device, workload, &goal, &every_power, tally)? else { return Ok(()) };
+        let found = (plan.settings.gradient_checkpointing, plan.settings.batch_size);
+        prop_assert_eq!(Some(found), best(&fitting, &goal), "{}", plan);
+        // Twice the batch does not fit; of one for which fewer batches are prepared ahead, nearly three times may.
+        let up_to = plan.settings.batch_size * 4;
+        let near: Vec<_> = (1..=up_to.min(4096)).map(|batch| (batch, batch)).collect();
+        let others = ways(device, workload, &goal, &near).into_iter().filter(|way| way.fits);
+        let ratio = plan.samples_per_s / fastest(&others.collect::<Vec<_>>()).unwrap_or(plan.samples_per_s);
+        prop_assert!(
+            goal.target_utilization.is_some() || ratio >= (1.0 - goal.throughput_tolerance) / 3.0,
+            "{} of the best: {}",
+            ratio,
+            plan
+        );
+        tally.add(&plan, &goal, ratio);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_costs_of_this_search_are_those_of_plans_with_fixed_micro_batches() {
+    let devices = profiles(1.0);
+    let cases = (workloads(), goals(), 0.0..1.0f64, prop::sample::select(devices));
+    let fixed = runner(1_000).run(&cases, |(workload, goal, share, device)| {
+        let samples = goal.global_batch.expect("these goals have one") / goal.world_size;
+        let batch = ((samples as f64 * share) as u64).max(1);
+        for way in ways(&device, &workload, &goal, &[(batch, samples)]) {
+            let mut pins = Pins::default();
+            pins.batch_size = Some(batch);
+            pins.gradient_checkpointing = Some(way.checkpointing);
+            match plan(&device, &workload, &Goal { pins, ..goal.clone() }) {
+                Ok(plan) => {
+                    prop_assert!(way.fits || way.rounding_decides(), "{:?}: {}", way, plan);
+                    prop_assert!((plan.samples_per_s / way.samples_per_s - 1.0).abs() < 1e-9, "{:?}: {}", way, plan);
+                    let bytes = plan.memory.total().0 as f64;
+                    prop_assert!((bytes / way.bytes - 1.0).abs() < 1e-6, "{:?}: {}", way, plan);
+                }
+                Err(PlanError::DoesNotFit(misfit)) => {
+                    prop_assert!(!way.fits || way.rounding_decides(), "{:?}: {}", way, misfit);
+                    let bytes = misfit.memory.total().0 as f64;
+                    prop_assert!((bytes / way.bytes - 1.0).abs() < 1e-6, "{:?}: {}", way, misfit);
+                }
+                Err(PlanError::PrecisionUnsupported { .. }) => {}
+                Err(error) => return Err(TestCaseError::fail(error.to_string())),
+            }
+        }
+        Ok(())
+    });
+    fixed.unwrap_or_else(|error| panic!("{error}"));
+}

@@ -1,0 +1,30 @@
+//! The planner over workloads of every kind, drawn at random: held against a search that tries everything, against the
+//! properties that any plan has, and timed.
+//!
+//! `PLANNED_WORKLOADS=10000 cargo test --release -p gpu-tuned-core --test planner -- --nocapture` draws that many, in place
+//! of 200.
+
+mod brute_force;
+mod costs;
+mod properties;
+mod timing;
+mod workloads;
+
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::profile::ProfileTable;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+
+/// What every shipped profile promises, with this share of its memory free.
+fn profiles(free: f64) -> Vec<DeviceFacts> {
+    let all = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
+    all.map(|facts| DeviceFacts { memory_available: facts.memory_total.scaled(free), ..facts }).collect()
+}
+
+/// The same cases in every run: `few`, or more in the proportion that the environment asks for.
+fn runner(few: u32) -> TestRunner {
+    let asked = std::env::var("PLANNED_WORKLOADS").ok();
+    let asked: u32 = asked.map_or(200, |count| count.parse().expect("PLANNED_WORKLOADS is a number"));
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(few * asked / 200) };
+    TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
+}

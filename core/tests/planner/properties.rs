@@ -1,0 +1,96 @@
+//! What holds of every plan.
+
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{PlanError, Remedy};
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Pins, Precision, Setting, plan};
+use proptest::prelude::*;
+
+use crate::workloads::{goals, workloads};
+
+fn devices() -> impl Strategy<Value = DeviceFacts> {
+    let all: Vec<_> = ProfileTable::builtin().iter().map(DeviceFacts::nominal).collect();
+    (prop::sample::select(all), 0.05..1.0f64).prop_map(|(facts, free)| {
+        let memory_available = facts.memory_total.scaled(free);
+        DeviceFacts { memory_available, ..facts }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn a_plan_fits_and_its_micro_batches_add_up(device in devices(), workload in workloads(), goal in goals()) {
+        if let Ok(plan) = plan(&device, &workload, &goal) {
+            prop_assert!(plan.memory.total() + plan.memory.headroom <= device.memory_available);
+            let sizes: Vec<u64> = plan.schedule.micro_batches().collect();
+            prop_assert_eq!(Some(sizes.iter().sum::<u64>() * goal.world_size), goal.global_batch);
+            prop_assert_eq!(sizes.len() as u64, plan.settings.gradient_accumulation);
+            prop_assert!(sizes.iter().all(|size| (1..=plan.settings.batch_size).contains(size)));
+            let reasons: Vec<_> = plan.reasons.iter().map(|reason| reason.setting).collect();
+            prop_assert_eq!(reasons, Setting::ALL);
+        }
+    }
+
+    #[test]
+    fn the_plan_for_a_meet_fits_every_member(
+        members in prop::collection::vec(devices(), 2..5), workload in workloads(), goal in goals(),
+    ) {
+        let meet = DeviceFacts::meet(&members).expect("there are members");
+        if let Ok(planned) = plan(&meet, &workload, &goal) {
+            for member in &members {
+                let mut pins = Pins::default();
+                pins.batch_size = Some(planned.settings.batch_size);
+                pins.gradient_checkpointing = Some(planned.settings.gradient_checkpointing);
+                let fixed = Goal { pins, ..goal.clone() };
+                prop_assert!(plan(member, &workload, &fixed).is_ok(), "{} in {}", planned, member.name);
+            }
+        }
+    }
+
+    #[test]
+    fn more_memory_never_costs_more_than_the_tolerance(
+        device in devices(), workload in workloads(), goal in goals(), more in 1.0..4.0f64,
+    ) {
+        let goal = Goal { target_utilization: None, ..goal };
+        let larger = DeviceFacts {
+            memory_available: device.memory_available.scaled(more),
+            memory_total: device.memory_total.scaled(more),
+            ..device.clone()
+        };
+        if let Ok(before) = plan(&device, &workload, &goal) {
+            let after = plan(&larger, &workload, &goal).expect("it fitted into less");
+            prop_assert!(after.samples_per_s >= before.samples_per_s * (1.0 - goal.throughput_tolerance - 1e-9));
+        }
+    }
+
+    #[test]
+    fn what_is_refused_does_not_fit_even_one_sample_at_a_time(
+        device in devices(), workload in workloads(), goal in goals(),
+    ) {
+        if let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &workload, &goal) {
+            prop_assert_eq!(misfit.memory.batch, 1);
+            prop_assert!(!misfit.memory.fits() || misfit.too_large.is_some());
+        }
+    }
+
+    #[test]
+    fn the_remedy_that_is_offered_works(device in devices(), workload in workloads(), goal in goals()) {
+        // A tenth of the memory, so that much is refused.
+        let device = DeviceFacts { memory_available: device.memory_available.scaled(0.1), ..device };
+        let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &workload, &goal) else { return Ok(()) };
+        let remedied = match misfit.remedy.clone() {
+            Remedy::Bf16Params => plan(&device, &workload, &Goal { precision: Some(Precision::Bf16Params), ..goal }),
+            Remedy::Optimizer(optimizer) => plan(&device, &Workload { optimizer, ..workload }, &goal),
+            Remedy::LargerGpu { profile: Some(id), needed } => {
+                let named = DeviceFacts::nominal(ProfileTable::builtin().get(&id).expect("a shipped profile"));
+                prop_assert!(named.memory_available >= needed, "{}", misfit);
+                plan(&named, &workload, &goal)
+            }
+            Remedy::LargerGpu { profile: None, .. } => return Ok(()),
+            other => return Err(TestCaseError::fail(format!("nothing was fixed, but {other}"))),
+        };
+        prop_assert!(remedied.is_ok(), "{}\n{}: {:?}", misfit, misfit.remedy, remedied);
+    }
+}
