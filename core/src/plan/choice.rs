@@ -218,10 +218,13 @@ fn saves(workload: &Workload) -> bool {
 pub(super) fn splits(goal: &Goal) -> Result<Vec<(u64, u64)>, PlanError> {
     let pins = &goal.pins;
     let Some(samples) = rank_share(goal)? else {
-        let micro_steps = pins.gradient_accumulation.unwrap_or(1).max(1);
+        let micro_steps = pins.gradient_accumulation.unwrap_or(1);
         let powers = (0..).map(|power| 1 << power).take_while(|batch| *batch <= LARGEST_FREE_BATCH);
-        let batches = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch.max(1)]);
-        return Ok(batches.into_iter().map(|batch| (batch, batch * micro_steps)).collect());
+        let batches: Vec<u64> = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch]);
+        let on_all_ranks = |samples: u64| samples.checked_mul(goal.world_size).filter(|samples| *samples > 0);
+        let samples = |batch: u64| batch.checked_mul(micro_steps).filter(|samples| on_all_ranks(*samples).is_some());
+        let splits: Vec<_> = batches.into_iter().filter_map(|batch| Some((batch, samples(batch)?))).collect();
+        return if splits.is_empty() { Err(no_step(goal)) } else { Ok(splits) };
     };
     let conflict =
         || PlanError::Pins { batch_size: pins.batch_size, gradient_accumulation: pins.gradient_accumulation, samples };
@@ -236,6 +239,14 @@ pub(super) fn splits(goal: &Goal) -> Result<Vec<(u64, u64)>, PlanError> {
         }
         (None, None) => Ok(all_splits(samples)),
     }
+}
+
+fn no_step(goal: &Goal) -> PlanError {
+    let ranks = goal.world_size;
+    let message = format!(
+        "batch_size x gradient_accumulation on {ranks} ranks must make between 1 and 2^64 samples: leave one to the planner"
+    );
+    PlanError::Goal { message }
 }
 
 /// For each number of micro-batches the smallest micro-batch that gets there: a larger one takes more memory for the
@@ -254,9 +265,10 @@ fn rank_share(goal: &Goal) -> Result<Option<u64>, PlanError> {
     if global_batch.is_multiple_of(goal.world_size) {
         return Ok(Some(global_batch / goal.world_size));
     }
-    let divides = |ranks: &u64| global_batch.is_multiple_of(*ranks);
-    let below = (1..goal.world_size).rev().find(divides);
-    let above = (goal.world_size..=global_batch).take(1 << 16).find(divides);
+    let small = (1..=global_batch.isqrt()).filter(|ranks| global_batch.is_multiple_of(*ranks));
+    let divisors: Vec<u64> = small.flat_map(|ranks| [ranks, global_batch / ranks]).collect();
+    let below = divisors.iter().copied().filter(|ranks| *ranks < goal.world_size).max();
+    let above = divisors.iter().copied().filter(|ranks| *ranks > goal.world_size).min();
     let would_do = below.into_iter().chain(above).collect();
     Err(PlanError::WorldSize { global_batch, world_size: goal.world_size, would_do })
 }
