@@ -12,10 +12,11 @@ pub trait Described: Default + PartialEq + Serialize + DeserializeOwned {
     /// What users may say of it; each name is that of a field.
     const DIMS: &'static [Dim];
 
-    /// What differs from the defaults, and all that is required, by name.
+    /// What differs from the defaults, and all that is required, by name; nothing when a figure is too large for a file,
+    /// of which [`out_of_range`](Self::out_of_range) tells.
     fn values(&self) -> DimValues {
-        let table = |of: &Self| Table::try_from(of).expect("BUG: the fields are numbers, names and lists");
-        let (given, default) = (table(self), table(&Self::default()));
+        let Ok(given) = Table::try_from(self) else { return DimValues::new() };
+        let default = Table::try_from(Self::default()).expect("BUG: the defaults are numbers, names and lists");
         let is_said = |dim: &&Dim| dim.presence == Presence::Required || given.get(dim.name) != default.get(dim.name);
         let value = |dim: &Dim| Some((dim.name, dim.kind.read(given.get(dim.name)?)?));
         Self::DIMS.iter().filter(is_said).filter_map(value).collect()
@@ -29,6 +30,11 @@ pub trait Described: Default + PartialEq + Serialize + DeserializeOwned {
 
     /// Values out of their range, as `(name, message)`.
     fn out_of_range(&self) -> Vec<(&'static str, String)> {
+        // Where a negative number was taken for a count, for one.
+        if Table::try_from(self).is_err() {
+            let message = "a whole number is out of range: no figure is negative, or as large as 2^63";
+            return vec![(Self::DIMS[0].name, message.to_owned())];
+        }
         let values = self.values();
         let mistake = |dim: &Dim| Some((dim.name, dim.mistake(values.get(dim.name)?)?));
         Self::DIMS.iter().filter_map(mistake).collect()

@@ -125,6 +125,12 @@ impl Goal {
             let message = "mean_tokens says how many samples make up `global_tokens`, which is not given";
             found.push(("mean_tokens", message.to_owned()));
         }
+        let Pins { batch_size, gradient_accumulation, .. } = self.pins;
+        for (name, pin) in [("batch_size", batch_size), ("gradient_accumulation", gradient_accumulation)] {
+            if let Some(count) = pin.filter(|count| *count > LARGEST_BATCH) {
+                found.push((name, format!("{name} = {count} is out of range, expected at most 2^30")));
+            }
+        }
         found
     }
 }

@@ -47,4 +47,6 @@ fn show(name: &str, expansion: &TokenStream) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -49,9 +49,13 @@ impl Split {
 pub(super) fn splits(workload: &Workload, goal: &Goal) -> Result<Vec<Split>, PlanError> {
     let pins = &goal.pins;
     let Some(samples) = rank_share(goal)? else {
-        let micro_steps = pins.gradient_accumulation.unwrap_or(1).max(1);
+        let micro_steps = pins.gradient_accumulation.unwrap_or(1);
+        if micro_steps == 0 || pins.batch_size == Some(0) {
+            let message = "batch_size and gradient_accumulation are at least 1: leave them to the planner, or set them";
+            return Err(PlanError::Goal { message: message.to_owned() });
+        }
         let powers = (0..=LARGEST_FREE_BATCH.ilog2()).rev().map(|power| 1 << power);
-        let batches = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch.max(1)]);
+        let batches = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch]);
         return Ok(batches
             .into_iter()
             .map(|batch| Split { batch, samples: batch.saturating_mul(micro_steps) })

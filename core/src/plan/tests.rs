@@ -134,12 +134,23 @@ fn less_memory_means_a_smaller_micro_batch_and_the_same_global_batch() {
 }
 
 #[test]
+fn ranks_that_do_not_divide_a_prime_are_told_at_once_what_would() {
+    // The largest prime below 2^30 (OEIS A014234): all numbers of ranks but two leave a rest.
+    let goal = Goal { world_size: 1_000_000_007, ..global((1 << 30) - 35) };
+    let Err(PlanError::WorldSize { would_do, .. }) = plan(&nominal("h200"), &small(), &goal) else { panic!() };
+    assert_eq!(would_do, [1, (1 << 30) - 35]);
+}
+
+#[test]
 fn nonsense_goals_are_refused() {
     for goal in [
         Goal { global_batch: Some(0), ..Goal::default() },
         Goal { world_size: 0, ..Goal::default() },
         Goal { memory_headroom: f64::NAN, ..Goal::default() },
         Goal { throughput_tolerance: 2.0, ..Goal::default() },
+        Goal { prefetch_mib: u64::MAX, ..Goal::default() },
+        Goal { pins: Pins { batch_size: Some(0), ..Pins::default() }, ..Goal::default() },
+        Goal { pins: Pins { batch_size: Some(u64::MAX), ..Pins::default() }, ..global(8) },
     ] {
         assert!(matches!(plan(&nominal("h200"), &small(), &goal), Err(PlanError::Goal { .. })), "{goal:?}");
     }

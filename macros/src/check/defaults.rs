@@ -7,10 +7,15 @@ use syn::LitInt;
 use crate::error::Mistakes;
 use crate::model::{Argument, Field, Value};
 
-/// The default that clap gives to a field that is not ours.
+/// Whether tokens can stand for a value; others would take the whole expansion with them.
+pub(super) fn is_expression(tokens: &TokenStream) -> bool {
+    syn::parse2::<syn::Expr>(tokens.clone()).is_ok()
+}
+
+/// The default that clap gives to a field that is not ours; what is none is for clap to say.
 pub(super) fn of_clap(field: &Field) -> Option<TokenStream> {
     let typed = field.defaults.iter().find(|default| default.argument.key == "default_value_t")?;
-    if let Value::Is(tokens) = &typed.argument.value { Some(tokens.clone()) } else { None }
+    if let Value::Is(tokens) = &typed.argument.value { Some(tokens.clone()).filter(is_expression) } else { None }
 }
 
 /// Reports a default on a tuned field, with both readings of what was meant.

@@ -62,6 +62,10 @@ impl<'m> Fields<'_, 'm> {
             mistakes.at(default, "`default` takes an expression: write `default = …`");
             return Role::Untouched(None);
         };
+        if !defaults::is_expression(tokens) {
+            mistakes.at(tokens, "`default` takes an expression");
+            return Role::Untouched(None);
+        }
         if self.model.derives.config {
             mistakes
                 .at(&default.key, "in a Burn `Config`, fields that are not tuned get their default from Burn")

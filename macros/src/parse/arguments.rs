@@ -1,5 +1,6 @@
 use gpu_tuned_core::workload::ModelKind;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use syn::ext::IdentExt;
 
 use crate::error::Mistakes;
 use crate::model::{Argument, Value};
@@ -12,7 +13,8 @@ pub(crate) fn arguments(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Arg
 fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
     let mut tokens = part.into_iter();
     let key = match tokens.next()? {
-        TokenTree::Ident(key) => key,
+        // `r#layers` means what `layers` does.
+        TokenTree::Ident(key) => key.unraw(),
         other => {
             let part: TokenStream = core::iter::once(other).chain(tokens).collect();
             mistakes.at(part, "expected `key = value`");

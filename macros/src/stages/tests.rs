@@ -12,7 +12,7 @@ use super::run;
 use crate::table::Table;
 
 /// The table of a package that declares three targets and selects some of them.
-fn table(selected: &[&str]) -> Table {
+pub(super) fn table(selected: &[&str]) -> Table {
     let text = "[workload.digits]\nparameters = 60000\nactivation_bytes_per_sample = 200000\nflops_per_sample = 1e7\n";
     let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("the file is valid");
     let id = |id: &&str| id.parse().expect("a profile id");
@@ -181,6 +181,37 @@ fn a_table_that_cannot_be_read_is_reported_and_nothing_else() {
     let expansion = run(quote!(workload = "digits"), &item, Table::Broken("the table".to_owned())).to_string();
     assert_eq!(expansion.matches("compile_error").count(), 1, "{expansion}");
     assert!(expansion.contains("cannot read the table"), "{expansion}");
+}
+
+#[test]
+fn a_default_that_is_no_expression_does_not_take_the_item_along() {
+    let item = quote!(
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+            #[tuned(default = 3e-4 lr)]
+            learning_rate: f64,
+        }
+    );
+    let expansion = formatted(run(quote!(workload = "digits"), &item, table(&["h200"])));
+    assert!(expansion.contains("`default` takes an expression"), "{expansion}");
+    assert!(expansion.contains("struct Config"), "{expansion}");
+}
+
+#[test]
+fn raw_keys_mean_what_bare_ones_do() {
+    let item = quote!(
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+        }
+    );
+    let [raw, bare] =
+        [quote!(r#workload = "digits", r#optimizer = "sgd"), quote!(workload = "digits", optimizer = "sgd")]
+            .map(|attribute| run(attribute, &item, table(&["h200"])).to_string());
+    assert_eq!(raw, bare);
 }
 
 #[test]

@@ -88,7 +88,8 @@ unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> Return {
     let version = stage::ask_system(|all| {
-        all.cuda_driver_version.map(|[major, minor]| major * 1000 + minor * 10).ok_or(Code::LibraryNotFound)
+        let packed = |[major, minor]: [i32; 2]| major.wrapping_mul(1000).wrapping_add(minor.wrapping_mul(10));
+        all.cuda_driver_version.map(packed).ok_or(Code::LibraryNotFound)
     });
     // SAFETY: by NVML's contract.
     unsafe { hand_out(version, out) }

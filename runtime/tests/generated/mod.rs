@@ -1,0 +1,79 @@
+//! Machines made from the profile table, and what holds for all of them.
+
+use std::path::Path;
+
+use fake_nvml::{Hex, PciPlace, Scenario, Unit, Virtualization, play_file};
+use gpu_tuned::{Machine, Options, Recognised, StartError, detect_through, gpu_tuned};
+use gpu_tuned_core::profile::{Profile, ProfileTable};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+#[gpu_tuned(transformer(layers = 2, d_model = 128, vocab = 512, seq = 64), global_batch = 96, target = "rtx4090")]
+#[derive(Clone, Debug)]
+struct Small {
+    #[tuned]
+    batch_size: usize,
+}
+
+/// What is made of the machine; `test` names the file that the library plays.
+pub(crate) fn look(scenario: &Scenario, test: &str) -> Machine {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test).with_extension("toml");
+    scenario.save(&file).unwrap_or_else(|error| panic!("{error}"));
+    play_file(&file, |library| detect_through(Some(library)))
+}
+
+fn named_profiles() -> Vec<&'static Profile> {
+    ProfileTable::builtin().iter().filter(|profile| !profile.names.is_empty()).collect()
+}
+
+pub(crate) fn place(bus: u8) -> PciPlace {
+    format!("00000000:{bus:02x}:00.0").try_into().expect("a place")
+}
+
+/// A board as the profile describes it, with any of its names, PCI ids and totals.
+pub(crate) fn boards() -> impl Strategy<Value = (&'static Profile, Unit)> {
+    let figures = (any::<Index>(), any::<Index>(), any::<Index>(), any::<u8>(), 0.0..=1.0);
+    (select(named_profiles()), figures).prop_map(|(profile, (name, id, total, bus, free))| {
+        let memory = &profile.memory;
+        let totals = [&memory.nvml_total_mib[..], &memory.cuda_total_mib, &[memory.nominal_mib]].concat();
+        let total = *total.get(&totals);
+        let reserved = total / 100;
+        let capability = profile.compute_capability;
+        let pci_id = (!profile.pci_ids.is_empty()).then(|| *id.get(&profile.pci_ids));
+        let unit = Unit {
+            name: Some(name.get(&profile.names).clone()),
+            uuid: Some(format!("GPU-{bus:08x}-0000-4000-8000-000000000000")),
+            pci_address: Some(place(bus)),
+            pci_id: pci_id.map(|id| Hex(id.vendor, id.device)),
+            compute_capability: Some([capability.major.into(), capability.minor.into()]),
+            memory_total_mib: Some(total),
+            memory_reserved_mib: Some(reserved),
+            memory_free_mib: Some(((total - reserved) as f64 * free) as u64),
+            cores: profile.compute.cuda_cores,
+            bus_bits: profile.memory.bus_bits,
+            virtualization: Some(Virtualization::None),
+            processes: Some(vec![]),
+            ..Unit::default()
+        };
+        (profile, unit)
+    })
+}
+
+/// The device that is taken: what is decided keeps the global batch and fits, what is not has a reason.
+pub(crate) fn decide(options: &Options, machine: &Machine) -> Result<Option<Recognised>, TestCaseError> {
+    match options.clone().machine(machine.clone()).decide(&Small::default()) {
+        Ok(decision) => {
+            let schedule = decision.plan.schedule;
+            let on_a_rank = schedule.micro_batches().sum::<u64>();
+            prop_assert_eq!(on_a_rank * schedule.world_size, 96);
+            prop_assert!(decision.plan.memory.fits(), "{}", decision.plan);
+            prop_assert!(!decision.to_string().contains("NaN"), "{decision}");
+            Ok(Some(decision.selection.device))
+        }
+        Err(error @ (StartError::Plan(_) | StartError::Gpus(_))) => {
+            prop_assert!(!error.to_string().is_empty());
+            Ok(None)
+        }
+        Err(error) => Err(TestCaseError::fail(error.to_string())),
+    }
+}
