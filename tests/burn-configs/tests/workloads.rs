@@ -3,16 +3,13 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn::transformer::TransformerEncoderConfig;
-use burn::tensor::{Device, Tensor};
 use burn_configs::networks::{digits, mnist, text};
 use burn_configs::{custom_loop, guide, text_classification};
-use gpu_tuned::workload::ModelSpec;
 use gpu_tuned::{Tuned, gpu_tuned};
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Plan, plan};
 use gpu_tuned_core::profile::ProfileTable;
-use models_tests::cross_entropy;
-use models_tests::measure::{device, held, trainable};
+use models_tests::measure::{device, trainable};
 
 fn parameters_in_burn(config: &text_classification::ExperimentConfig) -> u64 {
     let network = text::ModelConfig::new(config.transformer.clone(), 4, 28_996, 256);
@@ -53,37 +50,6 @@ fn declared_networks_have_the_parameters_that_the_file_says() {
     assert_eq!(looped.workload().parameters(), digits(&looped.model));
     let network = mnist::Model::new(&device(false));
     assert_eq!(burn_configs::mnist::config().workload().parameters(), trainable(&network) as u64);
-}
-
-/// Bytes that one image more keeps.
-fn kept_per_image(forward: impl Fn(Tensor<3>) -> Tensor<2>, device: &Device) -> u64 {
-    let kept = |images| held(|| cross_entropy(forward(Tensor::ones([images, 28, 28], device)))).kept_bytes;
-    (kept(48) - kept(16)) / 32
-}
-
-fn declared_bytes(config: &impl Tuned) -> u64 {
-    match config.workload().model {
-        ModelSpec::Declared(declared) => declared.activation_bytes_per_sample,
-        other => panic!("{other:?} is not declared"),
-    }
-}
-
-// One test, because the counting allocator counts for all threads.
-#[test]
-fn declared_networks_keep_the_bytes_that_the_file_says() {
-    let device = device(false);
-    let (digits, mnist) = (guide::config().model.init(&device), mnist::Model::new(&device));
-    for (name, declared, kept) in [
-        ("guide", declared_bytes(&guide::config()), kept_per_image(|images| digits.forward(images), &device)),
-        (
-            "mnist",
-            declared_bytes(&burn_configs::mnist::config()),
-            kept_per_image(|images| mnist.forward(images), &device),
-        ),
-    ] {
-        let ratio = declared as f64 / kept as f64;
-        assert!((0.98..1.02).contains(&ratio), "{name}: declared {declared}, kept {kept}");
-    }
 }
 
 fn plan_for(id: &str, config: &text_classification::ExperimentConfig) -> Plan {
