@@ -12,7 +12,9 @@ use crate::model::Model;
 pub(crate) fn fallback(model: Model) -> TokenStream {
     let Model { mut item, fields, derives, .. } = model;
     for (field, known) in fields_mut(&mut item).zip(&fields) {
-        if known.helpers.is_empty() || !known.defaults.is_empty() {
+        // A field of dimensions keeps what it has: its type need not have a default.
+        let is_nested = known.helpers.iter().any(|helper| helper.arguments.iter().any(|it| it.key == "dims"));
+        if known.helpers.is_empty() || !known.defaults.is_empty() || is_nested {
             continue;
         }
         for derive in Derive::among(&derives) {

@@ -53,7 +53,29 @@ use proc_macro::TokenStream;
 /// | `#[tuned]` | the setting of the same name |
 /// | `#[tuned(setting = batch_size)]` | that setting, under another name |
 /// | `#[tuned(dim = layers, default = 6)]` | a dimension of the workload; the build plans with the default, which may also be Burn's or clap's, and the runtime with the field's value |
+/// | `#[tuned(dims(layers: n_layers = 6, d_model = 512))]` | a struct with dimensions in fields of its own: see below |
 /// | `#[tuned(default = expression)]` | not tuned; this is its value in `Default::default()` of a plain struct, which is else clap's `default_value_t`, else the type's default |
+///
+/// # Dimensions in a nested config
+///
+/// A training config often holds the model's: `pub model: ModelConfig`. `dims` names the dimensions in there as a struct
+/// expression would, `dimension: field = default`, or `dimension = default` where the field is called as the dimension is;
+/// a deeper one has a path, `layers: encoder.n_layers = 6`.
+///
+/// ```ignore
+/// #[gpu_tuned(transformer(vocab = 8192, seq = 256), global_batch = 512)]
+/// #[derive(Config, Debug)]
+/// pub struct TrainingConfig {
+///     #[tuned(dims(layers: n_layers = 6, heads: n_heads = 8, d_model = 512, d_ff = 2048))]
+///     pub model: TransformerEncoderConfig,
+///     #[tuned] pub batch_size: usize,
+/// }
+/// ```
+///
+/// The build plans with the defaults, because the attribute cannot see those of another struct; they set no value. At run
+/// time the fields count: a model with twelve layers gets the plan for twelve. So a default that most runs do not have
+/// costs a plan at start-up, and the compile-time check against the GPU is one of the wrong model. Without `dims` a
+/// nested field says nothing about the workload. The field's own default stays what it is: Burn's, clap's, or the type's.
 ///
 /// # Settings
 ///

@@ -4,7 +4,7 @@ use gpu_tuned_core::{Setting, SettingKind};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, DeriveInput, Type};
+use syn::{Attribute, DeriveInput, Member, Type};
 
 /// An annotated item.
 pub(crate) struct Model {
@@ -32,6 +32,16 @@ pub(crate) enum Value {
     Is(TokenStream),
     /// `(arguments)`
     List(Vec<Argument>),
+    /// `(dimension: path = default, …)`
+    Nested(Vec<Nested>),
+}
+
+/// A dimension in a field of the field's own struct: `layers: n_layers = 4`.
+pub(crate) struct Nested {
+    /// The dimension, with its default.
+    pub argument: Argument,
+    /// The way to it from the field, such as `n_layers` or `encoder.n_layers`.
+    pub path: Vec<Member>,
 }
 
 /// The derives that matter here.
@@ -85,7 +95,7 @@ impl Argument {
     pub(crate) fn place(&self) -> TokenStream {
         match &self.value {
             Value::Is(tokens) => tokens.clone(),
-            Value::Absent | Value::List(_) => self.key.to_token_stream(),
+            Value::Absent | Value::List(_) | Value::Nested(_) => self.key.to_token_stream(),
         }
     }
 }
@@ -97,6 +107,14 @@ impl ToTokens for Argument {
             Value::Absent => quote!(#key),
             Value::Is(value) => quote!(#key = #value),
             Value::List(list) => quote!(#key(#(#list),*)),
+            Value::Nested(dims) => {
+                let dims = dims.iter().map(|Nested { argument, path }| {
+                    let Argument { key, value } = argument;
+                    let default = if let Value::Is(value) = value { Some(quote!(= #value)) } else { None };
+                    quote!(#key: #(#path).* #default)
+                });
+                quote!(#key(#(#dims),*))
+            }
         });
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpu_tuned_core::dims::{Described, Dim, DimKind, DimValue, DimValues, Presence};
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
 use proc_macro2::Ident;
+use quote::ToTokens;
 
 use super::{keys, values};
 use crate::error::Mistakes;
@@ -51,22 +52,22 @@ impl<'m> Dims<'m> {
         self.is_doubtful |= mistakes.len() > before;
     }
 
-    /// Adds the dimension that a field holds.
+    /// Adds the dimension that a field holds, named at `place`.
     pub(super) fn add(
         &mut self,
         dim: &'static Dim,
-        name: &'m Argument,
-        default: Option<&'m Argument>,
+        place: impl ToTokens,
+        argument: &'m Argument,
         value: Option<DimValue>,
         mistakes: &mut Mistakes,
     ) {
         if self.given.contains_key(dim.name) {
             mistakes
-                .at(name.place(), format!("the dimension `{}` is given twice", dim.name))
+                .at(place, format!("the dimension `{}` is given twice", dim.name))
                 .help("give it by one field, or in the attribute");
             return;
         }
-        self.given.insert(dim.name, Given { argument: default.unwrap_or(name), value });
+        self.given.insert(dim.name, Given { argument, value });
     }
 
     /// Notes that something was wrong with a field that was to be a dimension.

@@ -26,10 +26,10 @@ pub(super) fn check<'m>(model: &'m Model, asked: &Asked<'m>, mistakes: &mut Mist
     (roles, fields.dims)
 }
 
-struct Fields<'a, 'm> {
+pub(super) struct Fields<'a, 'm> {
     model: &'m Model,
     workload: Option<&'a Source<'m>>,
-    dims: Dims<'m>,
+    pub(super) dims: Dims<'m>,
     tuned: BTreeMap<Setting, &'m Field>,
 }
 
@@ -43,6 +43,9 @@ impl<'m> Fields<'_, 'm> {
         keys::check(&helper.arguments, "#[tuned]", &keys::FIELD, mistakes);
         let find = |name| keys::find(&helper.arguments, name);
         let (setting, dim, default) = (find("setting"), find("dim"), find("default"));
+        if let Some(dims) = find("dims") {
+            return self.nested(field, dims, setting.or(dim), default, mistakes);
+        }
         match (setting, dim, default) {
             (Some(_), Some(dim), _) => {
                 mistakes.at(dim, "a field is tuned or a dimension, not both").help("leave out `setting` or `dim`");
@@ -57,7 +60,7 @@ impl<'m> Fields<'_, 'm> {
         Role::Untouched(None)
     }
 
-    fn untouched(&self, default: &Argument, mistakes: &mut Mistakes) -> Role {
+    pub(super) fn untouched(&self, default: &Argument, mistakes: &mut Mistakes) -> Role {
         let Value::Is(tokens) = &default.value else {
             mistakes.at(default, "`default` takes an expression: write `default = …`");
             return Role::Untouched(None);
@@ -125,20 +128,12 @@ impl<'m> Fields<'_, 'm> {
         mistakes: &mut Mistakes,
     ) -> Option<Role> {
         let name = values::name(argument, "a dimension's name, such as layers", mistakes)?;
-        let dim = self.known(&name, argument, mistakes)?;
-        let Some(kind) = kind_of(dim) else {
-            mistakes
-                .at(argument.place(), format!("`{name}` cannot be a field"))
-                .help(format!("give it in the attribute: `{name} = …`"));
-            return None;
-        };
+        let (dim, kind) = self.known(&name, argument.place(), argument, mistakes)?;
         check_type(field, kind, &format!("the dimension `{name}`"), mistakes);
-        if let Some(cfg) = field.cfgs.first() {
-            mistakes.at(cfg, "a dimension cannot be behind a `cfg`: the workload is computed from it");
-        }
+        check_is_there(field, mistakes);
         let declared = defaults::of_dimension(field, argument, default, mistakes);
         let value = declared.and_then(|default| values::dim(&dim.kind, default, mistakes));
-        self.dims.add(dim, argument, declared, value.clone(), mistakes);
+        self.dims.add(dim, argument.place(), declared.unwrap_or(argument), value.clone(), mistakes);
         if let Some(DimValue::Count(count)) = value {
             check_range(field, count, mistakes);
         }
@@ -149,8 +144,31 @@ impl<'m> Fields<'_, 'm> {
 }
 
 impl Fields<'_, '_> {
-    /// The dimension with this name, of the model or of its training.
-    fn known(&self, name: &str, argument: &Argument, mistakes: &mut Mistakes) -> Option<&'static Dim> {
+    /// The dimension with this name, of the model or of its training, and the kind of field that can hold it.
+    pub(super) fn known(
+        &self,
+        name: &str,
+        place: impl ToTokens,
+        argument: &Argument,
+        mistakes: &mut Mistakes,
+    ) -> Option<(&'static Dim, SettingKind)> {
+        let dim = self.named(name, &place, argument, mistakes)?;
+        let kind = kind_of(dim);
+        if kind.is_none() {
+            mistakes
+                .at(place, format!("`{name}` cannot be a field"))
+                .help(format!("give it in the attribute: `{name} = …`"));
+        }
+        Some((dim, kind?))
+    }
+
+    fn named(
+        &self,
+        name: &str,
+        place: impl ToTokens,
+        argument: &Argument,
+        mistakes: &mut Mistakes,
+    ) -> Option<&'static Dim> {
         let family = match self.workload? {
             Source::Family { kind, .. } => Some(*kind),
             Source::Named(_) => None,
@@ -169,7 +187,7 @@ impl Fields<'_, '_> {
             of_model.iter().chain(Training::DIMS).filter(|dim| kind_of(dim).is_some()).map(|dim| dim.name).collect();
         let near = suggest(name, fit.iter().copied());
         mistakes
-            .at(argument.place(), format!("`{}` has no dimension `{name}`{near}", family.name))
+            .at(place, format!("`{}` has no dimension `{name}`{near}", family.name))
             .help(format!("it has {}", fit.join(", ")));
         None
     }
@@ -208,6 +226,13 @@ fn setting(field: &Field, named: Option<&Argument>, mistakes: &mut Mistakes) -> 
         }
     }
     setting
+}
+
+/// Reports a field of dimensions that may not be there.
+pub(super) fn check_is_there(field: &Field, mistakes: &mut Mistakes) {
+    if let Some(cfg) = field.cfgs.first() {
+        mistakes.at(cfg, "a dimension cannot be behind a `cfg`: the workload is computed from it");
+    }
 }
 
 fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes: &mut Mistakes) {

@@ -20,7 +20,7 @@ pub(super) fn attribute() -> Vec<&'static str> {
 }
 
 /// The keys of `#[tuned(…)]`.
-pub(super) const FIELD: [&str; 3] = ["setting", "dim", "default"];
+pub(super) const FIELD: [&str; 4] = ["setting", "dim", "dims", "default"];
 
 /// Reports keys that `owner` does not have, and those given twice.
 pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistakes: &mut Mistakes) {

@@ -6,6 +6,7 @@ mod dims;
 mod fields;
 mod item;
 mod keys;
+mod nested;
 mod planned;
 mod values;
 
@@ -18,6 +19,7 @@ use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Setting};
 use proc_macro2::TokenStream;
+use syn::Member;
 
 use crate::error::Mistakes;
 use crate::model::Model;
@@ -53,6 +55,13 @@ pub(crate) enum Role {
         default: TokenStream,
         /// Whether another macro's attribute says that already.
         is_declared: bool,
+    },
+    /// It holds dimensions of the workload in fields of its own.
+    Nested {
+        /// Which ones, each with the way to it from the field.
+        dims: Vec<(&'static str, Vec<Member>)>,
+        /// Its value in `Default::default`, where one was given.
+        default: Option<TokenStream>,
     },
     /// It is the user's, with a default for `Default::default` where one was given.
     Untouched(Option<TokenStream>),

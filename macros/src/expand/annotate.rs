@@ -33,7 +33,7 @@ pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) ->
         let value = match role {
             Role::Tuned(setting) => literal::setting(setting.of(&checked.compiled.plan.settings)),
             Role::Dimension { default, is_declared: false, .. } => default.clone(),
-            Role::Dimension { .. } | Role::Untouched(_) => continue,
+            Role::Dimension { .. } | Role::Nested { .. } | Role::Untouched(_) => continue,
         };
         for derive in &present {
             inject(*derive, field, &value, known.has_action);

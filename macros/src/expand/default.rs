@@ -17,8 +17,10 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
         let (ident, cfgs) = (&field.ident, &field.cfgs);
         let value = match role {
             Role::Tuned(setting) => literal::setting(setting.of(&checked.compiled.plan.settings)),
-            Role::Dimension { default, .. } | Role::Untouched(Some(default)) => default.clone(),
-            Role::Untouched(None) => {
+            Role::Dimension { default, .. }
+            | Role::Nested { default: Some(default), .. }
+            | Role::Untouched(Some(default)) => default.clone(),
+            Role::Nested { default: None, .. } | Role::Untouched(None) => {
                 if mentions(field, &parameters) {
                     let ty = &field.ty;
                     generics.make_where_clause().predicates.push(parse_quote!(#ty: ::core::default::Default));

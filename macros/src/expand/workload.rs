@@ -1,9 +1,11 @@
 //! The workload as an expression over the config's fields.
 
-use gpu_tuned_core::dims::{Described, Dim, DimValues};
+use gpu_tuned_core::dims::{Described, Dim, DimKind, DimValues};
 use gpu_tuned_core::workload::Training;
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::Member;
+use syn::spanned::Spanned;
 
 use super::literal;
 use crate::check::{Checked, Role};
@@ -18,7 +20,7 @@ pub(super) fn workload(model: &Model, checked: &Checked) -> TokenStream {
     let network =
         literal::structure(&quote!(::gpu_tuned::workload::#name), kind.dims, |dim| fields.value(dim, &values));
     let values = checked.spec.training.values();
-    if values.is_empty() && !Training::DIMS.iter().any(|dim| fields.field(dim.name).is_some()) {
+    if values.is_empty() && !Training::DIMS.iter().any(|dim| fields.said(dim).is_some()) {
         return quote!(::gpu_tuned::WorkloadSpec::from(#network));
     }
     let path = quote!(::gpu_tuned::workload::Training);
@@ -38,18 +40,21 @@ struct DimFields<'a> {
 }
 
 impl DimFields<'_> {
-    fn field(&self, name: &str) -> Option<&Field> {
-        let holds = |role: &Role| matches!(role, Role::Dimension { name: held, .. } if *held == name);
-        let found = self.checked.roles.iter().position(holds)?;
-        self.model.fields.get(found)
+    /// The dimension as a field says it, of the config or of a struct in it.
+    fn said(&self, dim: &Dim) -> Option<TokenStream> {
+        self.model.fields.iter().zip(&self.checked.roles).find_map(|(field, role)| match role {
+            Role::Dimension { name, .. } if *name == dim.name => Some(as_said(field)),
+            Role::Nested { dims, .. } => {
+                let (_, path) = dims.iter().find(|(name, _)| *name == dim.name)?;
+                Some(as_nested(dim, field, path))
+            }
+            _ => None,
+        })
     }
 
-    /// The field that holds the dimension, else its value, where it is not the default.
+    /// What a field says of the dimension, else its value, where it is not the default.
     fn value(&self, dim: &Dim, values: &DimValues) -> Option<TokenStream> {
-        match self.field(dim.name) {
-            Some(field) => Some(as_said(field)),
-            None => Some(literal::dim(&dim.kind, values.get(dim.name)?)),
-        }
+        self.said(dim).or_else(|| Some(literal::dim(&dim.kind, values.get(dim.name)?)))
     }
 }
 
@@ -57,6 +62,16 @@ impl DimFields<'_> {
 fn as_said(field: &Field) -> TokenStream {
     let ident = &field.ident;
     if field.type_name().as_deref() == Some("bool") { quote!(self.#ident) } else { as_u64(field) }
+}
+
+/// The value of a dimension in a struct whose types are unknown here: the compiler is to complain about the path, but
+/// lints are not to take the cast for the user's.
+fn as_nested(dim: &Dim, field: &Field, path: &[Member]) -> TokenStream {
+    let ident = &field.ident;
+    let generated = Span::call_site();
+    let place = path.last().map_or(generated, |last| generated.located_at(last.span()));
+    let value = quote_spanned!(place=> self.#ident.#(#path).*);
+    if matches!(dim.kind, DimKind::Flag) { value } else { quote_spanned!(place=> #value as u64) }
 }
 
 /// The value of a count's field.

@@ -1,9 +1,12 @@
 use gpu_tuned_core::workload::ModelKind;
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{Member, Token};
 
 use crate::error::Mistakes;
-use crate::model::{Argument, Value};
+use crate::model::{Argument, Nested, Value};
 
 /// Reads `key, key = value, key(…)`. A part that is none of these is a mistake; the others are still read.
 pub(crate) fn arguments(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Argument> {
@@ -32,6 +35,9 @@ fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
         [TokenTree::Group(group)] if takes_list(&key.to_string()) && group.delimiter() == Delimiter::Parenthesis => {
             Value::List(arguments(group.stream(), mistakes))
         }
+        [TokenTree::Group(group)] if key == "dims" && group.delimiter() == Delimiter::Parenthesis => {
+            nested_list(group.stream(), mistakes)
+        }
         _ => {
             let rest: TokenStream = rest.into_iter().collect();
             mistakes.at(rest, format!("expected `{key} = value`"));
@@ -43,6 +49,41 @@ fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
 
 fn takes_list(key: &str) -> bool {
     ModelKind::named(key).is_some()
+}
+
+/// Nothing between the parentheses is no value.
+fn nested_list(tokens: TokenStream, mistakes: &mut Mistakes) -> Value {
+    if tokens.is_empty() {
+        return Value::Absent;
+    }
+    Value::Nested(split(tokens).into_iter().filter_map(|part| nested(part, mistakes)).collect())
+}
+
+/// Reads `dimension: path = default`; a dimension alone is in a field of its own name.
+fn nested(mut part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Nested> {
+    let own_name = match part.as_slice() {
+        [TokenTree::Ident(key), colon, ..] if is(colon, ':') => key.clone(),
+        _ => {
+            let argument = argument(part, mistakes)?;
+            return Some(Nested { path: vec![Member::Named(argument.key.clone())], argument });
+        }
+    };
+    let end = part.iter().position(|token| is(token, '=')).unwrap_or(part.len());
+    let path: TokenStream = part.drain(1..end).skip(1).collect();
+    Some(Nested { path: members(&own_name, path, mistakes), argument: argument(part, mistakes)? })
+}
+
+/// The fields of a path, none when it is a mistake: the dimension is given all the same.
+fn members(dim: &Ident, path: TokenStream, mistakes: &mut Mistakes) -> Vec<Member> {
+    if path.is_empty() {
+        mistakes.at(dim, format!("`{dim}:` names no field"));
+        return Vec::new();
+    }
+    let Ok(members) = Punctuated::<Member, Token![.]>::parse_separated_nonempty.parse2(path.clone()) else {
+        mistakes.at(path, "expected a field, such as `n_layers`, or a path of fields, such as `encoder.n_layers`");
+        return Vec::new();
+    };
+    members.into_iter().collect()
 }
 
 /// Cuts at commas, but not at those inside the angle brackets of a value: `Vec::<A, B>::new()`.

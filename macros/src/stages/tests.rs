@@ -128,6 +128,40 @@ fn clap_arguments_get_defaults_and_keep_their_help() {
 }
 
 #[test]
+fn dimensions_of_a_nested_config_are_read_through_its_field() {
+    let attribute = quote!(transformer(seq = 256, vocab = 28996, classes = 4), global_batch = 32);
+    let item = quote! {
+        #[derive(Config, Debug)]
+        pub struct ExperimentConfig {
+            #[tuned(dims(layers: n_layers = 4, heads: n_heads = 8, d_model = 256, d_ff = 1024))]
+            pub transformer: TransformerEncoderConfig,
+            #[tuned(dims(final_norm: norms.0.r#final = false, lora_rank = 8))]
+            pub layout: Layout,
+            #[tuned]
+            pub batch_size: usize,
+        }
+    };
+    insta::assert_snapshot!(formatted(run(attribute, &item, table(&["h200"]))));
+}
+
+#[test]
+fn a_plain_struct_takes_the_default_of_a_nested_config() {
+    let attribute = quote!(transformer(seq = 256, vocab = 8192));
+    let item = quote! {
+        #[derive(Debug)]
+        struct LmConfig {
+            #[tuned(dims(layers = 4))]
+            depth: Depth,
+            #[tuned(dims(d_model = 256), default = Width { d_model: 256 })]
+            width: Width,
+        }
+    };
+    let expansion = formatted(run(attribute, &item, table(&["h200"])));
+    assert!(expansion.contains("depth: ::core::default::Default::default(),"), "{expansion}");
+    assert!(expansion.contains("width: Width { d_model: 256 },"), "{expansion}");
+}
+
+#[test]
 fn generics_cfgs_and_raw_identifiers_are_kept() {
     let item = quote! {
         #[derive(Debug)]

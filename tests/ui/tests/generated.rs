@@ -86,6 +86,41 @@ fn serde_fills_what_a_file_lacks() {
     assert_eq!(config, LmConfig { batch_size: 3, ..LmConfig::default() });
 }
 
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    pub n_layers: u32,
+    pub width: Width,
+    pub is_tied: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Width(usize);
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self { n_layers: 12, width: Width(768), is_tied: false }
+    }
+}
+
+#[gpu_tuned(transformer(seq = 256, vocab = 8192), target = "h200")]
+#[derive(Clone, Debug)]
+pub struct NestedConfig {
+    #[tuned(dims(layers: n_layers = 6, d_model: width.0 = 512, tied_head: is_tied = true))]
+    pub encoder: Encoder,
+    #[tuned]
+    pub batch_size: usize,
+}
+
+#[test]
+fn the_workload_follows_the_fields_of_a_nested_config() {
+    let mut config = NestedConfig::default();
+    let expected = |layers| Transformer { tied_head: false, ..Transformer::new(layers, 768, 8192, 256) };
+    // The default is that of the nested type, not the one that the build planned with.
+    assert_eq!(config.workload(), WorkloadSpec::from(expected(12)));
+    config.encoder.n_layers = 3;
+    assert_eq!(config.workload(), WorkloadSpec::from(expected(3)));
+}
+
 #[gpu_tuned(convnet(image = 8, classes = 10, channels = 1, stages = [[32, 2], [64, 2]]), target = "generic")]
 #[derive(Debug, Parser)]
 struct Arguments {

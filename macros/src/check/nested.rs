@@ -1,0 +1,65 @@
+//! A field whose own struct has the dimensions.
+
+use syn::Member;
+
+use super::fields::{Fields, check_is_there};
+use super::{Role, values};
+use crate::error::Mistakes;
+use crate::model::{Argument, Field, Nested, Value};
+
+impl<'m> Fields<'_, 'm> {
+    /// A field with `dims(…)`; `other` says that it is something else too.
+    pub(super) fn nested(
+        &mut self,
+        field: &'m Field,
+        dims: &'m Argument,
+        other: Option<&Argument>,
+        default: Option<&Argument>,
+        mistakes: &mut Mistakes,
+    ) -> Role {
+        let before = mistakes.len();
+        if let Some(other) = other {
+            mistakes
+                .at(other, format!("a field with `dims` holds dimensions, and is no {} itself", what(other)))
+                .help(format!("leave out `{}` or `dims`", other.key));
+        }
+        check_is_there(field, mistakes);
+        let list = if let Value::Nested(list) = &dims.value {
+            list.as_slice()
+        } else {
+            mistakes
+                .at(dims, "`dims` takes the dimensions in this field, each with its default")
+                .help("write `dims(layers: n_layers = …, d_model = …)`");
+            &[]
+        };
+        let dims = list.iter().filter_map(|nested| self.nested_dimension(nested, mistakes)).collect();
+        // What is missing in the list was reported when it was read.
+        if mistakes.len() > before || list.is_empty() {
+            self.dims.doubt();
+        }
+        let default = default.and_then(|default| match self.untouched(default, mistakes) {
+            Role::Untouched(default) => default,
+            _ => None,
+        });
+        Role::Nested { dims, default }
+    }
+
+    fn nested_dimension(&mut self, nested: &'m Nested, mistakes: &mut Mistakes) -> Option<(&'static str, Vec<Member>)> {
+        let argument = &nested.argument;
+        let (dim, _) = self.known(&argument.name(), &argument.key, argument, mistakes)?;
+        let value = if matches!(argument.value, Value::Absent) {
+            mistakes.at(&argument.key, "a dimension needs a default: the build plans with it").help(
+                "the attribute cannot see those of another struct: write the value that most runs have behind `=`",
+            );
+            None
+        } else {
+            values::dim(&dim.kind, argument, mistakes)
+        };
+        self.dims.add(dim, &argument.key, argument, value, mistakes);
+        Some((dim.name, nested.path.clone()))
+    }
+}
+
+fn what(argument: &Argument) -> &'static str {
+    if argument.key == "setting" { "setting" } else { "dimension" }
+}

@@ -1,0 +1,37 @@
+//! The guide's training run, after `examples/guide/src/training.rs` of Burn (MIT or Apache-2.0).
+
+use burn::config::Config;
+use burn::optim::AdamConfig;
+use gpu_tuned::gpu_tuned;
+
+use crate::networks::digits::ModelConfig;
+
+/// How the guide trains.
+#[gpu_tuned(workload = "guide", global_batch = 64)]
+#[derive(Config, Debug)]
+pub struct TrainingConfig {
+    /// The network.
+    pub model: ModelConfig,
+    /// Adam.
+    pub optimizer: AdamConfig,
+    /// Passes over the images.
+    #[config(default = 10)]
+    pub num_epochs: usize,
+    /// Images in a batch.
+    #[tuned]
+    pub batch_size: usize,
+    /// Threads that load them.
+    #[tuned]
+    pub num_workers: usize,
+    /// Seed of weights and order.
+    #[config(default = 42)]
+    pub seed: u64,
+    /// Learning rate of every step.
+    #[config(default = 1.0e-4)]
+    pub learning_rate: f64,
+}
+
+/// Ten digits, from 512 hidden units.
+pub fn config() -> TrainingConfig {
+    TrainingConfig::new(ModelConfig::new(10, 512), AdamConfig::new())
+}

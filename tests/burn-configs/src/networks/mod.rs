@@ -1,0 +1,5 @@
+//! The networks of Burn's examples, as far as the configs' workloads speak of them.
+
+pub mod digits;
+pub mod mnist;
+pub mod text;
