@@ -137,10 +137,16 @@ impl Convolution {
     }
 
     /// Values that the output takes on CUDA, where `CubeCL` 0.11.3 lays it out with the channels last and rounds their bytes
-    /// up: to a power of two, at least 16, and from 512 on to a multiple of 512.
+    /// up: to a power of two, at least 16, and from 512 on to a multiple of 512; a single channel stays as it is.
     fn padded(self) -> u64 {
         let bytes = 4 * self.outputs;
-        let row = if bytes < 512 { bytes.next_power_of_two().max(16) } else { bytes.next_multiple_of(512) };
+        let row = if self.outputs == 1 {
+            bytes
+        } else if bytes < 512 {
+            bytes.next_power_of_two().max(16)
+        } else {
+            bytes.next_multiple_of(512)
+        };
         row / 4 * self.pixels
     }
 }

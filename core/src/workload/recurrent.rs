@@ -132,7 +132,8 @@ impl Recurrent {
         ModelCosts {
             tensors: self.tensors(),
             buffers: 0,
-            kept: states * (plain + 1) + features + result,
+            // The last step's cell or state is read by nothing.
+            kept: states * (plain + 1) - self.layers * width + features + result,
             kept_checkpointed: Some(states * checkpointed + 2 * self.layers * width + features + 2 * result),
             kept_for: Vec::new(),
             copies: 0,

@@ -254,6 +254,15 @@ impl Transformer {
         seq * (of_layers + head + self.layers as f64 * 2.0 * seq * d)
     }
 
+    /// Values of a fixed table of positions; a rotation has a sine and a cosine for each width of a head.
+    fn position_table(&self) -> u64 {
+        match self.positions {
+            Positions::Sinusoidal => self.seq * self.d_model,
+            Positions::Rotary => self.seq * 2 * (self.d_model / self.heads()),
+            Positions::Learned | Positions::None => 0,
+        }
+    }
+
     /// Values of the logits of a sequence.
     fn result(&self) -> u64 {
         self.classes.unwrap_or_else(|| self.seq.saturating_mul(self.vocab))
@@ -319,7 +328,7 @@ impl Transformer {
         let widest = (self.heads() * self.seq).max(self.d_ff()).max(self.d_model);
         ModelCosts {
             tensors: self.tensors(),
-            buffers: if self.positions == Positions::Sinusoidal { self.seq * self.d_model } else { 0 },
+            buffers: self.position_table(),
             kept: self.kept(&self.kept_plain()),
             kept_checkpointed: Some(self.kept(&self.kept_checkpointed())),
             kept_for: self.kept_for(),

@@ -10,18 +10,9 @@ use burn::{
     tensor::{Device, Tensor, activation::relu},
 };
 
-use crate::cross_entropy;
+use gpu_tuned_core::workload::{self, Stage};
 
-/// How a block is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockKind {
-    /// Convolution, norm, activation.
-    Plain,
-    /// ResNet's basic block.
-    Basic,
-    /// ResNet's bottleneck block, four times as wide outside.
-    Bottleneck,
-}
+use crate::cross_entropy;
 
 /// The dimensions of a convolutional classifier.
 #[derive(Clone, Debug)]
@@ -33,7 +24,7 @@ pub struct Dimensions {
     /// Classes.
     pub classes: usize,
     /// How the blocks are built.
-    pub kind: BlockKind,
+    pub kind: workload::Block,
     /// Whether the norms are GroupNorm, of eight groups, instead of BatchNorm.
     pub group_norm: bool,
     /// Whether ResNet's stem is there: convolution 7x7 of stride 2, pooling 3x3 of stride 2.
@@ -104,15 +95,15 @@ impl Block {
         let conv = |channels, kernel, stride| NormedConv::new(channels, kernel, stride, dimensions.group_norm, device);
         let outputs = dimensions.outputs(channels);
         let convs = match dimensions.kind {
-            BlockKind::Plain => vec![conv([inputs, channels], 3, stride)],
-            BlockKind::Basic => vec![conv([inputs, channels], 3, stride), conv([channels, channels], 3, 1)],
-            BlockKind::Bottleneck => vec![
+            workload::Block::Plain => vec![conv([inputs, channels], 3, stride)],
+            workload::Block::Basic => vec![conv([inputs, channels], 3, stride), conv([channels, channels], 3, 1)],
+            workload::Block::Bottleneck => vec![
                 conv([inputs, channels], 1, 1),
                 conv([channels, channels], 3, stride),
                 conv([channels, outputs], 1, 1),
             ],
         };
-        let residual = dimensions.kind != BlockKind::Plain;
+        let residual = dimensions.kind != workload::Block::Plain;
         let changes = stride != 1 || inputs != outputs;
         Self { convs, shortcut: (residual && changes).then(|| conv([inputs, outputs], 1, stride)), residual }
     }
@@ -145,8 +136,23 @@ pub struct Convnet {
 }
 
 impl Dimensions {
+    /// The same model as core describes it.
+    pub fn described(&self) -> workload::Convnet {
+        let stage = |&[channels, blocks]: &[usize; 2]| Stage::from([self.outputs(channels) as u64, blocks as u64]);
+        workload::Convnet {
+            image: self.image as u64,
+            classes: self.classes as u64,
+            stages: self.stages.iter().map(stage).collect(),
+            block: self.kind,
+            channels: 3,
+            stem_kernel: if self.stem { 7 } else { 0 },
+            stem_stride: if self.stem { 4 } else { 1 },
+            batch_statistics: !self.group_norm,
+        }
+    }
+
     fn outputs(&self, channels: usize) -> usize {
-        if self.kind == BlockKind::Bottleneck { 4 * channels } else { channels }
+        if self.kind == workload::Block::Bottleneck { 4 * channels } else { channels }
     }
 }
 

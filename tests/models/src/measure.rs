@@ -1,6 +1,9 @@
 //! What a training step holds in memory.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use burn::{
     module::{Module, ModuleVisitor, Param},
@@ -26,9 +29,14 @@ pub fn device(checkpointed: bool) -> Device {
     if checkpointed { device.gradient_checkpointing() } else { device }
 }
 
-/// Measures the second of two steps: the first fills the scratch memory that threads hold on to.
-pub fn held(mut loss: impl FnMut() -> Tensor<1>) -> Held {
-    drop(loss().backward());
+/// Waits until nothing else counts: the allocator counts for the whole process, and tests run side by side.
+pub fn counting() -> MutexGuard<'static, ()> {
+    static COUNTING: Mutex<()> = Mutex::new(());
+    COUNTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Measures one step. An earlier one must have filled the scratch memory that threads hold on to.
+pub fn held(loss: impl FnOnce() -> Tensor<1>) -> Held {
     let before = (allocation::live_bytes(), allocation::live_by_size());
     allocation::restart_peak();
     let kept = loss();

@@ -6,7 +6,14 @@ use burn::{
     tensor::{Device, Tensor, activation::relu},
 };
 
+use gpu_tuned_core::workload;
+
 use crate::cross_entropy;
+
+/// The same model as core describes it.
+pub fn described(widths: &[usize]) -> workload::Mlp {
+    workload::Mlp { widths: widths.iter().map(|&width| width as u64).collect() }
+}
 
 /// Dense layers with activations between them.
 #[derive(Module, Debug)]

@@ -3,11 +3,13 @@
 use burn::{
     module::Module,
     nn::{
-        Embedding, EmbeddingConfig, Linear, LinearConfig, Lstm, LstmConfig,
-        gru::{Gru, GruConfig},
+        BiLstm, BiLstmConfig, Embedding, EmbeddingConfig, Linear, LinearConfig, Lstm, LstmConfig,
+        gru::{BiGru, BiGruConfig, Gru, GruConfig},
     },
     tensor::{Device, Int, Tensor},
 };
+
+use gpu_tuned_core::workload;
 
 use crate::cross_entropy;
 
@@ -30,6 +32,30 @@ pub struct Dimensions {
     pub every_step: bool,
     /// Whether the cells are gated recurrent units.
     pub gru: bool,
+    /// Whether each layer runs in both directions.
+    pub bidirectional: bool,
+}
+
+impl Dimensions {
+    /// The same model as core describes it.
+    pub fn described(&self) -> workload::Recurrent {
+        workload::Recurrent {
+            cell: if self.gru { workload::Cell::Gru } else { workload::Cell::Lstm },
+            inputs: self.input as u64,
+            hidden: self.hidden as u64,
+            layers: self.layers as u64,
+            seq: self.seq as u64,
+            outputs: self.classes as u64,
+            every_step: self.every_step,
+            bidirectional: self.bidirectional,
+            vocab: (self.vocab > 0).then_some(self.vocab as u64),
+        }
+    }
+
+    /// Width of a layer's states.
+    fn width(&self) -> usize {
+        if self.bidirectional { 2 * self.hidden } else { self.hidden }
+    }
 }
 
 // A model has few cells, so that the smaller variant's waste does not matter.
@@ -38,6 +64,29 @@ pub struct Dimensions {
 enum Cell {
     Lstm(Lstm),
     Gru(Gru),
+    BiLstm(BiLstm),
+    BiGru(BiGru),
+}
+
+impl Cell {
+    fn new(input: usize, dimensions: &Dimensions, device: &Device) -> Self {
+        let hidden = dimensions.hidden;
+        match (dimensions.gru, dimensions.bidirectional) {
+            (false, false) => Self::Lstm(LstmConfig::new(input, hidden, true).init(device)),
+            (true, false) => Self::Gru(GruConfig::new(input, hidden, true).init(device)),
+            (false, true) => Self::BiLstm(BiLstmConfig::new(input, hidden, true).init(device)),
+            (true, true) => Self::BiGru(BiGruConfig::new(input, hidden, true).init(device)),
+        }
+    }
+
+    fn forward(&self, input: Tensor<3>) -> Tensor<3> {
+        match self {
+            Self::Lstm(lstm) => lstm.forward(input, None).0,
+            Self::Gru(gru) => gru.forward(input, None),
+            Self::BiLstm(lstm) => lstm.forward(input, None).0,
+            Self::BiGru(gru) => gru.forward(input, None).0,
+        }
+    }
 }
 
 /// Recurrent layers, and a dense one over the last step or over every step.
@@ -52,18 +101,11 @@ impl Recurrent {
     /// A model with random weights.
     pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
         let embedding = EmbeddingConfig::new(dimensions.vocab.max(1), dimensions.input);
-        let cell = |index| {
-            let input = if index == 0 { dimensions.input } else { dimensions.hidden };
-            if dimensions.gru {
-                Cell::Gru(GruConfig::new(input, dimensions.hidden, true).init(device))
-            } else {
-                Cell::Lstm(LstmConfig::new(input, dimensions.hidden, true).init(device))
-            }
-        };
+        let input = |index| if index == 0 { dimensions.input } else { dimensions.width() };
         Self {
             tokens: (dimensions.vocab > 0).then(|| embedding.init(device)),
-            cells: (0..dimensions.layers).map(cell).collect(),
-            head: LinearConfig::new(dimensions.hidden, dimensions.classes).init(device),
+            cells: (0..dimensions.layers).map(|index| Cell::new(input(index), dimensions, device)).collect(),
+            head: LinearConfig::new(dimensions.width(), dimensions.classes).init(device),
         }
     }
 
@@ -74,10 +116,7 @@ impl Recurrent {
             None => Tensor::<3>::zeros([samples, dimensions.seq, dimensions.input], device),
         };
         for cell in &self.cells {
-            hidden = match cell {
-                Cell::Lstm(lstm) => lstm.forward(hidden, None).0,
-                Cell::Gru(gru) => gru.forward(hidden, None),
-            };
+            hidden = cell.forward(hidden);
         }
         if !dimensions.every_step {
             hidden = hidden.slice([0..samples, dimensions.seq - 1..dimensions.seq]);

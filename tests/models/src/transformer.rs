@@ -11,6 +11,8 @@ use burn::{
     tensor::{Bool, Device, Int, Tensor, activation::softmax, module::linear},
 };
 
+use gpu_tuned_core::workload::{self, Norm, Positions};
+
 use crate::cross_entropy;
 
 /// The dimensions of a transformer.
@@ -41,6 +43,47 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
+    /// [`Gpt`] as core describes it.
+    pub fn gpt(&self) -> workload::Transformer {
+        workload::Transformer {
+            heads: Some(self.heads as u64),
+            d_ff: Some(self.d_ff as u64),
+            causal: self.causal,
+            dropout: self.dropout > 0.0,
+            final_norm: self.norm_first,
+            tied_head: self.tied,
+            ..workload::Transformer::new(self.layers as u64, self.d_model as u64, self.vocab as u64, self.seq as u64)
+        }
+    }
+
+    /// [`Classifier`] over this many words as core describes it.
+    pub fn classifier(&self, words: usize) -> workload::Transformer {
+        workload::Transformer {
+            vocab: words as u64,
+            causal: false,
+            final_norm: false,
+            tied_head: false,
+            classes: Some(self.vocab as u64),
+            ..self.gpt()
+        }
+    }
+
+    /// [`Llama`] as core describes it.
+    pub fn llama(&self) -> workload::Transformer {
+        workload::Transformer {
+            kv_heads: Some(self.kv_heads as u64),
+            gated: true,
+            causal: true,
+            dropout: false,
+            bias: false,
+            norm: Norm::Rms,
+            positions: Positions::Rotary,
+            final_norm: true,
+            tied_head: false,
+            ..self.gpt()
+        }
+    }
+
     fn tokens(&self, samples: usize, device: &Device) -> Tensor<2, Int> {
         Tensor::zeros([samples, self.seq], device)
     }
@@ -75,7 +118,7 @@ pub struct Gpt {
 impl Gpt {
     /// A model with random weights.
     pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
-        let head = LinearConfig::new(dimensions.d_model, dimensions.vocab).with_bias(false);
+        let head = LinearConfig::new(dimensions.d_model, dimensions.vocab);
         Self {
             tokens: EmbeddingConfig::new(dimensions.vocab, dimensions.d_model).init(device),
             positions: EmbeddingConfig::new(dimensions.seq, dimensions.d_model).init(device),
@@ -87,6 +130,11 @@ impl Gpt {
 
     /// The loss over all tokens of some sequences.
     pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        cross_entropy(self.logits(dimensions, samples, device))
+    }
+
+    /// Logits for every token of some sequences, `[tokens, vocabulary]`.
+    pub fn logits(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<2> {
         let places = self.positions.forward(positions(dimensions.seq, device));
         let embedded = self.tokens.forward(dimensions.tokens(samples, device)) + places;
         let mut input = TransformerEncoderInput::new(embedded);
@@ -101,7 +149,7 @@ impl Gpt {
             Some(head) => head.forward(hidden),
             None => linear(hidden, self.tokens.weight.val().transpose(), None),
         };
-        cross_entropy(logits.reshape([samples * dimensions.seq, dimensions.vocab]))
+        logits.reshape([samples * dimensions.seq, dimensions.vocab])
     }
 }
 

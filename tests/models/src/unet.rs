@@ -9,6 +9,8 @@ use burn::{
     tensor::{Device, Tensor, activation::relu},
 };
 
+use gpu_tuned_core::workload;
+
 use crate::{convnet::NormedConv, cross_entropy};
 
 /// The dimensions of a U-Net.
@@ -24,6 +26,19 @@ pub struct Dimensions {
     pub depth: usize,
     /// Classes of a pixel.
     pub classes: usize,
+}
+
+impl Dimensions {
+    /// The same model as core describes it.
+    pub fn described(&self) -> workload::Unet {
+        workload::Unet {
+            image: self.image as u64,
+            channels: self.channels as u64,
+            classes: self.classes as u64,
+            widths: (0..=self.depth).map(|level| (self.base << level) as u64).collect(),
+            batch_statistics: true,
+        }
+    }
 }
 
 #[derive(Module, Debug)]

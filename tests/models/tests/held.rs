@@ -1,0 +1,182 @@
+//! Weights, gradients and optimizer state that Burn holds while it trains against those of a plan.
+
+use burn::{
+    module::{Module, ModuleVisitor, Param, ParamGroup},
+    optim::{
+        AdafactorConfig, AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, MuonConfig, SgdConfig,
+        momentum::MomentumConfig,
+    },
+    tensor::{Device, Tensor},
+};
+use gpu_tuned_core::{
+    Bytes, Goal,
+    device::DeviceFacts,
+    plan,
+    plan::MemoryEstimate,
+    workload::{ModelSpec, Optimizer, Training, WorkloadSpec},
+};
+use models_tests::{
+    measure,
+    recurrent::{self, Recurrent},
+    transformer::{self, Gpt},
+    unet::{self, UNet},
+};
+
+/// What a plan for the CPU says.
+fn planned(model: &ModelSpec, optimizer: Optimizer) -> MemoryEstimate {
+    let training = Training { optimizer, ..Training::default() };
+    let workload = WorkloadSpec { model: model.clone(), training }.workload();
+    let cpu = DeviceFacts::cpu(Bytes::from_mib(65536), Bytes::from_mib(60000), 16);
+    let goal = Goal { global_batch: Some(2), ..Goal::default() };
+    plan(&cpu, &workload, &goal).expect("BUG: a small model fits").memory
+}
+
+/// Bytes of a tensor's values.
+fn bytes<const D: usize>(tensor: &Tensor<D>) -> u64 {
+    (tensor.shape().num_elements() * tensor.dtype().size()) as u64
+}
+
+/// Bytes of a module's tensors that are trained, of the others, and of gradients.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    trained: u64,
+    frozen: u64,
+    gradients: u64,
+}
+
+struct Count<'a> {
+    counts: Counts,
+    gradients: &'a GradientsParams,
+}
+
+impl ModuleVisitor for Count<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let counts = &mut self.counts;
+        let counted = if param.is_require_grad() { &mut counts.trained } else { &mut counts.frozen };
+        *counted += bytes(&param.val());
+        if let Some(gradient) = self.gradients.get::<D>(param.id) {
+            counts.gradients += bytes(&gradient);
+        }
+    }
+}
+
+fn counts<M: Module>(model: &M, gradients: &GradientsParams) -> Counts {
+    let mut count = Count { counts: Counts::default(), gradients };
+    model.visit(&mut count);
+    count.counts
+}
+
+/// Bytes of the tensors that an optimizer keeps.
+fn state(optimizer: &ModuleOptimizer) -> u64 {
+    let record = optimizer.to_record().into_bytes().expect("BUG: a record can be written");
+    let tensors = burn_pack::Reader::from_bytes(record).and_then(burn_pack::Reader::into_tensors);
+    let tensors = tensors.expect("BUG: what was written can be read");
+    tensors.iter().map(|tensor| tensor.byte_len() as u64).sum()
+}
+
+/// Burn's optimizer of this name; Muon on the hidden matrices only.
+fn burn_optimizer(optimizer: Optimizer, hidden: &ParamGroup) -> ModuleOptimizer {
+    match optimizer {
+        Optimizer::Sgd => SgdConfig::new().init(),
+        Optimizer::Momentum => SgdConfig::new().with_momentum(Some(MomentumConfig::new())).init(),
+        Optimizer::Adam => AdamConfig::new().init(),
+        Optimizer::AdamW => AdamWConfig::new().init(),
+        Optimizer::Adafactor => AdafactorConfig::new().init(),
+        Optimizer::Muon => AdamWConfig::new().init().with_group(hidden.clone(), MuonConfig::new().build(), None),
+    }
+}
+
+/// Two steps with each optimizer: what Burn's own tensors hold is what a plan says.
+fn check<M: Module>(
+    model: impl Into<ModelSpec>,
+    hidden: &ParamGroup,
+    new: impl Fn(&Device) -> M,
+    loss: impl Fn(&M, &Device) -> Tensor<1>,
+) {
+    let (spec, device) = (model.into(), measure::device(false));
+    for optimizer in Optimizer::ALL {
+        let memory = planned(&spec, optimizer);
+        let (mut model, mut burn) = (new(&device), burn_optimizer(optimizer, hidden));
+        for number in 1..=2 {
+            let name = format!("{optimizer}, step {number}");
+            let gradients = GradientsParams::from_grads(loss(&model, &device).backward(), &model);
+            let held = counts(&model, &gradients);
+            assert_eq!(memory.weights.0, held.trained, "{name}");
+            assert_eq!(memory.frozen_weights.0, held.frozen, "{name}");
+            assert_eq!(memory.gradients.0, held.gradients, "{name}");
+            model = burn.step(1e-3, model, gradients);
+            assert_eq!(memory.optimizer_state.0, state(&burn), "{name}");
+        }
+    }
+}
+
+fn step<M: Module>(
+    burn: &mut ModuleOptimizer,
+    model: M,
+    device: &Device,
+    loss: impl Fn(&M, &Device) -> Tensor<1>,
+) -> M {
+    let gradients = GradientsParams::from_grads(loss(&model, device).backward(), &model);
+    burn.step(1e-3, model, gradients)
+}
+
+fn gpt() -> transformer::Dimensions {
+    transformer::Dimensions {
+        layers: 2,
+        d_model: 96,
+        d_ff: 200,
+        heads: 3,
+        kv_heads: 3,
+        vocab: 331,
+        seq: 24,
+        dropout: 0.0,
+        causal: true,
+        tied: false,
+        norm_first: true,
+    }
+}
+
+fn lstm() -> recurrent::Dimensions {
+    recurrent::Dimensions {
+        input: 60,
+        hidden: 50,
+        layers: 2,
+        seq: 4,
+        classes: 7,
+        vocab: 90,
+        every_step: true,
+        gru: false,
+        bidirectional: false,
+    }
+}
+
+#[test]
+fn a_plan_says_what_a_transformer_holds() {
+    let matrices = ["query.weight", "key.weight", "value.weight", "output.weight", "inner.weight", "outer.weight"];
+    let hidden = ParamGroup::from_any_predicates(matrices.to_vec());
+    let d = gpt();
+    check(d.gpt(), &hidden, |device| Gpt::new(&d, device), |model, device| model.loss(&d, 2, device));
+}
+
+#[test]
+fn a_plan_says_what_a_u_net_holds() {
+    // Kernels are no matrices: Muon takes none of them.
+    let none = ParamGroup::from_ids(Vec::new());
+    let d = unet::Dimensions { image: 16, channels: 3, base: 8, depth: 2, classes: 3 };
+    check(d.described(), &none, |device| UNet::new(&d, device), |model, device| model.loss(&d, 2, device));
+}
+
+#[test]
+fn a_plan_says_what_recurrent_layers_hold() {
+    let hidden = ParamGroup::from_any_predicates(vec!["input_transform.weight", "hidden_transform.weight"]);
+    let d = lstm();
+    check(d.described(), &hidden, |device| Recurrent::new(&d, device), |model, device| model.loss(&d, 2, device));
+}
+
+#[test]
+fn amsgrad_holds_a_third_moment() {
+    let (d, device) = (lstm(), measure::device(false));
+    let mut burn = AdamConfig::new().with_amsgrad(true).init();
+    let model = step(&mut burn, Recurrent::new(&d, &device), &device, |model, device| model.loss(&d, 2, device));
+    assert_eq!(state(&burn), 3 * counts(&model, &GradientsParams::new()).trained);
+}
