@@ -54,7 +54,7 @@ pub(super) struct MemoryModel<'a> {
     goal: &'a Goal,
     /// What does not depend on the micro-batch.
     fixed: MemoryEstimate,
-    /// The allocator's reserve for what lives as long as the run.
+    /// The allocator's reserve for what lives as long as the run, and however little is in use.
     persistent_reserve: Bytes,
     /// Bytes reserved for each byte that lives for one step.
     reserve: f64,
@@ -87,7 +87,7 @@ impl<'a> MemoryModel<'a> {
             workload,
             goal,
             fixed,
-            persistent_reserve: persistent.scaled(PERSISTENT_RESERVE - 1.0),
+            persistent_reserve: persistent.scaled(PERSISTENT_RESERVE - 1.0) + calibration::pools(device.kind),
             reserve: calibration::of(workload.family).reserve(device.kind),
             activation_scale: mode.precision.activation_scale(),
             kept: activations(workload, mode.checkpointing),

@@ -161,6 +161,7 @@ fn nonsense_goals_are_refused() {
 /// Llama-2-7B at 256 tokens, trained as `training` says.
 fn seven_billion(training: Training) -> Workload {
     let model = Transformer {
+        heads: Some(32),
         d_ff: Some(11008),
         gated: true,
         bias: false,
@@ -193,17 +194,17 @@ fn adapters_over_packed_weights_fit_where_the_whole_model_does_not() {
 fn a_frozen_teacher_is_held_and_asked_beside_the_student() {
     let with = |teacher| seven_billion(Training { teacher, ..Training::default() });
     let (alone, taught) = (with(Teacher::None), with(Teacher::Copy));
-    // The rotation's sines and cosines, for 256 positions and heads of 64.
-    let table = 256 * 2 * 64;
+    // The rotation's sines and cosines, for 256 positions and heads of 128.
+    let table = 256 * 2 * 128;
     assert_eq!(alone.parameters.frozen, table);
-    assert_eq!(taught.parameters.frozen, table + 6_738_415_616);
+    assert_eq!(taught.parameters.frozen, 2 * table + 6_738_415_616);
     assert_eq!(taught.parameters.trained(), alone.parameters.trained());
     // A forward pass more, and its logits are kept until the student has answered.
     assert!((taught.sample.flops / alone.sample.flops - 4.0 / 3.0).abs() < 1e-9);
     assert_eq!(taught.sample.activations - alone.sample.activations, Bytes(4 * 256 * 32000));
     let goal = Goal { precision: Some(Precision::Bf16Params), ..global(16) };
     let memory = |workload| plan(&nominal("b200"), workload, &goal).expect("it fits").memory;
-    assert_eq!(memory(&taught).frozen_weights, Bytes(2 * (table + 6_738_415_616)));
+    assert_eq!(memory(&taught).frozen_weights, Bytes(2 * (2 * table + 6_738_415_616)));
 }
 
 #[test]

@@ -68,6 +68,7 @@ impl Costs {
             (false, _) => 1.2,
         };
         let persistent = 1.05;
+        let pools = if is_gpu { f64::from(12 << 20) } else { 0.0 };
         let kernels_kib = if transformer { 256.0 } else { 3584.0 } * f64::from(device.sm_count);
         let held = weights + frozen + copies + values * state_each / ranks;
         let sample = &workload.sample;
@@ -83,15 +84,17 @@ impl Costs {
             (true, true) => piece / tensor,
         };
 
-        let efficiency = if transformer { [0.49, 0.2] } else { [0.17, 0.043] }[usize::from(!is_gpu)];
+        let efficiency = if transformer { [0.49, 0.16] } else { [0.17, 0.085] }[usize::from(!is_gpu)];
+        // A CPU's cores help each other little.
+        let at_work = device.host_cores.filter(|_| !is_gpu).map_or(1.0, |cores| (cores as f64).powf(-0.9));
         let speedup = if bf16 && device.has_bf16 { 1.4 } else { 1.0 };
-        let flops_per_s = device.fp32_tflops.unwrap_or(0.1) * 1e12 * efficiency * speedup;
+        let flops_per_s = device.fp32_tflops.unwrap_or(0.1) * 1e12 * at_work * efficiency * speedup;
         let bytes_per_s = device.bandwidth_gb_s.unwrap_or(20.0) * 0.6e9;
         let slowdown = if checkpointing { 1.04 } else { 1.0 };
         let moved = sample.activations.0 as f64 * scale * 4.0;
         Self {
             checkpointing,
-            fixed: held * persistent + weights * reserve + kernels_kib * 1024.0 + device.context.0 as f64,
+            fixed: held * persistent + weights * reserve + kernels_kib * 1024.0 + pools + device.context.0 as f64,
             accumulated: weights * reserve,
             sample: kept * scale * reserve + sample.scratch.0 as f64 * scale,
             input: input * reserve,

@@ -35,10 +35,10 @@ pub struct TrainingConfig {
     #[tuned]
     pub eval_batch_size: usize,
     /// Optimizer steps of the whole run.
-    #[config(default = 500)]
+    #[config(default = 300)]
     pub steps: usize,
     /// Optimizer steps in which the learning rate rises; half of all steps at most.
-    #[config(default = 50)]
+    #[config(default = 30)]
     pub warm_up_steps: usize,
     /// Highest learning rate, after warm-up; it falls to zero along a cosine.
     #[config(default = 0.003)]

@@ -1,132 +1,8 @@
-use serde::{Deserialize, Serialize};
+//! What a transformer of these dimensions costs.
 
-use super::{Family, ModelCosts, Product, Role, Tensors};
-use crate::dims::Presence::{Defaulted, Optional, Required};
-use crate::dims::{Choices, Described, Dim};
+use super::{Positions, Transformer};
+use crate::workload::{Family, ModelCosts, Product, Role, Tensors};
 use crate::{Bytes, Provenance};
-
-/// The dimensions of a transformer over token sequences: by default GPT-2's layout (causal, layer norms, learned
-/// positions, biases, a tied head).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a dimension that users name")]
-pub struct Transformer {
-    /// Layers.
-    pub layers: u64,
-    /// Width of the residual stream.
-    pub d_model: u64,
-    /// Tokens in the vocabulary.
-    pub vocab: u64,
-    /// Tokens in a sequence; one sample is one sequence.
-    pub seq: u64,
-    /// Attention heads; `d_model / 64`, at least 1, when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heads: Option<u64>,
-    /// Heads of keys and values, under grouped-query attention; as many as `heads` when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kv_heads: Option<u64>,
-    /// Width of the feed-forward layer; `4 * d_model` when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub d_ff: Option<u64>,
-    /// Whether the feed-forward layer has a gate (SwiGLU, GEGLU).
-    pub gated: bool,
-    /// Whether a token sees only those before it.
-    pub causal: bool,
-    /// Whether the layers have dropout, as Burn's have unless told otherwise.
-    pub dropout: bool,
-    /// Whether the matrices of the layers have biases.
-    pub bias: bool,
-    /// The norms.
-    pub norm: Norm,
-    /// Where the order of tokens comes from.
-    pub positions: Positions,
-    /// Whether there is a norm behind the last layer.
-    pub final_norm: bool,
-    /// Whether there is a norm behind the embedding.
-    pub embedding_norm: bool,
-    /// Kinds of segments that have an embedding (BERT: 2).
-    pub segments: u64,
-    /// Whether the output layer shares the token embedding's weights.
-    pub tied_head: bool,
-    /// Classes of a classifier, which has a dense layer on one token in place of logits over the vocabulary.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub classes: Option<u64>,
-    /// Whether a dense layer of the model's width stands before the head (BERT's pooler).
-    pub pooler: bool,
-}
-
-/// GPT-2's layout without any size: what is required is missing.
-impl Default for Transformer {
-    fn default() -> Self {
-        Self {
-            layers: 0,
-            d_model: 0,
-            vocab: 0,
-            seq: 0,
-            heads: None,
-            kv_heads: None,
-            d_ff: None,
-            gated: false,
-            causal: true,
-            dropout: true,
-            bias: true,
-            norm: Norm::Layer,
-            positions: Positions::Learned,
-            final_norm: true,
-            embedding_norm: false,
-            segments: 0,
-            tied_head: true,
-            classes: None,
-            pooler: false,
-        }
-    }
-}
-
-/// A kind of norm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Norm {
-    /// Mean and variance, with a scale and a shift.
-    #[default]
-    Layer,
-    /// Root of the mean square, with a scale.
-    Rms,
-}
-
-impl Norm {
-    const CHOICES: Choices =
-        Choices { what: "norm", path: "workload::Norm", names: &[("layer", "Layer"), ("rms", "Rms")] };
-
-    const fn vectors(self) -> u64 {
-        match self {
-            Self::Layer => 2,
-            Self::Rms => 1,
-        }
-    }
-}
-
-/// Where the order of tokens comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Positions {
-    /// An embedding of each position.
-    #[default]
-    Learned,
-    /// A fixed table that is added.
-    Sinusoidal,
-    /// A rotation of queries and keys.
-    Rotary,
-    /// Nowhere.
-    None,
-}
-
-impl Positions {
-    const CHOICES: Choices = Choices {
-        what: "kind of positions",
-        path: "workload::Positions",
-        names: &[("learned", "Learned"), ("sinusoidal", "Sinusoidal"), ("rotary", "Rotary"), ("none", "None")],
-    };
-}
 
 /// Values kept for the backward pass, counted in Burn 0.22.1 operation by operation: `tests/models/KEPT.md`. On an H200 they
 /// came out the same, 98.57 MiB a sample and 70.57 with checkpointing for one encoder.
@@ -148,49 +24,7 @@ struct Kept {
 /// Kernels of a layer, forward and backward, in Burn 0.22.1: a step of 6 layers took about 6 ms however small the batch.
 const KERNELS_PER_LAYER: u64 = 100;
 
-impl Described for Transformer {
-    const DIMS: &'static [Dim] = &[
-        Dim::count_in("layers", Required, 1..=65_536, "layers"),
-        Dim::count_in("d_model", Required, 1..=1 << 24, "width of the residual stream"),
-        Dim::count("vocab", Required, "tokens in the vocabulary"),
-        Dim::count_in("seq", Required, 1..=1 << 28, "tokens in a sequence; one sample is one sequence"),
-        Dim::count_in("heads", Optional, 1..=65_536, "attention heads (default `d_model / 64`)"),
-        Dim::count_in("kv_heads", Optional, 1..=65_536, "heads of keys and values (default: as many as heads)"),
-        Dim::count_in("d_ff", Optional, 1..=1 << 26, "width of the feed-forward layer (default `4 * d_model`)"),
-        Dim::flag("gated", "whether the feed-forward layer has a gate, as in SwiGLU (default false)"),
-        Dim::flag("causal", "whether a token sees only those before it (default true)"),
-        Dim::flag("dropout", "whether the layers have dropout, as Burn's have by default (default true)"),
-        Dim::flag("bias", "whether the layers' matrices have biases (default true)"),
-        Dim::choice("norm", &Norm::CHOICES, "the norms (default layer)"),
-        Dim::choice("positions", &Positions::CHOICES, "where the order of tokens comes from (default learned)"),
-        Dim::flag("final_norm", "whether there is a norm behind the last layer (default true)"),
-        Dim::flag("embedding_norm", "whether there is a norm behind the embedding (default false)"),
-        Dim::count_in("segments", Defaulted, 0..=65_536, "kinds of segments with an embedding (default 0)"),
-        Dim::flag("tied_head", "whether the output layer shares the embedding's weights (default true)"),
-        Dim::count("classes", Optional, "classes of a classifier (default: logits over the vocabulary)"),
-        Dim::flag("pooler", "whether a dense layer of the model's width stands before the head (default false)"),
-    ];
-}
-
 impl Transformer {
-    /// GPT-2's layout in this size.
-    pub fn new(layers: u64, d_model: u64, vocab: u64, seq: u64) -> Self {
-        Self { layers, d_model, vocab, seq, ..Self::default() }
-    }
-
-    fn heads(&self) -> u64 {
-        self.heads.unwrap_or((self.d_model / 64).max(1))
-    }
-
-    fn d_ff(&self) -> u64 {
-        self.d_ff.unwrap_or(self.d_model.saturating_mul(4))
-    }
-
-    /// Width of the keys, and of the values.
-    fn kv_width(&self) -> u64 {
-        self.d_model / self.heads() * self.kv_heads.unwrap_or(self.heads())
-    }
-
     fn tensors(&self) -> Vec<Tensors> {
         let d = self.d_model;
         let one = |rows, columns, role| Tensors::matrices(1, rows, columns, role);
@@ -324,7 +158,7 @@ impl Transformer {
         ]
     }
 
-    pub(super) fn costs(&self) -> ModelCosts {
+    pub(in crate::workload) fn costs(&self) -> ModelCosts {
         let widest = (self.heads() * self.seq).max(self.d_ff()).max(self.d_model);
         ModelCosts {
             tensors: self.tensors(),
@@ -347,23 +181,11 @@ impl Transformer {
             provenance: Provenance::Derived,
         }
     }
-
-    pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
-        let heads = self.heads();
-        let mut found = Vec::new();
-        if !self.d_model.is_multiple_of(heads) {
-            found.push(("heads", format!("heads = {heads} does not divide d_model = {}", self.d_model)));
-        }
-        if let Some(shared) = self.kv_heads.filter(|shared| !heads.is_multiple_of(*shared)) {
-            found.push(("kv_heads", format!("kv_heads = {shared} does not divide heads = {heads}")));
-        }
-        found
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Norm, Positions, Transformer};
+    use crate::workload::{Norm, Positions, Transformer};
 
     fn llama(layers: u64, d_model: u64, vocab: u64, d_ff: u64, heads: [u64; 2]) -> Transformer {
         Transformer {

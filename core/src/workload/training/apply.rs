@@ -1,0 +1,181 @@
+//! What training in this way does to what a model costs.
+
+use super::{Teacher, Training};
+use crate::Bytes;
+use crate::workload::tensors::values as values_of;
+use crate::workload::{ModelCosts, Parameters, Role, SampleCost, Tensors, Workload};
+
+impl Training {
+    /// What one training step of the model costs, when it is trained in this way.
+    pub(in crate::workload) fn apply(&self, costs: &ModelCosts) -> Workload {
+        let all = values_of(&costs.tensors);
+        let parameters = self.parameters(costs);
+        let trained_share = (parameters.trained() as f64 / all.max(1) as f64).min(1.0);
+        let teacher_share = self.teacher_parameters(all) as f64 / all.max(1) as f64;
+        // Two operations a multiplication, forward; twice that backward, of which half makes gradients of weights, which
+        // frozen ones do not need. A teacher only goes forward.
+        let flops = costs.multiplications * (4.0 + 2.0 * trained_share + 2.0 * teacher_share);
+        let answer = if self.teacher == Teacher::None { 0 } else { costs.result };
+        let bytes = |values: u64| Bytes(values).times(4);
+        let kept = costs.kept.saturating_sub(self.not_kept(costs));
+        // Under checkpointing Burn keeps what a frozen norm gives, as it keeps the results of matrix products.
+        let norms =
+            costs.kept_for.iter().filter(|(roles, _)| self.lora_rank.is_some() && roles.contains(&Role::Vector));
+        let norms = norms.fold(0_u64, |sum, (_, values)| sum.saturating_add(*values));
+        let checkpointed = costs.kept_checkpointed.map(|kept| kept.saturating_add(norms));
+        Workload {
+            parameters,
+            optimizer: self.optimizer,
+            sample: SampleCost {
+                activations: bytes(kept.saturating_add(answer)),
+                checkpointed_activations: checkpointed.map(|kept| bytes(kept.saturating_add(answer))),
+                scratch: Bytes(self.layer_scratch_bytes),
+                largest_tensor: costs.largest.map(bytes),
+                input: costs.input,
+                flops,
+                tokens: costs.tokens,
+                host_ms: self.host_ms_per_sample,
+            },
+            kernels: costs.kernels + (costs.kernels as f64 / 3.0 * teacher_share.min(1.0)) as u64,
+            family: costs.family,
+            batch_statistics: costs.batch_statistics,
+            dominant_product: costs.dominant_product,
+            provenance: costs.provenance,
+        }
+    }
+
+    fn teacher_parameters(&self, of_the_model: u64) -> u64 {
+        match self.teacher {
+            Teacher::None => 0,
+            Teacher::Copy => of_the_model,
+            Teacher::Other => self.teacher_parameters.unwrap_or_default(),
+        }
+    }
+
+    fn parameters(&self, costs: &ModelCosts) -> Parameters {
+        let tensors: Vec<_> = costs.tensors.iter().map(|group| self.prune(*group)).collect();
+        let largest = tensors.iter().map(Tensors::values_each).max().unwrap_or(0);
+        let mut parameters =
+            Parameters { frozen: costs.buffers, largest, copies: costs.copies, ..Parameters::default() };
+        self.hold_teacher(&tensors, costs.buffers, &mut parameters);
+        let mut to_freeze = if self.lora_rank.is_some() { u64::MAX } else { self.frozen_parameters };
+        for group in tensors {
+            let frozen_count = (to_freeze / group.values_each().max(1)).min(group.count);
+            to_freeze -= frozen_count.saturating_mul(group.values_each()).min(to_freeze);
+            self.freeze(Tensors { count: frozen_count, ..group }, &mut parameters);
+            if frozen_count < group.count {
+                parameters.trained.push(Tensors { count: group.count - frozen_count, ..group });
+            }
+        }
+        parameters
+    }
+
+    /// What is left of the tensors after structured pruning: whole rows go.
+    fn prune(&self, group: Tensors) -> Tensors {
+        let left = |size: u64| ((size as f64 * (1.0 - self.pruned)).ceil() as u64).max(1);
+        if group.role.is_hidden_matrix() { Tensors { rows: left(group.rows), ..group } } else { group }
+    }
+
+    /// Adds frozen tensors, packed where that is asked for, and their adapters.
+    fn freeze(&self, group: Tensors, parameters: &mut Parameters) {
+        if group.count == 0 {
+            return;
+        }
+        let packed = self.frozen_weights.packed(group.values_each()).filter(|_| group.role.is_hidden_matrix());
+        match packed {
+            Some(bytes) => parameters.packed += bytes.times(group.count),
+            None => parameters.frozen = parameters.frozen.saturating_add(group.values()),
+        }
+        // Burn composes base and adapter to a dense matrix in every forward pass, and unpacks what is packed; the backward
+        // pass keeps the result. Counted in Burn 0.22.1: `tests/models/KEPT.md`.
+        let mut keep_copies = |copies: u64, checkpointed: u64| {
+            let values = |copies: u64| group.values().saturating_mul(copies);
+            parameters.copies = parameters.copies.saturating_add(values(copies));
+            parameters.copies_checkpointed = parameters.copies_checkpointed.saturating_add(values(checkpointed));
+        };
+        match self.lora_rank.filter(|_| self.adapts(group.role)) {
+            Some(rank) => {
+                keep_copies(1, 2);
+                parameters.trained.push(Tensors { columns: rank, ..group });
+                parameters.trained.push(Tensors { rows: rank, ..group });
+            }
+            None if packed.is_some() => keep_copies(1, 1),
+            None => {}
+        }
+    }
+
+    fn adapts(&self, role: Role) -> bool {
+        self.targets().iter().any(|target| target.role() == role)
+    }
+
+    /// Values that adapters spare the backward pass: what only gradients of frozen weights would need.
+    fn not_kept(&self, costs: &ModelCosts) -> u64 {
+        if self.lora_rank.is_none() {
+            return 0;
+        }
+        let spared = costs.kept_for.iter().filter(|(roles, _)| !roles.iter().any(|role| self.adapts(*role)));
+        spared.fold(0, |sum, (_, values)| sum.saturating_add(*values))
+    }
+
+    fn hold_teacher(&self, tensors: &[Tensors], buffers: u64, parameters: &mut Parameters) {
+        let add = |parameters: &mut Parameters, packable: u64, other: u64| {
+            match self.teacher_weights.packed(packable) {
+                Some(bytes) => parameters.packed += bytes,
+                None => parameters.frozen = parameters.frozen.saturating_add(packable),
+            }
+            parameters.frozen = parameters.frozen.saturating_add(other);
+        };
+        match self.teacher {
+            Teacher::None => {}
+            Teacher::Copy => {
+                add(parameters, 0, buffers);
+                for group in tensors {
+                    let (packable, other) =
+                        if group.role.is_hidden_matrix() { (group.values(), 0) } else { (0, group.values()) };
+                    add(parameters, packable, other);
+                }
+            }
+            Teacher::Other => add(parameters, self.teacher_parameters.unwrap_or_default(), 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Bytes;
+    use crate::workload::{Mlp, Training, Transformer, WeightFormat, WorkloadSpec};
+
+    fn trained(model: impl Into<WorkloadSpec>, training: Training) -> crate::workload::Parameters {
+        WorkloadSpec { training, ..model.into() }.workload().parameters
+    }
+
+    #[test]
+    fn pruning_takes_its_share_of_the_matrices_within_the_network_only() {
+        let halved = trained(Mlp { widths: vec![784, 512, 512, 10] }, Training { pruned: 0.5, ..Training::default() });
+        // Of 784 x 512 + 512 x 512 half stay; the head, 512 x 10, and the biases are left whole.
+        assert_eq!(halved.trained(), (392 + 256) * 512 + 512 * 10 + 512 + 512 + 10);
+    }
+
+    #[test]
+    fn frozen_parameters_have_neither_gradients_nor_state_and_are_counted_from_the_input_on() {
+        let model = || Transformer::new(12, 768, 50257, 1024);
+        let embedding = 50257 * 768;
+        let parameters = trained(model(), Training { frozen_parameters: embedding, ..Training::default() });
+        assert_eq!((parameters.frozen, parameters.trained()), (embedding, 124_439_808 - embedding));
+    }
+
+    #[test]
+    fn packed_values_have_bits_and_scales() {
+        // A block of 32 values: 32 or 16 bytes, and a scale of 4.
+        assert_eq!(WeightFormat::Q8.packed(64), Some(Bytes(72)));
+        assert_eq!(WeightFormat::Q4.packed(64), Some(Bytes(40)));
+        assert_eq!(WeightFormat::Full.packed(64), None);
+    }
+
+    #[test]
+    fn adapters_are_as_many_as_peft_counts() {
+        // `print_trainable_parameters()` of Llama-2-7B with LoraConfig(r=8) on q_proj and v_proj: 4,194,304.
+        let model = Transformer { d_ff: Some(11008), gated: true, ..Transformer::new(32, 4096, 32000, 256) };
+        assert_eq!(trained(model, Training { lora_rank: Some(8), ..Training::default() }).trained(), 4_194_304);
+    }
+}
