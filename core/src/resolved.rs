@@ -53,6 +53,12 @@ pub enum ResolvedError {
     /// The text is not a resolved table.
     #[error("the table written by the build script cannot be read: {0}")]
     Syntax(#[from] toml::de::Error),
+    /// A figure that no build script writes.
+    #[error("the table written by the build script is damaged: {message}; build again")]
+    Figure {
+        /// The figure and its range.
+        message: String,
+    },
     /// The build script is of another release.
     #[error(
         "the build script wrote format {found}, this release reads format {}; use the same version of gpu-tuned and \
@@ -130,7 +136,16 @@ impl Resolved {
         match format {
             // Looked at first, because what else is in another format means nothing here.
             Some(found) if found != Self::FORMAT => Err(ResolvedError::Format { found }),
-            _ => Ok(Self::deserialize(Deserializer::from(table))?),
+            _ => Self::deserialize(Deserializer::from(table))?.checked(),
+        }
+    }
+
+    /// Figures that a build script would have refused come from a damaged file.
+    fn checked(self) -> Result<Self, ResolvedError> {
+        let of_workloads = self.workload.values().find_map(|spec| spec.mistakes().into_iter().next());
+        match self.goal.mistakes().into_iter().next().or(of_workloads) {
+            Some((_, message)) => Err(ResolvedError::Figure { message }),
+            None => Ok(self),
         }
     }
 

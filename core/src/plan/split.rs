@@ -7,6 +7,9 @@ use crate::workload::Workload;
 /// The largest micro-batch considered when no global batch bounds it.
 const LARGEST_FREE_BATCH: u64 = 1 << 16;
 
+/// The most samples of an optimizer step over all ranks.
+const LARGEST_STEP: u64 = 1 << 40;
+
 /// Every number of micro-batches up to this is considered, and every micro-batch of up to as many samples; between them
 /// every doubling, and the largest that fits.
 const EVERY: u64 = 64;
@@ -55,11 +58,16 @@ pub(super) fn splits(workload: &Workload, goal: &Goal) -> Result<Vec<Split>, Pla
             return Err(PlanError::Goal { message: message.to_owned() });
         }
         let powers = (0..=LARGEST_FREE_BATCH.ilog2()).rev().map(|power| 1 << power);
-        let batches = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch]);
-        return Ok(batches
-            .into_iter()
-            .map(|batch| Split { batch, samples: batch.saturating_mul(micro_steps) })
-            .collect());
+        let batches: Vec<u64> = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch]);
+        let is_step = |split: &Split| split.samples.saturating_mul(goal.world_size) <= LARGEST_STEP;
+        let cut = |batch: u64| Split { batch, samples: batch.saturating_mul(micro_steps) };
+        let splits: Vec<_> = batches.into_iter().map(cut).filter(is_step).collect();
+        if splits.is_empty() {
+            let message =
+                "batch_size x gradient_accumulation x world_size make more than 2^40 samples: leave one to the planner";
+            return Err(PlanError::Goal { message: message.to_owned() });
+        }
+        return Ok(splits);
     };
     let conflict =
         || PlanError::Pins { batch_size: pins.batch_size, gradient_accumulation: pins.gradient_accumulation, samples };

@@ -17,7 +17,7 @@ struct Small {
 
 /// What is made of the machine; `test` names the file that the library plays.
 pub(crate) fn look(scenario: &Scenario, test: &str) -> Machine {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test).with_extension("toml");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}.toml", std::process::id()));
     scenario.save(&file).unwrap_or_else(|error| panic!("{error}"));
     play_file(&file, |library| detect_through(Some(library)))
 }

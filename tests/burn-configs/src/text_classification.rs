@@ -7,7 +7,7 @@ use burn::optim::{AdamConfig, decay::WeightDecayConfig};
 use gpu_tuned::gpu_tuned;
 
 /// How the example trains.
-#[gpu_tuned(transformer(vocab = 28996, seq = 256, classes = 4, causal = false, final_norm = false), optimizer = "adam")]
+#[gpu_tuned(transformer(vocab = 28996, seq = 256, classes = 4, causal = false, final_norm = false), global_batch = 32)]
 #[derive(Config, Debug)]
 pub struct ExperimentConfig {
     /// The encoder.

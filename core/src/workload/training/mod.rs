@@ -193,7 +193,7 @@ impl Described for Training {
         ),
         Dim {
             name: "host_ms_per_sample",
-            kind: DimKind::Number(0.0..=1e6),
+            kind: DimKind::Number(1e-6..=1e6),
             presence: Optional,
             meaning: "milliseconds that one host core takes to prepare a sample",
         },
