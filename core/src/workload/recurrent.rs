@@ -128,16 +128,19 @@ impl Recurrent {
         // What the cells keep, and between the layers and before the head their states.
         let states = self.seq * self.layers * width;
         let (features, result) = (self.seq * self.inputs, self.outputs * self.results());
-        // The way back reads a copy of the layer's input, turned round.
+        // The way back reads a copy of the layer's input, turned round; checkpointing keeps the joined states as well.
         let turned: u64 =
             if self.bidirectional { (0..self.layers).map(|layer| self.inputs_of(layer)).sum() } else { 0 };
+        let joined = if self.bidirectional { states } else { 0 };
         let input = if self.vocab.is_some() { 16 * self.seq } else { 4 * self.seq * self.inputs };
         ModelCosts {
             tensors: self.tensors(),
             buffers: 0,
             // The last step's cell or state is read by nothing.
             kept: states * (plain + 1) - self.layers * width + features + self.seq * turned + result,
-            kept_checkpointed: Some(states * checkpointed + 2 * self.layers * width + features + 2 * result),
+            kept_checkpointed: Some(
+                states * checkpointed + 2 * self.layers * width + features + self.seq * turned + joined + 2 * result,
+            ),
             kept_for: Vec::new(),
             copies: 0,
             largest: Some((self.seq * width.max(self.inputs)).max(self.outputs * self.results())),

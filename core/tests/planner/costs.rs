@@ -68,7 +68,7 @@ impl Costs {
             (false, _) => 1.2,
         };
         let persistent = 1.05;
-        let pools = if is_gpu { f64::from(12 << 20) } else { 0.0 };
+        let pools = if is_gpu { f64::from(20 << 20) } else { 0.0 };
         let kernels_kib = if transformer { 256.0 } else { 3584.0 } * f64::from(device.sm_count);
         let held = weights + frozen + copies + values * state_each / ranks;
         let sample = &workload.sample;

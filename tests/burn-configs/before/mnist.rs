@@ -18,7 +18,7 @@ pub struct MnistTrainingConfig {
     /// Seed of weights and order.
     #[config(default = 42)]
     pub seed: u64,
-    /// AdamW.
+    /// `AdamW`.
     pub optimizer: AdamWConfig,
 }
 

@@ -137,21 +137,26 @@ fn core_bounds_the_dense_copies_of_weights_by_those_of_the_first_layer() {
     }
 }
 
-// Without checkpointing only: with it core falls short by 1% (queries and values) to 4% (all linears).
 #[test]
-fn core_bounds_what_adapters_keep_for_each_sample_within_a_tenth() {
+fn core_bounds_what_adapters_keep_for_each_sample() {
     let _counting = measure::counting();
-    let device = measure::device(false);
-    for (pattern, roles) in targets() {
-        for format in [WeightFormat::Full, WeightFormat::Q8] {
-            let bytes = workload(&roles, format).sample.activations.0;
-            let model = adapted(pattern, format, &device);
-            let kept = |samples| measure::held(|| model.loss(&LLAMA, samples, &device)).kept_bytes;
-            kept(3);
-            let measured = kept(3) - kept(2);
-            let ratio = bytes as f64 / measured as f64;
-            println!("{roles:?} {format:?}: {measured} bytes a sample, core / measured {ratio:.4}");
-            assert!((1.0..1.1).contains(&ratio), "{roles:?} {format:?}: {ratio} of {measured} bytes");
+    // Under checkpointing core counts what every frozen norm gives, whether an adapted matrix reads it or not.
+    for (is_checkpointed, most) in [(false, 1.1), (true, 1.25)] {
+        let device = measure::device(is_checkpointed);
+        for (pattern, roles) in targets() {
+            for format in [WeightFormat::Full, WeightFormat::Q8] {
+                let sample = workload(&roles, format).sample;
+                let checkpointed = sample.checkpointed_activations.filter(|_| is_checkpointed);
+                let bytes = checkpointed.unwrap_or(sample.activations).0;
+                let model = adapted(pattern, format, &device);
+                let kept = |samples| measure::held(|| model.loss(&LLAMA, samples, &device)).kept_bytes;
+                kept(3);
+                let measured = kept(3) - kept(2);
+                let ratio = bytes as f64 / measured as f64;
+                let name = format!("{roles:?} {format:?} checkpointed {is_checkpointed}");
+                println!("{name}: {measured} bytes a sample, core / measured {ratio:.4}");
+                assert!((1.0..most).contains(&ratio), "{name}: {ratio} of {measured} bytes");
+            }
         }
     }
 }

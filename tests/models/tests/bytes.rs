@@ -213,6 +213,7 @@ fn core_knows_what_recurrent_layers_keep() {
             recurrent::Dimensions { gru, ..narrow },
             recurrent::Dimensions { gru, layers: 2, vocab: 50, seq: 3, ..narrow },
             recurrent::Dimensions { gru, layers: 3, input: 300, hidden: 100, seq: 20, ..narrow },
+            recurrent::Dimensions { gru, bidirectional: true, ..narrow },
         ] {
             check(&format!("{d:?}"), &workload(d.described()), 16, |device| {
                 let model = Recurrent::new(&d, &device);
