@@ -13,7 +13,7 @@ pub struct Mlp {
     pub widths: Vec<u64>,
 }
 
-/// Kernels of a layer, forward and backward.
+/// Kernels of a layer, forward and backward; not measured.
 const KERNELS_PER_LAYER: u64 = 15;
 
 impl Described for Mlp {

@@ -14,17 +14,3 @@ pub(crate) fn limit(threads: u64) {
         tracing::debug!("{threads} threads are planned, but the pool is there already: {error}");
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::limit;
-
-    #[test]
-    fn the_first_to_say_how_many_threads_decides() {
-        // Whichever it is: this process's other tests may have made the pool.
-        limit(3);
-        let threads = rayon::current_num_threads();
-        limit(2);
-        assert_eq!(rayon::current_num_threads(), threads);
-    }
-}
