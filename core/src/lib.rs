@@ -12,6 +12,7 @@ pub mod device;
 pub mod dims;
 mod goal;
 pub mod matching;
+pub mod measured;
 pub mod plan;
 mod precision;
 pub mod profile;

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::dims::Choices;
 
 /// The number formats of a training step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// Everything in f32; matrix products may use TF32 where the GPU has it.

@@ -1,0 +1,112 @@
+//! What was measured of a workload: few points for each device and mode, as `gpu-tuned.lock` keeps them.
+
+mod mode;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use mode::{Mode, ParseModeError};
+
+use crate::Bytes;
+use crate::device::DeviceKind;
+
+/// What was measured of one workload, on however many devices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Values that training changes.
+    pub parameters: u64,
+    /// A hash of the names and shapes of the model's parameters, in hexadecimal.
+    pub shape: String,
+    /// Milliseconds that one host core takes to prepare a sample; `None` when it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ms_per_sample: Option<f64>,
+    /// Each device by a short name: a profile's, or one made of what the driver calls it.
+    #[serde(default)]
+    pub on: BTreeMap<String, MeasuredOn>,
+}
+
+/// What was measured on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredOn {
+    /// What the driver calls the device.
+    pub device: String,
+    /// GPU or CPU.
+    pub kind: DeviceKind,
+    /// The device's memory.
+    pub memory_bytes: Bytes,
+    /// Streaming multiprocessors; 0 for a CPU.
+    pub sm_count: u32,
+    /// The driver's release; `None` for a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// The release of Burn that was measured.
+    pub burn: String,
+    /// The release of `CubeCL` that was measured; `None` for a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cubecl: Option<String>,
+    /// What opening the device took, before the first tensor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_bytes: Option<Bytes>,
+    /// What the process held beyond context and memory pools once all kernels were loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels_bytes: Option<Bytes>,
+    /// Each way to run the step.
+    #[serde(default)]
+    pub mode: BTreeMap<Mode, MeasuredMode>,
+}
+
+/// What was measured in one mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredMode {
+    /// How the memory was found out.
+    pub way: Way,
+    /// The largest error of a line between the points, seen at other batches, as a share of what was there: what a
+    /// prediction is raised by, so that it is a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual: Option<f64>,
+    /// Each point by its micro-batch in samples; at most four.
+    pub batch: BTreeMap<u64, Point>,
+}
+
+/// How memory was found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Steps were run on the device.
+    Executed,
+    /// Steps were run on a GPU without executing any kernel.
+    DryRun,
+    /// Steps were run on a CPU, and what they allocated was dealt out by the GPU's memory manager.
+    Replayed,
+}
+
+/// Optimizer steps with one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// What the device's memory pools hold after the third step; on a CPU, what was allocated at most.
+    pub reserved_bytes: Bytes,
+    /// The same when a step adds up the gradients of several micro-batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_accumulating_bytes: Option<Bytes>,
+    /// Bytes in use after the forward pass, with the loss alive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_use_bytes: Option<Bytes>,
+    /// Milliseconds of the forward and backward pass of one micro-batch, a median; `None` when nothing was executed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_step_ms: Option<f64>,
+    /// Milliseconds of the optimizer, a median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimizer_ms: Option<f64>,
+    /// Half of the range of the repeats of the whole step, as a share of their median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
+}
+
+impl Measured {
+    /// The most points that are kept for a mode.
+    pub const MOST_POINTS: usize = 4;
+
+    /// The largest figure that may be on record: beyond it sums would saturate.
+    pub const LARGEST: u64 = 1 << 50;
+}
