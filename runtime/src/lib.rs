@@ -61,7 +61,7 @@
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
-//! | `burn` | the session opens the planned device in Burn, and can probe its arithmetic |
+//! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, and measures workloads |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
 
 #![deny(unsafe_code)]
@@ -70,6 +70,8 @@
 pub mod burn;
 mod decide;
 mod detect;
+#[cfg(feature = "burn")]
+pub mod measure;
 mod resume;
 mod saved;
 mod selection;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// The panic hook stays as it is: it belongs to the whole process, so a hook that is silent for the time of this call
 /// would also silence, or be undone by, other threads. The user sees the hook's line and gets the typed error.
-pub(super) fn catching<T>(step: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catching<T>(step: impl FnOnce() -> T) -> Result<T, String> {
     // What `step` half-built is dropped here or belongs to Burn, which locks its own state.
     catch_unwind(AssertUnwindSafe(step)).map_err(|payload| message(payload.as_ref()))
 }

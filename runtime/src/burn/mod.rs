@@ -17,6 +17,7 @@ mod threads;
 pub use crate::detect::CudaDevice;
 pub use device::{OpenGpu, cpu, cuda_devices, default_float, open};
 pub use error::OpenError;
+pub(crate) use guard::catching;
 pub use place::Place;
 pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};
 pub(crate) use threads::limit as limit_cpu_threads;

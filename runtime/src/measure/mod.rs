@@ -1,0 +1,53 @@
+//! Measuring what training steps take: memory without running them, where the device is a GPU, and time by running them.
+//!
+//! [`Session::measure_if_asked`](crate::Session::measure_if_asked) does all of it and writes `gpu-tuned.lock`. The parts
+//! are here for programs that measure in their own way.
+
+#[cfg(feature = "cuda")]
+mod dry;
+mod error;
+mod memory;
+mod shape;
+mod subject;
+mod timed;
+mod training;
+
+use std::thread;
+
+use burn::tensor::Device;
+
+#[cfg(feature = "cuda")]
+pub use dry::dry;
+pub use error::MeasureError;
+pub use memory::Memory;
+pub use shape::{parameters, shape};
+pub use subject::Subject;
+pub use timed::{Times, timed};
+pub use training::Step;
+
+use crate::burn::catching;
+
+/// Runs `measure` on a thread of its own, and turns a panic of it into an error.
+///
+/// `CubeCL` keeps memory pools for every thread, whose pages grow with the largest tensor and never shrink: on a new thread
+/// a measurement finds what a new process would.
+fn isolated<T: Send>(step: Step, measure: impl FnOnce() -> T + Send) -> Result<T, MeasureError> {
+    let outcome = thread::scope(|scope| scope.spawn(|| catching(measure)).join());
+    match outcome {
+        Ok(outcome) => outcome.map_err(|message| step.failed(&message)),
+        Err(_) => Err(step.failed(&"its thread ended")),
+    }
+}
+
+/// Gives back what nothing uses any more.
+fn release(device: &Device, step: Step) -> Result<(), MeasureError> {
+    device.sync().map_err(|error| step.failed(&error))?;
+    device.memory_cleanup();
+    Ok(())
+}
+
+impl Step {
+    fn failed(self, message: &dyn std::fmt::Display) -> MeasureError {
+        MeasureError::Step { step: self, message: message.to_string() }
+    }
+}

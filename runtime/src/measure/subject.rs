@@ -1,0 +1,80 @@
+use burn::module::Module;
+use burn::optim::ModuleOptimizer;
+use burn::tensor::{Device, Tensor};
+
+/// What is measured: how to make a model, its optimizer and a micro-batch, and what the loss is.
+///
+/// All of it is made anew for every point, on threads of its own, and dropped again. Nothing is learned: the samples may
+/// be any, as long as they have the shapes that training has.
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::AdamWConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use gpu_tuned::measure::Subject;
+///
+/// let subject = Subject::new(
+///     |device| LinearConfig::new(8, 1).init(device),
+///     || AdamWConfig::new().init(),
+///     |samples, device| Tensor::<2>::zeros([samples, 8], device),
+///     |model: &Linear, batch| model.forward(batch).mean(),
+/// );
+/// assert_eq!(subject.model(&Device::flex().autodiff()).weight.dims(), [8, 1]);
+/// ```
+pub struct Subject<'a, M, B> {
+    model: Box<dyn Fn(&Device) -> M + Send + Sync + 'a>,
+    optimizer: Box<dyn Fn() -> ModuleOptimizer + Send + Sync + 'a>,
+    batch: Box<dyn Fn(usize, &Device) -> B + Send + Sync + 'a>,
+    loss: Box<dyn Fn(&M, B) -> Tensor<1> + Send + Sync + 'a>,
+    host_batch: Option<Box<dyn Fn(usize) + Send + Sync + 'a>>,
+}
+
+impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
+    /// A subject made of four functions:
+    ///
+    /// - `model` makes it with fresh weights on a device, which has autodiff;
+    /// - `optimizer` makes the optimizer that training uses;
+    /// - `batch` makes a micro-batch of so many samples for a device; a copy of it goes into every micro-step;
+    /// - `loss` is a mean over the samples of a micro-batch, of shape `[1]`.
+    pub fn new(
+        model: impl Fn(&Device) -> M + Send + Sync + 'a,
+        optimizer: impl Fn() -> ModuleOptimizer + Send + Sync + 'a,
+        batch: impl Fn(usize, &Device) -> B + Send + Sync + 'a,
+        loss: impl Fn(&M, B) -> Tensor<1> + Send + Sync + 'a,
+    ) -> Self {
+        Self {
+            model: Box::new(model),
+            optimizer: Box::new(optimizer),
+            batch: Box::new(batch),
+            loss: Box::new(loss),
+            host_batch: None,
+        }
+    }
+
+    /// Adds what prepares so many samples in host memory, as a loader's worker does, to be timed on one core. Without it,
+    /// what a sample costs the host is not measured.
+    #[must_use]
+    pub fn host_batch<H>(mut self, prepare: impl Fn(usize) -> H + Send + Sync + 'a) -> Self {
+        self.host_batch = Some(Box::new(move |samples| {
+            std::hint::black_box(prepare(samples));
+        }));
+        self
+    }
+
+    /// A model with fresh weights.
+    pub fn model(&self, device: &Device) -> M {
+        (self.model)(device)
+    }
+
+    pub(super) fn optimizer(&self) -> ModuleOptimizer {
+        (self.optimizer)()
+    }
+
+    pub(super) fn batch(&self, samples: usize, device: &Device) -> B {
+        (self.batch)(samples, device)
+    }
+
+    pub(super) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
+        (self.loss)(model, batch)
+    }
+}

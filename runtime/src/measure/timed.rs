@@ -1,0 +1,181 @@
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use serde::{Deserialize, Serialize};
+
+use super::training::Training;
+use super::{MeasureError, Step, Subject, isolated, release};
+
+/// How long steps of a micro-batch take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Milliseconds of the forward and backward pass of a micro-batch.
+    pub micro_step_ms: f64,
+    /// Milliseconds of the optimizer.
+    pub optimizer_ms: f64,
+    /// Half of the range of the repeats of a step, as a share of their median.
+    pub spread: f64,
+}
+
+/// Micro-batches of the longer of the two steps that are timed.
+pub(super) const MANY: usize = 3;
+/// Shorter windows than this are mostly waiting for the device.
+const WINDOW: Duration = Duration::from_millis(100);
+const MOST_STEPS: usize = 100;
+const MOST_REPEATS: usize = 7;
+const LEAST_REPEATS: usize = 3;
+const MOST_WARM_UPS: usize = 12;
+
+/// Runs steps and times them, for about as long as `spend` says once they are warm; `step.micro_batches` does not count.
+///
+/// Two kinds of steps are timed in turns, of one and of three micro-batches, several of each in a row with one wait for
+/// the device at the end, as training runs them: their difference is two micro-steps, and what is left of the first is
+/// the optimizer. Parts that overlap are so counted once.
+///
+/// The steps must fit the device's memory with much to spare, gradients added up included: a device that ran out of it is
+/// slow from then on.
+///
+/// # Errors
+///
+/// [`MeasureError::Step`] when the model panics or memory runs out.
+pub fn timed<M: Module, B: Clone>(
+    device: &Device,
+    subject: &Subject<'_, M, B>,
+    step: Step,
+    spend: Duration,
+) -> Result<Times, MeasureError> {
+    let times = isolated(step, || {
+        let (training, warm) = warmed_up(Clock { device, step }, Training::new(subject, step, device))?;
+        let times = repeats(Clock { device, step }, training, warm, spend);
+        release(device, step).and(times)
+    });
+    times?
+}
+
+/// Steps that are waited for.
+#[derive(Clone, Copy)]
+struct Clock<'d> {
+    device: &'d Device,
+    step: Step,
+}
+
+impl Clock<'_> {
+    /// So many equal steps, and the seconds that one of them took.
+    fn time<'s, 'a, M: Module, B: Clone>(
+        self,
+        mut training: Training<'s, 'a, M, B>,
+        steps: usize,
+        micro_batches: usize,
+    ) -> Result<(Training<'s, 'a, M, B>, f64), MeasureError> {
+        let begin = Instant::now();
+        for _ in 0..steps {
+            training = training.step(micro_batches);
+        }
+        self.device.sync().map_err(|error| self.step.failed(&error))?;
+        let seconds = begin.elapsed().as_secs_f64() / steps as f64;
+        training.check().map_err(|error| self.step.failed(&error))?;
+        Ok((training, seconds))
+    }
+}
+
+/// Steps until they get no faster: kernels are compiled and tuned in the first ones.
+fn warmed_up<'s, 'a, M: Module, B: Clone>(
+    clock: Clock<'_>,
+    training: Training<'s, 'a, M, B>,
+) -> Result<(Training<'s, 'a, M, B>, f64), MeasureError> {
+    let (training, _) = clock.time(training, 1, MANY)?;
+    let (mut training, mut last) = clock.time(training, 1, 1)?;
+    for _ in 0..MOST_WARM_UPS {
+        let seconds;
+        (training, seconds) = clock.time(training, 1, 1)?;
+        let settled = seconds > 0.8 * last;
+        last = seconds.min(last);
+        if settled {
+            break;
+        }
+    }
+    Ok((training, last))
+}
+
+fn repeats<M: Module, B: Clone>(
+    clock: Clock<'_>,
+    mut training: Training<'_, '_, M, B>,
+    warm: f64,
+    spend: Duration,
+) -> Result<Times, MeasureError> {
+    let steps = ((WINDOW.as_secs_f64() / warm) as usize).clamp(1, MOST_STEPS);
+    let one_repeat = warm * (steps * (1 + MANY)) as f64;
+    let repeats = ((spend.as_secs_f64() / one_repeat) as usize).clamp(LEAST_REPEATS, MOST_REPEATS);
+    let (mut one, mut many) = (Vec::with_capacity(repeats), Vec::with_capacity(repeats));
+    for _ in 0..repeats {
+        for (micro_batches, seconds) in [(1, &mut one), (MANY, &mut many)] {
+            let time;
+            (training, time) = clock.time(training, steps, micro_batches)?;
+            seconds.push(time);
+        }
+    }
+    Ok(Times::of(&mut one, &mut many))
+}
+
+impl Times {
+    /// From seconds of steps with one and with [`MANY`] micro-batches.
+    fn of(one: &mut [f64], many: &mut [f64]) -> Self {
+        let (step, longer) = (median(one), median(many));
+        let spread = (one[one.len() - 1] - one[0]) / 2.0 / step;
+        let (micro_step, optimizer) = parts(step, longer);
+        Self { micro_step_ms: micro_step * 1e3, optimizer_ms: optimizer * 1e3, spread }
+    }
+}
+
+/// The micro-step and the optimizer, neither of them negative, that best explain a step and one with [`MANY`].
+fn parts(step: f64, longer: f64) -> (f64, f64) {
+    let many = MANY as f64;
+    let micro_step = (longer - step) / (many - 1.0);
+    if micro_step <= step {
+        return (micro_step.max(0.0), step - micro_step.max(0.0));
+    }
+    // Noise hides an optimizer that takes next to nothing: the least squares without one.
+    ((step + many * longer) / (1.0 + many * many), 0.0)
+}
+
+/// Sorts, and takes the middle; there is at least one.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Times, median, parts};
+
+    fn close(found: (f64, f64), expected: (f64, f64)) {
+        assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn a_step_is_its_micro_steps_and_the_optimizer() {
+        close(parts(10.0 + 3.0, 30.0 + 3.0), (10.0, 3.0));
+        close(parts(10.0, 30.0), (10.0, 0.0));
+    }
+
+    #[test]
+    fn noise_makes_no_part_negative() {
+        for (step, longer) in [(10.0, 30.5), (10.0, 40.0), (10.0, 9.0)] {
+            let (micro_step, optimizer) = parts(step, longer);
+            assert!(micro_step >= 0.0 && optimizer >= 0.0, "{step} {longer}: {micro_step} {optimizer}");
+        }
+        // Nearest to both: (10 + 3 x 30.5) / 10.
+        close(parts(10.0, 30.5), (10.15, 0.0));
+    }
+
+    #[test]
+    fn outliers_show_in_the_spread_alone() {
+        let mut one = [0.013, 0.011, 0.013, 0.014, 0.013];
+        let times = Times::of(&mut one, &mut [0.033; 5]);
+        close((times.micro_step_ms, times.optimizer_ms), (10.0, 3.0));
+        assert!((times.spread - 0.0015 / 0.013).abs() < 1e-9, "{}", times.spread);
+        assert!((median(&mut [4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-12);
+    }
+}
