@@ -1,6 +1,7 @@
 //! What was measured of a workload: few points for each device and mode, as `gpu-tuned.lock` keeps them.
 
 mod mode;
+pub mod select;
 
 use std::collections::BTreeMap;
 
