@@ -76,8 +76,8 @@ fn best_path(samples: &[Sample], most: usize) -> Vec<usize> {
                 let (error, way) = ways[from].as_ref()?;
                 Some((error.max(worst(samples, from, to, either)), way))
             });
-            let least = steps.min_by(|a, b| a.0.total_cmp(&b.0));
-            longer[to] = least.map(|(error, way)| (error, way.iter().copied().chain([to]).collect()));
+            let nearest = steps.min_by(|a, b| a.0.total_cmp(&b.0));
+            longer[to] = nearest.map(|(error, way)| (error, way.iter().copied().chain([to]).collect()));
         }
         // More points that err no more are more points to choose a batch from.
         if let Some((error, _)) = &longer[last]

@@ -4,7 +4,7 @@ use super::{Kept, LEAST_RESIDUAL, Sample, ladder, select};
 use crate::Bytes;
 
 fn sample(batch: u64, mib: f64, micro_step_ms: Option<f64>) -> Sample {
-    Sample { batch, reserved: Bytes((mib * 1048576.0) as u64), micro_step_ms }
+    Sample { batch, reserved: Bytes((mib * 1_048_576.0) as u64), micro_step_ms }
 }
 
 /// Every choice of at most `most` samples, the errors worked out anew at every batch.
