@@ -63,9 +63,12 @@
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
 //! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, and measures workloads |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
+//! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
 #![deny(unsafe_code)]
 
+#[cfg(feature = "counting-allocator")]
+pub mod allocation;
 #[cfg(feature = "burn")]
 pub mod burn;
 mod decide;

@@ -6,6 +6,7 @@ use gpu_tuned_core::workload::Workload;
 use serde::{Serialize, Serializer};
 
 use crate::decide::Decision;
+use crate::detect::Machine;
 use crate::saved::{SaveError, SavedRun};
 use crate::selection::Selection;
 use crate::tuned::Tuned;
@@ -17,18 +18,23 @@ use crate::tuned::Tuned;
 pub struct Session<C> {
     pub(crate) config: C,
     pub(crate) decision: Decision,
-    /// One for each GPU, or the CPU.
     #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "there is no device without Burn"))]
-    pub(crate) devices: Vec<Device>,
+    pub(crate) opened: Opened,
+    /// What it was decided for.
+    #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "it is part of what is measured with Burn"))]
+    pub(crate) machine: Machine,
 }
 
-#[cfg(feature = "burn")]
-pub(crate) use burn::tensor::Device;
-
-/// Stands where the session has no device of its own.
-#[cfg(not(feature = "burn"))]
+/// The devices of a session; there are none without Burn.
 #[derive(Clone, Debug)]
-pub(crate) struct Device;
+pub(crate) struct Opened {
+    /// One for each GPU, or the CPU.
+    #[cfg(feature = "burn")]
+    pub(crate) devices: Vec<burn::tensor::Device>,
+    /// The first of the GPUs as it was found; `None` on the CPU.
+    #[cfg(feature = "cuda")]
+    pub(crate) gpu: Option<crate::burn::OpenGpu>,
+}
 
 impl<C> Session<C> {
     /// The config, with the planned values in its tuned fields.
@@ -84,16 +90,16 @@ impl<C> Session<C> {
     /// The devices of this process's ranks, each as [`device`](Self::device) is: what
     /// [`Options::gpus`](crate::Options::gpus) asked for, or the one device.
     pub fn devices(&self) -> Vec<burn::tensor::Device> {
-        self.devices.iter().map(|device| self.to_train(device)).collect()
+        self.opened.devices.iter().map(|device| self.to_train(device)).collect()
     }
 
-    fn to_train(&self, device: &Device) -> Device {
+    fn to_train(&self, device: &burn::tensor::Device) -> burn::tensor::Device {
         let device = device.clone().autodiff();
         if self.decision.plan.settings.gradient_checkpointing { device.gradient_checkpointing() } else { device }
     }
 
-    fn first(&self) -> &Device {
-        self.devices.first().expect("BUG: a session has a device")
+    fn first(&self) -> &burn::tensor::Device {
+        self.opened.devices.first().expect("BUG: a session has a device")
     }
 
     /// The same hardware without autodiff, for batches and for evaluation.

@@ -13,7 +13,7 @@ use crate::saved::SavedRun;
 use crate::selection::Fallback;
 #[cfg(feature = "burn")]
 use crate::selection::SelectedGpu;
-use crate::session::{Device, Session};
+use crate::session::{Opened, Session};
 use crate::tuned::Tuned;
 
 /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
@@ -179,14 +179,14 @@ impl Options {
     ///
     /// See [`StartError`].
     pub fn start<C: Tuned>(&self, mut config: C) -> Result<Session<C>, StartError> {
-        let (decision, devices) = self.open(&config)?;
+        let (decision, opened) = self.open(&config)?;
         let selection = &decision.selection;
         for fallback in &selection.fallbacks {
             tracing::warn!(built_for = %selection.built_for, "{fallback}");
         }
         tracing::info!("{selection}");
         config.apply(&decision.plan.settings);
-        Ok(Session { config, decision, devices })
+        Ok(Session { config, decision, opened, machine: self.seen().clone() })
     }
 
     fn seen(&self) -> &Machine {
@@ -236,14 +236,14 @@ impl Options {
     }
 
     /// Opens the decided devices; when a GPU does not open, decides without it and says why.
-    fn open<C: Tuned>(&self, config: &C) -> Result<(Decision, Vec<Device>), StartError> {
+    fn open<C: Tuned>(&self, config: &C) -> Result<(Decision, Opened), StartError> {
         let saved = self.saved()?;
         let wanted = without_cuda(self.seen()).unwrap_or_else(|| self.wanted());
         let mut broken = Vec::new();
         loop {
             let decision = self.decide_without(&broken, &wanted, saved.as_ref(), config)?;
             match self.open_all(&decision)? {
-                Ok(devices) => return Ok((decision, devices)),
+                Ok(opened) => return Ok((decision, opened)),
                 // There is one GPU less at every turn, and none in the end.
                 Err(fault) => broken.push(fault),
             }
@@ -251,7 +251,7 @@ impl Options {
     }
 
     #[cfg(feature = "burn")]
-    fn open_all(&self, decision: &Decision) -> Result<Result<Vec<Device>, Broken>, StartError> {
+    fn open_all(&self, decision: &Decision) -> Result<Result<Opened, Broken>, StartError> {
         use crate::burn::{Place, cpu, default_float, limit_cpu_threads, open};
 
         let float = float(decision);
@@ -262,20 +262,29 @@ impl Options {
             if let Some(float) = float {
                 default_float(&device, float)?;
             }
-            return Ok(Ok(vec![device]));
+            return Ok(Ok(Opened {
+                devices: vec![device],
+                #[cfg(feature = "cuda")]
+                gpu: None,
+            }));
         }
         let alone = self.seen().gpus.len() == 1;
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
-            Ok(opened) => Ok(opened.device),
+            Ok(opened) => Ok(opened),
             Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),
         };
-        Ok(gpus.iter().map(open).collect())
+        let opened: Result<Vec<_>, _> = gpus.iter().map(open).collect();
+        Ok(opened.map(|gpus| Opened {
+            devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
+            #[cfg(feature = "cuda")]
+            gpu: gpus.into_iter().next(),
+        }))
     }
 
     #[cfg(not(feature = "burn"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with Burn")]
-    fn open_all(&self, _: &Decision) -> Result<Result<Vec<Device>, Broken>, StartError> {
-        Ok(Ok(vec![Device]))
+    fn open_all(&self, _: &Decision) -> Result<Result<Opened, Broken>, StartError> {
+        Ok(Ok(Opened {}))
     }
 }
 

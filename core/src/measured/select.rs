@@ -59,6 +59,13 @@ pub fn select(samples: &[Sample], most: usize) -> Kept {
     Kept { batches: at.into_iter().map(|at| samples[at].batch).collect(), residual }
 }
 
+/// The largest error of a line past a sample, from the one before it to the one after it, as a share of the memory there: what
+/// is known of lines between samples that are all kept. `None` for fewer than three.
+pub fn left_out(samples: &[Sample]) -> Option<f64> {
+    let errors = (2..samples.len()).map(|to| worst(samples, to - 2, to, memory));
+    errors.reduce(f64::max).map(|error| error.max(LEAST_RESIDUAL))
+}
+
 /// The best way from the first sample to the last with so many stops at most, found stop by stop.
 fn best_path(samples: &[Sample], most: usize) -> Vec<usize> {
     let last = samples.len() - 1;

@@ -1,6 +1,6 @@
 use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
 
-use super::{Kept, LEAST_RESIDUAL, Sample, ladder, select};
+use super::{Kept, LEAST_RESIDUAL, Sample, ladder, left_out, select};
 use crate::Bytes;
 
 fn sample(batch: u64, mib: f64, micro_step_ms: Option<f64>) -> Sample {
@@ -115,4 +115,13 @@ fn few_samples_are_all_kept() {
     assert_eq!(select(&[sample(3, 1.0, None)], 4).batches, [3]);
     let two = [sample(3, 1.0, None), sample(5, 9.0, Some(1.0))];
     assert_eq!(select(&two, 4).batches, [3, 5]);
+}
+
+#[test]
+fn what_lines_miss_shows_by_leaving_samples_out() {
+    let samples = [sample(1, 10.0, None), sample(2, 30.0, None), sample(3, 30.0, None), sample(5, 30.0, None)];
+    // At batch 2 the line says 20 of 30; at batch 3 it is right.
+    assert!((left_out(&samples).expect("four samples") - 1.0 / 3.0).abs() < 1e-6);
+    assert_eq!(left_out(&samples[1..]), Some(LEAST_RESIDUAL));
+    assert_eq!(left_out(&samples[2..]), None);
 }

@@ -10,7 +10,8 @@ use char_lm::{
     perplexity::Perplexities,
     sampling::sample,
     text::Corpus,
-    training::{State, Training},
+    training::{State, Training, subject},
+    windows::Windows,
 };
 use clap::Parser;
 use gpu_tuned::{Options, Session};
@@ -115,6 +116,7 @@ fn main() -> anyhow::Result<()> {
     let checkpoints = arguments.checkpoints();
     let checkpoint = last_checkpoint(&arguments, checkpoints.as_ref())?;
     let session = options(&arguments).start(arguments.config(&corpus, checkpoint.as_ref()))?;
+    measure_if_asked(&session, &corpus)?;
     if let Some(checkpoints) = &checkpoints {
         session.save(checkpoints.directory())?;
     }
@@ -136,6 +138,12 @@ fn main() -> anyhow::Result<()> {
     let report = run(&training, checkpoint, &session, arguments.sample)?;
     println!("{}", if arguments.json { report.json(&session) } else { report.text(&session) });
     Ok(())
+}
+
+fn measure_if_asked(session: &Session<TrainingConfig>, corpus: &Corpus) -> anyhow::Result<()> {
+    let (config, global_batch) = (session.config(), session.schedule().global_batch as usize);
+    let windows = Windows::new(&corpus.train, config.window, global_batch, config.seed)?;
+    Ok(session.measure_if_asked("char-lm", &subject(windows, config))?)
 }
 
 /// How to start: a resumed run keeps its schedule.

@@ -13,7 +13,7 @@ use burn::{
     tensor::{Bool, Device, Int, Tensor},
 };
 
-use crate::{config::TrainingConfig, windows::HostBatch};
+use crate::{config::TrainingConfig, windows::Batch};
 
 const EMBEDDING_INIT: Initializer = Initializer::Normal { mean: 0.0, std: 0.02 };
 
@@ -55,9 +55,8 @@ impl Model {
     }
 
     /// Mean negative log-likelihood of a batch's targets, in nats a character.
-    pub fn loss(&self, batch: &HostBatch, device: &Device) -> Tensor<1> {
-        let (inputs, targets) = batch.to_device(device);
-        CrossEntropyLossConfig::new().init(device).forward(self.forward(inputs).flatten(0, 1), targets)
+    pub fn loss(&self, Batch { inputs, targets }: Batch) -> Tensor<1> {
+        CrossEntropyLossConfig::new().init(&inputs.device()).forward(self.forward(inputs).flatten(0, 1), targets)
     }
 }
 

@@ -8,6 +8,7 @@ use burn::{
     optim::{AdamWConfig, GradientsAccumulator, GradientsParams, ModuleOptimizer},
     tensor::{Device, Tensor, TensorReadError},
 };
+use gpu_tuned::measure::Subject;
 use indicatif::ProgressBar;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     config::TrainingConfig,
     model::Model,
     text::{Corpus, TextError},
-    windows::{HostBatch, Windows},
+    windows::{Batch, HostBatch, Windows},
 };
 
 // Reading the loss waits for the device.
@@ -144,11 +145,22 @@ pub fn optimize(
     let mut step_loss = Tensor::zeros([1], &device.clone().inner());
     let windows: usize = step.iter().map(HostBatch::windows).sum();
     for batch in step {
-        let loss = model.loss(batch, device) * (batch.windows() as f64 / windows as f64);
+        let loss = model.loss(batch.to_device(device)) * (batch.windows() as f64 / windows as f64);
         step_loss = step_loss + loss.clone().inner();
         accumulator.accumulate(&model, GradientsParams::from_grads(loss.backward(), &model));
     }
     (optimizer.step(learning_rate, model, accumulator.grads()), step_loss)
+}
+
+/// What `cargo gpu-tuned measure` measures: the parts of an optimizer step.
+pub fn subject<'a>(windows: Windows<'a>, config: &'a TrainingConfig) -> Subject<'a, Model, Batch> {
+    Subject::new(
+        |device| Model::new(config, device),
+        || AdamWConfig::new().init(),
+        move |samples, device| windows.first(samples).to_device(device),
+        Model::loss,
+    )
+    .host_batch(move |samples| windows.first(samples))
 }
 
 /// The learning rates of the steps after the first `steps_taken`: warm-up along a line, then down along a cosine.

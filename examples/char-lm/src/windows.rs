@@ -36,10 +36,22 @@ impl HostBatch {
         self.targets.num_elements()
     }
 
-    /// Copies the batch to a device: inputs `[windows, length]`, targets `[windows * length]`.
-    pub fn to_device(&self, device: &Device) -> (Tensor<2, Int>, Tensor<1, Int>) {
-        (Tensor::from_data(self.inputs.clone(), device), Tensor::from_data(self.targets.clone(), device))
+    /// Copies the batch to a device.
+    pub fn to_device(&self, device: &Device) -> Batch {
+        Batch {
+            inputs: Tensor::from_data(self.inputs.clone(), device),
+            targets: Tensor::from_data(self.targets.clone(), device),
+        }
     }
+}
+
+/// A batch of windows on a device.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Characters, `[windows, length]`.
+    pub inputs: Tensor<2, Int>,
+    /// The characters that follow, `[windows * length]`.
+    pub targets: Tensor<1, Int>,
 }
 
 /// The part of the text to learn from, as a series of optimizer steps.
@@ -88,6 +100,12 @@ impl<'a> Windows<'a> {
         let mut order: Vec<usize> = (0..self.per_epoch()).collect();
         order.shuffle(&mut random);
         order[index * self.per_step..][..self.per_step].iter().map(|window| offset + window * self.length).collect()
+    }
+
+    /// So many windows of the first step in one batch.
+    pub fn first(&self, windows: usize) -> HostBatch {
+        let starts = self.starts(0);
+        HostBatch::new(self.ids, &starts[..windows.min(starts.len())], self.length)
     }
 
     /// The windows of one step, in micro-batches of the given sizes.

@@ -80,9 +80,9 @@ fn read(batches: &[HostBatch]) -> (Vec<i64>, Vec<i64>) {
     let device = Device::flex();
     let (mut inputs, mut targets) = (Vec::new(), Vec::new());
     for batch in batches {
-        let (input, target) = batch.to_device(&device);
-        inputs.extend(input.into_data().iter::<i64>());
-        targets.extend(target.into_data().iter::<i64>());
+        let batch = batch.to_device(&device);
+        inputs.extend(batch.inputs.into_data().iter::<i64>());
+        targets.extend(batch.targets.into_data().iter::<i64>());
     }
     (inputs, targets)
 }

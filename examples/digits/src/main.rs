@@ -6,7 +6,7 @@ use digits::{
     config::TrainingConfig,
     data::Digits,
     model::ModelConfig,
-    training::{Outcome, train},
+    training::{Outcome, subject, train},
 };
 use gpu_tuned::{Bytes, Options, Session};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,7 +61,9 @@ impl Arguments {
 fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
+    let data = Digits::load().context("the digits in this program are damaged")?;
     let session = arguments.options().start(arguments.config())?;
+    session.measure_if_asked("digits", &subject(&data, session.config()))?;
     if !arguments.json {
         println!("{session}\n");
     }
@@ -69,7 +71,6 @@ fn main() -> anyhow::Result<()> {
         eprintln!("{}", probe.context("the device could not be probed")?);
     }
     let micro_batches: Vec<usize> = session.schedule().micro_batches().map(|size| size as usize).collect();
-    let data = Digits::load().context("the digits in this program are damaged")?;
     let outcome = train(&data, session.config(), &micro_batches, &session.device(), &progress_bar()?)
         .context("training stopped")?;
     println!("{}", if arguments.json { json(&outcome, &session) } else { sentence(&outcome, &session) });

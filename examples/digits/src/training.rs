@@ -13,11 +13,12 @@ use burn::{
     optim::{AdamWConfig, GradientsAccumulator, GradientsParams, ModuleOptimizer},
     tensor::{Device, Int, Tensor, TensorReadError},
 };
+use gpu_tuned::measure::Subject;
 use indicatif::ProgressBar;
 
 use crate::{
     config::TrainingConfig,
-    data::{DigitBatcher, Digits},
+    data::{DigitBatcher, Digits, HostBatch},
     model::Model,
     steps::{Step, Steps},
 };
@@ -118,11 +119,30 @@ pub fn optimize(
     for batch in &step.micro_batches {
         let (images, labels) = batch.to_device(device);
         let share = batch.len() as f64 / step.samples() as f64;
-        let loss = CrossEntropyLossConfig::new().init(device).forward(model.forward(images), labels) * share;
+        let loss = loss(&model, images, labels) * share;
         step_loss = step_loss + loss.clone().inner();
         accumulator.accumulate(&model, GradientsParams::from_grads(loss.backward(), &model));
     }
     (optimizer.step(learning_rate, model, accumulator.grads()), step_loss)
+}
+
+fn loss(model: &Model, images: Tensor<4>, labels: Tensor<1, Int>) -> Tensor<1> {
+    CrossEntropyLossConfig::new().init(&images.device()).forward(model.forward(images), labels)
+}
+
+/// What `cargo gpu-tuned measure` measures: the parts of an optimizer step.
+pub fn subject<'a>(data: &'a Digits, config: &'a TrainingConfig) -> Subject<'a, Model, (Tensor<4>, Tensor<1, Int>)> {
+    let prepare = |samples| {
+        let images = (0..samples).filter_map(|index| data.train.get(index % data.train.len()).ok());
+        HostBatch::new(&images.collect::<Vec<_>>())
+    };
+    Subject::new(
+        |device| config.model.init(device),
+        || AdamWConfig::new().init(),
+        move |samples, device| prepare(samples).to_device(device),
+        |model, (images, labels)| loss(model, images, labels),
+    )
+    .host_batch(prepare)
 }
 
 /// The seed of one epoch's order, another one for every epoch.

@@ -107,6 +107,11 @@ pub(super) fn retain(device: &CudaDevice) -> Result<(Arc<CudaContext>, Bytes), O
     }
 }
 
+/// Memory that is free on a device that is open.
+pub(crate) fn memory_free(device: &CudaDevice) -> Result<Bytes, OpenError> {
+    retain(device).map(|(_, free)| free)
+}
+
 fn failure(call: &'static str, error: DriverError) -> OpenError {
     OpenError::Driver { call, message: words(error) }
 }

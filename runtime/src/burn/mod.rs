@@ -16,6 +16,8 @@ mod threads;
 
 pub use crate::detect::CudaDevice;
 pub use device::{OpenGpu, cpu, cuda_devices, default_float, open};
+#[cfg(feature = "cuda")]
+pub(crate) use driver::memory_free;
 pub use error::OpenError;
 pub(crate) use guard::catching;
 pub use place::Place;

@@ -3,23 +3,35 @@
 //! [`Session::measure_if_asked`](crate::Session::measure_if_asked) does all of it and writes `gpu-tuned.lock`. The parts
 //! are here for programs that measure in their own way.
 
+mod bench;
+mod cpu;
 #[cfg(feature = "cuda")]
 mod dry;
 mod error;
+#[cfg(feature = "cuda")]
+mod gpu;
+mod host;
+mod lock;
 mod memory;
+mod replay;
+mod report;
+mod resident;
+mod session;
 mod shape;
 mod subject;
 mod timed;
 mod training;
+mod versions;
 
 use std::thread;
 
 use burn::tensor::Device;
+use gpu_tuned_core::Bytes;
 
 #[cfg(feature = "cuda")]
 pub use dry::dry;
 pub use error::MeasureError;
-pub use memory::Memory;
+pub use memory::{Memory, held};
 pub use shape::{parameters, shape};
 pub use subject::Subject;
 pub use timed::{Times, timed};
@@ -50,4 +62,9 @@ impl Step {
     fn failed(self, message: &dyn std::fmt::Display) -> MeasureError {
         MeasureError::Step { step: self, message: message.to_string() }
     }
+}
+
+/// What the device's memory pools hold, once everything queued has been launched; `None` on the CPU.
+fn reserved(device: &Device) -> Option<Bytes> {
+    device.memory_pool_usage().map(|usage| Bytes(usage.bytes_reserved))
 }

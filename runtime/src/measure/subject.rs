@@ -74,6 +74,11 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         (self.batch)(samples, device)
     }
 
+    /// What prepares so many samples in host memory.
+    pub(super) fn preparation(&self) -> Option<&(dyn Fn(usize) + Send + Sync + 'a)> {
+        self.host_batch.as_deref()
+    }
+
     pub(super) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
         (self.loss)(model, batch)
     }

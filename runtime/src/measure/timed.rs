@@ -2,10 +2,11 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
+use gpu_tuned_core::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::training::Training;
-use super::{MeasureError, Step, Subject, isolated, release};
+use super::{MeasureError, Step, Subject, isolated, release, reserved};
 
 /// How long steps of a micro-batch take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub struct Times {
 pub(super) const MANY: usize = 3;
 /// Shorter windows than this are mostly waiting for the device.
 const WINDOW: Duration = Duration::from_millis(100);
+/// No part is known to take less.
+const LEAST_MS: f64 = 1e-3;
 const MOST_STEPS: usize = 100;
 const MOST_REPEATS: usize = 7;
 const LEAST_REPEATS: usize = 3;
@@ -45,12 +48,38 @@ pub fn timed<M: Module, B: Clone>(
     step: Step,
     spend: Duration,
 ) -> Result<Times, MeasureError> {
-    let times = isolated(step, || {
+    run(device, subject, step, spend).map(|run| run.times)
+}
+
+/// Steps that were run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) times: Times,
+    /// What they took without the first ones, which compile and tune.
+    pub(super) took: Duration,
+    /// What the device's memory pools held in the end; `None` on the CPU.
+    pub(super) reserved: Option<Bytes>,
+}
+
+/// See [`timed`].
+pub(super) fn run<M: Module, B: Clone>(
+    device: &Device,
+    subject: &Subject<'_, M, B>,
+    step: Step,
+    spend: Duration,
+) -> Result<Run, MeasureError> {
+    let run = isolated(step, || {
+        let before = reserved(device);
         let (training, warm) = warmed_up(Clock { device, step }, Training::new(subject, step, device))?;
-        let times = repeats(Clock { device, step }, training, warm, spend);
-        release(device, step).and(times)
+        let begin = Instant::now();
+        let (training, times) = repeats(Clock { device, step }, training, warm, spend)?;
+        let took = begin.elapsed();
+        let after = reserved(device);
+        drop(training);
+        release(device, step)?;
+        Ok(Run { times, took, reserved: after.zip(before).map(|(after, before)| after - before) })
     });
-    times?
+    run?
 }
 
 /// Steps that are waited for.
@@ -98,12 +127,12 @@ fn warmed_up<'s, 'a, M: Module, B: Clone>(
     Ok((training, last))
 }
 
-fn repeats<M: Module, B: Clone>(
+fn repeats<'s, 'a, M: Module, B: Clone>(
     clock: Clock<'_>,
-    mut training: Training<'_, '_, M, B>,
+    mut training: Training<'s, 'a, M, B>,
     warm: f64,
     spend: Duration,
-) -> Result<Times, MeasureError> {
+) -> Result<(Training<'s, 'a, M, B>, Times), MeasureError> {
     let steps = ((WINDOW.as_secs_f64() / warm) as usize).clamp(1, MOST_STEPS);
     let one_repeat = warm * (steps * (1 + MANY)) as f64;
     let repeats = ((spend.as_secs_f64() / one_repeat) as usize).clamp(LEAST_REPEATS, MOST_REPEATS);
@@ -115,7 +144,7 @@ fn repeats<M: Module, B: Clone>(
             seconds.push(time);
         }
     }
-    Ok(Times::of(&mut one, &mut many))
+    Ok((training, Times::of(&mut one, &mut many)))
 }
 
 impl Times {
@@ -124,7 +153,8 @@ impl Times {
         let (step, longer) = (median(one), median(many));
         let spread = (one[one.len() - 1] - one[0]) / 2.0 / step;
         let (micro_step, optimizer) = parts(step, longer);
-        Self { micro_step_ms: micro_step * 1e3, optimizer_ms: optimizer * 1e3, spread }
+        let ms = |seconds: f64| (seconds * 1e3).max(LEAST_MS);
+        Self { micro_step_ms: ms(micro_step), optimizer_ms: ms(optimizer), spread }
     }
 }
 
@@ -140,7 +170,7 @@ fn parts(step: f64, longer: f64) -> (f64, f64) {
 }
 
 /// Sorts, and takes the middle; there is at least one.
-fn median(values: &mut [f64]) -> f64 {
+pub(super) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }

@@ -9,8 +9,7 @@ use burn::{
     module::{Module, ModuleVisitor, Param},
     tensor::{Device, Tensor},
 };
-
-use crate::allocation;
+use gpu_tuned::allocation;
 
 /// Bytes that one forward and backward pass held, beyond what was live before.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,12 @@
 //! An allocator that counts: what is live, what was live at most, and how many allocations of each size.
+//!
+//! With feature `counting-allocator` it is the program's allocator: the system's own, a few atomic operations slower.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    collections::BTreeMap,
-    sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
-};
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 /// Smaller allocations are the graph's nodes, not tensors, and are not counted by size.
 pub const SMALLEST_TENSOR_BYTES: usize = 1024;

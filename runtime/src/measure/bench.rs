@@ -1,0 +1,71 @@
+use burn::module::Module;
+use burn::tensor::Device;
+use gpu_tuned_core::Precision;
+use gpu_tuned_core::measured::select::Sample;
+use gpu_tuned_core::measured::{Mode, Point};
+
+use super::{Memory, Step, Subject, Times};
+
+/// What is measured, where, and how far.
+pub(super) struct Bench<'b, 'a, M, B> {
+    /// Without autodiff.
+    pub(super) device: &'b Device,
+    pub(super) subject: &'b Subject<'a, M, B>,
+    /// What the device was opened with.
+    pub(super) precision: Precision,
+    /// No micro-batch is larger than a rank's part of the global batch.
+    pub(super) largest_batch: u64,
+    /// Told of every batch that was measured.
+    pub(super) progress: &'b dyn Fn(Mode, &Tried),
+}
+
+/// What is known of a batch so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tried {
+    pub(super) batch: u64,
+    pub(super) memory: Memory,
+    /// With gradients added up.
+    pub(super) accumulating: Option<Memory>,
+    pub(super) times: Option<Times>,
+}
+
+/// Micro-batches of a step whose gradients are added up; more of them take no more memory.
+pub(super) const ACCUMULATING: usize = 2;
+
+impl<M: Module, B: Clone> Bench<'_, '_, M, B> {
+    pub(super) fn mode(&self, checkpointing: bool) -> Mode {
+        Mode { precision: self.precision, checkpointing }
+    }
+
+    pub(super) fn say(&self, checkpointing: bool, tried: &Tried) {
+        (self.progress)(self.mode(checkpointing), tried);
+    }
+}
+
+impl Step {
+    pub(super) fn single(batch: u64, checkpointing: bool) -> Self {
+        Self { batch: usize::try_from(batch).unwrap_or(usize::MAX), micro_batches: 1, checkpointing }
+    }
+
+    pub(super) fn accumulating(batch: u64, checkpointing: bool) -> Self {
+        Self { micro_batches: ACCUMULATING, ..Self::single(batch, checkpointing) }
+    }
+}
+
+impl Tried {
+    pub(super) fn sample(&self) -> Sample {
+        let micro_step_ms = self.times.map(|times| times.micro_step_ms);
+        Sample { batch: self.batch, reserved: self.memory.reserved_bytes, micro_step_ms }
+    }
+
+    pub(super) fn point(&self) -> Point {
+        Point {
+            reserved_bytes: self.memory.reserved_bytes,
+            reserved_accumulating_bytes: self.accumulating.map(|memory| memory.reserved_bytes),
+            in_use_bytes: self.memory.in_use_bytes,
+            micro_step_ms: self.times.map(|times| times.micro_step_ms),
+            optimizer_ms: self.times.map(|times| times.optimizer_ms),
+            spread: self.times.map(|times| times.spread),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Measuring on the CPU: steps are run, and watched as they are.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use gpu_tuned_core::measured::select::left_out;
+use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
+
+use super::bench::{Bench, Tried};
+use super::timed::timed;
+use super::{MeasureError, Step, held};
+
+/// What a mode may take.
+const BUDGET: Duration = Duration::from_secs(20);
+/// What the repeats of a batch may take.
+const SPEND: Duration = Duration::from_millis(1500);
+/// From batch to batch.
+const FACTOR: u64 = 4;
+
+/// Measures steps with and without checkpointing.
+pub(super) fn modes<M: Module, B: Clone>(
+    bench: &Bench<'_, '_, M, B>,
+) -> Result<BTreeMap<Mode, MeasuredMode>, MeasureError> {
+    [false, true]
+        .into_iter()
+        .map(|checkpointing| Ok((bench.mode(checkpointing), mode(bench, checkpointing)?)))
+        .collect()
+}
+
+fn mode<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, checkpointing: bool) -> Result<MeasuredMode, MeasureError> {
+    let begin = Instant::now();
+    let mut all = Vec::new();
+    let mut batch = 1;
+    while all.len() < Measured::MOST_POINTS && batch <= bench.largest_batch {
+        let started = Instant::now();
+        let tried = measured(bench, batch, checkpointing)?;
+        bench.say(checkpointing, &tried);
+        all.push(tried);
+        // A larger batch takes at most as much longer as it is larger.
+        if begin.elapsed() + started.elapsed() * FACTOR as u32 > BUDGET {
+            break;
+        }
+        batch *= FACTOR;
+    }
+    let samples: Vec<_> = all.iter().map(Tried::sample).collect();
+    let batch = all.iter().map(|tried| (tried.batch, tried.point())).collect();
+    Ok(MeasuredMode { way: Way::Executed, residual: left_out(&samples), batch })
+}
+
+fn measured<M: Module, B: Clone>(
+    bench: &Bench<'_, '_, M, B>,
+    batch: u64,
+    checkpointing: bool,
+) -> Result<Tried, MeasureError> {
+    let &Bench { device, subject, .. } = bench;
+    let single = Step::single(batch, checkpointing);
+    Ok(Tried {
+        batch,
+        memory: held(device, subject, single)?,
+        accumulating: Some(held(device, subject, Step::accumulating(batch, checkpointing))?),
+        times: Some(timed(device, subject, single, SPEND)?),
+    })
+}

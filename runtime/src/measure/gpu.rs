@@ -1,0 +1,152 @@
+//! Measuring on a GPU: memory by dry runs, of steps beyond its memory too; time by running what fits with much to spare.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use burn::module::Module;
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::select::{ladder, select};
+use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
+
+use super::bench::{Bench, Tried};
+use super::timed::{Run, run};
+use super::{MeasureError, Memory, Step, dry, reserved};
+
+/// The part of the free memory that may be reserved by steps that are run: the device must never run out of it.
+const SHARE: f64 = 0.85;
+/// How far beyond the device's memory dry runs go, for GPUs with more.
+const BEYOND: f64 = 1.5;
+/// What timing the steps of a mode may take, without compiling and tuning.
+const BUDGET: Duration = Duration::from_secs(60);
+/// What the repeats of a batch may take.
+const SPEND: Duration = Duration::from_secs(4);
+
+/// The memory of the GPU.
+pub(super) struct Room<'r> {
+    pub(super) total: Bytes,
+    /// What was free when the GPU was opened, before anything was allocated.
+    pub(super) at_open: Bytes,
+    /// What is free now.
+    pub(super) free: &'r dyn Fn() -> Result<Bytes, MeasureError>,
+}
+
+/// What was measured.
+pub(super) struct Found {
+    pub(super) modes: BTreeMap<Mode, MeasuredMode>,
+    /// Beyond the memory pools and the context, once steps of one batch had run.
+    pub(super) kernels: Bytes,
+}
+
+/// Measures steps with and without checkpointing.
+pub(super) fn modes<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, room: &Room<'_>) -> Result<Found, MeasureError> {
+    let held = || reserved(bench.device).unwrap_or_default();
+    let most = ((room.free)()? + held()).scaled(SHARE);
+    let smallest = Step::single(1, false);
+    if dry(bench.device, bench.subject, smallest)?.reserved_bytes <= most {
+        run(bench.device, bench.subject, smallest, Duration::ZERO)?;
+    }
+    let kernels = room.at_open - (room.free)()? - held();
+    let mut climbs = Vec::new();
+    for checkpointing in [false, true] {
+        let mut climb = Climb { bench, checkpointing, tried: Vec::new(), missed: 0.0 };
+        climb.up_to(most)?;
+        climb.time(most)?;
+        climbs.push(climb);
+    }
+    // Tuning does run, and without enough memory it chooses badly for good: only when all that fits is tuned.
+    for climb in &mut climbs {
+        climb.up_to(room.total.scaled(BEYOND))?;
+    }
+    let modes = climbs.into_iter().map(|climb| Ok((bench.mode(climb.checkpointing), climb.kept()?)));
+    Ok(Found { modes: modes.collect::<Result<_, MeasureError>>()?, kernels })
+}
+
+/// A mode, batch by batch upwards.
+struct Climb<'c, 'b, 'a, M, B> {
+    bench: &'c Bench<'b, 'a, M, B>,
+    checkpointing: bool,
+    tried: Vec<Tried>,
+    /// How far steps went beyond their dry runs, as a share of these.
+    missed: f64,
+}
+
+impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
+    fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
+        dry(self.bench.device, self.bench.subject, step)
+    }
+
+    /// Dry runs of the batches after the last one that was tried, until they would reserve more than `most`.
+    fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
+        let begin = self.tried.last().map_or(0, |tried| tried.batch);
+        for batch in ladder(self.bench.largest_batch).into_iter().filter(|batch| *batch > begin) {
+            if self.expected(batch).is_some_and(|expected| expected > most) {
+                break;
+            }
+            let memory = match self.dry(Step::single(batch, self.checkpointing)) {
+                Ok(memory) => memory,
+                Err(error) if self.tried.is_empty() => return Err(error),
+                // A tensor of it is larger than the device takes: larger batches fail as well.
+                Err(error) => {
+                    tracing::info!("no larger batch: {error}");
+                    break;
+                }
+            };
+            let tried = Tried { batch, memory, ..Tried::default() };
+            self.bench.say(self.checkpointing, &tried);
+            self.tried.push(tried);
+        }
+        Ok(())
+    }
+
+    /// What a batch will reserve, on the line through the last two.
+    fn expected(&self, batch: u64) -> Option<Bytes> {
+        let [.., a, b] = self.tried.as_slice() else { return None };
+        let bytes = |tried: &Tried| tried.memory.reserved_bytes.0 as f64;
+        let slope = (bytes(b) - bytes(a)).max(0.0) / (b.batch - a.batch) as f64;
+        Some(Bytes((bytes(b) + slope * (batch - b.batch) as f64) as u64))
+    }
+
+    /// Runs the steps that reserve at most `most`: the smallest batch and the largest first, should the budget end.
+    fn time(&mut self, most: Bytes) -> Result<(), MeasureError> {
+        let fits = |tried: &Tried| tried.memory.reserved_bytes <= most;
+        let Some(largest) = self.tried.iter().rposition(fits) else { return Ok(()) };
+        let between = (1..largest).filter(|at| self.tried[*at].batch.is_power_of_two());
+        let mut order: Vec<usize> = [0, largest].into_iter().chain(between).collect();
+        order.dedup();
+        let mut left = BUDGET;
+        for at in order {
+            if left.is_zero() {
+                break;
+            }
+            let batch = self.tried[at].batch;
+            let accumulating = self.dry(Step::accumulating(batch, self.checkpointing))?;
+            self.tried[at].accumulating = Some(accumulating);
+            if accumulating.reserved_bytes > most {
+                continue;
+            }
+            let step = Step::single(batch, self.checkpointing);
+            let Run { times, took, reserved } = run(self.bench.device, self.bench.subject, step, SPEND.min(left))?;
+            self.tried[at].times = Some(times);
+            self.bench.say(self.checkpointing, &self.tried[at]);
+            left = left.saturating_sub(took);
+            // Steps that were run added gradients up, too.
+            let beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
+            self.missed = self.missed.max(beyond.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64);
+        }
+        Ok(())
+    }
+
+    fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
+        let samples: Vec<_> = self.tried.iter().map(Tried::sample).collect();
+        let kept = select(&samples, Measured::MOST_POINTS);
+        let mut tried = core::mem::take(&mut self.tried);
+        tried.retain(|tried| kept.batches.contains(&tried.batch));
+        for tried in &mut tried {
+            if tried.accumulating.is_none() {
+                tried.accumulating = Some(self.dry(Step::accumulating(tried.batch, self.checkpointing))?);
+            }
+        }
+        let batch = tried.iter().map(|tried| (tried.batch, tried.point())).collect();
+        Ok(MeasuredMode { way: Way::DryRun, residual: Some(kept.residual.max(self.missed).min(1.0)), batch })
+    }
+}

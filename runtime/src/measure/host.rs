@@ -1,0 +1,31 @@
+use std::time::{Duration, Instant};
+
+/// How long preparing samples is timed.
+const SPEND: Duration = Duration::from_millis(300);
+
+/// Milliseconds that this thread takes for a sample, a median over preparations of so many samples at a time.
+pub(super) fn ms_per_sample(prepare: &dyn Fn(usize), samples: usize) -> f64 {
+    prepare(samples);
+    let begin = Instant::now();
+    let mut times = Vec::new();
+    while times.is_empty() || begin.elapsed() < SPEND {
+        let start = Instant::now();
+        prepare(samples);
+        times.push(start.elapsed().as_secs_f64() * 1e3 / samples as f64);
+    }
+    super::timed::median(&mut times)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::ms_per_sample;
+
+    #[test]
+    fn it_is_the_time_of_one_sample() {
+        let ms = ms_per_sample(&|samples| thread::sleep(Duration::from_millis(2 * samples as u64)), 5);
+        assert!((2.0..6.0).contains(&ms), "{ms}");
+    }
+}

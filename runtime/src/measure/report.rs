@@ -1,0 +1,93 @@
+//! What is said of measurements while they are taken, and afterwards.
+
+use std::path::Path;
+
+use gpu_tuned_core::lock::LockedWorkload;
+use gpu_tuned_core::measured::{MeasuredMode, Mode, Point};
+
+use super::bench::Tried;
+
+pub(super) fn begin(name: &str, device: &str) {
+    eprintln!("measuring {name} on {device}");
+}
+
+/// A line for every batch that was measured.
+pub(super) fn point(mode: Mode, tried: &Tried) {
+    eprintln!("  {mode}, {}", line(tried.batch, &tried.point()));
+}
+
+fn line(batch: u64, point: &Point) -> String {
+    let mut line = format!("batch {batch}: {} reserved", point.reserved_bytes);
+    if let Some(bytes) = point.reserved_accumulating_bytes {
+        line += &format!(", {bytes} with gradients added up");
+    }
+    if let (Some(micro_step), Some(optimizer)) = (point.micro_step_ms, point.optimizer_ms) {
+        line += &format!(", micro-step {micro_step:.3} ms, optimizer {optimizer:.3} ms");
+    }
+    if let Some(spread) = point.spread {
+        line += &format!(" (within {:.1}%)", spread * 100.0);
+    }
+    line
+}
+
+/// What is kept, and where.
+pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &[String]) {
+    eprintln!("{}: workload {name} of {} parameters", path.display(), workload.measured.parameters);
+    for (device, on) in &workload.measured.on {
+        for (mode, found) in &on.mode {
+            eprintln!("  {device}, {mode}: {}", summary(found));
+        }
+    }
+    if let Some(ms) = workload.measured.host_ms_per_sample {
+        eprintln!("  preparing a sample takes the host {ms:.4} ms");
+    }
+    for gone in dropped {
+        eprintln!("  dropped {gone}");
+    }
+}
+
+fn summary(found: &MeasuredMode) -> String {
+    let batches: Vec<String> = found.batch.keys().map(u64::to_string).collect();
+    let rate = |(batch, point): (&u64, &Point)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
+    let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
+    let mut text = format!("batches {}", batches.join(", "));
+    if let Some(residual) = found.residual {
+        text += &format!(", memory between them within {:.1}%", residual * 100.0);
+    }
+    if let Some((rate, batch)) = fastest {
+        text += &format!(", {rate:.0} samples/s at {batch}");
+    }
+    text
+}
+
+/// The outcome for programs.
+pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload) -> String {
+    serde_json::json!({ "workload": name, "lock": path, "measured": workload.measured }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::Bytes;
+    use gpu_tuned_core::measured::{MeasuredMode, Point, Way};
+
+    use super::{line, summary};
+
+    #[test]
+    fn a_point_is_one_line() {
+        let dry = Point { reserved_bytes: Bytes::from_mib(4738), ..Point::default() };
+        assert_eq!(line(32, &dry), "batch 32: 4.6 GiB reserved");
+        let run = Point { micro_step_ms: Some(38.2), optimizer_ms: Some(1.0), spread: Some(0.004), ..dry };
+        assert_eq!(
+            line(32, &run),
+            "batch 32: 4.6 GiB reserved, micro-step 38.200 ms, optimizer 1.000 ms (within 0.4%)"
+        );
+    }
+
+    #[test]
+    fn the_summary_has_the_fastest_batch() {
+        let run = |ms| Point { micro_step_ms: Some(ms), ..Point::default() };
+        let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, Point::default())].into();
+        let found = MeasuredMode { way: Way::DryRun, residual: Some(0.0123), batch };
+        assert_eq!(summary(&found), "batches 1, 8, 64, 128, memory between them within 1.2%, 800 samples/s at 8");
+    }
+}

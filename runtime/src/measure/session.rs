@@ -1,0 +1,193 @@
+//! Measuring the workload of a session, for `gpu-tuned.lock`.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use burn::module::Module;
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::lock::LockedWorkload;
+use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode};
+
+use super::bench::Bench;
+use super::{MeasureError, Step, Subject, cpu, host, lock, parameters, replay, report, shape, versions};
+#[cfg(feature = "cuda")]
+use crate::selection::Recognised;
+use crate::session::Session;
+use crate::tuned::Tuned;
+
+/// The environment variable that asks for measurements, with the value `1`.
+const ASKED: &str = "GPU_TUNED_MEASURE";
+/// The environment variable that asks for one line of JSON on standard output, with the value `1`.
+const JSON: &str = "GPU_TUNED_MEASURE_JSON";
+
+/// Micro-batches to try where the goal says nothing of their size.
+const LARGEST_BATCH: u64 = 1 << 16;
+/// Samples that the host prepares at a time while it is timed.
+const HOST_SAMPLES: u64 = 64;
+
+impl<C: Tuned> Session<C> {
+    /// Measures the workload and ends the process, if `cargo gpu-tuned measure` runs it; else returns at once.
+    ///
+    /// Asked for it is with `GPU_TUNED_MEASURE=1`. The session's device is measured, in the session's precision, with and
+    /// without gradient checkpointing: see [`measure`](Self::measure). What comes out is written as the workload `name`
+    /// into `gpu-tuned.lock`, beside what is there already: `GPU_TUNED_LOCK` has its path; without it, it is in the folder
+    /// of the package that cargo runs, else in the current one. Progress goes to standard error, and with
+    /// `GPU_TUNED_MEASURE_JSON=1` the outcome to standard output, as one line of JSON.
+    ///
+    /// Call it before the model is made: nothing else may use the device in the meantime.
+    ///
+    /// # Errors
+    ///
+    /// See [`MeasureError`]. A lock that is there is then as it was.
+    pub fn measure_if_asked<M: Module, B: Clone>(
+        &self,
+        name: &str,
+        subject: &Subject<'_, M, B>,
+    ) -> Result<(), MeasureError> {
+        if !is_on(ASKED) {
+            return Ok(());
+        }
+        let path = lock::path();
+        report::begin(name, &self.selection().device_name());
+        let workload = self.measure(subject)?;
+        let dropped = lock::update(&path, name, &workload)?;
+        report::end(name, &path, &workload, &dropped);
+        if is_on(JSON) {
+            println!("{}", report::json(name, &path, &workload));
+        }
+        process::exit(0);
+    }
+
+    /// Measures the workload on the session's device, without and with gradient checkpointing.
+    ///
+    /// On a GPU memory is found out by dry runs, of micro-batches that are larger than the GPU as well, up to a rank's part
+    /// of the global batch; steps are run and timed only where they leave much memory free. On the CPU steps are run. It
+    /// takes up to a minute for each of the two, and on a GPU where nothing has been tuned yet some minutes more.
+    ///
+    /// # Errors
+    ///
+    /// See [`MeasureError`].
+    pub fn measure<M: Module, B: Clone>(&self, subject: &Subject<'_, M, B>) -> Result<LockedWorkload, MeasureError> {
+        let goal = C::goal();
+        let is_free = goal.global_batch.is_none() && goal.global_tokens.is_none();
+        let bench = Bench {
+            device: &self.inner_device(),
+            subject,
+            precision: self.plan().settings.precision,
+            largest_batch: if is_free { LARGEST_BATCH } else { self.schedule().samples_per_rank() },
+            progress: &report::point,
+        };
+        let model = subject.model(&Step::single(1, false).device(bench.device));
+        let (parameters, shape) = (parameters(&model), shape(&model));
+        drop(model);
+        let mut on = BTreeMap::new();
+        if self.selection().gpus.is_empty() {
+            on = replay::devices(&bench)?;
+        }
+        on.extend([self.measure_device(&bench)?]);
+        let samples = bench.largest_batch.min(HOST_SAMPLES) as usize;
+        let host_ms_per_sample = subject.preparation().map(|prepare| host::ms_per_sample(prepare, samples));
+        Ok(LockedWorkload {
+            described: Some(self.config.workload()),
+            goal: Some(goal),
+            measured: Measured { parameters, shape, host_ms_per_sample, on },
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn measure_device<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+    ) -> Result<(String, MeasuredOn), MeasureError> {
+        use super::gpu::{Found, Room, modes};
+
+        let Some(opened) = &self.opened.gpu else { return self.measure_cpu(bench) };
+        let free = || crate::burn::memory_free(&opened.gpu).map_err(MeasureError::Driver);
+        let reading = self.selection().gpu.as_ref();
+        let memory = reading.and_then(|gpu| gpu.memory_total).or(opened.gpu.memory_total);
+        let total = memory.unwrap_or(opened.memory_free);
+        let Found { modes, kernels } = modes(bench, &Room { total, at_open: opened.memory_free, free: &free })?;
+        let before = reading.and_then(|gpu| gpu.memory_free);
+        Ok((
+            self.device_key(),
+            MeasuredOn {
+                device: self.selection().device_name(),
+                kind: DeviceKind::Gpu,
+                memory_bytes: total,
+                sm_count: reading.and_then(|gpu| gpu.sm_count).or(opened.gpu.sm_count).unwrap_or_default(),
+                driver: self.machine.driver_version.clone(),
+                burn: versions::burn(package().as_deref()),
+                cubecl: Some(versions::cubecl(package().as_deref())),
+                context_bytes: before.map(|before| before - opened.memory_free),
+                kernels_bytes: Some(kernels),
+                mode: modes,
+            },
+        ))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn measure_device<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+    ) -> Result<(String, MeasuredOn), MeasureError> {
+        self.measure_cpu(bench)
+    }
+
+    fn measure_cpu<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+    ) -> Result<(String, MeasuredOn), MeasureError> {
+        let mode: BTreeMap<Mode, MeasuredMode> = cpu::modes(bench)?;
+        let device = format!("CPU ({} cores)", self.machine.host.cores);
+        let on = MeasuredOn {
+            kind: DeviceKind::Cpu,
+            memory_bytes: self.machine.host.memory_total,
+            sm_count: 0,
+            driver: None,
+            burn: versions::burn(package().as_deref()),
+            cubecl: None,
+            context_bytes: None,
+            kernels_bytes: None,
+            mode,
+            device,
+        };
+        Ok((slug(&on.device), on))
+    }
+
+    /// What the lock calls the device.
+    #[cfg(feature = "cuda")]
+    fn device_key(&self) -> String {
+        match &self.selection().device {
+            Recognised::Exact { profile } => profile.clone(),
+            _ => slug(&self.selection().device_name()),
+        }
+    }
+}
+
+fn is_on(variable: &str) -> bool {
+    env::var_os(variable).is_some_and(|value| value == "1")
+}
+
+/// The folder of the package that cargo runs.
+pub(super) fn package() -> Option<PathBuf> {
+    env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).filter(|folder| folder.as_path() != Path::new(""))
+}
+
+/// A name made of what a driver calls a device: letters and digits in lower case, everything else a hyphen.
+fn slug(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slug;
+
+    #[test]
+    fn a_device_gets_a_short_name() {
+        assert_eq!(slug("NVIDIA H200 NVL (96 GB)"), "nvidia-h200-nvl-96-gb");
+        assert_eq!(slug("CPU (2 cores)"), "cpu-2-cores");
+    }
+}
