@@ -6,49 +6,54 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     /// Micro-batches in ascending order, and the figures at them; at least one.
-    points: Vec<(f64, f64)>,
+    points: Vec<(u64, f64)>,
     steepest: f64,
 }
 
 impl Curve {
     /// The curve through these points, in ascending order of their micro-batches; `None` without any.
     pub(crate) fn through(points: impl IntoIterator<Item = (u64, f64)>) -> Option<Self> {
-        let points: Vec<_> = points.into_iter().map(|(batch, figure)| (batch as f64, figure)).collect();
-        let last = points.last()?;
-        let slopes = points.windows(2).map(|line| (line[1].1 - line[0].1) / (line[1].0 - line[0].0));
-        let steepest = slopes.reduce(f64::max).unwrap_or(last.1 / last.0).max(0.0);
+        let points: Vec<_> = points.into_iter().collect();
+        let &(last, highest) = points.last()?;
+        let slopes = points.windows(2).map(|line| slope(line[0], line[1]));
+        let steepest = slopes.reduce(f64::max).unwrap_or(highest / last as f64).max(0.0);
         Some(Self { points, steepest })
     }
 
     /// The figure at a micro-batch.
     pub(crate) fn at(&self, batch: u64) -> f64 {
-        let batch = batch as f64;
         let after = self.points.partition_point(|(at, _)| *at < batch);
-        match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+        let before = after.checked_sub(1).map(|before| self.points[before]);
+        match (before, self.points.get(after)) {
             (_, Some(&(at, figure))) if at == batch => figure,
-            (Some(before), Some(&after)) => on_line(before, after, batch),
-            (Some((at, figure)), None) => figure + (batch - at) * self.steepest,
-            (None, Some(&first)) => match self.points.get(1) {
-                Some(&second) => on_line(first, second, batch).max(first.1 * batch / first.0).min(first.1),
-                None => first.1,
-            },
+            (Some(before), Some(&after)) => on_line(before, slope(before, after), batch),
+            (Some(before), None) => on_line(before, self.steepest, batch),
+            (None, Some(&first)) => {
+                let falling = self.points.get(1).map_or(0.0, |second| slope(first, *second));
+                let share = first.1 * batch as f64 / first.0 as f64;
+                on_line(first, falling, batch).max(share).min(first.1)
+            }
             (None, None) => 0.0,
         }
     }
 
     /// Whether a point was measured at this micro-batch.
     pub(crate) fn has(&self, batch: u64) -> bool {
-        self.points.iter().any(|(at, _)| *at == batch as f64)
+        self.points.iter().any(|(at, _)| *at == batch)
     }
 
     /// The least figure for one sample at any of the points.
     pub(crate) fn least_per_sample(&self) -> f64 {
-        self.points.iter().map(|(batch, figure)| figure / batch).fold(f64::INFINITY, f64::min)
+        self.points.iter().map(|(batch, figure)| figure / *batch as f64).fold(f64::INFINITY, f64::min)
     }
 }
 
-fn on_line(a: (f64, f64), b: (f64, f64), at: f64) -> f64 {
-    a.1 + (b.1 - a.1) * (at - a.0) / (b.0 - a.0)
+fn slope(a: (u64, f64), b: (u64, f64)) -> f64 {
+    (b.1 - a.1) / (b.0 as f64 - a.0 as f64)
+}
+
+fn on_line((from, figure): (u64, f64), slope: f64, at: u64) -> f64 {
+    figure + (at as f64 - from as f64) * slope
 }
 
 #[cfg(test)]

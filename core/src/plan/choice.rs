@@ -123,7 +123,7 @@ impl Choice {
             why.push_str("; the whole global batch at once");
         }
         if let Some(other) = &self.transferred_from {
-            why.push_str(&format!("; times carried over from {other}"));
+            why = format!("{why}; times carried over from {other}");
         }
         let provenance = match self.best.provenance {
             Provenance::Derived => workload.provenance,

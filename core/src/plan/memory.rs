@@ -117,7 +117,7 @@ impl<'a> MemoryModel<'a> {
             ..self.fixed.clone()
         };
         match &self.pools {
-            Some(pools) => pools.at(derived, sample.input.unwrap_or_default().times(batch), accumulates),
+            Some(pools) => pools.at(&derived, sample.input.unwrap_or_default().times(batch), accumulates),
             None => derived,
         }
     }

@@ -38,7 +38,7 @@ impl<'a> Pools<'a> {
 
     /// The derived estimate with what was measured in the place of activations, scratch and reserve. `input` is that of
     /// one micro-batch, which the measured bytes hold already.
-    pub(super) fn at(&self, derived: MemoryEstimate, input: Bytes, accumulates: bool) -> MemoryEstimate {
+    pub(super) fn at(&self, derived: &MemoryEstimate, input: Bytes, accumulates: bool) -> MemoryEstimate {
         let batch = derived.batch;
         let curve = if accumulates { &self.accumulating } else { &self.reserved };
         let measured = Bytes(curve.at(batch).ceil() as u64);
@@ -59,7 +59,7 @@ impl<'a> Pools<'a> {
             allocator: pools - known - activations,
             margin: measured.scaled(margin),
             provenance: self.reference.provenance(is_point, self.mode),
-            ..derived
+            ..derived.clone()
         }
     }
 }
