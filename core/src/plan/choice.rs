@@ -35,8 +35,8 @@ pub(super) struct Choice {
     /// The largest micro-batch that fits, and whether a larger one was asked about.
     largest: u64,
     memory_limits: bool,
-    /// The device whose times were carried over to this one.
-    transferred_from: Option<String>,
+    /// Where the times were measured, if not here.
+    transfer: Option<String>,
 }
 
 impl Choice {
@@ -50,12 +50,12 @@ impl Choice {
         let splits = split::splits(device, workload, goal)?;
         let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
         let mut fitting = Vec::with_capacity(2 * splits.len());
-        let mut transferred_from = None;
+        let mut transfer = None;
         for checkpointing in checkpointing_modes(workload, goal) {
             let mode = Mode { precision, checkpointing };
             let time = StepTime::of(device, workload, mode);
             let memory = MemoryModel::of(device, workload, goal, mode);
-            transferred_from = time.transferred_from().map(str::to_owned);
+            transfer = time.transfer(workload);
             if any_fits(&splits, &memory, in_one_piece) {
                 fitting.extend(all_that_fit(&splits, goal.global_batch.is_some(), |split| {
                     let memory = memory.at(split.batch, split.micro_steps() > 1);
@@ -77,7 +77,7 @@ impl Choice {
             .filter(is_enough)
             .min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch))
             .unwrap_or_else(|| fastest.clone());
-        Ok(Some(Self { best, fastest, largest, memory_limits, transferred_from }))
+        Ok(Some(Self { best, fastest, largest, memory_limits, transfer }))
     }
 
     /// Whether [`find`](Self::find) would find one.
@@ -122,8 +122,8 @@ impl Choice {
         } else if goal.global_batch.is_some() && self.best.micro_steps == 1 {
             why.push_str("; the whole global batch at once");
         }
-        if let Some(other) = &self.transferred_from {
-            why = format!("{why}; times carried over from {other}");
+        if let Some(transfer) = &self.transfer {
+            why = format!("{why}; {transfer}");
         }
         let provenance = match self.best.provenance {
             Provenance::Derived => workload.provenance,

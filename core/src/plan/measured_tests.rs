@@ -115,8 +115,30 @@ fn another_gpu_gets_the_bytes_and_the_times_by_peak_rates() {
     assert!((0.5..1.001).contains(&(plan.samples_per_s / 859.0)), "{plan}");
     let l4 = super::plan(&nominal("l4"), &measured(), &pinned(64)).expect("it fits");
     assert!(l4.samples_per_s < 0.6 * plan.samples_per_s, "{l4}");
-    let reason = l4.reasons.iter().find(|reason| reason.setting == Setting::AllowTf32).expect("a reason");
-    assert_eq!(reason.provenance, Provenance::Derived);
+    assert_eq!((batch_reason(&l4).provenance, l4.settings.batch_size), (Provenance::Declared, 64));
+}
+
+fn batch_reason(plan: &super::Plan) -> &super::Reason {
+    plan.reasons.iter().find(|reason| reason.setting == Setting::BatchSize).expect("a reason")
+}
+
+#[test]
+fn a_second_device_shows_how_far_off_the_first_is() {
+    let mut workload = measured();
+    let on_the_l4 = |workload: &Workload| plan(&nominal("l4"), workload, &Goal::default()).expect("it fits");
+    let alone = on_the_l4(&workload);
+    assert_eq!(batch_reason(&alone).provenance, Provenance::Transferred);
+    assert!(batch_reason(&alone).why.contains("from h200, the only device measured"), "{alone}");
+
+    // A GPU of the same peaks that takes a quarter longer.
+    let mut slower = h200();
+    slower.device = "slower".to_owned();
+    for point in slower.mode.values_mut().flat_map(|mode| mode.batch.values_mut()) {
+        point.micro_step_ms = point.micro_step_ms.map(|ms| ms * 1.25);
+    }
+    workload.measured.on.insert("slower".to_owned(), slower);
+    let told = on_the_l4(&workload);
+    assert!(batch_reason(&told).why.contains("from h200, which miss slower by 20%"), "{told}");
 }
 
 #[test]

@@ -117,7 +117,16 @@ impl<'a> Reference<'a> {
         }
     }
 
-    fn micro_steps(&self) -> impl Iterator<Item = (u64, f64)> {
+    /// What was measured in the same mode on other devices of the same kind.
+    pub(super) fn others<'w>(&self, workload: &'w Workload) -> impl Iterator<Item = Reference<'w>> {
+        let (name, kind, mode) = (self.name, self.on.kind, self.mode);
+        let others = workload.measured.on.iter().filter(move |(other, on)| *other != name && on.kind == kind);
+        others.filter_map(move |(name, on)| {
+            on.mode.get(&mode).map(|measured| Reference { name, on, mode, measured, is_here: false })
+        })
+    }
+
+    pub(super) fn micro_steps(&self) -> impl Iterator<Item = (u64, f64)> {
         let points = self.measured.batch.iter();
         points.filter_map(|(batch, point)| Some((*batch, point.micro_step_ms? / 1e3)))
     }

@@ -58,10 +58,16 @@ impl<'a> StepTime<'a> {
         self.measured.as_ref().map_or(Provenance::Derived, of)
     }
 
-    /// The device that was measured, when it is another one.
-    pub(super) fn transferred_from(&self) -> Option<&str> {
-        let elsewhere = self.measured.as_ref().filter(|measured| !measured.reference.is_here());
-        elsewhere.map(|measured| measured.reference.name)
+    /// In words where the times come from and how far off they were elsewhere, when another device was measured.
+    pub(super) fn transfer(&self, workload: &Workload) -> Option<String> {
+        let measured = self.measured.as_ref().filter(|measured| !measured.reference.is_here())?;
+        let name = measured.reference.name;
+        Some(match measured.worst_elsewhere(workload) {
+            Some((other, error)) => {
+                format!("times carried over from {name}, which miss {other} by {:.0}%", error * 100.0)
+            }
+            None => format!("times carried over from {name}, the only device measured"),
+        })
     }
 
     /// Seconds of all micro-batches of a step.
@@ -119,5 +125,18 @@ impl<'a> Measured<'a> {
 
     fn is_exact(&self) -> bool {
         self.reference.is_exact(self.mode)
+    }
+
+    /// The measured device that these times tell least of, and the largest error there.
+    fn worst_elsewhere<'w>(&self, workload: &'w Workload) -> Option<(&'w str, f64)> {
+        let errors = self.reference.others(workload).filter_map(|other| {
+            let roofline = Roofline::of(&other.facts(), workload, other.mode);
+            let error = |(batch, seconds): (u64, f64)| {
+                let there = self.there.micro_step(batch);
+                (self.micro_step.at(batch) * roofline.micro_step(batch) / there / seconds - 1.0).abs()
+            };
+            Some((other.name, other.micro_steps().map(error).reduce(f64::max)?))
+        });
+        errors.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
