@@ -20,7 +20,17 @@ pub(crate) struct Opened {
     /// The device.
     pub(crate) device: Device,
     /// Memory that was free on it, in bytes; unknown for the CPU.
-    pub(crate) free_bytes: Option<u64>,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no dry run"))]
+    free_bytes: Option<u64>,
+}
+
+#[cfg(feature = "cuda")]
+impl Opened {
+    /// What a batch may reserve: 85% of what was free, or what was asked for if that is less.
+    pub(crate) fn limit_bytes(&self, asked_mib: Option<u64>) -> u64 {
+        let share = self.free_bytes.map(|free| free / 100 * 85);
+        share.into_iter().chain(asked_mib.map(|mib| mib << 20)).min().unwrap_or(u64::MAX)
+    }
 }
 
 impl Choice {

@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
 
 /// What a dry run found.
 #[derive(Serialize)]
-pub(crate) struct Prediction {
+struct Prediction {
     /// After the third step.
     #[serde(flatten)]
-    pub(crate) usage: Usage,
+    usage: Usage,
     before: Usage,
     after_first: Usage,
     after_second: Usage,
@@ -54,8 +54,34 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A batch that is not to be tried.
+#[derive(Serialize)]
+struct Refusal {
+    refused: bool,
+    predicted_bytes: u64,
+    limit_bytes: u64,
+}
+
+/// The batches that a dry run finds within the limit; a line is printed for every batch, and one more if it is refused.
+pub(crate) fn admitted(mode: Mode, batches: &[usize], limit_bytes: u64, device: &Device) -> anyhow::Result<Vec<usize>> {
+    let mut admitted = Vec::new();
+    for &batch in batches {
+        let outcome = catching(|| predict(mode, batch, device));
+        print(mode, batch, "dry", &outcome)?;
+        let Ok(Prediction { usage: Usage { reserved_bytes: predicted_bytes, .. }, .. }) = outcome else {
+            continue;
+        };
+        if predicted_bytes <= limit_bytes {
+            admitted.push(batch);
+        } else {
+            print(mode, batch, "real", &Ok(Refusal { refused: true, predicted_bytes, limit_bytes }))?;
+        }
+    }
+    Ok(admitted)
+}
+
 /// Three optimizer steps, none of which runs; the device is as empty afterwards as before.
-pub(crate) fn predict(mode: Mode, batch: usize, device: &Device) -> anyhow::Result<Prediction> {
+fn predict(mode: Mode, batch: usize, device: &Device) -> anyhow::Result<Prediction> {
     let dry_run = DryRun::new();
     let outcome = catching(|| measured(mode, batch, device));
     // Nothing that is still queued may run.

@@ -53,7 +53,7 @@ pub(crate) enum Network {
 #[derive(Module, Debug)]
 pub(crate) struct Encoder {
     tokens: Embedding,
-    encoder: TransformerEncoder,
+    layers: TransformerEncoder,
     head: Linear,
 }
 
@@ -165,13 +165,13 @@ impl Encoder {
     fn new(device: &Device) -> Self {
         Self {
             tokens: EmbeddingConfig::new(VOCAB, D_MODEL).init(device),
-            encoder: TransformerEncoderConfig::new(D_MODEL, 4 * D_MODEL, 8, 6).with_dropout(0.0).init(device),
+            layers: TransformerEncoderConfig::new(D_MODEL, 4 * D_MODEL, 8, 6).with_dropout(0.0).init(device),
             head: LinearConfig::new(D_MODEL, VOCAB).init(device),
         }
     }
 
     fn logits(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
-        let hidden = self.encoder.forward(TransformerEncoderInput::new(self.tokens.forward(tokens)));
+        let hidden = self.layers.forward(TransformerEncoderInput::new(self.tokens.forward(tokens)));
         self.head.forward(hidden).flatten(0, 1)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+#[cfg(not(feature = "cuda"))]
+use anyhow::ensure;
 use burn::tensor::Device;
 use clap::Args;
 use serde::Serialize;
@@ -15,9 +17,6 @@ use crate::{
     network::Fill,
     training::{Moment, Training},
 };
-
-/// Share of the free memory that a prediction may fill.
-const SHARE: f64 = 0.85;
 
 /// Options of `real`.
 #[derive(Args)]
@@ -41,15 +40,6 @@ pub(crate) struct Arguments {
     /// Refuses batches whose dry run reserves more
     #[arg(long, value_name = "MIB")]
     max_reserved_mib: Option<u64>,
-}
-
-/// A batch that was not tried.
-#[derive(Serialize)]
-struct Refused {
-    refused: bool,
-    #[serde(flatten)]
-    predicted: Usage,
-    limit_bytes: u64,
 }
 
 /// The first steps of a process, which compile and tune.
@@ -86,12 +76,7 @@ struct Phases {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let opened = arguments.choice.open(arguments.mode.precision)?;
     let device = &opened.device;
-    let mut batches = Vec::new();
-    for &batch in &arguments.batches {
-        if admitted(arguments, batch, &opened)? {
-            batches.push(batch);
-        }
-    }
+    let mut batches = admitted(arguments, &opened)?;
     arguments.round(&mut batches, "warm_up", device, |batch| arguments.warm_up(batch, device))?;
     for repeat in 1..=arguments.repeats {
         arguments.round(&mut batches, "real", device, |batch| arguments.measure(batch, repeat, device))?;
@@ -100,30 +85,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 #[cfg(feature = "cuda")]
-fn admitted(arguments: &Arguments, batch: usize, opened: &Opened) -> anyhow::Result<bool> {
-    let share = opened.free_bytes.map(|free| (free as f64 * SHARE) as u64);
-    let asked = arguments.max_reserved_mib.map(|mib| mib << 20);
-    let Some(limit_bytes) = share.into_iter().chain(asked).min() else {
-        return Ok(true);
-    };
-    let prediction = catching(|| crate::dry::predict(arguments.mode, batch, &opened.device));
-    print(arguments.mode, batch, "dry", &prediction)?;
-    let Ok(prediction) = prediction else {
-        return Ok(false);
-    };
-    let fits = prediction.usage.reserved_bytes <= limit_bytes;
-    if !fits {
-        let refused = Refused { refused: true, predicted: prediction.usage, limit_bytes };
-        print(arguments.mode, batch, "real", &Ok(refused))?;
-    }
-    Ok(fits)
+fn admitted(arguments: &Arguments, opened: &Opened) -> anyhow::Result<Vec<usize>> {
+    let limit_bytes = opened.limit_bytes(arguments.max_reserved_mib);
+    crate::dry::admitted(arguments.mode, &arguments.batches, limit_bytes, &opened.device)
 }
 
 /// There is no dry run on the CPU.
 #[cfg(not(feature = "cuda"))]
-fn admitted(arguments: &Arguments, batch: usize, _: &Opened) -> anyhow::Result<bool> {
-    let _ = (arguments, batch);
-    Ok(true)
+fn admitted(arguments: &Arguments, _: &Opened) -> anyhow::Result<Vec<usize>> {
+    ensure!(
+        arguments.max_reserved_mib.is_none(),
+        "a limit needs a dry run, and that CUDA: build with `--features cuda`"
+    );
+    Ok(arguments.batches.clone())
 }
 
 impl Arguments {
