@@ -9,6 +9,8 @@ mod memory;
 mod mode;
 mod network;
 mod real;
+#[cfg(feature = "cuda")]
+mod trace;
 mod training;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +33,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         _rest: Vec<String>,
     },
+    /// What the memory pools hold after each of many steps
+    #[cfg(feature = "cuda")]
+    Trace(trace::Arguments),
     /// How long optimizer steps take, and what they reserve
     Real(real::Arguments),
 }
@@ -41,6 +46,8 @@ fn main() -> anyhow::Result<()> {
         Command::Dry(arguments) => dry::run(&arguments),
         #[cfg(not(feature = "cuda"))]
         Command::Dry { .. } => anyhow::bail!("a dry run needs CUDA: build with `--features cuda`"),
+        #[cfg(feature = "cuda")]
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Real(arguments) => real::run(&arguments),
     }
 }

@@ -7,7 +7,7 @@ use burn::{
         loss::CrossEntropyLossConfig,
         transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
     },
-    tensor::{Device, Distribution, Int, Shape, Tensor},
+    tensor::{Device, Distribution, Int, Shape, Tensor, TensorData},
 };
 use clap::ValueEnum;
 use gpu_tuned_core::workload::Block;
@@ -77,6 +77,9 @@ pub(crate) enum Fill {
     /// Nothing that a dry run would read.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no dry run"))]
     Zeros,
+    /// Zeros that come from the host, as a loader's do.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only memory is traced with them"))]
+    Uploaded,
     /// Noise, since products of zeros take less power, and so less time, than those of training.
     Random,
 }
@@ -85,6 +88,7 @@ impl Fill {
     fn floats<const D: usize>(self, shape: [usize; D], device: &Device) -> Tensor<D> {
         match self {
             Self::Zeros => Tensor::zeros(shape, device),
+            Self::Uploaded => Tensor::from_data(TensorData::zeros::<f32, _>(shape), device),
             Self::Random => Tensor::random(shape, Distribution::Normal(0.0, 1.0), device),
         }
     }
@@ -92,6 +96,7 @@ impl Fill {
     fn below<const D: usize>(self, limit: usize, shape: [usize; D], device: &Device) -> Tensor<D, Int> {
         match self {
             Self::Zeros => Tensor::zeros(shape, device),
+            Self::Uploaded => Tensor::from_data(TensorData::zeros::<i32, _>(shape), device),
             Self::Random => Tensor::random(Shape::from(shape), Distribution::Uniform(0.0, limit as f64), device),
         }
     }

@@ -45,6 +45,12 @@ impl Training {
         }
     }
 
+    /// With another micro-batch, as large.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only traces change it"))]
+    pub(crate) fn on(self, batch: Batch) -> Self {
+        Self { batch, ..self }
+    }
+
     /// After so many optimizer steps more.
     pub(crate) fn steps(self, steps: usize) -> Self {
         (0..steps).fold(self, |training, _| training.step(|_| ()))
