@@ -125,7 +125,7 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
         places.push(facts.place.clone());
         match name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name) {
             Some(size) => drop(point(facts).map(|point| batch.insert(size, point))),
-            None => facts.reader.mistake(&facts.place, format!("batch.{name}: expected samples, from 1 to 2^30")),
+            None => facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path)),
         }
     }
     places.sort_by_key(|place| place.start);
