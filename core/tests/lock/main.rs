@@ -214,3 +214,15 @@ fn a_lock_that_is_cut_short_says_nothing_else() {
         }
     }
 }
+
+#[test]
+fn the_documented_file_is_one() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/lock.md")).expect("it is there");
+    let (_, rest) = page.split_once("```toml\n").expect("there is one");
+    let (shown, _) = rest.split_once("```").expect("it ends");
+    let bare = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    };
+    assert_eq!(bare(&parse(shown).expect("it is valid").to_toml()), bare(shown));
+}
