@@ -11,6 +11,7 @@ pub mod config;
 pub mod device;
 pub mod dims;
 mod goal;
+pub mod lock;
 pub mod matching;
 pub mod measured;
 pub mod plan;
