@@ -73,6 +73,7 @@ pub mod allocation;
 pub mod burn;
 mod decide;
 mod detect;
+pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
 mod resume;
@@ -81,6 +82,7 @@ mod selection;
 mod session;
 mod start;
 mod tuned;
+mod whole;
 
 pub use decide::{Decision, GpusError};
 pub use detect::{Host, Machine, detect, detect_through};
