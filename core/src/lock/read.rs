@@ -105,6 +105,8 @@ fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
         kind: kind?,
         memory_bytes: memory?,
         sm_count: sm_count? as u32,
+        fp32_tflops: facts.number("fp32_tflops", &(f64::MIN_POSITIVE..=1e9), "10^12 operations a second"),
+        bandwidth_gb_s: facts.number("bandwidth_gb_s", &(f64::MIN_POSITIVE..=1e9), "10^9 bytes a second"),
         driver,
         burn: burn?,
         cubecl,
@@ -140,17 +142,14 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
 }
 
 fn point(mut facts: Facts<'_, '_>) -> Option<Point> {
-    facts.needs(&["reserved_bytes"]);
-    let reserved = bytes(&mut facts, "reserved_bytes");
-    let point = Point {
-        reserved_bytes: Bytes::ZERO,
+    Some(Point {
+        reserved_bytes: bytes(&mut facts, "reserved_bytes"),
         reserved_accumulating_bytes: bytes(&mut facts, "reserved_accumulating_bytes"),
         in_use_bytes: bytes(&mut facts, "in_use_bytes"),
         micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),
         optimizer_ms: milliseconds(&mut facts, "optimizer_ms"),
         spread: facts.number("spread", &(0.0..=100.0), "a share from 0 to 100"),
-    };
-    Some(Point { reserved_bytes: reserved?, ..point })
+    })
 }
 
 fn bytes(facts: &mut Facts<'_, '_>, key: &str) -> Option<Bytes> {

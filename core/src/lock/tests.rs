@@ -63,20 +63,22 @@ fn whole() -> LockedWorkload {
         ..transformer().into()
     };
     let small = Point {
-        reserved_bytes: Bytes(1_548_747_520),
+        reserved_bytes: Some(Bytes(1_548_747_520)),
         reserved_accumulating_bytes: Some(Bytes(1_560_000_000)),
         in_use_bytes: Some(Bytes(1_000_000)),
         micro_step_ms: Some(12.308_7),
         optimizer_ms: Some(1.234_049),
         spread: Some(0.01),
     };
-    let large = Point { reserved_bytes: Bytes(24_779_960_320), ..Point::default() };
+    let large = Point { reserved_bytes: Some(Bytes(24_779_960_320)), ..Point::default() };
     let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.004_101), batch: [(64, small), (1024, large)].into() };
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,
         memory_bytes: Bytes(150_754_820_096),
         sm_count: 132,
+        fp32_tflops: None,
+        bandwidth_gb_s: None,
         driver: Some("580.95.05".to_owned()),
         burn: "0.22.1".to_owned(),
         cubecl: Some("0.11.3".to_owned()),
@@ -294,7 +296,7 @@ fn a_mode_that_is_measured_anew_is_replaced_whole() {
     let on = again.measured.on.get_mut("h200").expect("it was measured");
     let (mode, mut figures) = on.mode.pop_first().expect("it was measured");
     figures.residual = None;
-    figures.batch = [(256, Point { reserved_bytes: Bytes(7), ..Point::default() })].into();
+    figures.batch = [(256, Point { reserved_bytes: Some(Bytes(7)), ..Point::default() })].into();
     on.mode = [(mode, figures.clone()), ("bf16_params".parse().expect("a mode"), figures)].into();
     on.context_bytes = None;
     again.measured.host_ms_per_sample = None;
@@ -368,7 +370,7 @@ fn figures_that_cannot_be_are_not_written() {
         of(|point| point.micro_step_ms = Some(f64::NAN)),
         of(|point| point.optimizer_ms = Some(0.0)),
         of(|point| point.spread = Some(f64::INFINITY)),
-        of(|point| point.reserved_bytes = Bytes(u64::MAX)),
+        of(|point| point.reserved_bytes = Some(Bytes(u64::MAX))),
     ] {
         assert!(found.starts_with("what was measured:"), "{found}");
     }

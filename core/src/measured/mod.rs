@@ -93,8 +93,10 @@ pub enum Way {
 /// Optimizer steps with one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// What the device's memory pools hold after the third step; on a CPU, what was allocated at most.
-    pub reserved_bytes: Bytes,
+    /// What the device's memory pools hold after the third step; on a CPU, what was allocated at most. `None` when it was
+    /// not measured, as on a CPU without the allocator that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_bytes: Option<Bytes>,
     /// The same when a step adds up the gradients of several micro-batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_accumulating_bytes: Option<Bytes>,

@@ -18,8 +18,8 @@ pub struct Sample {
 pub struct Kept {
     /// The batches, ascending.
     pub batches: Vec<u64>,
-    /// The largest error of lines between them at the batches that are not kept, as a share of the memory there; at least
-    /// [`LEAST_RESIDUAL`].
+    /// The most memory that was found above the lines between them, at the batches that are not kept, as a share of what
+    /// the lines say; at least [`LEAST_RESIDUAL`].
     pub residual: f64,
 }
 
@@ -54,15 +54,15 @@ pub fn select(samples: &[Sample], most: usize) -> Kept {
         return Kept { batches: Vec::new(), residual: LEAST_RESIDUAL };
     };
     let at = best_path(samples, most.clamp(3, samples.len().max(3)));
-    let residual = at.windows(2).map(|ends| worst(samples, ends[0], ends[1], memory)).fold(LEAST_RESIDUAL, f64::max);
+    let residual = at.windows(2).map(|ends| worst(samples, ends[0], ends[1], above)).fold(LEAST_RESIDUAL, f64::max);
     debug_assert!(at.first() == Some(&0) && at.last() == Some(&last), "BUG: the ends are kept");
     Kept { batches: at.into_iter().map(|at| samples[at].batch).collect(), residual }
 }
 
-/// The largest error of a line past a sample, from the one before it to the one after it, as a share of the memory there: what
-/// is known of lines between samples that are all kept. `None` for fewer than three.
+/// The most memory that was found at a sample above the line from the one before it to the one after it, as a share of what
+/// the line says: what is known of lines between samples that are all kept. `None` for fewer than three.
 pub fn left_out(samples: &[Sample]) -> Option<f64> {
-    let errors = (2..samples.len()).map(|to| worst(samples, to - 2, to, memory));
+    let errors = (2..samples.len()).map(|to| worst(samples, to - 2, to, above));
     errors.reduce(f64::max).map(|error| error.max(LEAST_RESIDUAL))
 }
 
@@ -97,7 +97,7 @@ fn best_path(samples: &[Sample], most: usize) -> Vec<usize> {
     best.map_or_else(|| vec![0], |(_, way)| way)
 }
 
-/// The largest relative error between two samples of a line through them.
+/// The largest error between two samples of a line through them.
 fn worst(samples: &[Sample], from: usize, to: usize, of: fn(Line<'_>, &Sample) -> f64) -> f64 {
     let line = Line { from: &samples[from], to: &samples[to] };
     samples[from + 1..to].iter().map(|sample| of(line, sample)).fold(0.0, f64::max)
@@ -110,20 +110,32 @@ struct Line<'s> {
 }
 
 impl Line<'_> {
-    fn error(self, batch: u64, [from, to, found]: [f64; 3]) -> f64 {
+    /// A figure at a batch, from the figures at the ends.
+    fn at(self, batch: u64, [from, to]: [f64; 2]) -> f64 {
         let share = (batch - self.from.batch) as f64 / (self.to.batch - self.from.batch) as f64;
-        (from + share * (to - from) - found).abs() / found.max(f64::MIN_POSITIVE)
+        from + share * (to - from)
+    }
+
+    fn error(self, batch: u64, ends: [f64; 2], found: f64) -> f64 {
+        (self.at(batch, ends) - found).abs() / found.max(f64::MIN_POSITIVE)
+    }
+
+    fn bytes(self) -> [f64; 2] {
+        [self.from, self.to].map(|end| end.reserved.0 as f64)
     }
 }
 
 fn memory(line: Line<'_>, sample: &Sample) -> f64 {
-    let bytes = |sample: &Sample| sample.reserved.0 as f64;
-    line.error(sample.batch, [bytes(line.from), bytes(line.to), bytes(sample)])
+    line.error(sample.batch, line.bytes(), sample.reserved.0 as f64)
+}
+
+fn above(line: Line<'_>, sample: &Sample) -> f64 {
+    sample.reserved.0 as f64 / line.at(sample.batch, line.bytes()).max(1.0) - 1.0
 }
 
 fn time(line: Line<'_>, sample: &Sample) -> f64 {
-    let times = || Some([line.from.micro_step_ms?, line.to.micro_step_ms?, sample.micro_step_ms?]);
-    times().map_or(0.0, |times| line.error(sample.batch, times))
+    let ends = || Some([line.from.micro_step_ms?, line.to.micro_step_ms?]);
+    ends().zip(sample.micro_step_ms).map_or(0.0, |(ends, found)| line.error(sample.batch, ends, found))
 }
 
 fn either(line: Line<'_>, sample: &Sample) -> f64 {

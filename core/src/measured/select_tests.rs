@@ -120,8 +120,10 @@ fn few_samples_are_all_kept() {
 #[test]
 fn what_lines_miss_shows_by_leaving_samples_out() {
     let samples = [sample(1, 10.0, None), sample(2, 30.0, None), sample(3, 30.0, None), sample(5, 30.0, None)];
-    // At batch 2 the line says 20 of 30; at batch 3 it is right.
-    assert!((left_out(&samples).expect("four samples") - 1.0 / 3.0).abs() < 1e-6);
+    // At batch 2 the line says 20; at batch 3 it is right.
+    assert!((left_out(&samples).expect("four samples") - 0.5).abs() < 1e-6);
     assert_eq!(left_out(&samples[1..]), Some(LEAST_RESIDUAL));
+    let less = [sample(1, 10.0, None), sample(2, 15.0, None), sample(3, 30.0, None)];
+    assert_eq!(left_out(&less), Some(LEAST_RESIDUAL));
     assert_eq!(left_out(&samples[2..]), None);
 }

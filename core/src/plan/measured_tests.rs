@@ -26,7 +26,7 @@ fn h200() -> MeasuredOn {
     let point = |(batch, samples_per_s, in_use, reserved): (u64, f64, u64, u64)| {
         let step_ms = batch as f64 / samples_per_s * 1e3;
         let point = Point {
-            reserved_bytes: Bytes::from_mib(reserved),
+            reserved_bytes: Some(Bytes::from_mib(reserved)),
             in_use_bytes: Some(Bytes::from_mib(in_use)),
             micro_step_ms: Some(step_ms - optimizer_ms),
             optimizer_ms: Some(optimizer_ms),

@@ -68,12 +68,13 @@ impl<'a> Reference<'a> {
 
     /// Bytes that the memory pools hold.
     pub(super) fn reserved(&self) -> Option<Curve> {
-        self.curve(|point| Some(point.reserved_bytes.0 as f64))
+        self.curve(|point| Some(point.reserved_bytes?.0 as f64))
     }
 
     /// The same when gradients are added up; where that was not measured, a set of `gradients` more.
     pub(super) fn reserved_accumulating(&self, gradients: Bytes) -> Option<Curve> {
-        self.curve(|point| Some(point.reserved_accumulating_bytes.unwrap_or(point.reserved_bytes + gradients).0 as f64))
+        let bytes = |point: &Point| point.reserved_accumulating_bytes.or(Some(point.reserved_bytes? + gradients));
+        self.curve(|point| Some(bytes(point)?.0 as f64))
     }
 
     /// Bytes in use after the forward pass.
