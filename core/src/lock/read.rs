@@ -126,7 +126,7 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
     for (name, facts) in points {
         places.push(facts.place.clone());
         match name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name) {
-            Some(size) => drop(point(facts).map(|point| batch.insert(size, point))),
+            Some(size) => drop(batch.insert(size, point(facts))),
             None => facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path)),
         }
     }
@@ -141,15 +141,15 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
     Some(MeasuredMode { way: way?, residual, batch })
 }
 
-fn point(mut facts: Facts<'_, '_>) -> Option<Point> {
-    Some(Point {
+fn point(mut facts: Facts<'_, '_>) -> Point {
+    Point {
         reserved_bytes: bytes(&mut facts, "reserved_bytes"),
         reserved_accumulating_bytes: bytes(&mut facts, "reserved_accumulating_bytes"),
         in_use_bytes: bytes(&mut facts, "in_use_bytes"),
         micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),
         optimizer_ms: milliseconds(&mut facts, "optimizer_ms"),
         spread: facts.number("spread", &(0.0..=100.0), "a share from 0 to 100"),
-    })
+    }
 }
 
 fn bytes(facts: &mut Facts<'_, '_>, key: &str) -> Option<Bytes> {

@@ -1,8 +1,8 @@
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::Precision;
 use gpu_tuned_core::measured::select::Sample;
 use gpu_tuned_core::measured::{Mode, Point};
+use gpu_tuned_core::{Bytes, Precision};
 
 use super::{Memory, Step, Subject, Times};
 
@@ -23,7 +23,8 @@ pub(super) struct Bench<'b, 'a, M, B> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tried {
     pub(super) batch: u64,
-    pub(super) memory: Memory,
+    /// `None` where nothing counts it.
+    pub(super) memory: Option<Memory>,
     /// With gradients added up.
     pub(super) accumulating: Option<Memory>,
     pub(super) times: Option<Times>,
@@ -53,16 +54,21 @@ impl Step {
 }
 
 impl Tried {
-    pub(super) fn sample(&self) -> Sample {
+    pub(super) fn reserved(&self) -> Option<Bytes> {
+        self.memory.map(|memory| memory.reserved_bytes)
+    }
+
+    /// `None` where memory was not measured.
+    pub(super) fn sample(&self) -> Option<Sample> {
         let micro_step_ms = self.times.map(|times| times.micro_step_ms);
-        Sample { batch: self.batch, reserved: self.memory.reserved_bytes, micro_step_ms }
+        Some(Sample { batch: self.batch, reserved: self.reserved()?, micro_step_ms })
     }
 
     pub(super) fn point(&self) -> Point {
         Point {
-            reserved_bytes: self.memory.reserved_bytes,
+            reserved_bytes: self.reserved(),
             reserved_accumulating_bytes: self.accumulating.map(|memory| memory.reserved_bytes),
-            in_use_bytes: self.memory.in_use_bytes,
+            in_use_bytes: self.memory.map(|memory| memory.in_use_bytes),
             micro_step_ms: self.times.map(|times| times.micro_step_ms),
             optimizer_ms: self.times.map(|times| times.optimizer_ms),
             spread: self.times.map(|times| times.spread),

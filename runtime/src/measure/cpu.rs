@@ -9,7 +9,7 @@ use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
 
 use super::bench::{Bench, Tried};
 use super::timed::timed;
-use super::{MeasureError, Step, held};
+use super::{MeasureError, Memory, Step};
 
 /// What a mode may take.
 const BUDGET: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ fn mode<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, checkpointing: bool) -
         }
         batch *= FACTOR;
     }
-    let samples: Vec<_> = all.iter().map(Tried::sample).collect();
+    let samples: Vec<_> = all.iter().filter_map(Tried::sample).collect();
     let batch = all.iter().map(|tried| (tried.batch, tried.point())).collect();
     Ok(MeasuredMode { way: Way::Executed, residual: left_out(&samples), batch })
 }
@@ -57,8 +57,20 @@ fn measured<M: Module, B: Clone>(
     let single = Step::single(batch, checkpointing);
     Ok(Tried {
         batch,
-        memory: held(device, subject, single)?,
-        accumulating: Some(held(device, subject, Step::accumulating(batch, checkpointing))?),
+        memory: memory(bench, single)?,
+        accumulating: memory(bench, Step::accumulating(batch, checkpointing))?,
         times: Some(timed(device, subject, single, SPEND)?),
     })
+}
+
+#[cfg(feature = "counting-allocator")]
+fn memory<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, step: Step) -> Result<Option<Memory>, MeasureError> {
+    super::held(bench.device, bench.subject, step).map(Some)
+}
+
+/// Nothing counts it.
+#[cfg(not(feature = "counting-allocator"))]
+#[expect(clippy::unnecessary_wraps, reason = "the signature is that of the version that counts")]
+fn memory<M: Module, B: Clone>(_: &Bench<'_, '_, M, B>, _: Step) -> Result<Option<Memory>, MeasureError> {
+    Ok(None)
 }

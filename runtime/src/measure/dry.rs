@@ -36,7 +36,7 @@ pub fn dry<M: Module, B: Clone>(
         let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));
         Ok(Memory {
             reserved_bytes: since(after.bytes_reserved, before.bytes_reserved),
-            in_use_bytes: Some(since(forward.bytes_in_use, before.bytes_in_use)),
+            in_use_bytes: since(forward.bytes_in_use, before.bytes_in_use),
         })
     });
     // What is still queued must not run, so the dry run ends last.

@@ -17,18 +17,10 @@ pub enum MeasureError {
     /// The device does not say what its memory pools hold.
     #[error("the device keeps no memory pools, so that a dry run tells nothing: measure on a CUDA GPU")]
     NoPools,
-    /// The system does not say what the process holds in memory.
-    #[error(
-        "memory on the CPU cannot be measured here: build with feature `counting-allocator` of gpu-tuned, which counts it"
-    )]
-    HostMemory,
-    /// Stands in.
-    #[error("{mistakes}")]
-    Written {
-        /// Stands in.
-        mistakes: String,
-    },
     /// The driver does not say how much memory is free.
     #[error("the driver does not say how much memory is free")]
     Driver(#[source] crate::burn::OpenError),
+    /// What was measured could not be written.
+    #[error(transparent)]
+    Lock(#[from] crate::lock::LockError),
 }

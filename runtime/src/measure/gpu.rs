@@ -91,7 +91,7 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
                     break;
                 }
             };
-            let tried = Tried { batch, memory, ..Tried::default() };
+            let tried = Tried { batch, memory: Some(memory), ..Tried::default() };
             self.bench.say(self.checkpointing, &tried);
             self.tried.push(tried);
         }
@@ -101,14 +101,14 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
     /// What a batch will reserve, on the line through the last two.
     fn expected(&self, batch: u64) -> Option<Bytes> {
         let [.., a, b] = self.tried.as_slice() else { return None };
-        let bytes = |tried: &Tried| tried.memory.reserved_bytes.0 as f64;
+        let bytes = |tried: &Tried| tried.reserved().unwrap_or_default().0 as f64;
         let slope = (bytes(b) - bytes(a)).max(0.0) / (b.batch - a.batch) as f64;
         Some(Bytes((bytes(b) + slope * (batch - b.batch) as f64) as u64))
     }
 
     /// Runs the steps that reserve at most `most`: the smallest batch and the largest first, should the budget end.
     fn time(&mut self, most: Bytes) -> Result<(), MeasureError> {
-        let fits = |tried: &Tried| tried.memory.reserved_bytes <= most;
+        let fits = |tried: &Tried| tried.reserved().is_some_and(|reserved| reserved <= most);
         let Some(largest) = self.tried.iter().rposition(fits) else { return Ok(()) };
         let between = (1..largest).filter(|at| self.tried[*at].batch.is_power_of_two());
         let mut order: Vec<usize> = [0, largest].into_iter().chain(between).collect();
@@ -137,7 +137,7 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
     }
 
     fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
-        let samples: Vec<_> = self.tried.iter().map(Tried::sample).collect();
+        let samples: Vec<_> = self.tried.iter().filter_map(Tried::sample).collect();
         let kept = select(&samples, Measured::MOST_POINTS);
         let mut tried = core::mem::take(&mut self.tried);
         tried.retain(|tried| kept.batches.contains(&tried.batch));

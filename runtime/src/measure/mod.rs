@@ -11,11 +11,9 @@ mod error;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod host;
-mod lock;
 mod memory;
 mod replay;
 mod report;
-mod resident;
 mod session;
 mod shape;
 mod subject;
@@ -31,7 +29,9 @@ use gpu_tuned_core::Bytes;
 #[cfg(feature = "cuda")]
 pub use dry::dry;
 pub use error::MeasureError;
-pub use memory::{Memory, held};
+pub use memory::Memory;
+#[cfg(feature = "counting-allocator")]
+pub use memory::held;
 pub use shape::{parameters, shape};
 pub use subject::Subject;
 pub use timed::{Times, timed};

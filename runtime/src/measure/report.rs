@@ -17,17 +17,13 @@ pub(super) fn point(mode: Mode, tried: &Tried) {
 }
 
 fn line(batch: u64, point: &Point) -> String {
-    let mut line = format!("batch {batch}: {} reserved", point.reserved_bytes);
-    if let Some(bytes) = point.reserved_accumulating_bytes {
-        line += &format!(", {bytes} with gradients added up");
-    }
-    if let (Some(micro_step), Some(optimizer)) = (point.micro_step_ms, point.optimizer_ms) {
-        line += &format!(", micro-step {micro_step:.3} ms, optimizer {optimizer:.3} ms");
-    }
-    if let Some(spread) = point.spread {
-        line += &format!(" (within {:.1}%)", spread * 100.0);
-    }
-    line
+    let mut said = Vec::new();
+    said.extend(point.reserved_bytes.map(|bytes| format!("{bytes} reserved")));
+    said.extend(point.reserved_accumulating_bytes.map(|bytes| format!("{bytes} with gradients added up")));
+    said.extend(point.micro_step_ms.map(|ms| format!("micro-step {ms:.3} ms")));
+    said.extend(point.optimizer_ms.map(|ms| format!("optimizer {ms:.3} ms")));
+    let spread = point.spread.map(|spread| format!(" (within {:.1}%)", spread * 100.0));
+    format!("batch {batch}: {}{}", said.join(", "), spread.unwrap_or_default())
 }
 
 /// What is kept, and where.
@@ -74,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_point_is_one_line() {
-        let dry = Point { reserved_bytes: Bytes::from_mib(4738), ..Point::default() };
+        let dry = Point { reserved_bytes: Some(Bytes::from_mib(4738)), ..Point::default() };
         assert_eq!(line(32, &dry), "batch 32: 4.6 GiB reserved");
         let run = Point { micro_step_ms: Some(38.2), optimizer_ms: Some(1.0), spread: Some(0.004), ..dry };
         assert_eq!(

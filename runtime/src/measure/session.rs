@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
 
 use burn::module::Module;
-use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::lock::LockedWorkload;
-use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode};
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::matching::identify;
+use gpu_tuned_core::measured::{Measured, MeasuredOn};
+use gpu_tuned_core::resolved::Resolved;
 
 use super::bench::Bench;
-use super::{MeasureError, Step, Subject, cpu, host, lock, parameters, replay, report, shape, versions};
-#[cfg(feature = "cuda")]
+use super::{MeasureError, Step, Subject, cpu, host, parameters, replay, report, shape, versions};
+use crate::lock::{Lock, LockFile, LockedWorkload};
 use crate::selection::Recognised;
 use crate::session::Session;
 use crate::tuned::Tuned;
@@ -21,6 +22,9 @@ use crate::tuned::Tuned;
 const ASKED: &str = "GPU_TUNED_MEASURE";
 /// The environment variable that asks for one line of JSON on standard output, with the value `1`.
 const JSON: &str = "GPU_TUNED_MEASURE_JSON";
+
+/// The environment variable that has the path of the lock.
+const LOCK: &str = "GPU_TUNED_LOCK";
 
 /// Micro-batches to try where the goal says nothing of their size.
 const LARGEST_BATCH: u64 = 1 << 16;
@@ -49,13 +53,14 @@ impl<C: Tuned> Session<C> {
         if !is_on(ASKED) {
             return Ok(());
         }
-        let path = lock::path();
-        report::begin(name, &self.selection().device_name());
+        let lock = LockFile::new(lock_path());
+        lock.read()?;
+        report::begin(name, &self.facts().name);
         let workload = self.measure(subject)?;
-        let dropped = lock::update(&path, name, &workload)?;
-        report::end(name, &path, &workload, &dropped);
+        let update = lock.update(name, &workload)?;
+        report::end(name, lock.path(), &workload, &update.dropped);
         if is_on(JSON) {
-            println!("{}", report::json(name, &path, &workload));
+            println!("{}", report::json(name, lock.path(), &workload));
         }
         process::exit(0);
     }
@@ -86,7 +91,8 @@ impl<C: Tuned> Session<C> {
         if self.selection().gpus.is_empty() {
             on = replay::devices(&bench)?;
         }
-        on.extend([self.measure_device(&bench)?]);
+        let here = self.measure_device(&bench)?;
+        on.insert(self.device_key(&here.device), here);
         let samples = bench.largest_batch.min(HOST_SAMPLES) as usize;
         let host_ms_per_sample = subject.preparation().map(|prepare| host::ms_per_sample(prepare, samples));
         Ok(LockedWorkload {
@@ -96,72 +102,70 @@ impl<C: Tuned> Session<C> {
         })
     }
 
-    #[cfg(feature = "cuda")]
-    fn measure_device<M: Module, B: Clone>(
-        &self,
-        bench: &Bench<'_, '_, M, B>,
-    ) -> Result<(String, MeasuredOn), MeasureError> {
-        use super::gpu::{Found, Room, modes};
-
-        let Some(opened) = &self.opened.gpu else { return self.measure_cpu(bench) };
-        let free = || crate::burn::memory_free(&opened.gpu).map_err(MeasureError::Driver);
-        let reading = self.selection().gpu.as_ref();
-        let memory = reading.and_then(|gpu| gpu.memory_total).or(opened.gpu.memory_total);
-        let total = memory.unwrap_or(opened.memory_free);
-        let Found { modes, kernels } = modes(bench, &Room { total, at_open: opened.memory_free, free: &free })?;
-        let before = reading.and_then(|gpu| gpu.memory_free);
-        Ok((
-            self.device_key(),
-            MeasuredOn {
-                device: self.selection().device_name(),
-                kind: DeviceKind::Gpu,
-                memory_bytes: total,
-                sm_count: reading.and_then(|gpu| gpu.sm_count).or(opened.gpu.sm_count).unwrap_or_default(),
-                driver: self.machine.driver_version.clone(),
-                burn: versions::burn(package().as_deref()),
-                cubecl: Some(versions::cubecl(package().as_deref())),
-                context_bytes: before.map(|before| before - opened.memory_free),
-                kernels_bytes: Some(kernels),
-                mode: modes,
-            },
-        ))
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn measure_device<M: Module, B: Clone>(
-        &self,
-        bench: &Bench<'_, '_, M, B>,
-    ) -> Result<(String, MeasuredOn), MeasureError> {
-        self.measure_cpu(bench)
-    }
-
-    fn measure_cpu<M: Module, B: Clone>(
-        &self,
-        bench: &Bench<'_, '_, M, B>,
-    ) -> Result<(String, MeasuredOn), MeasureError> {
-        let mode: BTreeMap<Mode, MeasuredMode> = cpu::modes(bench)?;
-        let device = format!("CPU ({} cores)", self.machine.host.cores);
+    fn measure_device<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> Result<MeasuredOn, MeasureError> {
+        let facts = self.facts();
+        let four_digits = |rate: f64| format!("{rate:.3e}").parse().unwrap_or(rate);
         let on = MeasuredOn {
-            kind: DeviceKind::Cpu,
-            memory_bytes: self.machine.host.memory_total,
-            sm_count: 0,
+            device: facts.name,
+            kind: facts.kind,
+            memory_bytes: facts.memory_total,
+            sm_count: facts.sm_count,
+            fp32_tflops: facts.fp32_tflops.map(four_digits),
+            bandwidth_gb_s: facts.bandwidth_gb_s.map(four_digits),
             driver: None,
             burn: versions::burn(package().as_deref()),
             cubecl: None,
             context_bytes: None,
             kernels_bytes: None,
-            mode,
-            device,
+            mode: BTreeMap::new(),
         };
-        Ok((slug(&on.device), on))
+        #[cfg(feature = "cuda")]
+        if let Some(opened) = &self.opened.gpu {
+            return self.measure_gpu(bench, opened, on);
+        }
+        Ok(MeasuredOn { mode: cpu::modes(bench)?, ..on })
     }
 
-    /// What the lock calls the device.
     #[cfg(feature = "cuda")]
-    fn device_key(&self) -> String {
+    fn measure_gpu<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+        opened: &crate::burn::OpenGpu,
+        on: MeasuredOn,
+    ) -> Result<MeasuredOn, MeasureError> {
+        use super::gpu::{Found, Room, modes};
+
+        let free = || crate::burn::memory_free(&opened.gpu).map_err(MeasureError::Driver);
+        let room = Room { total: on.memory_bytes, at_open: opened.memory_free, free: &free };
+        let Found { modes, kernels } = modes(bench, &room)?;
+        let before = self.selection().gpu.as_ref().and_then(|gpu| gpu.memory_free);
+        Ok(MeasuredOn {
+            driver: self.machine.driver_version.clone(),
+            cubecl: Some(versions::cubecl(package().as_deref())),
+            context_bytes: before.map(|before| before - opened.memory_free),
+            kernels_bytes: Some(kernels),
+            mode: modes,
+            ..on
+        })
+    }
+
+    /// What is known of the device.
+    fn facts(&self) -> DeviceFacts {
+        let host = &self.machine.host;
+        let Some(gpu) = &self.selection().gpu else {
+            return DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
+        };
+        let table = C::BUILT.table.and_then(|table| Resolved::from_toml(table).ok());
+        let profiles = table.map(|table| table.profile).unwrap_or_default();
+        let facts = DeviceFacts::of_gpu(gpu, identify(gpu, &profiles).profile(), Some(host.cores));
+        facts.expect("BUG: the session was planned for its memory")
+    }
+
+    /// What the lock calls the device: by its profile, if it is nothing else.
+    fn device_key(&self, name: &str) -> String {
         match &self.selection().device {
             Recognised::Exact { profile } => profile.clone(),
-            _ => slug(&self.selection().device_name()),
+            _ => slug(name),
         }
     }
 }
@@ -170,9 +174,14 @@ fn is_on(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| value == "1")
 }
 
+fn lock_path() -> PathBuf {
+    let given = env::var_os(LOCK).filter(|path| !path.is_empty()).map(PathBuf::from);
+    given.unwrap_or_else(|| package().unwrap_or_default().join(Lock::NAME))
+}
+
 /// The folder of the package that cargo runs.
-pub(super) fn package() -> Option<PathBuf> {
-    env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).filter(|folder| folder.as_path() != Path::new(""))
+fn package() -> Option<PathBuf> {
+    env::var_os("CARGO_MANIFEST_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// A name made of what a driver calls a device: letters and digits in lower case, everything else a hyphen.

@@ -32,9 +32,9 @@ const MOST_WARM_UPS: usize = 12;
 
 /// Runs steps and times them, for about as long as `spend` says once they are warm; `step.micro_batches` does not count.
 ///
-/// Two kinds of steps are timed in turns, of one and of three micro-batches, several of each in a row with one wait for
-/// the device at the end, as training runs them: their difference is two micro-steps, and what is left of the first is
-/// the optimizer. Parts that overlap are so counted once.
+/// On a GPU steps of one and of three micro-batches are timed in turns, several of each in a row with one wait for the
+/// device at the end, as training runs them: their difference is two micro-steps, and what is left of the first is the
+/// optimizer. What overlaps is so counted once. On the CPU nothing overlaps, and the parts of a step are timed as they are.
 ///
 /// The steps must fit the device's memory with much to spare, gradients added up included: a device that ran out of it is
 /// slow from then on.
@@ -53,6 +53,7 @@ pub fn timed<M: Module, B: Clone>(
 
 /// Steps that were run.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "what concerns GPUs alone"))]
 pub(super) struct Run {
     pub(super) times: Times,
     /// What they took without the first ones, which compile and tune.
@@ -70,9 +71,10 @@ pub(super) fn run<M: Module, B: Clone>(
 ) -> Result<Run, MeasureError> {
     let run = isolated(step, || {
         let before = reserved(device);
-        let (training, warm) = warmed_up(Clock { device, step }, Training::new(subject, step, device))?;
+        let clock = Clock { device, step, is_cpu: before.is_none() };
+        let (training, warm) = clock.warm_up(Training::new(subject, step, device))?;
         let begin = Instant::now();
-        let (training, times) = repeats(Clock { device, step }, training, warm, spend)?;
+        let (training, times) = clock.repeat(training, warm, spend)?;
         let took = begin.elapsed();
         let after = reserved(device);
         drop(training);
@@ -82,14 +84,97 @@ pub(super) fn run<M: Module, B: Clone>(
     run?
 }
 
+/// Seconds of a step and of its parts.
+#[derive(Clone, Copy, Debug)]
+struct Seconds {
+    step: f64,
+    micro_step: f64,
+    optimizer: f64,
+}
+
 /// Steps that are waited for.
 #[derive(Clone, Copy)]
 struct Clock<'d> {
     device: &'d Device,
     step: Step,
+    is_cpu: bool,
 }
 
 impl Clock<'_> {
+    /// Steps until they get no faster: kernels are compiled and tuned in the first ones.
+    fn warm_up<'s, 'a, M: Module, B: Clone>(
+        self,
+        mut training: Training<'s, 'a, M, B>,
+    ) -> Result<(Training<'s, 'a, M, B>, f64), MeasureError> {
+        if !self.is_cpu {
+            (training, _) = self.time(training, 1, MANY)?;
+        }
+        let mut last;
+        (training, last) = self.time(training, 1, 1)?;
+        for _ in 0..MOST_WARM_UPS {
+            let seconds;
+            (training, seconds) = self.time(training, 1, 1)?;
+            let settled = seconds > 0.8 * last;
+            last = seconds.min(last);
+            if settled {
+                break;
+            }
+        }
+        Ok((training, last))
+    }
+
+    fn repeat<'s, 'a, M: Module, B: Clone>(
+        self,
+        mut training: Training<'s, 'a, M, B>,
+        warm: f64,
+        spend: Duration,
+    ) -> Result<(Training<'s, 'a, M, B>, Times), MeasureError> {
+        let steps = ((WINDOW.as_secs_f64() / warm) as usize).clamp(1, MOST_STEPS);
+        let micro_batches = if self.is_cpu { 1 } else { 1 + MANY };
+        let one = warm * (steps * micro_batches) as f64;
+        let repeats = ((spend.as_secs_f64() / one) as usize).clamp(LEAST_REPEATS, MOST_REPEATS);
+        let mut all = Vec::with_capacity(repeats);
+        for _ in 0..repeats {
+            let seconds;
+            (training, seconds) =
+                if self.is_cpu { self.watch(training, steps)? } else { self.compare(training, steps)? };
+            all.push(seconds);
+        }
+        Ok((training, Times::of(&all)))
+    }
+
+    /// Steps with one and with many micro-batches: the parts follow.
+    fn compare<'s, 'a, M: Module, B: Clone>(
+        self,
+        training: Training<'s, 'a, M, B>,
+        steps: usize,
+    ) -> Result<(Training<'s, 'a, M, B>, Seconds), MeasureError> {
+        let (training, step) = self.time(training, steps, 1)?;
+        let (training, longer) = self.time(training, steps, MANY)?;
+        Ok((training, Seconds::from_steps(step, longer)))
+    }
+
+    /// Steps whose parts are timed.
+    fn watch<'s, 'a, M: Module, B: Clone>(
+        self,
+        mut training: Training<'s, 'a, M, B>,
+        steps: usize,
+    ) -> Result<(Training<'s, 'a, M, B>, Seconds), MeasureError> {
+        let (mut micro_step, mut optimizer) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..steps {
+            let begin = Instant::now();
+            let gradients = training.gradients(1);
+            let between = Instant::now();
+            training = training.optimize(gradients);
+            micro_step += between - begin;
+            optimizer += between.elapsed();
+        }
+        training.check().map_err(|error| self.step.failed(&error))?;
+        let each = |all: Duration| all.as_secs_f64() / steps as f64;
+        let (micro_step, optimizer) = (each(micro_step), each(optimizer));
+        Ok((training, Seconds { step: micro_step + optimizer, micro_step, optimizer }))
+    }
+
     /// So many equal steps, and the seconds that one of them took.
     fn time<'s, 'a, M: Module, B: Clone>(
         self,
@@ -108,65 +193,34 @@ impl Clock<'_> {
     }
 }
 
-/// Steps until they get no faster: kernels are compiled and tuned in the first ones.
-fn warmed_up<'s, 'a, M: Module, B: Clone>(
-    clock: Clock<'_>,
-    training: Training<'s, 'a, M, B>,
-) -> Result<(Training<'s, 'a, M, B>, f64), MeasureError> {
-    let (training, _) = clock.time(training, 1, MANY)?;
-    let (mut training, mut last) = clock.time(training, 1, 1)?;
-    for _ in 0..MOST_WARM_UPS {
-        let seconds;
-        (training, seconds) = clock.time(training, 1, 1)?;
-        let settled = seconds > 0.8 * last;
-        last = seconds.min(last);
-        if settled {
-            break;
+impl Seconds {
+    /// The parts, neither of them negative, that best explain a step and one with [`MANY`] micro-batches.
+    fn from_steps(step: f64, longer: f64) -> Self {
+        let many = MANY as f64;
+        let micro_step = ((longer - step) / (many - 1.0)).max(0.0);
+        if micro_step <= step {
+            return Self { step, micro_step, optimizer: step - micro_step };
         }
+        // Noise hides an optimizer that takes next to nothing: the least squares without one.
+        Self { step, micro_step: (step + many * longer) / (1.0 + many * many), optimizer: 0.0 }
     }
-    Ok((training, last))
-}
-
-fn repeats<'s, 'a, M: Module, B: Clone>(
-    clock: Clock<'_>,
-    mut training: Training<'s, 'a, M, B>,
-    warm: f64,
-    spend: Duration,
-) -> Result<(Training<'s, 'a, M, B>, Times), MeasureError> {
-    let steps = ((WINDOW.as_secs_f64() / warm) as usize).clamp(1, MOST_STEPS);
-    let one_repeat = warm * (steps * (1 + MANY)) as f64;
-    let repeats = ((spend.as_secs_f64() / one_repeat) as usize).clamp(LEAST_REPEATS, MOST_REPEATS);
-    let (mut one, mut many) = (Vec::with_capacity(repeats), Vec::with_capacity(repeats));
-    for _ in 0..repeats {
-        for (micro_batches, seconds) in [(1, &mut one), (MANY, &mut many)] {
-            let time;
-            (training, time) = clock.time(training, steps, micro_batches)?;
-            seconds.push(time);
-        }
-    }
-    Ok((training, Times::of(&mut one, &mut many)))
 }
 
 impl Times {
-    /// From seconds of steps with one and with [`MANY`] micro-batches.
-    fn of(one: &mut [f64], many: &mut [f64]) -> Self {
-        let (step, longer) = (median(one), median(many));
-        let spread = (one[one.len() - 1] - one[0]) / 2.0 / step;
-        let (micro_step, optimizer) = parts(step, longer);
-        let ms = |seconds: f64| (seconds * 1e3).max(LEAST_MS);
-        Self { micro_step_ms: ms(micro_step), optimizer_ms: ms(optimizer), spread }
+    fn of(all: &[Seconds]) -> Self {
+        let sorted = |of: fn(&Seconds) -> f64| {
+            let mut values: Vec<f64> = all.iter().map(of).collect();
+            let middle = median(&mut values);
+            (middle, values)
+        };
+        let ms = |of| (sorted(of).0 * 1e3).max(LEAST_MS);
+        let (step, steps) = sorted(|seconds| seconds.step);
+        Self {
+            micro_step_ms: ms(|seconds| seconds.micro_step),
+            optimizer_ms: ms(|seconds| seconds.optimizer),
+            spread: (steps[steps.len() - 1] - steps[0]) / 2.0 / step,
+        }
     }
-}
-
-/// The micro-step and the optimizer, neither of them negative, that best explain a step and one with [`MANY`].
-fn parts(step: f64, longer: f64) -> (f64, f64) {
-    let many = MANY as f64;
-    let micro_step = (longer - step) / (many - 1.0);
-    if micro_step <= step {
-        return (micro_step.max(0.0), step - micro_step.max(0.0));
-    }
-    // Noise hides an optimizer that takes next to nothing: the least squares without one.
-    ((step + many * longer) / (1.0 + many * many), 0.0)
 }
 
 /// Sorts, and takes the middle; there is at least one.
@@ -178,10 +232,15 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Times, median, parts};
+    use super::{Seconds, Times, median};
 
     fn close(found: (f64, f64), expected: (f64, f64)) {
         assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9, "{found:?}");
+    }
+
+    fn parts(step: f64, longer: f64) -> (f64, f64) {
+        let seconds = Seconds::from_steps(step, longer);
+        (seconds.micro_step, seconds.optimizer)
     }
 
     #[test]
@@ -202,8 +261,8 @@ mod tests {
 
     #[test]
     fn outliers_show_in_the_spread_alone() {
-        let mut one = [0.013, 0.011, 0.013, 0.014, 0.013];
-        let times = Times::of(&mut one, &mut [0.033; 5]);
+        let steps = [0.013, 0.011, 0.013, 0.014, 0.013];
+        let times = Times::of(&steps.map(|step| Seconds { step, micro_step: step - 0.003, optimizer: 0.003 }));
         close((times.micro_step_ms, times.optimizer_ms), (10.0, 3.0));
         assert!((times.spread - 0.0015 / 0.013).abs() < 1e-9, "{}", times.spread);
         assert!((median(&mut [4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-12);

@@ -57,24 +57,30 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     }
 
     /// Takes an optimizer step of so many micro-batches.
-    pub(super) fn step(mut self, micro_batches: usize) -> Self {
-        let gradients = match micro_batches {
-            1 => self.gradients(1),
-            _ => self.accumulated(micro_batches),
-        };
-        self.model = self.optimizer.step(LEARNING_RATE, self.model, gradients);
-        self
+    pub(super) fn step(self, micro_batches: usize) -> Self {
+        let gradients = self.gradients(micro_batches);
+        self.optimize(gradients)
     }
 
-    fn accumulated(&self, micro_batches: usize) -> GradientsParams {
+    /// The gradients of a step of so many micro-batches.
+    pub(super) fn gradients(&self, micro_batches: usize) -> GradientsParams {
+        if micro_batches == 1 {
+            return self.backward(1);
+        }
         let mut accumulator = GradientsAccumulator::new();
         for _ in 0..micro_batches {
-            accumulator.accumulate(&self.model, self.gradients(micro_batches));
+            accumulator.accumulate(&self.model, self.backward(micro_batches));
         }
         accumulator.grads()
     }
 
-    fn gradients(&self, micro_batches: usize) -> GradientsParams {
+    /// What the optimizer makes of them.
+    pub(super) fn optimize(mut self, gradients: GradientsParams) -> Self {
+        self.model = self.optimizer.step(LEARNING_RATE, self.model, gradients);
+        self
+    }
+
+    fn backward(&self, micro_batches: usize) -> GradientsParams {
         let loss = self.forward() * (1.0 / micro_batches as f64);
         GradientsParams::from_grads(loss.backward(), &self.model)
     }
