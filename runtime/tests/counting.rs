@@ -5,7 +5,6 @@
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
-use gpu_tuned::Bytes;
 use gpu_tuned::measure::{Step, Subject, held};
 
 const WIDTH: usize = 1024;
@@ -34,5 +33,7 @@ fn memory_is_what_the_tensors_of_a_step_take() {
     let large = step(1025, 1);
     let rows = large.in_use_bytes - small.in_use_bytes;
     assert!((WEIGHT..=3 * WEIGHT).contains(&rows.0), "{rows}");
-    assert!(step(1, 2).reserved_bytes >= small.reserved_bytes + Bytes(WEIGHT) - Bytes(WEIGHT / 8));
+    // The first gradient is held while the second is worked out, where that and not the optimizer is the peak.
+    let added_up = step(8192, 2).reserved_bytes - step(8192, 1).reserved_bytes;
+    assert!(added_up.0 >= WEIGHT, "{added_up}");
 }
