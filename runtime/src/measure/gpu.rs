@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use burn::module::Module;
-use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::select::{ladder, select};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
+use gpu_tuned_core::{Bytes, Precision};
 
-use super::bench::{Bench, Tried};
-use super::timed::{Run, run};
-use super::{MeasureError, Memory, Step, dry, reserved};
+use super::bench::Tried;
+use super::timed::Run;
+use super::{MeasureError, Memory, Step};
 
 /// The part of the free memory that may be reserved by steps that are run: the device must never run out of it.
 const SHARE: f64 = 0.85;
@@ -21,16 +20,37 @@ const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
 const SPEND: Duration = Duration::from_secs(4);
 
-/// The memory of the GPU.
-pub(super) struct Room<'r> {
+/// Steps on a GPU.
+pub(super) trait Trial {
+    /// What steps would reserve.
+    fn dry(&self, step: Step) -> Result<Memory, MeasureError>;
+
+    /// Runs steps, with one micro-batch and with several.
+    fn run(&self, step: Step, spend: Duration) -> Result<Run, MeasureError>;
+
+    /// Memory that is free now.
+    fn free(&self) -> Result<Bytes, MeasureError>;
+
+    /// What the memory pools hold now.
+    fn held(&self) -> Bytes;
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'p> {
+    pub(super) precision: Precision,
+    /// No micro-batch is larger than a rank's part of the global batch.
+    pub(super) largest_batch: u64,
+    /// The GPU's memory.
     pub(super) total: Bytes,
     /// What was free when the GPU was opened, before anything was allocated.
     pub(super) at_open: Bytes,
-    /// What is free now.
-    pub(super) free: &'r dyn Fn() -> Result<Bytes, MeasureError>,
+    /// Told of every batch that was measured.
+    pub(super) progress: &'p dyn Fn(Mode, &Tried),
 }
 
 /// What was measured.
+#[derive(Debug)]
 pub(super) struct Found {
     pub(super) modes: BTreeMap<Mode, MeasuredMode>,
     /// Beyond the memory pools and the context, once steps of one batch had run.
@@ -38,51 +58,48 @@ pub(super) struct Found {
 }
 
 /// Measures steps with and without checkpointing.
-pub(super) fn modes<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, room: &Room<'_>) -> Result<Found, MeasureError> {
-    let held = || reserved(bench.device).unwrap_or_default();
-    let most = ((room.free)()? + held()).scaled(SHARE);
+pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureError> {
+    let most = (trial.free()? + trial.held()).scaled(SHARE);
     let smallest = Step::single(1, false);
-    if dry(bench.device, bench.subject, smallest)?.reserved_bytes <= most {
-        run(bench.device, bench.subject, smallest, Duration::ZERO)?;
+    if trial.dry(smallest)?.reserved_bytes <= most && trial.dry(Step::accumulating(1, false))?.reserved_bytes <= most {
+        trial.run(smallest, Duration::ZERO)?;
     }
-    let kernels = room.at_open - (room.free)()? - held();
-    let mut climbs = Vec::new();
-    for checkpointing in [false, true] {
-        let mut climb = Climb { bench, checkpointing, tried: Vec::new(), missed: 0.0 };
+    let kernels = plan.at_open - trial.free()? - trial.held();
+    let mut climbs = [false, true].map(|checkpointing| {
+        let mode = Mode { precision: plan.precision, checkpointing };
+        Climb { trial, plan, mode, tried: Vec::new(), missed: 0.0 }
+    });
+    for climb in &mut climbs {
         climb.up_to(most)?;
         climb.time(most)?;
-        climbs.push(climb);
     }
     // Tuning does run, and without enough memory it chooses badly for good: only when all that fits is tuned.
     for climb in &mut climbs {
-        climb.up_to(room.total.scaled(BEYOND))?;
+        climb.up_to(plan.total.scaled(BEYOND))?;
     }
-    let modes = climbs.into_iter().map(|climb| Ok((bench.mode(climb.checkpointing), climb.kept()?)));
+    let modes = climbs.into_iter().map(|climb| Ok((climb.mode, climb.kept()?)));
     Ok(Found { modes: modes.collect::<Result<_, MeasureError>>()?, kernels })
 }
 
 /// A mode, batch by batch upwards.
-struct Climb<'c, 'b, 'a, M, B> {
-    bench: &'c Bench<'b, 'a, M, B>,
-    checkpointing: bool,
+struct Climb<'c> {
+    trial: &'c dyn Trial,
+    plan: Plan<'c>,
+    mode: Mode,
     tried: Vec<Tried>,
     /// How far steps went beyond their dry runs, as a share of these.
     missed: f64,
 }
 
-impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
-    fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
-        dry(self.bench.device, self.bench.subject, step)
-    }
-
+impl Climb<'_> {
     /// Dry runs of the batches after the last one that was tried, until they would reserve more than `most`.
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let begin = self.tried.last().map_or(0, |tried| tried.batch);
-        for batch in ladder(self.bench.largest_batch).into_iter().filter(|batch| *batch > begin) {
+        for batch in ladder(self.plan.largest_batch).into_iter().filter(|batch| *batch > begin) {
             if self.expected(batch).is_some_and(|expected| expected > most) {
                 break;
             }
-            let memory = match self.dry(Step::single(batch, self.checkpointing)) {
+            let memory = match self.trial.dry(Step::single(batch, self.mode.checkpointing)) {
                 Ok(memory) => memory,
                 Err(error) if self.tried.is_empty() => return Err(error),
                 // A tensor of it is larger than the device takes: larger batches fail as well.
@@ -92,18 +109,23 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
                 }
             };
             let tried = Tried { batch, memory: Some(memory), ..Tried::default() };
-            self.bench.say(self.checkpointing, &tried);
+            (self.plan.progress)(self.mode, &tried);
             self.tried.push(tried);
         }
         Ok(())
     }
 
-    /// What a batch will reserve, on the line through the last two.
+    /// What a batch will reserve, on the line through the last two; at least what the last one does.
     fn expected(&self, batch: u64) -> Option<Bytes> {
-        let [.., a, b] = self.tried.as_slice() else { return None };
-        let bytes = |tried: &Tried| tried.reserved().unwrap_or_default().0 as f64;
-        let slope = (bytes(b) - bytes(a)).max(0.0) / (b.batch - a.batch) as f64;
-        Some(Bytes((bytes(b) + slope * (batch - b.batch) as f64) as u64))
+        let last = self.tried.last()?.sample()?;
+        let slope = self
+            .tried
+            .iter()
+            .rev()
+            .nth(1)
+            .and_then(Tried::sample)
+            .map_or(0.0, |before| (last.reserved - before.reserved).0 as f64 / (last.batch - before.batch) as f64);
+        Some(last.reserved + Bytes((slope * (batch - last.batch) as f64) as u64))
     }
 
     /// Runs the steps that reserve at most `most`: the smallest batch and the largest first, should the budget end.
@@ -115,38 +137,45 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
         order.dedup();
         let mut left = BUDGET;
         for at in order {
-            if left.is_zero() {
-                break;
+            if !left.is_zero() {
+                left = left.saturating_sub(self.time_at(at, most, SPEND.min(left))?);
             }
-            let batch = self.tried[at].batch;
-            let accumulating = self.dry(Step::accumulating(batch, self.checkpointing))?;
-            self.tried[at].accumulating = Some(accumulating);
-            if accumulating.reserved_bytes > most {
-                continue;
-            }
-            let step = Step::single(batch, self.checkpointing);
-            let Run { times, took, reserved } = run(self.bench.device, self.bench.subject, step, SPEND.min(left))?;
-            self.tried[at].times = Some(times);
-            self.bench.say(self.checkpointing, &self.tried[at]);
-            left = left.saturating_sub(took);
-            // Steps that were run added gradients up, too.
-            let beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
-            self.missed = self.missed.max(beyond.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64);
         }
         Ok(())
     }
 
-    fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
+    /// Runs the steps of a batch, if they fit with gradients added up too, and says what it took.
+    fn time_at(&mut self, at: usize, most: Bytes, spend: Duration) -> Result<Duration, MeasureError> {
+        let Self { trial, mode: Mode { checkpointing, .. }, .. } = *self;
+        let tried = &mut self.tried[at];
+        let accumulating = trial.dry(Step::accumulating(tried.batch, checkpointing))?;
+        tried.accumulating = Some(accumulating);
+        if accumulating.reserved_bytes > most {
+            return Ok(Duration::ZERO);
+        }
+        let Run { times, took, reserved } = trial.run(Step::single(tried.batch, checkpointing), spend)?;
+        tried.times = Some(times);
+        (self.plan.progress)(self.mode, tried);
+        // Gradients were added up there as well.
+        let beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
+        self.missed = self.missed.max(beyond.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64);
+        Ok(took)
+    }
+
+    fn kept(self) -> Result<MeasuredMode, MeasureError> {
         let samples: Vec<_> = self.tried.iter().filter_map(Tried::sample).collect();
         let kept = select(&samples, Measured::MOST_POINTS);
-        let mut tried = core::mem::take(&mut self.tried);
-        tried.retain(|tried| kept.batches.contains(&tried.batch));
-        for tried in &mut tried {
+        let mut batch = BTreeMap::new();
+        for mut tried in self.tried.into_iter().filter(|tried| kept.batches.contains(&tried.batch)) {
             if tried.accumulating.is_none() {
-                tried.accumulating = Some(self.dry(Step::accumulating(tried.batch, self.checkpointing))?);
+                tried.accumulating = Some(self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?);
             }
+            batch.insert(tried.batch, tried.point());
         }
-        let batch = tried.iter().map(|tried| (tried.batch, tried.point())).collect();
         Ok(MeasuredMode { way: Way::DryRun, residual: Some(kept.residual.max(self.missed).min(1.0)), batch })
     }
 }
+
+#[cfg(test)]
+#[path = "gpu_tests.rs"]
+mod tests;

@@ -6,9 +6,11 @@
 mod bench;
 mod cpu;
 #[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "cuda")]
 mod dry;
 mod error;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", test))]
 mod gpu;
 mod host;
 mod memory;

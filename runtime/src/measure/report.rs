@@ -46,14 +46,12 @@ fn summary(found: &MeasuredMode) -> String {
     let batches: Vec<String> = found.batch.keys().map(u64::to_string).collect();
     let rate = |(batch, point): (&u64, &Point)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
     let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
-    let mut text = format!("batches {}", batches.join(", "));
-    if let Some(residual) = found.residual {
-        text += &format!(", memory between them within {:.1}%", residual * 100.0);
-    }
-    if let Some((rate, batch)) = fastest {
-        text += &format!(", {rate:.0} samples/s at {batch}");
-    }
-    text
+    let mut said = vec![format!("batches {}", batches.join(", "))];
+    said.extend(
+        found.residual.map(|share| format!("memory between them at most {:.1}% above the lines", share * 100.0)),
+    );
+    said.extend(fastest.map(|(rate, batch)| format!("{rate:.0} samples/s at {batch}")));
+    said.join("; ")
 }
 
 /// The outcome for programs.
@@ -84,6 +82,9 @@ mod tests {
         let run = |ms| Point { micro_step_ms: Some(ms), ..Point::default() };
         let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, Point::default())].into();
         let found = MeasuredMode { way: Way::DryRun, residual: Some(0.0123), batch };
-        assert_eq!(summary(&found), "batches 1, 8, 64, 128, memory between them within 1.2%, 800 samples/s at 8");
+        assert_eq!(
+            summary(&found),
+            "batches 1, 8, 64, 128; memory between them at most 1.2% above the lines; 800 samples/s at 8"
+        );
     }
 }

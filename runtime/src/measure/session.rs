@@ -133,11 +133,17 @@ impl<C: Tuned> Session<C> {
         opened: &crate::burn::OpenGpu,
         on: MeasuredOn,
     ) -> Result<MeasuredOn, MeasureError> {
-        use super::gpu::{Found, Room, modes};
+        use super::cuda::OnGpu;
+        use super::gpu::{Found, Plan, modes};
 
-        let free = || crate::burn::memory_free(&opened.gpu).map_err(MeasureError::Driver);
-        let room = Room { total: on.memory_bytes, at_open: opened.memory_free, free: &free };
-        let Found { modes, kernels } = modes(bench, &room)?;
+        let plan = Plan {
+            precision: bench.precision,
+            largest_batch: bench.largest_batch,
+            total: on.memory_bytes,
+            at_open: opened.memory_free,
+            progress: bench.progress,
+        };
+        let Found { modes, kernels } = modes(&OnGpu { bench, gpu: &opened.gpu }, plan)?;
         let before = self.selection().gpu.as_ref().and_then(|gpu| gpu.memory_free);
         Ok(MeasuredOn {
             driver: self.machine.driver_version.clone(),

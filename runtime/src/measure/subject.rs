@@ -24,10 +24,13 @@ use burn::tensor::{Device, Tensor};
 pub struct Subject<'a, M, B> {
     model: Box<dyn Fn(&Device) -> M + Send + Sync + 'a>,
     optimizer: Box<dyn Fn() -> ModuleOptimizer + Send + Sync + 'a>,
-    batch: Box<dyn Fn(usize, &Device) -> B + Send + Sync + 'a>,
-    loss: Box<dyn Fn(&M, B) -> Tensor<1> + Send + Sync + 'a>,
+    batch: MakeBatch<'a, B>,
+    loss: Loss<'a, M, B>,
     host_batch: Option<Box<dyn Fn(usize) + Send + Sync + 'a>>,
 }
+
+type MakeBatch<'a, B> = Box<dyn Fn(usize, &Device) -> B + Send + Sync + 'a>;
+type Loss<'a, M, B> = Box<dyn Fn(&M, B) -> Tensor<1> + Send + Sync + 'a>;
 
 impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     /// A subject made of four functions:

@@ -53,7 +53,7 @@ pub fn timed<M: Module, B: Clone>(
 
 /// Steps that were run.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "what concerns GPUs alone"))]
+#[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code, reason = "what concerns GPUs alone"))]
 pub(super) struct Run {
     pub(super) times: Times,
     /// What they took without the first ones, which compile and tune.
@@ -227,7 +227,7 @@ impl Times {
 pub(super) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
+    if values.len().is_multiple_of(2) { values[middle - 1].midpoint(values[middle]) } else { values[middle] }
 }
 
 #[cfg(test)]

@@ -1,0 +1,169 @@
+use std::cell::RefCell;
+use std::time::Duration;
+
+use gpu_tuned_core::measured::Point;
+use gpu_tuned_core::{Bytes, Precision};
+
+use super::{Found, Plan, Trial, modes};
+use crate::measure::timed::Run;
+use crate::measure::{MeasureError, Memory, Step, Times};
+
+/// A GPU with so many MiB, on which steps take memory and time along lines.
+struct Fake {
+    total: u64,
+    fixed: u64,
+    /// MiB of a sample; half of it with checkpointing.
+    sample: u64,
+    /// No larger batch can be made.
+    largest: usize,
+    /// What steps really take, as a share of their dry run.
+    really: f64,
+    /// Seconds of the repeats of a batch.
+    took: f64,
+    calls: RefCell<Vec<(&'static str, Step)>>,
+}
+
+fn fake() -> Fake {
+    Fake { total: 1000, fixed: 100, sample: 4, largest: usize::MAX, really: 1.0, took: 1.0, calls: RefCell::default() }
+}
+
+impl Fake {
+    fn reserved(&self, step: Step) -> Bytes {
+        let sample = if step.checkpointing { self.sample / 2 } else { self.sample };
+        let gradients = if step.micro_batches > 1 { 20 } else { 0 };
+        Bytes::from_mib(self.fixed + gradients + sample * step.batch as u64)
+    }
+
+    fn measured(&self, largest_batch: u64) -> Found {
+        let plan = Plan {
+            precision: Precision::F32,
+            largest_batch,
+            total: Bytes::from_mib(self.total),
+            at_open: Bytes::from_mib(self.total - 50),
+            progress: &|_, _| (),
+        };
+        modes(self, plan).expect("it can be measured")
+    }
+
+    fn calls(&self, kind: &str) -> Vec<Step> {
+        self.calls.borrow().iter().filter(|(name, _)| *name == kind).map(|(_, step)| *step).collect()
+    }
+}
+
+impl Trial for Fake {
+    fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
+        self.calls.borrow_mut().push(("dry", step));
+        if step.batch > self.largest {
+            return Err(step.failed(&"a tensor is too large"));
+        }
+        Ok(Memory { reserved_bytes: self.reserved(step), in_use_bytes: Bytes::ZERO })
+    }
+
+    fn run(&self, step: Step, _: Duration) -> Result<Run, MeasureError> {
+        self.calls.borrow_mut().push(("run", step));
+        let times = Times { micro_step_ms: 2.0 + step.batch as f64, optimizer_ms: 1.0, spread: 0.0 };
+        let reserved = self.reserved(Step { micro_batches: 2, ..step }).scaled(self.really);
+        Ok(Run { times, took: Duration::from_secs_f64(self.took), reserved: Some(reserved) })
+    }
+
+    fn free(&self) -> Result<Bytes, MeasureError> {
+        // A context of 50, and 30 of kernels.
+        Ok(Bytes::from_mib(self.total - 50 - 30))
+    }
+
+    fn held(&self) -> Bytes {
+        Bytes::ZERO
+    }
+}
+
+fn batches(found: &Found, mode: &str) -> Vec<(u64, Point)> {
+    let mode = &found.modes[&mode.parse().expect("a mode")];
+    mode.batch.iter().map(|(batch, point)| (*batch, *point)).collect()
+}
+
+#[test]
+fn steps_are_run_only_where_they_leave_memory_free() {
+    let fake = fake();
+    let found = fake.measured(4096);
+    let most = Bytes::from_mib(920).scaled(0.85);
+    for step in fake.calls("run") {
+        assert!(fake.reserved(Step { micro_batches: 2, ..step }) <= most, "{step}");
+    }
+    for (mode, largest) in [("f32", 128), ("f32-checkpointed", 256)] {
+        let points = batches(&found, mode);
+        assert!(points.len() <= 4, "{points:?}");
+        let timed: Vec<u64> =
+            points.iter().filter(|(_, point)| point.micro_step_ms.is_some()).map(|(batch, _)| *batch).collect();
+        assert_eq!((timed[0], timed[timed.len() - 1]), (1, largest), "{mode}");
+        // 1.5 times the memory.
+        let beyond = points.last().expect("points").0;
+        assert_eq!(beyond, if mode == "f32" { 256 } else { 512 });
+    }
+    assert_eq!(found.kernels, Bytes::from_mib(30));
+}
+
+#[test]
+fn steps_beyond_the_memory_come_when_all_that_fits_was_run() {
+    let fake = fake();
+    fake.measured(4096);
+    let free = Bytes::from_mib(920);
+    let calls = fake.calls.borrow();
+    let first_beyond = calls.iter().position(|(_, step)| fake.reserved(*step) > free).expect("there are such steps");
+    let last_run = calls.iter().rposition(|(kind, _)| *kind == "run").expect("steps were run");
+    assert!(last_run < first_beyond);
+}
+
+#[test]
+fn every_point_says_what_adding_gradients_up_takes() {
+    let found = fake().measured(300);
+    for mode in ["f32", "f32-checkpointed"] {
+        for (batch, point) in batches(&found, mode) {
+            let (once, added_up) = (point.reserved_bytes.expect("measured"), point.reserved_accumulating_bytes);
+            assert_eq!(added_up, Some(once + Bytes::from_mib(20)), "{mode}, {batch}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_hardly_fits_is_not_run() {
+    let fake = Fake { fixed: 800, ..fake() };
+    let found = fake.measured(64);
+    assert_eq!(fake.calls("run"), []);
+    assert!(batches(&found, "f32").iter().all(|(_, point)| point.micro_step_ms.is_none()));
+}
+
+#[test]
+fn a_tensor_that_is_too_large_ends_the_climb() {
+    let found = Fake { largest: 40, ..fake() }.measured(4096);
+    for mode in ["f32", "f32-checkpointed"] {
+        assert_eq!(batches(&found, mode).last().expect("points").0, 32, "{mode}");
+    }
+    let plan = Plan {
+        precision: Precision::F32,
+        largest_batch: 8,
+        total: Bytes::from_mib(1000),
+        at_open: Bytes::from_mib(1000),
+        progress: &|_, _| (),
+    };
+    assert!(matches!(modes(&Fake { largest: 0, ..fake() }, plan), Err(MeasureError::Step { .. })));
+}
+
+#[test]
+fn when_the_budget_ends_the_smallest_and_the_largest_batch_were_run() {
+    let fake = Fake { took: 40.0, ..fake() };
+    let found = fake.measured(4096);
+    let timed = |mode| batches(&found, mode).iter().filter(|(_, point)| point.micro_step_ms.is_some()).count();
+    assert_eq!((timed("f32"), timed("f32-checkpointed")), (2, 2));
+    // And the one for the kernels.
+    assert_eq!(fake.calls("run").len(), 5);
+}
+
+#[test]
+fn what_steps_really_take_counts_for_the_residual() {
+    let residual = |really| {
+        let found = Fake { really, ..fake() }.measured(4096);
+        found.modes.values().map(|mode| mode.residual.expect("a residual")).fold(0.0, f64::max)
+    };
+    assert!(residual(1.0) < 0.01 && residual(0.9) < 0.01);
+    assert!((residual(1.03) - 0.03).abs() < 1e-6);
+}
