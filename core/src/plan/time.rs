@@ -6,16 +6,16 @@ use crate::workload::Workload;
 /// A roofline with derated peaks: what a step is predicted to take, for ranking only.
 pub(super) struct StepTime {
     /// Seconds of each micro-batch, whatever its size.
-    launch: f64,
+    pub launch: f64,
     /// Seconds of each sample.
-    sample: f64,
+    pub sample: f64,
     /// Seconds of the optimizer.
-    optimizer: f64,
+    pub optimizer: f64,
 }
 
 impl StepTime {
     pub(super) fn of(device: &DeviceFacts, workload: &Workload, precision: Precision, checkpointing: bool) -> Self {
-        let bandwidth = device.bandwidth_gb_s.unwrap_or(20.0) * 1e9 * calibration::BANDWIDTH_EFFICIENCY;
+        let bandwidth = calibration::bandwidth(device);
         let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload.family, precision);
         let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
         let slowdown = if checkpointing { calibration::CHECKPOINTING_SLOWDOWN } else { 1.0 };
