@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::{Asked, grouped};
+use super::Asked;
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
 use crate::plan::{MemoryEstimate, host};
-use crate::{Bytes, Provenance};
+use crate::{Bytes, Provenance, grouped};
 
 /// One item of the memory that training is predicted to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]

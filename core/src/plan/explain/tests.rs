@@ -138,13 +138,6 @@ fn what_was_taken_is_the_plan_and_nothing_before_it_is_better() {
 }
 
 #[test]
-fn numbers_are_grouped_by_thousands() {
-    for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (29_660, "29,660"), (1_234_567, "1,234,567")] {
-        assert_eq!(super::grouped(number), text);
-    }
-}
-
-#[test]
 fn what_is_explained_is_what_is_planned() {
     let explained = explain(&devices()[2], &workloads()[0], &goals()[5]).expect("it fits");
     let planned = crate::plan(&devices()[2], &workloads()[0], &goals()[5]).expect("it fits");

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Asked, grouped};
-use crate::Provenance;
+use super::Asked;
 use crate::plan::calibration;
 use crate::plan::choice::Candidate;
 use crate::plan::time::StepTime;
+use crate::{Provenance, grouped};
 
 /// A part of the predicted time of an optimizer step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
