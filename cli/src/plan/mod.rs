@@ -1,0 +1,112 @@
+//! `cargo gpu-tuned plan`.
+
+mod row;
+
+use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::{Goal, Provenance, grouped, plan};
+
+use crate::args::{Common, PlanArgs};
+use crate::error::Error;
+use crate::project::{Described, Project};
+use crate::table::{Align, BAD, BOLD, FAINT, Table, styled};
+use crate::targets::Target;
+use crate::{Answer, Code};
+use row::{Outcome, Row};
+
+/// Plans each workload for each target.
+pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
+    let project = Project::read(common)?;
+    let workloads = project.workloads(common.workload.as_deref())?;
+    let (targets, trouble) = targets(&project, args)?;
+    let mut rows = Vec::new();
+    for described in &workloads {
+        for target in &targets {
+            let goal = args.goal.over(target.goal(described.goal.clone()));
+            rows.push(row(described, target, &goal)?);
+        }
+    }
+    let fits = rows.iter().all(|row| matches!(row.outcome, Outcome::Plan(_)));
+    let text = if common.json {
+        format!("{}\n", serde_json::to_string_pretty(&rows).expect("BUG: plans are always JSON"))
+    } else {
+        let notes = trouble.iter().map(|trouble| format!("{}\n", styled(FAINT, trouble)));
+        let tables = workloads.iter().map(|described| table(described, &rows));
+        notes.chain([tables.collect::<Vec<_>>().join("\n")]).collect()
+    };
+    Ok(Answer { text, code: if fits { Code::Fine } else { Code::No } })
+}
+
+fn targets(project: &Project, args: &PlanArgs) -> Result<(Vec<Target>, Vec<String>), Error> {
+    if args.here {
+        return Ok(Target::here(project));
+    }
+    if args.all {
+        return Ok((Target::all(project), Vec::new()));
+    }
+    let named: Result<Vec<_>, _> = args.targets.iter().map(|name| Target::named(project, name)).collect();
+    let targets = if args.targets.is_empty() { Target::declared(project) } else { named? };
+    if targets.is_empty() {
+        return Err(Error::NoTargets { package: project.name().to_owned() });
+    }
+    Ok((targets, Vec::new()))
+}
+
+fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, Error> {
+    let outcome = match plan(&target.facts, &described.workload(), goal) {
+        Ok(plan) => Outcome::Plan(Box::new(plan)),
+        Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
+        Err(error @ PlanError::PrecisionUnsupported { .. }) => Outcome::Unsupported(error.to_string()),
+        // What no target could mend is a mistake of the goal.
+        Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
+    };
+    Ok(Row { workload: described.name.to_owned(), target: target.name.clone(), outcome })
+}
+
+const COLUMNS: [(&str, Align); 10] = [
+    ("target", Align::Left),
+    ("batch", Align::Right),
+    ("x", Align::Right),
+    ("precision", Align::Left),
+    ("checkpointing", Align::Left),
+    ("prefetch", Align::Right),
+    ("workers", Align::Right),
+    ("memory", Align::Right),
+    ("of", Align::Right),
+    ("samples/s", Align::Right),
+];
+
+fn table(described: &Described<'_>, rows: &[Row]) -> String {
+    let mut table = Table::new(2, COLUMNS);
+    for row in rows.iter().filter(|row| row.workload == described.name) {
+        match &row.outcome {
+            Outcome::Plan(plan) => table.row(anstyle::Style::new(), row::cells(&row.target, plan), figures(row)),
+            Outcome::Misfit(misfit) => {
+                table.row(anstyle::Style::new(), [row.target.clone()], styled(BAD, row::misfit_in_words(misfit)));
+            }
+            Outcome::Unsupported(why) => table.row(anstyle::Style::new(), [row.target.clone()], styled(BAD, why)),
+        }
+    }
+    format!("{}\n{}", heading(described), table.print())
+}
+
+/// Where the figures of a row come from.
+fn figures(row: &Row) -> String {
+    let Outcome::Plan(plan) = &row.outcome else { return String::new() };
+    styled(FAINT, plan.samples_per_s_provenance)
+}
+
+fn heading(described: &Described<'_>) -> String {
+    let workload = described.workload();
+    let step = match (described.goal.global_batch, described.goal.global_tokens) {
+        (Some(samples), _) => format!("global batch {}", grouped(samples)),
+        (None, Some(tokens)) => format!("{} tokens a step", grouped(tokens)),
+        (None, None) => "no global batch".to_owned(),
+    };
+    let costs = match workload.provenance {
+        Provenance::Declared => "costs as declared",
+        Provenance::Derived => "costs from its dimensions",
+        Provenance::Measured | Provenance::Transferred => "costs as measured",
+    };
+    let parameters = grouped(workload.parameters.trained());
+    format!("{}: {parameters} parameters, {}, {step}, {costs}", styled(BOLD, described.name), workload.optimizer)
+}
