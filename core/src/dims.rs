@@ -202,7 +202,8 @@ impl Dim {
     }
 }
 
-fn in_words(count: u64) -> String {
+/// A large power of two as one.
+pub(crate) fn in_words(count: u64) -> String {
     if count > 1 << 20 && count.is_power_of_two() { format!("2^{}", count.ilog2()) } else { count.to_string() }
 }
 

@@ -12,6 +12,7 @@ pub mod device;
 pub mod dims;
 mod goal;
 mod grouped;
+pub mod lock;
 pub mod matching;
 pub mod measured;
 pub mod plan;

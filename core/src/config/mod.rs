@@ -2,6 +2,7 @@
 
 mod said;
 
+use core::ops::Range;
 use std::collections::BTreeMap;
 
 use toml::Spanned;
@@ -28,7 +29,7 @@ pub struct ConfigFile {
 
 const SECTIONS: [&str; 3] = ["profile", "workload", "goal"];
 
-type Table<'i> = Spanned<DeTable<'i>>;
+pub(crate) type Table<'i> = Spanned<DeTable<'i>>;
 
 impl ConfigFile {
     /// The file's usual name, beside `Cargo.toml`.
@@ -80,7 +81,7 @@ impl ConfigFile {
     fn read_workloads<'i>(&mut self, entries: Entries<'i>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let (tables, mut mistakes) = entries;
         for (name, table) in tables {
-            match workload(&name, table, source) {
+            match workload(&format!("workload.{}", name.get_ref()), name.span(), table, source) {
                 Ok(spec) => drop(self.workloads.insert(name.get_ref().to_string(), spec)),
                 Err(found) => mistakes.extend(found),
             }
@@ -90,13 +91,19 @@ impl ConfigFile {
 
     fn read_goal<'i>(&mut self, value: Spanned<DeValue<'i>>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let table = as_table(value).map_err(|span| vec![source.error(&span, "goal: expected a table")])?;
-        let span = table.span();
-        let entries = table.into_inner().into_iter().collect();
-        let said = Said::read(entries, &[Goal::DIMS], ("goal", &span), source)?;
-        self.goal = Goal::from_values(&said.values);
-        let at = |name: &str| said.place(name).unwrap_or(&span).clone();
-        done(self.goal.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect())
+        self.goal = goal(table, source)?;
+        Ok(())
     }
+}
+
+/// `[goal]`.
+pub(crate) fn goal<'i>(table: Table<'i>, source: Source<'i>) -> Result<Goal, Vec<FileError>> {
+    let span = table.span();
+    let entries = table.into_inner().into_iter().collect();
+    let said = Said::read(entries, &[Goal::DIMS], ("goal", &span), source)?;
+    let goal = Goal::from_values(&said.values);
+    let at = |name: &str| said.place(name).unwrap_or(&span).clone();
+    done(goal.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect()).map(|()| goal)
 }
 
 /// The tables below a section, and what below it is no table.
@@ -118,7 +125,7 @@ fn entries<'i>(value: Spanned<DeValue<'i>>, section: &Spanned<DeString<'i>>, sou
     (tables, mistakes)
 }
 
-fn as_table(value: Spanned<DeValue<'_>>) -> Result<Table<'_>, core::ops::Range<usize>> {
+pub(crate) fn as_table(value: Spanned<DeValue<'_>>) -> Result<Table<'_>, Range<usize>> {
     let span = value.span();
     match value.into_inner() {
         DeValue::Table(table) => Ok(Spanned::new(span, table)),
@@ -126,13 +133,14 @@ fn as_table(value: Spanned<DeValue<'_>>) -> Result<Table<'_>, core::ops::Range<u
     }
 }
 
-/// `[workload.NAME]`: what is said of the training, beside a family's dimensions in `[workload.NAME.FAMILY]` or costs.
-fn workload<'i>(
-    name: &Spanned<DeString<'i>>,
+/// What a table says of a workload: how it is trained, beside a family's dimensions in a table of the family's name, or
+/// costs. `owner` is what the table is called, `place` where it stands.
+pub(crate) fn workload<'i>(
+    owner: &str,
+    place: Range<usize>,
     table: Table<'i>,
     source: Source<'i>,
 ) -> Result<WorkloadSpec, Vec<FileError>> {
-    let owner = format!("workload.{}", name.get_ref());
     let mut families = Vec::new();
     let (mut costs, mut training) = (Vec::new(), Vec::new());
     for (key, value) in table.into_inner() {
@@ -145,16 +153,16 @@ fn workload<'i>(
     }
     let mut families = families.into_iter();
     let (kind, entries, place) = match families.next() {
-        None => (&ModelKind::ALL[0], costs, name.span()),
+        None => (&ModelKind::ALL[0], costs, place),
         Some((kind, key, value)) => {
             let aside = costs.into_iter().map(|(key, _)| key).chain(families.map(|(_, key, _)| key));
-            done(aside.map(|extra| beside(&extra, &owner, kind, source)).collect())?;
+            done(aside.map(|extra| beside(&extra, owner, kind, source)).collect())?;
             let table = as_table(value).map_err(|span| vec![source.error(&span, "expected a table")])?;
             (kind, table.into_inner().into_iter().collect(), key.span())
         }
     };
-    let model = Said::read(entries, &[kind.dims], (&owner, &place), source);
-    let training = Said::read(training, &[Training::DIMS], (&owner, &place), source);
+    let model = Said::read(entries, &[kind.dims], (owner, &place), source);
+    let training = Said::read(training, &[Training::DIMS], (owner, &place), source);
     let (model, training) = match (model, training) {
         (Ok(model), Ok(training)) => (model, training),
         (model, training) => return Err([model.err(), training.err()].into_iter().flatten().flatten().collect()),

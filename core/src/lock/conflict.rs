@@ -1,0 +1,24 @@
+//! Marks that git leaves in a file when both sides of a merge changed it.
+
+use crate::source::{FileError, Source};
+
+const MARKERS: [&str; 4] = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"];
+
+/// The first conflict marker. No line of a lock begins like one otherwise.
+pub(super) fn marker(source: Source<'_>) -> Option<FileError> {
+    let mut offset = 0;
+    for line in source.text.split_inclusive('\n') {
+        if MARKERS.iter().any(|marker| is(line, marker)) {
+            let message = "a merge left both sides here: keep either side whole (`git checkout --ours` or `--theirs` and \
+                           the file), or delete the file; then run `cargo gpu-tuned measure`";
+            return Some(source.error(&(offset..offset), message));
+        }
+        offset += line.len();
+    }
+    None
+}
+
+/// Whether the line is the marker, alone or with the name of a side.
+fn is(line: &str, marker: &str) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| rest.trim_end().is_empty() || rest.starts_with(' '))
+}

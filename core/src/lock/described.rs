@@ -1,0 +1,86 @@
+//! The description and the goal beside what was measured: the keys of `gpu-tuned.toml`, of which those that a newer
+//! release added are passed over.
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::facts::Facts;
+use crate::Goal;
+use crate::config;
+use crate::dims::{self, Described, Dim};
+use crate::workload::{ModelKind, Training, WorkloadSpec};
+
+/// `[workload.NAME.described]`. `None` where it says something that this release does not know: it is then of a model
+/// that this release cannot describe.
+pub(super) fn workload(facts: &mut Facts<'_, '_>) -> Option<WorkloadSpec> {
+    let table = facts.table("described")?;
+    let (owner, place) = (format!("{}.described", facts.path), table.span());
+    let (known, is_whole) = known(table.into_inner())?;
+    let table = Spanned::new(place.clone(), known);
+    let spec = facts.reader.accept(config::workload(&owner, place, table, facts.reader.source))?;
+    is_whole.then_some(spec)
+}
+
+/// `[workload.NAME.goal]`.
+pub(super) fn goal(facts: &mut Facts<'_, '_>) -> Option<Goal> {
+    let table = facts.table("goal")?;
+    let place = table.span();
+    let (known, _) = retain(table.into_inner(), |key, _| is_in(Goal::DIMS, key));
+    facts.reader.accept(config::goal(Spanned::new(place, known), facts.reader.source))
+}
+
+/// What this release knows of a description, and whether that is all; `None` where it does not know the kind of model.
+fn known(table: DeTable<'_>) -> Option<(DeTable<'_>, bool)> {
+    let has_model = table.iter().any(|(key, value)| model(key.get_ref(), value).is_some());
+    let costs = if has_model { &[] } else { ModelKind::ALL[0].dims };
+    let is_other = |(key, value): (&Spanned<DeString<'_>>, &_)| is_table(value) && !is_in(costs, key.get_ref());
+    if !has_model && table.iter().any(is_other) {
+        return None;
+    }
+    let is_known =
+        |key: &str, value: &_| model(key, value).is_some() || is_in(Training::DIMS, key) || is_in(costs, key);
+    let (known, mut is_whole) = retain(table, is_known);
+    let below = known.into_iter().map(|(key, value)| match model(key.get_ref(), &value) {
+        Some(kind) => {
+            let (value, is_all) = dimensions(kind, value);
+            is_whole &= is_all;
+            (key, value)
+        }
+        None => (key, value),
+    });
+    let known = below.collect();
+    Some((known, is_whole))
+}
+
+fn dimensions<'i>(kind: &ModelKind, value: Spanned<DeValue<'i>>) -> (Spanned<DeValue<'i>>, bool) {
+    let span = value.span();
+    let (value, is_all) = match value.into_inner() {
+        DeValue::Table(table) => {
+            let (known, is_all) = retain(table, |key, _| is_in(kind.dims, key));
+            (DeValue::Table(known), is_all)
+        }
+        other => (other, true),
+    };
+    (Spanned::new(span, value), is_all)
+}
+
+/// The kind of model that a table is about.
+fn model(key: &str, value: &Spanned<DeValue<'_>>) -> Option<&'static ModelKind> {
+    ModelKind::named(key).filter(|_| is_table(value))
+}
+
+fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
+    value.get_ref().is_table()
+}
+
+fn is_in(dims: &[Dim], key: &str) -> bool {
+    dims::named(dims, key).is_some()
+}
+
+/// What is to be kept of a table, and whether that is all.
+fn retain<'i>(table: DeTable<'i>, keep: impl Fn(&str, &Spanned<DeValue<'i>>) -> bool) -> (DeTable<'i>, bool) {
+    let before = table.len();
+    let kept: DeTable<'i> = table.into_iter().filter(|(key, value)| keep(key.get_ref(), value)).collect();
+    let is_all = kept.len() == before;
+    (kept, is_all)
+}

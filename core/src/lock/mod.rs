@@ -1,0 +1,90 @@
+//! `gpu-tuned.lock`: what was measured of each workload, written by `cargo gpu-tuned measure` and committed.
+//!
+//! ```
+//! use gpu_tuned_core::lock::Lock;
+//! use gpu_tuned_core::source::Source;
+//!
+//! let text = "\
+//! format = 1
+//!
+//! [workload.digits]
+//! parameters = 60_074
+//! shape = \"9c1f\"
+//! ";
+//! let lock = Lock::parse(Source { file: Lock::NAME, text }).expect("it is valid");
+//! assert_eq!(lock.workload["digits"].measured.parameters, 60_074);
+//! ```
+//!
+//! Reading passes over what a newer release may have added, and [`merged`] keeps it. What this release knows has to be
+//! there and in range: a [`FileError`] for each mistake says where, and the last one what to do.
+
+mod conflict;
+mod described;
+mod facts;
+mod merge;
+mod read;
+mod render;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use merge::{Merged, merged};
+
+use crate::Goal;
+use crate::measured::Measured;
+use crate::source::{FileError, Source};
+use crate::workload::WorkloadSpec;
+
+/// What a `gpu-tuned.lock` says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lock {
+    /// Workloads by name.
+    pub workload: BTreeMap<String, LockedWorkload>,
+}
+
+/// A workload that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LockedWorkload {
+    /// The description that the measured program was built with; `None` where it had none, or one that only a newer
+    /// release can read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub described: Option<WorkloadSpec>,
+    /// The goal that the measured program was built with. Pins are not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
+    /// The measurements.
+    pub measured: Measured,
+}
+
+impl Lock {
+    /// The file's name, beside `Cargo.toml`.
+    pub const NAME: &'static str = "gpu-tuned.lock";
+
+    /// The layout that this release writes and reads.
+    pub const FORMAT: u32 = 1;
+
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake that can be told apart, each with its place: conflict markers of a merge, a layout of a newer
+    /// release, facts that are missing, of the wrong type or out of range, a text that ends within a line.
+    pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
+        read::document(source).map(|(lock, _)| lock)
+    }
+
+    /// The file's text: sorted, one fact a line, figures rounded as [`merged`] rounds them. Equal locks have equal texts.
+    pub fn to_toml(&self) -> String {
+        render::text(&write::document(self))
+    }
+
+    /// What was measured of the workload with this description, by the name it has in the file.
+    pub fn measured_for(&self, spec: &WorkloadSpec) -> Option<(&str, &LockedWorkload)> {
+        let same = |entry: &LockedWorkload| entry.described.as_ref() == Some(spec);
+        self.workload.iter().find(|(_, entry)| same(entry)).map(|(name, entry)| (name.as_str(), entry))
+    }
+}

@@ -1,0 +1,166 @@
+//! The text of a lock, read.
+
+use core::ops::RangeInclusive;
+use std::collections::BTreeMap;
+
+use toml::Table;
+use toml::de::DeTable;
+
+use super::facts::{Facts, Reader, whole};
+use super::{Lock, LockedWorkload, conflict, described};
+use crate::Bytes;
+use crate::config;
+use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point};
+use crate::source::{FileError, Source};
+
+const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
+const FORMATS: RangeInclusive<u64> = 1..=Lock::FORMAT as u64;
+const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
+
+/// What is said last of a file that cannot be used.
+const REMEDY: &str = "mend that, put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
+
+/// What the file says, and the whole of it, with what this release does not know.
+pub(super) fn document(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> {
+    if let Some(conflict) = conflict::marker(source) {
+        return Err(vec![conflict]);
+    }
+    let syntax = |error| vec![source.toml_error(&error)];
+    let root = DeTable::parse(source.text).map_err(syntax);
+    // Looked at first, because what else is in another layout means nothing here.
+    if let Some(newer) = root.as_ref().ok().and_then(|root| newer(root.get_ref(), source)) {
+        return Err(vec![newer]);
+    }
+    let document = root.and_then(|root| {
+        let lock = lock(root, source)?;
+        Ok((lock, source.text.parse().map_err(syntax)?))
+    });
+    let cut = cut_short(source);
+    match document {
+        Ok(document) if cut.is_none() => Ok(document),
+        outcome => Err(with_remedy(outcome.err().into_iter().flatten().chain(cut).collect())),
+    }
+}
+
+/// A figure of a file that was cut short within it would be another figure.
+fn cut_short(source: Source<'_>) -> Option<FileError> {
+    let end = source.text.len();
+    let is_whole = source.text.is_empty() || source.text.ends_with('\n');
+    (!is_whole).then(|| source.error(&(end..end), "the file ends within a line: it was cut short"))
+}
+
+fn with_remedy(mut mistakes: Vec<FileError>) -> Vec<FileError> {
+    if let Some(last) = mistakes.last_mut() {
+        last.message = format!("{}; {REMEDY}", last.message);
+    }
+    mistakes
+}
+
+fn newer(root: &DeTable<'_>, source: Source<'_>) -> Option<FileError> {
+    let place = root.get("format")?.span();
+    let format = whole(root.get("format")?.get_ref()).filter(|format| *format > u64::from(Lock::FORMAT))?;
+    let message = format!(
+        "format {format} is of a newer release of gpu-tuned, this one reads format {}: update gpu-tuned and its command \
+         line",
+        Lock::FORMAT
+    );
+    Some(source.error(&place, message))
+}
+
+fn lock<'i>(root: config::Table<'i>, source: Source<'i>) -> Result<Lock, Vec<FileError>> {
+    let reader = Reader::new(source);
+    let mut facts = Facts::root(root, &reader);
+    if facts.is_missing("format") {
+        let message =
+            format!("`format = {}` is missing: the file was cut short, or is no {}", Lock::FORMAT, Lock::NAME);
+        reader.mistake(&(0..0), message);
+    }
+    facts.count("format", &FORMATS);
+    let workload =
+        facts.tables("workload").into_iter().filter_map(|(name, facts)| Some((name, workload(facts)?))).collect();
+    let mistakes = reader.into_mistakes();
+    if mistakes.is_empty() { Ok(Lock { workload }) } else { Err(mistakes) }
+}
+
+fn workload(mut facts: Facts<'_, '_>) -> Option<LockedWorkload> {
+    facts.needs(&["parameters", "shape"]);
+    let described = described::workload(&mut facts);
+    let goal = described::goal(&mut facts);
+    let (parameters, shape) = (facts.count("parameters", &COUNTS), facts.text("shape"));
+    let host_ms_per_sample = milliseconds(&mut facts, "host_ms_per_sample");
+    let devices = facts.tables("on");
+    let on = devices.into_iter().filter_map(|(name, facts)| Some((name, device(facts)?))).collect();
+    let measured = Measured { parameters: parameters?, shape: shape?, host_ms_per_sample, on };
+    Some(LockedWorkload { described, goal, measured })
+}
+
+fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
+    facts.needs(&["burn", "device", "kind", "memory_bytes", "sm_count"]);
+    let (device, kind) = (facts.text("device"), facts.choice("kind", "gpu, cpu"));
+    let memory = bytes(&mut facts, "memory_bytes");
+    let sm_count = facts.count("sm_count", &(0..=65_536));
+    let (driver, burn, cubecl) = (facts.text("driver"), facts.text("burn"), facts.text("cubecl"));
+    let (context_bytes, kernels_bytes) = (bytes(&mut facts, "context_bytes"), bytes(&mut facts, "kernels_bytes"));
+    // What is no mode here may be one of a newer release.
+    let modes = facts.tables("mode").into_iter().filter_map(|(name, facts)| Some((name.parse::<Mode>().ok()?, facts)));
+    let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(facts)?))).collect();
+    Some(MeasuredOn {
+        device: device?,
+        kind: kind?,
+        memory_bytes: memory?,
+        sm_count: sm_count? as u32,
+        driver,
+        burn: burn?,
+        cubecl,
+        context_bytes,
+        kernels_bytes,
+        mode,
+    })
+}
+
+fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
+    facts.needs(&["batch", "way"]);
+    let way = facts.choice("way", "executed, dry-run, replayed");
+    let residual = facts.number("residual", &(0.0..=1.0), "a share from 0 to 1");
+    let mut batch = BTreeMap::new();
+    let mut places = Vec::new();
+    let points = facts.tables("batch");
+    for (name, facts) in points {
+        places.push(facts.place.clone());
+        match name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name) {
+            Some(size) => drop(point(facts).map(|point| batch.insert(size, point))),
+            None => facts.reader.mistake(&facts.place, format!("batch.{name}: expected samples, from 1 to 2^30")),
+        }
+    }
+    places.sort_by_key(|place| place.start);
+    if let Some(place) = places.get(Measured::MOST_POINTS) {
+        let message = format!("{}: {} batches, expected at most {}", facts.path, places.len(), Measured::MOST_POINTS);
+        facts.reader.mistake(place, message);
+    }
+    if places.is_empty() {
+        facts.reader.mistake(&facts.place, format!("{} needs a batch", facts.path));
+    }
+    Some(MeasuredMode { way: way?, residual, batch })
+}
+
+fn point(mut facts: Facts<'_, '_>) -> Option<Point> {
+    facts.needs(&["reserved_bytes"]);
+    let reserved = bytes(&mut facts, "reserved_bytes");
+    let point = Point {
+        reserved_bytes: Bytes::ZERO,
+        reserved_accumulating_bytes: bytes(&mut facts, "reserved_accumulating_bytes"),
+        in_use_bytes: bytes(&mut facts, "in_use_bytes"),
+        micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),
+        optimizer_ms: milliseconds(&mut facts, "optimizer_ms"),
+        spread: facts.number("spread", &(0.0..=100.0), "a share from 0 to 100"),
+    };
+    Some(Point { reserved_bytes: reserved?, ..point })
+}
+
+fn bytes(facts: &mut Facts<'_, '_>, key: &str) -> Option<Bytes> {
+    facts.count(key, &COUNTS).map(Bytes)
+}
+
+fn milliseconds(facts: &mut Facts<'_, '_>, key: &str) -> Option<f64> {
+    facts.number(key, &(f64::MIN_POSITIVE..=1e9), "milliseconds, more than 0 and at most 1e9")
+}

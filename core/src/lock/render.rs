@@ -1,0 +1,99 @@
+//! A table as a text that reads well in a diff: sorted, one fact a line, the same bytes for the same content.
+
+use core::fmt::Write;
+
+use toml::{Table, Value};
+
+const HEADER: &str = "\
+# What was measured of this package's workloads: written by `cargo gpu-tuned measure`, to be committed.
+# After a conflicting merge keep either side, or delete the file, and measure again.
+";
+
+/// The file's text.
+pub(super) fn text(root: &Table) -> String {
+    let mut out = HEADER.to_owned();
+    // In front, because it says how to read the rest.
+    if let Some(format) = root.get("format") {
+        fact("format", format, &mut out);
+    }
+    let rest: Table = root.iter().filter(|(key, _)| *key != "format").map(|(k, v)| (k.clone(), v.clone())).collect();
+    contents("", &rest, &mut out);
+    out
+}
+
+/// The facts of a table, then the tables below it.
+fn contents(path: &str, table: &Table, out: &mut String) {
+    let sorted = sorted(table);
+    for (key, value) in &sorted {
+        if !value.is_table() {
+            fact(key, value, out);
+        }
+    }
+    for (name, below) in sorted.into_iter().filter_map(|(key, value)| Some((key, value.as_table()?))) {
+        let dot = if path.is_empty() { "" } else { "." };
+        let path = format!("{path}{dot}{}", self::key(name));
+        if below.is_empty() || below.values().any(|value| !value.is_table()) {
+            push(out, format_args!("\n[{path}]\n"));
+        }
+        contents(&path, below, out);
+    }
+}
+
+/// Names that are numbers first and as numbers: batch 64 before batch 128.
+fn sorted(table: &Table) -> Vec<(&str, &Value)> {
+    let mut all: Vec<_> = table.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    all.sort_by_key(|(key, _)| (key.parse().unwrap_or(u64::MAX), *key));
+    all
+}
+
+fn fact(name: &str, value: &Value, out: &mut String) {
+    push(out, format_args!("{} = {}\n", key(name), inline(value)));
+}
+
+fn key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { quoted(name) }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Integer(whole) => grouped(*whole),
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Table(table) if table.is_empty() => "{}".to_owned(),
+        Value::Table(table) => {
+            let facts = sorted(table).into_iter().map(|(name, value)| format!("{} = {}", key(name), inline(value)));
+            format!("{{ {} }}", facts.collect::<Vec<_>>().join(", "))
+        }
+        Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => value.to_string(),
+    }
+}
+
+/// On one line whatever is in it.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            char if char.is_control() => push(&mut out, format_args!("\\U{:08X}", u32::from(char))),
+            char => out.push(char),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `1_548_747_520`; up to four digits as they are.
+fn grouped(whole: i64) -> String {
+    let digits = whole.unsigned_abs().to_string();
+    let sign = if whole < 0 { "-" } else { "" };
+    if digits.len() < 5 {
+        return format!("{sign}{digits}");
+    }
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    format!("{sign}{}", groups.join("_"))
+}
+
+fn push(out: &mut String, text: core::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("BUG: a text takes any text");
+}

@@ -1,0 +1,339 @@
+use super::{Lock, LockedWorkload, Merged, merged};
+use crate::device::DeviceKind;
+use crate::measured::{Measured, MeasuredMode, MeasuredOn, Point, Way};
+use crate::source::{FileError, Source};
+use crate::workload::{Optimizer, Training, Transformer, WorkloadSpec};
+use crate::{Bytes, Goal};
+
+const WHOLE: &str = r#"# What was measured of this package's workloads: written by `cargo gpu-tuned measure`, to be committed.
+# After a conflicting merge keep either side, or delete the file, and measure again.
+format = 1
+
+[workload.char-lm]
+host_ms_per_sample = 0.01235
+parameters = 818_256
+shape = "5e1f"
+
+[workload.char-lm.described]
+optimizer = "muon"
+
+[workload.char-lm.described.transformer]
+d_model = 128
+layers = 4
+seq = 128
+vocab = 65
+
+[workload.char-lm.goal]
+global_batch = 512
+
+[workload.char-lm.on.h200]
+burn = "0.22.1"
+context_bytes = 563_085_312
+cubecl = "0.11.3"
+device = "NVIDIA H200"
+driver = "580.95.05"
+kernels_bytes = 8_388_608
+kind = "gpu"
+memory_bytes = 150_754_820_096
+sm_count = 132
+
+[workload.char-lm.on.h200.mode.f32]
+residual = 0.0042
+way = "dry-run"
+
+[workload.char-lm.on.h200.mode.f32.batch.64]
+in_use_bytes = 1_000_000
+micro_step_ms = 12.31
+optimizer_ms = 1.234
+reserved_accumulating_bytes = 1_560_000_000
+reserved_bytes = 1_548_747_520
+spread = 0.01
+
+[workload.char-lm.on.h200.mode.f32.batch.1024]
+reserved_bytes = 24_779_960_320
+"#;
+
+fn transformer() -> Transformer {
+    Transformer::new(4, 128, 65, 128)
+}
+
+fn whole() -> LockedWorkload {
+    let spec = WorkloadSpec {
+        training: Training { optimizer: Optimizer::Muon, ..Training::default() },
+        ..transformer().into()
+    };
+    let small = Point {
+        reserved_bytes: Bytes(1_548_747_520),
+        reserved_accumulating_bytes: Some(Bytes(1_560_000_000)),
+        in_use_bytes: Some(Bytes(1_000_000)),
+        micro_step_ms: Some(12.308_7),
+        optimizer_ms: Some(1.234_049),
+        spread: Some(0.01),
+    };
+    let large = Point { reserved_bytes: Bytes(24_779_960_320), ..Point::default() };
+    let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.004_101), batch: [(64, small), (1024, large)].into() };
+    let on = MeasuredOn {
+        device: "NVIDIA H200".to_owned(),
+        kind: DeviceKind::Gpu,
+        memory_bytes: Bytes(150_754_820_096),
+        sm_count: 132,
+        driver: Some("580.95.05".to_owned()),
+        burn: "0.22.1".to_owned(),
+        cubecl: Some("0.11.3".to_owned()),
+        context_bytes: Some(Bytes(563_085_312)),
+        kernels_bytes: Some(Bytes(8_388_608)),
+        mode: [("f32".parse().expect("a mode"), mode)].into(),
+    };
+    LockedWorkload {
+        described: Some(spec),
+        goal: Some(Goal { global_batch: Some(512), ..Goal::default() }),
+        measured: Measured {
+            parameters: 818_256,
+            shape: "5e1f".to_owned(),
+            host_ms_per_sample: Some(0.012_345_6),
+            on: [("h200".to_owned(), on)].into(),
+        },
+    }
+}
+
+fn source(text: &str) -> Source<'_> {
+    Source { file: Lock::NAME, text }
+}
+
+fn parse(text: &str) -> Result<Lock, Vec<FileError>> {
+    Lock::parse(source(text))
+}
+
+fn merge(text: &str, entry: &LockedWorkload) -> Merged {
+    merged(Some(source(text)), "char-lm", entry).expect("both are valid")
+}
+
+#[test]
+fn a_lock_is_sorted_with_one_short_fact_a_line() {
+    let merged = merged(None, "char-lm", &whole()).expect("it is valid");
+    assert_eq!(merged.text, WHOLE);
+    assert_eq!(parse(WHOLE).expect("it was just written").to_toml(), WHOLE);
+}
+
+#[test]
+fn a_workload_is_found_by_its_description() {
+    let lock = parse(WHOLE).expect("it is valid");
+    let spec = whole().described.expect("it is described");
+    assert_eq!(lock.measured_for(&spec), Some(("char-lm", &lock.workload["char-lm"])));
+    assert_eq!(lock.measured_for(&transformer().into()), None);
+}
+
+#[test]
+fn mistakes_have_their_places() {
+    let slips = [
+        ("way = \"dry-run\"", "way = \"dry\"", "35:7: way: expected one of executed, dry-run, replayed"),
+        ("way =", "wey =", "33:32: workload.char-lm.on.h200.mode.f32 needs way"),
+        ("residual = 0.0042", "residual = 1.5", "34:12: residual: expected a share from 0 to 1"),
+        ("residual = 0.0042", "residual = nan", "34:12: residual: expected a share from 0 to 1"),
+        ("12.31", "-12.31", "39:17: micro_step_ms: expected milliseconds, more than 0 and at most 1e9"),
+        ("12.31", "0", "39:17: micro_step_ms: expected milliseconds, more than 0 and at most 1e9"),
+        ("12.31", "\"12\"", "39:17: micro_step_ms: expected milliseconds, more than 0 and at most 1e9"),
+        ("818_256", "1e3", "7:14: parameters: expected a whole number from 0 to 2^50"),
+        ("818_256", "1_125_899_906_842_625", "7:14: parameters: expected a whole number from 0 to 2^50"),
+        ("\"5e1f\"", "5", "8:9: shape: expected a text in quotes"),
+        (".batch.64]", ".batch.0]", "37:42: batch.0: expected samples, from 1 to 2^30"),
+        (".batch.64]", ".batch.064]", "37:42: batch.064: expected samples, from 1 to 2^30"),
+        ("d_model =", "d_modell =", "13:29: workload.char-lm.described needs d_model"),
+        ("d_model = 128", "d_model = 0", "14:11: d_model = 0 is out of range, expected 1 to 2^24"),
+        ("optimizer = \"muon\"", "optimizer = \"moun\"", "11:13: optimizer: expected one of sgd"),
+        ("global_batch = 512", "global_batch = []", "20:16: global_batch: expected a whole number"),
+        ("kind = \"gpu\"", "kind = \"npu\"", "29:8: kind: expected one of gpu, cpu"),
+        ("sm_count = 132", "sm_count = 132\nsm_count = 132", "32:1: duplicate key"),
+        ("format = 1\n", "", "1:1: `format = 1` is missing"),
+        ("format = 1", "format = \"1\"", "3:10: format: expected 1"),
+        ("[workload.char-lm.goal]\nglobal_batch", "[workload.char-lm]\ngoal", "19:11: duplicate key"),
+    ];
+    for (right, wrong, expected) in slips {
+        let text = WHOLE.replace(right, wrong);
+        let mistakes = parse(&text).expect_err(wrong);
+        let found = mistakes[0].to_string();
+        assert!(found.starts_with(&format!("gpu-tuned.lock:{expected}")), "{wrong}: {found}");
+        let last = mistakes.last().expect("there is one").to_string();
+        assert!(last.ends_with("or delete it and run `cargo gpu-tuned measure`"), "{last}");
+        assert_eq!(merged(Some(source(&text)), "char-lm", &whole()), Err(mistakes));
+    }
+}
+
+#[test]
+fn all_mistakes_are_found_at_once() {
+    let text = WHOLE.replace("12.31", "0").replace("kind =", "knid =").replace("seq = 128", "seq = -1");
+    let places: Vec<_> = parse(&text).expect_err("three").iter().map(|found| found.place.line).collect();
+    assert_eq!(places, [16, 22, 39]);
+}
+
+#[test]
+fn a_fifth_batch_is_one_too_many() {
+    let more = [2000, 2001, 2002]
+        .map(|size| format!("\n[workload.char-lm.on.h200.mode.f32.batch.{size}]\nreserved_bytes = 5\n"));
+    let mistakes = parse(&format!("{WHOLE}{}", more.concat())).expect_err("five batches");
+    let found = mistakes[0].to_string();
+    assert!(
+        found.starts_with("gpu-tuned.lock:54:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
+    );
+}
+
+#[test]
+fn the_two_sides_of_a_merge_are_told_at_the_first_marker() {
+    let sides = WHOLE.replace(
+        "way = \"dry-run\"\n",
+        "<<<<<<< HEAD\nway = \"dry-run\"\n=======\nway = \"executed\"\n>>>>>>> branch\n",
+    );
+    for text in [sides.clone(), sides.replace('\n', "\r\n")] {
+        let mistakes = parse(&text).expect_err("a conflict");
+        let [only] = mistakes.as_slice() else { panic!("{mistakes:?}") };
+        let found = only.to_string();
+        assert!(found.starts_with("gpu-tuned.lock:35:1: a merge left both sides here: keep either side"), "{found}");
+    }
+    let comment = WHOLE.replace("[workload.char-lm.goal]", "# ======= goal\n#=======\n[workload.char-lm.goal]");
+    assert!(parse(&comment).is_ok());
+}
+
+#[test]
+fn the_layout_of_a_newer_release_is_left_to_it() {
+    let mistakes = parse("format = 2\nworkload = \"elsewhere\"\n").expect_err("format 2");
+    let found: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+    let expected = "gpu-tuned.lock:1:10: format 2 is of a newer release of gpu-tuned, this one reads format 1: update \
+                    gpu-tuned and its command line";
+    assert_eq!(found, [expected]);
+}
+
+#[test]
+fn a_file_cut_short_within_a_figure_is_no_other_figure() {
+    let cut = WHOLE.strip_suffix("_960_320\n").expect("the last figure");
+    let found = parse(cut).expect_err("cut short")[0].to_string();
+    assert!(found.starts_with("gpu-tuned.lock:46:24: the file ends within a line: it was cut short"), "{found}");
+}
+
+/// A file of a release that knows more.
+fn newer() -> String {
+    WHOLE
+        .replace("format = 1\n", "format = 1\nwritten = 1979-05-27T07:32:00Z\n")
+        .replace("shape = ", "energy = { joules = 1.50, \"per step\" = [1, 0x10, \"a\\nb\"] }\nshape = ")
+        .replace("global_batch = 512", "global_batch = 512\nwatts = 300")
+        .replace("sm_count = 132", "l2_bytes = 50_000_000\nsm_count = 132")
+        .replace("spread = 0.01", "peak = 1e300\nspread = 0.01")
+        + "\n[workload.char-lm.on.h200.mode.fp8]\nscale = -inf\n\n[[tools]]\nname = \"\"\n"
+}
+
+#[test]
+fn what_a_newer_release_wrote_survives() {
+    let newer = newer();
+    assert_eq!(parse(&newer).expect("it is valid"), parse(WHOLE).expect("it is valid"));
+    let mut other = whole();
+    other.measured.on.clear();
+    let Merged { text, dropped } = merged(Some(source(&newer)), "other", &other).expect("both are valid");
+    assert_eq!(dropped, [""; 0]);
+    let (before, mut after): (toml::Table, toml::Table) =
+        (newer.parse().expect("it is TOML"), text.parse().expect("it is TOML"));
+    let workloads = after["workload"].as_table_mut().expect("a table");
+    assert!(workloads.remove("other").is_some());
+    assert_eq!(before, after);
+    assert_eq!(merged(Some(source(&text)), "other", &other).expect("both are valid").text, text);
+}
+
+#[test]
+fn a_description_that_says_more_is_not_taken_for_one_that_says_less() {
+    let kept = [
+        WHOLE.replace("d_model = 128", "d_model = 128\nexperts = 8"),
+        WHOLE.replace("described.transformer]", "described.mamba]"),
+        WHOLE.replace("optimizer = \"muon\"", "loss_scale = 8"),
+    ];
+    for text in kept {
+        let lock = parse(&text).expect("it is valid");
+        assert_eq!(lock.workload["char-lm"].described, None, "{text}");
+        let dropped =
+            merge(&text, &LockedWorkload { measured: Measured { on: [].into(), ..whole().measured }, ..whole() });
+        assert_eq!(dropped.dropped, ["workload.char-lm.on.h200: measured of the model before it changed"]);
+    }
+}
+
+#[test]
+fn a_mode_that_is_measured_anew_is_replaced_whole() {
+    let mut again = whole();
+    let on = again.measured.on.get_mut("h200").expect("it was measured");
+    let (mode, mut figures) = on.mode.pop_first().expect("it was measured");
+    figures.residual = None;
+    figures.batch = [(256, Point { reserved_bytes: Bytes(7), ..Point::default() })].into();
+    on.mode = [(mode, figures.clone()), ("bf16_params".parse().expect("a mode"), figures)].into();
+    on.context_bytes = None;
+    again.measured.host_ms_per_sample = None;
+    let Merged { text, dropped } = merge(&newer(), &again);
+    assert_eq!(dropped, [""; 0]);
+    let lock = parse(&text).expect("it was just written");
+    let found = &lock.workload["char-lm"].measured;
+    // What was not looked at is still what it was.
+    assert_eq!(found.host_ms_per_sample, Some(0.012_35));
+    assert_eq!(found.on["h200"].context_bytes, whole().measured.on["h200"].context_bytes);
+    assert_eq!(found.on["h200"].mode, again.measured.on["h200"].mode);
+    assert!(text.contains("mode.fp8") && text.contains("l2_bytes") && !text.contains("peak"), "{text}");
+}
+
+#[test]
+fn measurements_of_another_model_go() {
+    let mut a100 = whole();
+    let h200 = a100.measured.on.remove("h200").expect("it was measured");
+    a100.measured.on.insert("a100".to_owned(), MeasuredOn { device: "NVIDIA A100".to_owned(), ..h200 });
+    let both = merge(WHOLE, &a100);
+    assert_eq!(
+        (both.dropped.as_slice(), parse(&both.text).expect("valid").workload["char-lm"].measured.on.len()),
+        (&[][..], 2)
+    );
+    let gone = ["workload.char-lm.on.a100: measured of the model before it changed"];
+    let mut larger = Measured { parameters: 900_000, ..whole().measured };
+    larger.host_ms_per_sample = None;
+    let trained = WorkloadSpec { ..transformer().into() };
+    for entry in [
+        LockedWorkload { measured: larger, ..whole() },
+        LockedWorkload { measured: Measured { shape: "5e20".to_owned(), ..whole().measured }, ..whole() },
+        LockedWorkload { described: Some(trained), ..whole() },
+    ] {
+        let Merged { text, dropped } = merge(&both.text, &entry);
+        assert_eq!(dropped, gone);
+        let alone = merged(None, "char-lm", &entry).expect("it is valid").text;
+        assert_eq!(text, alone);
+    }
+    // Neither a description that is missing nor what the host takes makes it another model.
+    let mut slower = whole();
+    slower.described.as_mut().expect("it is described").training.host_ms_per_sample = Some(3.0);
+    for entry in [slower, LockedWorkload { described: None, ..whole() }] {
+        assert_eq!(merge(&both.text, &entry).dropped, [""; 0]);
+    }
+}
+
+#[test]
+fn modes_of_another_release_of_burn_go() {
+    let mut entry = whole();
+    let on = entry.measured.on.get_mut("h200").expect("it was measured");
+    on.mode = on.mode.values().map(|figures| ("bf16_params".parse().expect("a mode"), figures.clone())).collect();
+    let same = LockedWorkload { ..entry.clone() };
+    assert_eq!(merge(WHOLE, &same).dropped, [""; 0]);
+    entry.measured.on.get_mut("h200").expect("it was measured").burn = "0.23.0".to_owned();
+    let Merged { text, dropped } = merge(WHOLE, &entry);
+    let reason = "measured on another device, or with other releases of Burn or CubeCL";
+    assert_eq!(dropped, [format!("workload.char-lm.on.h200.mode.f32: {reason}")]);
+    assert_eq!(text, merged(None, "char-lm", &entry).expect("it is valid").text);
+}
+
+#[test]
+fn figures_that_cannot_be_are_not_written() {
+    let of = |change: fn(&mut Point)| {
+        let mut entry = whole();
+        let on = entry.measured.on.get_mut("h200").expect("it was measured");
+        let mode = on.mode.values_mut().next().expect("it was measured");
+        change(mode.batch.get_mut(&64).expect("it was measured"));
+        merged(None, "char-lm", &entry).expect_err("a wrong figure").swap_remove(0).to_string()
+    };
+    for found in [
+        of(|point| point.micro_step_ms = Some(f64::NAN)),
+        of(|point| point.optimizer_ms = Some(0.0)),
+        of(|point| point.spread = Some(f64::INFINITY)),
+        of(|point| point.reserved_bytes = Bytes(u64::MAX)),
+    ] {
+        assert!(found.starts_with("what was measured:"), "{found}");
+    }
+}
