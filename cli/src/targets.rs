@@ -50,6 +50,12 @@ impl Target {
         (found, machine.trouble)
     }
 
+    /// The first of them.
+    pub(crate) fn first_here(project: &Project) -> (Self, Vec<String>) {
+        let (mut all, trouble) = Self::here(project);
+        (all.swap_remove(0), trouble)
+    }
+
     fn cpu(machine: &Machine) -> Self {
         let host = &machine.host;
         let facts = DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);

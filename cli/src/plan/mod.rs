@@ -12,6 +12,7 @@ use crate::table::{Align, BAD, BOLD, FAINT, Table, styled};
 use crate::targets::Target;
 use crate::{Answer, Code};
 use row::{Outcome, Row};
+pub(crate) use row::{misfit_in_words, speed};
 
 /// Plans each workload for each target.
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
@@ -81,7 +82,7 @@ fn table(described: &Described<'_>, rows: &[Row]) -> String {
         match &row.outcome {
             Outcome::Plan(plan) => table.row(anstyle::Style::new(), row::cells(&row.target, plan), figures(row)),
             Outcome::Misfit(misfit) => {
-                table.row(anstyle::Style::new(), [row.target.clone()], styled(BAD, row::misfit_in_words(misfit)));
+                table.row(anstyle::Style::new(), [row.target.clone()], styled(BAD, misfit_in_words(misfit)));
             }
             Outcome::Unsupported(why) => table.row(anstyle::Style::new(), [row.target.clone()], styled(BAD, why)),
         }

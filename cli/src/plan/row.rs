@@ -40,12 +40,12 @@ pub(super) fn cells(target: &str, plan: &Plan) -> Vec<String> {
 }
 
 /// Samples per second, with digits enough to tell slow ones apart.
-fn speed(samples_per_s: f64) -> String {
+pub(crate) fn speed(samples_per_s: f64) -> String {
     if samples_per_s < 10.0 { format!("{samples_per_s:.2}") } else { grouped(samples_per_s.round() as u64) }
 }
 
 /// What is missing, and what would mend it.
-pub(super) fn misfit_in_words(misfit: &Misfit) -> String {
+pub(crate) fn misfit_in_words(misfit: &Misfit) -> String {
     let missing = misfit.memory.total() - misfit.memory.budget();
     let what = match &misfit.too_large {
         Some(too_large) if missing == Bytes::ZERO => too_large.to_string(),

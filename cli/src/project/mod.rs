@@ -1,18 +1,19 @@
 //! The package that a command is for: its files, its workloads, and the GPUs it declares.
 
 mod metadata;
+mod workloads;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::Package;
 use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Goal, suggest};
 
 pub(crate) use metadata::Dependencies;
+pub(crate) use workloads::Described;
 
 use crate::args::Common;
 use crate::error::Error;
@@ -22,14 +23,7 @@ pub(crate) struct Project {
     package: Package,
     root: PathBuf,
     file: ConfigFile,
-}
-
-/// A workload as the files describe it.
-pub(crate) struct Described<'a> {
-    pub name: &'a str,
-    pub spec: &'a WorkloadSpec,
-    /// What the files ask of its plan.
-    pub goal: Goal,
+    lock: Lock,
 }
 
 impl Project {
@@ -39,7 +33,8 @@ impl Project {
         let root = metadata::folder(&package);
         let mut mistakes = Vec::new();
         let file = parsed(&root, ConfigFile::NAME, ConfigFile::parse, &mut mistakes)?;
-        if mistakes.is_empty() { Ok(Self { package, root, file }) } else { Err(Error::Files { mistakes }) }
+        let lock = parsed(&root, Lock::NAME, Lock::parse, &mut mistakes)?;
+        if mistakes.is_empty() { Ok(Self { package, root, file, lock }) } else { Err(Error::Files { mistakes }) }
     }
 
     /// The package's name.
@@ -72,43 +67,6 @@ impl Project {
     /// Whether a profile is one of the package's own.
     pub(crate) fn is_own(&self, id: &ProfileId) -> bool {
         self.file.profiles.iter().any(|profile| profile.id == *id)
-    }
-
-    /// The workloads that the files describe: all, or the one that was asked for.
-    pub(crate) fn workloads(&self, only: Option<&str>) -> Result<Vec<Described<'_>>, Error> {
-        let described = |(name, spec)| Described { name, spec, goal: self.file.goal.clone() };
-        let all: Vec<_> = self.file.workloads.iter().map(|(name, spec)| described((name.as_str(), spec))).collect();
-        if all.is_empty() {
-            return Err(Error::NoWorkload { package: self.name().to_owned() });
-        }
-        let Some(only) = only else { return Ok(all) };
-        let names: Vec<_> = all.iter().map(|workload| workload.name.to_owned()).collect();
-        match all.into_iter().find(|workload| workload.name == only) {
-            Some(workload) => Ok(vec![workload]),
-            None => {
-                let hint = suggest(only, names.iter().map(String::as_str));
-                Err(Error::UnknownWorkload { name: only.to_owned(), hint, names })
-            }
-        }
-    }
-
-    /// The workload that was asked for, or the only one.
-    pub(crate) fn workload(&self, only: Option<&str>) -> Result<Described<'_>, Error> {
-        let mut all = self.workloads(only)?;
-        match (all.pop(), all.is_empty()) {
-            (Some(workload), true) => Ok(workload),
-            (last, _) => {
-                let names = all.iter().chain(&last).map(|workload| workload.name.to_owned()).collect();
-                Err(Error::SeveralWorkloads { names })
-            }
-        }
-    }
-}
-
-impl Described<'_> {
-    /// What one training step costs.
-    pub(crate) fn workload(&self) -> Workload {
-        self.spec.workload()
     }
 }
 
