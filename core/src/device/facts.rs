@@ -9,6 +9,9 @@ use crate::{Bytes, Provenance};
 pub struct DeviceFacts {
     /// What to call the device in reports.
     pub name: String,
+    /// The profile that describes it, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// GPU or CPU.
     pub kind: DeviceKind,
     /// All memory of the device.
@@ -58,6 +61,7 @@ impl DeviceFacts {
         let sm_count = profile.compute.sm_count.unwrap_or(WIDEST);
         Self {
             name: profile.id.to_string(),
+            profile: Some(profile.id.to_string()),
             kind: DeviceKind::Gpu,
             memory_total: usable,
             memory_available: usable,
@@ -88,6 +92,7 @@ impl DeviceFacts {
         let sm_count = known(reading.sm_count).or(nominal.as_ref().map(|facts| facts.sm_count)).unwrap_or(WIDEST);
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
+            profile: profile.map(|profile| profile.id.to_string()),
             kind: DeviceKind::Gpu,
             memory_total: total,
             memory_available: reading.memory_free.unwrap_or(usable).min(usable),
@@ -111,6 +116,7 @@ impl DeviceFacts {
     pub fn cpu(memory_total: Bytes, memory_available: Bytes, cores: u64) -> Self {
         Self {
             name: format!("CPU ({cores} cores)"),
+            profile: None,
             kind: DeviceKind::Cpu,
             memory_total,
             memory_available,
@@ -132,6 +138,7 @@ impl DeviceFacts {
         let name = names(&all);
         all.into_iter().cloned().reduce(|a, b| Self {
             name: name.clone(),
+            profile: if a.profile == b.profile { a.profile } else { None },
             kind: if a.kind == b.kind { a.kind } else { DeviceKind::Cpu },
             memory_total: a.memory_total.min(b.memory_total),
             memory_available: a.memory_available.min(b.memory_available),

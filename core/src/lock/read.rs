@@ -109,6 +109,8 @@ fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
         kind: kind?,
         memory_bytes: memory?,
         sm_count: sm_count? as u32,
+        fp32_tflops: facts.number("fp32_tflops", &(f64::MIN_POSITIVE..=1e9), "10^12 operations a second"),
+        bandwidth_gb_s: facts.number("bandwidth_gb_s", &(f64::MIN_POSITIVE..=1e9), "10^9 bytes a second"),
         driver,
         burn: burn?,
         cubecl,

@@ -1,11 +1,13 @@
 //! What was measured of a workload: few points for each device and mode, as `gpu-tuned.lock` keeps them.
 
+mod curve;
 mod mode;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use curve::Curve;
 pub use mode::{Mode, ParseModeError};
 
 use crate::Bytes;
@@ -37,6 +39,12 @@ pub struct MeasuredOn {
     pub memory_bytes: Bytes,
     /// Streaming multiprocessors; 0 for a CPU.
     pub sm_count: u32,
+    /// Peak f32 rate of the ordinary units, 10^12 operations per second: what times are carried to other devices by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp32_tflops: Option<f64>,
+    /// Peak memory bandwidth, 10^9 bytes per second: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth_gb_s: Option<f64>,
     /// The driver's release; `None` for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
@@ -61,7 +69,7 @@ pub struct MeasuredOn {
 pub struct MeasuredMode {
     /// How the memory was found out.
     pub way: Way,
-    /// The largest error of a line between the points, seen at other batches, as a share of what was there: what a
+    /// The most that was found above a line between the points, at other batches, as a share of what the line says: what a
     /// prediction is raised by, so that it is a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
@@ -69,8 +77,8 @@ pub struct MeasuredMode {
     pub batch: BTreeMap<u64, Point>,
 }
 
-/// How memory was found out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How memory was found out; the firmest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// Steps were run on the device.
@@ -109,4 +117,9 @@ impl Measured {
 
     /// The largest figure that may be on record: beyond it sums would saturate.
     pub const LARGEST: u64 = 1 << 50;
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.on.is_empty() && self.host_ms_per_sample.is_none()
+    }
 }

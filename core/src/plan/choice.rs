@@ -1,8 +1,9 @@
-use super::memory::{MemoryModel, Mode, largest_batch_in_one_piece};
+use super::memory::{MemoryModel, largest_batch_in_one_piece};
 use super::split::{self, Split};
 use super::time::StepTime;
 use super::{MemoryEstimate, PlanError, Reason, Schedule};
 use crate::device::DeviceFacts;
+use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Goal, Precision, Provenance, Setting};
 
@@ -17,8 +18,12 @@ pub(super) struct Candidate {
     pub checkpointing: bool,
     pub memory: MemoryEstimate,
     pub samples_per_s: f64,
+    /// What stands behind the throughput.
+    pub provenance: Provenance,
     /// Predicted share of the time in which the device computes.
     pub utilization: f64,
+    /// Whether the micro-batches of a step are all of this size; where no global batch is asked for, whether this one is a
+    /// power of two.
     pub even: bool,
 }
 
@@ -32,6 +37,8 @@ pub(super) struct Choice {
     /// The largest micro-batch that fits, and whether a larger one was asked about.
     largest: u64,
     memory_limits: bool,
+    /// Where the times were measured, if not here.
+    transfer: Option<String>,
 }
 
 impl Choice {
@@ -42,12 +49,15 @@ impl Choice {
         goal: &Goal,
         precision: Precision,
     ) -> Result<Option<Self>, PlanError> {
-        let splits = split::splits(workload, goal)?;
+        let splits = split::splits(device, workload, goal)?;
         let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
         let mut fitting = Vec::with_capacity(2 * splits.len());
+        let mut transfer = None;
         for checkpointing in checkpointing_modes(workload, goal) {
-            let time = StepTime::of(device, workload, precision, checkpointing);
-            let memory = MemoryModel::of(device, workload, goal, Mode { precision, checkpointing });
+            let mode = Mode { precision, checkpointing };
+            let time = StepTime::of(device, workload, mode);
+            let memory = MemoryModel::of(device, workload, goal, mode);
+            transfer = time.transfer(workload);
             if any_fits(&splits, &memory, in_one_piece) {
                 fitting.extend(all_that_fit(&splits, goal.global_batch.is_some(), |split| {
                     let memory = memory.at(split.batch, split.micro_steps() > 1);
@@ -70,12 +80,12 @@ impl Choice {
             .min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch))
             .unwrap_or(&fastest)
             .clone();
-        Ok(Some(Self { best, fastest, fitting, largest, memory_limits }))
+        Ok(Some(Self { best, fastest, fitting, largest, memory_limits, transfer }))
     }
 
     /// Whether [`find`](Self::find) would find one.
     pub(super) fn exists(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> bool {
-        let Ok(splits) = split::splits(workload, goal) else { return false };
+        let Ok(splits) = split::splits(device, workload, goal) else { return false };
         let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
         checkpointing_modes(workload, goal).into_iter().any(|checkpointing| {
             let memory = MemoryModel::of(device, workload, goal, Mode { precision, checkpointing });
@@ -115,7 +125,14 @@ impl Choice {
         } else if goal.global_batch.is_some() && self.best.micro_steps == 1 {
             why.push_str("; the whole global batch at once");
         }
-        Reason { setting: Setting::BatchSize, provenance: workload.provenance, why }
+        if let Some(transfer) = &self.transfer {
+            why = format!("{why}; {transfer}");
+        }
+        let provenance = match self.best.provenance {
+            Provenance::Derived => workload.provenance,
+            measured => measured,
+        };
+        Reason { setting: Setting::BatchSize, provenance, why }
     }
 
     pub(super) fn accumulation_reason(&self, goal: &Goal) -> Reason {
@@ -175,8 +192,8 @@ impl Choice {
         }
         vec![format!(
             "a global batch of {global} does not fill {}: {larger} would run about {gain:.1}x as many samples per second \
-             (derived). It is left as it is, because it is part of what the run means",
-            device.name
+             ({}). It is left as it is, because it is part of what the run means",
+            device.name, unbound.best.provenance
         )]
     }
 }
@@ -184,15 +201,15 @@ impl Choice {
 impl Candidate {
     fn new(goal: &Goal, checkpointing: bool, split: Split, memory: MemoryEstimate, time: &StepTime) -> Self {
         let Split { batch, samples } = split;
-        let micro_steps = split.micro_steps();
         Self {
             batch,
-            micro_steps,
+            micro_steps: split.micro_steps(),
             checkpointing,
             memory,
-            samples_per_s: time.samples_per_s(samples, micro_steps) * goal.world_size as f64,
-            utilization: time.utilization(samples, micro_steps),
-            even: samples.is_multiple_of(batch),
+            samples_per_s: time.samples_per_s(split) * goal.world_size as f64,
+            provenance: time.provenance(batch),
+            utilization: time.utilization(split),
+            even: if goal.global_batch.is_some() { samples.is_multiple_of(batch) } else { batch.is_power_of_two() },
         }
     }
 }

@@ -1,10 +1,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::calibration::{self, PERSISTENT_RESERVE};
-use super::host;
+use super::pools::Pools;
+use super::{host, reference};
 use crate::device::{DeviceFacts, DeviceKind};
+use crate::measured::Mode;
 use crate::workload::Workload;
-use crate::{Bytes, Goal, Precision};
+use crate::{Bytes, Goal, Precision, Provenance};
 
 /// Where the memory of a training run goes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,17 +37,16 @@ pub struct MemoryEstimate {
     pub kernels: Bytes,
     /// What opening the device takes.
     pub context: Bytes,
+    /// What the measured figures are raised by, because lines between points err.
+    #[serde(default)]
+    pub margin: Bytes,
+    /// What stands behind the bytes that the memory pools hold.
+    #[serde(default)]
+    pub provenance: Provenance,
     /// Memory available on the device.
     pub available: Bytes,
     /// The part of it that is left alone.
     pub headroom: Bytes,
-}
-
-/// A way to run the step: what memory depends on beside the workload.
-#[derive(Clone, Copy)]
-pub(super) struct Mode {
-    pub precision: Precision,
-    pub checkpointing: bool,
 }
 
 /// The memory of a run in one mode, as a function of the micro-batch.
@@ -61,10 +62,12 @@ pub(super) struct MemoryModel<'a> {
     activation_scale: f64,
     /// Bytes kept for each sample, in f32.
     kept: Bytes,
+    /// What takes the place of the reserve and what is kept, where it was measured.
+    pools: Option<Pools<'a>>,
 }
 
 impl<'a> MemoryModel<'a> {
-    pub(super) fn of(device: &DeviceFacts, workload: &'a Workload, goal: &'a Goal, mode: Mode) -> Self {
+    pub(super) fn of(device: &'a DeviceFacts, workload: &'a Workload, goal: &'a Goal, mode: Mode) -> Self {
         let parameters = &workload.parameters;
         let each = mode.precision.parameter_bytes();
         let held = |values: u64| Bytes(values).times(each);
@@ -76,9 +79,10 @@ impl<'a> MemoryModel<'a> {
             gradients: held(parameters.trained()),
             optimizer_state: optimizer_state(workload, goal, each),
             kernels: kernels(device, workload),
-            context: device.context,
+            context: context(device, workload),
             available: device.memory_available,
             headroom: device.memory_available.scaled(goal.memory_headroom),
+            provenance: workload.provenance,
             ..MemoryEstimate::default()
         };
         // Copies of weights are large and always the same ones.
@@ -91,6 +95,7 @@ impl<'a> MemoryModel<'a> {
             reserve: calibration::of(workload.family).reserve(device.kind),
             activation_scale: mode.precision.activation_scale(),
             kept: activations(workload, mode.checkpointing),
+            pools: Pools::of(device, workload, goal, mode),
         }
     }
 
@@ -102,7 +107,7 @@ impl<'a> MemoryModel<'a> {
         let queued = host::prefetch_depth(self.workload, self.goal, batch).saturating_add(1);
         let inputs = sample.input.unwrap_or_default().times(batch).times(queued);
         let transient = self.fixed.gradients + activations + accumulated_gradients + inputs;
-        MemoryEstimate {
+        let derived = MemoryEstimate {
             batch,
             accumulated_gradients,
             activations,
@@ -110,6 +115,10 @@ impl<'a> MemoryModel<'a> {
             inputs,
             allocator: transient.scaled(self.reserve - 1.0) + self.persistent_reserve,
             ..self.fixed.clone()
+        };
+        match &self.pools {
+            Some(pools) => pools.at(&derived, sample.input.unwrap_or_default().times(batch), accumulates),
+            None => derived,
         }
     }
 }
@@ -119,7 +128,7 @@ impl MemoryEstimate {
     pub(super) fn on(&mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) {
         self.available = device.memory_available;
         self.headroom = device.memory_available.scaled(headroom);
-        self.context = device.context;
+        self.context = context(device, workload);
         self.kernels = kernels(device, workload);
     }
 
@@ -139,7 +148,7 @@ impl MemoryEstimate {
     }
 
     /// What adds up to [`total`](Self::total), named.
-    pub fn items(&self) -> [(&'static str, Bytes); 12] {
+    pub fn items(&self) -> [(&'static str, Bytes); 13] {
         [
             ("weights", self.weights),
             ("frozen weights", self.frozen_weights),
@@ -153,12 +162,18 @@ impl MemoryEstimate {
             ("allocator reserve", self.allocator),
             ("kernels", self.kernels),
             ("device context", self.context),
+            ("margin", self.margin),
         ]
     }
 }
 
 fn kernels(device: &DeviceFacts, workload: &Workload) -> Bytes {
-    calibration::of(workload.family).kernels_per_sm.times(u64::from(device.sm_count))
+    let derived = || calibration::of(workload.family).kernels_per_sm.times(u64::from(device.sm_count));
+    reference::kernels(device, workload).unwrap_or_else(derived)
+}
+
+fn context(device: &DeviceFacts, workload: &Workload) -> Bytes {
+    reference::context(device, workload).unwrap_or(device.context)
 }
 
 /// Bytes kept for each sample, in f32.

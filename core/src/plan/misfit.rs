@@ -3,10 +3,11 @@ use core::fmt;
 use serde::Serialize;
 
 use super::choice::{self, Choice};
-use super::memory::{self, MemoryModel, Mode};
+use super::memory::{self, MemoryModel};
 use super::split::{self, Split};
 use super::{MemoryEstimate, PlanError};
 use crate::device::DeviceFacts;
+use crate::measured::Mode;
 use crate::profile::ProfileTable;
 use crate::workload::{Optimizer, Workload};
 use crate::{Bytes, Goal, Pins, Precision};
@@ -122,7 +123,7 @@ impl Misfit {
         goal: &Goal,
         precision: Precision,
     ) -> Result<Self, PlanError> {
-        let splits = split::splits(workload, goal)?;
+        let splits = split::splits(device, workload, goal)?;
         let &Split { batch, samples } = splits.iter().min().expect("BUG: there is always a split");
         let checkpointing = choice::checkpointing_modes(workload, goal).contains(&true);
         let mode = Mode { precision, checkpointing };

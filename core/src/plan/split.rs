@@ -1,11 +1,15 @@
 //! The ways to cut one rank's share of an optimizer step into micro-batches.
 
-use super::{PlanError, host};
+use super::{PlanError, host, reference};
 use crate::Goal;
+use crate::device::DeviceFacts;
 use crate::workload::Workload;
 
 /// The largest micro-batch considered when no global batch bounds it.
 const LARGEST_FREE_BATCH: u64 = 1 << 16;
+
+/// Micro-batches considered from one power of two up to the next, when no global batch bounds them.
+const STEPS: u64 = 8;
 
 /// The most samples of an optimizer step over all ranks.
 const LARGEST_STEP: u64 = 1 << 40;
@@ -49,7 +53,7 @@ impl Split {
 }
 
 /// The ways that the goal leaves open, from the largest micro-batch to the smallest.
-pub(super) fn splits(workload: &Workload, goal: &Goal) -> Result<Vec<Split>, PlanError> {
+pub(super) fn splits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Split>, PlanError> {
     let pins = &goal.pins;
     let Some(samples) = rank_share(goal)? else {
         let micro_steps = pins.gradient_accumulation.unwrap_or(1);
@@ -57,8 +61,7 @@ pub(super) fn splits(workload: &Workload, goal: &Goal) -> Result<Vec<Split>, Pla
             let message = "batch_size and gradient_accumulation are at least 1: leave them to the planner, or set them";
             return Err(PlanError::Goal { message: message.to_owned() });
         }
-        let powers = (0..=LARGEST_FREE_BATCH.ilog2()).rev().map(|power| 1 << power);
-        let batches: Vec<u64> = pins.batch_size.map_or_else(|| powers.collect(), |batch| vec![batch]);
+        let batches = pins.batch_size.map_or_else(|| free_batches(device, workload), |batch| vec![batch]);
         let is_step = |split: &Split| split.samples.saturating_mul(goal.world_size) <= LARGEST_STEP;
         let cut = |batch: u64| Split { batch, samples: batch.saturating_mul(micro_steps) };
         let splits: Vec<_> = batches.into_iter().map(cut).filter(is_step).collect();
@@ -80,19 +83,35 @@ pub(super) fn splits(workload: &Workload, goal: &Goal) -> Result<Vec<Split>, Pla
             let agrees = (1..=samples).contains(&steps) && samples.div_ceil(samples.div_ceil(steps)) == steps;
             if agrees { Ok(vec![Split { batch: samples.div_ceil(steps), samples }]) } else { Err(conflict()) }
         }
-        (None, None) => Ok(all_splits(samples, host::largest_queued_twice(workload, goal))),
+        (None, None) => {
+            let queued_once = host::largest_queued_twice(workload, goal).map(|batch| batch.saturating_add(1));
+            let others = queued_once.into_iter().chain(reference::batches(device, workload));
+            Ok(all_splits(samples, others))
+        }
     }
 }
 
-/// For the numbers of micro-batches that are considered the smallest micro-batch that gets there, and the smallest for which
-/// fewer batches are prepared ahead, which may take less memory than a smaller one.
-fn all_splits(samples: u64, queued_twice: Option<u64>) -> Vec<Split> {
+/// Micro-batches without a global batch, the largest first: powers of two and seven steps between them, and what was
+/// measured at.
+fn free_batches(device: &DeviceFacts, workload: &Workload) -> Vec<u64> {
+    let power = |power: u32| 1_u64 << power;
+    let steps = |from: u64| (0..STEPS).map(move |step| from + from * step / STEPS);
+    let all = (0..=LARGEST_FREE_BATCH.ilog2()).flat_map(|exponent| steps(power(exponent)));
+    let mut all: Vec<u64> = all.chain(reference::batches(device, workload)).collect();
+    all.retain(|batch| *batch <= LARGEST_FREE_BATCH);
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    all.dedup();
+    all
+}
+
+/// For the numbers of micro-batches that are considered the smallest micro-batch that gets there, and others: the smallest
+/// for which fewer batches are prepared ahead, which may take less memory than a smaller one, and what was measured at.
+fn all_splits(samples: u64, others: impl Iterator<Item = u64>) -> Vec<Split> {
     let few = 1..=EVERY.min(samples);
     let small = few.clone().map(|batch| samples.div_ceil(batch));
     let doublings = core::iter::successors(Some(EVERY * 2), |steps| steps.checked_mul(2));
     let counts = few.chain(doublings.take_while(|steps| *steps < samples / EVERY)).chain(small);
-    let queued_once = queued_twice.map(|batch| batch.saturating_add(1)).filter(|batch| *batch < samples);
-    let batches = counts.map(|steps| samples.div_ceil(steps)).chain(queued_once);
+    let batches = counts.map(|steps| samples.div_ceil(steps)).chain(others.filter(|batch| *batch < samples));
     let mut all: Vec<_> = batches.map(|batch| Split { batch, samples }).collect();
     all.sort_unstable_by(|a, b| b.cmp(a));
     all.dedup();

@@ -25,6 +25,7 @@ pub use transformer::{Norm, Positions, Transformer};
 pub use unet::Unet;
 
 use crate::dims::Choices;
+use crate::measured::Measured;
 use crate::{Bytes, Provenance};
 
 /// What one training step costs on any device, in f32.
@@ -47,6 +48,19 @@ pub struct Workload {
     pub dominant_product: Option<Product>,
     /// Where the figures come from.
     pub provenance: Provenance,
+    /// What was measured of it; takes the place of the figures above, on devices and in modes where there is something.
+    #[serde(default, skip_serializing_if = "Measured::is_empty")]
+    pub measured: Measured,
+}
+
+impl Workload {
+    /// The workload with what was measured of it.
+    #[must_use]
+    pub fn with_measured(mut self, measured: Measured) -> Self {
+        self.sample.host_ms = self.sample.host_ms.or(measured.host_ms_per_sample);
+        self.measured = measured;
+        self
+    }
 }
 
 /// What a model holds for as long as training lasts.

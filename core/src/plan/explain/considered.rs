@@ -5,11 +5,12 @@ use core::fmt;
 use serde::Serialize;
 
 use super::Asked;
-use crate::Bytes;
+use crate::measured::Mode;
 use crate::plan::PlanError;
 use crate::plan::choice::{self, Candidate, Choice};
-use crate::plan::memory::{MemoryModel, Mode, largest_batch_in_one_piece};
+use crate::plan::memory::{MemoryModel, largest_batch_in_one_piece};
 use crate::plan::split;
+use crate::{Bytes, Provenance};
 
 /// A way to run the optimizer step, and why it was taken or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +27,9 @@ pub struct Considered {
     /// Predicted samples per second over all ranks; `None` where it does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,
+    /// What stands behind the throughput; `None` where it does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
     /// Why it was taken or not.
     pub verdict: Verdict,
 }
@@ -58,6 +62,8 @@ pub enum Verdict {
     Checkpointed,
     /// Its last micro-batch is smaller than the others.
     Uneven,
+    /// It is no power of two, and one does as well.
+    NoPowerOfTwo,
     /// Nothing is gained over the smaller one that was taken.
     Larger,
 }
@@ -72,6 +78,7 @@ impl fmt::Display for Verdict {
             Self::Idle { utilization } => write!(f, "keeps the device busy {:.0}% of the time", utilization * 100.0),
             Self::Checkpointed => f.write_str("recomputes what fits without"),
             Self::Uneven => f.write_str("does not divide the step evenly"),
+            Self::NoPowerOfTwo => f.write_str("no power of two, and one does as well"),
             Self::Larger => f.write_str("larger, and hardly faster"),
         }
     }
@@ -120,10 +127,11 @@ fn misfits(asked: &Asked<'_>, checkpointing: bool) -> Result<Vec<Considered>, Pl
             gradient_checkpointing: checkpointing,
             memory: memory.total(),
             samples_per_s: None,
+            provenance: None,
             verdict,
         })
     };
-    Ok(split::splits(workload, goal)?.into_iter().filter_map(misfit).collect())
+    Ok(split::splits(device, workload, goal)?.into_iter().filter_map(misfit).collect())
 }
 
 fn judged(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Considered {
@@ -133,6 +141,7 @@ fn judged(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Consider
         gradient_checkpointing: candidate.checkpointing,
         memory: candidate.memory.total(),
         samples_per_s: Some(candidate.samples_per_s),
+        provenance: Some(candidate.provenance),
         verdict: verdict(candidate, choice, asked),
     }
 }
@@ -147,6 +156,7 @@ fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict
         Some(target) if candidate.utilization < target => Verdict::Idle { utilization: candidate.utilization },
         None if by > goal.throughput_tolerance => Verdict::Slower { by },
         _ if candidate.checkpointing && !best.checkpointing => Verdict::Checkpointed,
+        _ if best.even && !candidate.even && goal.global_batch.is_none() => Verdict::NoPowerOfTwo,
         _ if best.even && !candidate.even => Verdict::Uneven,
         _ => Verdict::Larger,
     }

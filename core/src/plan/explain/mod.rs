@@ -66,11 +66,12 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
     let precision = precision::decide(device, &goal)?.value;
     let asked = Asked { device, workload, goal: &goal, precision };
     let choice = Choice::find(device, workload, &goal, precision)?;
-    let (estimate, checkpointing) = match &outcome {
-        Outcome::Plan(plan) => (&plan.memory, plan.settings.gradient_checkpointing),
-        Outcome::Misfit(misfit) => (&misfit.memory, misfit.checkpointing),
+    let estimate = outcome.memory();
+    let (checkpointing, accumulates) = match &outcome {
+        Outcome::Plan(plan) => (plan.settings.gradient_checkpointing, plan.schedule.micro_steps() > 1),
+        Outcome::Misfit(misfit) => (misfit.checkpointing, misfit.memory.accumulated_gradients > Bytes::ZERO),
     };
-    let items = memory::items(&asked, estimate, checkpointing);
+    let items = memory::items(&asked, estimate, checkpointing, accumulates);
     let time = choice
         .as_ref()
         .map_or_else(Vec::new, |choice| time::terms(&asked, &choice.best, choice.schedule(&goal).samples_per_rank()));

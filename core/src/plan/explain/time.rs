@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use super::Asked;
+use crate::measured::Mode;
 use crate::plan::calibration;
 use crate::plan::choice::Candidate;
-use crate::plan::time::StepTime;
+use crate::plan::time::{Measured, StepTime};
 use crate::{Provenance, grouped};
 
 /// A part of the predicted time of an optimizer step.
@@ -24,16 +25,61 @@ pub struct TimeTerm {
 
 /// The terms that add up to a step of `samples` on one rank, taken in this way.
 pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
+    let mode = Mode { precision: asked.precision, checkpointing: candidate.checkpointing };
+    let step = StepTime::of(asked.device, asked.workload, mode);
+    match &step.measured {
+        Some(measured) => by_measurements(&step, measured, mode, candidate, samples),
+        None => by_peaks(asked, &step, candidate, samples),
+    }
+}
+
+fn by_measurements(
+    step: &StepTime<'_>,
+    measured: &Measured<'_>,
+    mode: Mode,
+    candidate: &Candidate,
+    samples: u64,
+) -> Vec<TimeTerm> {
+    let name = measured.reference.name;
+    let carried = |there: f64, here: f64| {
+        if measured.reference.is_exact(mode) { String::new() } else { format!(" x {:.4} by peak rates", here / there) }
+    };
+    let micro_steps = |name_of_term, count: u64, batch: u64| {
+        let (there, here) = (measured.micro_step.at(batch), step.micro_step(batch));
+        let on = if measured.reference.mode == mode {
+            name.to_owned()
+        } else {
+            format!("{name} in {}", measured.reference.mode)
+        };
+        TimeTerm {
+            name: name_of_term,
+            formula: format!("{count} x {:.3} ms at {batch} on {on}{}", there * 1e3, carried(there, here)),
+            seconds: count as f64 * here,
+            provenance: step.provenance(batch),
+        }
+    };
+    let (full, rest) = (samples / candidate.batch, samples % candidate.batch);
+    let optimizer = TimeTerm {
+        name: "optimizer",
+        formula: format!(
+            "{:.3} ms on {name}{}",
+            measured.optimizer * 1e3,
+            carried(measured.optimizer, step.optimizer())
+        ),
+        seconds: step.optimizer(),
+        provenance: step.provenance(candidate.batch),
+    };
+    let rest = (rest > 0).then(|| micro_steps("the rest", 1, rest));
+    [micro_steps("micro-batches", full, candidate.batch)].into_iter().chain(rest).chain([optimizer]).collect()
+}
+
+fn by_peaks(asked: &Asked<'_>, step: &StepTime<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
     let Asked { device, workload, precision, .. } = asked;
-    let step = StepTime::of(device, workload, *precision, candidate.checkpointing);
-    let steps = candidate.micro_steps;
     let slower =
         if candidate.checkpointing { format!(" x {}", calibration::CHECKPOINTING_SLOWDOWN) } else { String::new() };
-    let launch = format!(
-        "{steps} x {} kernels x {:.0} us{slower}",
-        grouped(workload.kernels),
-        calibration::launch_s(device.kind) * 1e6
-    );
+    let kernel_us = calibration::launch_s(device.kind) * 1e6;
+    let kernels = grouped(workload.kernels);
+    let launches = format!("{} x {kernels} kernels x {kernel_us:.0} us{slower}", candidate.micro_steps);
     let trained = workload.parameters.trained();
     let state = workload.parameters.state(workload.optimizer);
     let optimizer = format!(
@@ -45,9 +91,9 @@ pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> V
     );
     let term = |name, formula, seconds| TimeTerm { name, formula, seconds, provenance: Provenance::Derived };
     vec![
-        term("launches", launch, steps as f64 * step.launch),
-        term("samples", of_samples(asked, samples, &slower), samples as f64 * step.sample),
-        term("optimizer", optimizer, step.optimizer),
+        term("launches", launches, candidate.micro_steps as f64 * step.roofline.launch),
+        term("samples", of_samples(asked, samples, &slower), samples as f64 * step.roofline.sample),
+        term("optimizer", optimizer, step.roofline.optimizer),
     ]
 }
 

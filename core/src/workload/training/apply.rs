@@ -2,6 +2,7 @@
 
 use super::{Teacher, Training};
 use crate::Bytes;
+use crate::measured::Measured;
 use crate::workload::tensors::values as values_of;
 use crate::workload::{ModelCosts, Parameters, Role, SampleCost, Tensors, Workload};
 
@@ -41,6 +42,7 @@ impl Training {
             batch_statistics: costs.batch_statistics,
             dominant_product: costs.dominant_product,
             provenance: costs.provenance,
+            measured: Measured::default(),
         }
     }
 

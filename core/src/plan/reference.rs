@@ -1,0 +1,180 @@
+//! What of a workload's measurements speaks for a device and a mode.
+
+use crate::device::{DeviceFacts, DeviceKind};
+use crate::measured::{Curve, MeasuredMode, MeasuredOn, Mode, Point};
+use crate::workload::Workload;
+use crate::{Bytes, Provenance};
+
+/// Measurements of one device in one mode.
+#[derive(Clone, Copy)]
+pub(super) struct Reference<'a> {
+    /// The short name of the device that was measured.
+    pub name: &'a str,
+    pub on: &'a MeasuredOn,
+    pub mode: Mode,
+    pub measured: &'a MeasuredMode,
+    /// Whether the device is one like it.
+    is_here: bool,
+}
+
+impl<'a> Reference<'a> {
+    /// All measurements on devices of the same kind.
+    fn all(device: &'a DeviceFacts, workload: &'a Workload) -> impl Iterator<Item = Self> {
+        let same_kind = workload.measured.on.iter().filter(|(_, on)| on.kind == device.kind);
+        same_kind.flat_map(move |(name, on)| {
+            let is_here = is_alike(device, name, on);
+            on.mode.iter().map(move |(mode, measured)| Self { name, on, mode: *mode, measured, is_here })
+        })
+    }
+
+    /// The measurements that say what memory the mode takes: the device's own, else another's, else what a GPU's memory
+    /// manager made of the allocations of a CPU.
+    pub(super) fn for_memory(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
+        let in_mode = Self::all(device, workload).filter(|reference| reference.mode == mode);
+        in_mode.min_by_key(|reference| (!reference.is_here, reference.measured.way))
+    }
+
+    /// The measurements that say how long the mode takes: in this mode rather than another, on the device rather than one
+    /// of about its speed. Precision counts for more than checkpointing.
+    pub(super) fn for_time(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
+        let timed = Self::all(device, workload).filter(|reference| reference.micro_steps().next().is_some());
+        timed.min_by(|a, b| {
+            let rank = |reference: &Self| {
+                let measured = reference.mode;
+                (!reference.is_here, measured.precision != mode.precision, measured.checkpointing != mode.checkpointing)
+            };
+            rank(a).cmp(&rank(b)).then_with(|| a.distance(device).total_cmp(&b.distance(device)))
+        })
+    }
+
+    /// Whether the device that was measured is one like this.
+    pub(super) const fn is_here(&self) -> bool {
+        self.is_here
+    }
+
+    /// Whether this is the device, in this mode.
+    pub(super) fn is_exact(&self, mode: Mode) -> bool {
+        self.is_here && self.mode == mode
+    }
+
+    /// What a figure at a micro-batch is worth that comes from these measurements.
+    pub(super) fn provenance(&self, is_point: bool, mode: Mode) -> Provenance {
+        match (self.is_here, self.mode == mode && is_point) {
+            (true, true) => Provenance::Measured,
+            (true, false) => Provenance::Estimated,
+            (false, _) => Provenance::Transferred,
+        }
+    }
+
+    /// Bytes that the memory pools hold.
+    pub(super) fn reserved(&self) -> Option<Curve> {
+        self.curve(|point| Some(point.reserved_bytes.0 as f64))
+    }
+
+    /// The same when gradients are added up; where that was not measured, a set of `gradients` more.
+    pub(super) fn reserved_accumulating(&self, gradients: Bytes) -> Option<Curve> {
+        self.curve(|point| Some(point.reserved_accumulating_bytes.unwrap_or(point.reserved_bytes + gradients).0 as f64))
+    }
+
+    /// Bytes in use after the forward pass.
+    pub(super) fn in_use(&self) -> Option<Curve> {
+        self.curve(|point| Some(point.in_use_bytes?.0 as f64))
+    }
+
+    /// Seconds of one micro-batch.
+    pub(super) fn micro_step(&self) -> Option<Curve> {
+        Curve::through(self.micro_steps())
+    }
+
+    /// Seconds of the optimizer: the longest, which hardly depends on the micro-batch.
+    pub(super) fn optimizer(&self) -> Option<f64> {
+        let all = self.measured.batch.values().filter_map(|point| point.optimizer_ms);
+        all.reduce(f64::max).map(|ms| ms / 1e3)
+    }
+
+    /// The largest error that was seen between the points.
+    pub(super) fn residual(&self) -> f64 {
+        self.measured.residual.unwrap_or(UNKNOWN_RESIDUAL)
+    }
+
+    /// The device that was measured, as far as speed goes.
+    pub(super) fn facts(&self) -> DeviceFacts {
+        let Self { on, .. } = self;
+        DeviceFacts {
+            name: on.device.clone(),
+            profile: Some(self.name.to_owned()),
+            kind: on.kind,
+            memory_total: on.memory_bytes,
+            memory_available: on.memory_bytes,
+            memory_provenance: Provenance::Measured,
+            context: on.context_bytes.unwrap_or_default(),
+            sm_count: on.sm_count,
+            has_tf32: true,
+            has_bf16: true,
+            fp32_tflops: on.fp32_tflops,
+            bandwidth_gb_s: on.bandwidth_gb_s,
+            host_cores: None,
+        }
+    }
+
+    /// What was measured in the same mode on other devices of the same kind.
+    pub(super) fn others<'w>(&self, workload: &'w Workload) -> impl Iterator<Item = Reference<'w>> {
+        let (name, kind, mode) = (self.name, self.on.kind, self.mode);
+        let others = workload.measured.on.iter().filter(move |(other, on)| *other != name && on.kind == kind);
+        others.filter_map(move |(name, on)| {
+            on.mode.get(&mode).map(|measured| Reference { name, on, mode, measured, is_here: false })
+        })
+    }
+
+    pub(super) fn micro_steps(&self) -> impl Iterator<Item = (u64, f64)> {
+        let points = self.measured.batch.iter();
+        points.filter_map(|(batch, point)| Some((*batch, point.micro_step_ms? / 1e3)))
+    }
+
+    fn curve(&self, figure: impl Fn(&Point) -> Option<f64>) -> Option<Curve> {
+        Curve::through(self.measured.batch.iter().filter_map(|(batch, point)| Some((*batch, figure(point)?))))
+    }
+
+    /// How far apart two devices are in peak rates: the sum of the logarithms of their ratios.
+    fn distance(&self, device: &DeviceFacts) -> f64 {
+        let ratio = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) if a > 0.0 && b > 0.0 => (a / b).ln().abs(),
+            _ => UNKNOWN_DISTANCE,
+        };
+        ratio(self.on.fp32_tflops, device.fp32_tflops) + ratio(self.on.bandwidth_gb_s, device.bandwidth_gb_s)
+    }
+}
+
+/// What a prediction is raised by where no error was recorded: FACTS of three models, lines between four points.
+const UNKNOWN_RESIDUAL: f64 = 0.05;
+
+/// A device whose peak is not known is further away than any that is.
+const UNKNOWN_DISTANCE: f64 = 10.0;
+
+/// Whether measurements of a device are those of another: the same profile or name, and as many multiprocessors, which a
+/// slice has not.
+pub(super) fn is_alike(device: &DeviceFacts, name: &str, on: &MeasuredOn) -> bool {
+    let named = device.profile.as_deref() == Some(name) || device.name == on.device;
+    named && device.sm_count == on.sm_count
+}
+
+/// What loaded kernels take, where it was measured: as much for each multiprocessor.
+pub(super) fn kernels(device: &DeviceFacts, workload: &Workload) -> Option<Bytes> {
+    if device.kind == DeviceKind::Cpu {
+        return None;
+    }
+    let measured = workload.measured.on.iter().filter_map(|(name, on)| Some((name, on, on.kernels_bytes?)));
+    let (_, on, bytes) = measured.min_by_key(|(name, on, _)| !is_alike(device, name, on))?;
+    Some(bytes.scaled(f64::from(device.sm_count) / f64::from(on.sm_count.max(1))))
+}
+
+/// What opening the device took, where it was measured on one like it.
+pub(super) fn context(device: &DeviceFacts, workload: &Workload) -> Option<Bytes> {
+    let here = workload.measured.on.iter().find(|(name, on)| is_alike(device, name, on));
+    here.and_then(|(_, on)| on.context_bytes)
+}
+
+/// The micro-batches at which something was measured on devices of the same kind.
+pub(super) fn batches<'a>(device: &'a DeviceFacts, workload: &'a Workload) -> impl Iterator<Item = u64> {
+    Reference::all(device, workload).flat_map(|reference| reference.measured.batch.keys().copied())
+}
