@@ -1,5 +1,49 @@
-//! t
-use crate::{Answer, args::*, error::Error};
-pub(crate) fn run(_c: &Common) -> Result<Answer, Error> {
-    Err(Error::NoManifest)
+//! `cargo gpu-tuned check`.
+
+mod finding;
+mod fitting;
+mod freshness;
+
+use crate::args::Common;
+use crate::error::Error;
+use crate::project::Project;
+use crate::table::{Align, Table, styled};
+use crate::{Answer, Code};
+use finding::Finding;
+
+/// Checks what can be checked without building: the files, that what was measured is still what would be built, and that
+/// the declared GPUs hold the workloads.
+pub(crate) fn run(common: &Common) -> Result<Answer, Error> {
+    let found = match Project::read(common) {
+        Ok(project) => findings(&project, common)?,
+        // A program that reads the findings reads these, too.
+        Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
+        Err(error) => return Err(error),
+    };
+    let code = found.iter().map(|finding| finding.level.code()).max().unwrap_or(Code::Fine);
+    let text = if common.json {
+        format!("{}\n", serde_json::to_string_pretty(&found).expect("BUG: findings are always JSON"))
+    } else {
+        lines(&found)
+    };
+    Ok(Answer { text, code })
+}
+
+fn findings(project: &Project, common: &Common) -> Result<Vec<Finding>, Error> {
+    let workloads = project.workloads(common.workload.as_deref())?;
+    let cargo_lock = project.cargo_lock();
+    let mut found = freshness::undescribed(project, common.workload.as_deref());
+    for described in &workloads {
+        found.extend(freshness::of(project, described, cargo_lock.as_ref()));
+        found.extend(fitting::of(project, described));
+    }
+    Ok(found)
+}
+
+fn lines(found: &[Finding]) -> String {
+    let mut table = Table::new(0, [("", Align::Left)]);
+    for finding in found {
+        table.row(finding.level.style(), [finding.level.name().to_owned()], finding.in_words());
+    }
+    table.print()
 }

@@ -1,16 +1,14 @@
 //! The sections of an explanation.
 
-use anstyle::Style;
+use gpu_tuned_core::measured::{Measured, Way};
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, Verdict};
 use gpu_tuned_core::{Bytes, Provenance, Setting, grouped};
 
 use super::device;
 use crate::plan::speed;
 use crate::project::Project;
-use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, Table, styled};
+use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
 use crate::targets::Target;
-
-const PLAIN: Style = Style::new();
 
 /// Name, figure and what is said of it.
 const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
@@ -69,6 +67,24 @@ fn of_workload(explanation: &Explanation) -> String {
         }
     }
     table.row(PLAIN, ["optimizer".to_owned(), workload.optimizer.to_string()], String::new());
+    table.print() + &measured(&workload.measured)
+}
+
+/// What was measured: a line for each device and mode.
+fn measured(measured: &Measured) -> String {
+    let mut table = Table::new(2, FIGURES);
+    for (name, on) in &measured.on {
+        for (mode, of_mode) in &on.mode {
+            let batches: Vec<_> = of_mode.batch.keys().map(|batch| grouped(*batch)).collect();
+            let way = match of_mode.way {
+                Way::Executed => "executed",
+                Way::DryRun => "dry run",
+                Way::Replayed => "allocations of the CPU, replayed",
+            };
+            let found = format!("at batch {} ({way}, Burn {})", batches.join(", "), on.burn);
+            table.row(PLAIN, [format!("measured on {name}"), mode.to_string()], styled(FAINT, found));
+        }
+    }
     table.print()
 }
 

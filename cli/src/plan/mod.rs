@@ -2,13 +2,13 @@
 
 mod row;
 
-use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::plan::{Plan, PlanError};
 use gpu_tuned_core::{Goal, Provenance, grouped, plan};
 
-use crate::args::{Common, PlanArgs};
+use crate::args::{Common, GoalArgs, PlanArgs};
 use crate::error::Error;
 use crate::project::{Described, Project};
-use crate::table::{Align, BAD, BOLD, FAINT, Table, styled};
+use crate::table::{Align, BAD, BOLD, FAINT, PLAIN, Table, styled};
 use crate::targets::Target;
 use crate::{Answer, Code};
 use row::{Outcome, Row};
@@ -31,7 +31,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         format!("{}\n", serde_json::to_string_pretty(&rows).expect("BUG: plans are always JSON"))
     } else {
         let notes = trouble.iter().map(|trouble| format!("{}\n", styled(FAINT, trouble)));
-        let tables = workloads.iter().map(|described| table(described, &rows));
+        let tables = workloads.iter().map(|described| table(described, &args.goal, &rows));
         notes.chain([tables.collect::<Vec<_>>().join("\n")]).collect()
     };
     Ok(Answer { text, code: if fits { Code::Fine } else { Code::No } })
@@ -76,37 +76,36 @@ const COLUMNS: [(&str, Align); 10] = [
     ("samples/s", Align::Right),
 ];
 
-fn table(described: &Described<'_>, rows: &[Row]) -> String {
+fn table(described: &Described<'_>, goal: &GoalArgs, rows: &[Row]) -> String {
     let mut table = Table::new(2, COLUMNS);
-    for row in rows.iter().filter(|row| row.workload == described.name) {
-        match &row.outcome {
-            Outcome::Plan(plan) => table.row(anstyle::Style::new(), row::cells(&row.target, plan), figures(row)),
-            Outcome::Misfit(misfit) => {
-                table.row(anstyle::Style::new(), [row.target.clone()], styled(BAD, misfit_in_words(misfit)));
-            }
-            Outcome::Unsupported(why) => table.row(anstyle::Style::new(), [row.target.clone()], styled(BAD, why)),
+    for Row { target, outcome, .. } in rows.iter().filter(|row| row.workload == described.name) {
+        match outcome {
+            Outcome::Plan(plan) => table.row(PLAIN, row::cells(target, plan), provenance(plan)),
+            Outcome::Misfit(misfit) => table.row(PLAIN, [target.clone()], styled(BAD, misfit_in_words(misfit))),
+            Outcome::Unsupported(why) => table.row(PLAIN, [target.clone()], styled(BAD, why)),
         }
     }
-    format!("{}\n{}", heading(described), table.print())
+    format!("{}\n{}", heading(described, goal), table.print())
 }
 
-/// Where the figures of a row come from.
-fn figures(row: &Row) -> String {
-    let Outcome::Plan(plan) = &row.outcome else { return String::new() };
-    styled(FAINT, plan.samples_per_s_provenance)
+/// Where the figures of a plan come from.
+fn provenance(plan: &Plan) -> String {
+    let (memory, speed) = (plan.memory.provenance, plan.samples_per_s_provenance);
+    styled(FAINT, if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") })
 }
 
-fn heading(described: &Described<'_>) -> String {
-    let workload = described.workload();
-    let step = match (described.goal.global_batch, described.goal.global_tokens) {
+fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
+    let (workload, goal) = (described.workload(), goal.over(described.goal.clone()));
+    let step = match (goal.global_batch, goal.global_tokens) {
         (Some(samples), _) => format!("global batch {}", grouped(samples)),
         (None, Some(tokens)) => format!("{} tokens a step", grouped(tokens)),
         (None, None) => "no global batch".to_owned(),
     };
+    let measured: Vec<_> = workload.measured.on.keys().map(String::as_str).collect();
     let costs = match workload.provenance {
-        Provenance::Declared => "costs as declared",
-        Provenance::Derived => "costs from its dimensions",
-        Provenance::Measured | Provenance::Transferred => "costs as measured",
+        _ if !measured.is_empty() => format!("measured on {}", measured.join(", ")),
+        Provenance::Declared => "costs as declared".to_owned(),
+        _ => "costs from its dimensions".to_owned(),
     };
     let parameters = grouped(workload.parameters.trained());
     format!("{}: {parameters} parameters, {}, {step}, {costs}", styled(BOLD, described.name), workload.optimizer)

@@ -1,19 +1,24 @@
 //! What cargo says of the package.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Package};
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::suggest;
 
 use crate::args::Common;
 use crate::error::Error;
 
-/// The package that a command is for. Nothing is built or downloaded for it.
-pub(super) fn package(common: &Common) -> Result<Package, Error> {
+/// The package that a command is for, and the folder of its workspace. Nothing is built or downloaded for it.
+pub(super) fn package(common: &Common) -> Result<(Package, PathBuf), Error> {
     let manifest = manifest(common)?;
     let metadata = ask(MetadataCommand::new().manifest_path(&manifest).no_deps())?;
-    let members: Vec<Package> = metadata.packages;
+    let workspace = metadata.workspace_root.into_std_path_buf();
+    choose(common, metadata.packages, manifest).map(|package| (package, workspace))
+}
+
+fn choose(common: &Common, members: Vec<Package>, manifest: PathBuf) -> Result<Package, Error> {
     let names = || members.iter().map(|package| package.name.as_str());
     if let Some(name) = &common.package {
         let hint = suggest(name, names());
@@ -21,11 +26,32 @@ pub(super) fn package(common: &Common) -> Result<Package, Error> {
         return named.ok_or_else(|| Error::NoPackage { name: name.clone(), hint });
     }
     let manifest = manifest.canonicalize().unwrap_or(manifest);
-    let is_of_manifest = |package: &Package| package.manifest_path.as_std_path() == manifest;
-    let several = Error::SeveralPackages { names: names().map(str::to_owned).collect() };
-    let alone = members.len() == 1;
-    members.into_iter().find(|package| alone || is_of_manifest(package)).ok_or(several)
+    let is_of_manifest = |package: &&Package| package.manifest_path.as_std_path() == manifest;
+    if let Some(package) = members.iter().find(is_of_manifest) {
+        return Ok(package.clone());
+    }
+    // A workspace without a package of its own: the members that this command is about.
+    let tuned: Vec<_> = members.iter().filter(|package| is_tuned(package)).collect();
+    match (tuned.as_slice(), members.as_slice()) {
+        ([package], _) => Ok((*package).clone()),
+        ([], [package]) => Ok(package.clone()),
+        ([], _) => Err(Error::SeveralPackages { names: names().map(str::to_owned).collect() }),
+        (several, _) => Err(Error::SeveralPackages { names: several.iter().map(|it| it.name.to_string()).collect() }),
+    }
 }
+
+/// Whether a package has workloads, or depends on the crate that makes them.
+fn is_tuned(package: &Package) -> bool {
+    let has = |name: &str| folder(package).join(name).is_file();
+    let depends = package
+        .dependencies
+        .iter()
+        .any(|dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal);
+    has(ConfigFile::NAME) || has(Lock::NAME) || depends
+}
+
+/// The crate that programs depend on.
+pub(crate) const RUNTIME: &str = "gpu-tuned";
 
 fn manifest(common: &Common) -> Result<PathBuf, Error> {
     if let Some(path) = &common.manifest_path {
@@ -46,46 +72,16 @@ fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
     })
 }
 
-/// A package's dependencies as `Cargo.lock` resolves them.
-pub(crate) struct Dependencies {
-    metadata: Metadata,
-    package: PackageId,
-}
-
-impl Dependencies {
-    /// Asks cargo, which may have to download what it has not seen yet.
-    pub(super) fn of(package: &Package) -> Result<Self, Error> {
-        let metadata = ask(MetadataCommand::new().manifest_path(&package.manifest_path))?;
-        Ok(Self { metadata, package: package.id.clone() })
-    }
-
-    /// The releases of a crate that the package is built with: one, or none.
-    pub(crate) fn versions(&self, name: &str) -> Vec<String> {
-        let Some(resolve) = &self.metadata.resolve else { return Vec::new() };
-        let mut seen = BTreeSet::from([&self.package]);
-        let mut open = VecDeque::from([&self.package]);
-        while let Some(id) = open.pop_front() {
-            let node = resolve.nodes.iter().find(|node| node.id == *id);
-            open.extend(node.into_iter().flat_map(|node| &node.dependencies).filter(|next| seen.insert(next)));
-        }
-        let of_name = self.metadata.packages.iter().filter(|package| package.name.as_str() == name);
-        let mut versions: Vec<_> =
-            of_name.filter(|package| seen.contains(&package.id)).map(|package| package.version.to_string()).collect();
-        versions.sort();
-        versions
-    }
-
-    /// The name under which the package depends on `name` itself, when that has the feature.
-    pub(crate) fn direct_with_feature(&self, name: &str, feature: &str) -> Option<String> {
-        let package = self.metadata.packages.iter().find(|package| package.id == self.package)?;
-        let is_meant = |dependency: &&cargo_metadata::Dependency| {
-            dependency.name == name && dependency.kind == DependencyKind::Normal
-        };
-        let dependency = package.dependencies.iter().find(is_meant)?;
-        let has_feature = |package: &&Package| package.name.as_str() == name && package.features.contains_key(feature);
-        self.metadata.packages.iter().find(has_feature)?;
-        Some(dependency.rename.clone().unwrap_or_else(|| dependency.name.clone()))
-    }
+/// The name under which the package itself depends on the runtime, when that has the feature.
+///
+/// Asks cargo, which may have to download what it has not seen yet: what is about to be built needs it, too.
+pub(super) fn runtime_with_feature(package: &Package, feature: &str) -> Result<Option<String>, Error> {
+    let is_runtime = |dependency: &&Dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal;
+    let Some(dependency) = package.dependencies.iter().find(is_runtime) else { return Ok(None) };
+    let metadata = ask(MetadataCommand::new().manifest_path(&package.manifest_path))?;
+    let has_it = |package: &Package| package.name.as_str() == RUNTIME && package.features.contains_key(feature);
+    let name = dependency.rename.as_ref().unwrap_or(&dependency.name);
+    Ok(metadata.packages.iter().any(has_it).then(|| name.clone()))
 }
 
 /// The folder of a manifest.

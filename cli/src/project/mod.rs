@@ -1,5 +1,6 @@
 //! The package that a command is for: its files, its workloads, and the GPUs it declares.
 
+mod cargo_lock;
 mod metadata;
 mod workloads;
 
@@ -12,7 +13,8 @@ use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 
-pub(crate) use metadata::Dependencies;
+pub(crate) use cargo_lock::CargoLock;
+pub(crate) use metadata::RUNTIME;
 pub(crate) use workloads::Described;
 
 use crate::args::Common;
@@ -22,6 +24,7 @@ use crate::error::Error;
 pub(crate) struct Project {
     package: Package,
     root: PathBuf,
+    workspace: PathBuf,
     file: ConfigFile,
     lock: Lock,
 }
@@ -29,12 +32,16 @@ pub(crate) struct Project {
 impl Project {
     /// Finds the package and reads its files.
     pub(crate) fn read(common: &Common) -> Result<Self, Error> {
-        let package = metadata::package(common)?;
+        let (package, workspace) = metadata::package(common)?;
         let root = metadata::folder(&package);
         let mut mistakes = Vec::new();
         let file = parsed(&root, ConfigFile::NAME, ConfigFile::parse, &mut mistakes)?;
         let lock = parsed(&root, Lock::NAME, Lock::parse, &mut mistakes)?;
-        if mistakes.is_empty() { Ok(Self { package, root, file, lock }) } else { Err(Error::Files { mistakes }) }
+        if mistakes.is_empty() {
+            Ok(Self { package, root, workspace, file, lock })
+        } else {
+            Err(Error::Files { mistakes })
+        }
     }
 
     /// The package's name.
@@ -42,9 +49,29 @@ impl Project {
         &self.package.name
     }
 
-    /// What cargo makes of the package's dependencies.
-    pub(crate) fn dependencies(&self) -> Result<Dependencies, Error> {
-        Dependencies::of(&self.package)
+    /// The folder of the package's `Cargo.toml`.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its `Cargo.toml`.
+    pub(crate) fn manifest(&self) -> &Path {
+        self.package.manifest_path.as_std_path()
+    }
+
+    /// What its `gpu-tuned.lock` says.
+    pub(crate) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// The releases that it is built with, where there is a `Cargo.lock`.
+    pub(crate) fn cargo_lock(&self) -> Option<CargoLock> {
+        CargoLock::read(&self.workspace)
+    }
+
+    /// The name under which the package depends on the runtime, when that has the feature.
+    pub(crate) fn runtime_with_feature(&self, feature: &str) -> Result<Option<String>, Error> {
+        metadata::runtime_with_feature(&self.package, feature)
     }
 
     /// The profiles that the package offers as features, sorted.

@@ -23,7 +23,11 @@ pub(crate) struct Described<'a> {
 impl Described<'_> {
     /// What one training step costs.
     pub(crate) fn workload(&self) -> Workload {
-        self.spec.workload()
+        let workload = self.spec.workload();
+        match self.locked {
+            Some(locked) => workload.with_measured(locked.measured.clone()),
+            None => workload,
+        }
     }
 }
 
@@ -60,11 +64,17 @@ impl Project {
         }
     }
 
+    /// Whether the package's file describes a workload of this name.
+    pub(crate) fn describes(&self, name: &str) -> bool {
+        self.file.workloads.contains_key(name)
+    }
+
     fn described<'a>(&'a self, name: &'a str, spec: &'a WorkloadSpec) -> Described<'a> {
         let of_program = self.lock.workload.get(name).and_then(|locked| locked.goal.as_ref());
         let goal =
             of_program.map_or_else(|| self.file.goal.clone(), |of_program| laid_over(&self.file.goal, of_program));
-        let locked = self.lock.measured_for(spec).map(|(_, locked)| locked);
+        let by_name = self.lock.workload.get(name).filter(|locked| locked.described.as_ref() == Some(spec));
+        let locked = by_name.or_else(|| self.lock.measured_for(spec).map(|(_, locked)| locked));
         Described { name, spec, goal, locked }
     }
 }
