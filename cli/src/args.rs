@@ -10,7 +10,7 @@ Exit codes:
   0  fine
   1  the answer is no: does not fit, stale, would not hold
   2  bad input or usage
-  3  a program that was run failed";
+  3  a program that was run failed, or measured nothing";
 
 /// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
 #[derive(Debug, Parser)]
@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Measure(MeasureArgs),
     Plan(PlanArgs),
     Explain(ExplainArgs),
-    Check,
+    Check(CheckArgs),
 }
 
 /// What every subcommand takes.
@@ -40,9 +40,6 @@ pub(crate) struct Common {
     /// The package, where the workspace has several
     #[arg(long, short, global = true, value_name = "NAME")]
     pub package: Option<String>,
-    /// The workload, where the package has several
-    #[arg(long, global = true, value_name = "NAME")]
-    pub workload: Option<String>,
     /// Print JSON
     #[arg(long, global = true)]
     pub json: bool,
@@ -51,6 +48,7 @@ pub(crate) struct Common {
     pub color: Colour,
 }
 
+/// When to use colours.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Colour {
     Auto,
@@ -58,9 +56,20 @@ pub(crate) enum Colour {
     Never,
 }
 
+impl Colour {
+    /// The word for it, which is cargo's too.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+}
+
 /// Run the program so that it measures its workloads, and keep what comes of it in gpu-tuned.lock
 ///
-/// The program is built in release mode and run with GPU_TUNED_MEASURE set: where it asks for a measurement, it measures
+/// The program is built in release mode and run with `GPU_TUNED_MEASURE` set: where it asks for a measurement, it measures
 /// itself and exits. Without a GPU, memory is counted on the CPU.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
@@ -97,6 +106,9 @@ pub(crate) struct PlanArgs {
     /// Plan for the GPUs in this machine, or for its CPU where there is none
     #[arg(long)]
     pub here: bool,
+    /// Plan this workload only
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
     #[command(flatten)]
     pub goal: GoalArgs,
 }
@@ -111,8 +123,24 @@ pub(crate) struct ExplainArgs {
     /// Explain the plan for the first GPU in this machine, or for its CPU where there is none
     #[arg(long)]
     pub here: bool,
+    /// The workload, where the package has several
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
     #[command(flatten)]
     pub goal: GoalArgs,
+}
+
+/// Check that the files are right, that what was measured is what would be built, and that the GPUs hold it
+///
+/// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
+/// gpu-tuned.toml are no longer those that were measured, and when it was measured with other releases of Burn or `CubeCL`
+/// than Cargo.lock has.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct CheckArgs {
+    /// Check this workload only
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
 }
 
 /// What is asked for in place of what the files say.
@@ -124,7 +152,7 @@ pub(crate) struct GoalArgs {
     /// Ranks that train together
     #[arg(long, value_name = "RANKS")]
     pub world_size: Option<u64>,
-    /// Number formats: f32 or bf16_params
+    /// Number formats: `f32` or `bf16_params`
     #[arg(long)]
     pub precision: Option<Precision>,
     /// Share of the memory to leave alone, 0 to 0.9

@@ -7,6 +7,8 @@ use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::FileError;
 use thiserror::Error;
 
+use crate::Code;
+
 /// Why a command has no answer. [`report`](Self::report) prints it as rustc would.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
@@ -49,11 +51,23 @@ pub(crate) enum Error {
     Plan { workload: String, source: PlanError },
     #[error("cannot run `{program}`: {source}")]
     Start { program: String, source: io::Error },
+    #[error("the program failed: {how}\n  help: what it said is above; gpu-tuned.lock is whole")]
+    ProgramFailed { how: String },
+    #[error("the program of `{package}` ended without measuring anything\n  help: {}", crate::measure::how_to())]
+    NothingMeasured { package: String },
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
 
 impl Error {
+    /// The exit code.
+    pub(crate) const fn code(&self) -> Code {
+        match self {
+            Self::ProgramFailed { .. } | Self::NothingMeasured { .. } | Self::Start { .. } => Code::ProgramFailed,
+            _ => Code::Input,
+        }
+    }
+
     /// The error as it is printed: `error:` with the message; of a file, with the line.
     pub(crate) fn report(&self) -> String {
         match self {

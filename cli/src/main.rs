@@ -25,6 +25,8 @@ use error::Error;
 /// What a command prints, and whether the answer is yes.
 struct Answer {
     text: String,
+    /// What belongs to it and is for people only.
+    notes: Vec<String>,
     code: Code,
 }
 
@@ -41,11 +43,9 @@ enum Code {
 fn main() -> ExitCode {
     let args = Args::parse_from(without_own_name(std::env::args_os()));
     ColorChoice::from(args.common.color).write_global();
-    let outcome = run(&args).and_then(|answer| print(&answer.text).map(|()| answer.code));
-    let code = outcome.unwrap_or_else(|error| {
-        // When stderr is closed too, the status has to say it all.
-        let _ = writeln!(AutoStream::auto(io::stderr()), "{}", error.report());
-        Code::Input
+    let code = run(&args).and_then(|answer| print(&answer)).unwrap_or_else(|error| {
+        say(&error.report());
+        error.code()
     });
     ExitCode::from(code as u8)
 }
@@ -60,15 +60,21 @@ fn run(args: &Args) -> Result<Answer, Error> {
         Command::Measure(measure) => measure::run(&args.common, measure),
         Command::Plan(plan) => plan::run(&args.common, plan),
         Command::Explain(explain) => explain::run(&args.common, explain),
-        Command::Check => check::run(&args.common),
+        Command::Check(check) => check::run(&args.common, check),
     }
 }
 
 /// Prints the answer; a reader that has seen enough, such as `head`, is no error.
-fn print(text: &str) -> Result<(), Error> {
+fn print(answer: &Answer) -> Result<Code, Error> {
+    answer.notes.iter().for_each(|note| say(&format!("note: {note}")));
     let mut out = AutoStream::auto(io::stdout());
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(answer.text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        _ => Ok(answer.code),
     }
+}
+
+/// Tells the user something aside. When stderr is closed, the status has to say it all.
+fn say(text: &str) {
+    let _ = writeln!(AutoStream::auto(io::stderr()), "{text}");
 }

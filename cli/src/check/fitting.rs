@@ -18,10 +18,7 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
     let workload = described.workload();
     let mut found = Vec::new();
     for target in &targets {
-        let error = match plan(&target.facts, &workload, &target.goal(described.goal.clone())) {
-            Ok(_) => continue,
-            Err(error) => error,
-        };
+        let Err(error) = plan(&target.facts, &workload, &target.goal(described.goal.clone())) else { continue };
         let finding = match &error {
             PlanError::DoesNotFit(misfit) => {
                 let explain = format!("see `cargo gpu-tuned explain {} --workload {}`", target.name, described.name);

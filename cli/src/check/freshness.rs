@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use gpu_tuned_core::dims::{Described as _, DimValues};
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::measured::MeasuredOn;
+use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
 
 use super::finding::{Finding, Level};
@@ -72,7 +73,7 @@ fn outdated(project: &Project, cargo_lock: Option<&CargoLock>, on: &MeasuredOn) 
 fn carried_over(project: &Project, described: &Described<'_>, locked: &LockedWorkload) -> Option<Finding> {
     let measured: BTreeSet<&str> = locked.measured.on.keys().map(String::as_str).collect();
     let declared = project.declared();
-    let others: Vec<_> = declared.iter().map(|id| id.as_str()).filter(|id| !measured.contains(id)).collect();
+    let others: Vec<_> = declared.iter().map(ProfileId::as_str).filter(|id| !measured.contains(id)).collect();
     let message = match others.as_slice() {
         [] => return None,
         [one] => format!("not measured on {one}: its figures are carried over or derived"),

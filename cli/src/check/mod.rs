@@ -4,18 +4,18 @@ mod finding;
 mod fitting;
 mod freshness;
 
-use crate::args::Common;
+use crate::args::{CheckArgs, Common};
 use crate::error::Error;
 use crate::project::Project;
-use crate::table::{Align, Table, styled};
+use crate::table::{Align, Table};
 use crate::{Answer, Code};
 use finding::Finding;
 
 /// Checks what can be checked without building: the files, that what was measured is still what would be built, and that
 /// the declared GPUs hold the workloads.
-pub(crate) fn run(common: &Common) -> Result<Answer, Error> {
+pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
     let found = match Project::read(common) {
-        Ok(project) => findings(&project, common)?,
+        Ok(project) => findings(&project, args.workload.as_deref())?,
         // A program that reads the findings reads these, too.
         Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
         Err(error) => return Err(error),
@@ -26,13 +26,13 @@ pub(crate) fn run(common: &Common) -> Result<Answer, Error> {
     } else {
         lines(&found)
     };
-    Ok(Answer { text, code })
+    Ok(Answer { text, notes: Vec::new(), code })
 }
 
-fn findings(project: &Project, common: &Common) -> Result<Vec<Finding>, Error> {
-    let workloads = project.workloads(common.workload.as_deref())?;
+fn findings(project: &Project, only: Option<&str>) -> Result<Vec<Finding>, Error> {
+    let workloads = project.workloads(only)?;
     let cargo_lock = project.cargo_lock();
-    let mut found = freshness::undescribed(project, common.workload.as_deref());
+    let mut found = freshness::undescribed(project, only);
     for described in &workloads {
         found.extend(freshness::of(project, described, cargo_lock.as_ref()));
         found.extend(fitting::of(project, described));

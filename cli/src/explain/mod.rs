@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::{Common, ExplainArgs};
 use crate::error::Error;
 use crate::project::Project;
-use crate::table::{BAD, BOLD, FAINT, styled};
+use crate::table::{BAD, BOLD, styled};
 use crate::targets::Target;
 use crate::{Answer, Code};
 
@@ -25,8 +25,8 @@ struct Explained<'a> {
 /// Explains the plan of one workload for one target.
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
-    let described = project.workload(common.workload.as_deref())?;
-    let (target, trouble) = match &args.target {
+    let described = project.workload(args.workload.as_deref())?;
+    let (target, notes) = match &args.target {
         Some(name) => (Target::named(&project, name)?, Vec::new()),
         None => Target::first_here(&project),
     };
@@ -42,10 +42,9 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         format!("{}\n", serde_json::to_string_pretty(&explained).expect("BUG: an explanation is always JSON"))
     } else {
         let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
-        let notes = trouble.iter().map(|trouble| format!("{}\n", styled(FAINT, trouble))).collect::<String>();
-        format!("{notes}{heading}: {}\n{}", in_short(&explanation), sections::all(&project, &target, &explanation))
+        format!("{heading}: {}\n{}", in_short(&explanation), sections::all(&project, &target, &explanation))
     };
-    Ok(Answer { text, code })
+    Ok(Answer { text, notes, code })
 }
 
 fn in_short(explanation: &Explanation) -> String {

@@ -28,7 +28,7 @@ pub(super) fn all(project: &Project, target: &Target, explanation: &Explanation)
             text += &section("settings", &settings(plan));
             text.extend(plan.advice.iter().map(|advice| format!("\n{} {advice}\n", styled(MARKED, "note:"))));
         }
-        Outcome::Misfit(misfit) => text += &format!("\n{} {}\n", styled(MARKED, "help:"), misfit.remedy),
+        Outcome::Misfit(misfit) => text.extend(["\n", &styled(MARKED, "help:"), " ", &misfit.remedy.to_string(), "\n"]),
     }
     text
 }
@@ -59,12 +59,16 @@ fn of_workload(explanation: &Explanation) -> String {
         ("input of a sample", sample.input.map(|bytes| bytes.to_string())),
         ("operations on a sample", Some(format!("{:.3e}", sample.flops))),
         ("kernels of a step", Some(grouped(workload.kernels))),
-        ("preparing a sample", sample.host_ms.map(|ms| format!("{ms} ms"))),
     ];
     for (name, value) in figures {
         if let Some(value) = value {
             table.row(PLAIN, [name.to_owned(), value], styled(FAINT, workload.provenance));
         }
+    }
+    if let Some(ms) = sample.host_ms {
+        let is_measured = workload.measured.host_ms_per_sample == Some(ms);
+        let from = if is_measured { Provenance::Measured } else { workload.provenance };
+        table.row(PLAIN, ["preparing a sample".to_owned(), format!("{ms} ms")], styled(FAINT, from));
     }
     table.row(PLAIN, ["optimizer".to_owned(), workload.optimizer.to_string()], String::new());
     table.print() + &measured(&workload.measured)
@@ -106,9 +110,10 @@ fn memory(explanation: &Explanation) -> String {
     let memory = explanation.outcome.memory();
     let share = explanation.goal.memory_headroom * 100.0;
     let left = format!("{} available - {} ({share:.0}%) left alone", memory.available, memory.headroom);
-    let rest = match explanation.needed <= explanation.budget {
-        true => format!("{} to spare", explanation.budget - explanation.needed),
-        false => format!("{} too much", explanation.needed - explanation.budget),
+    let rest = if explanation.needed <= explanation.budget {
+        format!("{} to spare", explanation.budget - explanation.needed)
+    } else {
+        format!("{} too much", explanation.needed - explanation.budget)
     };
     table.row(BOLD, ["needed".to_owned(), "the sum".to_owned(), format!("= {:>10}", explanation.needed)], rest);
     table.row(BOLD, ["budget".to_owned(), left, format!("= {:>10}", explanation.budget)], "");
@@ -146,7 +151,7 @@ fn considered(explanation: &Explanation) -> String {
     let columns = [
         ("", Align::Left),
         ("batch", Align::Right),
-        ("x", Align::Right),
+        ("accumulation", Align::Right),
         ("checkpointing", Align::Left),
         ("memory", Align::Right),
         ("samples/s", Align::Right),

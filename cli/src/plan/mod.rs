@@ -17,8 +17,8 @@ pub(crate) use row::{misfit_in_words, speed};
 /// Plans each workload for each target.
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
-    let workloads = project.workloads(common.workload.as_deref())?;
-    let (targets, trouble) = targets(&project, args)?;
+    let workloads = project.workloads(args.workload.as_deref())?;
+    let (targets, notes) = targets(&project, args)?;
     let mut rows = Vec::new();
     for described in &workloads {
         for target in &targets {
@@ -30,11 +30,9 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let text = if common.json {
         format!("{}\n", serde_json::to_string_pretty(&rows).expect("BUG: plans are always JSON"))
     } else {
-        let notes = trouble.iter().map(|trouble| format!("{}\n", styled(FAINT, trouble)));
-        let tables = workloads.iter().map(|described| table(described, &args.goal, &rows));
-        notes.chain([tables.collect::<Vec<_>>().join("\n")]).collect()
+        workloads.iter().map(|described| table(described, &args.goal, &rows)).collect::<Vec<_>>().join("\n")
     };
-    Ok(Answer { text, code: if fits { Code::Fine } else { Code::No } })
+    Ok(Answer { text, notes, code: if fits { Code::Fine } else { Code::No } })
 }
 
 fn targets(project: &Project, args: &PlanArgs) -> Result<(Vec<Target>, Vec<String>), Error> {
@@ -66,7 +64,7 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, E
 const COLUMNS: [(&str, Align); 10] = [
     ("target", Align::Left),
     ("batch", Align::Right),
-    ("x", Align::Right),
+    ("accumulation", Align::Right),
     ("precision", Align::Left),
     ("checkpointing", Align::Left),
     ("prefetch", Align::Right),

@@ -22,8 +22,8 @@ fn choose(common: &Common, members: Vec<Package>, manifest: PathBuf) -> Result<P
     let names = || members.iter().map(|package| package.name.as_str());
     if let Some(name) = &common.package {
         let hint = suggest(name, names());
-        let named = members.into_iter().find(|package| package.name.as_str() == name);
-        return named.ok_or_else(|| Error::NoPackage { name: name.clone(), hint });
+        let found = members.into_iter().find(|package| package.name.as_str() == name);
+        return found.ok_or_else(|| Error::NoPackage { name: name.clone(), hint });
     }
     let manifest = manifest.canonicalize().unwrap_or(manifest);
     let is_of_manifest = |package: &&Package| package.manifest_path.as_std_path() == manifest;

@@ -64,6 +64,13 @@ impl Project {
         &self.lock
     }
 
+    /// What its `gpu-tuned.lock` says by now.
+    pub(crate) fn read_lock(&self) -> Result<Lock, Error> {
+        let mut mistakes = Vec::new();
+        let lock = parsed(&self.root, Lock::NAME, Lock::parse, &mut mistakes)?;
+        if mistakes.is_empty() { Ok(lock) } else { Err(Error::Files { mistakes }) }
+    }
+
     /// The releases that it is built with, where there is a `Cargo.lock`.
     pub(crate) fn cargo_lock(&self) -> Option<CargoLock> {
         CargoLock::read(&self.workspace)
