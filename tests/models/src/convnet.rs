@@ -181,13 +181,18 @@ impl Convnet {
 
     /// The loss over some images.
     pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
-        let mut hidden = Tensor::<4>::zeros([samples, 3, dimensions.image, dimensions.image], device);
+        cross_entropy(self.logits(Tensor::zeros([samples, 3, dimensions.image, dimensions.image], device)))
+    }
+
+    /// Logits for some images, `[images, classes]`.
+    pub fn logits(&self, images: Tensor<4>) -> Tensor<2> {
+        let mut hidden = images;
         if let Some(stem) = &self.stem {
             hidden = self.stem_pool.forward(relu(stem.forward(hidden)));
         }
         for block in &self.blocks {
             hidden = block.forward(hidden);
         }
-        cross_entropy(self.head.forward(self.pool.forward(hidden).flatten(1, 3)))
+        self.head.forward(self.pool.forward(hidden).flatten(1, 3))
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! `KEPT.md` has the results; the tests hold `gpu-tuned-core` against these models.
 
+#[cfg(feature = "count")]
 pub mod allocation;
 pub mod convnet;
+#[cfg(feature = "count")]
 pub mod measure;
 pub mod mlp;
 pub mod recurrent;

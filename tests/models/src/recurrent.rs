@@ -111,10 +111,19 @@ impl Recurrent {
 
     /// The loss over some sequences.
     pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
-        let mut hidden = match &self.tokens {
-            Some(tokens) => tokens.forward(Tensor::<2, Int>::zeros([samples, dimensions.seq], device)),
-            None => Tensor::<3>::zeros([samples, dimensions.seq, dimensions.input], device),
-        };
+        cross_entropy(self.logits(
+            dimensions,
+            match &self.tokens {
+                Some(tokens) => tokens.forward(Tensor::<2, Int>::zeros([samples, dimensions.seq], device)),
+                None => Tensor::<3>::zeros([samples, dimensions.seq, dimensions.input], device),
+            },
+        ))
+    }
+
+    /// Logits for some sequences of numbers or of embedded tokens, a row for every step that has a class.
+    pub fn logits(&self, dimensions: &Dimensions, sequences: Tensor<3>) -> Tensor<2> {
+        let samples = sequences.dims()[0];
+        let mut hidden = sequences;
         for cell in &self.cells {
             hidden = cell.forward(hidden);
         }
@@ -123,6 +132,6 @@ impl Recurrent {
         }
         let logits = self.head.forward(hidden);
         let rows = logits.dims()[0] * logits.dims()[1];
-        cross_entropy(logits.reshape([rows, dimensions.classes]))
+        logits.reshape([rows, dimensions.classes])
     }
 }

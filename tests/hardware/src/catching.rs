@@ -1,0 +1,52 @@
+//! Failures on a GPU, which come as errors of a read or as panics.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use serde::Serialize;
+
+/// Why a batch could not be trained on.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Failure {
+    /// Whether the message speaks of memory.
+    pub(crate) out_of_memory: bool,
+    /// What Burn said.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// Burn keeps no type for it, only CubeCL's words.
+    fn new(message: String) -> Self {
+        let words = ["out of device memory", "can't allocate buffer of size", "OUT_OF_MEMORY"];
+        Self { out_of_memory: words.iter().any(|words| message.contains(words)), message }
+    }
+}
+
+/// Runs `step`; a panic becomes a failure as an error does.
+pub(crate) fn catching<T>(step: impl FnOnce() -> anyhow::Result<T>) -> Result<T, Failure> {
+    match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(outcome) => outcome.map_err(|error| Failure::new(format!("{error:#}"))),
+        Err(payload) => Err(Failure::new(message(payload.as_ref()))),
+    }
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied().map(str::to_owned);
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::catching;
+
+    #[test]
+    fn errors_and_panics_are_failures() {
+        assert_eq!(catching(|| Ok(1)).expect("no failure"), 1);
+        let lost = catching(|| anyhow::bail!("lost")).map(|()| ()).expect_err("an error");
+        assert!(!lost.out_of_memory && lost.message == "lost");
+        let full = catching(|| panic!("can't allocate buffer of size 7")).map(|()| ()).expect_err("a panic");
+        assert!(full.out_of_memory);
+    }
+}

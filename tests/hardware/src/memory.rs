@@ -1,0 +1,57 @@
+//! What a device's memory pools hold.
+
+use burn::tensor::Device;
+use serde::Serialize;
+
+/// A reading of the pools; zeros where a device keeps none, as the CPU.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Usage {
+    /// Bytes taken from the device.
+    pub(crate) reserved_bytes: u64,
+    /// Bytes of live allocations.
+    pub(crate) in_use_bytes: u64,
+}
+
+impl Usage {
+    /// What `device` holds now, with all that was launched counted.
+    pub(crate) fn of(device: &Device) -> Self {
+        device.memory_pool_usage().map_or_else(Self::default, |usage| Self {
+            reserved_bytes: usage.bytes_reserved,
+            in_use_bytes: usage.bytes_in_use,
+        })
+    }
+}
+
+/// A pool of pages of one size.
+#[cfg(feature = "cuda")]
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Pool {
+    /// Bytes of a page.
+    page_size: u64,
+    /// Pages held now.
+    pages: u64,
+    /// Pages held at most, over the life of the process.
+    pages_peak: u64,
+    /// Largest allocation served, in bytes.
+    largest_alloc: u64,
+}
+
+/// Every pool of `device`.
+#[cfg(feature = "cuda")]
+pub(crate) fn pools(device: &Device) -> Vec<Pool> {
+    let report = device.memory_pool_report().unwrap_or_default();
+    let pools = report.into_iter().map(|pool| Pool {
+        page_size: pool.page_size,
+        pages: pool.pages,
+        pages_peak: pool.pages_peak,
+        largest_alloc: pool.largest_alloc,
+    });
+    pools.collect()
+}
+
+/// Gives the device back what nothing uses any more.
+pub(crate) fn release(device: &Device) -> anyhow::Result<()> {
+    device.sync()?;
+    device.memory_cleanup();
+    Ok(())
+}

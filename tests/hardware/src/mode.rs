@@ -1,0 +1,52 @@
+//! What is trained, and how.
+
+use burn::tensor::{Device, FloatDType};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::network::Model;
+
+/// What is trained, and how; every line of output repeats it.
+#[derive(Args, Clone, Copy, Debug, Serialize)]
+pub(crate) struct Mode {
+    /// The model
+    #[arg(long)]
+    pub(crate) model: Model,
+    /// Format of parameters and activations
+    #[arg(long, default_value = "f32")]
+    pub(crate) precision: Precision,
+    /// Recomputes activations in the backward pass
+    #[arg(long)]
+    pub(crate) checkpointing: bool,
+    /// Micro-batches of an optimizer step
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) accumulate: u32,
+}
+
+/// A format of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Precision {
+    /// 32 bits.
+    F32,
+    /// 16 bits, eight of them exponent.
+    Bf16,
+}
+
+impl Precision {
+    /// The default float of the device.
+    pub(crate) fn float(self) -> FloatDType {
+        match self {
+            Self::F32 => FloatDType::F32,
+            Self::Bf16 => FloatDType::BF16,
+        }
+    }
+}
+
+impl Mode {
+    /// The device to train on.
+    pub(crate) fn training(self, device: &Device) -> Device {
+        let device = device.clone().autodiff();
+        if self.checkpointing { device.gradient_checkpointing() } else { device }
+    }
+}

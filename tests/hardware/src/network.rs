@@ -1,0 +1,199 @@
+//! The models that are measured.
+
+use burn::{
+    module::Module,
+    nn::{
+        Embedding, EmbeddingConfig, Linear, LinearConfig,
+        loss::CrossEntropyLossConfig,
+        transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
+    },
+    tensor::{Device, Distribution, Int, Shape, Tensor, TensorData},
+};
+use clap::ValueEnum;
+use gpu_tuned_core::workload::Block;
+use models_tests::{
+    convnet::{self, Convnet},
+    recurrent::{self, Recurrent},
+};
+use serde::Serialize;
+
+const VOCAB: usize = 8192;
+const D_MODEL: usize = 512;
+const TOKENS: usize = 256;
+const CLASSES: usize = 10;
+
+/// A model by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Model {
+    /// Six layers of width 512, eight heads, 256 tokens of a vocabulary of 8192, a head over every token
+    Transformer,
+    /// Eight convolutions of 96 channels on 64x64 images
+    Convnet,
+    /// ResNet-18 without its stem on 32x32 images
+    #[value(name = "resnet")]
+    ResNet,
+    /// Three layers of width 256 over 60 steps
+    Lstm,
+}
+
+/// A model with its weights.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+#[derive(Module, Debug)]
+pub(crate) enum Network {
+    /// [`Model::Transformer`]
+    Transformer(Encoder),
+    /// [`Model::Convnet`] and [`Model::ResNet`]
+    Convnet(Convnet),
+    /// [`Model::Lstm`]
+    Lstm(Recurrent),
+}
+
+/// Embedded tokens, Burn's encoder with norms after, a head over every token; no positions.
+#[derive(Module, Debug)]
+pub(crate) struct Encoder {
+    tokens: Embedding,
+    layers: TransformerEncoder,
+    head: Linear,
+}
+
+/// A micro-batch on the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    samples: Samples,
+    targets: Tensor<1, Int>,
+}
+
+#[derive(Clone, Debug)]
+enum Samples {
+    Tokens(Tensor<2, Int>),
+    Images(Tensor<4>),
+    Sequences(Tensor<3>),
+}
+
+/// What a batch is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// Nothing that a dry run would read.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no dry run"))]
+    Zeros,
+    /// Zeros that come from the host, as a loader's do.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only memory is traced with them"))]
+    Uploaded,
+    /// Noise, since products of zeros take less power, and so less time, than those of training.
+    Random,
+}
+
+impl Fill {
+    fn floats<const D: usize>(self, shape: [usize; D], device: &Device) -> Tensor<D> {
+        match self {
+            Self::Zeros => Tensor::zeros(shape, device),
+            Self::Uploaded => Tensor::from_data(TensorData::zeros::<f32, _>(shape), device),
+            Self::Random => Tensor::random(shape, Distribution::Normal(0.0, 1.0), device),
+        }
+    }
+
+    fn below<const D: usize>(self, limit: usize, shape: [usize; D], device: &Device) -> Tensor<D, Int> {
+        match self {
+            Self::Zeros => Tensor::zeros(shape, device),
+            Self::Uploaded => Tensor::from_data(TensorData::zeros::<i32, _>(shape), device),
+            Self::Random => Tensor::random(Shape::from(shape), Distribution::Uniform(0.0, limit as f64), device),
+        }
+    }
+}
+
+impl Model {
+    /// The model with random weights.
+    pub(crate) fn network(self, device: &Device) -> Network {
+        match self {
+            Self::Transformer => Network::Transformer(Encoder::new(device)),
+            Self::Convnet | Self::ResNet => Network::Convnet(Convnet::new(&self.images(), device)),
+            Self::Lstm => Network::Lstm(Recurrent::new(&SEQUENCES, device)),
+        }
+    }
+
+    /// A micro-batch of so many samples.
+    pub(crate) fn batch(self, samples: usize, fill: Fill, device: &Device) -> Batch {
+        let classes = |limit, rows| fill.below(limit, [rows], device);
+        let (samples, targets) = match self {
+            Self::Transformer => {
+                let tokens = fill.below(VOCAB, [samples, TOKENS], device);
+                (Samples::Tokens(tokens), classes(VOCAB, samples * TOKENS))
+            }
+            Self::Convnet | Self::ResNet => {
+                let side = self.images().image;
+                (Samples::Images(fill.floats([samples, 3, side, side], device)), classes(CLASSES, samples))
+            }
+            Self::Lstm => {
+                let sequences = fill.floats([samples, SEQUENCES.seq, SEQUENCES.input], device);
+                (Samples::Sequences(sequences), classes(CLASSES, samples))
+            }
+        };
+        Batch { samples, targets }
+    }
+
+    fn images(self) -> convnet::Dimensions {
+        let (image, stages, kind) = match self {
+            Self::ResNet => (32, vec![[64, 2], [128, 2], [256, 2], [512, 2]], Block::Basic),
+            _ => (64, vec![[96, 8]], Block::Plain),
+        };
+        convnet::Dimensions { image, stages, classes: CLASSES, kind, group_norm: false, stem: false }
+    }
+}
+
+const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
+    input: 64,
+    hidden: 256,
+    layers: 3,
+    seq: 60,
+    classes: CLASSES,
+    vocab: 0,
+    every_step: false,
+    gru: false,
+    bidirectional: false,
+};
+
+impl Network {
+    /// The mean loss over a micro-batch.
+    pub(crate) fn loss(&self, batch: Batch) -> Tensor<1> {
+        let logits = match (self, batch.samples) {
+            (Self::Transformer(encoder), Samples::Tokens(tokens)) => encoder.logits(tokens),
+            (Self::Convnet(convnet), Samples::Images(images)) => convnet.logits(images),
+            (Self::Lstm(lstm), Samples::Sequences(sequences)) => lstm.logits(&SEQUENCES, sequences),
+            _ => unreachable!("BUG: a batch belongs to its model"),
+        };
+        CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
+    }
+}
+
+impl Encoder {
+    fn new(device: &Device) -> Self {
+        Self {
+            tokens: EmbeddingConfig::new(VOCAB, D_MODEL).init(device),
+            layers: TransformerEncoderConfig::new(D_MODEL, 4 * D_MODEL, 8, 6).with_dropout(0.0).init(device),
+            head: LinearConfig::new(D_MODEL, VOCAB).init(device),
+        }
+    }
+
+    fn logits(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
+        let hidden = self.layers.forward(TransformerEncoderInput::new(self.tokens.forward(tokens)));
+        self.head.forward(hidden).flatten(0, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::{module::Module, tensor::Device};
+
+    use super::Model;
+
+    #[test]
+    fn models_have_the_parameters_of_those_known() {
+        let parameters = |model: Model| model.network(&Device::flex()).num_params();
+        assert_eq!((parameters(Model::Transformer) as f64 / 1e5).round(), 273.0);
+        // ResNet-18 for CIFAR-10 is published with 11,173,962 behind a 3x3 stem, which is missing here: the first block
+        // takes the image, and has a shortcut. Burn counts the running statistics of 4800 channels besides.
+        let (stem, narrower, shortcut) = (3 * 9 * 64 + 2 * 64, 61 * 9 * 64, 3 * 64 + 2 * 64);
+        assert_eq!(parameters(Model::ResNet), 11_173_962 - stem - narrower + shortcut + 2 * 4800);
+    }
+}
