@@ -70,12 +70,14 @@
 pub mod burn;
 mod decide;
 mod detect;
+pub mod lock;
 mod resume;
 mod saved;
 mod selection;
 mod session;
 mod start;
 mod tuned;
+mod whole;
 
 pub use decide::{Decision, GpusError};
 pub use detect::{Host, Machine, detect, detect_through};

@@ -68,14 +68,15 @@ impl<'r, 'i> Facts<'r, 'i> {
 
     /// A table below this one.
     pub(super) fn table(&mut self, key: &str) -> Option<Table<'i>> {
-        let wrong = |span| self.reader.mistake(&span, format!("{key}: expected a table"));
-        as_table(self.table.remove(key)?).map_err(wrong).ok()
+        let value = self.table.remove(key)?;
+        let wrong = |span| self.reader.mistake(&span, format!("{}: expected a table", self.named(key)));
+        as_table(value).map_err(wrong).ok()
     }
 
     /// The tables below the one of this name, each by its own name.
     pub(super) fn tables(&mut self, key: &str) -> Vec<(String, Self)> {
         let Some(parent) = self.table(key) else { return Vec::new() };
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        let path = self.named(key);
         let child = |(name, value): (Spanned<_>, Spanned<DeValue<'i>>)| {
             let (place, name) = (name.span(), String::from(name.into_inner()));
             let path = format!("{path}.{name}");
@@ -125,9 +126,14 @@ impl<'r, 'i> Facts<'r, 'i> {
         let value = self.table.remove(key)?;
         let found = read(value.get_ref());
         if found.is_none() {
-            self.reader.mistake(&value.span(), format!("{key}: expected {}", expected()));
+            self.reader.mistake(&value.span(), format!("{}: expected {}", self.named(key), expected()));
         }
         found
+    }
+
+    /// What something in this table is called.
+    fn named(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 }
 

@@ -28,12 +28,10 @@ pub struct Merged {
 /// # Errors
 ///
 /// The mistakes in the file, as [`Lock::parse`] finds them; nothing is to be written then. Or figures of `entry` that no
-/// lock may hold, with places in a file called `what was measured`.
+/// lock may hold, with places in a text called `what was measured`.
 pub fn merged(text: Option<Source<'_>>, name: &str, entry: &LockedWorkload) -> Result<Merged, Vec<FileError>> {
-    let alone = Lock { workload: [(name.to_owned(), entry.clone())].into() }.to_toml();
-    read::document(Source { file: "what was measured", text: &alone })?;
     let (lock, mut root) = match text {
-        Some(source) => read::document(source)?,
+        Some(source) => read::file(source)?,
         None => (Lock::default(), write::empty()),
     };
     let mut dropped = Vec::new();
@@ -56,7 +54,10 @@ pub fn merged(text: Option<Source<'_>>, name: &str, entry: &LockedWorkload) -> R
             }
         }
     }
-    Ok(Merged { text: render::text(&root), dropped })
+    let text = render::text(&root);
+    // The file was right: what is wrong now is what was measured.
+    read::document(Source { file: "what was measured", text: &text })?;
+    Ok(Merged { text, dropped })
 }
 
 /// The table of this name, made where it is missing.

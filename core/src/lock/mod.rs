@@ -74,7 +74,7 @@ impl Lock {
     /// Every mistake that can be told apart, each with its place: conflict markers of a merge, a layout of a newer
     /// release, facts that are missing, of the wrong type or out of range, a text that ends within a line.
     pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
-        read::document(source).map(|(lock, _)| lock)
+        read::file(source).map(|(lock, _)| lock)
     }
 
     /// The file's text: sorted, one fact a line, figures rounded as [`merged`] rounds them. Equal locks have equal texts.

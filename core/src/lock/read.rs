@@ -21,50 +21,46 @@ const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
 const REMEDY: &str = "mend that, put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
 
 /// What the file says, and the whole of it, with what this release does not know.
-pub(super) fn document(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> {
-    if let Some(conflict) = conflict::marker(source) {
-        return Err(vec![conflict]);
+pub(super) fn file(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> {
+    if let Some(mistake) = conflict::marker(source).or_else(|| newer(source)) {
+        return Err(vec![mistake]);
     }
-    let syntax = |error| vec![source.toml_error(&error)];
-    let root = DeTable::parse(source.text).map_err(syntax);
-    // Looked at first, because what else is in another layout means nothing here.
-    if let Some(newer) = root.as_ref().ok().and_then(|root| newer(root.get_ref(), source)) {
-        return Err(vec![newer]);
-    }
-    let document = root.and_then(|root| {
-        let lock = lock(root, source)?;
-        Ok((lock, source.text.parse().map_err(syntax)?))
-    });
-    let cut = cut_short(source);
-    match document {
-        Ok(document) if cut.is_none() => Ok(document),
-        outcome => Err(with_remedy(outcome.err().into_iter().flatten().chain(cut).collect())),
-    }
+    document(source).map_err(|mut mistakes| {
+        if let Some(last) = mistakes.last_mut() {
+            last.message = format!("{}; {REMEDY}", last.message);
+        }
+        mistakes
+    })
 }
 
-/// A figure of a file that was cut short within it would be another figure.
-fn cut_short(source: Source<'_>) -> Option<FileError> {
-    let end = source.text.len();
-    let is_whole = source.text.is_empty() || source.text.ends_with('\n');
-    (!is_whole).then(|| source.error(&(end..end), "the file ends within a line: it was cut short"))
-}
-
-fn with_remedy(mut mistakes: Vec<FileError>) -> Vec<FileError> {
-    if let Some(last) = mistakes.last_mut() {
-        last.message = format!("{}; {REMEDY}", last.message);
-    }
-    mistakes
-}
-
-fn newer(root: &DeTable<'_>, source: Source<'_>) -> Option<FileError> {
-    let place = root.get("format")?.span();
-    let format = whole(root.get("format")?.get_ref()).filter(|format| *format > u64::from(Lock::FORMAT))?;
+/// What else is in another layout means nothing here.
+fn newer(source: Source<'_>) -> Option<FileError> {
+    let root = DeTable::parse(source.text).ok()?;
+    let value = root.get_ref().get("format")?;
+    let format = whole(value.get_ref()).filter(|format| *format > u64::from(Lock::FORMAT))?;
     let message = format!(
         "format {format} is of a newer release of gpu-tuned, this one reads format {}: update gpu-tuned and its command \
          line",
         Lock::FORMAT
     );
-    Some(source.error(&place, message))
+    Some(source.error(&value.span(), message))
+}
+
+/// The same as [`file`] of a text in this layout, without a word on what to do about mistakes.
+pub(super) fn document(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> {
+    let syntax = |error| vec![source.toml_error(&error)];
+    let document = DeTable::parse(source.text).map_err(syntax).and_then(|root| {
+        let lock = lock(root, source)?;
+        Ok((lock, source.text.parse().map_err(syntax)?))
+    });
+    // A figure of a file that was cut short within it would be another figure.
+    let end = source.text.len();
+    let is_whole = source.text.is_empty() || source.text.ends_with('\n');
+    let cut = (!is_whole).then(|| source.error(&(end..end), "the file ends within a line: it was cut short"));
+    match document {
+        Ok(document) if is_whole => Ok(document),
+        outcome => Err(outcome.err().into_iter().flatten().chain(cut).collect()),
+    }
 }
 
 fn lock<'i>(root: config::Table<'i>, source: Source<'i>) -> Result<Lock, Vec<FileError>> {
@@ -131,7 +127,7 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
         places.push(facts.place.clone());
         match name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name) {
             Some(size) => drop(point(facts).map(|point| batch.insert(size, point))),
-            None => facts.reader.mistake(&facts.place, format!("batch.{name}: expected samples, from 1 to 2^30")),
+            None => facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path)),
         }
     }
     places.sort_by_key(|place| place.start);

@@ -1,12 +1,13 @@
 //! The file: written whole or not at all, read with its mistakes named.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::{LoadError, SaveError, SavedRun};
+use crate::whole;
 
 /// Writes `run` under a temporary name, and renames it when it is on the disk.
 pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveError> {
@@ -14,25 +15,10 @@ pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveErro
     let path = directory.join(SavedRun::FILE_NAME);
     let mut text = serde_json::to_string_pretty(run).expect("BUG: a saved run is always JSON");
     text.push('\n');
-    match replace(&path, directory, &text) {
+    match whole::replace(&path, &text) {
         Ok(()) => Ok(path),
         Err(source) => Err(SaveError::Write { path, source }),
     }
-}
-
-fn replace(path: &Path, directory: &Path, text: &str) -> io::Result<()> {
-    let draft = format!(".{}.", SavedRun::FILE_NAME);
-    // Made with `File` rather than by the crate, whose files nobody but their owner may read: a checkpoint is shared.
-    let mut file = tempfile::Builder::new()
-        .prefix(&draft)
-        .suffix(".tmp")
-        .make_in(directory, |path| File::options().write(true).create_new(true).open(path))?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    // Makes the new name last; not every system can open or sync a directory, and the file is complete either way.
-    drop(File::open(directory).and_then(|directory| directory.sync_all()));
-    Ok(())
 }
 
 /// The format alone, which says whether the rest can be understood.

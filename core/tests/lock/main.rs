@@ -1,0 +1,228 @@
+//! Locks keep what they were given: whatever is written reads back, and merging loses nothing that still holds.
+
+mod generated;
+#[path = "../fuzz/mutated.rs"]
+mod mutated;
+#[path = "../fuzz/written.rs"]
+mod written;
+
+use std::collections::BTreeMap;
+
+use gpu_tuned_core::lock::{Lock, LockedWorkload, Merged, merged};
+use gpu_tuned_core::measured::Measured;
+use gpu_tuned_core::source::{FileError, Source};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use toml::{Table, Value};
+
+use generated::{entries, locks, names};
+use mutated::{mutated, mutations};
+
+fn source(text: &str) -> Source<'_> {
+    Source { file: Lock::NAME, text }
+}
+
+fn parse(text: &str) -> Result<Lock, Vec<FileError>> {
+    Lock::parse(source(text))
+}
+
+fn merge(text: &str, name: &str, entry: &LockedWorkload) -> Merged {
+    merged(Some(source(text)), name, entry).expect("both are valid")
+}
+
+fn raw(text: &str) -> Table {
+    text.parse().expect("it is TOML")
+}
+
+/// The facts by their paths.
+fn facts(text: &str) -> BTreeMap<Vec<String>, Value> {
+    fn collect(path: &[String], table: Table, found: &mut BTreeMap<Vec<String>, Value>) {
+        for (key, value) in table {
+            let path = [path, &[key]].concat();
+            match value {
+                Value::Table(table) => collect(&path, table, found),
+                fact => drop(found.insert(path, fact)),
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    collect(&[], raw(text), &mut found);
+    found
+}
+
+/// The file with facts that this release does not know.
+fn extended(text: &str, places: &[Index]) -> String {
+    let mut root = raw(text);
+    for place in places {
+        let mut choice = place.index(usize::MAX);
+        let mut table = &mut root;
+        loop {
+            let below: Vec<String> =
+                table.iter().filter(|(_, it)| it.is_table()).map(|(name, _)| name.clone()).collect();
+            let Some(name) = below.get(choice % (below.len() + 1)) else { break };
+            choice /= below.len() + 1;
+            table = table[name].as_table_mut().expect("it is one");
+        }
+        // Where there are no facts, names are of workloads, devices, modes or batches.
+        if table.values().any(|value| !value.is_table()) {
+            let list = vec![Value::Float(1.5), Value::String("a\n\u{1}\"".to_owned()), Value::Table(Table::new())];
+            let inner =
+                Table::from_iter([("list".to_owned(), Value::Array(list)), ("7".to_owned(), Value::Integer(-12_345))]);
+            table.insert("zz newer".to_owned(), Value::Table(inner));
+        }
+    }
+    root.to_string()
+}
+
+/// Whether the place is one of the text, or just behind its line.
+fn is_in(error: &FileError, text: &str) -> bool {
+    let line = text.split('\n').nth(error.place.line.wrapping_sub(1));
+    let length = line.map(|line| line.chars().count());
+    error.place.column >= 1 && length.is_some_and(|length| error.place.column <= length + 1)
+}
+
+fn is_other_model(old: &LockedWorkload, new: &LockedWorkload) -> bool {
+    old.described != new.described
+        || old.measured.shape != new.measured.shape
+        || old.measured.parameters != new.measured.parameters
+}
+
+const OF_THE_WORKLOAD: [&str; 5] = ["parameters", "shape", "host_ms_per_sample", "described", "goal"];
+
+/// Whether a fact may go when `entry` is merged: it is replaced, or it is said why.
+fn may_go(
+    path: &[String],
+    name: &str,
+    old: Option<&LockedWorkload>,
+    entry: &LockedWorkload,
+    dropped: &[String],
+) -> bool {
+    let path: Vec<_> = path.iter().map(String::as_str).collect();
+    let is_reported = (0..=path.len()).any(|length| {
+        let prefix = format!("{}: ", path[..length].join("."));
+        dropped.iter().any(|table| table.starts_with(&prefix))
+    });
+    let is_replaced = match path.strip_prefix(&["workload", name]) {
+        None | Some([]) => false,
+        Some(["on", device, rest @ ..]) => entry.measured.on.get(*device).is_some_and(|on| match rest {
+            ["mode", mode, ..] => mode.parse().is_ok_and(|mode| on.mode.contains_key(&mode)),
+            [fact] => *fact != "zz newer",
+            _ => false,
+        }),
+        Some([fact, ..]) => OF_THE_WORKLOAD.contains(fact),
+    };
+    let is_of_an_old_model =
+        path.starts_with(&["workload", name, "on"]) && old.is_some_and(|old| is_other_model(old, entry));
+    is_replaced || is_reported || is_of_an_old_model
+}
+
+/// Everything that is said of a merge.
+fn holds(before: &str, name: &str, entry: &LockedWorkload, merged: &Merged) -> Result<(), TestCaseError> {
+    let Merged { text, dropped } = merged;
+    let (old, new) = (parse(before).expect("it is valid"), parse(text).expect("it was just written"));
+    let old = old.workload.get(name);
+    let (now, facts_now) = (&new.workload[name], facts(text));
+    prop_assert_eq!((&now.described, &now.goal), (&entry.described, &entry.goal));
+    for (device, on) in &entry.measured.on {
+        let found = &now.measured.on[device];
+        prop_assert_eq!((&found.burn, &found.driver, found.memory_bytes), (&on.burn, &on.driver, on.memory_bytes));
+        for (mode, figures) in &on.mode {
+            prop_assert_eq!(&found.mode[mode], figures);
+        }
+    }
+    for (path, value) in facts(before) {
+        let survives = facts_now.get(&path) == Some(&value);
+        prop_assert!(survives || may_go(&path, name, old, entry, dropped), "{path:?} is lost; {dropped:?}");
+    }
+    prop_assert!(dropped.is_empty() || old.is_some());
+    let again = merge(text, name, entry);
+    prop_assert_eq!((&again.text, again.dropped), (text, Vec::new()));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_reads_back(lock in locks()) {
+        let text = lock.to_toml();
+        prop_assert_eq!(parse(&text), Ok(lock.clone()));
+        prop_assert_eq!(parse(&text).expect("it is valid").to_toml(), text);
+    }
+
+    #[test]
+    fn merging_loses_nothing_that_holds(
+        lock in locks(), places in vec(any::<Index>(), 0..6), name in names(), entry in entries(),
+    ) {
+        let before = extended(&lock.to_toml(), &places);
+        holds(&before, &name, &entry, &merge(&before, &name, &entry))?;
+        // The same model, measured once more: nothing at all is dropped beside what was measured with another Burn.
+        if let Some(old) = lock.workload.get(&name) {
+            let again = LockedWorkload { described: old.described.clone(), ..entry.clone() };
+            let measured = Measured { on: entry.measured.on, ..old.measured.clone() };
+            let again = LockedWorkload { measured, ..again };
+            let text = lock.to_toml();
+            let merged = merge(&text, &name, &again);
+            prop_assert!(merged.dropped.iter().all(|table| table.contains("releases of Burn")), "{:?}", merged.dropped);
+            holds(&text, &name, &again, &merged)?;
+        }
+    }
+
+    #[test]
+    fn the_order_of_two_writers_does_not_matter(lock in locks(), one in entries(), other in entries()) {
+        let text = lock.to_toml();
+        let in_order = merge(&merge(&text, "one", &one).text, "other", &other).text;
+        prop_assert_eq!(&in_order, &merge(&merge(&text, "other", &other).text, "one", &one).text);
+        let found = parse(&in_order).expect("it was just written");
+        prop_assert_eq!((&found.workload["one"], &found.workload["other"]), (&one, &other));
+    }
+
+    #[test]
+    fn a_lock_with_slips_is_read_or_refused_with_places(lock in locks(), slips in mutations(), entry in entries()) {
+        let text = mutated(&lock.to_toml(), slips);
+        match parse(&text) {
+            Err(mistakes) => {
+                prop_assert!(!mistakes.is_empty());
+                for mistake in &mistakes {
+                    prop_assert!(mistake.file == Lock::NAME && is_in(mistake, &text), "{mistake}");
+                }
+                prop_assert_eq!(merged(Some(source(&text)), "digits", &entry), Err(mistakes));
+            }
+            Ok(read) => {
+                prop_assert_eq!(parse(&read.to_toml()), Ok(read));
+                holds(&text, "digits", &entry, &merge(&text, "digits", &entry))?;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_is_cut_short_says_nothing_else() {
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..3 {
+        let lock = locks().new_tree(&mut runner).expect("a lock").current();
+        let text = lock.to_toml();
+        let all = facts(&text);
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let cut = &text[..end];
+            if parse(cut).is_ok() {
+                assert!(facts(cut).iter().all(|(path, value)| all.get(path) == Some(value)), "{cut}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_documented_file_is_one() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/lock.md")).expect("it is there");
+    let (_, rest) = page.split_once("```toml\n").expect("there is one");
+    let (shown, _) = rest.split_once("```").expect("it ends");
+    let bare = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    };
+    assert_eq!(bare(&parse(shown).expect("it is valid").to_toml()), bare(shown));
+}

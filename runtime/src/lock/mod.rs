@@ -1,0 +1,133 @@
+//! `gpu-tuned.lock` on the disk: read whole, updated by one writer at a time, never half-written.
+//!
+//! ```
+//! use gpu_tuned::lock::{LockFile, LockedWorkload};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! let file = LockFile::new(folder.path().join("gpu-tuned.lock"));
+//! let mut digits = LockedWorkload::default();
+//! digits.measured.parameters = 60_074;
+//! file.update("digits", &digits)?;
+//!
+//! let lock = file.read()?.expect("it was just written");
+//! assert_eq!(lock.workload["digits"], digits);
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod turn;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
+
+use gpu_tuned_core::lock::{Merged, merged};
+use gpu_tuned_core::source::{FileError, Place, Source};
+
+pub use error::LockError;
+pub use gpu_tuned_core::lock::{Lock, LockedWorkload};
+
+use crate::whole;
+use turn::Turn;
+
+/// A `gpu-tuned.lock` at some path, there or not.
+#[derive(Clone, Debug)]
+pub struct LockFile {
+    path: PathBuf,
+}
+
+/// What [`LockFile::update`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Update {
+    /// Whether the file is another one now. It is not touched when it would be the same.
+    pub is_changed: bool,
+    /// Tables that are gone because they no longer hold, each with the reason.
+    pub dropped: Vec<String>,
+}
+
+impl LockFile {
+    /// The lock at `path`, which may be a link to it.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where the file is, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file says; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Read`] and [`LockError::Damaged`].
+    pub fn read(&self) -> Result<Option<Lock>, LockError> {
+        let Some(text) = self.text()? else { return Ok(None) };
+        self.parse(text).map(|(lock, _)| Some(lock))
+    }
+
+    /// Puts the measurements of the workload `name` into the file, as [`merged`] says, and makes the file where it is
+    /// missing.
+    ///
+    /// Writers take turns, by a lock of the system on a file beside this one (`.gpu-tuned.lock.turn`), so that none
+    /// overwrites what another has just added. A reader finds the old file or the new one, whole: it is written under a
+    /// temporary name (`.gpu-tuned.lock.….tmp`), brought to the disk, and renamed.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`]; the file is then as it was.
+    pub fn update(&self, name: &str, entry: &LockedWorkload) -> Result<Update, LockError> {
+        let not_written = |source| LockError::Write { path: self.path.clone(), source };
+        // A link stays one.
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let turn = Turn::take(&path).map_err(not_written)?;
+        if turn.is_alone {
+            whole::sweep(&path);
+        }
+        let before = self.text()?.map(|text| self.parse(text)).transpose()?.map(|(_, text)| text);
+        let file = self.name();
+        let source = before.as_deref().map(|text| Source { file: &file, text });
+        let Merged { text, dropped } = merged(source, name, entry).map_err(|mistakes| {
+            let (path, name) = (self.path.clone(), name.to_owned());
+            LockError::Figures { path, name, mistakes }
+        })?;
+        let is_changed = before.as_ref() != Some(&text);
+        if is_changed {
+            whole::replace(&path, &text).map_err(not_written)?;
+        }
+        Ok(Update { is_changed, dropped })
+    }
+
+    fn parse(&self, text: String) -> Result<(Lock, String), LockError> {
+        match Lock::parse(Source { file: &self.name(), text: &text }) {
+            Ok(lock) => Ok((lock, text)),
+            Err(mistakes) => Err(LockError::Damaged { mistakes, text }),
+        }
+    }
+
+    fn text(&self) -> Result<Option<String>, LockError> {
+        match fs::read(&self.path) {
+            Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|error| self.not_text(&error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(LockError::Read { path: self.path.clone(), source }),
+        }
+    }
+
+    fn not_text(&self, error: &FromUtf8Error) -> LockError {
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        let place = Place::of(error.utf8_error().valid_up_to(), &text);
+        let message =
+            "this is no UTF-8; put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
+        let mistake = FileError { file: self.name(), place, message: message.to_owned() };
+        LockError::Damaged { mistakes: vec![mistake], text }
+    }
+
+    /// The file in messages.
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
