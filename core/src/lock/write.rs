@@ -49,6 +49,8 @@ fn device(on: &MeasuredOn) -> Table {
         ("kind", Some(name(&on.kind))),
         ("memory_bytes", Some(bytes(on.memory_bytes))),
         ("sm_count", Some(count(on.sm_count.into()))),
+        ("fp32_tflops", on.fp32_tflops.map(Value::Float)),
+        ("bandwidth_gb_s", on.bandwidth_gb_s.map(Value::Float)),
         ("driver", on.driver.as_deref().map(Value::from)),
         ("burn", Some(on.burn.as_str().into())),
         ("cubecl", on.cubecl.as_deref().map(Value::from)),

@@ -66,6 +66,8 @@ prop_compose! {
         kind in mostly(DeviceKind::Gpu, DeviceKind::Cpu),
         memory_bytes in bytes(),
         sm_count in mostly(132, 0),
+        fp32_tflops in of(0.01..1000.0),
+        bandwidth_gb_s in of(1.0..10_000.0),
         driver in of(".{0,12}"),
         burn in mostly("0.22.1", "0.23.0").prop_map(str::to_owned),
         cubecl in mostly(Some("0.11.3".to_owned()), None),
@@ -73,7 +75,20 @@ prop_compose! {
         kernels_bytes in of(bytes()),
         mode in btree_map(mode_names(), modes(), 0..3),
     ) -> MeasuredOn {
-        MeasuredOn { device, kind, memory_bytes, sm_count, driver, burn, cubecl, context_bytes, kernels_bytes, mode }
+        MeasuredOn {
+            device,
+            kind,
+            memory_bytes,
+            sm_count,
+            fp32_tflops,
+            bandwidth_gb_s,
+            driver,
+            burn,
+            cubecl,
+            context_bytes,
+            kernels_bytes,
+            mode,
+        }
     }
 }
 
