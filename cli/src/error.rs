@@ -36,6 +36,11 @@ pub(crate) enum Error {
          gpu-tuned.toml: [workload.NAME]"
     )]
     NoWorkload { package: String },
+    #[error(
+        "`{name}` was measured, and nothing describes it\n  help: describe it in gpu-tuned.toml: [workload.{name}], and \
+         measure it again"
+    )]
+    Undescribed { name: String },
     #[error("there is no workload `{name}`{hint}\n  help: there is {}", names.join(", "))]
     UnknownWorkload { name: String, hint: String, names: Vec<String> },
     #[error("the package has several workloads\n  help: name one with --workload: {}", names.join(", "))]

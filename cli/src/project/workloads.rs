@@ -38,6 +38,11 @@ impl Project {
         // What the file says goes before what was measured under the same name.
         let specs: BTreeMap<&str, &WorkloadSpec> =
             measured.chain(&self.file.workloads).map(|(name, spec)| (name.as_str(), spec)).collect();
+        let mut undescribed = self.lock.workload.keys().filter(|name| !specs.contains_key(name.as_str()));
+        let is_meant = |name: &&String| only.map_or(specs.is_empty(), |only| only == *name);
+        if let Some(name) = undescribed.find(is_meant) {
+            return Err(Error::Undescribed { name: name.clone() });
+        }
         if specs.is_empty() {
             return Err(Error::NoWorkload { package: self.name().to_owned() });
         }

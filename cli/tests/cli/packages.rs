@@ -64,6 +64,17 @@ fn a_package_without_workloads_is_told_how_to_have_one() {
 }
 
 #[test]
+fn a_measured_workload_that_nothing_describes_is_told_apart_from_none() {
+    let said = Project::new("stale").run(&["plan", "--workload", "nameless"]).refused(2);
+    let told = "error: `nameless` was measured, and nothing describes it\n  help: describe it in gpu-tuned.toml: \
+                [workload.nameless], and measure it again\n";
+    assert_eq!(said, told);
+    let project = Project::new("bare");
+    project.write("gpu-tuned.lock", "format = 1\n[workload.nameless]\nparameters = 1_000\nshape = \"00ff\"\n");
+    assert_eq!(project.run(&["plan"]).refused(2), told);
+}
+
+#[test]
 fn the_mistakes_of_all_files_are_told_at_once_and_at_their_places() {
     let project = Project::new("broken");
     let said = project.run(&["plan"]).refused(2);
