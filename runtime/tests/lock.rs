@@ -21,6 +21,8 @@ fn measured(round: u64) -> LockedWorkload {
         kind: DeviceKind::Gpu,
         memory_bytes: Bytes(150_754_820_096),
         sm_count: 132,
+        fp32_tflops: None,
+        bandwidth_gb_s: None,
         driver: Some("580.95.05".to_owned()),
         burn: "0.22.1".to_owned(),
         cubecl: Some("0.11.3".to_owned()),

@@ -9,13 +9,13 @@ use crate::{Bytes, Goal};
 
 /// Bytes that the memory pools hold in one mode, by the micro-batch.
 pub(super) struct Pools<'a> {
-    reference: Reference<'a>,
+    pub reference: Reference<'a>,
     mode: Mode,
     reserved: Curve,
     accumulating: Curve,
-    in_use: Option<Curve>,
+    pub in_use: Option<Curve>,
     /// What other ranks keep of the optimizer's state.
-    elsewhere: Bytes,
+    pub elsewhere: Bytes,
 }
 
 impl<'a> Pools<'a> {

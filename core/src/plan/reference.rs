@@ -12,7 +12,7 @@ pub(super) struct Reference<'a> {
     pub name: &'a str,
     pub on: &'a MeasuredOn,
     pub mode: Mode,
-    measured: &'a MeasuredMode,
+    pub measured: &'a MeasuredMode,
     /// Whether the device is one like it.
     is_here: bool,
 }
@@ -154,7 +154,7 @@ const UNKNOWN_DISTANCE: f64 = 10.0;
 
 /// Whether measurements of a device are those of another: the same profile or name, and as many multiprocessors, which a
 /// slice has not.
-fn is_alike(device: &DeviceFacts, name: &str, on: &MeasuredOn) -> bool {
+pub(super) fn is_alike(device: &DeviceFacts, name: &str, on: &MeasuredOn) -> bool {
     let named = device.profile.as_deref() == Some(name) || device.name == on.device;
     named && device.sm_count == on.sm_count
 }
