@@ -65,7 +65,7 @@ fn changed(
         (_, None) => Change::Gone,
         (Some(old), Some(new)) if old == new => return None,
         (Some(old), Some(new)) => Change::Other {
-            memory: largest(old, new, |point| Some(point.reserved_bytes.0 as f64)),
+            memory: largest(old, new, |point| Some(point.reserved_bytes?.0 as f64)),
             time: largest(old, new, |point| point.micro_step_ms),
         },
     };

@@ -52,7 +52,11 @@ impl<'a> Pools<'a> {
         });
         let activations = kept.min(pools - known);
         let is_point = curve.has(batch);
-        let margin = if self.reference.is_exact(self.mode) && is_point { 0.0 } else { self.reference.residual() };
+        let margin = if self.reference.is_exact(self.mode) && is_point {
+            0.0
+        } else {
+            self.reference.residual(curve.point(batch))
+        };
         MemoryEstimate {
             activations,
             scratch: Bytes::ZERO,

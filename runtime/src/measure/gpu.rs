@@ -1,11 +1,11 @@
 //! Measuring on a GPU: memory by dry runs, of steps beyond its memory too; time by running what fits with much to spare.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::select::{ladder, select};
+use gpu_tuned_core::measured::select::{Sample, ladder, refined, select};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
 
 use super::bench::{Bench, Tried};
@@ -20,6 +20,8 @@ const BEYOND: f64 = 1.5;
 const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
 const SPEND: Duration = Duration::from_secs(4);
+/// What dry runs between those of the ladder may take, in a mode.
+const REFINING: Duration = Duration::from_secs(10);
 
 /// The memory of the GPU.
 pub(super) struct Room<'r> {
@@ -41,21 +43,20 @@ pub(super) struct Found {
 pub(super) fn modes<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, room: &Room<'_>) -> Result<Found, MeasureError> {
     let held = || reserved(bench.device).unwrap_or_default();
     let most = ((room.free)()? + held()).scaled(SHARE);
-    let smallest = Step::single(1, false);
-    if dry(bench.device, bench.subject, smallest)?.reserved_bytes <= most {
-        run(bench.device, bench.subject, smallest, Duration::ZERO)?;
-    }
-    let kernels = room.at_open - (room.free)()? - held();
-    let mut climbs = Vec::new();
+    let (mut climbs, mut kernels) = (Vec::new(), Bytes::ZERO);
     for checkpointing in [false, true] {
         let mut climb = Climb { bench, checkpointing, tried: Vec::new(), missed: 0.0 };
         climb.up_to(most)?;
+        climb.refine(most)?;
+        climb.choose(most);
         climb.time(most)?;
+        kernels = kernels.max(room.at_open - (room.free)()? - held());
         climbs.push(climb);
     }
     // Tuning does run, and without enough memory it chooses badly for good: only when all that fits is tuned.
     for climb in &mut climbs {
         climb.up_to(room.total.scaled(BEYOND))?;
+        climb.choose(most);
     }
     let modes = climbs.into_iter().map(|climb| Ok((bench.mode(climb.checkpointing), climb.kept()?)));
     Ok(Found { modes: modes.collect::<Result<_, MeasureError>>()?, kernels })
@@ -65,6 +66,7 @@ pub(super) fn modes<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, room: &Roo
 struct Climb<'c, 'b, 'a, M, B> {
     bench: &'c Bench<'b, 'a, M, B>,
     checkpointing: bool,
+    /// In ascending order of the batches.
     tried: Vec<Tried>,
     /// How far steps went beyond their dry runs, as a share of these.
     missed: f64,
@@ -75,6 +77,15 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
         dry(self.bench.device, self.bench.subject, step)
     }
 
+    fn attempt(&mut self, batch: u64) -> Result<(), MeasureError> {
+        let memory = self.dry(Step::single(batch, self.checkpointing))?;
+        let tried = Tried { batch, memory: Some(memory), ..Tried::default() };
+        self.bench.say(self.checkpointing, &tried);
+        let at = self.tried.partition_point(|known| known.batch < batch);
+        self.tried.insert(at, tried);
+        Ok(())
+    }
+
     /// Dry runs of the batches after the last one that was tried, until they would reserve more than `most`.
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let begin = self.tried.last().map_or(0, |tried| tried.batch);
@@ -82,18 +93,26 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
             if self.expected(batch).is_some_and(|expected| expected > most) {
                 break;
             }
-            let memory = match self.dry(Step::single(batch, self.checkpointing)) {
-                Ok(memory) => memory,
+            match self.attempt(batch) {
                 Err(error) if self.tried.is_empty() => return Err(error),
                 // A tensor of it is larger than the device takes: larger batches fail as well.
                 Err(error) => {
                     tracing::info!("no larger batch: {error}");
                     break;
                 }
-            };
-            let tried = Tried { batch, memory: Some(memory), ..Tried::default() };
-            self.bench.say(self.checkpointing, &tried);
-            self.tried.push(tried);
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Dry runs between those of the ladder, where the number of pages changes.
+    fn refine(&mut self, most: Bytes) -> Result<(), MeasureError> {
+        let begin = Instant::now();
+        while begin.elapsed() < REFINING {
+            let fitting = self.samples().into_iter().filter(|sample| sample.reserved <= most);
+            let Some(batch) = refined(&fitting.collect::<Vec<_>>()) else { break };
+            self.attempt(batch)?;
         }
         Ok(())
     }
@@ -106,13 +125,28 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
         Some(Bytes((bytes(b) + slope * (batch - b.batch) as f64) as u64))
     }
 
-    /// Runs the steps that reserve at most `most`: the smallest batch and the largest first, should the budget end.
+    fn samples(&self) -> Vec<Sample> {
+        self.tried.iter().filter_map(Tried::sample).collect()
+    }
+
+    /// Chooses the points to keep; the largest that may be run is one of them. What was run stays, unless there are too
+    /// many of them.
+    fn choose(&mut self, most: Bytes) {
+        let samples = self.samples();
+        let largest = samples.iter().rfind(|sample| sample.reserved <= most).map(|sample| sample.batch);
+        let pieces = select(&samples, Measured::MOST_POINTS, largest);
+        for tried in &mut self.tried {
+            tried.piece = pieces.iter().find(|piece| piece.batch == tried.batch).copied();
+        }
+    }
+
+    /// Runs the steps of the points to keep that reserve at most `most`: the largest batch and the smallest first, should
+    /// the budget end.
     fn time(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let fits = |tried: &Tried| tried.reserved().is_some_and(|reserved| reserved <= most);
-        let Some(largest) = self.tried.iter().rposition(fits) else { return Ok(()) };
-        let between = (1..largest).filter(|at| self.tried[*at].batch.is_power_of_two());
-        let mut order: Vec<usize> = [0, largest].into_iter().chain(between).collect();
-        order.dedup();
+        let is_due = |at: &usize| self.tried[*at].piece.is_some() && fits(&self.tried[*at]);
+        let mut order: Vec<usize> = (0..self.tried.len()).filter(is_due).collect();
+        order.rotate_right(1);
         let mut left = BUDGET;
         for at in order {
             if left.is_zero() {
@@ -137,16 +171,19 @@ impl<M: Module, B: Clone> Climb<'_, '_, '_, M, B> {
     }
 
     fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
-        let samples: Vec<_> = self.tried.iter().filter_map(Tried::sample).collect();
-        let kept = select(&samples, Measured::MOST_POINTS);
-        let mut tried = core::mem::take(&mut self.tried);
-        tried.retain(|tried| kept.batches.contains(&tried.batch));
-        for tried in &mut tried {
+        let mut kept: Vec<Tried> = core::mem::take(&mut self.tried);
+        kept.retain(|tried| tried.piece.is_some());
+        let mut residual = self.missed;
+        for tried in &mut kept {
             if tried.accumulating.is_none() {
                 tried.accumulating = Some(self.dry(Step::accumulating(tried.batch, self.checkpointing))?);
             }
+            if let Some(piece) = &mut tried.piece {
+                piece.residual = piece.residual.max(self.missed).min(1.0);
+                residual = residual.max(piece.residual);
+            }
         }
-        let batch = tried.iter().map(|tried| (tried.batch, tried.point())).collect();
-        Ok(MeasuredMode { way: Way::DryRun, residual: Some(kept.residual.max(self.missed).min(1.0)), batch })
+        let batch = kept.iter().map(|tried| (tried.batch, tried.point())).collect();
+        Ok(MeasuredMode { way: Way::DryRun, residual: Some(residual.min(1.0)), batch })
     }
 }

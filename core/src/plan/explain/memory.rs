@@ -67,11 +67,11 @@ impl Pooled {
         let line = if is_point { "" } else { ", on a line between points" };
         Self {
             at: format!("on {}{line}", reference.name),
-            reserved: curve.map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch))),
+            reserved: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch))),
             elsewhere: pools.elsewhere,
             in_use: pools.in_use.as_ref().map(|in_use| figure(in_use.at(estimate.batch))),
             queued: estimate.inputs - input,
-            residual: reference.residual(),
+            residual: curve.as_ref().map_or(0.0, |curve| reference.residual(curve.point(estimate.batch))),
         }
     }
 

@@ -82,7 +82,7 @@ fn workloads() -> Vec<Workload> {
 fn measured() -> Workload {
     let point = |(batch, mib): (u64, u64)| {
         let point = Point {
-            reserved_bytes: Bytes::from_mib(mib),
+            reserved_bytes: Some(Bytes::from_mib(mib)),
             in_use_bytes: Some(Bytes::from_mib(mib * 4 / 5)),
             micro_step_ms: Some(10.0 + batch as f64),
             optimizer_ms: Some(1.5),
