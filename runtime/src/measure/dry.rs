@@ -33,31 +33,37 @@ pub fn dry<M: Module, B: Clone>(
     step: Step,
 ) -> Result<Memory, MeasureError> {
     let dry_run = DryRun::new();
-    let memory = isolated(step, || {
-        let before = usage(device)?;
-        let mut training = Training::new(subject, step, device);
-        let (begin, mut most) = (Instant::now(), 0);
-        for taken in 1..=STEPS {
-            training = training.step(step.micro_batches);
-            most = most.max(usage(device)?.bytes_reserved);
-            if taken >= FEWEST && begin.elapsed() > PATIENCE {
-                break;
-            }
-        }
-        let loss = training.forward();
-        let forward = usage(device)?;
-        drop(loss);
-        let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));
-        Ok::<_, MeasureError>(Memory {
-            reserved_bytes: since(most, before.bytes_reserved),
-            in_use_bytes: since(forward.bytes_in_use, before.bytes_in_use),
-        })
-    });
+    let memory = isolated(step, || steps(device, subject, step));
     // What is still queued must not run, so the dry run ends last.
-    let synced = release(device, step);
+    let released = release(device, step);
     drop(dry_run);
-    let memory = memory??;
-    synced.map(|()| memory)
+    released.and(memory?)
+}
+
+fn steps<M: Module, B: Clone>(
+    device: &Device,
+    subject: &Subject<'_, M, B>,
+    step: Step,
+) -> Result<Memory, MeasureError> {
+    let before = usage(device)?;
+    let mut training = Training::new(subject, step, device);
+    let (begin, mut most) = (Instant::now(), 0);
+    for taken in 1..=STEPS {
+        training = training.step(step.micro_batches);
+        most = most.max(usage(device)?.bytes_reserved);
+        if taken >= FEWEST && begin.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    // In a further step, so that reading it disturbs no other figure.
+    let loss = training.forward();
+    let forward = usage(device)?;
+    drop(loss);
+    let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));
+    Ok(Memory {
+        reserved_bytes: since(most, before.bytes_reserved),
+        in_use_bytes: since(forward.bytes_in_use, before.bytes_in_use),
+    })
 }
 
 /// What all pools of the device hold, once everything queued has been launched.

@@ -1,0 +1,38 @@
+//! Bytes of steps on the CPU; alone in its process, because the allocator counts for all of it.
+
+#![cfg(all(feature = "burn", feature = "counting-allocator"))]
+
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::AdamWConfig;
+use burn::tensor::{Device, Tensor};
+use gpu_tuned::Bytes;
+use gpu_tuned::measure::{Step, Subject, held};
+
+const WIDTH: usize = 1024;
+/// Bytes of a weight, and of everything of its shape.
+const WEIGHT: u64 = (4 * WIDTH * WIDTH) as u64;
+
+#[test]
+fn memory_is_what_the_tensors_of_a_step_take() {
+    let subject = Subject::new(
+        |device: &Device| LinearConfig::new(WIDTH, WIDTH).with_bias(false).init(device),
+        || AdamWConfig::new().init(),
+        |samples, device| Tensor::<2>::ones([samples, WIDTH], device),
+        |model: &Linear, batch| model.forward(batch).mean(),
+    );
+    let step = |batch, micro_batches| {
+        let step = Step { batch, micro_batches, checkpointing: false };
+        held(&Device::flex(), &subject, step).expect("it fits")
+    };
+    step(1, 1);
+    let small = step(1, 1);
+    // The weight, two moments and a gradient; some of the optimizer's results besides.
+    assert!((4 * WEIGHT..9 * WEIGHT).contains(&small.reserved_bytes.0), "{small:?}");
+    // The weight and two moments after the forward pass.
+    assert!((3 * WEIGHT..3 * WEIGHT + WEIGHT / 8).contains(&small.in_use_bytes.0), "{small:?}");
+    // A row is 4 KiB of input and as much of output.
+    let large = step(1025, 1);
+    let rows = large.in_use_bytes - small.in_use_bytes;
+    assert!((WEIGHT..=3 * WEIGHT).contains(&rows.0), "{rows}");
+    assert!(step(1, 2).reserved_bytes >= small.reserved_bytes + Bytes(WEIGHT) - Bytes(WEIGHT / 8));
+}
