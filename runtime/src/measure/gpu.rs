@@ -14,18 +14,15 @@ use super::{MeasureError, Memory, Step, dry, reserved};
 
 /// The part of the free memory that may be reserved by steps that are run: the device must never run out of it.
 const SHARE: f64 = 0.85;
-/// How far beyond the device's memory dry runs go, for GPUs with more.
-const BEYOND: f64 = 1.5;
 /// What timing the steps of a mode may take, without compiling and tuning.
 const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
-const SPEND: Duration = Duration::from_secs(4);
+const SPEND: Duration = Duration::from_secs(2);
 /// What dry runs between those of the ladder may take, in a mode.
-const REFINING: Duration = Duration::from_secs(10);
+const REFINING: Duration = Duration::from_secs(5);
 
 /// The memory of the GPU.
 pub(super) struct Room<'r> {
-    pub(super) total: Bytes,
     /// What was free when the GPU was opened, before anything was allocated.
     pub(super) at_open: Bytes,
     /// What is free now.
@@ -52,11 +49,6 @@ pub(super) fn modes<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, room: &Roo
         climb.time(most)?;
         kernels = kernels.max(room.at_open - (room.free)()? - held());
         climbs.push(climb);
-    }
-    // Tuning does run, and without enough memory it chooses badly for good: only when all that fits is tuned.
-    for climb in &mut climbs {
-        climb.up_to(room.total.scaled(BEYOND))?;
-        climb.choose(most);
     }
     let modes = climbs.into_iter().map(|climb| Ok((bench.mode(climb.checkpointing), climb.kept()?)));
     Ok(Found { modes: modes.collect::<Result<_, MeasureError>>()?, kernels })

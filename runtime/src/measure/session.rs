@@ -67,7 +67,7 @@ impl<C: Tuned> Session<C> {
 
     /// Measures the workload on the session's device, without and with gradient checkpointing.
     ///
-    /// On a GPU memory is found out by dry runs, of micro-batches that are larger than the GPU as well, up to a rank's part
+    /// On a GPU memory is found out by dry runs, of micro-batches up to a rank's part
     /// of the global batch; steps are run and timed only where they leave much memory free. On the CPU steps are run. It
     /// takes up to a minute for each of the two, and on a GPU where nothing has been tuned yet some minutes more.
     ///
@@ -136,7 +136,7 @@ impl<C: Tuned> Session<C> {
         use super::gpu::{Found, Room, modes};
 
         let free = || crate::burn::memory_free(&opened.gpu).map_err(MeasureError::Driver);
-        let room = Room { total: on.memory_bytes, at_open: opened.memory_free, free: &free };
+        let room = Room { at_open: opened.memory_free, free: &free };
         let Found { modes, kernels } = modes(bench, &room)?;
         let before = self.selection().gpu.as_ref().and_then(|gpu| gpu.memory_free);
         Ok(MeasuredOn {

@@ -93,7 +93,7 @@ impl Arguments {
             reserved_bytes.push(Usage::of(device).reserved_bytes);
         }
         let (pools, seconds) = (pools(device), started.elapsed().as_secs_f64());
-        let loss = if self.dry { None } else { Some(training.read()?) };
+        let loss = if self.dry { None } else { Some(training.check()?) };
         Ok(Trace { queue: self.queue, reserved_bytes, pools, seconds, loss })
     }
 }
