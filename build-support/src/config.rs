@@ -2,13 +2,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::source::Source;
 
 use crate::directives::Directives;
 use crate::environment::{PRINT, TARGET, setting};
-use crate::known::Known;
 use crate::package::Package;
 use crate::select::{Choice, by_features, by_name};
 use crate::{BuildError, Environment, Process, lookalike, native, output, watch};

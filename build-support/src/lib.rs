@@ -44,7 +44,6 @@ mod config;
 mod directives;
 mod environment;
 mod error;
-mod known;
 mod lookalike;
 mod native;
 mod output;

@@ -1,4 +1,5 @@
-use crate::known::Known;
+use gpu_tuned_core::profile::Known;
+
 use crate::package::Package;
 
 /// A warning for each declared feature that reads like a GPU and selects none.

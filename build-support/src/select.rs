@@ -1,9 +1,8 @@
 use std::collections::BTreeSet;
 
-use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_core::profile::{Known, ProfileId};
 
 use crate::BuildError;
-use crate::known::Known;
 use crate::package::Package;
 
 /// What a build is for, before anybody has looked at the machine.

@@ -1,5 +1,6 @@
 //! Tables of what users may say: names, kinds, ranges. Files, attributes, generated code and documentation all read them.
 
+use core::fmt;
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
@@ -276,6 +277,13 @@ impl DimKind {
                 DimValue::Product([rows?, inner?, columns?])
             }
         })
+    }
+}
+
+/// As a file holds it.
+impl fmt::Display for DimValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_toml().fmt(f)
     }
 }
 

@@ -114,6 +114,10 @@ impl Described for Goal {
 }
 
 impl Goal {
+    /// The share of the headroom that stays free on a GPU that was looked at: the rest was left for neighbours, and what
+    /// they take is known by then.
+    pub const HEADROOM_KEPT: f64 = 0.5;
+
     /// What is wrong with the goal, as `(key, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut found = self.out_of_range();

@@ -11,6 +11,7 @@ pub mod config;
 pub mod device;
 pub mod dims;
 mod goal;
+mod grouped;
 pub mod lock;
 pub mod matching;
 pub mod measured;
@@ -27,6 +28,7 @@ pub mod workload;
 
 pub use bytes::Bytes;
 pub use goal::{Goal, Pins};
+pub use grouped::grouped;
 pub use plan::plan;
 pub use precision::{ParsePrecisionError, Precision};
 pub use provenance::Provenance;

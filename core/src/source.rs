@@ -15,6 +15,21 @@ pub struct FileError {
     pub message: String,
 }
 
+impl FileError {
+    /// The mistake as rustc would print it: the message, its place, and the line of `text` with a mark below the column.
+    pub fn in_full(&self, text: &str) -> String {
+        let Self { file, place, message } = self;
+        let number = place.line.to_string();
+        let margin = " ".repeat(number.len());
+        let said = format!("error: {message}\n{margin}--> {file}:{place}\n");
+        let Some(line) = text.lines().nth(place.line - 1) else { return said };
+        // One character, one column: the mark has to stand below its character.
+        let line = line.replace('\t', " ");
+        let before = " ".repeat(place.column - 1);
+        format!("{said}{margin} |\n{number} | {}\n{margin} | {before}^\n\n", line.trim_end())
+    }
+}
+
 /// A place in a text; lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -109,7 +109,7 @@ fn measured_anew(known: &mut Table, mut new: Table, path: &str, dropped: &mut Ve
         dropped.extend(modes(known, anew.as_ref()).map(|mode| {
             format!("{path}.mode.{mode}: measured on another device, or with other releases of Burn or CubeCL")
         }));
-        for key in ["context_bytes", "cubecl", "kernels_bytes", "mode"] {
+        for key in ["bandwidth_gb_s", "context_bytes", "cubecl", "fp32_tflops", "kernels_bytes", "mode"] {
             known.remove(key);
         }
     }

@@ -144,6 +144,8 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
 fn point(mut facts: Facts<'_, '_>) -> Point {
     Point {
         reserved_bytes: bytes(&mut facts, "reserved_bytes"),
+        reserved_bytes_per_sample: bytes(&mut facts, "reserved_bytes_per_sample"),
+        residual: facts.number("residual", &(0.0..=1.0), "a share from 0 to 1"),
         reserved_accumulating_bytes: bytes(&mut facts, "reserved_accumulating_bytes"),
         in_use_bytes: bytes(&mut facts, "in_use_bytes"),
         micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),

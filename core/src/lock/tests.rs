@@ -47,6 +47,8 @@ micro_step_ms = 12.31
 optimizer_ms = 1.234
 reserved_accumulating_bytes = 1_560_000_000
 reserved_bytes = 1_548_747_520
+reserved_bytes_per_sample = 24_000_123
+residual = 0.002
 spread = 0.01
 
 [workload.char-lm.on.h200.mode.f32.batch.1024]
@@ -64,6 +66,8 @@ fn whole() -> LockedWorkload {
     };
     let small = Point {
         reserved_bytes: Some(Bytes(1_548_747_520)),
+        reserved_bytes_per_sample: Some(Bytes(24_000_123)),
+        residual: Some(0.002),
         reserved_accumulating_bytes: Some(Bytes(1_560_000_000)),
         in_use_bytes: Some(Bytes(1_000_000)),
         micro_step_ms: Some(12.308_7),
@@ -211,7 +215,7 @@ fn a_fifth_batch_is_one_too_many() {
     let mistakes = parse(&format!("{WHOLE}{}", more.concat())).expect_err("five batches");
     let found = mistakes[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:54:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
+        found.starts_with("gpu-tuned.lock:56:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
     );
 }
 
@@ -244,7 +248,7 @@ fn the_layout_of_a_newer_release_is_left_to_it() {
 fn a_file_cut_short_within_a_figure_is_no_other_figure() {
     let cut = WHOLE.strip_suffix("_960_320\n").expect("the last figure");
     let found = parse(cut).expect_err("cut short")[0].to_string();
-    assert!(found.starts_with("gpu-tuned.lock:46:24: the file ends within a line: it was cut short"), "{found}");
+    assert!(found.starts_with("gpu-tuned.lock:48:24: the file ends within a line: it was cut short"), "{found}");
 }
 
 /// A file of a release that knows more.

@@ -71,6 +71,8 @@ fn mode(mode: &MeasuredMode) -> Table {
 fn point(point: &Point) -> Table {
     table([
         ("reserved_bytes", point.reserved_bytes.map(bytes)),
+        ("reserved_bytes_per_sample", point.reserved_bytes_per_sample.map(bytes)),
+        ("residual", point.residual.map(share)),
         ("reserved_accumulating_bytes", point.reserved_accumulating_bytes.map(bytes)),
         ("in_use_bytes", point.in_use_bytes.map(bytes)),
         ("micro_step_ms", point.micro_step_ms.map(milliseconds)),

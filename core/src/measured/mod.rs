@@ -93,10 +93,18 @@ pub enum Way {
 /// Optimizer steps with one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// What the device's memory pools hold after the third step; on a CPU, what was allocated at most. `None` when it was
+    /// What the device's memory pools hold once steps add nothing to it; on a CPU, what was allocated at most. `None` when it was
     /// not measured, as on a CPU without the allocator that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<Bytes>,
+    /// What each sample more adds to that, up to the next point, where the number of pages may change. `None` where a
+    /// line to the next point says as much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_bytes_per_sample: Option<Bytes>,
+    /// The most that was found above the line from this point on, as a share of what the line says; without it that of the
+    /// mode counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual: Option<f64>,
     /// The same when a step adds up the gradients of several micro-batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_accumulating_bytes: Option<Bytes>,

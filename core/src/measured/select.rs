@@ -1,30 +1,42 @@
 //! Which batches are measured, and which of them are worth keeping.
+//!
+//! Memory pools hold pages as large as the largest tensor, and as many as a step needs. Both follow from the micro-batch:
+//! the pages grow with it in a straight line, their number falls in jumps. So what is reserved is a line up to a jump, and
+//! another line from there on. A point that is kept stands at the beginning of such a piece, with its slope.
 
 use crate::Bytes;
 
-/// What was measured at one batch.
+/// What was reserved at one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// The micro-batch in samples.
     pub batch: u64,
     /// Memory that was reserved.
     pub reserved: Bytes,
-    /// Milliseconds of a micro-step; `None` when none was run.
-    pub micro_step_ms: Option<f64>,
 }
 
-/// The batches to keep of those that were measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
-    /// The batches, ascending.
-    pub batches: Vec<u64>,
-    /// The most memory that was found above the lines between them, at the batches that are not kept, as a share of what
-    /// the lines say; at least [`LEAST_RESIDUAL`].
+/// A micro-batch to keep, and the line from it to the next one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// The micro-batch in samples.
+    pub batch: u64,
+    /// What each sample more adds.
+    pub per_sample: Bytes,
+    /// The most that was found above the line, as a share of what it says; at least [`LEAST_RESIDUAL`].
     pub residual: f64,
 }
 
-/// What memory is never known better than: a dry run of a step and the step itself differ by as much.
+/// What memory is never taken to be known better than: a program does a little more than steps.
 pub const LEAST_RESIDUAL: f64 = 0.002;
+
+/// Errors below this are as good as none, when there is a choice.
+const TOLERATED: f64 = 0.005;
+
+/// Where less is reserved, errors count as shares of this: on the smallest GPUs that train there is sixteen times as much.
+const MATTERS: Bytes = Bytes::from_mib(512);
+
+/// Two micro-batches nearer than this are not worth one between them, nor are pages that differ by as little in number.
+const NEAR: f64 = 1.05;
 
 /// The most batches that are tried.
 const MOST_BATCHES: usize = 20;
@@ -44,102 +56,144 @@ pub fn ladder(largest: u64) -> Vec<u64> {
     batches
 }
 
-/// Keeps at most `most` samples, so that straight lines between them have the least largest relative error at the others,
-/// in memory and in time.
-///
-/// Kept are always the smallest batch, the largest, and the largest that was run. Below that one only batches that were run
-/// are kept. `samples` are sorted by batch; `most` is at least 3.
-pub fn select(samples: &[Sample], most: usize) -> Kept {
-    let Some(last) = samples.len().checked_sub(1) else {
-        return Kept { batches: Vec::new(), residual: LEAST_RESIDUAL };
+/// The micro-batch to try next: in the middle of the two neighbours between which the number of pages seems to change most.
+/// `None` where all such changes are known closely. `samples` are sorted by batch.
+pub fn refined(samples: &[Sample]) -> Option<u64> {
+    let change = |pair: &[Sample]| {
+        let per_sample = |sample: &Sample| sample.reserved.0 as f64 / sample.batch as f64;
+        (per_sample(&pair[0]) / per_sample(&pair[1])).ln().abs()
     };
-    let at = best_path(samples, most.clamp(3, samples.len().max(3)));
-    let residual = at.windows(2).map(|ends| worst(samples, ends[0], ends[1], above)).fold(LEAST_RESIDUAL, f64::max);
-    debug_assert!(at.first() == Some(&0) && at.last() == Some(&last), "BUG: the ends are kept");
-    Kept { batches: at.into_iter().map(|at| samples[at].batch).collect(), residual }
+    let is_wide = |pair: &&[Sample]| {
+        let [from, to] = [pair[0].batch, pair[1].batch];
+        to - from > 1 && to as f64 / from as f64 > NEAR && pair[1].reserved >= MATTERS
+    };
+    let wide = samples.windows(2).filter(is_wide).map(|pair| (change(pair), pair[0].batch.midpoint(pair[1].batch)));
+    let (change, batch) = wide.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (change > NEAR.ln()).then_some(batch)
 }
 
-/// The most memory that was found at a sample above the line from the one before it to the one after it, as a share of what
+/// Keeps at most `most` micro-batches, so that the lines from them on err least; among choices that err little the ones
+/// that lie evenly.
+///
+/// `run`, the largest micro-batch that is to be run, is always kept. `samples` are sorted by batch; `most` is at least 1.
+pub fn select(samples: &[Sample], most: usize, run: Option<u64>) -> Vec<Piece> {
+    let lines = Lines::of(samples);
+    let is_kept = |chosen: &[usize]| run.is_none_or(|run| chosen.iter().any(|at| samples[*at].batch == run));
+    let mut best: Option<((f64, f64), Vec<usize>)> = None;
+    let mut chosen = Vec::with_capacity(most);
+    each_choice(samples.len(), most, &mut chosen, &mut |chosen| {
+        if is_kept(chosen) {
+            let worth = (lines.error(chosen).max(TOLERATED), widest(samples, chosen));
+            if best.as_ref().is_none_or(|(least, _)| worth < *least) {
+                best = Some((worth, chosen.to_vec()));
+            }
+        }
+    });
+    best.map_or_else(Vec::new, |(_, chosen)| lines.pieces(&chosen))
+}
+
+/// The largest amount by which a sample lies above a line from the one before it to the one after it, as a share of what
 /// the line says: what is known of lines between samples that are all kept. `None` for fewer than three.
 pub fn left_out(samples: &[Sample]) -> Option<f64> {
-    let errors = (2..samples.len()).map(|to| worst(samples, to - 2, to, above));
-    errors.reduce(f64::max).map(|error| error.max(LEAST_RESIDUAL))
+    let above = |three: &[Sample]| {
+        let [x, at, to] = [0, 1, 2].map(|index| three[index].batch as f64);
+        let [from, found, end] = [0, 1, 2].map(|index| three[index].reserved.0 as f64);
+        found / (from + (end - from) * (at - x) / (to - x)) - 1.0
+    };
+    samples.windows(3).map(above).reduce(f64::max).map(|above| above.max(LEAST_RESIDUAL))
 }
 
-/// The best way from the first sample to the last with so many stops at most, found stop by stop.
-fn best_path(samples: &[Sample], most: usize) -> Vec<usize> {
-    let last = samples.len() - 1;
-    let last_run = samples.iter().rposition(|sample| sample.micro_step_ms.is_some());
-    let may_be_kept = |at: usize| at == 0 || samples[at].micro_step_ms.is_some() || last_run.is_none_or(|run| at > run);
-    let is_passed_over = |from: usize, to: usize| last_run.is_some_and(|run| from < run && run < to);
-    // The least largest error on the way to each sample, and that way.
-    let mut ways: Vec<Option<(f64, Vec<usize>)>> = vec![None; samples.len()];
-    ways[0] = Some((0.0, vec![0]));
-    let mut best = ways[last].clone();
-    for _ in 1..most {
-        let mut longer: Vec<Option<(f64, Vec<usize>)>> = vec![None; samples.len()];
-        for to in (1..samples.len()).filter(|to| may_be_kept(*to)) {
-            let steps = (0..to).filter(|from| !is_passed_over(*from, to)).filter_map(|from| {
-                let (error, way) = ways[from].as_ref()?;
-                Some((error.max(worst(samples, from, to, either)), way))
+/// Calls `each` with every ascending choice of 1 to `most` of the numbers below `count`.
+fn each_choice(count: usize, most: usize, chosen: &mut Vec<usize>, each: &mut impl FnMut(&[usize])) {
+    if chosen.len() == most {
+        return;
+    }
+    for next in chosen.last().map_or(0, |last| last + 1)..count {
+        chosen.push(next);
+        each(chosen);
+        each_choice(count, most, chosen, each);
+        chosen.pop();
+    }
+}
+
+/// The widest gap between neighbours that are kept, and from the last to the largest sample, as a ratio.
+fn widest(samples: &[Sample], chosen: &[usize]) -> f64 {
+    let ends = chosen.iter().copied().skip(1).chain([samples.len() - 1]);
+    let gaps = chosen.iter().zip(ends).map(|(from, to)| samples[to].batch as f64 / samples[*from].batch as f64);
+    gaps.fold(1.0, f64::max)
+}
+
+/// The best line from each sample up to each later one.
+struct Lines<'s> {
+    samples: &'s [Sample],
+    /// By the sample at which the line begins, and the one before which it ends: its slope and its largest error.
+    best: Vec<Vec<(f64, f64)>>,
+}
+
+impl<'s> Lines<'s> {
+    fn of(samples: &'s [Sample]) -> Self {
+        let from = |from: usize| (from + 1..=samples.len()).map(|to| line(&samples[from..to])).collect();
+        Self { samples, best: (0..samples.len()).map(from).collect() }
+    }
+
+    fn line(&self, from: usize, to: usize) -> (f64, f64) {
+        self.best[from][to - from - 1]
+    }
+
+    fn ends(&self, chosen: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+        chosen.iter().copied().zip(chosen.iter().copied().skip(1).chain([self.samples.len()]))
+    }
+
+    /// The largest error of the lines, and of taking the first point for all that is smaller.
+    fn error(&self, chosen: &[usize]) -> f64 {
+        let first = self.samples[chosen[0]].reserved.0 as f64;
+        let below = self.samples[..chosen[0]].iter().map(|sample| error(sample, first).abs());
+        let lines = self.ends(chosen).map(|(from, to)| self.line(from, to).1);
+        below.chain(lines).fold(0.0, f64::max)
+    }
+
+    fn pieces(&self, chosen: &[usize]) -> Vec<Piece> {
+        let piece = |(from, to)| {
+            let (begin, slope) = (&self.samples[from], self.line(from, to).0);
+            let above = self.samples[from..to].iter().map(|sample| {
+                let said = on(begin, slope, sample);
+                sample.reserved.0 as f64 / said - 1.0
             });
-            let nearest = steps.min_by(|a, b| a.0.total_cmp(&b.0));
-            longer[to] = nearest.map(|(error, way)| (error, way.iter().copied().chain([to]).collect()));
-        }
-        // More points that err no more are more points to choose a batch from.
-        if let Some((error, _)) = &longer[last]
-            && best.as_ref().is_none_or(|(least, _)| error <= least)
-        {
-            best.clone_from(&longer[last]);
-        }
-        ways = longer;
-    }
-    best.map_or_else(|| vec![0], |(_, way)| way)
-}
-
-/// The largest error between two samples of a line through them.
-fn worst(samples: &[Sample], from: usize, to: usize, of: fn(Line<'_>, &Sample) -> f64) -> f64 {
-    let line = Line { from: &samples[from], to: &samples[to] };
-    samples[from + 1..to].iter().map(|sample| of(line, sample)).fold(0.0, f64::max)
-}
-
-#[derive(Clone, Copy)]
-struct Line<'s> {
-    from: &'s Sample,
-    to: &'s Sample,
-}
-
-impl Line<'_> {
-    /// A figure at a batch, from the figures at the ends.
-    fn at(self, batch: u64, [from, to]: [f64; 2]) -> f64 {
-        let share = (batch - self.from.batch) as f64 / (self.to.batch - self.from.batch) as f64;
-        from + share * (to - from)
-    }
-
-    fn error(self, batch: u64, ends: [f64; 2], found: f64) -> f64 {
-        (self.at(batch, ends) - found).abs() / found.max(f64::MIN_POSITIVE)
-    }
-
-    fn bytes(self) -> [f64; 2] {
-        [self.from, self.to].map(|end| end.reserved.0 as f64)
+            let residual = above.fold(LEAST_RESIDUAL, f64::max);
+            Piece { batch: begin.batch, per_sample: Bytes(slope.ceil() as u64), residual }
+        };
+        self.ends(chosen).map(piece).collect()
     }
 }
 
-fn memory(line: Line<'_>, sample: &Sample) -> f64 {
-    line.error(sample.batch, line.bytes(), sample.reserved.0 as f64)
+/// The slope of a line from the first sample on that errs least at the others, and its largest error.
+fn line(samples: &[Sample]) -> (f64, f64) {
+    let (begin, others) = (&samples[0], &samples[1..]);
+    let slope =
+        |sample: &Sample| (sample.reserved.0 as f64 - begin.reserved.0 as f64) / (sample.batch - begin.batch) as f64;
+    let worst =
+        |slope: f64| others.iter().map(|sample| error(sample, on(begin, slope, sample)).abs()).fold(0.0, f64::max);
+    // With no other sample, a micro-batch takes its multiple, which is rather too much.
+    let Some(mut low) = others.iter().map(slope).reduce(f64::min) else {
+        return (begin.reserved.0 as f64 / begin.batch as f64, 0.0);
+    };
+    let mut high = others.iter().map(slope).fold(low, f64::max);
+    // The largest of several errors, each of which falls and rises in a straight line, falls and then rises.
+    for _ in 0..60 {
+        let third = (high - low) / 3.0;
+        if worst(low + third) <= worst(high - third) { high -= third } else { low += third }
+    }
+    let slope = low.midpoint(high).max(0.0);
+    (slope, worst(slope))
 }
 
-fn above(line: Line<'_>, sample: &Sample) -> f64 {
-    sample.reserved.0 as f64 / line.at(sample.batch, line.bytes()).max(1.0) - 1.0
+fn on(begin: &Sample, slope: f64, sample: &Sample) -> f64 {
+    begin.reserved.0 as f64 + slope * (sample.batch - begin.batch) as f64
 }
 
-fn time(line: Line<'_>, sample: &Sample) -> f64 {
-    let ends = || Some([line.from.micro_step_ms?, line.to.micro_step_ms?]);
-    ends().zip(sample.micro_step_ms).map_or(0.0, |(ends, found)| line.error(sample.batch, ends, found))
-}
-
-fn either(line: Line<'_>, sample: &Sample) -> f64 {
-    memory(line, sample).max(time(line, sample))
+/// How far off `said` is, as a share of what there is, or of what matters at least.
+fn error(sample: &Sample, said: f64) -> f64 {
+    (said - sample.reserved.0 as f64) / (sample.reserved.max(MATTERS).0 as f64)
 }
 
 #[cfg(test)]

@@ -75,7 +75,12 @@ pub(super) const KERNEL_S: f64 = 10e-6;
 const CPU_OPERATION_S: f64 = 5e-6;
 
 /// Share of the bandwidth's peak that training reaches; not measured.
-pub(super) const BANDWIDTH_EFFICIENCY: f64 = 0.6;
+const BANDWIDTH_EFFICIENCY: f64 = 0.6;
+
+/// Bytes per second that training is taken to move; unknown devices count as 20 GB/s.
+pub(super) fn bandwidth(device: &DeviceFacts) -> f64 {
+    device.bandwidth_gb_s.unwrap_or(20.0) * 1e9 * BANDWIDTH_EFFICIENCY
+}
 
 /// How often a kept activation crosses the memory bus: written and read forward, read and its gradient written backward.
 pub(super) const ACTIVATION_TRIPS: f64 = 4.0;

@@ -21,17 +21,19 @@ pub(super) struct Candidate {
     /// What stands behind the throughput.
     pub provenance: Provenance,
     /// Predicted share of the time in which the device computes.
-    utilization: f64,
+    pub utilization: f64,
     /// Whether the micro-batches of a step are all of this size; where no global batch is asked for, whether this one is a
     /// power of two.
-    even: bool,
+    pub even: bool,
 }
 
 /// The way that was taken, and what it was taken over.
 pub(super) struct Choice {
     pub best: Candidate,
     /// The highest predicted throughput among what fits.
-    fastest: Candidate,
+    pub fastest: Candidate,
+    /// All that fits.
+    pub fitting: Vec<Candidate>,
     /// The largest micro-batch that fits, and whether a larger one was asked about.
     largest: u64,
     memory_limits: bool,
@@ -73,11 +75,12 @@ impl Choice {
             None => candidate.samples_per_s >= fastest.samples_per_s * (1.0 - goal.throughput_tolerance),
         };
         let best = fitting
-            .into_iter()
-            .filter(is_enough)
+            .iter()
+            .filter(|candidate| is_enough(candidate))
             .min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch))
-            .unwrap_or_else(|| fastest.clone());
-        Ok(Some(Self { best, fastest, largest, memory_limits, transfer }))
+            .unwrap_or(&fastest)
+            .clone();
+        Ok(Some(Self { best, fastest, fitting, largest, memory_limits, transfer }))
     }
 
     /// Whether [`find`](Self::find) would find one.

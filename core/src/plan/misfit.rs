@@ -1,5 +1,7 @@
 use core::fmt;
 
+use serde::Serialize;
+
 use super::choice::{self, Choice};
 use super::memory::{self, MemoryModel};
 use super::split::{self, Split};
@@ -11,7 +13,7 @@ use crate::workload::{Optimizer, Workload};
 use crate::{Bytes, Goal, Pins, Precision};
 
 /// A workload that a device cannot hold, with every byte itemised.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Misfit {
     /// What the device is called.
     pub device: String,
@@ -26,7 +28,8 @@ pub struct Misfit {
 }
 
 /// A tensor that is too large to be allocated in one piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TooLarge {
     /// A parameter tensor.
     Parameter {
@@ -43,7 +46,8 @@ pub enum TooLarge {
 }
 
 /// A change that makes a workload fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Remedy {
     /// Let the planner choose what the config fixes.
     Unpin,

@@ -3,6 +3,7 @@
 mod calibration;
 mod choice;
 mod error;
+mod explain;
 mod global;
 mod host;
 mod memory;
@@ -18,6 +19,7 @@ mod time;
 use serde::{Deserialize, Serialize};
 
 pub use error::PlanError;
+pub use explain::{Considered, Explanation, Item, Outcome, TimeTerm, Verdict, explain};
 pub use memory::MemoryEstimate;
 pub use misfit::{Misfit, Remedy, TooLarge};
 pub use schedule::Schedule;

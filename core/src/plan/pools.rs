@@ -9,13 +9,13 @@ use crate::{Bytes, Goal};
 
 /// Bytes that the memory pools hold in one mode, by the micro-batch.
 pub(super) struct Pools<'a> {
-    reference: Reference<'a>,
+    pub reference: Reference<'a>,
     mode: Mode,
     reserved: Curve,
     accumulating: Curve,
-    in_use: Option<Curve>,
+    pub in_use: Option<Curve>,
     /// What other ranks keep of the optimizer's state.
-    elsewhere: Bytes,
+    pub elsewhere: Bytes,
 }
 
 impl<'a> Pools<'a> {
@@ -52,7 +52,11 @@ impl<'a> Pools<'a> {
         });
         let activations = kept.min(pools - known);
         let is_point = curve.has(batch);
-        let margin = if self.reference.is_exact(self.mode) && is_point { 0.0 } else { self.reference.residual() };
+        let margin = if self.reference.is_exact(self.mode) && is_point {
+            0.0
+        } else {
+            self.reference.residual(curve.point(batch))
+        };
         MemoryEstimate {
             activations,
             scratch: Bytes::ZERO,

@@ -12,7 +12,7 @@ pub(super) struct Reference<'a> {
     pub name: &'a str,
     pub on: &'a MeasuredOn,
     pub mode: Mode,
-    measured: &'a MeasuredMode,
+    pub measured: &'a MeasuredMode,
     /// Whether the device is one like it.
     is_here: bool,
 }
@@ -68,13 +68,12 @@ impl<'a> Reference<'a> {
 
     /// Bytes that the memory pools hold.
     pub(super) fn reserved(&self) -> Option<Curve> {
-        self.curve(|point| Some(point.reserved_bytes?.0 as f64))
+        self.pages(|point| point.reserved_bytes)
     }
 
     /// The same when gradients are added up; where that was not measured, a set of `gradients` more.
     pub(super) fn reserved_accumulating(&self, gradients: Bytes) -> Option<Curve> {
-        let bytes = |point: &Point| point.reserved_accumulating_bytes.or(Some(point.reserved_bytes? + gradients));
-        self.curve(|point| Some(bytes(point)?.0 as f64))
+        self.pages(|point| point.reserved_accumulating_bytes.or(Some(point.reserved_bytes? + gradients)))
     }
 
     /// Bytes in use after the forward pass.
@@ -93,9 +92,10 @@ impl<'a> Reference<'a> {
         all.reduce(f64::max).map(|ms| ms / 1e3)
     }
 
-    /// The largest error that was seen between the points.
-    pub(super) fn residual(&self) -> f64 {
-        self.measured.residual.unwrap_or(UNKNOWN_RESIDUAL)
+    /// The most that was found above the line from this point on.
+    pub(super) fn residual(&self, point: u64) -> f64 {
+        let own = self.measured.batch.get(&point).and_then(|point| point.residual);
+        own.or(self.measured.residual).unwrap_or(UNKNOWN_RESIDUAL)
     }
 
     /// The device that was measured, as far as speed goes.
@@ -132,6 +132,13 @@ impl<'a> Reference<'a> {
         points.filter_map(|(batch, point)| Some((*batch, point.micro_step_ms? / 1e3)))
     }
 
+    /// Bytes of pages, whose number changes in jumps.
+    fn pages(&self, bytes: impl Fn(&Point) -> Option<Bytes>) -> Option<Curve> {
+        let slope = |point: &Point| point.reserved_bytes_per_sample.map(|bytes| bytes.0 as f64);
+        let points = self.measured.batch.iter();
+        Curve::along(points.filter_map(|(batch, point)| Some((*batch, bytes(point)?.0 as f64, slope(point)))))
+    }
+
     fn curve(&self, figure: impl Fn(&Point) -> Option<f64>) -> Option<Curve> {
         Curve::through(self.measured.batch.iter().filter_map(|(batch, point)| Some((*batch, figure(point)?))))
     }
@@ -154,7 +161,7 @@ const UNKNOWN_DISTANCE: f64 = 10.0;
 
 /// Whether measurements of a device are those of another: the same profile or name, and as many multiprocessors, which a
 /// slice has not.
-fn is_alike(device: &DeviceFacts, name: &str, on: &MeasuredOn) -> bool {
+pub(super) fn is_alike(device: &DeviceFacts, name: &str, on: &MeasuredOn) -> bool {
     let named = device.profile.as_deref() == Some(name) || device.name == on.device;
     named && device.sm_count == on.sm_count
 }

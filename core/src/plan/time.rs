@@ -9,26 +9,26 @@ use crate::workload::Workload;
 /// What an optimizer step is predicted to take: as long as measured, where it was; else a roofline with derated peaks, for
 /// ranking only; between the two, a roofline corrected by what it missed where something was measured.
 pub(super) struct StepTime<'a> {
-    roofline: Roofline,
-    measured: Option<Measured<'a>>,
+    pub roofline: Roofline,
+    pub measured: Option<Measured<'a>>,
 }
 
 /// Seconds by peaks and their share that training reaches.
-struct Roofline {
+pub(super) struct Roofline {
     /// Of each micro-batch, whatever its size.
-    launch: f64,
+    pub launch: f64,
     /// Of each sample.
-    sample: f64,
+    pub sample: f64,
     /// Of the optimizer.
-    optimizer: f64,
+    pub optimizer: f64,
 }
 
 /// Seconds that were measured, and what the roofline says of there.
-struct Measured<'a> {
-    reference: Reference<'a>,
+pub(super) struct Measured<'a> {
+    pub reference: Reference<'a>,
     mode: Mode,
-    micro_step: Curve,
-    optimizer: f64,
+    pub micro_step: Curve,
+    pub optimizer: f64,
     there: Roofline,
 }
 
@@ -77,7 +77,7 @@ impl<'a> StepTime<'a> {
         (samples / batch) as f64 * self.micro_step(batch) + rest
     }
 
-    fn micro_step(&self, batch: u64) -> f64 {
+    pub(super) fn micro_step(&self, batch: u64) -> f64 {
         let here = self.roofline.micro_step(batch);
         self.measured.as_ref().map_or(here, |measured| {
             let seconds = measured.micro_step.at(batch);
@@ -85,7 +85,7 @@ impl<'a> StepTime<'a> {
         })
     }
 
-    fn optimizer(&self) -> f64 {
+    pub(super) fn optimizer(&self) -> f64 {
         let here = self.roofline.optimizer;
         self.measured.as_ref().map_or(here, |measured| {
             if measured.is_exact() { measured.optimizer } else { measured.optimizer * here / measured.there.optimizer }
@@ -96,7 +96,7 @@ impl<'a> StepTime<'a> {
 impl Roofline {
     fn of(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
         let Mode { precision, checkpointing } = mode;
-        let bandwidth = device.bandwidth_gb_s.unwrap_or(20.0) * 1e9 * calibration::BANDWIDTH_EFFICIENCY;
+        let bandwidth = calibration::bandwidth(device);
         let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload.family, precision);
         let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
         let slowdown = if checkpointing { calibration::CHECKPOINTING_SLOWDOWN } else { 1.0 };

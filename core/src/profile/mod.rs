@@ -2,10 +2,12 @@
 
 mod builtin;
 mod id;
+mod known;
 mod model;
 mod table;
 mod validate;
 
 pub use id::{ParseIdError, ProfileId};
+pub use known::Known;
 pub use model::{Basis, Board, Compute, Memory, Peak, Peaks, Profile};
 pub use table::ProfileTable;

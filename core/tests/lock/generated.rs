@@ -30,13 +30,24 @@ fn bytes() -> impl Strategy<Value = Bytes> {
 prop_compose! {
     fn points()(
         reserved_bytes in of(bytes()),
+        reserved_bytes_per_sample in of(bytes()),
+        residual in of(shares()),
         reserved_accumulating_bytes in of(bytes()),
         in_use_bytes in of(bytes()),
         micro_step_ms in of(milliseconds()),
         optimizer_ms in of(milliseconds()),
         spread in of(shares()),
     ) -> Point {
-        Point { reserved_bytes, reserved_accumulating_bytes, in_use_bytes, micro_step_ms, optimizer_ms, spread }
+        Point {
+            reserved_bytes,
+            reserved_bytes_per_sample,
+            residual,
+            reserved_accumulating_bytes,
+            in_use_bytes,
+            micro_step_ms,
+            optimizer_ms,
+            spread,
+        }
     }
 }
 

@@ -10,10 +10,6 @@ use gpu_tuned_core::{Goal, Provenance};
 use crate::selection::Fallback;
 use crate::tuned::Built;
 
-/// The share of the headroom that stays free on a GPU that was looked at: the rest was left for neighbours, and what they
-/// take is known by now.
-pub(super) const HEADROOM_KEPT: f64 = 0.5;
-
 /// Plans for a device that was looked at.
 pub(super) struct Planning<'a> {
     pub built: &'a Built,
@@ -53,7 +49,7 @@ impl Planning<'_> {
     /// Leaves less alone where it is known what neighbours take.
     pub(super) fn lower_headroom(&self, goal: &mut Goal) {
         if self.facts.memory_provenance == Provenance::Measured {
-            goal.memory_headroom *= HEADROOM_KEPT;
+            goal.memory_headroom *= Goal::HEADROOM_KEPT;
         }
     }
 
@@ -63,7 +59,7 @@ impl Planning<'_> {
         let resolved = self.resolved.or(builtin.as_ref())?;
         let Compiled { plan, .. } = compile(resolved, self.workload, goal).ok()?;
         (goal.pins.is_empty() && plan.settings == self.built.settings)
-            .then(|| plan.on(self.facts, self.workload, goal.memory_headroom * HEADROOM_KEPT))
+            .then(|| plan.on(self.facts, self.workload, goal.memory_headroom * Goal::HEADROOM_KEPT))
     }
 
     /// Plans anew; gives up what the device cannot do, one thing at a time.

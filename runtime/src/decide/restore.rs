@@ -5,7 +5,7 @@ use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::{Goal, Pins, Provenance, Setting, SettingValue};
 
 use super::DecideError;
-use super::planning::{HEADROOM_KEPT, Planning};
+use super::planning::Planning;
 use crate::resume::{ResumeError, same_micro_batches};
 use crate::saved::SavedRun;
 use crate::selection::Fallback;
@@ -70,7 +70,7 @@ impl Planning<'_> {
         as_it_was.gradient_checkpointing = pins.gradient_checkpointing.or(Some(settings.gradient_checkpointing));
         as_it_was.eval_batch_size = pins.eval_batch_size.or(Some(settings.eval_batch_size));
         // As for the constants of a build, so that what they were confirmed on goes on with them.
-        let memory_headroom = goal.memory_headroom * HEADROOM_KEPT;
+        let memory_headroom = goal.memory_headroom * Goal::HEADROOM_KEPT;
         let with = |pins| plan(self.facts, self.workload, &Goal { pins, memory_headroom, ..goal.clone() });
         let planned = match with(as_it_was) {
             Err(PlanError::DoesNotFit(_)) => with(pins),

@@ -1,6 +1,6 @@
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::measured::select::Sample;
+use gpu_tuned_core::measured::select::{Piece, Sample};
 use gpu_tuned_core::measured::{Mode, Point};
 use gpu_tuned_core::{Bytes, Precision};
 
@@ -28,6 +28,8 @@ pub(super) struct Tried {
     /// With gradients added up.
     pub(super) accumulating: Option<Memory>,
     pub(super) times: Option<Times>,
+    /// The line that it begins, where it is kept.
+    pub(super) piece: Option<Piece>,
 }
 
 /// Micro-batches of a step whose gradients are added up; more of them take no more memory.
@@ -60,13 +62,14 @@ impl Tried {
 
     /// `None` where memory was not measured.
     pub(super) fn sample(&self) -> Option<Sample> {
-        let micro_step_ms = self.times.map(|times| times.micro_step_ms);
-        Some(Sample { batch: self.batch, reserved: self.reserved()?, micro_step_ms })
+        Some(Sample { batch: self.batch, reserved: self.reserved()? })
     }
 
     pub(super) fn point(&self) -> Point {
         Point {
             reserved_bytes: self.reserved(),
+            reserved_bytes_per_sample: self.piece.map(|piece| piece.per_sample),
+            residual: self.piece.map(|piece| piece.residual),
             reserved_accumulating_bytes: self.accumulating.map(|memory| memory.reserved_bytes),
             in_use_bytes: self.memory.map(|memory| memory.in_use_bytes),
             micro_step_ms: self.times.map(|times| times.micro_step_ms),

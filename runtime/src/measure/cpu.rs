@@ -60,6 +60,7 @@ fn measured<M: Module, B: Clone>(
         memory: memory(bench, single)?,
         accumulating: memory(bench, Step::accumulating(batch, checkpointing))?,
         times: Some(timed(device, subject, single, SPEND)?),
+        ..Tried::default()
     })
 }
 

@@ -1,9 +1,9 @@
 //! Measuring on a GPU: memory by dry runs, of steps beyond its memory too; time by running what fits with much to spare.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gpu_tuned_core::measured::select::{ladder, select};
+use gpu_tuned_core::measured::select::{Sample, ladder, refined, select};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
 use gpu_tuned_core::{Bytes, Precision};
 
@@ -13,12 +13,12 @@ use super::{MeasureError, Memory, Step};
 
 /// The part of the free memory that may be reserved by steps that are run: the device must never run out of it.
 const SHARE: f64 = 0.85;
-/// How far beyond the device's memory dry runs go, for GPUs with more.
-const BEYOND: f64 = 1.5;
 /// What timing the steps of a mode may take, without compiling and tuning.
 const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
-const SPEND: Duration = Duration::from_secs(4);
+const SPEND: Duration = Duration::from_secs(2);
+/// What dry runs between those of the ladder may take, in a mode.
+const REFINING: Duration = Duration::from_secs(5);
 
 /// Steps on a GPU.
 pub(super) trait Trial {
@@ -41,8 +41,6 @@ pub(super) struct Plan<'p> {
     pub(super) precision: Precision,
     /// No micro-batch is larger than a rank's part of the global batch.
     pub(super) largest_batch: u64,
-    /// The GPU's memory.
-    pub(super) total: Bytes,
     /// What was free when the GPU was opened, before anything was allocated.
     pub(super) at_open: Bytes,
     /// Told of every batch that was measured.
@@ -60,25 +58,18 @@ pub(super) struct Found {
 /// Measures steps with and without checkpointing.
 pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureError> {
     let most = (trial.free()? + trial.held()).scaled(SHARE);
-    let smallest = Step::single(1, false);
-    if trial.dry(smallest)?.reserved_bytes <= most && trial.dry(Step::accumulating(1, false))?.reserved_bytes <= most {
-        trial.run(smallest, Duration::ZERO)?;
-    }
-    let kernels = plan.at_open - trial.free()? - trial.held();
-    let mut climbs = [false, true].map(|checkpointing| {
+    let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
+    for checkpointing in [false, true] {
         let mode = Mode { precision: plan.precision, checkpointing };
-        Climb { trial, plan, mode, tried: Vec::new(), missed: 0.0 }
-    });
-    for climb in &mut climbs {
+        let mut climb = Climb { trial, plan, mode, tried: Vec::new(), missed: 0.0 };
         climb.up_to(most)?;
+        climb.refine(most)?;
+        climb.choose(most);
         climb.time(most)?;
+        kernels = kernels.max(plan.at_open - trial.free()? - trial.held());
+        modes.insert(mode, climb.kept()?);
     }
-    // Tuning does run, and without enough memory it chooses badly for good: only when all that fits is tuned.
-    for climb in &mut climbs {
-        climb.up_to(plan.total.scaled(BEYOND))?;
-    }
-    let modes = climbs.into_iter().map(|climb| Ok((climb.mode, climb.kept()?)));
-    Ok(Found { modes: modes.collect::<Result<_, MeasureError>>()?, kernels })
+    Ok(Found { modes, kernels })
 }
 
 /// A mode, batch by batch upwards.
@@ -86,12 +77,22 @@ struct Climb<'c> {
     trial: &'c dyn Trial,
     plan: Plan<'c>,
     mode: Mode,
+    /// In ascending order of the batches.
     tried: Vec<Tried>,
     /// How far steps went beyond their dry runs, as a share of these.
     missed: f64,
 }
 
 impl Climb<'_> {
+    fn attempt(&mut self, batch: u64) -> Result<(), MeasureError> {
+        let memory = self.trial.dry(Step::single(batch, self.mode.checkpointing))?;
+        let tried = Tried { batch, memory: Some(memory), ..Tried::default() };
+        (self.plan.progress)(self.mode, &tried);
+        let at = self.tried.partition_point(|known| known.batch < batch);
+        self.tried.insert(at, tried);
+        Ok(())
+    }
+
     /// Dry runs of the batches after the last one that was tried, until they would reserve more than `most`.
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let begin = self.tried.last().map_or(0, |tried| tried.batch);
@@ -99,42 +100,60 @@ impl Climb<'_> {
             if self.expected(batch).is_some_and(|expected| expected > most) {
                 break;
             }
-            let memory = match self.trial.dry(Step::single(batch, self.mode.checkpointing)) {
-                Ok(memory) => memory,
+            match self.attempt(batch) {
                 Err(error) if self.tried.is_empty() => return Err(error),
                 // A tensor of it is larger than the device takes: larger batches fail as well.
                 Err(error) => {
                     tracing::info!("no larger batch: {error}");
                     break;
                 }
-            };
-            let tried = Tried { batch, memory: Some(memory), ..Tried::default() };
-            (self.plan.progress)(self.mode, &tried);
-            self.tried.push(tried);
+                Ok(()) => {}
+            }
         }
         Ok(())
     }
 
-    /// What a batch will reserve, on the line through the last two; at least what the last one does.
-    fn expected(&self, batch: u64) -> Option<Bytes> {
-        let last = self.tried.last()?.sample()?;
-        let slope = self
-            .tried
-            .iter()
-            .rev()
-            .nth(1)
-            .and_then(Tried::sample)
-            .map_or(0.0, |before| (last.reserved - before.reserved).0 as f64 / (last.batch - before.batch) as f64);
-        Some(last.reserved + Bytes((slope * (batch - last.batch) as f64) as u64))
+    /// Dry runs between those of the ladder, where the number of pages changes.
+    fn refine(&mut self, most: Bytes) -> Result<(), MeasureError> {
+        let begin = Instant::now();
+        while begin.elapsed() < REFINING {
+            let fitting = self.samples().into_iter().filter(|sample| sample.reserved <= most);
+            let Some(batch) = refined(&fitting.collect::<Vec<_>>()) else { break };
+            self.attempt(batch)?;
+        }
+        Ok(())
     }
 
-    /// Runs the steps that reserve at most `most`: the smallest batch and the largest first, should the budget end.
+    /// What a batch will reserve, on the line through the last two.
+    fn expected(&self, batch: u64) -> Option<Bytes> {
+        let [.., a, b] = self.tried.as_slice() else { return None };
+        let bytes = |tried: &Tried| tried.reserved().unwrap_or_default().0 as f64;
+        let slope = (bytes(b) - bytes(a)).max(0.0) / (b.batch - a.batch) as f64;
+        Some(Bytes((bytes(b) + slope * (batch - b.batch) as f64) as u64))
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        self.tried.iter().filter_map(Tried::sample).collect()
+    }
+
+    /// Chooses the points to keep; the largest that may be run is one of them. What was run stays, unless there are too
+    /// many of them.
+    fn choose(&mut self, most: Bytes) {
+        let samples = self.samples();
+        let largest = samples.iter().rfind(|sample| sample.reserved <= most).map(|sample| sample.batch);
+        let pieces = select(&samples, Measured::MOST_POINTS, largest);
+        for tried in &mut self.tried {
+            tried.piece = pieces.iter().find(|piece| piece.batch == tried.batch).copied();
+        }
+    }
+
+    /// Runs the steps of the points to keep that reserve at most `most`: the largest batch and the smallest first, should
+    /// the budget end.
     fn time(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let fits = |tried: &Tried| tried.reserved().is_some_and(|reserved| reserved <= most);
-        let Some(largest) = self.tried.iter().rposition(fits) else { return Ok(()) };
-        let between = (1..largest).filter(|at| self.tried[*at].batch.is_power_of_two());
-        let mut order: Vec<usize> = [0, largest].into_iter().chain(between).collect();
-        order.dedup();
+        let is_due = |at: &usize| self.tried[*at].piece.is_some() && fits(&self.tried[*at]);
+        let mut order: Vec<usize> = (0..self.tried.len()).filter(is_due).collect();
+        order.rotate_right(order.len().min(1));
         let mut left = BUDGET;
         for at in order {
             if !left.is_zero() {
@@ -144,7 +163,7 @@ impl Climb<'_> {
         Ok(())
     }
 
-    /// Runs the steps of a batch, if they fit with gradients added up too, and says what it took.
+    /// Runs the steps of a batch, if they fit with gradients added up too, and says how long it took.
     fn time_at(&mut self, at: usize, most: Bytes, spend: Duration) -> Result<Duration, MeasureError> {
         let Self { trial, mode: Mode { checkpointing, .. }, .. } = *self;
         let tried = &mut self.tried[at];
@@ -156,23 +175,27 @@ impl Climb<'_> {
         let Run { times, took, reserved } = trial.run(Step::single(tried.batch, checkpointing), spend)?;
         tried.times = Some(times);
         (self.plan.progress)(self.mode, tried);
-        // Gradients were added up there as well.
+        // Steps that were run added gradients up, too.
         let beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
         self.missed = self.missed.max(beyond.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64);
         Ok(took)
     }
 
-    fn kept(self) -> Result<MeasuredMode, MeasureError> {
-        let samples: Vec<_> = self.tried.iter().filter_map(Tried::sample).collect();
-        let kept = select(&samples, Measured::MOST_POINTS);
-        let mut batch = BTreeMap::new();
-        for mut tried in self.tried.into_iter().filter(|tried| kept.batches.contains(&tried.batch)) {
+    fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
+        let mut kept: Vec<Tried> = core::mem::take(&mut self.tried);
+        kept.retain(|tried| tried.piece.is_some());
+        let mut residual = self.missed;
+        for tried in &mut kept {
             if tried.accumulating.is_none() {
                 tried.accumulating = Some(self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?);
             }
-            batch.insert(tried.batch, tried.point());
+            if let Some(piece) = &mut tried.piece {
+                piece.residual = piece.residual.max(self.missed).min(1.0);
+                residual = residual.max(piece.residual);
+            }
         }
-        Ok(MeasuredMode { way: Way::DryRun, residual: Some(kept.residual.max(self.missed).min(1.0)), batch })
+        let batch = kept.iter().map(|tried| (tried.batch, tried.point())).collect();
+        Ok(MeasuredMode { way: Way::DryRun, residual: Some(residual.min(1.0)), batch })
     }
 }
 

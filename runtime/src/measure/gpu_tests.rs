@@ -38,7 +38,6 @@ impl Fake {
         let plan = Plan {
             precision: Precision::F32,
             largest_batch,
-            total: Bytes::from_mib(self.total),
             at_open: Bytes::from_mib(self.total - 50),
             progress: &|_, _| (),
         };
@@ -92,25 +91,19 @@ fn steps_are_run_only_where_they_leave_memory_free() {
     for (mode, largest) in [("f32", 128), ("f32-checkpointed", 256)] {
         let points = batches(&found, mode);
         assert!(points.len() <= 4, "{points:?}");
-        let timed: Vec<u64> =
-            points.iter().filter(|(_, point)| point.micro_step_ms.is_some()).map(|(batch, _)| *batch).collect();
-        assert_eq!((timed[0], timed[timed.len() - 1]), (1, largest), "{mode}");
-        // 1.5 times the memory.
-        let beyond = points.last().expect("points").0;
-        assert_eq!(beyond, if mode == "f32" { 256 } else { 512 });
+        assert!(points.iter().any(|(batch, point)| *batch == largest && point.micro_step_ms.is_some()), "{points:?}");
     }
     assert_eq!(found.kernels, Bytes::from_mib(30));
 }
 
+// Tuning does run in a dry run, and without enough memory it chooses badly for good.
 #[test]
-fn steps_beyond_the_memory_come_when_all_that_fits_was_run() {
+fn no_dry_run_needs_more_than_is_free() {
     let fake = fake();
     fake.measured(4096);
-    let free = Bytes::from_mib(920);
-    let calls = fake.calls.borrow();
-    let first_beyond = calls.iter().position(|(_, step)| fake.reserved(*step) > free).expect("there are such steps");
-    let last_run = calls.iter().rposition(|(kind, _)| *kind == "run").expect("steps were run");
-    assert!(last_run < first_beyond);
+    for step in fake.calls("dry") {
+        assert!(fake.reserved(step) <= Bytes::from_mib(920), "{step}");
+    }
 }
 
 #[test]
@@ -138,24 +131,22 @@ fn a_tensor_that_is_too_large_ends_the_climb() {
     for mode in ["f32", "f32-checkpointed"] {
         assert_eq!(batches(&found, mode).last().expect("points").0, 32, "{mode}");
     }
-    let plan = Plan {
-        precision: Precision::F32,
-        largest_batch: 8,
-        total: Bytes::from_mib(1000),
-        at_open: Bytes::from_mib(1000),
-        progress: &|_, _| (),
-    };
+    let at_open = Bytes::from_mib(1000);
+    let plan = Plan { precision: Precision::F32, largest_batch: 8, at_open, progress: &|_, _| () };
     assert!(matches!(modes(&Fake { largest: 0, ..fake() }, plan), Err(MeasureError::Step { .. })));
 }
 
 #[test]
-fn when_the_budget_ends_the_smallest_and_the_largest_batch_were_run() {
+fn when_the_budget_ends_the_largest_batch_was_run() {
     let fake = Fake { took: 40.0, ..fake() };
     let found = fake.measured(4096);
-    let timed = |mode| batches(&found, mode).iter().filter(|(_, point)| point.micro_step_ms.is_some()).count();
-    assert_eq!((timed("f32"), timed("f32-checkpointed")), (2, 2));
-    // And the one for the kernels.
-    assert_eq!(fake.calls("run").len(), 5);
+    for (mode, largest) in [("f32", 128), ("f32-checkpointed", 256)] {
+        let points = batches(&found, mode);
+        let timed: Vec<u64> =
+            points.iter().filter(|(_, point)| point.micro_step_ms.is_some()).map(|(batch, _)| *batch).collect();
+        assert_eq!((timed.len(), timed[1]), (2, largest), "{points:?}");
+    }
+    assert_eq!(fake.calls("run").len(), 4);
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl<C: Tuned> Session<C> {
 
     /// Measures the workload on the session's device, without and with gradient checkpointing.
     ///
-    /// On a GPU memory is found out by dry runs, of micro-batches that are larger than the GPU as well, up to a rank's part
+    /// On a GPU memory is found out by dry runs, of micro-batches up to a rank's part
     /// of the global batch; steps are run and timed only where they leave much memory free. On the CPU steps are run. It
     /// takes up to a minute for each of the two, and on a GPU where nothing has been tuned yet some minutes more.
     ///
@@ -139,7 +139,6 @@ impl<C: Tuned> Session<C> {
         let plan = Plan {
             precision: bench.precision,
             largest_batch: bench.largest_batch,
-            total: on.memory_bytes,
             at_open: opened.memory_free,
             progress: bench.progress,
         };

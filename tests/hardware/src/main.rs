@@ -1,6 +1,7 @@
 //! Measures training steps on the GPU of this machine, or on the CPU where it is built without CUDA.
 
 mod catching;
+mod described;
 mod device;
 #[cfg(feature = "cuda")]
 mod dry;
@@ -9,11 +10,16 @@ mod memory;
 mod mode;
 mod network;
 mod real;
+mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
 mod training;
 
-use clap::{Parser, Subcommand};
+use std::{path::PathBuf, time::Instant};
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use gpu_tuned::lock::LockFile;
 
 /// Measures training steps and prints lines of JSON
 #[derive(Parser)]
@@ -36,8 +42,36 @@ enum Command {
     /// What the memory pools hold after each of many steps
     #[cfg(feature = "cuda")]
     Trace(trace::Arguments),
+    /// Measures a model as `cargo gpu-tuned measure` does, for a lock
+    Measure(Measure),
+    /// How long optimizer steps of one global batch take, cut into micro-batches in many ways
+    Sweep(sweep::Arguments),
     /// How long optimizer steps take, and what they reserve
     Real(real::Arguments),
+}
+
+#[derive(Args)]
+struct Measure {
+    /// The model
+    #[arg(long)]
+    model: network::Model,
+    /// Format of parameters and activations
+    #[arg(long, default_value = "f32")]
+    precision: mode::Precision,
+    /// The lock to write to
+    #[arg(long)]
+    lock: PathBuf,
+}
+
+impl Measure {
+    fn run(&self) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        let measured = self.model.measure(self.precision)?;
+        let name = serde_json::to_value(self.model)?;
+        LockFile::new(&self.lock).update(name.as_str().context("BUG: a model is written as its name")?, &measured)?;
+        eprintln!("{:?} {:?} measured in {:.1} s", self.model, self.precision, begin.elapsed().as_secs_f64());
+        Ok(())
+    }
 }
 
 fn main() -> anyhow::Result<()> {
@@ -48,6 +82,8 @@ fn main() -> anyhow::Result<()> {
         Command::Dry { .. } => anyhow::bail!("a dry run needs CUDA: build with `--features cuda`"),
         #[cfg(feature = "cuda")]
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Measure(arguments) => arguments.run(),
+        Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Real(arguments) => real::run(&arguments),
     }
 }

@@ -78,7 +78,7 @@ pub(crate) enum Fill {
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no dry run"))]
     Zeros,
     /// Zeros that come from the host, as a loader's do.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only memory is traced with them"))]
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "memory alone is traced with them"))]
     Uploaded,
     /// Noise, since products of zeros take less power, and so less time, than those of training.
     Random,

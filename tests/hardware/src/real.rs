@@ -134,7 +134,7 @@ impl Arguments {
         let seconds = started.elapsed().as_secs_f64();
         let usage = Usage::of(device);
         if self.warm_steps > 0 {
-            training.read()?;
+            training.check()?;
         }
         Ok(WarmedUp { seconds, usage })
     }
@@ -148,7 +148,7 @@ impl Arguments {
         let seconds_per_step = started.elapsed().as_secs_f64() / f64::from(self.steps);
         let usage = Usage::of(device);
         let samples = batch as f64 * f64::from(self.mode.accumulate);
-        let loss = training.read()?;
+        let loss = training.check()?;
         Ok(Measured { repeat, seconds_per_step, samples_per_second: samples / seconds_per_step, before, usage, loss })
     }
 
@@ -182,7 +182,7 @@ impl Arguments {
             optimizer_seconds: optimizer / steps,
             in_use_after_forward_bytes: forward.in_use_bytes,
             usage: Usage::of(device),
-            loss: training.read()?,
+            loss: training.check()?,
         })
     }
 }

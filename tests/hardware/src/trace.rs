@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// Batches that wait on the device beside the one in use
     #[arg(long, default_value_t = 0)]
     queue: usize,
+    /// Looks at the pools after the last step only, as training does
+    #[arg(long)]
+    unwatched: bool,
     /// Executes nothing
     #[arg(long)]
     dry: bool,
@@ -82,10 +85,15 @@ impl Arguments {
             queue.push_back(upload());
             let next = queue.pop_front().context("BUG: a batch was put in")?;
             training = training.on(next).steps(1);
+            if !self.unwatched {
+                reserved_bytes.push(Usage::of(device).reserved_bytes);
+            }
+        }
+        if self.unwatched {
             reserved_bytes.push(Usage::of(device).reserved_bytes);
         }
         let (pools, seconds) = (pools(device), started.elapsed().as_secs_f64());
-        let loss = if self.dry { None } else { Some(training.read()?) };
+        let loss = if self.dry { None } else { Some(training.check()?) };
         Ok(Trace { queue: self.queue, reserved_bytes, pools, seconds, loss })
     }
 }

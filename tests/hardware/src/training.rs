@@ -46,9 +46,18 @@ impl Training {
     }
 
     /// With another micro-batch, as large.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only traces change it"))]
     pub(crate) fn on(self, batch: Batch) -> Self {
         Self { batch, ..self }
+    }
+
+    /// With so many micro-batches in an optimizer step.
+    pub(crate) fn accumulating(self, micro_batches: u32) -> Self {
+        Self { accumulate: micro_batches, ..self }
+    }
+
+    /// Micro-batches in an optimizer step.
+    pub(crate) fn micro_batches(&self) -> u32 {
+        self.accumulate
     }
 
     /// After so many optimizer steps more.
@@ -90,11 +99,11 @@ impl Training {
 
     /// Reads the last loss, as a mean, and a number that depends on every parameter: only a read tells that memory ran
     /// out.
-    pub(crate) fn read(self) -> anyhow::Result<f32> {
+    pub(crate) fn check(&self) -> anyhow::Result<f32> {
         let mut sum = Sum(None);
         self.network.visit(&mut sum);
         let sum = sum.0.context("the model has no parameters")?.try_into_scalar::<f32>()?;
-        let loss = self.loss.context("there was no step")? * f64::from(self.accumulate);
+        let loss = self.loss.clone().context("there was no step")? * f64::from(self.accumulate);
         let loss = loss.cast(FloatDType::F32).try_into_scalar::<f32>()?;
         ensure!(sum.is_finite() && loss.is_finite(), "the loss is {loss}, and the parameters add up to {sum}");
         Ok(loss)
@@ -129,9 +138,9 @@ mod tests {
             let mode = Mode { model: Model::Lstm, precision: Precision::F32, checkpointing, accumulate };
             let training = || Training::new(mode, 2, Fill::Random, &Device::flex());
             let mut moments = Vec::new();
-            let first = training().step(|moment| moments.push(moment)).read().expect("a loss");
+            let first = training().step(|moment| moments.push(moment)).check().expect("a loss");
             assert_eq!(moments, [Moment::Forward, Moment::Gradients]);
-            let later = training().steps(5).read().expect("a loss");
+            let later = training().steps(5).check().expect("a loss");
             assert!(later < first, "{later} after {first}");
         }
     }

@@ -1,35 +1,38 @@
 use std::collections::BTreeSet;
 
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::profile::{ProfileId, ProfileTable};
-use gpu_tuned_core::suggest;
+use super::{ProfileId, ProfileTable};
+use crate::config::ConfigFile;
+use crate::suggest;
 
-/// The profiles that a feature or `GPU_TUNED_TARGET` can name: shipped ones and the user's, without `generic`.
-pub(crate) struct Known {
+/// The profiles that a feature or a command can name: shipped ones and the user's, without `generic`.
+#[derive(Clone, Debug)]
+pub struct Known {
     ids: BTreeSet<ProfileId>,
 }
 
 impl Known {
-    pub(crate) fn new(file: &ConfigFile) -> Self {
+    /// The shipped profiles, and those of the user's file.
+    pub fn new(file: &ConfigFile) -> Self {
         let shipped = ProfileTable::builtin_ids().filter_map(|id| id.parse().ok());
         let mut ids: BTreeSet<ProfileId> = shipped.chain(file.profiles.iter().map(|own| own.id.clone())).collect();
         ids.remove(ProfileId::GENERIC);
         Self { ids }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<ProfileId> {
+    /// The profile with this name.
+    pub fn get(&self, name: &str) -> Option<ProfileId> {
         self.ids.get(name).cloned()
     }
 
     /// Of these features, the ones that name a profile, sorted.
-    pub(crate) fn among<'a>(&self, features: impl IntoIterator<Item = &'a String>) -> Vec<ProfileId> {
+    pub fn among<'a>(&self, features: impl IntoIterator<Item = &'a String>) -> Vec<ProfileId> {
         let named: BTreeSet<ProfileId> = features.into_iter().filter_map(|feature| self.get(feature)).collect();
         named.into_iter().collect()
     }
 
     /// `; did you mean …?` for a name that no profile has: the same name spelled otherwise, the versions of that GPU,
     /// or a slip of the fingers. Nothing when no profile is near.
-    pub(crate) fn hint(&self, name: &str) -> String {
+    pub fn hint(&self, name: &str) -> String {
         let wanted = bare(name);
         let same = |id: &&str| bare(id) == wanted;
         if let Some(id) = self.names().find(same) {
@@ -45,7 +48,7 @@ impl Known {
     }
 
     /// Whether a name differs from a profile's only in case, hyphens and underscores, or by a slip of the fingers.
-    pub(crate) fn is_near(&self, name: &str) -> bool {
+    pub fn is_near(&self, name: &str) -> bool {
         let wanted = bare(name);
         // A slip in a short name is another word: `t5` is not `t4`.
         let slip = wanted.len() >= 6 && !suggest(&wanted, self.names()).is_empty();
@@ -67,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_hint_knows_spellings_versions_and_slips() {
-        let known = Known::new(&gpu_tuned_core::config::ConfigFile::default());
+        let known = Known::new(&crate::config::ConfigFile::default());
         for (name, hint) in [
             ("RTX-4090", "; did you mean `rtx4090`?"),
             ("rtx_a6000", "; did you mean `rtx-a6000`?"),

@@ -1,0 +1,185 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use gpu_tuned_core::{Goal, Precision};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  fine
+  1  the answer is no: does not fit, stale, would not hold
+  2  bad input or usage
+  3  a program that was run failed, or measured nothing";
+
+/// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
+#[derive(Debug, Parser)]
+#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Measure(MeasureArgs),
+    Plan(PlanArgs),
+    Explain(ExplainArgs),
+    Check(CheckArgs),
+}
+
+/// What every subcommand takes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// The Cargo.toml of the package, or of its workspace
+    #[arg(long, global = true, value_name = "PATH")]
+    pub manifest_path: Option<PathBuf>,
+    /// The package, where the workspace has several
+    #[arg(long, short, global = true, value_name = "NAME")]
+    pub package: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// When to use colours: on a terminal, always, or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub color: Colour,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Colour {
+    /// The word for it, which is cargo's too.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// Run the program so that it measures its workloads, and keep what comes of it in gpu-tuned.lock
+///
+/// The program is built in release mode and run with `GPU_TUNED_MEASURE` set: where it asks for a measurement, it measures
+/// itself and exits. Without a GPU, memory is counted on the CPU.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct MeasureArgs {
+    /// The binary to run, where the package has several
+    #[arg(long, value_name = "NAME", conflicts_with = "example")]
+    pub bin: Option<String>,
+    /// The example to run
+    #[arg(long, value_name = "NAME")]
+    pub example: Option<String>,
+    /// Features of the package to enable, separated by commas
+    #[arg(long, short = 'F', value_name = "FEATURES", value_delimiter = ',')]
+    pub features: Vec<String>,
+    /// Do not enable the default features
+    #[arg(long)]
+    pub no_default_features: bool,
+    /// What the program gets
+    #[arg(last = true, value_name = "ARGS")]
+    pub args: Vec<std::ffi::OsString>,
+}
+
+/// Plan workloads for GPUs: what fits, how it runs, and where the figures come from
+///
+/// Without a target, for those that the package declares as features.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct PlanArgs {
+    /// GPUs to plan for: names of profiles, such as `h200`
+    #[arg(value_name = "TARGET", conflicts_with_all = ["all", "here"])]
+    pub targets: Vec<String>,
+    /// Plan for every shipped profile and your own
+    #[arg(long, conflicts_with = "here")]
+    pub all: bool,
+    /// Plan for the GPUs in this machine, or for its CPU where there is none
+    #[arg(long)]
+    pub here: bool,
+    /// Plan this workload only
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    #[command(flatten)]
+    pub goal: GoalArgs,
+}
+
+/// Explain a plan: every figure, every item of the memory, and the ways that were not taken
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct ExplainArgs {
+    /// The GPU: the name of a profile, such as `h200`
+    #[arg(value_name = "TARGET", required_unless_present = "here", conflicts_with = "here")]
+    pub target: Option<String>,
+    /// Explain the plan for the first GPU in this machine, or for its CPU where there is none
+    #[arg(long)]
+    pub here: bool,
+    /// The workload, where the package has several
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    #[command(flatten)]
+    pub goal: GoalArgs,
+}
+
+/// Check that the files are right, that what was measured is what would be built, and that the GPUs hold it
+///
+/// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
+/// gpu-tuned.toml are no longer those that were measured, and when it was measured with other releases of Burn or `CubeCL`
+/// than Cargo.lock has.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct CheckArgs {
+    /// Check this workload only
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+}
+
+/// What is asked for in place of what the files say.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct GoalArgs {
+    /// Samples of one optimizer step over all ranks
+    #[arg(long, value_name = "SAMPLES")]
+    pub global_batch: Option<u64>,
+    /// Ranks that train together
+    #[arg(long, value_name = "RANKS")]
+    pub world_size: Option<u64>,
+    /// Number formats: `f32` or `bf16_params`
+    #[arg(long)]
+    pub precision: Option<Precision>,
+    /// Share of the memory to leave alone, 0 to 0.9
+    #[arg(long, value_name = "SHARE")]
+    pub headroom: Option<f64>,
+}
+
+impl GoalArgs {
+    /// Lays what was said over a goal.
+    pub(crate) fn over(&self, mut goal: Goal) -> Goal {
+        if self.global_batch.is_some() {
+            (goal.global_tokens, goal.mean_tokens) = (None, None);
+        }
+        goal.global_batch = self.global_batch.or(goal.global_batch);
+        goal.world_size = self.world_size.unwrap_or(goal.world_size);
+        goal.precision = self.precision.or(goal.precision);
+        goal.memory_headroom = self.headroom.unwrap_or(goal.memory_headroom);
+        goal
+    }
+}
+
+impl From<Colour> for anstream::ColorChoice {
+    fn from(colour: Colour) -> Self {
+        match colour {
+            Colour::Auto => Self::Auto,
+            Colour::Always => Self::Always,
+            Colour::Never => Self::Never,
+        }
+    }
+}

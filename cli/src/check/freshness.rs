@@ -1,0 +1,104 @@
+//! Whether what was measured of a workload is still what would be built.
+
+use std::collections::BTreeSet;
+
+use gpu_tuned_core::dims::{Described as _, DimValues};
+use gpu_tuned_core::lock::{Lock, LockedWorkload};
+use gpu_tuned_core::measured::MeasuredOn;
+use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_core::workload::WorkloadSpec;
+
+use super::finding::{Finding, Level};
+use crate::project::{CargoLock, Described, Project};
+
+/// Measured workloads that nothing describes: they cannot be planned without building the program.
+pub(super) fn undescribed(project: &Project, only: Option<&str>) -> Vec<Finding> {
+    let all = project.lock().workload.iter();
+    let without = all.filter(|(name, locked)| {
+        locked.described.is_none() && only.is_none_or(|only| only == *name) && !project.describes(name)
+    });
+    let message =
+        format!("{} has no description of it, and neither has gpu-tuned.toml: it cannot be planned", Lock::NAME);
+    without.map(|(name, _)| Finding::new(Level::Note, message.clone()).of(name)).collect()
+}
+
+/// What is stale, one finding for each reason; or that nothing is.
+pub(super) fn of(project: &Project, described: &Described<'_>, cargo_lock: Option<&CargoLock>) -> Vec<Finding> {
+    let mend = format!("run `cargo gpu-tuned measure -p {}`", project.name());
+    let stale = |message: String| Finding::new(Level::Stale, message).of(described.name).mended_by(&*mend);
+    let Some(locked) = described.locked else {
+        return vec![match project.lock().workload.get(described.name) {
+            Some(LockedWorkload { described: Some(measured), .. }) => {
+                stale(format!("what was measured is another model: {}", differences(described.spec, measured)))
+            }
+            Some(_) => stale("what was measured has no description to compare with".to_owned()),
+            None if project.lock().workload.is_empty() => {
+                let message = "not measured: planned by costs that are declared or derived";
+                Finding::new(Level::Note, message).of(described.name).mended_by(&*mend)
+            }
+            None => stale(format!("not measured, though {} has others", Lock::NAME)),
+        }];
+    };
+    let devices = &locked.measured.on;
+    if devices.is_empty() {
+        return vec![stale("nothing is on record of it but its name".to_owned())];
+    }
+    let mut found: Vec<_> = devices
+        .iter()
+        .flat_map(|(name, on)| outdated(project, cargo_lock, on).into_iter().map(move |why| (name, why)))
+        .map(|(name, why)| stale(why).on(name))
+        .collect();
+    if found.is_empty() {
+        let names: Vec<_> = devices.keys().map(String::as_str).collect();
+        found.push(Finding::new(Level::Fine, format!("measured on {}", names.join(", "))).of(described.name));
+    }
+    found.extend(carried_over(project, described, locked));
+    found
+}
+
+/// Releases that were measured and are no longer those of `Cargo.lock`.
+fn outdated(project: &Project, cargo_lock: Option<&CargoLock>, on: &MeasuredOn) -> Vec<String> {
+    let Some(cargo_lock) = cargo_lock else { return Vec::new() };
+    let measured = [("burn", Some(&on.burn)), ("cubecl", on.cubecl.as_ref())];
+    let differs = |(name, measured): (&str, Option<&String>)| {
+        let now = cargo_lock.releases(project.name(), name);
+        let measured = measured.filter(|measured| !now.is_empty() && !now.contains(measured.as_str()))?;
+        let now: Vec<_> = now.into_iter().collect();
+        Some(format!("measured with {name} {measured}, Cargo.lock has {}", now.join(" and ")))
+    };
+    measured.into_iter().filter_map(differs).collect()
+}
+
+/// The declared GPUs on which nothing was measured.
+fn carried_over(project: &Project, described: &Described<'_>, locked: &LockedWorkload) -> Option<Finding> {
+    let measured: BTreeSet<&str> = locked.measured.on.keys().map(String::as_str).collect();
+    let declared = project.declared();
+    let others: Vec<_> = declared.iter().map(ProfileId::as_str).filter(|id| !measured.contains(id)).collect();
+    let message = match others.as_slice() {
+        [] => return None,
+        [one] => format!("not measured on {one}: its figures are carried over or derived"),
+        several => {
+            format!("not measured on {} declared GPUs: their figures are carried over or derived", several.len())
+        }
+    };
+    Some(Finding::new(Level::Note, message).of(described.name))
+}
+
+/// Each dimension that is not the same: `d_model is 512, was 256`.
+fn differences(now: &WorkloadSpec, measured: &WorkloadSpec) -> String {
+    let (kind, was) = (now.model.kind().name, measured.model.kind().name);
+    if kind != was {
+        return format!("a {kind}, was a {was}");
+    }
+    let values =
+        |spec: &WorkloadSpec| -> DimValues { spec.model.values().into_iter().chain(spec.training.values()).collect() };
+    let (now, was) = (values(now), values(measured));
+    let names: BTreeSet<_> = now.keys().chain(was.keys()).collect();
+    let said =
+        |values: &DimValues, name: &str| values.get(name).map_or_else(|| "its default".to_owned(), ToString::to_string);
+    let changed = names.into_iter().filter(|name| now.get(*name) != was.get(*name));
+    changed
+        .map(|name| format!("{name} is {}, was {}", said(&now, name), said(&was, name)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}

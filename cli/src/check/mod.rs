@@ -1,0 +1,49 @@
+//! `cargo gpu-tuned check`.
+
+mod finding;
+mod fitting;
+mod freshness;
+
+use crate::args::{CheckArgs, Common};
+use crate::error::Error;
+use crate::project::Project;
+use crate::table::{Align, Table};
+use crate::{Answer, Code};
+use finding::Finding;
+
+/// Checks what can be checked without building: the files, that what was measured is still what would be built, and that
+/// the declared GPUs hold the workloads.
+pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
+    let found = match Project::read(common) {
+        Ok(project) => findings(&project, args.workload.as_deref())?,
+        // A program that reads the findings reads these, too.
+        Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
+        Err(error) => return Err(error),
+    };
+    let code = found.iter().map(|finding| finding.level.code()).max().unwrap_or(Code::Fine);
+    let text = if common.json {
+        format!("{}\n", serde_json::to_string_pretty(&found).expect("BUG: findings are always JSON"))
+    } else {
+        lines(&found)
+    };
+    Ok(Answer { text, notes: Vec::new(), code })
+}
+
+fn findings(project: &Project, only: Option<&str>) -> Result<Vec<Finding>, Error> {
+    let workloads = project.workloads(only)?;
+    let cargo_lock = project.cargo_lock();
+    let mut found = freshness::undescribed(project, only);
+    for described in &workloads {
+        found.extend(freshness::of(project, described, cargo_lock.as_ref()));
+        found.extend(fitting::of(project, described));
+    }
+    Ok(found)
+}
+
+fn lines(found: &[Finding]) -> String {
+    let mut table = Table::new(0, [("", Align::Left)]);
+    for finding in found {
+        table.row(finding.level.style(), [finding.level.name().to_owned()], finding.in_words());
+    }
+    table.print()
+}

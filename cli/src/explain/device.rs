@@ -1,0 +1,86 @@
+//! What is known of the device, and from where.
+
+use gpu_tuned_core::Provenance;
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::profile::{Basis, Memory, Profile};
+
+use crate::project::Project;
+use crate::targets::Target;
+
+/// A figure: what it is, its value, and where it comes from.
+pub(super) type Fact = (&'static str, String, String);
+
+/// The figures that the planner takes.
+pub(super) fn facts(target: &Target) -> Vec<Fact> {
+    let facts = &target.facts;
+    let is_read = facts.memory_provenance == Provenance::Measured;
+    let profile = target.profile.as_ref();
+    let known = |figure: Option<f64>, unit: &str| {
+        figure.map_or_else(|| "unknown".to_owned(), |figure| format!("{figure:.1} {unit}"))
+    };
+    let memory = match profile.filter(|_| !is_read) {
+        Some(profile) => total(&profile.memory).to_owned(),
+        None => "read off this machine".to_owned(),
+    };
+    let mut all = vec![("memory", facts.memory_total.to_string(), memory)];
+    if facts.memory_available != facts.memory_total {
+        all.push(("available", facts.memory_available.to_string(), "free at this moment".to_owned()));
+    }
+    all.push(("f32 peak", known(facts.fp32_tflops, "TFLOP/s"), peak(target)));
+    all.push(("bandwidth", known(facts.bandwidth_gb_s, "GB/s"), bandwidth(target)));
+    if facts.kind == DeviceKind::Gpu {
+        let from = if is_read { "read off this machine" } else { "profile" };
+        all.push(("multiprocessors", facts.sm_count.to_string(), from.to_owned()));
+        let units = if facts.has_bf16 { "TF32 and bf16" } else { "neither TF32 nor bf16" };
+        all.push(("tensor cores for", units.to_owned(), capability(profile)));
+    }
+    all
+}
+
+/// Which profile the figures are of, and where it is.
+pub(super) fn profile(project: &Project, target: &Target) -> Option<String> {
+    let profile = target.profile.as_ref()?;
+    if project.is_own(&profile.id) {
+        return Some(format!("profile `{}` of gpu-tuned.toml", profile.id));
+    }
+    let sources = if profile.sources.is_empty() { "none".to_owned() } else { profile.sources.join(", ") };
+    Some(format!("profile `{}` (docs/profiles.md); general sources: {sources}", profile.id))
+}
+
+fn total(memory: &Memory) -> &'static str {
+    match (memory.cuda_total_mib.iter().min(), memory.nvml_total_mib.iter().min()) {
+        (None, None) => "as advertised",
+        (Some(cuda), Some(nvml)) if nvml < cuda => "the least total that NVML reported",
+        (None, Some(_)) => "the least total that NVML reported",
+        (Some(_), _) => "the least total that CUDA reported",
+    }
+}
+
+fn peak(target: &Target) -> String {
+    match target.profile.as_ref().and_then(|profile| profile.peaks.fp32.as_ref()) {
+        Some(peak) if target.facts.kind == DeviceKind::Gpu => {
+            let basis = match peak.basis {
+                Basis::Published => "published",
+                Basis::Derived => "from units and clock",
+            };
+            format!("{basis} ({})", peak.source)
+        }
+        _ => "from cores and clock".to_owned(),
+    }
+}
+
+fn bandwidth(target: &Target) -> String {
+    match (target.facts.kind, &target.profile) {
+        (DeviceKind::Cpu, _) => "assumed",
+        (DeviceKind::Gpu, Some(_)) => "profile",
+        (DeviceKind::Gpu, None) => "from bus and clock",
+    }
+    .to_owned()
+}
+
+fn capability(profile: Option<&Profile>) -> String {
+    profile.map_or_else(
+        || "by the compute capability".to_owned(),
+        |profile| format!("compute capability {}", profile.compute_capability),
+    )
+}

@@ -1,0 +1,65 @@
+//! `cargo gpu-tuned explain`.
+
+mod device;
+mod sections;
+
+use gpu_tuned_core::plan::{Explanation, Outcome, explain};
+use serde::Serialize;
+
+use crate::args::{Common, ExplainArgs};
+use crate::error::Error;
+use crate::project::Project;
+use crate::table::{BAD, BOLD, styled};
+use crate::targets::Target;
+use crate::{Answer, Code};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Explained<'a> {
+    workload_name: &'a str,
+    target: &'a str,
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+}
+
+/// Explains the plan of one workload for one target.
+pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
+    let project = Project::read(common)?;
+    let described = project.workload(args.workload.as_deref())?;
+    let (target, notes) = match &args.target {
+        Some(name) => (Target::named(&project, name)?, Vec::new()),
+        None => Target::first_here(&project),
+    };
+    let goal = args.goal.over(target.goal(described.goal.clone()));
+    let explained = explain(&target.facts, &described.workload(), &goal);
+    let explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
+    let code = match explanation.outcome {
+        Outcome::Plan(_) => Code::Fine,
+        Outcome::Misfit(_) => Code::No,
+    };
+    let text = if common.json {
+        let explained = Explained { workload_name: described.name, target: &target.name, explanation: &explanation };
+        format!("{}\n", serde_json::to_string_pretty(&explained).expect("BUG: an explanation is always JSON"))
+    } else {
+        let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
+        format!("{heading}: {}\n{}", in_short(&explanation), sections::all(&project, &target, &explanation))
+    };
+    Ok(Answer { text, notes, code })
+}
+
+fn in_short(explanation: &Explanation) -> String {
+    match &explanation.outcome {
+        Outcome::Plan(plan) => {
+            let settings = &plan.settings;
+            format!(
+                "batch {} x {}, {}, {} of {}",
+                settings.batch_size,
+                settings.gradient_accumulation,
+                settings.precision,
+                explanation.needed,
+                plan.memory.available
+            )
+        }
+        Outcome::Misfit(misfit) => styled(BAD, crate::plan::misfit_in_words(misfit)),
+    }
+}

@@ -1,0 +1,71 @@
+//! `cargo gpu-tuned measure`.
+
+mod changes;
+mod program;
+
+use std::time::Instant;
+
+use gpu_tuned::detect;
+use gpu_tuned_core::lock::Lock;
+use serde::Serialize;
+
+use crate::args::{Common, MeasureArgs};
+use crate::error::Error;
+use crate::project::{Project, RUNTIME};
+use crate::table::{FAINT, styled};
+use crate::{Answer, Code};
+use changes::Changed;
+use program::Program;
+
+/// The runtime's feature that counts memory on the CPU.
+const COUNTING: &str = "counting-allocator";
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The workloads that the program measured.
+    measured: &'a [String],
+    changed: &'a [Changed],
+    seconds: f64,
+}
+
+/// Runs the program so that it measures itself, and says what changed in the lock.
+///
+/// Only the program writes, and it replaces the file whole: an interruption, here or there, leaves the old one.
+pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> {
+    // A file with mistakes stops it here, before anything is built.
+    let project = Project::read(common)?;
+    let begin = Instant::now();
+    let program = Program::new(&project, common.color, args, counting(&project)?);
+    let measured = program.run()?;
+    let after = project.read_lock()?;
+    let changed = changes::between(project.lock(), &after);
+    let seconds = begin.elapsed().as_secs_f64();
+    if measured.is_empty() && changed.is_empty() {
+        return Err(Error::NothingMeasured { package: project.name().to_owned() });
+    }
+    let text = if common.json {
+        let report = Report { measured: &measured, changed: &changed, seconds };
+        format!("{}\n", serde_json::to_string_pretty(&report).expect("BUG: a report is always JSON"))
+    } else {
+        let took = styled(FAINT, format!("in {seconds:.0} s, building included"));
+        match changed.as_slice() {
+            [] => format!("{} is as it was: measured the same again {took}\n", Lock::NAME),
+            changed => format!("{} changed {took}\n{}", Lock::NAME, changes::table(changed)),
+        }
+    };
+    Ok(Answer { text, notes: Vec::new(), code: Code::Fine })
+}
+
+/// The feature that counts memory, where there is no GPU to measure it on and the package can have it.
+fn counting(project: &Project) -> Result<Option<String>, Error> {
+    if !detect().gpus.is_empty() {
+        return Ok(None);
+    }
+    Ok(project.runtime_with_feature(COUNTING)?.map(|name| format!("{name}/{COUNTING}")))
+}
+
+/// What programs say to be measured.
+pub(crate) fn how_to() -> String {
+    format!("in `main`, before the model is made, call `session.measure_if_asked(\"NAME\", &subject)?` of `{RUNTIME}`")
+}

@@ -1,0 +1,110 @@
+//! `cargo gpu-tuned plan`.
+
+mod row;
+
+use gpu_tuned_core::plan::{Plan, PlanError};
+use gpu_tuned_core::{Goal, Provenance, grouped, plan};
+
+use crate::args::{Common, GoalArgs, PlanArgs};
+use crate::error::Error;
+use crate::project::{Described, Project};
+use crate::table::{Align, BAD, BOLD, FAINT, PLAIN, Table, styled};
+use crate::targets::Target;
+use crate::{Answer, Code};
+use row::{Outcome, Row};
+pub(crate) use row::{misfit_in_words, speed};
+
+/// Plans each workload for each target.
+pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
+    let project = Project::read(common)?;
+    let workloads = project.workloads(args.workload.as_deref())?;
+    let (targets, notes) = targets(&project, args)?;
+    let mut rows = Vec::new();
+    for described in &workloads {
+        for target in &targets {
+            let goal = args.goal.over(target.goal(described.goal.clone()));
+            rows.push(row(described, target, &goal)?);
+        }
+    }
+    let fits = rows.iter().all(|row| matches!(row.outcome, Outcome::Plan(_)));
+    let text = if common.json {
+        format!("{}\n", serde_json::to_string_pretty(&rows).expect("BUG: plans are always JSON"))
+    } else {
+        workloads.iter().map(|described| table(described, &args.goal, &rows)).collect::<Vec<_>>().join("\n")
+    };
+    Ok(Answer { text, notes, code: if fits { Code::Fine } else { Code::No } })
+}
+
+fn targets(project: &Project, args: &PlanArgs) -> Result<(Vec<Target>, Vec<String>), Error> {
+    if args.here {
+        return Ok(Target::here(project));
+    }
+    if args.all {
+        return Ok((Target::all(project), Vec::new()));
+    }
+    let named: Result<Vec<_>, _> = args.targets.iter().map(|name| Target::named(project, name)).collect();
+    let targets = if args.targets.is_empty() { Target::declared(project) } else { named? };
+    if targets.is_empty() {
+        return Err(Error::NoTargets { package: project.name().to_owned() });
+    }
+    Ok((targets, Vec::new()))
+}
+
+fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, Error> {
+    let outcome = match plan(&target.facts, &described.workload(), goal) {
+        Ok(plan) => Outcome::Plan(Box::new(plan)),
+        Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
+        Err(error @ PlanError::PrecisionUnsupported { .. }) => Outcome::Unsupported(error.to_string()),
+        // What no target could mend is a mistake of the goal.
+        Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
+    };
+    Ok(Row { workload: described.name.to_owned(), target: target.name.clone(), outcome })
+}
+
+const COLUMNS: [(&str, Align); 10] = [
+    ("target", Align::Left),
+    ("batch", Align::Right),
+    ("accumulation", Align::Right),
+    ("precision", Align::Left),
+    ("checkpointing", Align::Left),
+    ("prefetch", Align::Right),
+    ("workers", Align::Right),
+    ("memory", Align::Right),
+    ("of", Align::Right),
+    ("samples/s", Align::Right),
+];
+
+fn table(described: &Described<'_>, goal: &GoalArgs, rows: &[Row]) -> String {
+    let mut table = Table::new(2, COLUMNS);
+    for Row { target, outcome, .. } in rows.iter().filter(|row| row.workload == described.name) {
+        match outcome {
+            Outcome::Plan(plan) => table.row(PLAIN, row::cells(target, plan), provenance(plan)),
+            Outcome::Misfit(misfit) => table.row(PLAIN, [target.clone()], styled(BAD, misfit_in_words(misfit))),
+            Outcome::Unsupported(why) => table.row(PLAIN, [target.clone()], styled(BAD, why)),
+        }
+    }
+    format!("{}\n{}", heading(described, goal), table.print())
+}
+
+/// Where the figures of a plan come from.
+fn provenance(plan: &Plan) -> String {
+    let (memory, speed) = (plan.memory.provenance, plan.samples_per_s_provenance);
+    styled(FAINT, if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") })
+}
+
+fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
+    let (workload, goal) = (described.workload(), goal.over(described.goal.clone()));
+    let step = match (goal.global_batch, goal.global_tokens) {
+        (Some(samples), _) => format!("global batch {}", grouped(samples)),
+        (None, Some(tokens)) => format!("{} tokens a step", grouped(tokens)),
+        (None, None) => "no global batch".to_owned(),
+    };
+    let measured: Vec<_> = workload.measured.on.keys().map(String::as_str).collect();
+    let costs = match workload.provenance {
+        _ if !measured.is_empty() => format!("measured on {}", measured.join(", ")),
+        Provenance::Declared => "costs as declared".to_owned(),
+        _ => "costs from its dimensions".to_owned(),
+    };
+    let parameters = grouped(workload.parameters.trained());
+    format!("{}: {parameters} parameters, {}, {step}, {costs}", styled(BOLD, described.name), workload.optimizer)
+}

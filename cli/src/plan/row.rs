@@ -1,0 +1,55 @@
+//! One workload on one target.
+
+use gpu_tuned_core::plan::{Misfit, Plan};
+use gpu_tuned_core::{Bytes, grouped};
+use serde::Serialize;
+
+/// One workload on one target.
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub workload: String,
+    pub target: String,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    Plan(Box<Plan>),
+    Misfit(Box<Misfit>),
+    /// The target cannot do what is asked for: why not.
+    Unsupported(String),
+}
+
+/// The cells of a plan.
+pub(super) fn cells(target: &str, plan: &Plan) -> Vec<String> {
+    let settings = &plan.settings;
+    vec![
+        target.to_owned(),
+        grouped(settings.batch_size),
+        grouped(settings.gradient_accumulation),
+        settings.precision.to_string(),
+        if settings.gradient_checkpointing { "on" } else { "off" }.to_owned(),
+        settings.prefetch_depth.to_string(),
+        settings.num_workers.to_string(),
+        plan.memory.total().to_string(),
+        plan.memory.available.to_string(),
+        speed(plan.samples_per_s),
+    ]
+}
+
+/// Samples per second, with digits enough to tell slow ones apart.
+pub(crate) fn speed(samples_per_s: f64) -> String {
+    if samples_per_s < 10.0 { format!("{samples_per_s:.2}") } else { grouped(samples_per_s.round() as u64) }
+}
+
+/// What is missing, and what would mend it.
+pub(crate) fn misfit_in_words(misfit: &Misfit) -> String {
+    let missing = misfit.memory.total() - misfit.memory.budget();
+    let what = match &misfit.too_large {
+        Some(too_large) if missing == Bytes::ZERO => too_large.to_string(),
+        _ => format!("{missing} too much at batch {}", misfit.memory.batch),
+    };
+    format!("does not fit: {what}; {}", misfit.remedy)
+}

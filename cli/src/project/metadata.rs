@@ -1,0 +1,90 @@
+//! What cargo says of the package.
+
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Package};
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::lock::Lock;
+use gpu_tuned_core::suggest;
+
+use crate::args::Common;
+use crate::error::Error;
+
+/// The package that a command is for, and the folder of its workspace. Nothing is built or downloaded for it.
+pub(super) fn package(common: &Common) -> Result<(Package, PathBuf), Error> {
+    let manifest = manifest(common)?;
+    let metadata = ask(MetadataCommand::new().manifest_path(&manifest).no_deps())?;
+    let workspace = metadata.workspace_root.into_std_path_buf();
+    choose(common, metadata.packages, manifest).map(|package| (package, workspace))
+}
+
+fn choose(common: &Common, members: Vec<Package>, manifest: PathBuf) -> Result<Package, Error> {
+    let names = || members.iter().map(|package| package.name.as_str());
+    if let Some(name) = &common.package {
+        let hint = suggest(name, names());
+        let found = members.into_iter().find(|package| package.name.as_str() == name);
+        return found.ok_or_else(|| Error::NoPackage { name: name.clone(), hint });
+    }
+    let manifest = manifest.canonicalize().unwrap_or(manifest);
+    let is_of_manifest = |package: &&Package| package.manifest_path.as_std_path() == manifest;
+    if let Some(package) = members.iter().find(is_of_manifest) {
+        return Ok(package.clone());
+    }
+    // A workspace without a package of its own: the members that this command is about.
+    let tuned: Vec<_> = members.iter().filter(|package| is_tuned(package)).collect();
+    match (tuned.as_slice(), members.as_slice()) {
+        ([package], _) => Ok((*package).clone()),
+        ([], [package]) => Ok(package.clone()),
+        ([], _) => Err(Error::SeveralPackages { names: names().map(str::to_owned).collect() }),
+        (several, _) => Err(Error::SeveralPackages { names: several.iter().map(|it| it.name.to_string()).collect() }),
+    }
+}
+
+/// Whether a package has workloads, or depends on the crate that makes them.
+fn is_tuned(package: &Package) -> bool {
+    let has = |name: &str| folder(package).join(name).is_file();
+    let depends = package
+        .dependencies
+        .iter()
+        .any(|dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal);
+    has(ConfigFile::NAME) || has(Lock::NAME) || depends
+}
+
+/// The crate that programs depend on.
+pub(crate) const RUNTIME: &str = "gpu-tuned";
+
+fn manifest(common: &Common) -> Result<PathBuf, Error> {
+    if let Some(path) = &common.manifest_path {
+        return Ok(path.clone());
+    }
+    let here = std::env::current_dir().map_err(|source| Error::Read { path: ".".into(), source })?;
+    let found = here.ancestors().map(|folder| folder.join("Cargo.toml")).find(|manifest| manifest.is_file());
+    found.ok_or(Error::NoManifest)
+}
+
+fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
+    command.exec().map_err(|error| {
+        let message = match error {
+            cargo_metadata::Error::CargoMetadata { stderr } => stderr.trim().trim_start_matches("error: ").to_owned(),
+            other => format!("`cargo metadata` failed: {other}"),
+        };
+        Error::Metadata { message }
+    })
+}
+
+/// The name under which the package itself depends on the runtime, when that has the feature.
+///
+/// Asks cargo, which may have to download what it has not seen yet: what is about to be built needs it, too.
+pub(super) fn runtime_with_feature(package: &Package, feature: &str) -> Result<Option<String>, Error> {
+    let is_runtime = |dependency: &&Dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal;
+    let Some(dependency) = package.dependencies.iter().find(is_runtime) else { return Ok(None) };
+    let metadata = ask(MetadataCommand::new().manifest_path(&package.manifest_path))?;
+    let has_it = |package: &Package| package.name.as_str() == RUNTIME && package.features.contains_key(feature);
+    let name = dependency.rename.as_ref().unwrap_or(&dependency.name);
+    Ok(metadata.packages.iter().any(has_it).then(|| name.clone()))
+}
+
+/// The folder of a manifest.
+pub(super) fn folder(package: &Package) -> PathBuf {
+    package.manifest_path.as_std_path().parent().unwrap_or(Path::new(".")).to_owned()
+}

@@ -1,0 +1,124 @@
+//! The package that a command is for: its files, its workloads, and the GPUs it declares.
+
+mod cargo_lock;
+mod metadata;
+mod workloads;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::Package;
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::lock::Lock;
+use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
+use gpu_tuned_core::source::{FileError, Source};
+
+pub(crate) use cargo_lock::CargoLock;
+pub(crate) use metadata::RUNTIME;
+pub(crate) use workloads::Described;
+
+use crate::args::Common;
+use crate::error::Error;
+
+/// The package that a command is for.
+pub(crate) struct Project {
+    package: Package,
+    root: PathBuf,
+    workspace: PathBuf,
+    file: ConfigFile,
+    lock: Lock,
+}
+
+impl Project {
+    /// Finds the package and reads its files.
+    pub(crate) fn read(common: &Common) -> Result<Self, Error> {
+        let (package, workspace) = metadata::package(common)?;
+        let root = metadata::folder(&package);
+        let mut mistakes = Vec::new();
+        let file = parsed(&root, ConfigFile::NAME, ConfigFile::parse, &mut mistakes)?;
+        let lock = parsed(&root, Lock::NAME, Lock::parse, &mut mistakes)?;
+        if mistakes.is_empty() {
+            Ok(Self { package, root, workspace, file, lock })
+        } else {
+            Err(Error::Files { mistakes })
+        }
+    }
+
+    /// The package's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.package.name
+    }
+
+    /// The folder of the package's `Cargo.toml`.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its `Cargo.toml`.
+    pub(crate) fn manifest(&self) -> &Path {
+        self.package.manifest_path.as_std_path()
+    }
+
+    /// What its `gpu-tuned.lock` says.
+    pub(crate) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// What its `gpu-tuned.lock` says by now.
+    pub(crate) fn read_lock(&self) -> Result<Lock, Error> {
+        let mut mistakes = Vec::new();
+        let lock = parsed(&self.root, Lock::NAME, Lock::parse, &mut mistakes)?;
+        if mistakes.is_empty() { Ok(lock) } else { Err(Error::Files { mistakes }) }
+    }
+
+    /// The releases that it is built with, where there is a `Cargo.lock`.
+    pub(crate) fn cargo_lock(&self) -> Option<CargoLock> {
+        CargoLock::read(&self.workspace)
+    }
+
+    /// The name under which the package depends on the runtime, when that has the feature.
+    pub(crate) fn runtime_with_feature(&self, feature: &str) -> Result<Option<String>, Error> {
+        metadata::runtime_with_feature(&self.package, feature)
+    }
+
+    /// The profiles that the package offers as features, sorted.
+    pub(crate) fn declared(&self) -> Vec<ProfileId> {
+        self.known().among(self.package.features.keys())
+    }
+
+    /// The names that profiles have.
+    pub(crate) fn known(&self) -> Known {
+        Known::new(&self.file)
+    }
+
+    /// The shipped profiles, and the package's own in place of those they are named like.
+    pub(crate) fn profiles(&self) -> ProfileTable {
+        let mut table = ProfileTable::builtin().clone();
+        self.file.profiles.iter().cloned().for_each(|profile| table.insert(profile));
+        table
+    }
+
+    /// Whether a profile is one of the package's own.
+    pub(crate) fn is_own(&self, id: &ProfileId) -> bool {
+        self.file.profiles.iter().any(|profile| profile.id == *id)
+    }
+}
+
+/// The file below `root`, or its default when there is none. Mistakes are collected, so that those of all files are told.
+fn parsed<T: Default>(
+    root: &Path,
+    name: &str,
+    parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
+    mistakes: &mut Vec<(FileError, String)>,
+) -> Result<T, Error> {
+    let path = root.join(name);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+        Err(source) => return Err(Error::Read { path, source }),
+    };
+    Ok(parse(Source { file: name, text: &text }).unwrap_or_else(|found| {
+        mistakes.extend(found.into_iter().map(|mistake| (mistake, text.clone())));
+        T::default()
+    }))
+}

@@ -1,0 +1,83 @@
+//! The devices that a command plans for.
+
+use gpu_tuned::{Machine, detect};
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::matching::identify;
+use gpu_tuned_core::profile::{Profile, ProfileId};
+use gpu_tuned_core::{Goal, Provenance};
+
+use crate::error::Error;
+use crate::project::Project;
+
+/// A device to plan for.
+pub(crate) struct Target {
+    /// The profile's name, or what the driver calls the device.
+    pub name: String,
+    pub facts: DeviceFacts,
+    /// The profile that it is, or is nearest to.
+    pub profile: Option<Profile>,
+}
+
+impl Target {
+    fn nominal(profile: &Profile) -> Self {
+        Self { name: profile.id.to_string(), facts: DeviceFacts::nominal(profile), profile: Some(profile.clone()) }
+    }
+
+    /// The profile with this name.
+    pub(crate) fn named(project: &Project, name: &str) -> Result<Self, Error> {
+        let table = project.profiles();
+        let unknown = || Error::UnknownTarget { name: name.to_owned(), hint: project.known().hint(name) };
+        table.get(name).map(Self::nominal).ok_or_else(unknown)
+    }
+
+    /// Every profile: the shipped ones and the package's own.
+    pub(crate) fn all(project: &Project) -> Vec<Self> {
+        let table = project.profiles();
+        table.iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC).map(Self::nominal).collect()
+    }
+
+    /// The profiles that the package declares.
+    pub(crate) fn declared(project: &Project) -> Vec<Self> {
+        let table = project.profiles();
+        project.declared().iter().filter_map(|id| table.get(id.as_str())).map(Self::nominal).collect()
+    }
+
+    /// The GPUs in this machine, or its CPU where there is none; and what is in the way of looking.
+    pub(crate) fn here(project: &Project) -> (Vec<Self>, Vec<String>) {
+        let machine = detect();
+        let gpus = gpus(&machine, project);
+        let found = if gpus.is_empty() { vec![Self::cpu(&machine)] } else { gpus };
+        (found, machine.trouble)
+    }
+
+    /// The first of them.
+    pub(crate) fn first_here(project: &Project) -> (Self, Vec<String>) {
+        let (mut all, trouble) = Self::here(project);
+        (all.swap_remove(0), trouble)
+    }
+
+    fn cpu(machine: &Machine) -> Self {
+        let host = &machine.host;
+        let facts = DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
+        Self { name: facts.name.clone(), facts, profile: None }
+    }
+
+    /// The goal as the runtime takes it: on a device that was looked at, less is left alone.
+    pub(crate) fn goal(&self, mut goal: Goal) -> Goal {
+        if self.facts.memory_provenance == Provenance::Measured {
+            goal.memory_headroom *= Goal::HEADROOM_KEPT;
+        }
+        goal
+    }
+}
+
+/// The GPUs whose memory is known.
+fn gpus(machine: &Machine, project: &Project) -> Vec<Target> {
+    let table = project.profiles();
+    let target = |reading| {
+        let found = identify(reading, &table);
+        let facts = DeviceFacts::of_gpu(reading, found.profile(), Some(machine.host.cores))?;
+        Some(Target { name: facts.name.clone(), facts, profile: found.profile().cloned() })
+    };
+    machine.gpus.iter().filter_map(target).collect()
+}

@@ -1,0 +1,80 @@
+use crate::project::Project;
+
+#[test]
+fn what_is_as_it_was_measured_and_fits_is_fine() {
+    insta::assert_snapshot!("check_fine", Project::new("measured").run(&["check"]).ended(0));
+}
+
+#[test]
+fn what_is_stale_or_does_not_fit_is_told_in_a_line_with_what_mends_it() {
+    let text = Project::new("stale").run(&["check"]).ended(1);
+    insta::assert_snapshot!("check_stale", text);
+}
+
+#[test]
+fn each_reason_to_measure_again_is_found_by_itself() {
+    let stale = |change: &dyn Fn(&Project)| {
+        let project = Project::new("measured");
+        change(&project);
+        let found = project.run(&["check", "--json"]).json(1);
+        let is_stale = |finding: &&serde_json::Value| finding["level"] == "stale";
+        let stale: Vec<_> = found.as_array().expect("findings").iter().filter(is_stale).cloned().collect();
+        let [only] = stale.as_slice() else { panic!("{found:#}") };
+        assert_eq!(only["mend"], "run `cargo gpu-tuned measure -p measured`");
+        only["message"].as_str().expect("a message").to_owned()
+    };
+    let other = "[workload.lm.transformer]\nlayers = 6\nd_model = 768\nvocab = 8192\nseq = 256\nheads = 8\n";
+    assert_eq!(
+        stale(&|project| project.write("gpu-tuned.toml", other)),
+        "what was measured is another model: d_model is 768, was 512"
+    );
+    let other_kind = "[workload.lm.mlp]\nwidths = [784, 10]\n";
+    assert_eq!(
+        stale(&|project| project.write("gpu-tuned.toml", other_kind)),
+        "what was measured is another model: a mlp, was a transformer"
+    );
+    assert_eq!(
+        stale(&|project| project.write("gpu-tuned.toml", "[workload.new.mlp]\nwidths = [784, 10]\n")),
+        "not measured, though gpu-tuned.lock has others"
+    );
+    assert_eq!(
+        stale(&|project| project.replace("Cargo.lock", "0.22.1", "0.23.0")),
+        "measured with burn 0.22.1, Cargo.lock has 0.23.0"
+    );
+    assert_eq!(
+        stale(&|project| project.replace("Cargo.lock", "0.11.3", "0.12.0")),
+        "measured with cubecl 0.11.3, Cargo.lock has 0.12.0"
+    );
+}
+
+#[test]
+fn what_the_package_is_not_built_with_says_nothing() {
+    let project = Project::new("measured");
+    // Another member of the workspace has another Burn.
+    project.replace("Cargo.lock", "\"burn\",\n", "\"burn 0.22.1\",\n");
+    let another = "\n[[package]]\nname = \"burn\"\nversion = \"0.21.0\"\n";
+    project.write("Cargo.lock", &(project.read("Cargo.lock") + another));
+    project.run(&["check"]).ended(0);
+    std::fs::remove_file(project.path("Cargo.lock")).expect("it is there");
+    project.run(&["check"]).ended(0);
+    assert!(!project.path("Cargo.lock").exists(), "a check changes nothing");
+}
+
+#[test]
+fn a_goal_that_no_gpu_could_meet_is_a_mistake() {
+    let project = Project::new("measured");
+    project.write("gpu-tuned.toml", "[goal]\nworld_size = 7\n");
+    let found = project.run(&["check", "--json"]).json(2);
+    let mistake = found.as_array().expect("findings").iter().find(|finding| finding["level"] == "mistake");
+    let message = mistake.expect("a mistake")["message"].as_str().expect("a message");
+    assert_eq!(message, "a global batch of 512 cannot be shared by 7 ranks; 4 or 8 would do");
+}
+
+#[test]
+fn mistakes_in_files_are_findings_for_programs() {
+    let found = Project::new("broken").run(&["check", "--json"]).json(2);
+    let found = found.as_array().expect("findings");
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|finding| finding["level"] == "mistake"));
+    assert!(found[3]["message"].as_str().is_some_and(|message| message.starts_with("gpu-tuned.lock:11:16: ")));
+}

@@ -1,0 +1,46 @@
+use crate::project::Project;
+
+#[test]
+fn a_measured_plan_is_explained_line_by_line() {
+    insta::assert_snapshot!("explain_measured", Project::new("measured").run(&["explain", "h200"]).ended(0));
+}
+
+#[test]
+fn what_is_carried_over_says_from_where() {
+    insta::assert_snapshot!("explain_transferred", Project::new("measured").run(&["explain", "l4"]).ended(0));
+}
+
+#[test]
+fn a_misfit_is_explained_too() {
+    let ran = Project::new("declared").run(&["explain", "gtx1080", "--workload", "large"]);
+    insta::assert_snapshot!("explain_misfit", ran.ended(1));
+}
+
+#[test]
+fn json_adds_up() {
+    let explained = Project::new("measured").run(&["explain", "l4", "--json"]).json(0);
+    let bytes = |item: &serde_json::Value| item["bytes"].as_u64().expect("bytes");
+    let items = explained["memory"].as_array().expect("items");
+    assert_eq!(items.iter().map(bytes).sum::<u64>(), explained["needed"].as_u64().expect("bytes"));
+    let plan = &explained["outcome"]["plan"];
+    let taken = |one: &&serde_json::Value| one["verdict"] == "taken";
+    let considered = explained["considered"].as_array().expect("ways");
+    let taken = considered.iter().find(taken).expect("one was taken");
+    assert_eq!(taken["batch_size"], plan["settings"]["batch_size"]);
+    assert_eq!(taken["memory"], explained["needed"]);
+}
+
+#[test]
+fn one_workload_is_explained_at_a_time() {
+    let said = Project::new("declared").run(&["explain", "h200"]).refused(2);
+    assert_eq!(said, "error: the package has several workloads\n  help: name one with --workload: digits, large\n");
+}
+
+#[test]
+fn own_profiles_and_the_machine_are_explained() {
+    let project = Project::new("measured");
+    project.write("gpu-tuned.toml", "[profile.mine]\nbase = \"l4\"\n");
+    assert!(project.run(&["explain", "mine"]).ended(0).contains("profile `mine` of gpu-tuned.toml"));
+    let here = project.run(&["explain", "--here"]).ended(0);
+    assert!(here.starts_with("lm on CPU (") && here.contains("read off this machine"), "{here}");
+}

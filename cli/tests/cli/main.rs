@@ -1,0 +1,9 @@
+//! `cargo gpu-tuned`, run on small packages.
+
+mod check;
+mod explain;
+mod help;
+mod measure;
+mod packages;
+mod plan;
+mod project;

@@ -1,0 +1,107 @@
+use std::fs;
+
+use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
+
+use crate::project::{Project, Ran};
+
+const LOCK: &str = "gpu-tuned.lock";
+
+/// A program that does what its arguments say, with the figures of another package to measure.
+fn project() -> Project {
+    Project::new("measuring").beside("runtime").beside("measured")
+}
+
+#[test]
+fn what_the_program_measured_is_told() {
+    let project = project();
+    let ran = project.run(&["measure", "--", "write", "../measured/gpu-tuned.lock"]);
+    // What cargo and the program say passes through, beside the report.
+    assert!(
+        ran.stderr.contains("Compiling measuring") && ran.stderr.contains("counts: true, loud: true"),
+        "{}",
+        ran.stderr
+    );
+    let report = ran.ended(0);
+    assert!(report.starts_with("gpu-tuned.lock changed in "), "{report}");
+    assert!(report.ends_with("\n  lm        h200    f32   8 32 128 256  new\n"), "{report}");
+    assert_eq!(project.read(LOCK), fs::read_to_string(project.path("../measured/gpu-tuned.lock")).expect("a lock"));
+
+    let same = project.run(&["measure", "--", "same"]).ended(0);
+    assert!(same.starts_with("gpu-tuned.lock is as it was: measured the same again"), "{same}");
+
+    // A tenth more at one of the points, and a mode that is gone.
+    let text = project.read(LOCK);
+    let other = text.replace("reserved_bytes = 4_968_153_088", "reserved_bytes = 5_464_968_396");
+    project.write("other.lock", &other.replace("micro_step_ms = 290.2", "micro_step_ms = 275.69"));
+    let before = text.clone()
+        + "\n[workload.lm.on.h200.mode.bf16_params]\nway = \"dry-run\"\n\n\
+        [workload.lm.on.h200.mode.bf16_params.batch.8]\nreserved_bytes = 1\n";
+    project.write(LOCK, &before);
+    let report = project.run(&["measure", "--json", "--", "write", "other.lock"]).json(0);
+    assert_eq!(report["measured"], serde_json::json!(["lm"]));
+    let [changed, gone] = report["changed"].as_array().expect("changes").as_slice() else { panic!("{report:#}") };
+    assert_eq!(
+        (&changed["mode"], &gone["mode"], &gone["change"]),
+        (&"f32".into(), &"bf16_params".into(), &"gone".into())
+    );
+    let share = |name: &str| changed["change"]["other"][name].as_f64().expect("a share");
+    assert!((share("memory") - 0.1).abs() < 1e-6 && (share("time") + 0.05).abs() < 1e-6, "{changed:#}");
+}
+
+#[test]
+fn features_are_those_that_are_asked_for_and_the_counting_one_where_there_is_no_gpu() {
+    let project = project();
+    let said = project.run(&["measure", "--no-default-features", "-F", "quiet", "--", "same"]).stderr;
+    assert!(said.contains("counts: true, loud: false, quiet: true"), "{said}");
+
+    let mut with_gpu = project.command(&["measure", "--", "same"]);
+    with_gpu.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario("rtx4090"));
+    let said = Ran::of(&mut with_gpu).stderr;
+    assert!(said.contains("counts: false, loud: true, quiet: false"), "{said}");
+
+    // A release that cannot count is not asked to.
+    project.replace("../runtime/Cargo.toml", "counting-allocator = []\n", "");
+    let said = project.run(&["measure", "--", "same"]).stderr;
+    assert!(said.contains("counts: false, loud: true, quiet: false"), "{said}");
+}
+
+#[test]
+fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
+    let project = project();
+    let failed = project.run(&["measure", "--", "fail"]).refused(3);
+    assert!(failed.contains("error: the program failed: exit status 7\n"), "{failed}");
+    let never = project.run(&["measure"]).refused(3);
+    assert!(never.contains("trained\n"), "{never}");
+    let told = "error: the program of `measuring` ended without measuring anything\n  help: in `main`, before the model is \
+                made, call `session.measure_if_asked(\"NAME\", &subject)?`";
+    assert!(never.contains(told), "{never}");
+    assert!(!project.path(LOCK).exists());
+
+    project.write("src/main.rs", "fn main() { broken }");
+    let broken = project.run(&["measure"]).refused(3);
+    assert!(broken.contains("cannot find value `broken`") && broken.contains("exit status 101"), "{broken}");
+    let none = project.run(&["measure", "--bin", "none"]).refused(3);
+    assert!(none.contains("no bin target named `none`"), "{none}");
+}
+
+/// As a terminal does it: the signal goes to the command, to cargo and to the program.
+#[cfg(unix)]
+#[test]
+fn an_interruption_leaves_the_lock_as_it_was() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Command, Stdio};
+
+    let project = project();
+    fs::copy(project.path("../measured/gpu-tuned.lock"), project.path(LOCK)).expect("a lock");
+    let before = project.read(LOCK);
+    let mut command = project.command(&["measure", "--", "sleep"]);
+    let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let said = BufReader::new(child.stderr.take().expect("its standard error"));
+    assert!(said.lines().map_while(Result::ok).any(|line| line == "asleep"), "the program never ran");
+    let kill = format!("kill -INT -{}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    let status = child.wait().expect("the command ends");
+    assert_eq!(status.signal(), Some(2), "{status}");
+    assert_eq!(project.read(LOCK), before);
+}

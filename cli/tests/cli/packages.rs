@@ -1,0 +1,94 @@
+//! Which package is meant, and what is wrong with it.
+
+use crate::project::Project;
+
+/// A workspace of packages, each with or without a file of its own.
+fn workspace(members: &[(&str, bool)]) -> Project {
+    let project = Project::new("bare");
+    let names: Vec<_> = members.iter().map(|(name, _)| format!("{name:?}")).collect();
+    project.write("Cargo.toml", &format!("[workspace]\nresolver = \"3\"\nmembers = [{}]\n", names.join(", ")));
+    for (name, is_tuned) in members {
+        std::fs::create_dir_all(project.path(name).join("src")).expect("a folder can be made");
+        let manifest =
+            format!("[package]\nname = {name:?}\nversion = \"0.1.0\"\nedition = \"2024\"\n[features]\nh200 = []\n");
+        project.write(&format!("{name}/Cargo.toml"), &manifest);
+        project.write(&format!("{name}/src/lib.rs"), "");
+        if *is_tuned {
+            let file = format!("{name}/gpu-tuned.toml");
+            project.write(&file, &format!("[workload.of-{name}.mlp]\nwidths = [784, 512, 10]\n"));
+        }
+    }
+    project
+}
+
+#[test]
+fn the_only_member_with_workloads_is_meant() {
+    let project = workspace(&[("one", false), ("two", true)]);
+    assert!(project.run(&["plan"]).ended(0).starts_with("of-two: "));
+}
+
+#[test]
+fn several_members_are_told_apart_by_name_by_manifest_or_by_where_one_stands() {
+    let project = workspace(&[("one", true), ("two", true), ("three", false)]);
+    let said = project.run(&["plan"]).refused(2);
+    assert_eq!(said, "error: the workspace has several packages\n  help: name one with -p: one, two\n");
+    assert!(project.run(&["plan", "-p", "one"]).ended(0).starts_with("of-one: "));
+    assert!(project.run(&["plan", "--manifest-path", "two/Cargo.toml"]).ended(0).starts_with("of-two: "));
+    let mut inside = project.command(&["plan"]);
+    inside.current_dir(project.path("two/src"));
+    assert!(crate::project::Ran::of(&mut inside).ended(0).starts_with("of-two: "));
+    let said = project.run(&["plan", "-p", "tow"]).refused(2);
+    assert_eq!(said, "error: there is no package `tow` in the workspace; did you mean `two`?\n");
+}
+
+#[test]
+fn a_folder_without_a_package_is_refused() {
+    let project = Project::new("bare");
+    std::fs::remove_file(project.path("Cargo.toml")).expect("it is there");
+    let said = project.run(&["plan"]).refused(2);
+    assert_eq!(said, "error: no Cargo.toml in this folder or above it\n  help: name one with --manifest-path\n");
+    let said = project.run(&["plan", "--manifest-path", "no/Cargo.toml"]).refused(2);
+    assert!(said.starts_with("error: manifest path `no/Cargo.toml` does not exist"), "{said}");
+}
+
+#[test]
+fn a_package_without_workloads_is_told_how_to_have_one() {
+    let project = Project::new("bare");
+    for args in [&["plan"][..], &["check"], &["explain", "h200"]] {
+        assert_eq!(
+            project.run(args).refused(2),
+            "error: no workload is known of `bare`\n  help: run `cargo gpu-tuned measure -p bare`, or describe one in \
+             gpu-tuned.toml: [workload.NAME]\n"
+        );
+    }
+}
+
+#[test]
+fn a_measured_workload_that_nothing_describes_is_told_apart_from_none() {
+    let said = Project::new("stale").run(&["plan", "--workload", "nameless"]).refused(2);
+    let told = "error: `nameless` was measured, and nothing describes it\n  help: describe it in gpu-tuned.toml: \
+                [workload.nameless], and measure it again\n";
+    assert_eq!(said, told);
+    let project = Project::new("bare");
+    project.write("gpu-tuned.lock", "format = 1\n[workload.nameless]\nparameters = 1_000\nshape = \"00ff\"\n");
+    assert_eq!(project.run(&["plan"]).refused(2), told);
+}
+
+#[test]
+fn the_mistakes_of_all_files_are_told_at_once_and_at_their_places() {
+    let project = Project::new("broken");
+    let said = project.run(&["plan"]).refused(2);
+    for place in ["gpu-tuned.toml:3:1", "gpu-tuned.toml:8:19", "gpu-tuned.lock:11:16"] {
+        assert!(said.contains(place), "no {place} in {said}");
+    }
+    // Nothing is built by a measurement that could not be kept.
+    assert_eq!(project.run(&["measure"]).refused(2), said);
+}
+
+#[test]
+fn a_lock_that_a_merge_left_in_conflict_is_refused_with_the_line() {
+    let project = Project::new("measured");
+    project.replace("gpu-tuned.lock", "[workload.lm.goal]", "<<<<<<< ours\n[workload.lm.goal]");
+    let said = project.run(&["check"]).refused(2);
+    assert!(said.contains("a merge left both sides here") && said.contains("--> gpu-tuned.lock:17:1"), "{said}");
+}

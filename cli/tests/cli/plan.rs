@@ -1,0 +1,117 @@
+use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
+
+use crate::project::{Project, Ran};
+
+#[test]
+fn declared_targets_are_planned_and_misfits_told_with_the_cheapest_remedy() {
+    insta::assert_snapshot!("plan_declared", Project::new("declared").run(&["plan"]).ended(1));
+}
+
+#[test]
+fn measured_workloads_are_planned_by_what_was_measured() {
+    insta::assert_snapshot!("plan_measured", Project::new("measured").run(&["plan"]).ended(0));
+}
+
+#[test]
+fn all_profiles_are_planned_on_request() {
+    let project = Project::new("declared");
+    project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n[profile.mine]\nbase = \"l4\"\n");
+    let rows = project.run(&["plan", "--all", "--json"]).json(0);
+    let targets: Vec<_> = rows.as_array().expect("rows").iter().map(|row| row["target"].as_str()).collect();
+    assert_eq!(targets.len(), 60);
+    assert!(targets.contains(&Some("mine")) && !targets.contains(&Some("generic")), "{targets:?}");
+}
+
+#[test]
+fn json_has_the_plans_and_the_misfits() {
+    let rows = Project::new("declared").run(&["plan", "--json", "gtx1080", "h200"]).json(1);
+    let [digits, _, misfit, large] = rows.as_array().expect("rows").as_slice() else { panic!("{rows:#}") };
+    assert_eq!((&digits["workload"], &digits["target"]), (&"digits".into(), &"gtx1080".into()));
+    assert_eq!(digits["plan"]["schedule"]["global_batch"], 512);
+    assert_eq!(misfit["misfit"]["remedy"]["larger_gpu"]["profile"], "a40");
+    assert_eq!(large["plan"]["settings"]["batch_size"], 8);
+}
+
+#[test]
+fn flags_go_before_what_the_files_ask_for() {
+    let project = Project::new("declared");
+    let args =
+        ["plan", "rtx4090", "--workload", "large", "--json", "--global-batch", "96", "--precision", "bf16_params"];
+    let rows = project.run(&args).json(0);
+    let plan = &rows[0]["plan"];
+    assert_eq!(plan["settings"]["precision"], "bf16_params");
+    assert_eq!(plan["schedule"]["global_batch"], 96);
+    let more = ["--world-size", "4", "--headroom", "0"];
+    let rows = project.run(&[&args[..], &more].concat()).json(0);
+    assert_eq!(
+        (&rows[0]["plan"]["schedule"]["world_size"], &rows[0]["plan"]["memory"]["headroom"]),
+        (&4.into(), &0.into())
+    );
+    let said = project.run(&[&args[..], &["--world-size", "7"]].concat()).refused(2);
+    assert_eq!(said, "error: large: a global batch of 96 cannot be shared by 7 ranks; 6 or 8 would do\n");
+}
+
+#[test]
+fn the_goal_of_the_measured_program_goes_before_that_of_the_file() {
+    let project = Project::new("measured");
+    project.write("gpu-tuned.toml", "[goal]\nglobal_tokens = 65_536\nmemory_headroom = 0.5\n");
+    let rows = project.run(&["plan", "h200", "--json"]).json(0);
+    let plan = &rows[0]["plan"];
+    assert_eq!(plan["schedule"]["global_batch"], 512);
+    let memory = |item: &str| plan["memory"][item].as_u64().expect("bytes");
+    assert_eq!(memory("headroom"), memory("available").div_ceil(2));
+}
+
+#[test]
+fn a_precision_that_a_target_has_not_is_a_row_of_its_own() {
+    let rows = Project::new("declared").run(&["plan", "--workload", "digits", "--json", "--precision", "bf16_params"]);
+    let rows = rows.json(1);
+    assert_eq!(rows[0]["unsupported"], "gtx1080 has no bf16 tensor cores for bf16_params; use f32");
+    assert!(rows[1]["plan"].is_object());
+}
+
+#[test]
+fn unknown_names_are_refused_with_what_was_meant() {
+    let project = Project::new("declared");
+    let said = project.run(&["plan", "rtx-4090"]).refused(2);
+    assert_eq!(said, "error: there is no profile `rtx-4090`; did you mean `rtx4090`?\n");
+    let said = project.run(&["plan", "--workload", "digit"]).refused(2);
+    assert_eq!(said, "error: there is no workload `digit`; did you mean `digits`?\n  help: there is digits, large\n");
+}
+
+#[test]
+fn a_package_without_targets_is_told_how_to_name_one() {
+    let project = Project::new("bare");
+    project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n");
+    let said = project.run(&["plan"]).refused(2);
+    assert!(
+        said.starts_with("error: `bare` declares no GPU\n  help: name one (`cargo gpu-tuned plan h200`)"),
+        "{said}"
+    );
+    project.run(&["plan", "h200"]).ended(0);
+}
+
+#[test]
+fn without_a_gpu_here_is_the_cpu_and_why() {
+    let project = Project::new("declared");
+    let ran = project.run(&["plan", "--here", "--workload", "digits"]);
+    assert!(ran.stderr.starts_with("note: no NVIDIA management library found"), "{}", ran.stderr);
+    assert!(ran.ended(0).contains("\n  CPU ("));
+}
+
+#[test]
+fn here_is_the_gpu_that_the_driver_shows() {
+    let project = Project::new("declared");
+    let here = |args: &[&str]| {
+        let mut command = project.command(&[&["plan", "--here", "--workload", "digits", "--json"], args].concat());
+        command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario("rtx4090"));
+        Ran::of(&mut command).json(0)
+    };
+    let rows = here(&[]);
+    assert_eq!(rows[0]["target"], "NVIDIA GeForce RTX 4090");
+    let memory = |rows: &serde_json::Value, item: &str| rows[0]["plan"]["memory"][item].as_u64().expect("bytes");
+    // What neighbours take is known here, so that half of the 10% is left alone, as the runtime does.
+    let available = memory(&rows, "available");
+    assert_eq!(memory(&rows, "headroom"), (available as f64 * 0.05).ceil() as u64);
+    assert_eq!(memory(&here(&["--headroom", "0.2"]), "headroom"), (available as f64 * 0.2).ceil() as u64);
+}

@@ -1,0 +1,112 @@
+//! A package on the disk, and the command run on it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A copy of a fixture, to be changed at will.
+pub(crate) struct Project {
+    folder: TempDir,
+    name: &'static str,
+}
+
+/// What a command printed, and how it ended.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Project {
+    pub(crate) fn new(name: &'static str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        copy(&fixtures().join(name), &folder.path().join(name));
+        Self { folder, name }
+    }
+
+    /// With another fixture beside it.
+    pub(crate) fn beside(self, other: &str) -> Self {
+        copy(&fixtures().join(other), &self.folder.path().join(other));
+        self
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(self.name).join(file)
+    }
+
+    pub(crate) fn write(&self, file: &str, text: &str) {
+        fs::write(self.path(file), text).expect("a file of the copy can be written");
+    }
+
+    pub(crate) fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.path(file)).expect("a file of the copy can be read")
+    }
+
+    /// Writes the file anew with this in place of that.
+    pub(crate) fn replace(&self, file: &str, from: &str, to: &str) {
+        let text = self.read(file);
+        assert!(text.contains(from), "{file} has no `{from}`");
+        self.write(file, &text.replace(from, to));
+    }
+
+    /// The command in the package's folder, on a machine without a GPU.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
+        command.args(args).current_dir(self.path(""));
+        command.env("GPU_TUNED_NVML_PATH", "/nonexistent/libnvidia-ml.so.1");
+        command.env("CARGO_TARGET_DIR", self.folder.path().join("target"));
+        for variable in ["CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR", "RUSTFLAGS", "GPU_TUNED_TARGET"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(&mut self.command(args))
+    }
+}
+
+impl Ran {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let Output { status, stdout, stderr } = command.output().expect("the command starts");
+        let text = |bytes| String::from_utf8(bytes).expect("the command prints UTF-8");
+        Self { code: status.code().expect("the command ends by itself"), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// Its standard output, after a look at how it ended.
+    pub(crate) fn ended(self, code: i32) -> String {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// Its standard error, when there was nothing to print.
+    pub(crate) fn refused(self, code: i32) -> String {
+        assert_eq!((self.code, self.stdout.as_str()), (code, ""), "{}", self.stderr);
+        self.stderr
+    }
+
+    pub(crate) fn json(self, code: i32) -> Value {
+        let text = self.ended(code);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder can be made");
+    for entry in fs::read_dir(from).expect("a fixture can be read") {
+        let entry = entry.expect("a fixture can be read");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            fs::copy(from, to).expect("a file can be copied");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The ways that were considered around the one that was taken.
+
+use core::fmt;
+
+use serde::Serialize;
+
+use super::Asked;
+use crate::measured::Mode;
+use crate::plan::PlanError;
+use crate::plan::choice::{self, Candidate, Choice};
+use crate::plan::memory::{MemoryModel, largest_batch_in_one_piece};
+use crate::plan::split;
+use crate::{Bytes, Provenance};
+
+/// A way to run the optimizer step, and why it was taken or not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Considered {
+    /// Samples in a micro-batch.
+    pub batch_size: u64,
+    /// Micro-batches in a step.
+    pub micro_steps: u64,
+    /// Whether activations are recomputed.
+    pub gradient_checkpointing: bool,
+    /// What it takes.
+    pub memory: Bytes,
+    /// Predicted samples per second over all ranks; `None` where it does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s: Option<f64>,
+    /// What stands behind the throughput; `None` where it does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
+    /// Why it was taken or not.
+    pub verdict: Verdict,
+}
+
+/// Why a way was taken or not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is the plan.
+    Taken,
+    /// It takes more memory than it may.
+    DoesNotFit {
+        /// The bytes that are missing.
+        missing: Bytes,
+    },
+    /// Its largest tensor is larger than what the device allocates in one piece.
+    TensorTooLarge,
+    /// It is slower than the fastest by more than the goal gives up.
+    Slower {
+        /// By how much, as a share of the fastest.
+        by: f64,
+    },
+    /// The device would wait for launches more than the goal allows.
+    Idle {
+        /// Predicted share of the time in which the device computes.
+        utilization: f64,
+    },
+    /// It recomputes activations, and what was taken does not.
+    Checkpointed,
+    /// Its last micro-batch is smaller than the others.
+    Uneven,
+    /// It is no power of two, and one does as well.
+    NoPowerOfTwo,
+    /// Nothing is gained over the smaller one that was taken.
+    Larger,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken => f.write_str("taken"),
+            Self::DoesNotFit { missing } => write!(f, "does not fit: {missing} too much"),
+            Self::TensorTooLarge => f.write_str("its largest tensor cannot be allocated in one piece"),
+            Self::Slower { by } => write!(f, "{:.1}% slower than the fastest", by * 100.0),
+            Self::Idle { utilization } => write!(f, "keeps the device busy {:.0}% of the time", utilization * 100.0),
+            Self::Checkpointed => f.write_str("recomputes what fits without"),
+            Self::Uneven => f.write_str("does not divide the step evenly"),
+            Self::NoPowerOfTwo => f.write_str("no power of two, and one does as well"),
+            Self::Larger => f.write_str("larger, and hardly faster"),
+        }
+    }
+}
+
+/// Neighbours that are shown on each side of the one that was taken.
+const NEIGHBOURS: usize = 3;
+
+/// What was taken with its neighbours, the fastest, and the least that does not fit; without a choice the smallest ways.
+/// Largest first, those without checkpointing before those with.
+pub(super) fn around(asked: &Asked<'_>, choice: Option<&Choice>) -> Result<Vec<Considered>, PlanError> {
+    let mut shown = Vec::new();
+    for checkpointing in choice::checkpointing_modes(asked.workload, asked.goal) {
+        let mut all = misfits(asked, checkpointing)?;
+        let fitting = choice.map_or(&[][..], |choice| &choice.fitting);
+        let fitting = fitting.iter().filter(|candidate| candidate.checkpointing == checkpointing);
+        all.extend(choice.into_iter().flat_map(|choice| fitting.clone().map(|one| judged(one, choice, asked))));
+        all.sort_by_key(|one| core::cmp::Reverse(one.batch_size));
+        all.dedup_by_key(|one| one.batch_size);
+        let near = choice.map_or(1, |choice| choice.best.batch);
+        let at = all.iter().position(|one| one.batch_size <= near).unwrap_or(all.len().saturating_sub(1));
+        let least_misfit = all.iter().rposition(|one| one.samples_per_s.is_none());
+        let fastest = choice.and_then(|choice| all.iter().position(|one| one.batch_size == choice.fastest.batch));
+        let is_shown =
+            |index: &usize| index.abs_diff(at) <= NEIGHBOURS || Some(*index) == least_misfit || Some(*index) == fastest;
+        shown.extend(all.into_iter().enumerate().filter(|(index, _)| is_shown(index)).map(|(_, one)| one));
+    }
+    Ok(shown)
+}
+
+/// The ways that do not fit.
+fn misfits(asked: &Asked<'_>, checkpointing: bool) -> Result<Vec<Considered>, PlanError> {
+    let Asked { device, workload, goal, precision } = *asked;
+    let model = MemoryModel::of(device, workload, goal, Mode { precision, checkpointing });
+    let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
+    let misfit = |split: split::Split| {
+        let memory = model.at(split.batch, split.micro_steps() > 1);
+        let verdict = match (memory.fits(), split.batch <= in_one_piece) {
+            (true, true) => return None,
+            (true, false) => Verdict::TensorTooLarge,
+            (false, _) => Verdict::DoesNotFit { missing: memory.total() - memory.budget() },
+        };
+        Some(Considered {
+            batch_size: split.batch,
+            micro_steps: split.micro_steps(),
+            gradient_checkpointing: checkpointing,
+            memory: memory.total(),
+            samples_per_s: None,
+            provenance: None,
+            verdict,
+        })
+    };
+    Ok(split::splits(device, workload, goal)?.into_iter().filter_map(misfit).collect())
+}
+
+fn judged(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Considered {
+    Considered {
+        batch_size: candidate.batch,
+        micro_steps: candidate.micro_steps,
+        gradient_checkpointing: candidate.checkpointing,
+        memory: candidate.memory.total(),
+        samples_per_s: Some(candidate.samples_per_s),
+        provenance: Some(candidate.provenance),
+        verdict: verdict(candidate, choice, asked),
+    }
+}
+
+fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict {
+    let (best, goal) = (&choice.best, asked.goal);
+    if (candidate.batch, candidate.checkpointing) == (best.batch, best.checkpointing) {
+        return Verdict::Taken;
+    }
+    let by = 1.0 - candidate.samples_per_s / choice.fastest.samples_per_s;
+    match goal.target_utilization {
+        Some(target) if candidate.utilization < target => Verdict::Idle { utilization: candidate.utilization },
+        None if by > goal.throughput_tolerance => Verdict::Slower { by },
+        _ if candidate.checkpointing && !best.checkpointing => Verdict::Checkpointed,
+        _ if best.even && !candidate.even && goal.global_batch.is_none() => Verdict::NoPowerOfTwo,
+        _ if best.even && !candidate.even => Verdict::Uneven,
+        _ => Verdict::Larger,
+    }
+}

@@ -1,0 +1,179 @@
+//! Memory, item by item.
+
+use serde::Serialize;
+
+use super::Asked;
+use crate::measured::Mode;
+use crate::plan::calibration::{self, PERSISTENT_RESERVE};
+use crate::plan::pools::Pools;
+use crate::plan::{MemoryEstimate, host, reference};
+use crate::{Bytes, Provenance, grouped};
+
+/// One item of the memory that training is predicted to take.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Item {
+    /// What takes it.
+    pub name: &'static str,
+    /// How its bytes come about: `29,660 x 4 B`.
+    pub formula: String,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// What stands behind the figures.
+    pub provenance: Provenance,
+}
+
+/// The items that take anything.
+pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing: bool, accumulates: bool) -> Vec<Item> {
+    let mode = Mode { precision: asked.precision, checkpointing };
+    let pooled = Pools::of(asked.device, asked.workload, asked.goal, mode)
+        .map(|pools| Pooled::new(&pools, estimate, asked, accumulates));
+    let taken = estimate.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
+    let item = |(name, bytes)| {
+        let (formula, provenance) = match &pooled {
+            Some(pooled) if Pooled::ITEMS.contains(&name) => (pooled.formula(name, estimate), estimate.provenance),
+            _ => derived(name, asked, estimate, checkpointing),
+        };
+        Item { name, formula, bytes, provenance }
+    };
+    taken.map(item).collect()
+}
+
+/// What takes the place of derived figures where the memory pools were measured.
+struct Pooled {
+    /// The device and, where it is not a point, that it lies on a line.
+    at: String,
+    /// What the pools held after a step.
+    reserved: Bytes,
+    /// What of it other ranks keep.
+    elsewhere: Bytes,
+    /// What was in use after the forward pass.
+    in_use: Option<Bytes>,
+    /// Input batches that are prepared ahead.
+    queued: Bytes,
+    residual: f64,
+}
+
+impl Pooled {
+    const ITEMS: [&str; 3] = ["activations", "allocator reserve", "margin"];
+
+    fn new(pools: &Pools<'_>, estimate: &MemoryEstimate, asked: &Asked<'_>, accumulates: bool) -> Self {
+        let Pools { reference, .. } = pools;
+        let curve =
+            if accumulates { reference.reserved_accumulating(estimate.gradients) } else { reference.reserved() };
+        let figure = |at: f64| Bytes(at.ceil() as u64);
+        let input = asked.workload.sample.input.unwrap_or_default().times(estimate.batch);
+        let is_point = curve.as_ref().is_some_and(|curve| curve.has(estimate.batch));
+        let line = if is_point { "" } else { ", on a line between points" };
+        Self {
+            at: format!("on {}{line}", reference.name),
+            reserved: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch))),
+            elsewhere: pools.elsewhere,
+            in_use: pools.in_use.as_ref().map(|in_use| figure(in_use.at(estimate.batch))),
+            queued: estimate.inputs - input,
+            residual: curve.as_ref().map_or(0.0, |curve| reference.residual(curve.point(estimate.batch))),
+        }
+    }
+
+    fn formula(&self, name: &str, estimate: &MemoryEstimate) -> String {
+        let mib = |bytes: Bytes| format!("{:.1} MiB", bytes.mib());
+        let lasting = lasting(estimate);
+        let known = lasting + estimate.gradients + estimate.accumulated_gradients + estimate.inputs;
+        let pools = self.reserved - self.elsewhere + self.queued;
+        let input = estimate.inputs - self.queued;
+        let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
+        match (name, self.in_use) {
+            ("margin", _) => format!("{:.4} x {} measured {}", self.residual, mib(self.reserved), self.at),
+            ("allocator reserve", _) => {
+                format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))
+            }
+            (_, Some(in_use)) if kept == Some(estimate.activations) => {
+                let (in_use, lasting) = (mib(in_use - self.elsewhere), mib(lasting));
+                format!("{in_use} in use after the forward pass - {lasting} of the run - {} of input", mib(input))
+            }
+            _ => format!("{} reserved {} - {} known", mib(pools), self.at, mib(known)),
+        }
+    }
+}
+
+/// What lives as long as the run.
+fn lasting(estimate: &MemoryEstimate) -> Bytes {
+    estimate.weights + estimate.frozen_weights + estimate.weight_copies + estimate.optimizer_state
+}
+
+/// An item by dimensions, data sheets and calibration, or what was measured of kernels and context.
+fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing: bool) -> (String, Provenance) {
+    let Asked { workload, goal, precision, .. } = asked;
+    let (parameters, sample) = (&workload.parameters, &workload.sample);
+    let each = precision.parameter_bytes();
+    let held = |values: u64, each: u64| format!("{} x {each} B", grouped(values));
+    let kept = |bytes: Bytes| {
+        let scale = precision.activation_scale();
+        let scaled = if scale < 1.0 { format!(" x {scale}") } else { String::new() };
+        format!("{} x {} B{scaled}", grouped(estimate.batch), grouped(bytes.0))
+    };
+    let formula = match name {
+        "weights" | "gradients" | "accumulated gradients" => held(parameters.trained(), each),
+        "frozen weights" => sum([
+            (parameters.frozen > 0).then(|| held(parameters.frozen, each)),
+            (parameters.packed > Bytes::ZERO).then(|| format!("{} B packed", grouped(parameters.packed.0))),
+        ]),
+        "copies of weights" if checkpointing => held(parameters.copies_checkpointed, each),
+        "copies of weights" => held(parameters.copies, each),
+        "optimizer state" => {
+            let each = if workload.optimizer.keeps_f32() { 4 } else { each };
+            let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
+            let shared = if ranks > 1 { format!(" / {ranks} ranks") } else { String::new() };
+            format!("{}{shared}", held(parameters.state(workload.optimizer), each))
+        }
+        "activations" => kept(sample.checkpointed_activations.filter(|_| checkpointing).unwrap_or(sample.activations)),
+        "layer scratch" => kept(sample.scratch),
+        "input batches" => {
+            let queued = host::prefetch_depth(workload, goal, estimate.batch).saturating_add(1);
+            let input = sample.input.unwrap_or_default();
+            format!("{queued} batches x {} x {} B", grouped(estimate.batch), grouped(input.0))
+        }
+        "allocator reserve" => return (reserve(asked, estimate), Provenance::Derived),
+        "kernels" => return kernels(asked),
+        _ => return context(asked),
+    };
+    (formula, workload.provenance)
+}
+
+fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
+    let Asked { device, workload, .. } = asked;
+    let measured = || workload.measured.on.iter().filter(|(_, on)| on.kernels_bytes.is_some());
+    let each = calibration::of(workload.family).kernels_per_sm;
+    match (measured().find(|(name, on)| reference::is_alike(device, name, on)), measured().next()) {
+        (Some((name, _)), _) => (format!("loaded on {name}"), Provenance::Measured),
+        (None, Some((name, on))) => {
+            let bytes = on.kernels_bytes.unwrap_or_default().mib();
+            let share = format!("{bytes:.1} MiB on {name} x {} / {} multiprocessors", device.sm_count, on.sm_count);
+            (share, Provenance::Transferred)
+        }
+        (None, None) => (format!("{} multiprocessors x {each}", device.sm_count), Provenance::Derived),
+    }
+}
+
+fn context(asked: &Asked<'_>) -> (String, Provenance) {
+    let is_measured = reference::context(asked.device, asked.workload).is_some();
+    let provenance = if is_measured { Provenance::Measured } else { Provenance::Derived };
+    ("before the first tensor".to_owned(), provenance)
+}
+
+/// What lives for one step and what lives as long as the run, each with the share that is reserved beyond it.
+fn reserve(asked: &Asked<'_>, estimate: &MemoryEstimate) -> String {
+    let kind = asked.device.kind;
+    let step = estimate.gradients + estimate.accumulated_gradients + estimate.activations + estimate.inputs;
+    let pools = calibration::pools(kind);
+    let share = |factor: f64, of: Bytes, what: &str| format!("{:.2} x {:.1} MiB {what}", factor - 1.0, of.mib());
+    sum([
+        Some(share(calibration::of(asked.workload.family).reserve(kind), step, "of a step")),
+        Some(share(PERSISTENT_RESERVE, lasting(estimate), "of the run")),
+        (pools > Bytes::ZERO).then(|| format!("{pools} of pools")),
+    ])
+}
+
+fn sum<const N: usize>(terms: [Option<String>; N]) -> String {
+    terms.into_iter().flatten().collect::<Vec<_>>().join(" + ")
+}

@@ -1,0 +1,112 @@
+//! The arithmetic behind a plan: every item as a formula with its numbers, and the ways that were not taken.
+
+mod considered;
+mod memory;
+mod time;
+
+use serde::Serialize;
+
+pub use considered::{Considered, Verdict};
+pub use memory::Item;
+pub use time::TimeTerm;
+
+use super::choice::Choice;
+use super::{MemoryEstimate, Misfit, Plan, PlanError, plan, precision};
+use crate::device::DeviceFacts;
+use crate::workload::Workload;
+use crate::{Bytes, Goal, Precision};
+
+/// How a plan, or a misfit, comes about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// What the planner knew of the device.
+    pub device: DeviceFacts,
+    /// What it knew of the training step.
+    pub workload: Workload,
+    /// What was asked for, in samples.
+    pub goal: Goal,
+    /// The memory, item by item: of the plan, or of the smallest micro-batch where nothing fits.
+    pub memory: Vec<Item>,
+    /// The sum of the items.
+    pub needed: Bytes,
+    /// What training may take: the available memory less the headroom.
+    pub budget: Bytes,
+    /// The predicted time of an optimizer step, term by term; empty where nothing fits.
+    pub time: Vec<TimeTerm>,
+    /// The micro-batch that was taken among its neighbours, largest first.
+    pub considered: Vec<Considered>,
+    /// What comes of it.
+    pub outcome: Outcome,
+}
+
+/// What comes of planning.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The workload fits.
+    Plan(Box<Plan>),
+    /// It does not.
+    Misfit(Box<Misfit>),
+}
+
+/// Explains what [`plan()`] answers.
+///
+/// # Errors
+///
+/// Where there is nothing to explain: when the goal contradicts itself, or asks for a precision that cannot be carried
+/// out. A workload that does not fit is explained.
+pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Explanation, PlanError> {
+    let outcome = match plan(device, workload, goal) {
+        Ok(plan) => Outcome::Plan(Box::new(plan)),
+        Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
+        Err(error) => return Err(error),
+    };
+    let goal = goal.in_samples(workload)?;
+    let precision = precision::decide(device, &goal)?.value;
+    let asked = Asked { device, workload, goal: &goal, precision };
+    let choice = Choice::find(device, workload, &goal, precision)?;
+    let estimate = outcome.memory();
+    let (checkpointing, accumulates) = match &outcome {
+        Outcome::Plan(plan) => (plan.settings.gradient_checkpointing, plan.schedule.micro_steps() > 1),
+        Outcome::Misfit(misfit) => (misfit.checkpointing, misfit.memory.accumulated_gradients > Bytes::ZERO),
+    };
+    let items = memory::items(&asked, estimate, checkpointing, accumulates);
+    let time = choice
+        .as_ref()
+        .map_or_else(Vec::new, |choice| time::terms(&asked, &choice.best, choice.schedule(&goal).samples_per_rank()));
+    let (needed, budget) = (estimate.total(), estimate.budget());
+    let considered = considered::around(&asked, choice.as_ref())?;
+    Ok(Explanation {
+        memory: items,
+        needed,
+        budget,
+        time,
+        considered,
+        outcome,
+        device: device.clone(),
+        workload: workload.clone(),
+        goal,
+    })
+}
+
+impl Outcome {
+    /// The memory of the plan, or of the smallest micro-batch where nothing fits.
+    pub fn memory(&self) -> &MemoryEstimate {
+        match self {
+            Self::Plan(plan) => &plan.memory,
+            Self::Misfit(misfit) => &misfit.memory,
+        }
+    }
+}
+
+/// What is planned for: a goal in samples, and the precision that was decided on.
+struct Asked<'a> {
+    device: &'a DeviceFacts,
+    workload: &'a Workload,
+    goal: &'a Goal,
+    precision: Precision,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+use super::{Explanation, Item, Outcome, Verdict, explain};
+use crate::device::{DeviceFacts, DeviceKind};
+use crate::measured::{Measured, MeasuredMode, MeasuredOn, Point, Way};
+use crate::profile::ProfileTable;
+use crate::workload::{Declared, Optimizer, Training, Transformer, WeightFormat, Workload, WorkloadSpec};
+use crate::{Bytes, Goal, Pins, Precision, Provenance};
+
+/// What a formula says, read and computed as a person would: `a x b + c / d - e`, units and words.
+fn evaluated(formula: &str) -> f64 {
+    let plain = formula.replace(',', "");
+    let difference = |terms: &str| {
+        let mut terms = terms.split(" - ").map(product);
+        let first = terms.next().expect("a term");
+        first - terms.sum::<f64>()
+    };
+    plain.split(" + ").map(difference).sum()
+}
+
+fn product(term: &str) -> f64 {
+    let mut result = 1.0;
+    let mut divides = false;
+    let mut words = term.split_whitespace();
+    while let Some(word) = words.next() {
+        let factor = match word {
+            "/" => {
+                divides = true;
+                continue;
+            }
+            "KiB" => 1024.0,
+            "MiB" => 1_048_576.0,
+            "GiB" => 1_073_741_824.0,
+            "GB/s" | "GFLOP/s" => 1e9,
+            "ms" => 1e-3,
+            "us" => 1e-6,
+            // What a figure was measured at is no factor.
+            "at" => {
+                words.next();
+                continue;
+            }
+            // A remark, such as the peak that a rate is a share of.
+            remark if remark.starts_with('(') => break,
+            number => match number.parse::<f64>() {
+                Ok(number) => number,
+                Err(_) => continue,
+            },
+        };
+        // A unit belongs to the number before it.
+        result = if divides { result / factor } else { result * factor };
+        divides = divides && word.parse::<f64>().is_ok();
+    }
+    result
+}
+
+fn devices() -> Vec<DeviceFacts> {
+    let gib = |count: u64| Bytes(count << 30);
+    let gpus = ["gtx1080", "rtx4090", "h200"]
+        .map(|id| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("a shipped profile")));
+    gpus.into_iter().chain([DeviceFacts::cpu(gib(64), gib(48), 16)]).collect()
+}
+
+fn workloads() -> Vec<Workload> {
+    let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
+    let packed = Training {
+        optimizer: Optimizer::Adafactor,
+        lora_rank: Some(8),
+        frozen_weights: WeightFormat::Q4,
+        layer_scratch_bytes: 1 << 20,
+        ..Training::default()
+    };
+    let declared = Declared {
+        parameters: 29_660,
+        activation_bytes_per_sample: 1_929_500,
+        checkpointed_activation_bytes_per_sample: Some(866_000),
+        input_bytes_per_sample: Some(150_528),
+        flops_per_sample: 3.96e7,
+        ..Declared::default()
+    };
+    vec![measured(), lm.workload(), WorkloadSpec { model: lm.into(), training: packed }.workload(), declared.workload()]
+}
+
+/// On an H200, with a point in common with the goals below and others.
+fn measured() -> Workload {
+    let point = |(batch, mib): (u64, u64)| {
+        let point = Point {
+            reserved_bytes: Some(Bytes::from_mib(mib)),
+            in_use_bytes: Some(Bytes::from_mib(mib * 4 / 5)),
+            micro_step_ms: Some(10.0 + batch as f64),
+            optimizer_ms: Some(1.5),
+            ..Point::default()
+        };
+        (batch, point)
+    };
+    let batch = [(8, 1477), (32, 4738), (128, 16000), (256, 31872)].map(point);
+    let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.0123), batch: batch.into() };
+    let facts = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
+    let on = MeasuredOn {
+        device: "NVIDIA H200".to_owned(),
+        kind: DeviceKind::Gpu,
+        memory_bytes: facts.memory_total,
+        sm_count: facts.sm_count,
+        fp32_tflops: facts.fp32_tflops,
+        bandwidth_gb_s: facts.bandwidth_gb_s,
+        driver: None,
+        burn: "0.22.1".to_owned(),
+        cubecl: None,
+        context_bytes: Some(Bytes::from_mib(537)),
+        kernels_bytes: Some(Bytes::from_mib(33)),
+        mode: [("f32".parse().expect("a mode"), mode)].into(),
+    };
+    let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
+    lm.workload().with_measured(Measured { on: [("h200".to_owned(), on)].into(), ..Measured::default() })
+}
+
+fn goals() -> Vec<Goal> {
+    let free = Goal::default();
+    let bound = Goal { global_batch: Some(512), ..Goal::default() };
+    let sharded = Goal { world_size: 4, shard_optimizer: true, ..bound.clone() };
+    let bf16 = Goal { precision: Some(Precision::Bf16Params), ..bound.clone() };
+    let pins = Pins { gradient_checkpointing: Some(true), ..Pins::default() };
+    let busy = Goal { target_utilization: Some(0.9), ..bound.clone() };
+    vec![free, Goal { pins, ..bound.clone() }, sharded, bf16, busy, bound]
+}
+
+fn explanations() -> Vec<Explanation> {
+    let mut all = Vec::new();
+    for device in devices() {
+        for workload in workloads() {
+            all.extend(goals().iter().filter_map(|goal| explain(&device, &workload, goal).ok()));
+        }
+    }
+    assert!(all.len() > 50, "only {} could be explained", all.len());
+    all
+}
+
+#[test]
+fn formulas_give_the_bytes_that_stand_beside_them() {
+    for explanation in explanations() {
+        let has_figures = |item: &&Item| item.name != "device context" && !item.formula.starts_with("loaded");
+        for item in explanation.memory.iter().filter(has_figures) {
+            let (said, planned) = (evaluated(&item.formula), item.bytes.0 as f64);
+            // Figures in MiB are printed with one digit after the point.
+            let near = if item.formula.contains("MiB") { 2e5 } else { 1.0 };
+            assert!((said - planned).abs() <= near, "{}: {} is {said}, not {planned}", item.name, item.formula);
+        }
+        let sum: Bytes = explanation.memory.iter().map(|item| item.bytes).sum();
+        assert_eq!(sum, explanation.needed);
+    }
+}
+
+#[test]
+fn the_terms_of_a_step_give_its_throughput() {
+    for explanation in explanations() {
+        let Outcome::Plan(plan) = &explanation.outcome else { continue };
+        let seconds: f64 = explanation.time.iter().map(|term| term.seconds).sum();
+        let samples_per_s = plan.schedule.global_batch as f64 / seconds;
+        assert!((samples_per_s / plan.samples_per_s - 1.0).abs() < 1e-9, "{samples_per_s}, {}", plan.samples_per_s);
+        for term in explanation.time.iter().filter(|term| !term.formula.starts_with('(')) {
+            let said = evaluated(&term.formula);
+            assert!((said / term.seconds - 1.0).abs() < 0.01, "{} is {said}, not {}", term.formula, term.seconds);
+        }
+    }
+}
+
+#[test]
+fn what_was_taken_is_the_plan_and_nothing_before_it_is_better() {
+    for explanation in explanations() {
+        let taken: Vec<_> = explanation.considered.iter().filter(|one| one.verdict == Verdict::Taken).collect();
+        match &explanation.outcome {
+            Outcome::Misfit(_) => {
+                assert!(explanation.considered.iter().all(|one| one.samples_per_s.is_none()));
+                assert!(!explanation.considered.is_empty());
+            }
+            Outcome::Plan(plan) => {
+                let [taken] = taken[..] else { panic!("{} taken", taken.len()) };
+                assert_eq!(taken.batch_size, plan.settings.batch_size);
+                assert_eq!(taken.micro_steps, plan.settings.gradient_accumulation);
+                assert_eq!(taken.memory, plan.memory.total());
+                for other in &explanation.considered {
+                    let fits = other.memory <= explanation.budget;
+                    assert_eq!(matches!(other.verdict, Verdict::DoesNotFit { .. }), !fits, "{other:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_explained_is_what_is_planned() {
+    let explained = explain(&devices()[2], &workloads()[1], &goals()[5]).expect("it fits");
+    let planned = crate::plan(&devices()[2], &workloads()[1], &goals()[5]).expect("it fits");
+    assert_eq!(explained.outcome, Outcome::Plan(Box::new(planned)));
+}
+
+#[test]
+fn what_was_measured_is_said_to_be() {
+    let provenance = |device: usize, name: &str| {
+        let explained = explain(&devices()[device], &measured(), &goals()[5]).expect("it fits");
+        let item = explained.memory.iter().find(|item| item.name == name).map(|item| item.provenance);
+        let time = explained.time.iter().find(|term| term.name == name).map(|term| term.provenance);
+        item.or(time).expect("an item")
+    };
+    for name in ["activations", "allocator reserve", "kernels", "device context", "micro-batches", "optimizer"] {
+        assert_ne!(provenance(2, name), Provenance::Derived, "{name}");
+    }
+    for name in ["activations", "kernels", "micro-batches"] {
+        assert_eq!(provenance(1, name), Provenance::Transferred, "{name}");
+    }
+    assert_eq!(provenance(2, "weights"), Provenance::Derived);
+    // A CPU tells nothing of a GPU, and a GPU nothing of a CPU.
+    assert_eq!(provenance(3, "activations"), Provenance::Derived);
+}

@@ -1,0 +1,118 @@
+//! The time of an optimizer step, term by term.
+
+use serde::Serialize;
+
+use super::Asked;
+use crate::measured::Mode;
+use crate::plan::calibration;
+use crate::plan::choice::Candidate;
+use crate::plan::time::{Measured, StepTime};
+use crate::{Provenance, grouped};
+
+/// A part of the predicted time of an optimizer step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TimeTerm {
+    /// What takes it.
+    pub name: &'static str,
+    /// How its seconds come about.
+    pub formula: String,
+    /// Seconds of one optimizer step on one rank.
+    pub seconds: f64,
+    /// What stands behind the figures.
+    pub provenance: Provenance,
+}
+
+/// The terms that add up to a step of `samples` on one rank, taken in this way.
+pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
+    let mode = Mode { precision: asked.precision, checkpointing: candidate.checkpointing };
+    let step = StepTime::of(asked.device, asked.workload, mode);
+    match &step.measured {
+        Some(measured) => by_measurements(&step, measured, mode, candidate, samples),
+        None => by_peaks(asked, &step, candidate, samples),
+    }
+}
+
+fn by_measurements(
+    step: &StepTime<'_>,
+    measured: &Measured<'_>,
+    mode: Mode,
+    candidate: &Candidate,
+    samples: u64,
+) -> Vec<TimeTerm> {
+    let name = measured.reference.name;
+    let carried = |there: f64, here: f64| {
+        if measured.reference.is_exact(mode) { String::new() } else { format!(" x {:.4} by peak rates", here / there) }
+    };
+    let micro_steps = |name_of_term, count: u64, batch: u64| {
+        let (there, here) = (measured.micro_step.at(batch), step.micro_step(batch));
+        let on = if measured.reference.mode == mode {
+            name.to_owned()
+        } else {
+            format!("{name} in {}", measured.reference.mode)
+        };
+        TimeTerm {
+            name: name_of_term,
+            formula: format!("{count} x {:.3} ms at {batch} on {on}{}", there * 1e3, carried(there, here)),
+            seconds: count as f64 * here,
+            provenance: step.provenance(batch),
+        }
+    };
+    let (full, rest) = (samples / candidate.batch, samples % candidate.batch);
+    let optimizer = TimeTerm {
+        name: "optimizer",
+        formula: format!(
+            "{:.3} ms on {name}{}",
+            measured.optimizer * 1e3,
+            carried(measured.optimizer, step.optimizer())
+        ),
+        seconds: step.optimizer(),
+        provenance: step.provenance(candidate.batch),
+    };
+    let rest = (rest > 0).then(|| micro_steps("the rest", 1, rest));
+    [micro_steps("micro-batches", full, candidate.batch)].into_iter().chain(rest).chain([optimizer]).collect()
+}
+
+fn by_peaks(asked: &Asked<'_>, step: &StepTime<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
+    let Asked { device, workload, precision, .. } = asked;
+    let slower =
+        if candidate.checkpointing { format!(" x {}", calibration::CHECKPOINTING_SLOWDOWN) } else { String::new() };
+    let kernel_us = calibration::launch_s(device.kind) * 1e6;
+    let kernels = grouped(workload.kernels);
+    let launches = format!("{} x {kernels} kernels x {kernel_us:.0} us{slower}", candidate.micro_steps);
+    let trained = workload.parameters.trained();
+    let state = workload.parameters.state(workload.optimizer);
+    let optimizer = format!(
+        "(3 x {} + 2 x {}) x {} B / {}",
+        grouped(trained),
+        grouped(state),
+        precision.parameter_bytes(),
+        bandwidth(asked)
+    );
+    let term = |name, formula, seconds| TimeTerm { name, formula, seconds, provenance: Provenance::Derived };
+    vec![
+        term("launches", launches, candidate.micro_steps as f64 * step.roofline.launch),
+        term("samples", of_samples(asked, samples, &slower), samples as f64 * step.roofline.sample),
+        term("optimizer", optimizer, step.roofline.optimizer),
+    ]
+}
+
+/// What bounds the samples: arithmetic, or moving what is kept.
+fn of_samples(asked: &Asked<'_>, samples: u64, slower: &str) -> String {
+    let Asked { device, workload, precision, .. } = asked;
+    let rate = calibration::flops_per_s(device, workload.family, *precision);
+    let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
+    let samples = grouped(samples);
+    if workload.sample.flops / rate >= moved / calibration::bandwidth(device) {
+        let share = device
+            .fp32_tflops
+            .map_or_else(String::new, |peak| format!(" ({:.0}% of the f32 peak)", rate / peak / 1e10));
+        format!("{samples} x {:.3e} FLOP{slower} / {:.1} GFLOP/s{share}", workload.sample.flops, rate / 1e9)
+    } else {
+        format!("{samples} x {moved:.3e} B moved{slower} / {}", bandwidth(asked))
+    }
+}
+
+fn bandwidth(asked: &Asked<'_>) -> String {
+    format!("{:.0} GB/s", calibration::bandwidth(asked.device) / 1e9)
+}

@@ -1,0 +1,100 @@
+//! The models as `gpu-tuned` describes them.
+
+use gpu_tuned::measure::Subject;
+use gpu_tuned::{Options, Precision, gpu_tuned, lock::LockedWorkload};
+
+use burn::optim::AdamWConfig;
+
+use crate::{
+    mode,
+    network::{Batch, Fill, Model, Network},
+};
+
+macro_rules! described {
+    ($($(#[$tuned:meta])+ $config:ident;)+) => {$(
+        $(#[$tuned])+
+        #[derive(Clone, Debug)]
+        struct $config {
+            #[tuned]
+            precision: Precision,
+        }
+    )+};
+}
+
+described! {
+    #[gpu_tuned(
+        transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256, heads = 8, causal = false, dropout = false,
+                    positions = "none", final_norm = false, tied_head = false),
+        global_batch = 512, target = "h200"
+    )]
+    TransformerConfig;
+
+    #[gpu_tuned(
+        convnet(image = 64, classes = 10, stages = [[96, 8]], batch_statistics = true),
+        global_batch = 512, target = "h200"
+    )]
+    ConvnetConfig;
+
+    #[gpu_tuned(
+        convnet(image = 32, classes = 10, stages = [[64, 2], [128, 2], [256, 2], [512, 2]], block = "basic",
+                batch_statistics = true),
+        global_batch = 512, target = "h200"
+    )]
+    ResNetConfig;
+
+    #[gpu_tuned(
+        recurrent(inputs = 64, hidden = 256, layers = 3, seq = 60, outputs = 10),
+        global_batch = 512, target = "h200"
+    )]
+    LstmConfig;
+}
+
+/// Samples in an optimizer step, as the configs above have it.
+pub(crate) const GLOBAL_BATCH: usize = 512;
+
+impl Model {
+    /// Measures the model on the GPU that a session of it settles on.
+    pub(crate) fn measure(self, precision: mode::Precision) -> anyhow::Result<LockedWorkload> {
+        let precision = match precision {
+            mode::Precision::F32 => Precision::F32,
+            mode::Precision::Bf16 => Precision::Bf16Params,
+        };
+        let subject = Subject::new(
+            move |device| self.network(device),
+            || AdamWConfig::new().init(),
+            move |samples, device| self.batch(samples, Fill::Random, device),
+            |network: &Network, batch: Batch| network.loss(batch),
+        );
+        let options = Options::default();
+        Ok(match self {
+            Self::Transformer => options.start(TransformerConfig { precision })?.measure(&subject)?,
+            Self::Convnet => options.start(ConvnetConfig { precision })?.measure(&subject)?,
+            Self::ResNet => options.start(ResNetConfig { precision })?.measure(&subject)?,
+            Self::Lstm => options.start(LstmConfig { precision })?.measure(&subject)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::{module::Module, tensor::Device};
+    use gpu_tuned::Tuned;
+
+    use super::{ConvnetConfig, LstmConfig, ResNetConfig, TransformerConfig};
+    use crate::network::Model;
+
+    #[test]
+    fn descriptions_have_the_parameters_of_the_models() {
+        let described = [
+            (Model::Transformer, TransformerConfig::default().workload()),
+            (Model::Convnet, ConvnetConfig::default().workload()),
+            (Model::ResNet, ResNetConfig::default().workload()),
+            (Model::Lstm, LstmConfig::default().workload()),
+        ];
+        for (model, spec) in described {
+            let workload = spec.workload();
+            let all = workload.parameters.trained() + workload.parameters.frozen;
+            assert_eq!(model.network(&Device::flex()).num_params() as u64, all, "{model:?}");
+        }
+    }
+}

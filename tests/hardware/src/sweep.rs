@@ -1,0 +1,156 @@
+//! How long optimizer steps of one global batch take, cut in every way that a plan may choose.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Instant};
+
+use anyhow::Context;
+use burn::tensor::Device;
+use clap::Args;
+use gpu_tuned::{DeviceFacts, Goal, Pins, lock::LockFile, workload::Workload};
+use gpu_tuned_core::{Bytes, Precision as Planned, plan, profile::ProfileTable};
+use serde::Serialize;
+
+use crate::{
+    catching::catching,
+    described::GLOBAL_BATCH,
+    device::Choice,
+    line::print,
+    memory::release,
+    mode::{Mode, Precision},
+    network::{Fill, Model},
+    training::Training,
+};
+
+/// Options of `sweep`.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    choice: Choice,
+    /// The model
+    #[arg(long)]
+    model: Model,
+    /// Format of parameters and activations
+    #[arg(long, default_value = "f32")]
+    precision: Precision,
+    /// Where the model was measured: what is planned by it is swept too
+    #[arg(long)]
+    lock: PathBuf,
+    /// Samples in a micro-batch
+    #[arg(long, value_delimiter = ',', required = true)]
+    batches: Vec<usize>,
+    /// Times that every batch is measured, in turns
+    #[arg(long, default_value_t = 5)]
+    repeats: u32,
+    /// GPU memory sizes that are planned for, in GiB; that of the GPU besides
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 12, 16, 24, 80])]
+    memory_gib: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Timed {
+    repeat: u32,
+    /// Of an optimizer step of all micro-batches.
+    seconds_per_step: f64,
+    samples_per_second: f64,
+}
+
+/// What a repeat of a batch takes at least.
+const WINDOW_SECONDS: f64 = 0.25;
+
+/// Prints a line for every batch, mode and repeat.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let workload = arguments.workload()?;
+    let device = arguments.choice.open(arguments.precision)?.device;
+    for checkpointing in [false, true] {
+        let batches = arguments.batches(&workload, checkpointing)?;
+        arguments.sweep(&batches, checkpointing, &device)?;
+        release(&device)?;
+    }
+    Ok(())
+}
+
+impl Arguments {
+    fn workload(&self) -> anyhow::Result<Workload> {
+        let lock = LockFile::new(&self.lock).read()?.with_context(|| format!("there is no {}", self.lock.display()))?;
+        let name = serde_json::to_value(self.model)?;
+        let name = name.as_str().context("BUG: a model is written as its name")?;
+        let locked = lock.workload.get(name).with_context(|| format!("{name} was not measured"))?;
+        let described = locked.described.as_ref().with_context(|| format!("{name} is not described"))?;
+        Ok(described.workload().with_measured(locked.measured.clone()))
+    }
+
+    /// What was asked for, what any plan chooses, and the largest micro-batches that fit, in a mode; ascending.
+    fn batches(&self, workload: &Workload, checkpointing: bool) -> anyhow::Result<Vec<usize>> {
+        let profile = ProfileTable::builtin_profile("h200").context("BUG: the profile is shipped")?;
+        let whole = DeviceFacts::nominal(&profile);
+        let derived = Workload { measured: gpu_tuned_core::measured::Measured::default(), ..workload.clone() };
+        let sizes = self.memory_gib.iter().map(|gib| Bytes::from_mib(gib << 10)).chain([whole.memory_total]);
+        let mut batches: BTreeSet<usize> = self.batches.iter().copied().collect();
+        for memory in sizes {
+            let facts = DeviceFacts { memory_total: memory, memory_available: memory, ..whole.clone() };
+            for workload in [workload, &derived] {
+                let planned = plan(&facts, workload, &self.goal()).ok().map(|plan| plan.settings);
+                let in_mode = planned.filter(|settings| settings.gradient_checkpointing == checkpointing);
+                batches.extend(in_mode.map(|settings| settings.batch_size as usize));
+            }
+            let fits = |batch: &usize| plan(&facts, workload, &self.pinned(*batch, checkpointing)).is_ok();
+            batches.extend((1..=GLOBAL_BATCH).rev().find(fits));
+        }
+        Ok(batches.into_iter().filter(|batch| *batch <= GLOBAL_BATCH).collect())
+    }
+
+    fn goal(&self) -> Goal {
+        let precision = match self.precision {
+            Precision::F32 => Planned::F32,
+            Precision::Bf16 => Planned::Bf16Params,
+        };
+        Goal { global_batch: Some(GLOBAL_BATCH as u64), precision: Some(precision), ..Goal::default() }
+    }
+
+    fn pinned(&self, batch: usize, checkpointing: bool) -> Goal {
+        let mut pins = Pins::default();
+        pins.batch_size = Some(batch as u64);
+        pins.gradient_checkpointing = Some(checkpointing);
+        Goal { pins, ..self.goal() }
+    }
+
+    /// One model takes steps of all the batches in turns.
+    fn sweep(&self, batches: &[usize], checkpointing: bool, device: &Device) -> anyhow::Result<()> {
+        let mode = |accumulate| Mode { model: self.model, precision: self.precision, checkpointing, accumulate };
+        let mut training = Training::new(mode(1), 1, Fill::Random, device);
+        for repeat in 0..=self.repeats {
+            for &batch in batches {
+                let micro_steps = GLOBAL_BATCH.div_ceil(batch) as u32;
+                let samples = self.model.batch(batch, Fill::Random, device);
+                training = training.accumulating(micro_steps).on(samples);
+                let outcome = catching(|| timed(training, repeat, batch, device));
+                // The first turn compiles and tunes.
+                if repeat > 0 || outcome.is_err() {
+                    let line = outcome.as_ref().map(|(_, timed)| timed).map_err(Clone::clone);
+                    print(mode(micro_steps), batch, "sweep", &line)?;
+                }
+                training = match outcome {
+                    Ok((training, _)) => training,
+                    Err(_) => Training::new(mode(1), 1, Fill::Random, device),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+fn timed(training: Training, repeat: u32, batch: usize, device: &Device) -> anyhow::Result<(Training, Timed)> {
+    let micro_steps = training.micro_batches();
+    // Steps of one micro-batch warm the device up for less than a whole one.
+    let mut training = training.accumulating(1).steps(1).accumulating(micro_steps);
+    device.sync()?;
+    let (begin, mut steps) = (Instant::now(), 0);
+    while begin.elapsed().as_secs_f64() < WINDOW_SECONDS {
+        training = training.steps(1);
+        device.sync()?;
+        steps += 1;
+    }
+    let seconds_per_step = begin.elapsed().as_secs_f64() / f64::from(steps);
+    let samples = batch as f64 * f64::from(micro_steps);
+    training.check()?;
+    Ok((training, Timed { repeat, seconds_per_step, samples_per_second: samples / seconds_per_step }))
+}
