@@ -153,7 +153,8 @@ impl Climb<'_> {
         let fits = |tried: &Tried| tried.reserved().is_some_and(|reserved| reserved <= most);
         let is_due = |at: &usize| self.tried[*at].piece.is_some() && fits(&self.tried[*at]);
         let mut order: Vec<usize> = (0..self.tried.len()).filter(is_due).collect();
-        order.rotate_right(order.len().min(1));
+        let largest = usize::from(!order.is_empty());
+        order.rotate_right(largest);
         let mut left = BUDGET;
         for at in order {
             if !left.is_zero() {
