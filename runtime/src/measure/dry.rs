@@ -33,7 +33,11 @@ pub fn dry<M: Module, B: Clone>(
     step: Step,
 ) -> Result<Memory, MeasureError> {
     let dry_run = DryRun::new();
-    let memory = isolated(step, || steps(device, subject, step));
+    let memory = isolated(step, || {
+        let memory = steps(device, subject, step)?;
+        // Pools belong to threads, and what this one leaves would be counted by the next.
+        release(device, step).map(|()| memory)
+    });
     // What is still queued must not run, so the dry run ends last.
     let released = release(device, step);
     drop(dry_run);

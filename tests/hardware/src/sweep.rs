@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// Samples in a micro-batch
     #[arg(long, value_delimiter = ',', required = true)]
     batches: Vec<usize>,
+    /// Leaves gradient checkpointing out
+    #[arg(long)]
+    plain: bool,
     /// Times that every batch is measured, in turns
     #[arg(long, default_value_t = 5)]
     repeats: u32,
@@ -53,6 +56,9 @@ struct Timed {
     samples_per_second: f64,
 }
 
+/// Steps of more micro-batches would take long, and as long for each sample.
+const MOST_MICRO_STEPS: usize = 8;
+
 /// What a repeat of a batch takes at least.
 const WINDOW_SECONDS: f64 = 0.25;
 
@@ -60,7 +66,8 @@ const WINDOW_SECONDS: f64 = 0.25;
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let workload = arguments.workload()?;
     let device = arguments.choice.open(arguments.precision)?.device;
-    for checkpointing in [false, true] {
+    let modes: &[bool] = if arguments.plain { &[false] } else { &[false, true] };
+    for &checkpointing in modes {
         let batches = arguments.batches(&workload, checkpointing)?;
         arguments.sweep(&batches, checkpointing, &device)?;
         release(&device)?;
@@ -119,7 +126,7 @@ impl Arguments {
         let mut training = Training::new(mode(1), 1, Fill::Random, device);
         for repeat in 0..=self.repeats {
             for &batch in batches {
-                let micro_steps = GLOBAL_BATCH.div_ceil(batch) as u32;
+                let micro_steps = GLOBAL_BATCH.div_ceil(batch).min(MOST_MICRO_STEPS) as u32;
                 let samples = self.model.batch(batch, Fill::Random, device);
                 training = training.accumulating(micro_steps).on(samples);
                 let outcome = catching(|| timed(training, repeat, batch, device));
