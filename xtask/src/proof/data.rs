@@ -89,6 +89,15 @@ impl Line {
         Mode { precision, checkpointing: self.checkpointing }
     }
 
+    /// Whether the steps ran or their kernels were left out; `None` of a line that is about something else.
+    pub(super) fn was_executed(&self) -> Option<bool> {
+        match self.way.as_str() {
+            "trace" => Some(true),
+            "dry_trace" => Some(false),
+            _ => None,
+        }
+    }
+
     /// The most that the memory pools held after any step.
     pub(super) fn reserved(&self) -> Option<Bytes> {
         match self.reserved_bytes.as_ref()? {

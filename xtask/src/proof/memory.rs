@@ -48,7 +48,7 @@ impl Comparison {
         for subject in subjects {
             let mut observed: BTreeMap<_, Bytes> = BTreeMap::new();
             for line in trace.iter().filter(|line| line.model == subject.name) {
-                let Some(is_executed) = executed(&line.way) else { continue };
+                let Some(is_executed) = line.was_executed() else { continue };
                 let run = Run::of(line);
                 match line.reserved() {
                     _ if !subject.has(run.mode) => comparison.left_out.other_modes += 1,
@@ -206,13 +206,5 @@ impl LeftOut {
             writeln!(text, "\nRuns that are not compared: {}.", said.join(", "))?;
         }
         Ok(())
-    }
-}
-
-fn executed(way: &str) -> Option<bool> {
-    match way {
-        "trace" => Some(true),
-        "dry_trace" => Some(false),
-        _ => None,
     }
 }

@@ -63,7 +63,7 @@ fn summary(text: &mut String, tables: &[Table], comparison: &Comparison, bisecte
     let above: Vec<f64> = bisected.iter().filter_map(Bisected::above).collect();
     let over = |share: Option<f64>| or_dash(share, difference);
     let rows = [
-        ("planned settings that run out of memory", planned.out_of_memory().to_string(), "0".to_owned()),
+        ("planned settings that take more memory than there is", planned.misfits(), "0".to_owned()),
         (
             "throughput over the best that fits, geometric mean",
             ratio(planned.mean()),

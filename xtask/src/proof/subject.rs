@@ -1,5 +1,7 @@
 //! A model that was measured, and what the planner says of it.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result};
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::measured::{Measured, Mode, Way};
@@ -30,6 +32,8 @@ pub(super) struct Subject<'a> {
     /// The workload by its dimensions alone.
     pub derived: Workload,
     pub sweep: Sweep,
+    /// What the memory pools held at most, executed or dry.
+    observed: BTreeMap<Run, Bytes>,
 }
 
 /// How a step is run.
@@ -84,6 +88,7 @@ impl<'a> Subject<'a> {
                 on_cpu: has_replays.then(|| derived.clone().with_measured(replayed)),
                 derived,
                 sweep: Sweep::of(&results.sweep, name),
+                observed: observed(&results.trace, name),
             })
         })
         .collect()
@@ -108,10 +113,29 @@ impl<'a> Subject<'a> {
         Precision::ALL.into_iter().filter(measured)
     }
 
+    /// What a step of one micro-batch takes, and whether its memory pools were observed rather than predicted.
+    pub(super) fn takes(&self, mode: Mode, batch: u64) -> Result<(Bytes, bool)> {
+        let run = Run::plain(mode, batch);
+        let need = self.need(run)?;
+        let observed = self.observed.get(&run);
+        Ok((*observed.unwrap_or(&need.pools) + need.fixed, observed.is_some()))
+    }
+
     /// What a run takes, by what was measured on GPUs.
     pub(super) fn need(&self, run: Run) -> Result<Need> {
         need(&self.on_gpu, run).with_context(|| format!("{} at batch {}", self.name, run.batch))
     }
+}
+
+fn observed(trace: &[Line], model: &str) -> BTreeMap<Run, Bytes> {
+    let mut observed: BTreeMap<Run, Bytes> = BTreeMap::new();
+    for line in trace.iter().filter(|line| line.model == model && line.was_executed().is_some()) {
+        if let Some(bytes) = line.reserved() {
+            let most = observed.entry(Run::of(line)).or_default();
+            *most = bytes.max(*most);
+        }
+    }
+    observed
 }
 
 /// What a run takes, whatever there is.

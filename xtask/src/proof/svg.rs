@@ -8,7 +8,7 @@ use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision};
 
 use super::figures::rate;
-use super::subject::{Card, Run, Subject, cards};
+use super::subject::{Card, Subject, cards};
 use super::sweep::Timed;
 use super::throughput::{Choice, Outcome, Table};
 
@@ -43,9 +43,9 @@ struct Line<'a> {
 
 /// Where figures lie on the page.
 struct Scale {
-    /// Powers of two of GiB.
-    from: i32,
-    to: i32,
+    /// Logarithms to the base 2 of GiB at the left and the right.
+    from: f64,
+    to: f64,
     /// Samples per second at the top, and between lines of the grid.
     most: f64,
     step: f64,
@@ -79,7 +79,7 @@ fn lines<'a>(subject: &'a Subject) -> Result<Vec<Line<'a>>> {
     for (mode, batches) in subject.sweep.modes().filter(|(mode, _)| subject.has(*mode)) {
         let mut points = Vec::new();
         for (batch, timed) in batches.iter().filter(|(_, timed)| timed.ran()) {
-            let need = subject.need(Run::plain(mode, *batch))?.total();
+            let need = subject.takes(mode, *batch)?.0;
             points.extend(timed.median().map(|median| (need, *batch, timed, median)));
         }
         lines.push(Line { mode, points });
@@ -96,16 +96,11 @@ impl Scale {
         let rates = lines.iter().flat_map(|line| &line.points).filter_map(|(_, _, timed, _)| timed.interval());
         let fastest = rates.map(|(_, most)| most).fold(1.0, f64::max);
         let step = step(fastest * 1.06);
-        Self {
-            from: least.log2().floor() as i32,
-            to: most.log2().ceil() as i32,
-            most: (fastest * 1.06 / step).ceil() * step,
-            step,
-        }
+        Self { from: (least / 1.1).log2(), to: (most * 1.1).log2(), most: (fastest * 1.06 / step).ceil() * step, step }
     }
 
     fn x(&self, memory: Bytes) -> f64 {
-        let share = (memory.gib().log2() - f64::from(self.from)) / f64::from(self.to - self.from);
+        let share = (memory.gib().log2() - self.from) / (self.to - self.from);
         LEFT + share * (RIGHT - LEFT)
     }
 
@@ -130,7 +125,7 @@ fn axes(text: &mut String, scale: &Scale) -> Result<()> {
         let label = if count == 0 { "0" } else { &label };
         writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 8.0, y + 4.0)?;
     }
-    for power in scale.from..=scale.to {
+    for power in scale.from.ceil() as i32..=scale.to.floor() as i32 {
         let gib = 2f64.powi(power);
         let x = scale.x(Bytes((gib * f64::from(1 << 30)) as u64));
         writeln!(text, "<path class=\"axis\" d=\"M{x:.1} {BOTTOM}v5\"/>")?;
@@ -228,7 +223,7 @@ fn legend(text: &mut String, lines: &[Line]) -> Result<()> {
         writeln!(text, "<circle class=\"{colour}{hollow}\" cx=\"{:.1}\" cy=\"41\" r=\"3\"/>", x + 15.0)?;
         let name = line.mode.to_string();
         writeln!(text, "<text x=\"{:.1}\" y=\"45\">{name}</text>", x + 36.0)?;
-        x += 52.0 + 6.6 * name.len() as f64;
+        x += 54.0 + 6.9 * name.len() as f64;
     }
     writeln!(text, "<circle class=\"planned\" cx=\"{:.1}\" cy=\"41\" r=\"7\"/>", x + 7.0)?;
     writeln!(text, "<text x=\"{:.1}\" y=\"45\">planned</text>", x + 20.0)?;
@@ -237,4 +232,19 @@ fn legend(text: &mut String, lines: &[Line]) -> Result<()> {
         "<text x=\"{RIGHT}\" y=\"22\" text-anchor=\"end\">dotted: memory of a card, GiB; bars: slowest to fastest repeat</text>"
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::step;
+
+    #[test]
+    fn grids_have_four_to_eight_round_lines() {
+        for most in [0.7, 1.0, 4.1, 9.9, 10.0, 41.0, 99.0, 880.0, 1400.0, 6219.0, 123_456.0] {
+            let step = step(most);
+            assert!((4.0..=8.0).contains(&(most / step)), "{most}: {step}");
+            let digits = format!("{step:e}");
+            assert!(["1e", "2e", "5e"].iter().any(|round| digits.starts_with(round)), "{most}: {step}");
+        }
+    }
 }

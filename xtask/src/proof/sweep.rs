@@ -64,6 +64,11 @@ impl Sweep {
         batches.filter_map(|(batch, timed)| Some((*batch, timed.median().filter(|_| timed.ran())?))).collect()
     }
 
+    /// Whether a repeat of the batch ran out of memory.
+    pub(super) fn ran_out(&self, mode: Mode, batch: u64) -> bool {
+        self.0.get(&mode).and_then(|batches| batches.get(&batch)).is_some_and(|timed| timed.out_of_memory > 0)
+    }
+
     /// How fast the model runs at a batch: the median there, else by lines between the seconds of steps. `None` where fewer
     /// than two batches were timed.
     pub(super) fn rate(&self, mode: Mode, batch: u64) -> Option<Rate> {
@@ -136,10 +141,11 @@ mod tests {
                     (64, 2) => r#""out_of_memory":true,"message":"out of device memory""#.to_owned(),
                     _ => format!(r#""samples_per_second":{rate}"#),
                 };
-                text += &format!(
+                let line = format!(
                     "{{\"model\":\"lstm\",\"precision\":\"f32\",\"checkpointing\":false,\"accumulate\":1,\"batch\":{batch},\
                      \"way\":\"sweep\",\"repeat\":{repeat},{figure}}}\n"
                 );
+                text.push_str(&line);
             }
         }
         Sweep::of(&lines("sweep.jsonl", &text).expect("they are valid"), "lstm")

@@ -9,7 +9,7 @@ use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Precision, Provenance, Setting, plan};
 
 use super::figures::{geometric_mean, least, rate};
-use super::subject::{Card, Run, Subject, cards};
+use super::subject::{Card, Subject, cards};
 use super::sweep::Rate;
 
 /// A model in one precision with one card's memory.
@@ -27,8 +27,10 @@ pub(super) struct Choice {
     pub mode: Mode,
     pub batch: u64,
     provenance: Option<Provenance>,
-    /// What the settings take, the margin left out.
+    /// What the settings take, without margin.
     pub need: Bytes,
+    /// Whether the memory pools were observed rather than predicted.
+    is_observed: bool,
     pub outcome: Outcome,
 }
 
@@ -54,6 +56,8 @@ pub(super) struct Table {
 pub(super) struct Column {
     ratios: Vec<f64>,
     out_of_memory: usize,
+    /// Choices whose memory pools were observed.
+    observed: usize,
     no_choice: usize,
     not_timed: usize,
 }
@@ -161,13 +165,13 @@ impl Choice {
         (mode, batch): (Mode, u64),
         provenance: Option<Provenance>,
     ) -> Result<Self> {
-        let need = subject.need(Run::plain(mode, batch))?.total();
+        let (need, is_observed) = subject.takes(mode, batch)?;
         let outcome = match subject.sweep.rate(mode, batch) {
-            _ if need > memory => Outcome::OutOfMemory,
+            _ if need > memory || subject.sweep.ran_out(mode, batch) => Outcome::OutOfMemory,
             Some(rate) => Outcome::Runs(rate),
             None => Outcome::NotTimed,
         };
-        Ok(Self { mode, batch, provenance, need, outcome })
+        Ok(Self { mode, batch, provenance, need, is_observed, outcome })
     }
 
     /// 0 where nothing runs.
@@ -199,15 +203,20 @@ impl Column {
             for (column, choice) in columns.iter_mut().zip(&row.choices) {
                 match choice {
                     Err(_) => column.no_choice += 1,
-                    Ok(choice) => match (choice.outcome, row.ratio(choice)) {
-                        (Outcome::OutOfMemory, _) => column.out_of_memory += 1,
-                        (_, Some(ratio)) => column.ratios.push(ratio),
-                        (_, None) => column.not_timed += 1,
-                    },
+                    Ok(choice) => column.add(choice, row.ratio(choice)),
                 }
             }
         }
         columns
+    }
+
+    fn add(&mut self, choice: &Choice, ratio: Option<f64>) {
+        self.observed += usize::from(choice.is_observed);
+        match (choice.outcome, ratio) {
+            (Outcome::OutOfMemory, _) => self.out_of_memory += 1,
+            (_, Some(ratio)) => self.ratios.push(ratio),
+            (_, None) => self.not_timed += 1,
+        }
     }
 
     pub(super) fn mean(&self) -> Option<f64> {
@@ -218,9 +227,10 @@ impl Column {
         least(&self.ratios)
     }
 
-    /// Choices that take more than there is.
-    pub(super) const fn out_of_memory(&self) -> usize {
-        self.out_of_memory
+    /// How many take more than there is.
+    pub(super) fn misfits(&self) -> String {
+        let all = self.ratios.len() + self.out_of_memory + self.not_timed;
+        format!("{} of {all} (memory observed at {})", self.out_of_memory, self.observed)
     }
 }
 
@@ -238,19 +248,19 @@ pub(super) fn section(text: &mut String, tables: &[Table]) -> Result<()> {
     text.push_str(
         "\n### All of them\n\nOf the rows where anything of the sweep fits. What ran out of memory, and where there was no \
          plan, is counted and in no mean.\n\n\
-         | | rows | geometric mean | worst | out of memory | no plan | not timed |\n|---|---|---|---|---|---|---|\n",
+         | | rows | geometric mean | worst | out of memory | memory observed | no plan | not timed |\n|---|---|---|---|---|---|---|---|\n",
     );
     for (name, column) in COLUMNS.iter().zip(Column::all(tables)) {
         let ratio = |ratio: Option<f64>| super::figures::or_dash(ratio, |ratio| format!("{ratio:.3}"));
-        let Column { ratios, out_of_memory, no_choice, not_timed } = &column;
+        let Column { ratios, out_of_memory, observed, no_choice, not_timed } = &column;
         let (mean, worst) = (ratio(column.mean()), ratio(column.worst()));
         writeln!(
             text,
-            "| {name} | {} | {mean} | {worst} | {out_of_memory} | {no_choice} | {not_timed} |",
+            "| {name} | {} | {mean} | {worst} | {out_of_memory} | {observed} | {no_choice} | {not_timed} |",
             ratios.len()
         )?;
     }
-    writeln!(text, "| goal of the first | | {:.2} | {:.2} | 0 | | |", GOALS.0, GOALS.1)?;
+    writeln!(text, "| goal of the first | | {:.2} | {:.2} | 0 | | | |", GOALS.0, GOALS.1)?;
     Ok(())
 }
 
@@ -258,10 +268,11 @@ const INTRODUCTION: &str = "
 ## Throughput
 
 What is planned for the device with the memory of smaller cards, beside the fastest batch of the sweep that fits the same
-memory less 10% headroom. What fits follows from the pools that the lock predicts (without margin), the context and the
-kernels. `c` stands for gradient checkpointing. Samples/s are medians of the sweep; `~` marks one on a line between the
+memory less 10% headroom. What fits follows from context, kernels and memory pools: as observed where the batch was traced,
+else as the lock predicts them, without margin. `c` stands for gradient checkpointing. Samples/s are medians of the sweep; `~` marks one on a line between the
 seconds of steps of two batches of the sweep, `≈` one on such a line beyond all of them. The last three columns are other
 ways to choose, with their share of the best: a plan of the dimensions alone, the largest batch of the sweep that fits
 (without checkpointing if any does), which is what batch finders pick, and batch 64. What takes more than the whole memory
-counts as out of memory.
+or ran out of memory in the
+sweep, counts as out of memory.
 ";
