@@ -59,20 +59,17 @@ fn written(results: &Results) -> Result<Vec<(String, String)>> {
 fn summary(text: &mut String, tables: &[Table], comparison: &Comparison, bisected: &[Bisected]) -> Result<()> {
     let [planned, ..] = Column::all(tables);
     let errors = comparison.errors(|_| true);
-    let ratio = |ratio: Option<f64>| or_dash(ratio, |ratio| format!("{ratio:.3}"));
+    let mean = or_dash(planned.mean(), |mean| format!("{mean:.3}"));
+    let exceeded = format!("{} of {}", comparison.exceeded(|_| true), errors.len());
     let above: Vec<f64> = bisected.iter().filter_map(Bisected::above).collect();
     let over = |share: Option<f64>| or_dash(share, difference);
     let rows = [
         ("planned settings that take more memory than there is", planned.misfits(), "0".to_owned()),
-        (
-            "throughput over the best that fits, geometric mean",
-            ratio(planned.mean()),
-            format!("at least {:.2}", GOALS.0),
-        ),
-        ("the same, worst", ratio(planned.worst()), format!("at least {:.2}", GOALS.1)),
+        ("throughput over the best that fits, geometric mean", mean, format!("at least {:.2}", GOALS.0)),
+        ("the same, worst", planned.worst(), format!("at least {:.2}", GOALS.1)),
         ("error of predicted memory, median", or_dash(median(&errors), percent), "at most 0.50%".to_owned()),
         ("the same, 95th percentile", or_dash(percentile(&errors, 0.95), percent), "at most 2.00%".to_owned()),
-        ("runs that took more than the bound", comparison.exceeded(|_| true).to_string(), "0".to_owned()),
+        ("runs that took more than the bound", exceeded, "0".to_owned()),
         ("bound over the real boundary, least", over(figures::least(&above)), "not below".to_owned()),
         ("the same, most", over(figures::most(&above)), "at most +3.00%".to_owned()),
     ];
@@ -105,6 +102,13 @@ fn measured(text: &mut String, subjects: &[Subject]) -> Result<()> {
         let modes: Vec<_> = subject.measured.on[DEVICE].mode.keys().map(|mode| format!("`{mode}`")).collect();
         let parameters = grouped(subject.measured.parameters);
         writeln!(text, "| {} | {kind} | {parameters} | {optimizer:?} | {} |", subject.name, modes.join(", "))?;
+    }
+    for subject in subjects {
+        let missing = subject.sweep.modes().map(|(mode, _)| mode).filter(|mode| !subject.has(*mode));
+        let missing: Vec<_> = missing.map(|mode| format!("`{mode}`")).collect();
+        if !missing.is_empty() {
+            writeln!(text, "\n{}: the sweep has {}, the lock has not.", subject.name, missing.join(", "))?;
+        }
     }
     text.push_str(REPEATING);
     Ok(())

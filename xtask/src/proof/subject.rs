@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::measured::{Measured, Mode, Way};
 use gpu_tuned_core::plan::MemoryEstimate;
 use gpu_tuned_core::profile::ProfileTable;
@@ -73,6 +73,7 @@ impl<'a> Subject<'a> {
             let derived = described.workload();
             let measured_in = |is_replayed: bool| {
                 let mut measured = entry.measured.clone();
+                measured.on.retain(|_, on| on.kind == DeviceKind::Gpu);
                 for on in measured.on.values_mut() {
                     on.mode.retain(|_, mode| (mode.way == Way::Replayed) == is_replayed);
                 }

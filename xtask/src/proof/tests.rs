@@ -121,7 +121,7 @@ fn other_choices_are_held_against_the_best_that_fits() {
     let large = row(&page, "| 80 GiB |");
     assert_eq!(large[4], "128: 859");
     assert_eq!(large[8], format!("64: {:.3}", 832.0 / 859.0));
-    assert_eq!(row(&page, "| batch 64 |")[1..5], ["5", "0.981", "0.969", "1"]);
+    assert_eq!(row(&page, "| batch 64 |")[1..7], ["5", "0", "0", "0.981", "0.969 (transformer, f32, 24 GiB)", "1"]);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use gpu_tuned_core::plan::{MemoryEstimate, PlanError};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Precision, Provenance, Setting, plan};
 
-use super::figures::{geometric_mean, least, rate};
+use super::figures::{geometric_mean, or_dash, rate};
 use super::subject::{Card, Subject, cards};
-use super::sweep::Rate;
+use super::sweep::{From, Rate};
 
 /// A model in one precision with one card's memory.
 pub(super) struct Row {
@@ -55,6 +55,11 @@ pub(super) struct Table {
 #[derive(Default)]
 pub(super) struct Column {
     ratios: Vec<f64>,
+    /// How many of the ratios are of rates on lines between batches of the sweep, and beyond them.
+    between: usize,
+    beyond: usize,
+    /// The least ratio and where it is.
+    worst: Option<(f64, String)>,
     out_of_memory: usize,
     /// Choices whose memory pools were observed.
     observed: usize,
@@ -199,23 +204,32 @@ impl Column {
     /// What became of each way to choose.
     pub(super) fn all(tables: &[Table]) -> [Self; 4] {
         let mut columns: [Self; 4] = Default::default();
-        for row in tables.iter().flat_map(|table| &table.rows).filter(|row| row.best.is_some()) {
+        let rows = tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
+        for (table, row) in rows.filter(|(_, row)| row.best.is_some()) {
+            let place = || format!("{}, {}, {}", table.model, table.precision, row.card.name);
             for (column, choice) in columns.iter_mut().zip(&row.choices) {
                 match choice {
                     Err(_) => column.no_choice += 1,
-                    Ok(choice) => column.add(choice, row.ratio(choice)),
+                    Ok(choice) => column.add(choice, row.ratio(choice), place),
                 }
             }
         }
         columns
     }
 
-    fn add(&mut self, choice: &Choice, ratio: Option<f64>) {
+    fn add(&mut self, choice: &Choice, ratio: Option<f64>, place: impl Fn() -> String) {
         self.observed += usize::from(choice.is_observed);
         match (choice.outcome, ratio) {
             (Outcome::OutOfMemory, _) => self.out_of_memory += 1,
-            (_, Some(ratio)) => self.ratios.push(ratio),
-            (_, None) => self.not_timed += 1,
+            (Outcome::Runs(rate), Some(ratio)) => {
+                self.between += usize::from(rate.from == From::Between);
+                self.beyond += usize::from(rate.from == From::Beyond);
+                self.ratios.push(ratio);
+                if self.worst.as_ref().is_none_or(|(worst, _)| ratio < *worst) {
+                    self.worst = Some((ratio, place()));
+                }
+            }
+            _ => self.not_timed += 1,
         }
     }
 
@@ -223,8 +237,9 @@ impl Column {
         geometric_mean(&self.ratios)
     }
 
-    pub(super) fn worst(&self) -> Option<f64> {
-        least(&self.ratios)
+    /// The least ratio and where it is.
+    pub(super) fn worst(&self) -> String {
+        or_dash(self.worst.as_ref(), |(ratio, place)| format!("{ratio:.3} ({place})"))
     }
 
     /// How many take more than there is.
@@ -248,19 +263,19 @@ pub(super) fn section(text: &mut String, tables: &[Table]) -> Result<()> {
     text.push_str(
         "\n### All of them\n\nOf the rows where anything of the sweep fits. What ran out of memory, and where there was no \
          plan, is counted and in no mean.\n\n\
-         | | rows | geometric mean | worst | out of memory | memory observed | no plan | not timed |\n|---|---|---|---|---|---|---|---|\n",
+         | | rows | `~` | `≈` | geometric mean | worst | out of memory | memory observed | no plan | not timed |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (name, column) in COLUMNS.iter().zip(Column::all(tables)) {
-        let ratio = |ratio: Option<f64>| super::figures::or_dash(ratio, |ratio| format!("{ratio:.3}"));
-        let Column { ratios, out_of_memory, observed, no_choice, not_timed } = &column;
-        let (mean, worst) = (ratio(column.mean()), ratio(column.worst()));
+        let Column { ratios, between, beyond, out_of_memory, observed, no_choice, not_timed, .. } = &column;
+        let mean = or_dash(column.mean(), |mean| format!("{mean:.3}"));
+        let worst = column.worst();
         writeln!(
             text,
-            "| {name} | {} | {mean} | {worst} | {out_of_memory} | {observed} | {no_choice} | {not_timed} |",
+            "| {name} | {} | {between} | {beyond} | {mean} | {worst} | {out_of_memory} | {observed} | {no_choice} | {not_timed} |",
             ratios.len()
         )?;
     }
-    writeln!(text, "| goal of the first | | {:.2} | {:.2} | 0 | | | |", GOALS.0, GOALS.1)?;
+    writeln!(text, "| goal of the first | | | | {:.2} | {:.2} | 0 | | | |", GOALS.0, GOALS.1)?;
     Ok(())
 }
 
