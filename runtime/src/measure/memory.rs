@@ -51,7 +51,7 @@ mod counted {
             let peak = peak_bytes();
             let loss = training.forward();
             let forward = live_bytes();
-            drop(loss);
+            drop(loss.backward());
             let since = |bytes: usize| Bytes(bytes.saturating_sub(before) as u64);
             Memory { reserved_bytes: since(peak), in_use_bytes: since(forward) }
         })
