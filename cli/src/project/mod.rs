@@ -1,6 +1,5 @@
 //! The package that a command is for: its files, its workloads, and the GPUs it declares.
 
-mod cargo_lock;
 mod metadata;
 mod workloads;
 
@@ -8,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::Package;
+use gpu_tuned_core::cargo_lock::CargoLock;
 use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 
-pub(crate) use cargo_lock::CargoLock;
 pub(crate) use metadata::RUNTIME;
 pub(crate) use workloads::Described;
 
@@ -73,7 +72,7 @@ impl Project {
 
     /// The releases that it is built with, where there is a `Cargo.lock`.
     pub(crate) fn cargo_lock(&self) -> Option<CargoLock> {
-        CargoLock::read(&self.workspace)
+        CargoLock::parse(&std::fs::read_to_string(self.workspace.join(CargoLock::NAME)).ok()?)
     }
 
     /// The name under which the package depends on the runtime, when that has the feature.

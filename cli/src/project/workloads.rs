@@ -23,11 +23,8 @@ pub(crate) struct Described<'a> {
 impl Described<'_> {
     /// What one training step costs.
     pub(crate) fn workload(&self) -> Workload {
-        let workload = self.spec.workload();
-        match self.locked {
-            Some(locked) => workload.with_measured(locked.measured.clone()),
-            None => workload,
-        }
+        let measured = self.locked.map(|locked| locked.measured.clone()).unwrap_or_default();
+        self.spec.workload().with_measured(measured)
     }
 }
 
