@@ -45,6 +45,7 @@ mod directives;
 mod environment;
 mod error;
 mod lookalike;
+mod measured;
 mod native;
 mod output;
 mod package;
