@@ -20,7 +20,7 @@ fn a_changed_number_changes_the_constant_and_no_change_rebuilds_nothing() {
     let package = new("numbers")
         .with("src/main.rs", &sources::program("", sources::NAMED))
         .with("gpu-tuned.toml", &sources::config(1 << 28))
-        .with("gpu-tuned.lock", "");
+        .with("gpu-tuned.lock", "format = 1\n");
     let before = package.build(&FEATURES).constants();
     is_untouched(&package.build(&FEATURES), "with both files");
 
