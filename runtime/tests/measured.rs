@@ -1,5 +1,7 @@
 //! Plans by what was measured, on machines that a fake management library plays.
 
+#![cfg(feature = "nvml")]
+
 use fake_nvml::play;
 use gpu_tuned::{
     Built, Decision, Goal, Options, Pins, Provenance, SavedRun, Setting, Settings, Tuned, WorkloadSpec, detect_through,
