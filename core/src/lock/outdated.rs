@@ -71,14 +71,11 @@ impl Lock {
         if self.measured_for(spec).is_some() {
             return None;
         }
-        let is_meant = |before: &str, earlier: &WorkloadSpec| match name {
-            Some(name) => name == before,
-            // Declared costs say too little of what they are of.
-            None => {
-                let kind = spec.model.kind().name;
-                kind == earlier.model.kind().name && !matches!(spec.model, ModelSpec::Declared(_))
-            }
-        };
+        // Declared costs say too little of what they are of.
+        let has_dimensions = !matches!(spec.model, ModelSpec::Declared(_));
+        let is_alike = |earlier: &WorkloadSpec| has_dimensions && spec.model.kind().name == earlier.model.kind().name;
+        let is_meant =
+            |before: &str, earlier: &WorkloadSpec| name.map_or_else(|| is_alike(earlier), |name| name == before);
         let described = self.workload.iter().filter_map(|(name, entry)| Some((name, entry.described.as_ref()?)));
         let meant = described.filter(|(name, earlier)| is_meant(name, earlier));
         let before = meant.map(|(name, earlier)| Before { name, changes: spec.changes_since(earlier) });
