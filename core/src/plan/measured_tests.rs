@@ -123,6 +123,22 @@ fn batch_reason(plan: &super::Plan) -> &super::Reason {
 }
 
 #[test]
+fn workers_say_whether_the_time_of_a_sample_was_measured() {
+    let workers = |workload: &Workload| {
+        let plan = plan(&nominal("h200"), workload, &Goal::default()).expect("it fits");
+        plan.reasons.iter().find(|reason| reason.setting == Setting::NumWorkers).expect("a reason").provenance
+    };
+    assert_eq!(workers(&measured()), Provenance::Derived);
+    let mut declared = described();
+    declared.sample.host_ms = Some(2.0);
+    assert_eq!(workers(&declared), Provenance::Declared);
+    let timed = Measured { host_ms_per_sample: Some(3.0), ..measured().measured };
+    assert_eq!(workers(&described().with_measured(timed.clone())), Provenance::Measured);
+    // What people say goes before what was measured.
+    assert_eq!(workers(&declared.with_measured(timed)), Provenance::Declared);
+}
+
+#[test]
 fn a_second_device_shows_how_far_off_the_first_is() {
     let mut workload = measured();
     let on_the_l4 = |workload: &Workload| plan(&nominal("l4"), workload, &Goal::default()).expect("it fits");
