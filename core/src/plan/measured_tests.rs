@@ -107,6 +107,24 @@ fn the_knee_of_what_was_measured_is_taken() {
 }
 
 #[test]
+fn below_the_points_launches_are_not_forgotten() {
+    // A convnet of which large batches are slower: as many samples a second at 1 as at 16, by lines alone.
+    let mut workload = measured();
+    let points = workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut());
+    for mode in points {
+        let at = |samples_per_s: f64, batch: u64| Point {
+            reserved_bytes: Some(Bytes::from_mib(1000 + 50 * batch)),
+            micro_step_ms: Some(batch as f64 / samples_per_s * 1e3),
+            ..Point::default()
+        };
+        mode.batch = [(16, at(1000.0, 16)), (256, at(853.0, 256))].into();
+    }
+    let plan =
+        plan(&nominal("h200"), &workload, &Goal { global_batch: Some(256), ..Goal::default() }).expect("it fits");
+    assert_eq!(plan.settings.batch_size, 16, "{plan}");
+}
+
+#[test]
 fn another_gpu_gets_the_bytes_and_the_times_by_peak_rates() {
     let plan = plan(&nominal("h100-sxm5-80gb"), &measured(), &pinned(128)).expect("it fits");
     assert_eq!(plan.samples_per_s_provenance, Provenance::Transferred);

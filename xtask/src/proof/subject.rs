@@ -23,6 +23,8 @@ const CARDS: [u64; 5] = [8, 12, 16, 24, 80];
 pub(super) struct Subject<'a> {
     pub name: &'a str,
     pub kind: &'static ModelKind,
+    /// What the measured program asked for.
+    pub goal: Goal,
     /// What was measured of it, all of it.
     pub measured: &'a Measured,
     /// The workload with what was measured on GPUs.
@@ -84,6 +86,7 @@ impl<'a> Subject<'a> {
             Ok(Self {
                 name,
                 kind: described.model.kind(),
+                goal: entry.goal.clone().unwrap_or_default(),
                 measured: &entry.measured,
                 on_gpu: derived.clone().with_measured(measured_in(false)),
                 on_cpu: has_replays.then(|| derived.clone().with_measured(replayed)),
@@ -114,12 +117,16 @@ impl<'a> Subject<'a> {
         Precision::ALL.into_iter().filter(measured)
     }
 
-    /// What a step of one micro-batch takes, and whether its memory pools were observed rather than predicted.
+    /// What a step with micro-batches of this size takes, and whether its memory pools were observed rather than predicted,
+    /// what adding gradients up takes aside.
     pub(super) fn takes(&self, mode: Mode, batch: u64) -> Result<(Bytes, bool)> {
         let run = Run::plain(mode, batch);
         let need = self.need(run)?;
         let observed = self.observed.get(&run);
-        Ok((*observed.unwrap_or(&need.pools) + need.fixed, observed.is_some()))
+        let adds_up = self.goal.global_batch.is_some_and(|global| global > batch);
+        let step = if adds_up { self.need(Run { accumulate: 2, ..run })? } else { need };
+        let pools = *observed.unwrap_or(&need.pools) + (step.pools - need.pools);
+        Ok((pools + need.fixed, observed.is_some()))
     }
 
     /// What a run takes, by what was measured on GPUs.

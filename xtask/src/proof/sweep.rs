@@ -43,7 +43,7 @@ pub(super) enum From {
 impl Sweep {
     pub(super) fn of(lines: &[Line], model: &str) -> Self {
         let mut sweep = Self::default();
-        for line in lines.iter().filter(|line| line.model == model && line.accumulate == 1 && line.way == "sweep") {
+        for line in lines.iter().filter(|line| line.model == model && line.way == "sweep") {
             let timed = sweep.0.entry(line.mode()).or_default().entry(line.batch).or_default();
             match line.samples_per_second {
                 Some(rate) => timed.rates.push(rate),

@@ -96,7 +96,7 @@ impl Row {
     fn of(subject: &Subject, precision: Precision, card: Card) -> Result<Self> {
         let memory = card.facts.memory_available;
         let settle = |mode, batch, provenance| Choice::of(subject, memory, (mode, batch), provenance);
-        let goal = Goal { precision: Some(precision), ..Goal::default() };
+        let goal = Goal { precision: Some(precision), ..subject.goal.clone() };
         let planned = |workload: &Workload| match plan(&card.facts, workload, &goal) {
             Ok(plan) => {
                 let reason = plan.reasons.iter().find(|reason| reason.setting == Setting::BatchSize);
