@@ -2,18 +2,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::resolved::{Resolved, Selected};
-use gpu_tuned_core::source::Source;
 
 use crate::directives::Directives;
 use crate::environment::{PRINT, TARGET, setting};
 use crate::package::Package;
 use crate::select::{Choice, by_features, by_name};
-use crate::{BuildError, Environment, Process, lookalike, native, output, watch};
-
-/// Measured workloads, beside `Cargo.toml`.
-const LOCK: &str = "gpu-tuned.lock";
+use crate::{BuildError, Environment, Process, lookalike, measured, native, output, watch};
 
 /// What a package's build script asks for. Made by [`configure`], ended by [`emit`](Self::emit).
 #[derive(Clone, Debug, Default)]
@@ -66,11 +63,12 @@ impl Config {
         let mut directives = Directives::new(out);
         let package = Package::read(environment)?;
         let path = self.file.as_deref().unwrap_or(Path::new(ConfigFile::NAME));
-        watch::watch(&package, &[Path::new(Package::MANIFEST), path, Path::new(LOCK)], &mut directives)?;
+        watch::watch(&package, &[Path::new(Package::MANIFEST), path, Path::new(Lock::NAME)], &mut directives)?;
         let asked = setting(environment, TARGET, &mut directives)?;
         let print = setting(environment, PRINT, &mut directives)?.is_some_and(|value| value != "0");
 
         let file = self.read_file(&package, path)?;
+        let lock = measured::read(&package, &mut directives)?;
         let known = Known::new(&file);
         for warning in lookalike::warnings(&package, &known) {
             directives.warning(&warning)?;
@@ -80,7 +78,7 @@ impl Config {
             Choice::Targets(targets) => Selected::Targets(targets),
             Choice::Native => native::select(environment, &mut directives)?,
         };
-        let resolved = resolve(selected, known.among(package.features.keys()), &file);
+        let resolved = resolve(selected, known.among(package.features.keys()), &file).with_measured(lock);
         let text = resolved.to_toml();
         if print {
             return Err(BuildError::Printed { table: text });
@@ -95,16 +93,11 @@ impl Config {
     }
 
     fn read_file(&self, package: &Package, path: &Path) -> Result<ConfigFile, BuildError> {
-        let text = match std::fs::read_to_string(package.root.join(path)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.file.is_none() => {
-                return Ok(ConfigFile::default());
-            }
-            Err(source) => return Err(BuildError::Read { path: path.to_owned(), source }),
-        };
-        let name = path.display().to_string();
-        let parsed = ConfigFile::parse(Source { file: &name, text: &text });
-        parsed.map_err(|mistakes| BuildError::File { text, mistakes })
+        match (package.file(path, ConfigFile::parse)?, &self.file) {
+            (Some(file), _) => Ok(file),
+            (None, None) => Ok(ConfigFile::default()),
+            (None, Some(_)) => Err(BuildError::Read { path: path.to_owned(), source: io::ErrorKind::NotFound.into() }),
+        }
     }
 
     fn choose(

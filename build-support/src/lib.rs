@@ -32,11 +32,16 @@
 //! The machine is asked when the build script runs, which is not at every build: after a change of the GPU or of its
 //! driver, `touch Cargo.toml`.
 //!
+//! # What was measured
+//!
+//! Measurements in `gpu-tuned.lock` take the place of declared and derived costs, in the constants and when the program runs.
+//! What was measured with another release of Burn than that of the package's `Cargo.lock` is left out, with a warning.
+//!
 //! # When it runs again
 //!
-//! When `Cargo.toml`, `gpu-tuned.toml`, `gpu-tuned.lock` or one of the variables changes, and when one of the two
-//! files comes or goes. Where there are no symbolic links for everyone (Windows, some network drives), creating
-//! `gpu-tuned.toml` is not noticed by itself: save `Cargo.toml` once.
+//! When `Cargo.toml`, `gpu-tuned.toml`, `gpu-tuned.lock` or one of the variables changes, when one of the two files comes
+//! or goes, and where something was measured when `Cargo.lock` changes. Where there are no symbolic links for everyone
+//! (Windows, some network drives), creating `gpu-tuned.toml` is not noticed by itself: save `Cargo.toml` once.
 
 #![forbid(unsafe_code)]
 
@@ -45,6 +50,7 @@ mod directives;
 mod environment;
 mod error;
 mod lookalike;
+mod measured;
 mod native;
 mod output;
 mod package;

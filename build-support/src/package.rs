@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::source::Source;
+use gpu_tuned_core::source::{FileError, Source};
 use toml::{Table, Value};
 
 use crate::environment::{Environment, folder};
@@ -9,6 +10,8 @@ use crate::error::BuildError;
 
 /// The package whose build script runs.
 pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
     /// The folder of its `Cargo.toml`.
     pub(crate) root: PathBuf,
     /// Where its build script may write.
@@ -31,22 +34,40 @@ impl Package {
         let enabled = enabled.split(',').filter(|feature| !feature.is_empty()).map(str::to_owned).collect();
         let path = root.join(Self::MANIFEST);
         let text = std::fs::read_to_string(&path).map_err(|source| BuildError::Read { path, source })?;
-        Ok(Self { root, out, enabled, features: features(text)? })
+        let manifest = manifest(text)?;
+        let name = manifest.get("package").and_then(|package| package.get("name")?.as_str()).unwrap_or_default();
+        Ok(Self { name: name.to_owned(), root, out, enabled, features: features(&manifest) })
+    }
+
+    /// What a file says that is named from the package's root; `None` where there is none.
+    pub(crate) fn file<T>(
+        &self,
+        path: &Path,
+        parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
+    ) -> Result<Option<T>, BuildError> {
+        let text = match std::fs::read_to_string(self.root.join(path)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(BuildError::Read { path: path.to_owned(), source }),
+        };
+        let name = path.display().to_string();
+        let parsed = parse(Source { file: &name, text: &text });
+        parsed.map(Some).map_err(|mistakes| BuildError::File { text, mistakes })
     }
 }
 
-fn features(text: String) -> Result<BTreeMap<String, Vec<String>>, BuildError> {
-    let manifest: Table = match toml::from_str(&text) {
-        Ok(manifest) => manifest,
-        Err(error) => {
-            let mistake = Source { file: Package::MANIFEST, text: &text }.toml_error(&error);
-            return Err(BuildError::File { text, mistakes: vec![mistake] });
-        }
-    };
+fn manifest(text: String) -> Result<Table, BuildError> {
+    toml::from_str(&text).map_err(|error| {
+        let mistake = Source { file: Package::MANIFEST, text: &text }.toml_error(&error);
+        BuildError::File { text, mistakes: vec![mistake] }
+    })
+}
+
+fn features(manifest: &Table) -> BTreeMap<String, Vec<String>> {
     let features = manifest.get("features").and_then(Value::as_table).into_iter().flatten();
     let enables = |value: &Value| {
         let names = value.as_array().into_iter().flatten().filter_map(Value::as_str);
         names.map(str::to_owned).collect()
     };
-    Ok(features.map(|(feature, value)| (feature.clone(), enables(value))).collect())
+    features.map(|(feature, value)| (feature.clone(), enables(value))).collect()
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod cargo_lock;
 pub mod compile;
 pub mod config;
 pub mod device;

@@ -9,8 +9,9 @@ use toml::de::{DeTable, Deserializer};
 use crate::Goal;
 use crate::config::ConfigFile;
 use crate::device::GpuReading;
+use crate::lock::Lock;
 use crate::profile::{Profile, ProfileId, ProfileTable};
-use crate::workload::WorkloadSpec;
+use crate::workload::{Workload, WorkloadSpec};
 
 /// What a build was asked for, with every profile, workload and goal that it may need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Resolved {
     /// Workloads by name.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSpec>,
+    /// What was measured of workloads, as `gpu-tuned.lock` has it.
+    #[serde(default, skip_serializing_if = "Lock::is_empty")]
+    pub measured: Lock,
     /// The generic, declared, selected and user-defined profiles.
     #[serde(default)]
     pub profile: ProfileTable,
@@ -95,7 +99,26 @@ impl Resolved {
             selected,
             goal: file.goal.clone(),
             workload: file.workloads.clone(),
+            measured: Lock::default(),
             profile,
+        }
+    }
+
+    /// The table with what was measured. Goals are left out: a plan is made for those above.
+    #[must_use]
+    pub fn with_measured(mut self, mut lock: Lock) -> Self {
+        for entry in lock.workload.values_mut() {
+            entry.goal = None;
+        }
+        self.measured = lock;
+        self
+    }
+
+    /// What one training step costs: by what was measured of this very description, if anything was.
+    pub fn workload(&self, spec: &WorkloadSpec) -> Workload {
+        match self.measured.measured_for(spec) {
+            Some((_, entry)) => spec.workload().with_measured(entry.measured.clone()),
+            None => spec.workload(),
         }
     }
 
@@ -121,7 +144,7 @@ impl Resolved {
         };
         let profile = ProfileTable::from_iter([profile]);
         let (declared, goal, workload) = (Vec::new(), Goal::default(), BTreeMap::new());
-        Some(Self { format: Self::FORMAT, declared, selected, goal, workload, profile })
+        Some(Self { format: Self::FORMAT, declared, selected, goal, workload, measured: Lock::default(), profile })
     }
 
     /// Reads what [`to_toml`](Self::to_toml) wrote.
@@ -142,9 +165,11 @@ impl Resolved {
 
     /// Figures that a build script would have refused come from a damaged file.
     fn checked(self) -> Result<Self, ResolvedError> {
-        let of_workloads = self.workload.values().find_map(|spec| spec.mistakes().into_iter().next());
-        match self.goal.mistakes().into_iter().next().or(of_workloads) {
-            Some((_, message)) => Err(ResolvedError::Figure { message }),
+        let described = self.measured.workload.values().filter_map(|entry| entry.described.as_ref());
+        let of_workloads = self.workload.values().chain(described).find_map(|spec| spec.mistakes().into_iter().next());
+        let mistake = self.goal.mistakes().into_iter().next().or(of_workloads).map(|(_, message)| message);
+        match mistake.or_else(|| self.measured.mistake()) {
+            Some(message) => Err(ResolvedError::Figure { message }),
             None => Ok(self),
         }
     }
@@ -159,8 +184,10 @@ impl Resolved {
 mod tests {
     use super::{Resolved, Selected};
     use crate::config::ConfigFile;
+    use crate::lock::Lock;
     use crate::profile::ProfileTable;
     use crate::source::Source;
+    use crate::workload::{Mlp, Transformer, WorkloadSpec};
 
     #[test]
     fn a_program_takes_along_what_is_selected_and_what_is_the_users_own() {
@@ -175,5 +202,79 @@ mod tests {
         let ids: Vec<_> = taken.profile.iter().map(|profile| profile.id.as_str()).collect();
         assert_eq!(ids, ["generic", "h200", "mine", "t4"]);
         assert_eq!(Resolved::from_toml(&taken.to_toml()).expect("it reads back"), taken);
+    }
+
+    const LOCK: &str = r#"format = 1
+
+[workload.lm]
+host_ms_per_sample = 0.5
+parameters = 1_000
+shape = "00ff"
+
+[workload.lm.described.transformer]
+d_model = 64
+layers = 2
+seq = 64
+vocab = 256
+
+[workload.lm.goal]
+global_batch = 64
+
+[workload.lm.on.t4]
+burn = "0.22.1"
+device = "Tesla T4"
+kind = "gpu"
+memory_bytes = 16_000_000_000
+sm_count = 40
+
+[workload.lm.on.t4.mode.f32]
+way = "executed"
+
+[workload.lm.on.t4.mode.f32.batch.8]
+micro_step_ms = 10.5
+reserved_bytes = 4_000_000
+residual = 0.01
+"#;
+
+    fn with_measured() -> Resolved {
+        let lock = Lock::parse(Source { file: Lock::NAME, text: LOCK }).expect("it is valid");
+        Resolved::of_builtin("t4").expect("it is shipped").with_measured(lock)
+    }
+
+    #[test]
+    fn measurements_go_along_and_belong_to_their_description() {
+        let resolved = with_measured();
+        let taken = Resolved::from_toml(&resolved.for_runtime().to_toml()).expect("it reads back");
+        assert_eq!(taken.measured, resolved.measured);
+        let lm = Transformer::new(2, 64, 256, 64);
+        let measured = taken.workload(&lm.clone().into());
+        assert_eq!((measured.measured.on.len(), measured.sample.host_ms), (1, Some(0.5)));
+        let deeper = Transformer { layers: 3, ..lm.clone() };
+        assert_eq!(taken.workload(&deeper.clone().into()), deeper.workload());
+        let before = taken.measured.measured_before(None, &deeper.into()).expect("it is of the same kind");
+        let said = "gpu-tuned.lock: `lm` was measured with layers = 2, now 3: run `cargo gpu-tuned measure`";
+        assert_eq!(before.to_string(), said);
+        let images: WorkloadSpec = Mlp { widths: vec![8, 8] }.into();
+        assert_eq!(taken.measured.measured_before(None, &images), None);
+        assert_eq!(taken.measured.measured_before(Some("other"), &images), None);
+        assert!(taken.measured.measured_before(Some("lm"), &images).is_some());
+        assert_eq!(taken.measured.measured_before(Some("lm"), &lm.into()), None);
+    }
+
+    #[test]
+    fn a_measurement_that_no_lock_may_hold_is_a_damaged_table() {
+        let text = with_measured().to_toml();
+        for (good, bad) in [
+            ("host_ms_per_sample = 0.5", "host_ms_per_sample = nan"),
+            ("micro_step_ms = 10.5", "micro_step_ms = -10.5"),
+            ("batch.8]", "batch.0]"),
+            ("reserved_bytes = 4000000", "reserved_bytes = 2251799813685248"),
+            ("residual = 0.01", "residual = inf"),
+            ("layers = 2", "layers = 0"),
+        ] {
+            assert!(text.contains(good), "{text}");
+            let error = Resolved::from_toml(&text.replace(good, bad)).expect_err(bad);
+            assert!(error.to_string().ends_with("; build again"), "{error}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Drivers that fail, lie and talk nonsense: a decision or a reason, never a panic.
 
+#![cfg(feature = "nvml")]
+
 mod generated;
 
 use fake_nvml::{Call, Code, Hex, Process, Scenario, Unit, Virtualization};

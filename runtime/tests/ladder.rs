@@ -1,5 +1,7 @@
 //! What the runtime decides on machines of every kind, played by a fake management library.
 
+#![cfg(feature = "nvml")]
+
 use fake_nvml::{Expectation, Scenario, play, play_file};
 use gpu_tuned::{Decision, Fallback, Machine, Options, Recognised, StartError, Tuned, detect_through, gpu_tuned};
 use gpu_tuned_core::matching::identify;

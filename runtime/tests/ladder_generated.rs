@@ -1,5 +1,7 @@
 //! Boards made from the profile table, written as scenario files and played by the fake library.
 
+#![cfg(feature = "nvml")]
+
 mod generated;
 
 use fake_nvml::Scenario;

@@ -1,5 +1,7 @@
 //! What the runtime decides for a process that trains on several GPUs.
 
+#![cfg(feature = "nvml")]
+
 use fake_nvml::play;
 use gpu_tuned::{
     Bytes, Decision, Fallback, GpusError, Machine, Options, PlanError, Recognised, Shortfall, StartError, Tuned,

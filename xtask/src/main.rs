@@ -4,6 +4,7 @@
 
 mod dimensions;
 mod profiles;
+mod proof;
 
 use std::fs;
 use std::path::Path;
@@ -36,14 +37,13 @@ fn main() -> Result<()> {
     let Task::Generate { check } = Task::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("this package lies in the workspace")?;
     let mut stale = Vec::new();
-    for (file, generate) in FILES {
-        let path = root.join(file);
-        let wanted = generate(root)?;
+    for (file, wanted) in generated(root)? {
+        let path = root.join(&file);
         if fs::read_to_string(&path).is_ok_and(|present| present == wanted) {
             continue;
         }
         if check {
-            stale.push(*file);
+            stale.push(file);
         } else {
             replace(&path, &wanted)?;
             println!("wrote {file}");
@@ -55,10 +55,21 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Every generated file by its path, and what belongs in it.
+fn generated(root: &Path) -> Result<Vec<(String, String)>> {
+    let mut files = proof::files(root)?;
+    for (file, generate) in FILES {
+        files.push(((*file).to_owned(), generate(root)?));
+    }
+    Ok(files)
+}
+
 /// Writes beside the file and renames, so that an interruption leaves the old file whole.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let temporary = path.with_extension("tmp");
-    fs::write(&temporary, text)
+    path.parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::write(&temporary, text))
         .and_then(|()| fs::rename(&temporary, path))
         .with_context(|| format!("cannot write {}", path.display()))
 }

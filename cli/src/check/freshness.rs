@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use gpu_tuned_core::dims::{Described as _, DimValues};
+use gpu_tuned_core::cargo_lock::CargoLock;
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::measured::MeasuredOn;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
 
 use super::finding::{Finding, Level};
-use crate::project::{CargoLock, Described, Project};
+use crate::project::{Described, Project};
 
 /// Measured workloads that nothing describes: they cannot be planned without building the program.
 pub(super) fn undescribed(project: &Project, only: Option<&str>) -> Vec<Finding> {
@@ -61,10 +61,8 @@ fn outdated(project: &Project, cargo_lock: Option<&CargoLock>, on: &MeasuredOn) 
     let Some(cargo_lock) = cargo_lock else { return Vec::new() };
     let measured = [("burn", Some(&on.burn)), ("cubecl", on.cubecl.as_ref())];
     let differs = |(name, measured): (&str, Option<&String>)| {
-        let now = cargo_lock.releases(project.name(), name);
-        let measured = measured.filter(|measured| !now.is_empty() && !now.contains(measured.as_str()))?;
-        let now: Vec<_> = now.into_iter().collect();
-        Some(format!("measured with {name} {measured}, Cargo.lock has {}", now.join(" and ")))
+        let now = cargo_lock.other_than(measured?, project.name(), name)?;
+        Some(format!("measured with {name} {}, Cargo.lock has {now}", measured?))
     };
     measured.into_iter().filter_map(differs).collect()
 }
@@ -86,19 +84,9 @@ fn carried_over(project: &Project, described: &Described<'_>, locked: &LockedWor
 
 /// Each dimension that is not the same: `d_model is 512, was 256`.
 fn differences(now: &WorkloadSpec, measured: &WorkloadSpec) -> String {
-    let (kind, was) = (now.model.kind().name, measured.model.kind().name);
-    if kind != was {
-        return format!("a {kind}, was a {was}");
-    }
-    let values =
-        |spec: &WorkloadSpec| -> DimValues { spec.model.values().into_iter().chain(spec.training.values()).collect() };
-    let (now, was) = (values(now), values(measured));
-    let names: BTreeSet<_> = now.keys().chain(was.keys()).collect();
-    let said =
-        |values: &DimValues, name: &str| values.get(name).map_or_else(|| "its default".to_owned(), ToString::to_string);
-    let changed = names.into_iter().filter(|name| now.get(*name) != was.get(*name));
-    changed
-        .map(|name| format!("{name} is {}, was {}", said(&now, name), said(&was, name)))
+    let changes = now.changes_since(measured).into_iter();
+    changes
+        .map(|change| format!("{} is {}, was {}", change.name, change.now, change.was))
         .collect::<Vec<_>>()
         .join(", ")
 }

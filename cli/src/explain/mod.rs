@@ -26,10 +26,11 @@ struct Explained<'a> {
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let described = project.workload(args.workload.as_deref())?;
-    let (target, notes) = match &args.target {
+    let (target, mut notes) = match &args.target {
         Some(name) => (Target::named(&project, name)?, Vec::new()),
         None => Target::first_here(&project),
     };
+    notes.extend(project.left_out(core::slice::from_ref(&described)));
     let goal = args.goal.over(target.goal(described.goal.clone()));
     let explained = explain(&target.facts, &described.workload(), &goal);
     let explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;

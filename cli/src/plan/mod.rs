@@ -18,7 +18,8 @@ pub(crate) use row::{misfit_in_words, speed};
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let workloads = project.workloads(args.workload.as_deref())?;
-    let (targets, notes) = targets(&project, args)?;
+    let (targets, mut notes) = targets(&project, args)?;
+    notes.extend(project.left_out(&workloads));
     let mut rows = Vec::new();
     for described in &workloads {
         for target in &targets {

@@ -1,6 +1,5 @@
 //! The package that a command is for: its files, its workloads, and the GPUs it declares.
 
-mod cargo_lock;
 mod metadata;
 mod workloads;
 
@@ -8,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::Package;
+use gpu_tuned_core::cargo_lock::CargoLock;
 use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::Lock;
+use gpu_tuned_core::lock::{Lock, Outdated};
 use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 
-pub(crate) use cargo_lock::CargoLock;
 pub(crate) use metadata::RUNTIME;
 pub(crate) use workloads::Described;
 
@@ -27,6 +26,9 @@ pub(crate) struct Project {
     workspace: PathBuf,
     file: ConfigFile,
     lock: Lock,
+    /// What of the lock is of the Burn that the package is built with, as its build script takes it.
+    current: Lock,
+    outdated: Vec<Outdated>,
 }
 
 impl Project {
@@ -37,11 +39,15 @@ impl Project {
         let mut mistakes = Vec::new();
         let file = parsed(&root, ConfigFile::NAME, ConfigFile::parse, &mut mistakes)?;
         let lock = parsed(&root, Lock::NAME, Lock::parse, &mut mistakes)?;
-        if mistakes.is_empty() {
-            Ok(Self { package, root, workspace, file, lock })
-        } else {
-            Err(Error::Files { mistakes })
+        if !mistakes.is_empty() {
+            return Err(Error::Files { mistakes });
         }
+        let (current, outdated) = (lock.clone(), Vec::new());
+        let mut project = Self { package, root, workspace, file, lock, current, outdated };
+        if let Some(cargo_lock) = project.cargo_lock() {
+            project.outdated = project.current.take_outdated(&cargo_lock, &project.package.name);
+        }
+        Ok(project)
     }
 
     /// The package's name.
@@ -64,6 +70,12 @@ impl Project {
         &self.lock
     }
 
+    /// What is left out of plans for these workloads, as their build does: one sentence each.
+    pub(crate) fn left_out(&self, workloads: &[Described<'_>]) -> impl Iterator<Item = String> {
+        let is_meant = |outdated: &&Outdated| workloads.iter().any(|workload| workload.name == outdated.workload);
+        self.outdated.iter().filter(is_meant).map(ToString::to_string)
+    }
+
     /// What its `gpu-tuned.lock` says by now.
     pub(crate) fn read_lock(&self) -> Result<Lock, Error> {
         let mut mistakes = Vec::new();
@@ -73,7 +85,7 @@ impl Project {
 
     /// The releases that it is built with, where there is a `Cargo.lock`.
     pub(crate) fn cargo_lock(&self) -> Option<CargoLock> {
-        CargoLock::read(&self.workspace)
+        CargoLock::parse(&std::fs::read_to_string(self.workspace.join(CargoLock::NAME)).ok()?)
     }
 
     /// The name under which the package depends on the runtime, when that has the feature.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::dims::Described as _;
-use gpu_tuned_core::lock::LockedWorkload;
+use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
 
@@ -18,16 +18,15 @@ pub(crate) struct Described<'a> {
     pub goal: Goal,
     /// What `gpu-tuned.lock` has on record of this description.
     pub locked: Option<&'a LockedWorkload>,
+    /// What of that is of the Burn that the package is built with.
+    current: Option<&'a LockedWorkload>,
 }
 
 impl Described<'_> {
     /// What one training step costs.
     pub(crate) fn workload(&self) -> Workload {
-        let workload = self.spec.workload();
-        match self.locked {
-            Some(locked) => workload.with_measured(locked.measured.clone()),
-            None => workload,
-        }
+        let measured = self.current.map(|locked| locked.measured.clone()).unwrap_or_default();
+        self.spec.workload().with_measured(measured)
     }
 }
 
@@ -78,10 +77,15 @@ impl Project {
         let of_program = self.lock.workload.get(name).and_then(|locked| locked.goal.as_ref());
         let goal =
             of_program.map_or_else(|| self.file.goal.clone(), |of_program| laid_over(&self.file.goal, of_program));
-        let by_name = self.lock.workload.get(name).filter(|locked| locked.described.as_ref() == Some(spec));
-        let locked = by_name.or_else(|| self.lock.measured_for(spec).map(|(_, locked)| locked));
-        Described { name, spec, goal, locked }
+        let (locked, current) = (recorded(&self.lock, name, spec), recorded(&self.current, name, spec));
+        Described { name, spec, goal, locked, current }
     }
+}
+
+/// What was measured of this description: under its own name, else under another.
+fn recorded<'a>(lock: &'a Lock, name: &str, spec: &WorkloadSpec) -> Option<&'a LockedWorkload> {
+    let by_name = lock.workload.get(name).filter(|locked| locked.described.as_ref() == Some(spec));
+    by_name.or_else(|| lock.measured_for(spec).map(|(_, locked)| locked))
 }
 
 /// The goal of the file, with what differs from the defaults in that of the program in its place.

@@ -31,7 +31,7 @@ fn each_reason_to_measure_again_is_found_by_itself() {
     let other_kind = "[workload.lm.mlp]\nwidths = [784, 10]\n";
     assert_eq!(
         stale(&|project| project.write("gpu-tuned.toml", other_kind)),
-        "what was measured is another model: a mlp, was a transformer"
+        "what was measured is another model: model is mlp, was transformer"
     );
     assert_eq!(
         stale(&|project| project.write("gpu-tuned.toml", "[workload.new.mlp]\nwidths = [784, 10]\n")),

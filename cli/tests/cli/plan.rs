@@ -13,6 +13,17 @@ fn measured_workloads_are_planned_by_what_was_measured() {
 }
 
 #[test]
+fn figures_of_another_burn_are_left_out_as_the_build_leaves_them_out() {
+    let project = Project::new("measured");
+    project.replace("Cargo.lock", "0.22.1", "0.23.0");
+    let ran = project.run(&["plan", "h200"]);
+    let note = "was measured on h200 with Burn 0.22.1, Cargo.lock has 0.23.0: its figures are left out, run";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    let table = ran.ended(0);
+    assert!(table.contains("costs from its dimensions") && table.contains("derived"), "{table}");
+}
+
+#[test]
 fn all_profiles_are_planned_on_request() {
     let project = Project::new("declared");
     project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n[profile.mine]\nbase = \"l4\"\n");

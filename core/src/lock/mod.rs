@@ -22,6 +22,7 @@ mod conflict;
 mod described;
 mod facts;
 mod merge;
+mod outdated;
 mod read;
 mod render;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use merge::{Merged, merged};
+pub use outdated::{Before, Outdated};
 
 use crate::Goal;
 use crate::measured::Measured;
@@ -43,6 +45,7 @@ use crate::workload::WorkloadSpec;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lock {
     /// Workloads by name.
+    #[serde(default)]
     pub workload: BTreeMap<String, LockedWorkload>,
 }
 
@@ -80,6 +83,18 @@ impl Lock {
     /// The file's text: sorted, one fact a line, figures rounded as [`merged`] rounds them. Equal locks have equal texts.
     pub fn to_toml(&self) -> String {
         render::text(&write::document(self))
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.workload.is_empty()
+    }
+
+    /// The first thing in it that [`parse`](Self::parse) would refuse in a file.
+    pub fn mistake(&self) -> Option<String> {
+        let text = self.to_toml();
+        let mistakes = read::document(Source { file: Self::NAME, text: &text }).err()?;
+        mistakes.into_iter().next().map(|mistake| mistake.message)
     }
 
     /// What was measured of the workload with this description, by the name it has in the file.

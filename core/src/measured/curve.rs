@@ -53,6 +53,11 @@ impl Curve {
         self.line(batch).from == batch
     }
 
+    /// The smallest micro-batch of all points.
+    pub(crate) fn first(&self) -> u64 {
+        self.lines[0].from
+    }
+
     /// The point whose line passes this micro-batch.
     pub(crate) fn point(&self, batch: u64) -> u64 {
         self.line(batch).from

@@ -22,7 +22,8 @@ pub struct Piece {
     pub batch: u64,
     /// What each sample more adds.
     pub per_sample: Bytes,
-    /// The most that was found above the line, as a share of what it says; at least [`LEAST_RESIDUAL`].
+    /// The most that was found above the line, as a share of what it says, where there is enough of it to matter; at least
+    /// [`LEAST_RESIDUAL`].
     pub residual: f64,
 }
 
@@ -32,8 +33,8 @@ pub const LEAST_RESIDUAL: f64 = 0.002;
 /// Errors below this are as good as none, when there is a choice.
 const TOLERATED: f64 = 0.005;
 
-/// Where less is reserved, errors count as shares of this: on the smallest GPUs that train there is sixteen times as much.
-const MATTERS: Bytes = Bytes::from_mib(512);
+/// Where less is reserved, it does not matter how much: the smallest GPUs that train have eight times as much.
+const MATTERS: Bytes = Bytes::from_mib(1024);
 
 /// Two micro-batches nearer than this are not worth one between them, nor are pages that differ by as little in number.
 const NEAR: f64 = 1.05;
@@ -126,7 +127,7 @@ fn widest(samples: &[Sample], chosen: &[usize]) -> f64 {
 /// The best line from each sample up to each later one.
 struct Lines<'s> {
     samples: &'s [Sample],
-    /// By the sample at which the line begins, and the one before which it ends: its slope and its largest error.
+    /// By the sample at which the line begins, and the one before which it ends: its slope and the most harm it does.
     best: Vec<Vec<(f64, f64)>>,
 }
 
@@ -147,7 +148,7 @@ impl<'s> Lines<'s> {
     /// The largest error of the lines, and of taking the first point for all that is smaller.
     fn error(&self, chosen: &[usize]) -> f64 {
         let first = self.samples[chosen[0]].reserved.0 as f64;
-        let below = self.samples[..chosen[0]].iter().map(|sample| error(sample, first).abs());
+        let below = self.samples[..chosen[0]].iter().map(|sample| harm(sample, first));
         let lines = self.ends(chosen).map(|(from, to)| self.line(from, to).1);
         below.chain(lines).fold(0.0, f64::max)
     }
@@ -156,7 +157,7 @@ impl<'s> Lines<'s> {
         let piece = |(from, to)| {
             let (begin, slope) = (&self.samples[from], self.line(from, to).0);
             let above = self.samples[from..to].iter().map(|sample| {
-                let said = on(begin, slope, sample);
+                let said = on(begin, slope, sample).max(MATTERS.0 as f64);
                 sample.reserved.0 as f64 / said - 1.0
             });
             let residual = above.fold(LEAST_RESIDUAL, f64::max);
@@ -166,7 +167,7 @@ impl<'s> Lines<'s> {
     }
 }
 
-/// The slope of a line from the first sample on that errs least at the others, and its largest error.
+/// The slope of a line from the first sample on that errs least at the others, and the most harm it does.
 fn line(samples: &[Sample]) -> (f64, f64) {
     let (begin, others) = (&samples[0], &samples[1..]);
     let slope =
@@ -184,16 +185,23 @@ fn line(samples: &[Sample]) -> (f64, f64) {
         if worst(low + third) <= worst(high - third) { high -= third } else { low += third }
     }
     let slope = low.midpoint(high).max(0.0);
-    (slope, worst(slope))
+    (slope, others.iter().map(|sample| harm(sample, on(begin, slope, sample))).fold(0.0, f64::max))
 }
 
 fn on(begin: &Sample, slope: f64, sample: &Sample) -> f64 {
     begin.reserved.0 as f64 + slope * (sample.batch - begin.batch) as f64
 }
 
-/// How far off `said` is, as a share of what there is, or of what matters at least.
+/// How far off `said` is, as a share of what there is.
 fn error(sample: &Sample, said: f64) -> f64 {
-    (said - sample.reserved.0 as f64) / (sample.reserved.max(MATTERS).0 as f64)
+    let there = sample.reserved.0.max(1) as f64;
+    (said - there) / there
+}
+
+/// The same, where it matters.
+fn harm(sample: &Sample, said: f64) -> f64 {
+    let there = sample.reserved.max(MATTERS).0 as f64;
+    (said.max(MATTERS.0 as f64) - there).abs() / there
 }
 
 #[cfg(test)]

@@ -44,11 +44,13 @@ fn said(samples: &[Sample], pieces: &[Piece], batch: u64) -> f64 {
     begin.reserved.0 as f64 + piece.per_sample.0 as f64 * batch.saturating_sub(piece.batch) as f64
 }
 
+const GIB: f64 = 1_073_741_824.0;
+
 /// The largest error, of bytes that matter.
 fn largest_error(samples: &[Sample], pieces: &[Piece]) -> f64 {
     let error = |sample: &Sample| {
-        let there = sample.reserved.0 as f64;
-        (said(samples, pieces, sample.batch) - there).abs() / there.max(512.0 * 1_048_576.0)
+        let there = (sample.reserved.0 as f64).max(GIB);
+        (said(samples, pieces, sample.batch).max(GIB) - there).abs() / there
     };
     samples.iter().map(error).fold(0.0, f64::max)
 }
@@ -68,8 +70,8 @@ fn by_brute_force(samples: &[Sample], most: usize) -> f64 {
                     [Piece { batch: samples[from].batch, per_sample: Bytes(slope * steepest / 1000), residual: 0.0 }];
                 let part = &samples[begin..to];
                 let error = |sample: &Sample| {
-                    let there = sample.reserved.0 as f64;
-                    (said(samples, &piece, sample.batch) - there).abs() / there.max(512.0 * 1_048_576.0)
+                    let there = (sample.reserved.0 as f64).max(GIB);
+                    (said(samples, &piece, sample.batch).max(GIB) - there).abs() / there
                 };
                 part.iter().map(error).fold(0.0, f64::max)
             };
@@ -81,7 +83,7 @@ fn by_brute_force(samples: &[Sample], most: usize) -> f64 {
 }
 
 fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
-    prop::collection::vec((1_u64..40, 400.0..4000.0_f64), 1..7).prop_map(|points| {
+    prop::collection::vec((1_u64..40, 1024.0..8000.0_f64), 1..7).prop_map(|points| {
         let mut batch = 0;
         let sample = |(step, mib): (u64, f64)| {
             batch += step;

@@ -56,6 +56,8 @@ pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: 
         };
         return Workers { count, reason: because(Setting::NumWorkers, Provenance::Derived, why), advice: None };
     };
+    let is_measured = workload.measured.host_ms_per_sample == Some(host_ms);
+    let provenance = if is_measured { Provenance::Measured } else { Provenance::Declared };
     let busy = samples_per_s * host_ms / 1e3;
     let needed = ((busy * WORKER_MARGIN).ceil() as u64).max(1);
     let count = needed.min(spare).min(MOST_NEEDED_WORKERS);
@@ -67,7 +69,7 @@ pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: 
              device is predicted to take {samples_per_s:.0}; prepare samples once and keep them, or use a host with more cores"
         )
     });
-    Workers { count, reason: because(Setting::NumWorkers, Provenance::Declared, why), advice }
+    Workers { count, reason: because(Setting::NumWorkers, provenance, why), advice }
 }
 
 /// Batches prepared ahead: what the user fixed, else as many as the goal's memory holds, at most two.

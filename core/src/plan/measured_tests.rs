@@ -107,6 +107,24 @@ fn the_knee_of_what_was_measured_is_taken() {
 }
 
 #[test]
+fn below_the_points_launches_are_not_forgotten() {
+    // A convnet of which large batches are slower: as many samples a second at 1 as at 16, by lines alone.
+    let mut workload = measured();
+    let points = workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut());
+    for mode in points {
+        let at = |samples_per_s: f64, batch: u64| Point {
+            reserved_bytes: Some(Bytes::from_mib(1000 + 50 * batch)),
+            micro_step_ms: Some(batch as f64 / samples_per_s * 1e3),
+            ..Point::default()
+        };
+        mode.batch = [(16, at(1000.0, 16)), (256, at(853.0, 256))].into();
+    }
+    let plan =
+        plan(&nominal("h200"), &workload, &Goal { global_batch: Some(256), ..Goal::default() }).expect("it fits");
+    assert_eq!(plan.settings.batch_size, 16, "{plan}");
+}
+
+#[test]
 fn another_gpu_gets_the_bytes_and_the_times_by_peak_rates() {
     let plan = plan(&nominal("h100-sxm5-80gb"), &measured(), &pinned(128)).expect("it fits");
     assert_eq!(plan.samples_per_s_provenance, Provenance::Transferred);
@@ -120,6 +138,22 @@ fn another_gpu_gets_the_bytes_and_the_times_by_peak_rates() {
 
 fn batch_reason(plan: &super::Plan) -> &super::Reason {
     plan.reasons.iter().find(|reason| reason.setting == Setting::BatchSize).expect("a reason")
+}
+
+#[test]
+fn workers_say_whether_the_time_of_a_sample_was_measured() {
+    let workers = |workload: &Workload| {
+        let plan = plan(&nominal("h200"), workload, &Goal::default()).expect("it fits");
+        plan.reasons.iter().find(|reason| reason.setting == Setting::NumWorkers).expect("a reason").provenance
+    };
+    assert_eq!(workers(&measured()), Provenance::Derived);
+    let mut declared = described();
+    declared.sample.host_ms = Some(2.0);
+    assert_eq!(workers(&declared), Provenance::Declared);
+    let timed = Measured { host_ms_per_sample: Some(3.0), ..measured().measured };
+    assert_eq!(workers(&described().with_measured(timed.clone())), Provenance::Measured);
+    // What people say goes before what was measured.
+    assert_eq!(workers(&declared.with_measured(timed)), Provenance::Declared);
 }
 
 #[test]

@@ -80,8 +80,11 @@ impl<'a> StepTime<'a> {
     pub(super) fn micro_step(&self, batch: u64) -> f64 {
         let here = self.roofline.micro_step(batch);
         self.measured.as_ref().map_or(here, |measured| {
-            let seconds = measured.micro_step.at(batch);
-            if measured.is_exact() { seconds } else { seconds * here / measured.there.micro_step(batch) }
+            // Below what was measured launches count, and lines know nothing of them.
+            let known = measured.micro_step.first().max(batch);
+            let seconds = measured.micro_step.at(known);
+            let is_known = measured.is_exact() && known == batch;
+            if is_known { seconds } else { seconds * here / measured.there.micro_step(known) }
         })
     }
 

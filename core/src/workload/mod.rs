@@ -1,5 +1,6 @@
 //! What one training step costs: declared by the user, or computed from a model's dimensions.
 
+mod change;
 mod convnet;
 mod declared;
 mod mlp;
@@ -13,6 +14,7 @@ mod unet;
 
 use serde::{Deserialize, Serialize};
 
+pub use change::SpecChange;
 pub use convnet::{Block, Convnet, Stage};
 pub use declared::Declared;
 pub use mlp::Mlp;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::resolved::{Resolved, Selected};
@@ -60,6 +61,65 @@ global_batch = 512
 world_size = 2
 precision = "mixed_bf16"
 memory_headroom = 0.2
+"#;
+
+/// What was measured of one of them, on a GPU and a CPU.
+const MEASURED: &str = r#"format = 1
+[workload.lm]
+host_ms_per_sample = 0.5
+parameters = 27_300_000
+shape = "00ff"
+
+[workload.lm.described]
+optimizer = "adafactor"
+lora_rank = 8
+lora_targets = ["query", "value"]
+frozen_weights = "q4"
+transformer = { layers = 6, d_model = 512, vocab = 8192, seq = 256 }
+
+[workload.lm.on.h200]
+burn = "0.22.1"
+context_bytes = 563_085_312
+device = "NVIDIA H200"
+kernels_bytes = 31_457_280
+kind = "gpu"
+memory_bytes = 150_754_820_096
+sm_count = 132
+fp32_tflops = 60.0
+bandwidth_gb_s = 4_800.0
+
+[workload.lm.on.h200.mode.f32]
+residual = 0.01
+way = "dry-run"
+
+[workload.lm.on.h200.mode.f32.batch.8]
+in_use_bytes = 1_150_000_000
+micro_step_ms = 12.0
+optimizer_ms = 1.0
+reserved_accumulating_bytes = 1_600_000_000
+reserved_bytes = 1_550_000_000
+reserved_bytes_per_sample = 140_000_000
+residual = 0.02
+spread = 0.01
+
+[workload.lm.on.h200.mode.f32.batch.256]
+micro_step_ms = 270.0
+reserved_bytes = 33_400_000_000
+
+[workload.lm.on.cpu]
+burn = "0.22.1"
+device = "CPU"
+kind = "cpu"
+memory_bytes = 16_000_000_000
+sm_count = 0
+
+[workload.lm.on.cpu.mode.f32.batch.2]
+micro_step_ms = 900.0
+optimizer_ms = 100.0
+reserved_bytes = 700_000_000
+
+[workload.lm.on.cpu.mode.f32]
+way = "executed"
 "#;
 
 /// Good files: one with a bit of everything, and every shipped profile as if the user had written it.
@@ -116,7 +176,7 @@ fn can_be_used(file: &ConfigFile) -> Result<(), TestCaseError> {
     }
     for spec in file.workloads.values() {
         prop_assert_eq!(spec.mistakes(), []);
-        is_priced(spec, &file.goal)?;
+        is_priced(spec, &spec.workload(), &file.goal)?;
     }
     let table = ProfileTable::builtin().iter().chain(&file.profiles).cloned().collect();
     let resolved = Resolved::new(Selected::Generic, Vec::new(), file, &table);
@@ -125,11 +185,10 @@ fn can_be_used(file: &ConfigFile) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn is_priced(spec: &WorkloadSpec, goal: &Goal) -> Result<(), TestCaseError> {
-    let workload = spec.workload();
+fn is_priced(spec: &WorkloadSpec, workload: &Workload, goal: &Goal) -> Result<(), TestCaseError> {
     let flops = workload.sample.flops;
     prop_assert!(flops.is_finite() && flops > 0.0 && spec.parameters() > 0, "{workload:?}");
-    DEVICES.iter().try_for_each(|device| is_planned(device, &workload, goal))
+    DEVICES.iter().try_for_each(|device| is_planned(device, workload, goal))
 }
 
 fn is_planned(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<(), TestCaseError> {
@@ -188,7 +247,7 @@ proptest! {
         let in_range = layers.max(vocab) <= 1 << 32;
         prop_assert!(spec.mistakes().is_empty() <= in_range, "{:?}", spec.mistakes());
         let spec = if spec.mistakes().is_empty() { spec } else { Transformer::new(1, 64, 64, 64).into() };
-        is_priced(&spec, &goal)?;
+        is_priced(&spec, &spec.workload(), &goal)?;
     }
 
     #[test]
@@ -197,7 +256,9 @@ proptest! {
         let targets = ["h200", "mine"].map(|id| id.parse().expect("an id")).to_vec();
         let selected = if native { Selected::Native(Box::default()) } else { Selected::Targets(targets.clone()) };
         let table = ProfileTable::builtin().iter().chain(&file.profiles).cloned().collect();
-        let text = mutated(&Resolved::new(selected, targets, &file, &table).to_toml(), slips);
+        let lock = Lock::parse(Source { file: Lock::NAME, text: MEASURED }).expect("it is valid");
+        let resolved = Resolved::new(selected, targets, &file, &table).with_measured(lock);
+        let text = mutated(&resolved.to_toml(), slips);
         match Resolved::from_toml(&text) {
             Err(error) => prop_assert!(!error.to_string().is_empty()),
             Ok(read) => {
@@ -205,8 +266,13 @@ proptest! {
                 // A number that is none equals nothing, itself included.
                 prop_assert_eq!(again.to_toml(), read.to_toml());
                 let _ = read.goal.mistakes();
-                for spec in read.workload.values().filter(|spec| spec.mistakes().is_empty()) {
-                    is_priced(spec, &read.goal)?;
+                let described = read.measured.workload.values().filter_map(|entry| entry.described.as_ref());
+                for spec in read.workload.values().chain(described) {
+                    prop_assert_eq!(spec.mistakes(), []);
+                    let workload = read.workload(spec);
+                    is_priced(spec, &workload, &read.goal)?;
+                    // What was measured counts where a precision does that is planned.
+                    is_priced(spec, &workload, &Goal { precision: None, ..read.goal.clone() })?;
                 }
             }
         }

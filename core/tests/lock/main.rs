@@ -192,7 +192,9 @@ proptest! {
                 prop_assert_eq!(merged(Some(source(&text)), "digits", &entry), Err(mistakes));
             }
             Ok(read) => {
-                prop_assert_eq!(parse(&read.to_toml()), Ok(read));
+                // A slip may have made a figure of more digits than are kept.
+                let rounded = read.to_toml();
+                prop_assert_eq!(parse(&rounded).map(|lock| lock.to_toml()), Ok(rounded));
                 holds(&text, "digits", &entry, &merge(&text, "digits", &entry))?;
             }
         }

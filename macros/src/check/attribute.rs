@@ -29,7 +29,7 @@ pub(super) struct Asked<'m> {
 /// Where the workload comes from.
 pub(super) enum Source<'m> {
     /// From a file, by name; `None` when there is none of this name.
-    Named(Option<Box<WorkloadSpec>>),
+    Named { name: Option<String>, spec: Option<Box<WorkloadSpec>> },
     /// From dimensions in the attribute and the fields.
     Family {
         /// The family's name, such as `transformer`.
@@ -141,7 +141,7 @@ fn source<'m>(
         return None;
     }
     let name = values::text(argument, mistakes);
-    let (Some(name), Some(resolved)) = (name, resolved) else { return Some(Source::Named(None)) };
+    let (Some(name), Some(resolved)) = (name, resolved) else { return Some(Source::Named { name: None, spec: None }) };
     let found = resolved.workload.get(&name).cloned().map(Box::new);
     if !has_build_script {
         mistakes
@@ -157,14 +157,22 @@ fn source<'m>(
             known => mistake.help(format!("it has {}", known.join(", "))),
         };
     }
-    Some(Source::Named(found))
+    Some(Source::Named { name: Some(name), spec: found })
 }
 
 impl Asked<'_> {
+    /// The name of the workload, where it has one.
+    pub(super) fn workload_name(&self) -> Option<&str> {
+        match self.workload.as_ref()? {
+            Source::Named { name, .. } => name.as_deref(),
+            Source::Family { .. } => None,
+        }
+    }
+
     /// The workload, once the fields' dimensions are known.
     pub(super) fn spec(&self, dims: Dims<'_>, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         match self.workload.as_ref()? {
-            Source::Named(spec) => dims.over(*spec.clone()?, mistakes),
+            Source::Named { spec, .. } => dims.over(*spec.clone()?, mistakes),
             Source::Family { name, kind, .. } => dims.spec(&name.key, kind, mistakes),
         }
     }

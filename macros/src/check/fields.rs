@@ -171,7 +171,7 @@ impl Fields<'_, '_> {
     ) -> Option<&'static Dim> {
         let family = match self.workload? {
             Source::Family { kind, .. } => Some(*kind),
-            Source::Named(_) => None,
+            Source::Named { .. } => None,
         };
         let of_model = family.map_or(&[][..], |kind: &ModelKind| kind.dims);
         if let Some(dim) = dims::named(of_model, name).or_else(|| dims::named(Training::DIMS, name)) {

@@ -35,6 +35,8 @@ pub(crate) struct Checked {
     pub goal: Goal,
     /// The workload with the fields' defaults.
     pub spec: WorkloadSpec,
+    /// What to say of measurements that were of other dimensions.
+    pub outdated: Option<String>,
     /// What each field is, in the order of the model's fields.
     pub roles: Vec<Role>,
     /// The plan for what is selected.

@@ -18,9 +18,10 @@ pub(super) fn check(
     roles: Vec<Role>,
     mistakes: &mut Mistakes,
 ) -> Option<Checked> {
+    let name = asked.workload_name().map(str::to_owned);
     let Asked { resolved, has_build_script, goal, places, .. } = asked;
     let resolved = resolved?;
-    let workload = spec.workload();
+    let workload = resolved.workload(&spec);
     let compiled = match compile(&resolved, &workload, &goal) {
         Ok(compiled) => compiled,
         Err(error) => {
@@ -33,7 +34,8 @@ pub(super) fn check(
         return None;
     }
     let declared = declared(&resolved, &workload, &goal);
-    Some(Checked { resolved, has_build_script, goal, spec, roles, compiled, declared })
+    let outdated = resolved.measured.measured_before(name.as_deref(), &spec).map(|before| before.to_string());
+    Some(Checked { resolved, has_build_script, goal, spec, outdated, roles, compiled, declared })
 }
 
 fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut Mistakes) {

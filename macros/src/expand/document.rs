@@ -15,6 +15,9 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
     for misfit in &compiled.misfits {
         line(&mut text, &format!("`{}` is selected too, but cannot hold the workload.\n", misfit.device));
     }
+    if let Some(outdated) = &checked.outdated {
+        line(&mut text, &format!("{outdated}.\n"));
+    }
     let tuned = settings(model, checked);
     if tuned.is_empty() {
         return text;

@@ -2,6 +2,7 @@
 
 use gpu_tuned_core::Setting;
 use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::source::Source;
@@ -24,11 +25,61 @@ pub(super) fn table(selected: &[&str]) -> Table {
     Table::Resolved(Box::new(Resolved::new(selected, declared, &file, ProfileTable::builtin())))
 }
 
+/// The same table with what was measured of a transformer with this many layers on one H200.
+fn measured(layers: u64) -> Table {
+    let text = format!(
+        "{LOCK}\n[workload.lm.described.transformer]\nlayers = {layers}\nd_model = 512\nvocab = 8192\nseq = 256\n"
+    );
+    let lock = Lock::parse(Source { file: Lock::NAME, text: &text }).expect("the lock is valid");
+    let Table::Resolved(resolved) = table(&["h200"]) else { unreachable!() };
+    Table::Resolved(Box::new(resolved.with_measured(lock)))
+}
+
+/// Of a GPU that is fastest at 32 samples, which no costs would say.
+const LOCK: &str = r#"format = 1
+
+[workload.lm]
+parameters = 27_300_000
+shape = "00ff"
+
+[workload.lm.on.h200]
+burn = "0.22.1"
+context_bytes = 563_085_312
+device = "NVIDIA H200"
+kernels_bytes = 31_457_280
+kind = "gpu"
+memory_bytes = 150_754_820_096
+sm_count = 132
+fp32_tflops = 60.0
+bandwidth_gb_s = 4_800.0
+
+[workload.lm.on.h200.mode.f32]
+residual = 0.01
+way = "dry-run"
+
+[workload.lm.on.h200.mode.f32.batch.8]
+micro_step_ms = 12.0
+optimizer_ms = 1.0
+reserved_bytes = 1_550_000_000
+
+[workload.lm.on.h200.mode.f32.batch.32]
+micro_step_ms = 33.0
+reserved_bytes = 4_970_000_000
+
+[workload.lm.on.h200.mode.f32.batch.256]
+micro_step_ms = 270.0
+reserved_bytes = 33_400_000_000
+"#;
+
 fn formatted(expansion: TokenStream) -> String {
     prettyplease::unparse(&syn::parse2(expansion).expect("the expansion is Rust"))
 }
 
 fn language_model(selected: &[&str]) -> String {
+    expanded(table(selected))
+}
+
+fn expanded(table: Table) -> String {
     let attribute = quote!(transformer(seq = 256, vocab = 8192), global_batch = 512);
     let item = quote! {
         #[derive(Clone, Debug)]
@@ -45,7 +96,22 @@ fn language_model(selected: &[&str]) -> String {
             pub allow_tf32: bool,
         }
     };
-    formatted(run(attribute, &item, table(selected)))
+    formatted(run(attribute, &item, table))
+}
+
+#[test]
+fn constants_and_documentation_follow_from_what_was_measured() {
+    insta::assert_snapshot!(expanded(measured(6)));
+}
+
+#[test]
+fn measurements_of_other_dimensions_are_named_in_the_documentation() {
+    let said = "gpu-tuned.lock: `lm` was measured with layers = 4, now 6: run `cargo gpu-tuned measure`.";
+    let other = expanded(measured(4));
+    assert!(other.contains(said), "{other}");
+    let lines = |expansion: String| expansion.lines().filter(|line| !line.contains(said)).count();
+    assert!(!expanded(measured(6)).contains("was measured with"));
+    assert_eq!(lines(other), lines(language_model(&["h200"])) + 1, "nothing else follows from them");
 }
 
 #[test]

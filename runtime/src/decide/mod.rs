@@ -66,7 +66,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     if let Some((_, message)) = spec.mistakes().into_iter().next() {
         return Err(DecideError::Dimensions(message));
     }
-    let workload = spec.workload();
+    let workload = resolved.as_ref().map_or_else(|| spec.workload(), |resolved| resolved.workload(&spec));
     // Before the ranks are known: a step in tokens is the same step on however many.
     let mut goal = asked::goal(config).in_samples(&workload)?;
     if let Some(saved) = here.saved {
@@ -80,10 +80,12 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     goal.world_size = world_size;
     let built_for_them = built_for::are_built_for(&C::BUILT, resolved.as_ref(), &gpus);
     let planning = Planning { built: &C::BUILT, resolved: resolved.as_ref(), facts: &facts, workload: &workload };
-    let plan = match here.saved {
+    let mut plan = match here.saved {
         None => planning.run(goal, built_for_them, &mut fallbacks)?,
         Some(saved) => planning.restore(saved, goal, built_for_them, &mut fallbacks)?,
     };
+    let before = resolved.as_ref().and_then(|resolved| resolved.measured.measured_before(None, &spec));
+    plan.advice.extend(before.map(|before| before.to_string()));
     let changes = changes(config, &C::BUILT, &plan);
     let resumed = here.saved.map(|saved| Resumed::new(saved, &plan));
     let selection = Selection {

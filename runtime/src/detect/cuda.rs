@@ -3,7 +3,7 @@
 use core::fmt;
 
 use gpu_tuned_core::Bytes;
-#[cfg(any(feature = "cuda", test))]
+#[cfg(any(feature = "cuda", all(test, feature = "nvml")))]
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::device::{ComputeCapability, PciAddress};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ impl fmt::Display for CudaDevice {
 }
 
 /// Keeps the GPUs that CUDA shows, in its order, and adds those that only CUDA knows (Jetson, WSL2).
-#[cfg(any(feature = "cuda", test))]
+#[cfg(any(feature = "cuda", all(test, feature = "nvml")))]
 pub(super) fn in_cuda_order(read: &[GpuReading], devices: &[CudaDevice]) -> Vec<GpuReading> {
     let alone = read.len() == 1;
     let is_joined = |reading: &GpuReading, device: &CudaDevice| {
@@ -58,7 +58,7 @@ pub(super) fn in_cuda_order(read: &[GpuReading], devices: &[CudaDevice]) -> Vec<
     devices.iter().map(of_device).collect()
 }
 
-#[cfg(any(feature = "cuda", test))]
+#[cfg(any(feature = "cuda", all(test, feature = "nvml")))]
 fn unread(device: &CudaDevice) -> GpuReading {
     let mut reading = GpuReading::default();
     reading.index = u32::try_from(device.index).unwrap_or(u32::MAX);
@@ -66,7 +66,7 @@ fn unread(device: &CudaDevice) -> GpuReading {
 }
 
 /// Takes from CUDA what the management library does not answer.
-#[cfg(any(feature = "cuda", test))]
+#[cfg(any(feature = "cuda", all(test, feature = "nvml")))]
 fn completed(mut reading: GpuReading, device: &CudaDevice) -> GpuReading {
     reading.uuid = reading.uuid.or_else(|| device.uuid.clone());
     reading.name = reading.name.or_else(|| device.name.clone());
@@ -109,5 +109,5 @@ fn digits(uuid: &str) -> Option<&str> {
     (digits.len() == 36 && digits.chars().all(|c| c == '-' || c.is_ascii_hexdigit())).then_some(digits)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "nvml"))]
 mod tests;

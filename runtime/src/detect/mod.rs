@@ -1,6 +1,6 @@
 //! A look at the machine: its GPUs, its driver, its host. Nothing here opens a device, and nothing panics.
 
-#[cfg(any(feature = "burn", test))]
+#[cfg(any(feature = "burn", all(test, feature = "nvml")))]
 #[cfg_attr(not(feature = "burn"), expect(unreachable_pub, reason = "public through the module for Burn"))]
 mod cuda;
 mod gpus;

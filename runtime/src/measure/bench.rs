@@ -28,6 +28,9 @@ pub(super) struct Tried {
     /// With gradients added up.
     pub(super) accumulating: Option<Memory>,
     pub(super) times: Option<Times>,
+    /// What steps that were run reserved beyond their dry run.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "what concerns GPUs alone"))]
+    pub(super) beyond: Bytes,
     /// The line that it begins, where it is kept.
     pub(super) piece: Option<Piece>,
 }

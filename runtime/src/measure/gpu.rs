@@ -17,6 +17,8 @@ const SHARE: f64 = 0.85;
 const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
 const SPEND: Duration = Duration::from_secs(2);
+/// After this only powers of two are dry-run.
+const CLIMBING: Duration = Duration::from_secs(10);
 /// What dry runs between those of the ladder may take, in a mode.
 const REFINING: Duration = Duration::from_secs(5);
 
@@ -61,7 +63,7 @@ pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureE
     let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
     for checkpointing in [false, true] {
         let mode = Mode { precision: plan.precision, checkpointing };
-        let mut climb = Climb { trial, plan, mode, tried: Vec::new(), missed: 0.0 };
+        let mut climb = Climb { trial, plan, mode, tried: Vec::new() };
         climb.up_to(most)?;
         climb.refine(most)?;
         climb.choose(most);
@@ -79,8 +81,6 @@ struct Climb<'c> {
     mode: Mode,
     /// In ascending order of the batches.
     tried: Vec<Tried>,
-    /// How far steps went beyond their dry runs, as a share of these.
-    missed: f64,
 }
 
 impl Climb<'_> {
@@ -93,10 +93,14 @@ impl Climb<'_> {
         Ok(())
     }
 
-    /// Dry runs of the batches after the last one that was tried, until they would reserve more than `most`.
+    /// Dry runs of larger and larger batches, until they would reserve more than `most`.
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
-        let begin = self.tried.last().map_or(0, |tried| tried.batch);
-        for batch in ladder(self.plan.largest_batch).into_iter().filter(|batch| *batch > begin) {
+        let begin = Instant::now();
+        for batch in ladder(self.plan.largest_batch) {
+            // Each step of a recurrent network keeps the host busy for long.
+            if begin.elapsed() > CLIMBING && !batch.is_power_of_two() {
+                continue;
+            }
             if self.expected(batch).is_some_and(|expected| expected > most) {
                 break;
             }
@@ -177,21 +181,22 @@ impl Climb<'_> {
         tried.times = Some(times);
         (self.plan.progress)(self.mode, tried);
         // Steps that were run added gradients up, too.
-        let beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
-        self.missed = self.missed.max(beyond.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64);
+        tried.beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
         Ok(took)
     }
 
     fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
         let mut kept: Vec<Tried> = core::mem::take(&mut self.tried);
         kept.retain(|tried| tried.piece.is_some());
-        let mut residual = self.missed;
+        let mut residual: f64 = 0.0;
         for tried in &mut kept {
             if tried.accumulating.is_none() {
                 tried.accumulating = Some(self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?);
             }
             if let Some(piece) = &mut tried.piece {
-                piece.residual = piece.residual.max(self.missed).min(1.0);
+                let missed =
+                    tried.beyond.0 as f64 / tried.memory.map_or(1, |memory| memory.reserved_bytes.0.max(1)) as f64;
+                piece.residual = piece.residual.max(missed).min(1.0);
                 residual = residual.max(piece.residual);
             }
         }

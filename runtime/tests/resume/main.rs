@@ -1,5 +1,7 @@
 //! Going on with a saved run: on machines of every kind, and with files of every kind.
 
+#![cfg(feature = "nvml")]
+
 mod files;
 mod steps;
 

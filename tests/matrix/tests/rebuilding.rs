@@ -20,9 +20,16 @@ fn a_changed_number_changes_the_constant_and_no_change_rebuilds_nothing() {
     let package = new("numbers")
         .with("src/main.rs", &sources::program("", sources::NAMED))
         .with("gpu-tuned.toml", &sources::config(1 << 28))
-        .with("gpu-tuned.lock", "");
-    let before = package.build(&FEATURES).constants();
+        .with("gpu-tuned.lock", &sources::lock(1 << 28, 3 << 30));
+    let measured = package.build(&FEATURES).constants();
     is_untouched(&package.build(&FEATURES), "with both files");
+
+    package.write("gpu-tuned.lock", &sources::lock(1 << 28, 6 << 30));
+    let remeasured = package.build(&FEATURES);
+    assert_eq!(remeasured.compiled, BTreeSet::from(["numbers".to_owned()]));
+    let before = remeasured.constants();
+    assert_ne!(before["batch_size"], measured["batch_size"]);
+    assert_eq!(before["global_batch"], measured["global_batch"]);
 
     package.write("gpu-tuned.toml", &sources::config(1 << 30));
     let after = package.build(&FEATURES);

@@ -41,11 +41,14 @@ fn by_measurements(
     samples: u64,
 ) -> Vec<TimeTerm> {
     let name = measured.reference.name;
-    let carried = |there: f64, here: f64| {
-        if measured.reference.is_exact(mode) { String::new() } else { format!(" x {:.4} by peak rates", here / there) }
+    let by_roofline = |is_at_it: bool, there: f64, here: f64| match measured.reference.is_exact(mode) {
+        true if is_at_it => String::new(),
+        true => format!(" x {:.4} by the roofline", here / there),
+        false => format!(" x {:.4} by peak rates", here / there),
     };
     let micro_steps = |name_of_term, count: u64, batch: u64| {
-        let (there, here) = (measured.micro_step.at(batch), step.micro_step(batch));
+        let known = batch.max(measured.micro_step.first());
+        let (there, here) = (measured.micro_step.at(known), step.micro_step(batch));
         let on = if measured.reference.mode == mode {
             name.to_owned()
         } else {
@@ -53,7 +56,11 @@ fn by_measurements(
         };
         TimeTerm {
             name: name_of_term,
-            formula: format!("{count} x {:.3} ms at {batch} on {on}{}", there * 1e3, carried(there, here)),
+            formula: format!(
+                "{count} x {:.3} ms at {known} on {on}{}",
+                there * 1e3,
+                by_roofline(known == batch, there, here)
+            ),
             seconds: count as f64 * here,
             provenance: step.provenance(batch),
         }
@@ -64,7 +71,7 @@ fn by_measurements(
         formula: format!(
             "{:.3} ms on {name}{}",
             measured.optimizer * 1e3,
-            carried(measured.optimizer, step.optimizer())
+            by_roofline(true, measured.optimizer, step.optimizer())
         ),
         seconds: step.optimizer(),
         provenance: step.provenance(candidate.batch),

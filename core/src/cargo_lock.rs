@@ -1,18 +1,17 @@
-//! The releases that a package is built with, as `Cargo.lock` says.
+//! `Cargo.lock`: the releases that a package is built with.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use serde::Deserialize;
 
-/// A `Cargo.lock`. Reading it neither downloads anything nor changes it, as `cargo metadata` might.
-#[derive(Deserialize)]
-pub(crate) struct CargoLock {
+/// What a `Cargo.lock` says.
+#[derive(Clone, Debug, Deserialize)]
+pub struct CargoLock {
     #[serde(default)]
     package: Vec<Locked>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 struct Locked {
     name: String,
     version: String,
@@ -22,14 +21,16 @@ struct Locked {
 }
 
 impl CargoLock {
-    /// The file of a workspace; `None` when there is none, or cargo itself would not read it.
-    pub(super) fn read(workspace: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(workspace.join("Cargo.lock")).ok()?;
-        toml::from_str(&text).ok()
+    /// The file's name, at the root of a workspace.
+    pub const NAME: &'static str = "Cargo.lock";
+
+    /// Reads the file's text; `None` when cargo itself would not read it.
+    pub fn parse(text: &str) -> Option<Self> {
+        toml::from_str(text).ok()
     }
 
     /// The releases of the crate `name` that the package is built with, itself and through others.
-    pub(crate) fn releases(&self, package: &str, name: &str) -> BTreeSet<&str> {
+    pub fn releases(&self, package: &str, name: &str) -> BTreeSet<&str> {
         let mut by_name: BTreeMap<&str, Vec<&Locked>> = BTreeMap::new();
         for locked in &self.package {
             by_name.entry(&locked.name).or_default().push(locked);
@@ -46,6 +47,13 @@ impl CargoLock {
             open.extend(needed.filter(|locked| seen.insert(locked.key())));
         }
         seen.into_iter().filter(|(seen, _)| *seen == name).map(|(_, version)| version).collect()
+    }
+
+    /// The releases of `name` that `package` is built with now, in words, where `measured` is none of them.
+    pub fn other_than(&self, measured: &str, package: &str, name: &str) -> Option<String> {
+        let now = self.releases(package, name);
+        let is_other = !now.is_empty() && !now.contains(measured);
+        is_other.then(|| now.into_iter().collect::<Vec<_>>().join(" and "))
     }
 }
 
@@ -85,10 +93,13 @@ mod tests {
             name = "cubecl"
             version = "0.11.3"
         "#;
-        let lock: CargoLock = toml::from_str(text).expect("it is TOML");
+        let lock = CargoLock::parse(text).expect("it is TOML");
         let releases = |name: &str| lock.releases("mine", name).into_iter().collect::<Vec<_>>();
         assert_eq!(releases("burn"), ["0.22.1"]);
         assert_eq!(releases("cubecl"), ["0.11.3"]);
         assert!(releases("tch").is_empty());
+        let other = |measured: &str, name: &str| lock.other_than(measured, "mine", name);
+        assert_eq!(other("0.21.0", "burn").as_deref(), Some("0.22.1"));
+        assert_eq!((other("0.22.1", "burn"), other("0.22.1", "tch")), (None, None));
     }
 }

@@ -1,0 +1,131 @@
+//! The raw lines of the hardware tests, and the lock that was measured beside them.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+use gpu_tuned_core::lock::Lock;
+use gpu_tuned_core::measured::Mode;
+use gpu_tuned_core::source::Source;
+use gpu_tuned_core::{Bytes, Precision};
+use serde::Deserialize;
+
+/// Everything that was measured on one device.
+pub(super) struct Results {
+    pub lock: Lock,
+    /// How long steps take.
+    pub sweep: Vec<Line>,
+    /// What steps reserve.
+    pub trace: Vec<Line>,
+    /// With how little free memory steps still run.
+    pub boundary: Vec<Line>,
+}
+
+/// One batch in one run; the figures are those of its file.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Line {
+    pub model: String,
+    precision: Format,
+    checkpointing: bool,
+    #[serde(default = "one")]
+    pub accumulate: u64,
+    /// Batches that wait on the device beside the one in use.
+    #[serde(default)]
+    pub queue: u64,
+    /// Samples in a micro-batch.
+    pub batch: u64,
+    pub way: String,
+    pub samples_per_second: Option<f64>,
+    reserved_bytes: Option<Reserved>,
+    pub free_mib: Option<u64>,
+    pub ok: Option<bool>,
+    #[serde(default)]
+    pub out_of_memory: bool,
+}
+
+/// A format of numbers as the hardware tests call it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    F32,
+    Bf16,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Reserved {
+    AtTheEnd(u64),
+    AfterEachStep(Vec<u64>),
+}
+
+const fn one() -> u64 {
+    1
+}
+
+impl Results {
+    /// What lies in the folder; `None` where there is none.
+    pub(super) fn read(folder: &Path) -> Result<Option<Self>> {
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let lock = fs::read_to_string(folder.join(Lock::NAME))
+            .with_context(|| format!("cannot read {}", folder.join(Lock::NAME).display()))?;
+        Ok(Some(Self {
+            lock: parsed(&lock)?,
+            sweep: read(folder, "sweep.jsonl")?,
+            trace: read(folder, "trace.jsonl")?,
+            boundary: read(folder, "boundary.jsonl")?,
+        }))
+    }
+}
+
+impl Line {
+    pub(super) const fn mode(&self) -> Mode {
+        let precision = match self.precision {
+            Format::F32 => Precision::F32,
+            Format::Bf16 => Precision::Bf16Params,
+        };
+        Mode { precision, checkpointing: self.checkpointing }
+    }
+
+    /// Whether the steps ran or their kernels were left out; `None` of a line that is about something else.
+    pub(super) fn was_executed(&self) -> Option<bool> {
+        match self.way.as_str() {
+            "trace" => Some(true),
+            "dry_trace" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The most that the memory pools held after any step.
+    pub(super) fn reserved(&self) -> Option<Bytes> {
+        match self.reserved_bytes.as_ref()? {
+            Reserved::AtTheEnd(bytes) => Some(Bytes(*bytes)),
+            Reserved::AfterEachStep(steps) => steps.iter().max().map(|bytes| Bytes(*bytes)),
+        }
+    }
+}
+
+/// The lock with this text.
+pub(super) fn parsed(text: &str) -> Result<Lock> {
+    Lock::parse(Source { file: Lock::NAME, text }).map_err(|mistakes| {
+        let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        anyhow!("{}", mistakes.join("\n"))
+    })
+}
+
+/// The lines of this text of JSON.
+pub(super) fn lines(file: &str, text: &str) -> Result<Vec<Line>> {
+    let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    numbered.map(|(index, line)| serde_json::from_str(line).with_context(|| format!("{file}:{}", index + 1))).collect()
+}
+
+/// The file's lines; none where it is missing.
+fn read(folder: &Path, file: &str) -> Result<Vec<Line>> {
+    match fs::read_to_string(folder.join(file)) {
+        Ok(text) => lines(file, &text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", folder.join(file).display())),
+    }
+}

@@ -1,0 +1,87 @@
+//! Statistics, and figures in words.
+
+use gpu_tuned_core::Bytes;
+
+/// The middle one, or the mean of the two in the middle; `None` of nothing.
+pub(super) fn median(figures: &[f64]) -> Option<f64> {
+    let sorted = sorted(figures);
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(low.midpoint(*high))
+}
+
+/// The least figure that this share of them does not exceed; `None` of nothing.
+pub(super) fn percentile(figures: &[f64], share: f64) -> Option<f64> {
+    let rank = (figures.len() as f64 * share).ceil() as usize;
+    sorted(figures).get(rank.max(1) - 1).copied()
+}
+
+/// `None` of nothing.
+pub(super) fn geometric_mean(figures: &[f64]) -> Option<f64> {
+    let logarithms: f64 = figures.iter().map(|figure| figure.ln()).sum();
+    (!figures.is_empty()).then(|| (logarithms / figures.len() as f64).exp())
+}
+
+/// `None` of nothing.
+pub(super) fn least(figures: &[f64]) -> Option<f64> {
+    figures.iter().copied().reduce(f64::min)
+}
+
+/// `None` of nothing.
+pub(super) fn most(figures: &[f64]) -> Option<f64> {
+    figures.iter().copied().reduce(f64::max)
+}
+
+fn sorted(figures: &[f64]) -> Vec<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// A share in percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+/// A difference in percent, with its sign.
+pub(super) fn difference(share: f64) -> String {
+    format!("{:+.2}%", share * 100.0)
+}
+
+/// Mebibytes without a unit.
+pub(super) fn mib(bytes: Bytes) -> String {
+    format!("{:.0}", bytes.mib())
+}
+
+/// Samples per second: four digits, but no fractions of thousands.
+pub(super) fn rate(samples_per_s: f64) -> String {
+    let decimals = match samples_per_s {
+        ..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    format!("{samples_per_s:.decimals$}")
+}
+
+/// What is there, or a dash.
+pub(super) fn or_dash<T>(figure: Option<T>, text: impl Fn(T) -> String) -> String {
+    figure.map_or_else(|| "-".to_owned(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{geometric_mean, median, percentile};
+
+    /// Against Python's `statistics` (median, geometric mean), and the definition of the nearest rank.
+    #[test]
+    fn statistics_are_those_of_the_textbook() {
+        let close = |found: Option<f64>, wanted: f64| (found.expect("a figure") - wanted).abs() < 1e-9;
+        assert!(close(median(&[54.0, 24.0, 36.0]), 36.0));
+        assert!(close(median(&[4.0, 1.0, 3.0, 2.0]), 2.5));
+        assert!(close(geometric_mean(&[54.0, 24.0, 36.0]), 36.0));
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert!(close(percentile(&hundred, 0.95), 95.0));
+        assert!(close(percentile(&[15.0, 20.0, 35.0, 40.0, 50.0], 0.3), 20.0));
+        assert!(close(percentile(&[15.0, 20.0, 35.0, 40.0, 50.0], 0.95), 50.0));
+        assert_eq!((median(&[]), percentile(&[], 0.95), geometric_mean(&[])), (None, None, None));
+    }
+}

@@ -1,0 +1,210 @@
+//! What was predicted of batches that are not in the lock, and what was reserved.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use gpu_tuned_core::Bytes;
+
+use super::data::Line;
+use super::figures::{difference, median, mib, most, or_dash, percent, percentile};
+use super::subject::{Run, Subject, need};
+
+/// One run of one model.
+pub(super) struct HeldOut {
+    model: String,
+    run: Run,
+    is_executed: bool,
+    observed: Bytes,
+    predicted: Bytes,
+    bound: Bytes,
+    /// By what the CPU told.
+    by_cpu: Option<Bytes>,
+}
+
+/// What was not compared, and why.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    points: usize,
+    other_modes: usize,
+    out_of_memory: usize,
+    failed: usize,
+}
+
+/// Predictions and observations, by model, run and way.
+#[derive(Default)]
+pub(super) struct Comparison {
+    pub all: Vec<HeldOut>,
+    pub left_out: LeftOut,
+}
+
+/// The goals of a median and a 95th percentile, as shares.
+const FROM_CUDA: (f64, f64) = (0.005, 0.02);
+const FROM_CPU: (f64, f64) = (0.05, 0.15);
+
+impl Comparison {
+    pub(super) fn of(subjects: &[Subject], trace: &[Line]) -> Result<Self> {
+        let mut comparison = Self::default();
+        for subject in subjects {
+            let mut observed: BTreeMap<_, Bytes> = BTreeMap::new();
+            for line in trace.iter().filter(|line| line.model == subject.name) {
+                let Some(is_executed) = line.was_executed() else { continue };
+                let run = Run::of(line);
+                match line.reserved() {
+                    _ if !subject.has(run.mode) => comparison.left_out.other_modes += 1,
+                    _ if subject.is_point(run.mode, run.batch) => comparison.left_out.points += 1,
+                    None if line.out_of_memory => comparison.left_out.out_of_memory += 1,
+                    None => comparison.left_out.failed += 1,
+                    Some(bytes) => {
+                        let most = observed.entry((run, !is_executed)).or_default();
+                        *most = bytes.max(*most);
+                    }
+                }
+            }
+            for ((run, is_dry), observed) in observed {
+                comparison.all.push(HeldOut::of(subject, run, !is_dry, observed)?);
+            }
+        }
+        Ok(comparison)
+    }
+
+    /// Errors of those that pass, as shares.
+    pub(super) fn errors(&self, passes: impl Fn(&HeldOut) -> bool) -> Vec<f64> {
+        self.all.iter().filter(|held| passes(held)).map(|held| held.error().abs()).collect()
+    }
+
+    /// How many took more than the bound.
+    pub(super) fn exceeded(&self, passes: impl Fn(&HeldOut) -> bool) -> usize {
+        self.all.iter().filter(|held| passes(held) && held.observed > held.bound).count()
+    }
+
+    pub(super) fn section(&self, text: &mut String) -> Result<()> {
+        text.push_str(
+            "\n## Memory\n\nWhat the memory pools held at most in any step, at batches that are not in the lock, and what \
+             the lines between its points say of there. An error is predicted over observed, less one. The bound is the \
+             prediction with the margin that a plan adds. `executed` ran the steps, `dry` ran them without their kernels.\n\
+             \n| | runs | median error | 95th percentile | largest | above the bound |\n|---|---|---|---|---|---|\n",
+        );
+        self.summary(text, "all", |_| true)?;
+        self.summary(text, "executed", |held| held.is_executed)?;
+        self.summary(text, "dry", |held| !held.is_executed)?;
+        self.summary(text, "accumulating, or with batches waiting", |held| !held.is_plain())?;
+        let (median, tail) = FROM_CUDA;
+        writeln!(text, "| goal | | {} | {} | | 0 |", percent(median), percent(tail))?;
+        self.cpu_summary(text)?;
+        self.left_out.note(text)?;
+        let mut models: Vec<&str> = self.all.iter().map(|held| held.model.as_str()).collect();
+        models.dedup();
+        for model in models {
+            self.details(text, model)?;
+        }
+        Ok(())
+    }
+
+    fn summary(&self, text: &mut String, what: &str, passes: impl Fn(&HeldOut) -> bool) -> Result<()> {
+        let errors = self.errors(&passes);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let shares = [median(&errors), percentile(&errors, 0.95), most(&errors)].map(|it| or_dash(it, percent));
+        let [median, tail, largest] = shares;
+        let (runs, exceeded) = (errors.len(), self.exceeded(&passes));
+        writeln!(text, "| {what} | {runs} | {median} | {tail} | {largest} | {exceeded} |")?;
+        Ok(())
+    }
+
+    fn cpu_summary(&self, text: &mut String) -> Result<()> {
+        let errors: Vec<f64> = self.all.iter().filter_map(|held| Some(held.error_by_cpu()?.abs())).collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let shares = [median(&errors), percentile(&errors, 0.95), most(&errors)].map(|it| or_dash(it, percent));
+        let [median, tail, largest] = shares;
+        writeln!(text, "| without a GPU, by what the CPU told | {} | {median} | {tail} | {largest} | |", errors.len())?;
+        writeln!(text, "| goal without a GPU | | {} | {} | | |", percent(FROM_CPU.0), percent(FROM_CPU.1))?;
+        Ok(())
+    }
+
+    fn details(&self, text: &mut String, model: &str) -> Result<()> {
+        let held: Vec<_> = self.all.iter().filter(|held| held.model == model).collect();
+        writeln!(text, "\n<details><summary>{model}: {} runs</summary>\n", held.len())?;
+        let has_cpu = held.iter().any(|held| held.by_cpu.is_some());
+        text.push_str("| mode | step | way | observed, MiB | predicted, MiB | error | bound, MiB |");
+        text.push_str(if has_cpu { " error without a GPU |\n" } else { "\n" });
+        text.push_str("|---|---|---|---|---|---|---|");
+        text.push_str(if has_cpu { "---|\n" } else { "\n" });
+        for held in held {
+            held.row(text)?;
+            writeln!(
+                text,
+                "{}",
+                if has_cpu { format!(" {} |", or_dash(held.error_by_cpu(), difference)) } else { String::new() }
+            )?;
+        }
+        text.push_str("\n</details>\n");
+        Ok(())
+    }
+}
+
+impl HeldOut {
+    fn of(subject: &Subject, run: Run, is_executed: bool, observed: Bytes) -> Result<Self> {
+        let predicted = subject.need(run)?;
+        let on_cpu = subject
+            .on_cpu
+            .as_ref()
+            .filter(|workload| workload.measured.on.values().any(|on| on.mode.contains_key(&run.mode)));
+        Ok(Self {
+            model: subject.name.to_owned(),
+            run,
+            is_executed,
+            observed,
+            predicted: predicted.pools,
+            bound: predicted.bound(),
+            by_cpu: on_cpu.map(|workload| need(workload, run)).transpose()?.map(|need| need.pools),
+        })
+    }
+
+    pub(super) fn error(&self) -> f64 {
+        self.predicted.0 as f64 / self.observed.0 as f64 - 1.0
+    }
+
+    fn error_by_cpu(&self) -> Option<f64> {
+        self.by_cpu.map(|predicted| predicted.0 as f64 / self.observed.0 as f64 - 1.0)
+    }
+
+    const fn is_plain(&self) -> bool {
+        self.run.accumulate == 1 && self.run.queue == 0
+    }
+
+    fn row(&self, text: &mut String) -> Result<()> {
+        let Run { mode, accumulate, queue, batch } = self.run;
+        let times = if accumulate == 1 { String::new() } else { format!("{accumulate} x ") };
+        let waiting = if queue == 0 { String::new() } else { format!(", {queue} waiting") };
+        let way = if self.is_executed { "executed" } else { "dry" };
+        let over = if self.observed > self.bound { " (exceeded)" } else { "" };
+        let [observed, predicted, bound] = [self.observed, self.predicted, self.bound].map(mib);
+        let error = difference(self.error());
+        write!(
+            text,
+            "| {mode} | {times}{batch}{waiting} | {way} | {observed} | {predicted} | {error} | {bound}{over} |"
+        )?;
+        Ok(())
+    }
+}
+
+impl LeftOut {
+    fn note(&self, text: &mut String) -> Result<()> {
+        let counts = [
+            (self.points, "at batches of the lock"),
+            (self.other_modes, "in modes that the lock has not"),
+            (self.out_of_memory, "ran out of memory"),
+            (self.failed, "failed otherwise"),
+        ];
+        let said: Vec<_> =
+            counts.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")).collect();
+        if !said.is_empty() {
+            writeln!(text, "\nRuns that are not compared: {}.", said.join(", "))?;
+        }
+        Ok(())
+    }
+}

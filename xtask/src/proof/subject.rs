@@ -1,0 +1,205 @@
+//! A model that was measured, and what the planner says of it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
+use gpu_tuned_core::measured::{Measured, Mode, Way};
+use gpu_tuned_core::plan::MemoryEstimate;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::workload::{ModelKind, Workload};
+use gpu_tuned_core::{Bytes, Goal, Pins, Precision, plan};
+
+use super::data::{Line, Results};
+use super::sweep::Sweep;
+
+/// The profile of the device that was measured, which is also its name in the lock.
+pub(super) const DEVICE: &str = "h200";
+
+/// Memory of the smaller cards, in GiB.
+const CARDS: [u64; 5] = [8, 12, 16, 24, 80];
+
+/// A model that was measured.
+pub(super) struct Subject<'a> {
+    pub name: &'a str,
+    pub kind: &'static ModelKind,
+    /// What the measured program asked for.
+    pub goal: Goal,
+    /// What was measured of it, all of it.
+    pub measured: &'a Measured,
+    /// The workload with what was measured on GPUs.
+    pub on_gpu: Workload,
+    /// The workload with what the CPU told of the GPU; `None` where nothing is on record.
+    pub on_cpu: Option<Workload>,
+    /// The workload by its dimensions alone.
+    pub derived: Workload,
+    pub sweep: Sweep,
+    /// What the memory pools held at most, executed or dry.
+    observed: BTreeMap<Run, Bytes>,
+}
+
+/// How a step is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Run {
+    pub mode: Mode,
+    pub accumulate: u64,
+    pub queue: u64,
+    pub batch: u64,
+}
+
+/// The device with so much memory.
+pub(super) struct Card {
+    /// Such as `8 GiB`.
+    pub name: String,
+    pub facts: DeviceFacts,
+}
+
+/// What a run is predicted to take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// Memory pools, with the batches that wait.
+    pub pools: Bytes,
+    /// What a prediction is raised by to be a bound.
+    pub margin: Bytes,
+    /// Context and kernels.
+    pub fixed: Bytes,
+}
+
+impl<'a> Subject<'a> {
+    /// The workloads of the lock that were measured on the device.
+    pub(super) fn all(results: &'a Results) -> Result<Vec<Self>> {
+        let here = results.lock.workload.iter().filter(|(_, entry)| entry.measured.on.contains_key(DEVICE));
+        here.map(|(name, entry)| {
+            let described = entry.described.as_ref();
+            let described = described.with_context(|| format!("workload.{name} has no description"))?;
+            let derived = described.workload();
+            let measured_in = |is_replayed: bool| {
+                let mut measured = entry.measured.clone();
+                measured.on.retain(|_, on| on.kind == DeviceKind::Gpu);
+                for on in measured.on.values_mut() {
+                    on.mode.retain(|_, mode| (mode.way == Way::Replayed) == is_replayed);
+                }
+                measured
+            };
+            let replayed = measured_in(true);
+            let has_replays = replayed.on.values().any(|on| !on.mode.is_empty());
+            Ok(Self {
+                name,
+                kind: described.model.kind(),
+                goal: entry.goal.clone().unwrap_or_default(),
+                measured: &entry.measured,
+                on_gpu: derived.clone().with_measured(measured_in(false)),
+                on_cpu: has_replays.then(|| derived.clone().with_measured(replayed)),
+                derived,
+                sweep: Sweep::of(&results.sweep, name),
+                observed: observed(&results.trace, name),
+            })
+        })
+        .collect()
+    }
+
+    /// Whether the lock has points of this mode on the device.
+    pub(super) fn has(&self, mode: Mode) -> bool {
+        self.on_gpu.measured.on.get(DEVICE).is_some_and(|on| on.mode.contains_key(&mode))
+    }
+
+    /// Whether the lock has a point at this batch.
+    pub(super) fn is_point(&self, mode: Mode, batch: u64) -> bool {
+        let on = self.on_gpu.measured.on.get(DEVICE);
+        on.and_then(|on| on.mode.get(&mode)).is_some_and(|mode| mode.batch.contains_key(&batch))
+    }
+
+    /// The number formats in which it was measured.
+    pub(super) fn precisions(&self) -> impl Iterator<Item = Precision> {
+        let measured = |precision: &Precision| {
+            [false, true].into_iter().any(|checkpointing| self.has(Mode { precision: *precision, checkpointing }))
+        };
+        Precision::ALL.into_iter().filter(measured)
+    }
+
+    /// What a step with micro-batches of this size takes, and whether its memory pools were observed rather than predicted,
+    /// what adding gradients up takes aside.
+    pub(super) fn takes(&self, mode: Mode, batch: u64) -> Result<(Bytes, bool)> {
+        let run = Run::plain(mode, batch);
+        let need = self.need(run)?;
+        let observed = self.observed.get(&run);
+        let adds_up = self.goal.global_batch.is_some_and(|global| global > batch);
+        let step = if adds_up { self.need(Run { accumulate: 2, ..run })? } else { need };
+        let pools = *observed.unwrap_or(&need.pools) + (step.pools - need.pools);
+        Ok((pools + need.fixed, observed.is_some()))
+    }
+
+    /// What a run takes, by what was measured on GPUs.
+    pub(super) fn need(&self, run: Run) -> Result<Need> {
+        need(&self.on_gpu, run).with_context(|| format!("{} at batch {}", self.name, run.batch))
+    }
+}
+
+fn observed(trace: &[Line], model: &str) -> BTreeMap<Run, Bytes> {
+    let mut observed: BTreeMap<Run, Bytes> = BTreeMap::new();
+    for line in trace.iter().filter(|line| line.model == model && line.was_executed().is_some()) {
+        if let Some(bytes) = line.reserved() {
+            let most = observed.entry(Run::of(line)).or_default();
+            *most = bytes.max(*most);
+        }
+    }
+    observed
+}
+
+/// What a run takes, whatever there is.
+pub(super) fn need(workload: &Workload, run: Run) -> Result<Need> {
+    let unlimited = Bytes(Measured::LARGEST);
+    let facts = with_memory(&device()?, unlimited);
+    let mut pins = Pins::default();
+    pins.batch_size = Some(run.batch);
+    pins.gradient_accumulation = Some(run.accumulate);
+    pins.gradient_checkpointing = Some(run.mode.checkpointing);
+    let goal = Goal { precision: Some(run.mode.precision), pins, ..Goal::default() };
+    let memory = plan(&facts, workload, &goal)?.memory;
+    let input = workload.sample.input.unwrap_or_default().times(run.batch);
+    let MemoryEstimate { margin, kernels, context, .. } = memory;
+    let planned_queue = memory.inputs - input;
+    let pools = memory.total() - margin - kernels - context - planned_queue + input.times(run.queue);
+    Ok(Need { pools, margin, fixed: kernels + context })
+}
+
+impl Run {
+    /// A step of one micro-batch, which nothing waits for.
+    pub(super) const fn plain(mode: Mode, batch: u64) -> Self {
+        Self { mode, accumulate: 1, queue: 0, batch }
+    }
+
+    /// The run that a line tells of.
+    pub(super) const fn of(line: &Line) -> Self {
+        Self { mode: line.mode(), accumulate: line.accumulate, queue: line.queue, batch: line.batch }
+    }
+}
+
+impl Need {
+    /// All that is predicted.
+    pub(super) fn total(self) -> Bytes {
+        self.pools + self.fixed
+    }
+
+    /// What the memory pools are predicted not to exceed.
+    pub(super) fn bound(self) -> Bytes {
+        self.pools + self.margin
+    }
+}
+
+/// The device with the memory of smaller cards, and with its own.
+pub(super) fn cards() -> Result<Vec<Card>> {
+    let own = device()?;
+    let smaller = CARDS.map(|gib| (format!("{gib} GiB"), Bytes::from_mib(gib * 1024)));
+    let names = smaller.into_iter().chain([(format!("{:.0} GiB", own.memory_total.gib()), own.memory_total)]);
+    Ok(names.map(|(name, memory)| Card { name, facts: with_memory(&own, memory) }).collect())
+}
+
+fn device() -> Result<DeviceFacts> {
+    let profile = ProfileTable::builtin_profile(DEVICE).with_context(|| format!("there is no profile {DEVICE}"))?;
+    Ok(DeviceFacts::nominal(&profile))
+}
+
+fn with_memory(facts: &DeviceFacts, memory: Bytes) -> DeviceFacts {
+    DeviceFacts { memory_total: memory, memory_available: memory, ..facts.clone() }
+}

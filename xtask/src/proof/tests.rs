@@ -1,0 +1,157 @@
+//! The page of a small fixture: what was measured of a transformer of 27 M parameters on an H200, in round figures.
+
+use std::path::Path;
+
+use super::data::{Results, lines, parsed};
+use super::{files, written};
+
+const LOCK: &str = "\
+format = 1
+
+[workload.transformer]
+parameters = 27_300_000
+shape = \"9c1f\"
+
+[workload.transformer.described.transformer]
+d_model = 512
+heads = 8
+layers = 6
+seq = 256
+vocab = 8192
+
+[workload.transformer.on.h200]
+burn = \"0.22.1\"
+context_bytes = 563_085_312 # 537 MiB
+cubecl = \"0.11.3\"
+device = \"NVIDIA H200\"
+driver = \"580.95.05\"
+kernels_bytes = 31_457_280 # 30 MiB
+kind = \"gpu\"
+memory_bytes = 150_754_820_096
+sm_count = 132
+
+[workload.transformer.on.h200.mode.f32]
+residual = 0.041
+way = \"executed\"
+
+[workload.transformer.on.h200.mode.f32.batch.8]
+micro_step_ms = 14.27
+optimizer_ms = 1.0
+reserved_bytes = 1_548_746_752 # 1477 MiB
+
+[workload.transformer.on.h200.mode.f32.batch.32]
+micro_step_ms = 38.22
+optimizer_ms = 1.0
+reserved_bytes = 4_968_153_088 # 4738 MiB
+
+[workload.transformer.on.h200.mode.f32.batch.256]
+micro_step_ms = 290.2
+optimizer_ms = 1.0
+reserved_bytes = 33_420_214_272 # 31872 MiB
+";
+
+fn line(batch: u64, rest: &str) -> String {
+    format!(
+        "{{\"model\":\"transformer\",\"precision\":\"f32\",\"checkpointing\":false,\"accumulate\":1,\
+         \"batch\":{batch},{rest}}}\n"
+    )
+}
+
+/// Three repeats of three batches; 64 samples reserve 8833 MiB, and run with 9400 MiB free but not with 9000.
+fn results() -> Results {
+    let mut sweep = String::new();
+    for (batch, rates) in [(16, [690, 700, 720]), (64, [832, 810, 835]), (128, [861, 859, 850])] {
+        for rate in rates {
+            sweep += &line(batch, &format!("\"way\":\"sweep\",\"samples_per_second\":{rate}"));
+        }
+    }
+    let trace = line(64, "\"way\":\"trace\",\"queue\":0,\"reserved_bytes\":[2267213824,9262071808,8715956224]");
+    let boundary = [
+        line(64, "\"way\":\"boundary\",\"free_mib\":9400,\"ok\":true,\"samples_per_second\":830.0"),
+        line(64, "\"way\":\"boundary\",\"free_mib\":12000,\"ok\":true,\"samples_per_second\":832.0"),
+        line(64, "\"way\":\"boundary\",\"free_mib\":9000,\"ok\":false"),
+    ];
+    Results {
+        lock: parsed(LOCK).expect("it is valid"),
+        sweep: lines("sweep.jsonl", &sweep).expect("they are valid"),
+        trace: lines("trace.jsonl", &trace).expect("it is valid"),
+        boundary: lines("boundary.jsonl", &boundary.concat()).expect("they are valid"),
+    }
+}
+
+fn page() -> String {
+    let files = written(&results()).expect("it can be written");
+    let (_, page) = files.into_iter().find(|(file, _)| file == "docs/proof.md").expect("there is a page");
+    page
+}
+
+/// The cells of the row that begins so.
+fn row(page: &str, begin: &str) -> Vec<String> {
+    let line = page.lines().find(|line| line.starts_with(begin)).expect("there is such a row");
+    line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[test]
+fn held_out_batches_are_held_against_lines_between_points() {
+    // 4738 + 32 x (31872 - 4738) / 224 = 8614; 4.1% more are 8967.
+    let page = page();
+    let wanted = ["f32", "64", "executed", "8833", "8614", "-2.48%", "8967"];
+    assert_eq!(row(&page, "| f32 | 64 | executed"), wanted);
+    assert_eq!(row(&page, "| executed |"), ["executed", "1", "2.48%", "2.48%", "2.48%", "0"]);
+}
+
+#[test]
+fn the_bound_is_held_against_the_boundary() {
+    // 8967.47 + 537 + 30 = 9534.47, of which 9400 were enough.
+    let wanted = ["transformer", "f32", "64", "9000", "9400", "830", "9534", "+1.43%", "held"];
+    assert_eq!(row(&page(), "| transformer | f32 |"), wanted);
+}
+
+#[test]
+fn other_choices_are_held_against_the_best_that_fits() {
+    let page = page();
+    // 16 samples take 1477 + 8 x 136 + 567 = 3131 MiB, and 64 take 8833 + 567 = 9400.
+    let small = row(&page, "| 8 GiB |");
+    assert_eq!(
+        (small[4].as_str(), &small[7..]),
+        ("16: 700", &["16: 1.000".to_owned(), "64: out of memory".to_owned()][..])
+    );
+    let middle = row(&page, "| 12 GiB |");
+    assert_eq!((middle[4].as_str(), middle[8].as_str()), ("64: 832", "64: 1.000"));
+    let large = row(&page, "| 80 GiB |");
+    assert_eq!(large[4], "128: 859");
+    assert_eq!(large[8], format!("64: {:.3}", 832.0 / 859.0));
+    assert_eq!(row(&page, "| batch 64 |")[1..7], ["5", "0", "0", "0.981", "0.969 (transformer, f32, 24 GiB)", "1"]);
+}
+
+#[test]
+fn the_figure_has_every_batch_and_its_interval() {
+    let files = written(&results()).expect("it can be written");
+    let (_, figure) = files.iter().find(|(file, _)| file == "docs/proof/transformer.svg").expect("there is a figure");
+    for batch in ["batch 16: 700 samples/s, 3.06 GiB", "batch 64: 832 samples/s, 9.18 GiB", "batch 128: 859 samples/s"]
+    {
+        assert_eq!(figure.matches(batch).count(), 1, "{figure}");
+    }
+    assert_eq!(figure.matches("h6M").count(), 3, "{figure}");
+    for card in ["8", "12", "16", "24", "80"] {
+        assert!(figure.contains(&format!("text-anchor=\"middle\">{card}</text>")), "{card}");
+    }
+}
+
+#[test]
+fn the_same_results_make_the_same_files() {
+    let [once, again] = [results(), results()].map(|results| written(&results).expect("it can be written"));
+    assert_eq!(once, again);
+}
+
+#[test]
+fn nothing_is_written_where_nothing_was_measured() {
+    assert_eq!(files(Path::new("no such folder")).expect("it may be missing"), []);
+}
+
+#[test]
+fn a_line_that_is_none_is_named() {
+    let text = line(64, "\"way\":\"sweep\"") + "{\"model\":\"transformer\"\n";
+    let error = lines("sweep.jsonl", &text).expect_err("the second is cut short");
+    assert_eq!(error.to_string(), "sweep.jsonl:2");
+}
