@@ -120,6 +120,7 @@ impl Clock<'_> {
                 break;
             }
         }
+        self.check(&training)?;
         Ok((training, last))
     }
 
@@ -136,8 +137,7 @@ impl Clock<'_> {
         let mut all = Vec::with_capacity(repeats);
         for _ in 0..repeats {
             let seconds;
-            (training, seconds) =
-                if self.is_cpu { self.watch(training, steps)? } else { self.compare(training, steps)? };
+            (training, seconds) = if self.is_cpu { watch(training, steps) } else { self.compare(training, steps)? };
             all.push(seconds);
         }
         Ok((training, Times::of(&all)))
@@ -151,28 +151,8 @@ impl Clock<'_> {
     ) -> Result<(Training<'s, 'a, M, B>, Seconds), MeasureError> {
         let (training, step) = self.time(training, steps, 1)?;
         let (training, longer) = self.time(training, steps, MANY)?;
+        self.check(&training)?;
         Ok((training, Seconds::from_steps(step, longer)))
-    }
-
-    /// Steps whose parts are timed.
-    fn watch<'s, 'a, M: Module, B: Clone>(
-        self,
-        mut training: Training<'s, 'a, M, B>,
-        steps: usize,
-    ) -> Result<(Training<'s, 'a, M, B>, Seconds), MeasureError> {
-        let (mut micro_step, mut optimizer) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..steps {
-            let begin = Instant::now();
-            let gradients = training.gradients(1);
-            let between = Instant::now();
-            training = training.optimize(gradients);
-            micro_step += between - begin;
-            optimizer += between.elapsed();
-        }
-        training.check().map_err(|error| self.step.failed(&error))?;
-        let each = |all: Duration| all.as_secs_f64() / steps as f64;
-        let (micro_step, optimizer) = (each(micro_step), each(optimizer));
-        Ok((training, Seconds { step: micro_step + optimizer, micro_step, optimizer }))
     }
 
     /// So many equal steps, and the seconds that one of them took.
@@ -187,10 +167,32 @@ impl Clock<'_> {
             training = training.step(micro_batches);
         }
         self.device.sync().map_err(|error| self.step.failed(&error))?;
-        let seconds = begin.elapsed().as_secs_f64() / steps as f64;
-        training.check().map_err(|error| self.step.failed(&error))?;
-        Ok((training, seconds))
+        Ok((training, begin.elapsed().as_secs_f64() / steps as f64))
     }
+
+    /// Whether memory sufficed, which on the CPU it does or the process is gone.
+    fn check<M: Module, B: Clone>(self, training: &Training<'_, '_, M, B>) -> Result<(), MeasureError> {
+        if self.is_cpu { Ok(()) } else { training.check().map_err(|error| self.step.failed(&error)) }
+    }
+}
+
+/// Steps on the CPU, and their parts as they are.
+fn watch<'s, 'a, M: Module, B: Clone>(
+    mut training: Training<'s, 'a, M, B>,
+    steps: usize,
+) -> (Training<'s, 'a, M, B>, Seconds) {
+    let (mut micro_step, mut optimizer) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..steps {
+        let begin = Instant::now();
+        let gradients = training.gradients(1);
+        let between = Instant::now();
+        training = training.optimize(gradients);
+        micro_step += between - begin;
+        optimizer += between.elapsed();
+    }
+    let each = |all: Duration| all.as_secs_f64() / steps as f64;
+    let (micro_step, optimizer) = (each(micro_step), each(optimizer));
+    (training, Seconds { step: micro_step + optimizer, micro_step, optimizer })
 }
 
 impl Seconds {
