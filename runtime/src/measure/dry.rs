@@ -60,10 +60,7 @@ fn steps<M: Module, B: Clone>(
         }
     }
     // In a further step, so that reading it disturbs no other figure.
-    let loss = training.forward();
-    let forward = usage(device)?;
-    // A graph that no backward pass consumes is given back late.
-    drop(loss.backward());
+    let forward = training.after_forward(|| usage(device))?;
     let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));
     Ok(Memory {
         reserved_bytes: since(most, before.bytes_reserved),

@@ -49,9 +49,7 @@ mod counted {
             restart_peak();
             let training = training.step(step.micro_batches);
             let peak = peak_bytes();
-            let loss = training.forward();
-            let forward = live_bytes();
-            drop(loss.backward());
+            let forward = training.after_forward(live_bytes);
             let since = |bytes: usize| Bytes(bytes.saturating_sub(before) as u64);
             Memory { reserved_bytes: since(peak), in_use_bytes: since(forward) }
         })

@@ -85,13 +85,25 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         GradientsParams::from_grads(loss.backward(), &self.model)
     }
 
-    /// The loss, with all that its backward pass needs.
-    pub(super) fn forward(&self) -> Tensor<1> {
-        self.subject.loss(&self.model, self.batch.clone())
+    /// What `observe` sees between the forward and the backward pass of a micro-batch.
+    #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
+    pub(super) fn after_forward<T>(&self, observe: impl FnOnce() -> T) -> T {
+        let loss = self.forward();
+        let seen = observe();
+        // What a forward pass keeps is let go by a backward pass alone, this one or the next.
+        drop(loss.backward());
+        seen
     }
 
     /// Reads a loss that depends on every step before: it alone tells that memory ran out in one of them.
     pub(super) fn check(&self) -> Result<(), TensorReadError> {
-        self.forward().inner().cast(FloatDType::F32).try_into_scalar::<f32>().map(drop)
+        let loss = self.forward();
+        let value = loss.clone().inner();
+        drop(loss.backward());
+        value.cast(FloatDType::F32).try_into_scalar::<f32>().map(drop)
+    }
+
+    fn forward(&self) -> Tensor<1> {
+        self.subject.loss(&self.model, self.batch.clone())
     }
 }
