@@ -29,7 +29,7 @@ pub(super) struct Tried {
     pub(super) accumulating: Option<Memory>,
     pub(super) times: Option<Times>,
     /// What steps that were run reserved beyond their dry run.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "what concerns GPUs alone"))]
+    #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code, reason = "what concerns GPUs alone"))]
     pub(super) beyond: Bytes,
     /// The line that it begins, where it is kept.
     pub(super) piece: Option<Piece>,
