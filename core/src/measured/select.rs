@@ -117,10 +117,11 @@ fn each_choice(count: usize, most: usize, chosen: &mut Vec<usize>, each: &mut im
     }
 }
 
-/// The widest gap between neighbours that are kept, and from the last to the largest sample, as a ratio.
+/// The widest gap between neighbours that are kept, the smallest sample, and the largest, as a ratio.
 fn widest(samples: &[Sample], chosen: &[usize]) -> f64 {
-    let ends = chosen.iter().copied().skip(1).chain([samples.len() - 1]);
-    let gaps = chosen.iter().zip(ends).map(|(from, to)| samples[to].batch as f64 / samples[*from].batch as f64);
+    let begins = [0].into_iter().chain(chosen.iter().copied());
+    let ends = chosen.iter().copied().chain([samples.len() - 1]);
+    let gaps = begins.zip(ends).map(|(from, to)| samples[to].batch as f64 / samples[from].batch as f64);
     gaps.fold(1.0, f64::max)
 }
 

@@ -190,12 +190,13 @@ impl Climb<'_> {
         kept.retain(|tried| tried.piece.is_some());
         let mut residual: f64 = 0.0;
         for tried in &mut kept {
-            if tried.accumulating.is_none() {
-                tried.accumulating = Some(self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?);
-            }
+            let accumulating = match tried.accumulating {
+                Some(accumulating) => accumulating,
+                None => self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?,
+            };
+            tried.accumulating = Some(accumulating);
             if let Some(piece) = &mut tried.piece {
-                let missed =
-                    tried.beyond.0 as f64 / tried.memory.map_or(1, |memory| memory.reserved_bytes.0.max(1)) as f64;
+                let missed = tried.beyond.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64;
                 piece.residual = piece.residual.max(missed).min(1.0);
                 residual = residual.max(piece.residual);
             }

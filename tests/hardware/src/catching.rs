@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn errors_and_panics_are_failures() {
         assert_eq!(catching(|| Ok(1)).expect("no failure"), 1);
-        let lost = catching(|| anyhow::bail!("lost")).map(|()| ()).expect_err("an error");
+        let lost = catching::<()>(|| anyhow::bail!("lost")).expect_err("an error");
         assert!(!lost.out_of_memory && lost.message == "lost");
-        let full = catching(|| panic!("can't allocate buffer of size 7")).map(|()| ()).expect_err("a panic");
+        let full = catching::<()>(|| panic!("can't allocate buffer of size 7")).expect_err("a panic");
         assert!(full.out_of_memory);
     }
 }

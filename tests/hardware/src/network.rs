@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn models_have_the_parameters_of_those_known() {
         let parameters = |model: Model| model.network(&Device::flex()).num_params();
-        assert_eq!((parameters(Model::Transformer) as f64 / 1e5).round(), 273.0);
+        assert!((27_250_000..27_350_000).contains(&parameters(Model::Transformer)));
         // ResNet-18 for CIFAR-10 is published with 11,173,962 behind a 3x3 stem, which is missing here: the first block
         // takes the image, and has a shortcut. Burn counts the running statistics of 4800 channels besides.
         let (stem, narrower, shortcut) = (3 * 9 * 64 + 2 * 64, 61 * 9 * 64, 3 * 64 + 2 * 64);
