@@ -24,7 +24,15 @@ struct Fake {
 }
 
 fn fake() -> Fake {
-    Fake { total: 100_000, fixed: 10_000, sample: 400, largest: usize::MAX, really: 1.0, took: 1.0, calls: RefCell::default() }
+    Fake {
+        total: 100_000,
+        fixed: 10_000,
+        sample: 400,
+        largest: usize::MAX,
+        really: 1.0,
+        took: 1.0,
+        calls: RefCell::default(),
+    }
 }
 
 impl Fake {
