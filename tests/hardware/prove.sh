@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
+# `hardware` is on the PATH. BALLAST, if set, is a command that leaves so many MiB free on the GPU and writes a file once
+# it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it boundaries are not bisected.
+set -uo pipefail
+folder=$1; shift
+mkdir -p "$folder"
+lock=$folder/gpu-tuned.lock
+held_out=24,40,80,160,224,320
+say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
+
+# Micro-batches between the points of the lock: what was reserved, once for all steps, as a training loop has it.
+trace() { hardware trace --model "$1" --precision "$2" ${3:+"$3"} --batches $held_out --steps 12 --unwatched >> "$folder/trace.jsonl"; }
+
+# Free memory with which batch $2 of model $1 just runs, between $3 and $4 MiB.
+boundary() {
+  local low=$3 high=$4 free holder ok ready=$folder/.ready
+  while ((high - low > high / 120)); do
+    free=$(((low + high) / 2)); rm -f "$ready"
+    $BALLAST "$free" "$ready" & holder=$!
+    until [ -e "$ready" ]; do sleep 0.1; done
+    ok=false
+    hardware trace --model "$1" --batches "$2" --steps 12 --unwatched 2> /dev/null | grep -q '"loss":[0-9]' && ok=true
+    kill "$holder"; wait "$holder" 2> /dev/null
+    printf '{"model":"%s","precision":"f32","checkpointing":false,"batch":%d,"way":"boundary","free_mib":%d,"ok":%s}\n' \
+      "$1" "$2" "$free" "$ok" >> "$folder/boundary.jsonl"
+    if $ok; then high=$free; else low=$free; fi
+  done
+  rm -f "$ready"
+}
+
+for model in "$@"; do
+  for precision in f32 bf16; do
+    hardware measure --model "$model" --precision "$precision" --lock "$lock" && say "$model $precision measured"
+    hardware sweep --model "$model" --precision "$precision" --lock "$lock" --batches $held_out,64 >> "$folder/sweep.jsonl"
+    say "$model $precision swept"
+    trace "$model" "$precision"; trace "$model" "$precision" --checkpointing
+  done
+  [ -z "${BALLAST:-}" ] || case $model in
+    transformer) boundary transformer 64 9300 10500 ;;
+    convnet) boundary convnet 64 4500 6500 ;;
+  esac
+done
