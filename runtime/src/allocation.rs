@@ -4,6 +4,8 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod log;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -30,6 +32,7 @@ unsafe impl GlobalAlloc for Counting {
         let pointer = unsafe { System.alloc(layout) };
         if !pointer.is_null() {
             gained(layout.size());
+            log::allocated(pointer, layout, false);
         }
         pointer
     }
@@ -39,22 +42,32 @@ unsafe impl GlobalAlloc for Counting {
         let pointer = unsafe { System.alloc_zeroed(layout) };
         if !pointer.is_null() {
             gained(layout.size());
+            log::allocated(pointer, layout, true);
         }
         pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        log::freed(pointer, layout.size());
         // SAFETY: the pointer came from `System` with this layout, as every allocation is forwarded to it.
         unsafe { System.dealloc(pointer, layout) };
         lost(layout.size());
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // Before, since another thread may be given the memory as soon as it is left.
+        log::freed(pointer, layout.size());
         // SAFETY: the pointer came from `System` with this layout, as every allocation is forwarded to it.
         let moved = unsafe { System.realloc(pointer, layout, new_size) };
-        if !moved.is_null() {
-            lost(layout.size());
-            gained(new_size);
+        if moved.is_null() {
+            log::allocated(pointer, layout, false);
+            return moved;
+        }
+        lost(layout.size());
+        gained(new_size);
+        // The caller upholds that the new size with this alignment is a layout.
+        if let Ok(layout) = Layout::from_size_align(new_size, layout.align()) {
+            log::allocated(moved, layout, false);
         }
         moved
     }

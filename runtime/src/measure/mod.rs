@@ -34,6 +34,8 @@ pub use error::MeasureError;
 pub use memory::Memory;
 #[cfg(feature = "counting-allocator")]
 pub use memory::held;
+#[cfg(feature = "counting-allocator")]
+pub use replay::{Replayed, Trace};
 pub use shape::{parameters, shape};
 pub use subject::Subject;
 pub use timed::{Times, timed};

@@ -1,0 +1,192 @@
+//! The memory pools that `CubeCL` 0.11 keeps on CUDA, with nothing behind them.
+//!
+//! A pool carves allocations out of pages of one size, the first gap that is large enough, in the order in which its
+//! pages were made. Small allocations have a pool to themselves. All others come from pages as large as the largest of
+//! them so far: one that is larger still makes a new pool, and a page of the old one goes back to the driver only once
+//! nothing on it is live. Parameters are made outside the pools, and what they held is not given back.
+
+use std::collections::HashMap;
+
+const MIB: u64 = 1 << 20;
+/// Where a slice of a page may begin, and a row of a tensor.
+pub(super) const ALIGNMENT: u64 = 512;
+const SMALL_PAGE: u64 = 8 * MIB;
+const SMALL_SLICE: u64 = 64 * 1024;
+const FIRST_PAGE: u64 = 2 * MIB;
+
+/// All pools of a device.
+pub(super) struct Pools {
+    small: Pool,
+    current: Pool,
+    /// With pages that still hold something, but take nothing new.
+    outdated: Vec<Pool>,
+    /// What each live allocation got.
+    live: HashMap<usize, Slice>,
+    largest_page: u64,
+    next_pool: u64,
+    persistent: u64,
+    in_use: u64,
+}
+
+/// An allocation is larger than the largest page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLarge;
+
+struct Pool {
+    id: u64,
+    page_bytes: u64,
+    pages: Vec<Page>,
+    next_page: u64,
+}
+
+struct Page {
+    id: u64,
+    /// Offset and length of what is free, in order, no two adjacent.
+    gaps: Vec<(u64, u64)>,
+    live: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Slice {
+    /// `None` for what is made outside the pools.
+    place: Option<Place>,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    pool: u64,
+    page: u64,
+    offset: u64,
+}
+
+const SMALL: u64 = 0;
+
+impl Pools {
+    /// Empty pools of a device that allocates at most so many bytes at once.
+    pub(super) fn new(largest_page: u64) -> Self {
+        Self {
+            small: Pool::new(SMALL, SMALL_PAGE),
+            current: Pool::new(SMALL + 1, FIRST_PAGE),
+            outdated: Vec::new(),
+            live: HashMap::new(),
+            largest_page: largest_page / ALIGNMENT * ALIGNMENT,
+            next_pool: SMALL + 2,
+            persistent: 0,
+            in_use: 0,
+        }
+    }
+
+    /// Allocates `bytes` for `id`.
+    pub(super) fn allocate(&mut self, id: usize, bytes: u64) -> Result<(), TooLarge> {
+        self.outdated.retain_mut(|pool| {
+            pool.pages.retain(|page| page.live > 0);
+            !pool.pages.is_empty()
+        });
+        let aligned = bytes.next_multiple_of(ALIGNMENT);
+        let pool = if bytes <= SMALL_SLICE {
+            &mut self.small
+        } else {
+            if aligned > self.current.page_bytes {
+                self.grow(aligned)?;
+            }
+            &mut self.current
+        };
+        let place = Some(pool.allocate(aligned));
+        self.hold(id, Slice { place, bytes });
+        Ok(())
+    }
+
+    /// Allocates `bytes` for `id` outside the pools.
+    pub(super) fn allocate_persistent(&mut self, id: usize, bytes: u64) {
+        self.persistent += bytes.next_multiple_of(ALIGNMENT);
+        self.hold(id, Slice { place: None, bytes });
+    }
+
+    /// Frees what `id` got; nothing when it got nothing.
+    pub(super) fn free(&mut self, id: usize) {
+        let Some(Slice { place, bytes }) = self.live.remove(&id) else { return };
+        self.in_use -= bytes;
+        if let Some(place) = place {
+            let pools = [&mut self.small, &mut self.current].into_iter().chain(&mut self.outdated);
+            let pool = pools.into_iter().find(|pool| pool.id == place.pool).expect("BUG: pages with live slices stay");
+            pool.free(place, bytes.next_multiple_of(ALIGNMENT));
+        }
+    }
+
+    /// Bytes taken from the device.
+    pub(super) fn reserved(&self) -> u64 {
+        let pools = [&self.small, &self.current].into_iter().chain(&self.outdated);
+        self.persistent + pools.map(|pool| pool.page_bytes * pool.pages.len() as u64).sum::<u64>()
+    }
+
+    /// Bytes of live allocations.
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    fn hold(&mut self, id: usize, slice: Slice) {
+        self.in_use += slice.bytes;
+        self.live.insert(id, slice);
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), TooLarge> {
+        if bytes > self.largest_page {
+            return Err(TooLarge);
+        }
+        // A mebibyte of slack, rounded up to the mebibyte.
+        let page_bytes = (bytes + MIB).next_multiple_of(MIB).min(self.largest_page);
+        let grown = Pool::new(self.next_pool, page_bytes);
+        self.next_pool += 1;
+        self.outdated.push(std::mem::replace(&mut self.current, grown));
+        Ok(())
+    }
+}
+
+impl Pool {
+    fn new(id: u64, page_bytes: u64) -> Self {
+        Self { id, page_bytes, pages: Vec::new(), next_page: 0 }
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Place {
+        for page in &mut self.pages {
+            if let Some(offset) = page.take(bytes) {
+                return Place { pool: self.id, page: page.id, offset };
+            }
+        }
+        let id = self.next_page;
+        self.next_page += 1;
+        self.pages.push(Page { id, gaps: vec![(bytes, self.page_bytes - bytes)], live: 1 });
+        Place { pool: self.id, page: id, offset: 0 }
+    }
+
+    fn free(&mut self, place: Place, bytes: u64) {
+        let page =
+            self.pages.iter_mut().find(|page| page.id == place.page).expect("BUG: a page with a live slice stays");
+        page.give_back(place.offset, bytes);
+    }
+}
+
+impl Page {
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        let gap = self.gaps.iter_mut().find(|(_, length)| *length >= bytes)?;
+        let offset = gap.0;
+        *gap = (gap.0 + bytes, gap.1 - bytes);
+        self.gaps.retain(|(_, length)| *length > 0);
+        self.live += 1;
+        Some(offset)
+    }
+
+    fn give_back(&mut self, offset: u64, bytes: u64) {
+        let next = self.gaps.partition_point(|gap| gap.0 < offset);
+        self.gaps.insert(next, (offset, bytes));
+        self.live -= 1;
+        self.gaps.dedup_by(|gap, before| {
+            let touches = before.0 + before.1 == gap.0;
+            if touches {
+                before.1 += gap.1;
+            }
+            touches
+        });
+    }
+}

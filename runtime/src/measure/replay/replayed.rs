@@ -1,0 +1,139 @@
+use std::collections::{HashMap, HashSet};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use gpu_tuned_core::Bytes;
+
+use super::affine::aligned;
+use super::parameters::{self, shapes};
+use super::pools::{Pools, TooLarge};
+use super::program::{Op, Phase, Program, phases};
+use super::trace::record;
+use super::{convolution, update};
+use crate::measure::{MeasureError, Memory, Step, Subject, isolated};
+
+/// As many as dry runs take at most.
+const STEPS: usize = 12;
+/// Even, so that a sample more changes nothing but sizes, and more than one: a micro-batch of one is computed otherwise.
+const BATCHES: [u64; 2] = [2, 4];
+
+/// What optimizer steps allocate and free, at any micro-batch.
+///
+/// ```no_run
+/// # use burn::nn::{Linear, LinearConfig};
+/// # use burn::optim::AdamWConfig;
+/// # use burn::tensor::{Device, Tensor};
+/// # use gpu_tuned::Bytes;
+/// # use gpu_tuned::measure::{Subject, Trace};
+/// # let subject = Subject::new(
+/// #     |device| LinearConfig::new(8, 1).init(device),
+/// #     || AdamWConfig::new().init(),
+/// #     |samples, device| Tensor::<2>::zeros([samples, 8], device),
+/// #     |model: &Linear, batch| model.forward(batch).mean(),
+/// # );
+/// let trace = Trace::record(&Device::flex(), &subject, 1, false)?;
+/// if let Some(replayed) = trace.replayed(64, 4, Bytes::from_mib(24 << 10)) {
+///     println!("{} MiB on a GPU with 24 GiB", replayed.memory().reserved_bytes.mib());
+/// }
+/// # Ok::<(), gpu_tuned::measure::MeasureError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Trace {
+    program: Program,
+    /// Of the parameters.
+    shapes: Vec<Vec<u64>>,
+}
+
+/// What steps would take of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// What the memory pools hold after each step.
+    pub reserved_bytes: Vec<Bytes>,
+    /// In use after the last forward pass, with the loss alive.
+    pub in_use_bytes: Bytes,
+}
+
+impl Replayed {
+    /// The most that the pools hold after a step, and what is in use after a forward pass.
+    pub fn memory(&self) -> Memory {
+        let reserved_bytes = self.reserved_bytes.iter().copied().max().unwrap_or_default();
+        Memory { reserved_bytes, in_use_bytes: self.in_use_bytes }
+    }
+}
+
+impl Trace {
+    /// Runs steps of so many micro-batches on the CPU, at two small micro-batches, and records them.
+    ///
+    /// The device is the CPU without autodiff, with 32-bit numbers by default.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError::Step`] when the model panics, when more is allocated than can be recorded, or when the two
+    /// micro-batches do not take the same steps.
+    pub fn record<M: Module, B: Clone>(
+        device: &Device,
+        subject: &Subject<'_, M, B>,
+        micro_batches: usize,
+        checkpointing: bool,
+    ) -> Result<Self, MeasureError> {
+        let step = |batch| Step { batch: batch as usize, micro_batches, checkpointing };
+        let recorded = |batch| {
+            let recorded = isolated(step(batch), || record(device, subject, step(batch)))?;
+            recorded.ok_or_else(|| step(batch).failed(&"it allocates too often to be recorded"))
+        };
+        let [small, large] = [recorded(BATCHES[0])?, recorded(BATCHES[1])?];
+        let different = || step(BATCHES[1]).failed(&"it allocates otherwise than a smaller micro-batch");
+        let mut program = aligned(&small, &large, BATCHES).ok_or_else(different)?;
+        let shapes = isolated(step(1), || shapes(&subject.model(&step(1).device(device))))?;
+        lay_out_parameters(&mut program, &shapes);
+        Ok(Self { program: program.repeated(STEPS).ok_or_else(different)?, shapes })
+    }
+
+    /// What a dozen steps with a micro-batch would take of a CUDA GPU with so much memory, when values take so many bytes;
+    /// `None` when one tensor is larger than the GPU allocates at once.
+    ///
+    /// More than the GPU's memory is an answer, too.
+    pub fn replayed(&self, batch: u64, value_bytes: u64, gpu: Bytes) -> Option<Replayed> {
+        let program = convolution::lower(self.program.clone(), &self.shapes, value_bytes);
+        let program = update::lower(program, value_bytes);
+        // CubeCL takes at most a quarter of the memory at once.
+        deal(&program, Pools::new(gpu.0 / 4), batch, value_bytes).ok()
+    }
+}
+
+/// Tells which allocations are parameters; on CUDA they are made outside the pools, with padded rows.
+fn lay_out_parameters(program: &mut Program, shapes: &[Vec<u64>]) {
+    let mut by_bytes: HashMap<u64, Vec<&Vec<u64>>> = HashMap::new();
+    for shape in shapes {
+        by_bytes.entry(shape.iter().product::<u64>() * 4).or_default().push(shape);
+    }
+    let made = phases(&program.ops).next().unwrap_or_default();
+    let freed: HashSet<_> = made.iter().filter_map(Op::freed).collect();
+    for id in made.iter().filter_map(Op::allocated).filter(|id| !freed.contains(id)) {
+        if let Some(shape) = by_bytes.get_mut(&program.sizes[id].bytes()[0]).and_then(Vec::pop) {
+            program.sizes[id] = parameters::size(shape);
+            program.persistent.insert(id);
+        }
+    }
+}
+
+fn deal(program: &Program, mut pools: Pools, batch: u64, value_bytes: u64) -> Result<Replayed, TooLarge> {
+    let mut replayed = Replayed { reserved_bytes: Vec::new(), in_use_bytes: Bytes::ZERO };
+    for op in &program.ops {
+        match *op {
+            Op::Allocate(id) => {
+                let bytes = program.bytes(id, batch, value_bytes);
+                if program.persistent.contains(&id) {
+                    pools.allocate_persistent(id, bytes);
+                } else if bytes > 0 {
+                    pools.allocate(id, bytes)?;
+                }
+            }
+            Op::Free(id) => pools.free(id),
+            Op::Enter(Phase::Backward) => replayed.in_use_bytes = Bytes(pools.in_use()),
+            Op::Enter(Phase::End) => replayed.reserved_bytes.push(Bytes(pools.reserved())),
+            Op::Enter(_) => {}
+        }
+    }
+    Ok(replayed)
+}
