@@ -154,8 +154,9 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// What a prediction is raised by where no error was recorded: FACTS of three models, lines between four points.
-const UNKNOWN_RESIDUAL: f64 = 0.05;
+/// What a prediction is raised by where no error was recorded: one page of eight, as a transformer's pools jump on an H200.
+/// Not measured as a bound; others jump further.
+const UNKNOWN_RESIDUAL: f64 = 0.125;
 
 /// A device whose peak is not known is further away than any that is.
 const UNKNOWN_DISTANCE: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! Measuring on a GPU: memory by dry runs, of steps beyond its memory too; time by running what fits with much to spare.
+//! Measuring on a GPU: memory by dry runs, time by running what fits with much to spare.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -140,8 +140,7 @@ impl Climb<'_> {
         self.tried.iter().filter_map(Tried::sample).collect()
     }
 
-    /// Chooses the points to keep; the largest that may be run is one of them. What was run stays, unless there are too
-    /// many of them.
+    /// Chooses the points to keep; the largest that may be run is one of them.
     fn choose(&mut self, most: Bytes) {
         let samples = self.samples();
         let largest = samples.iter().rfind(|sample| sample.reserved <= most).map(|sample| sample.batch);

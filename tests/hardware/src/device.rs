@@ -15,33 +15,15 @@ pub(crate) struct Choice {
     gpu: usize,
 }
 
-/// A device without autodiff, ready for a precision.
-pub(crate) struct Opened {
-    /// The device.
-    pub(crate) device: Device,
-    /// Memory that was free on it, in bytes; unknown for the CPU.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no dry run"))]
-    free_bytes: Option<u64>,
-}
-
-#[cfg(feature = "cuda")]
-impl Opened {
-    /// What a batch may reserve: 85% of what was free, or what was asked for if that is less.
-    pub(crate) fn limit_bytes(&self, asked_mib: Option<u64>) -> u64 {
-        let share = self.free_bytes.map(|free| free / 100 * 85);
-        share.into_iter().chain(asked_mib.map(|mib| mib << 20)).min().unwrap_or(u64::MAX)
-    }
-}
-
 impl Choice {
-    /// Opens the device; once a process, before the first tensor.
-    pub(crate) fn open(self, precision: Precision) -> anyhow::Result<Opened> {
+    /// Opens the device, without autodiff; once a process, before the first tensor.
+    pub(crate) fn open(self, precision: Precision) -> anyhow::Result<Device> {
         if cfg!(feature = "cuda") {
             let gpu = open(&Place::Index(self.gpu), Some(precision.float())).context("cannot open the GPU")?;
-            return Ok(Opened { device: gpu.device, free_bytes: Some(gpu.memory_free.0) });
+            return Ok(gpu.device);
         }
         let device = cpu();
         default_float(&device, precision.float())?;
-        Ok(Opened { device, free_bytes: None })
+        Ok(device)
     }
 }

@@ -3,13 +3,10 @@
 mod catching;
 mod described;
 mod device;
-#[cfg(feature = "cuda")]
-mod dry;
 mod line;
 mod memory;
 mod mode;
 mod network;
-mod real;
 mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
@@ -30,15 +27,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What three optimizer steps would reserve, from a dry run
-    #[cfg(feature = "cuda")]
-    Dry(dry::Arguments),
-    /// Needs CUDA: build with `--features cuda`
-    #[cfg(not(feature = "cuda"))]
-    Dry {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        _rest: Vec<String>,
-    },
     /// What the memory pools hold after each of many steps
     #[cfg(feature = "cuda")]
     Trace(trace::Arguments),
@@ -46,8 +34,6 @@ enum Command {
     Measure(Measure),
     /// How long optimizer steps of one global batch take, cut into micro-batches in many ways
     Sweep(sweep::Arguments),
-    /// How long optimizer steps take, and what they reserve
-    Real(real::Arguments),
 }
 
 #[derive(Args)]
@@ -77,13 +63,8 @@ impl Measure {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         #[cfg(feature = "cuda")]
-        Command::Dry(arguments) => dry::run(&arguments),
-        #[cfg(not(feature = "cuda"))]
-        Command::Dry { .. } => anyhow::bail!("a dry run needs CUDA: build with `--features cuda`"),
-        #[cfg(feature = "cuda")]
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Measure(arguments) => arguments.run(),
         Command::Sweep(arguments) => sweep::run(&arguments),
-        Command::Real(arguments) => real::run(&arguments),
     }
 }

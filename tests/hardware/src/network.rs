@@ -74,9 +74,6 @@ enum Samples {
 /// What a batch is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// Nothing that a dry run would read.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no dry run"))]
-    Zeros,
     /// Zeros that come from the host, as a loader's do.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "memory alone is traced with them"))]
     Uploaded,
@@ -87,7 +84,6 @@ pub(crate) enum Fill {
 impl Fill {
     fn floats<const D: usize>(self, shape: [usize; D], device: &Device) -> Tensor<D> {
         match self {
-            Self::Zeros => Tensor::zeros(shape, device),
             Self::Uploaded => Tensor::from_data(TensorData::zeros::<f32, _>(shape), device),
             Self::Random => Tensor::random(shape, Distribution::Normal(0.0, 1.0), device),
         }
@@ -95,7 +91,6 @@ impl Fill {
 
     fn below<const D: usize>(self, limit: usize, shape: [usize; D], device: &Device) -> Tensor<D, Int> {
         match self {
-            Self::Zeros => Tensor::zeros(shape, device),
             Self::Uploaded => Tensor::from_data(TensorData::zeros::<i32, _>(shape), device),
             Self::Random => Tensor::random(Shape::from(shape), Distribution::Uniform(0.0, limit as f64), device),
         }

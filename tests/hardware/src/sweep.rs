@@ -65,7 +65,7 @@ const WINDOW_SECONDS: f64 = 0.25;
 /// Prints a line for every batch, mode and repeat.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let workload = arguments.workload()?;
-    let device = arguments.choice.open(arguments.precision)?.device;
+    let device = arguments.choice.open(arguments.precision)?;
     let modes: &[bool] = if arguments.plain { &[false] } else { &[false, true] };
     for &checkpointing in modes {
         let batches = arguments.batches(&workload, checkpointing)?;

@@ -55,7 +55,7 @@ struct Trace {
 /// Prints a line for every batch. Each has a thread of its own, because memory pools belong to threads, and their pages
 /// never shrink.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let device = arguments.choice.open(arguments.mode.precision)?.device;
+    let device = arguments.choice.open(arguments.mode.precision)?;
     let way = if arguments.dry { "dry_trace" } else { "trace" };
     for &batch in &arguments.batches {
         let traced = || catching(|| arguments.trace(batch, &device));

@@ -23,15 +23,6 @@ pub(crate) struct Training {
     loss: Option<Tensor<1>>,
 }
 
-/// Where a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    /// After the last micro-batch's forward pass, with the loss alive.
-    Forward,
-    /// After the last backward pass, before the optimizer.
-    Gradients,
-}
-
 impl Training {
     /// A new model with `samples` in a micro-batch; `device` is without autodiff.
     pub(crate) fn new(mode: Mode, samples: usize, fill: Fill, device: &Device) -> Self {
@@ -62,37 +53,35 @@ impl Training {
 
     /// After so many optimizer steps more.
     pub(crate) fn steps(self, steps: usize) -> Self {
-        (0..steps).fold(self, |training, _| training.step(|_| ()))
+        (0..steps).fold(self, |training, _| training.step())
     }
 
     /// After one optimizer step more.
-    pub(crate) fn step(mut self, mut observe: impl FnMut(Moment)) -> Self {
-        let gradients = self.gradients(&mut observe);
-        observe(Moment::Gradients);
+    fn step(mut self) -> Self {
+        let gradients = self.gradients();
         let network = self.optimizer.step(LEARNING_RATE, self.network, gradients);
         Self { network, ..self }
     }
 
-    fn gradients(&mut self, observe: &mut impl FnMut(Moment)) -> GradientsParams {
+    fn gradients(&mut self) -> GradientsParams {
         if self.accumulate == 1 {
-            return self.backward(true, observe);
+            return self.backward(true);
         }
         let mut accumulator = GradientsAccumulator::new();
         for micro_batch in 1..=self.accumulate {
-            let gradients = self.backward(micro_batch == self.accumulate, observe);
+            let gradients = self.backward(micro_batch == self.accumulate);
             accumulator.accumulate(&self.network, gradients);
         }
         accumulator.grads()
     }
 
-    fn backward(&mut self, last: bool, observe: &mut impl FnMut(Moment)) -> GradientsParams {
+    fn backward(&mut self, last: bool) -> GradientsParams {
         let mut loss = self.network.loss(self.batch.clone());
         if self.accumulate > 1 {
             loss = loss / f64::from(self.accumulate);
         }
         if last {
             self.loss = Some(loss.clone().inner());
-            observe(Moment::Forward);
         }
         GradientsParams::from_grads(loss.backward(), &self.network)
     }
@@ -126,20 +115,18 @@ impl ModuleVisitor for Sum {
 mod tests {
     use burn::tensor::Device;
 
-    use super::{Moment, Training};
+    use super::Training;
     use crate::{
         mode::{Mode, Precision},
         network::{Fill, Model},
     };
 
     #[test]
-    fn steps_lower_the_loss_and_pass_both_moments() {
+    fn steps_lower_the_loss() {
         for (accumulate, checkpointing) in [(1, false), (2, true)] {
             let mode = Mode { model: Model::Lstm, precision: Precision::F32, checkpointing, accumulate };
             let training = || Training::new(mode, 2, Fill::Random, &Device::flex());
-            let mut moments = Vec::new();
-            let first = training().step(|moment| moments.push(moment)).check().expect("a loss");
-            assert_eq!(moments, [Moment::Forward, Moment::Gradients]);
+            let first = training().steps(1).check().expect("a loss");
             let later = training().steps(5).check().expect("a loss");
             assert!(later < first, "{later} after {first}");
         }
