@@ -27,3 +27,10 @@ impl Choice {
         Ok(device)
     }
 }
+
+/// Gives the device back what nothing uses any more.
+pub(crate) fn release(device: &Device) -> anyhow::Result<()> {
+    device.sync()?;
+    device.memory_cleanup();
+    Ok(())
+}

@@ -4,6 +4,7 @@ mod catching;
 mod described;
 mod device;
 mod line;
+#[cfg(feature = "cuda")]
 mod memory;
 mod mode;
 mod network;

@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use serde::Serialize;
 
-/// A reading of the pools; zeros where a device keeps none, as the CPU.
+/// A reading of the pools; zeros where a device keeps none.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Usage {
     /// Bytes taken from the device.
@@ -23,7 +23,6 @@ impl Usage {
 }
 
 /// A pool of pages of one size.
-#[cfg(feature = "cuda")]
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Pool {
     /// Bytes of a page.
@@ -37,7 +36,6 @@ pub(crate) struct Pool {
 }
 
 /// Every pool of `device`.
-#[cfg(feature = "cuda")]
 pub(crate) fn pools(device: &Device) -> Vec<Pool> {
     let report = device.memory_pool_report().unwrap_or_default();
     let pools = report.into_iter().map(|pool| Pool {
@@ -47,11 +45,4 @@ pub(crate) fn pools(device: &Device) -> Vec<Pool> {
         largest_alloc: pool.largest_alloc,
     });
     pools.collect()
-}
-
-/// Gives the device back what nothing uses any more.
-pub(crate) fn release(device: &Device) -> anyhow::Result<()> {
-    device.sync()?;
-    device.memory_cleanup();
-    Ok(())
 }

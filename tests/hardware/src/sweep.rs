@@ -12,9 +12,8 @@ use serde::Serialize;
 use crate::{
     catching::catching,
     described::GLOBAL_BATCH,
-    device::Choice,
+    device::{Choice, release},
     line::print,
-    memory::release,
     mode::{Mode, Precision},
     network::{Fill, Model},
     training::Training,

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{
     catching::catching,
-    device::Choice,
+    device::{Choice, release},
     line::print,
-    memory::{Pool, Usage, pools, release},
+    memory::{Pool, Usage, pools},
     mode::Mode,
     network::{Batch, Fill},
     training::Training,
