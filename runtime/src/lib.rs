@@ -81,6 +81,8 @@ mod saved;
 mod selection;
 mod session;
 mod start;
+#[cfg(feature = "burn")]
+pub mod train;
 mod tuned;
 mod whole;
 
@@ -98,4 +100,6 @@ pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
 pub use selection::{Change, Fallback, Recognised, SelectedGpu, Selection, Shortfall};
 pub use session::Session;
 pub use start::{Options, StartError, start};
+#[cfg(feature = "burn")]
+pub use train::MicroBatch;
 pub use tuned::{Built, Tuned};
