@@ -190,3 +190,29 @@ fn a_shared_optimizer_state_is_taken_off_the_measured_pools() {
     let shared = plan(&nominal("h200"), &measured(), &goal).expect("it fits").memory;
     assert_eq!(whole.total() - shared.total(), whole.optimizer_state - shared.optimizer_state);
 }
+
+#[test]
+fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
+    // The points with checkpointing lie where the GPU is fast, those without where it is slow.
+    let mut workload = measured();
+    let at = |samples_per_s: f64, batch: u64| Point {
+        reserved_bytes: Some(Bytes::from_mib(1000 + 50 * batch)),
+        micro_step_ms: Some(batch as f64 / samples_per_s * 1e3),
+        ..Point::default()
+    };
+    for on in workload.measured.on.values_mut() {
+        for (checkpointing, points) in [(false, [(8, 500.0), (256, 700.0)]), (true, [(32, 900.0), (64, 950.0)])] {
+            let batch = points.map(|(batch, speed)| (batch, at(speed, batch))).into();
+            let mode = Mode { precision: Precision::F32, checkpointing };
+            on.mode.insert(mode, MeasuredMode { way: Way::DryRun, residual: Some(0.0), batch });
+        }
+    }
+    for batch in [16, 32, 48, 64, 128, 256] {
+        let speed = |checkpointing| {
+            let pins = crate::Pins { gradient_checkpointing: Some(checkpointing), ..pinned(batch).pins };
+            let goal = Goal { pins, ..Goal::default() };
+            plan(&nominal("h100-sxm5-80gb"), &workload, &goal).expect("it fits").samples_per_s
+        };
+        assert!(speed(true) <= speed(false), "{batch}: {} with, {} without", speed(true), speed(false));
+    }
+}

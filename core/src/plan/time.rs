@@ -11,6 +11,9 @@ use crate::workload::Workload;
 pub(super) struct StepTime<'a> {
     pub roofline: Roofline,
     pub measured: Option<Measured<'a>>,
+    /// The same without checkpointing, where the mode checkpoints and was not measured here: recomputing takes no less,
+    /// whatever the points say that both are carried over from.
+    plain: Option<Box<Self>>,
 }
 
 /// Seconds by peaks and their share that training reaches.
@@ -34,7 +37,11 @@ pub(super) struct Measured<'a> {
 
 impl<'a> StepTime<'a> {
     pub(super) fn of(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Self {
-        Self { roofline: Roofline::of(device, workload, mode), measured: Measured::of(device, workload, mode) }
+        let measured = Measured::of(device, workload, mode);
+        let is_carried_over = measured.as_ref().is_some_and(|measured| !measured.is_exact());
+        let plain = Mode { checkpointing: false, ..mode };
+        let plain = (mode.checkpointing && is_carried_over).then(|| Box::new(Self::of(device, workload, plain)));
+        Self { roofline: Roofline::of(device, workload, mode), measured, plain }
     }
 
     /// Samples per second of one rank that cuts its steps in this way.
@@ -79,13 +86,14 @@ impl<'a> StepTime<'a> {
 
     pub(super) fn micro_step(&self, batch: u64) -> f64 {
         let here = self.roofline.micro_step(batch);
-        self.measured.as_ref().map_or(here, |measured| {
+        let seconds = self.measured.as_ref().map_or(here, |measured| {
             // Below what was measured launches count, and lines know nothing of them.
             let known = measured.micro_step.first().max(batch);
             let seconds = measured.micro_step.at(known);
             let is_known = measured.is_exact() && known == batch;
             if is_known { seconds } else { seconds * here / measured.there.micro_step(known) }
-        })
+        });
+        self.plain.as_ref().map_or(seconds, |plain| seconds.max(plain.micro_step(batch)))
     }
 
     pub(super) fn optimizer(&self) -> f64 {
