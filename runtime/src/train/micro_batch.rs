@@ -41,7 +41,7 @@ macro_rules! tensor {
             }
 
             fn narrow(&self, samples: Range<usize>) -> Self {
-                self.clone().narrow(0, samples.start, samples.len())
+                self.clone().slice_dim(0, samples)
             }
 
             fn to_device(self, $device: &Device) -> Self {

@@ -1,5 +1,18 @@
 //! Training steps that keep the global batch exact, whatever fits the device.
 
+mod attempt;
+mod buffers;
+mod failure;
+mod gradients;
 mod micro_batch;
+mod outcome;
+mod pace;
+#[cfg(test)]
+mod tests;
+mod trainer;
+mod update;
 
+pub use failure::{Moment, is_out_of_memory};
 pub use micro_batch::MicroBatch;
+pub use outcome::{Rescue, Step, StepError};
+pub use trainer::Trainer;
