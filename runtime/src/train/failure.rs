@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_panic_for_want_of_memory_is_told_from_others() {
         let words = "Failed to read: out of device memory allocating 4096 bytes";
-        let failure = watched(Moment::Forward, || panic!("{words}")).map(|()| ()).unwrap_err();
+        let failure = watched::<()>(Moment::Forward, || panic!("{words}")).unwrap_err();
         assert_eq!((failure.moment, failure.message.as_str()), (Moment::Forward, words));
         assert!(catch_unwind(|| watched(Moment::Forward, || panic!("index out of bounds"))).is_err());
         assert_eq!(watched(Moment::Forward, || 7).unwrap(), 7);

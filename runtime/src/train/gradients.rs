@@ -72,13 +72,11 @@ impl ModuleVisitor for Grouping<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
         let bytes = (gradient.shape().num_elements() * gradient.dtype().size()) as u64;
-        match self.groups.last_mut().filter(|_| bytes <= self.room) {
-            Some(group) => group.push(param.id),
-            None => {
-                self.groups.push(vec![param.id]);
-                self.room = self.bytes.max(bytes);
-            }
+        if bytes > self.room || self.groups.is_empty() {
+            self.groups.push(Vec::new());
+            self.room = self.bytes.max(bytes);
         }
+        self.groups.last_mut().expect("BUG: one was just begun").push(param.id);
         self.room -= bytes;
     }
 }

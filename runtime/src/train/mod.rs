@@ -7,6 +7,7 @@ mod gradients;
 mod micro_batch;
 mod outcome;
 mod pace;
+mod session;
 #[cfg(test)]
 mod tests;
 mod trainer;

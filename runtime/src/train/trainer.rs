@@ -152,6 +152,7 @@ impl<M: Module> Trainer<M> {
     /// # Panics
     ///
     /// Whenever `loss` does, but for want of memory.
+    #[expect(clippy::needless_pass_by_value, reason = "a step uses its batch up")]
     pub fn step<B: MicroBatch>(
         &mut self,
         learning_rate: f64,
