@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use burn::module::Module;
 use burn::optim::{GradientsAccumulator, GradientsParams};
-use burn::tensor::{DType, Device, FloatDType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 use super::MicroBatch;
 use super::failure::{Moment, OutOfMemory, watched};
@@ -13,14 +13,24 @@ use super::gradients::{global_norm, scaled};
 /// Keeps the factor of clipping finite.
 const EPSILON: f32 = 1e-6;
 
-/// What a step's micro-batches add up to; on the device, and not read yet.
-pub(super) struct Attempt {
+/// What a micro-batch brings to a step; on the device, and not read yet.
+pub(super) struct Part<T> {
+    /// Of its share of the mean loss.
     pub gradients: GradientsParams,
-    /// Mean over the samples of the step, in f32, of shape `[1]`.
+    /// Its share of the mean loss, in f32, of shape `[1]`, where it is known.
+    pub loss: Option<Tensor<1>>,
+    pub output: T,
+}
+
+/// What a step's micro-batches add up to; on the device, and not read yet.
+pub(super) struct Attempt<T> {
+    pub gradients: GradientsParams,
+    /// Mean over the samples of the step, in f32, of shape `[1]`; zero where it is not known.
     pub loss: Tensor<1>,
     /// Of the gradients before they were clipped, of shape `[1]`.
     pub norm: Tensor<1>,
-    pub micro_batches: usize,
+    /// Of each micro-batch.
+    pub outputs: Vec<T>,
 }
 
 /// Samples of one micro-batch after another; together all of them.
@@ -28,8 +38,9 @@ fn cuts(samples: usize, micro_batch: usize) -> impl Iterator<Item = Range<usize>
     (0..samples).step_by(micro_batch).map(move |begin| begin..(begin + micro_batch).min(samples))
 }
 
-impl Attempt {
-    /// Computes the gradients of the mean loss over all samples of `batch`.
+impl<T> Attempt<T> {
+    /// Computes the gradients of the mean loss over all samples of `batch`; `part` does it for a micro-batch that holds so
+    /// large a share of them.
     ///
     /// Nothing is read, so that the host runs ahead of the device.
     pub(super) fn run<M: Module, B: MicroBatch>(
@@ -37,32 +48,28 @@ impl Attempt {
         batch: &B,
         micro_batch: usize,
         device: &Device,
-        loss: &impl Fn(&M, B) -> Tensor<1>,
+        part: impl Fn(&M, B, f64) -> Result<Part<T>, OutOfMemory>,
     ) -> Result<Self, OutOfMemory> {
         let samples = batch.len();
         let mut sum = GradientsAccumulator::new();
         let mut mean: Option<Tensor<1>> = None;
-        let mut micro_batches = 0;
+        let mut outputs = Vec::new();
         for cut in cuts(samples, micro_batch) {
-            // A mean over all samples: a micro-batch counts by what it holds.
             let share = cut.len() as f64 / samples as f64;
             let micro = watched(Moment::Upload, || batch.narrow(cut).to_device(device))?;
-            let loss = watched(Moment::Forward, || loss(model, micro).mul_scalar(share))?;
-            let value = loss.clone().without_autodiff().cast(FloatDType::F32);
-            watched(Moment::Backward, || {
-                sum.accumulate(model, GradientsParams::from_grads(loss.backward(), model));
-            })?;
-            mean = Some(match mean {
-                Some(mean) => mean + value,
-                None => value,
-            });
-            micro_batches += 1;
+            let Part { gradients, loss, output } = part(model, micro, share)?;
+            watched(Moment::Backward, || sum.accumulate(model, gradients))?;
+            mean = match (mean, loss) {
+                (Some(mean), Some(loss)) => Some(mean + loss),
+                (known, other) => known.or(other),
+            };
+            outputs.push(output);
         }
         let gradients = sum.grads();
         let zero = || Tensor::zeros([1], (&device.clone().without_autodiff(), DType::F32));
         let norm = watched(Moment::Backward, || global_norm(&gradients, model))?;
         let (norm, loss) = (norm.unwrap_or_else(zero), mean.unwrap_or_else(zero));
-        Ok(Self { gradients, loss, norm, micro_batches })
+        Ok(Self { gradients, loss, norm, outputs })
     }
 
     /// Scales all gradients down where their global norm is larger than `most`. The device decides it.

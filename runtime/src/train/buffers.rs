@@ -30,10 +30,11 @@ impl Buffers {
         Some(buffers)
     }
 
-    /// The model with these values, and without updates that wait.
-    pub(super) fn restore<M: Module>(mut self, model: M) -> M {
-        // Makes new places, so that what waits in the old ones is lost.
-        model.train().map(&mut self)
+    /// Writes the values back into `model` and all its clones.
+    pub(super) fn restore<M: Module>(mut self, model: &M) {
+        // What waits is written first, so that it cannot be written later.
+        drop(model.valid());
+        drop(model.clone().map(&mut self));
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
         let before = Buffers::of(&norm).unwrap();
         norm.forward(batch(1e30));
         norm.forward(batch(f32::NAN));
-        let norm = before.restore(norm);
+        before.restore(&norm.clone());
         for norm in [&norm, &undisturbed] {
             norm.forward(batch(2.0));
         }
@@ -94,7 +95,7 @@ mod tests {
     fn restoring_keeps_gradient_checkpointing() {
         let device = Device::flex().autodiff().gradient_checkpointing();
         let norm = BatchNormConfig::new(2).init(&device);
-        let norm = Buffers::of(&norm).unwrap().restore(norm);
+        Buffers::of(&norm).unwrap().restore(&norm);
         assert_eq!(norm.gamma.val().gradient_checkpointing_strategy(), device.gradient_checkpointing_strategy());
         norm.forward(Tensor::<2>::ones([3, 2], &device)).sum().backward();
     }

@@ -8,6 +8,7 @@ mod micro_batch;
 mod outcome;
 mod pace;
 mod session;
+mod stepper;
 #[cfg(test)]
 mod tests;
 mod trainer;

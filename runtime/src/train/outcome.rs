@@ -53,7 +53,7 @@ pub enum StepError {
     /// Not even one sample at a time fits.
     #[error(
         "out of memory {moment} with micro-batches of {micro_batch}, and there is nothing smaller{}{}\nBurn says: {message}",
-        available(*.free),
+        available(*.memory),
         .plan.as_ref().map(|plan| format!("\n{plan}")).unwrap_or_default()
     )]
     DoesNotFit {
@@ -61,8 +61,8 @@ pub enum StepError {
         moment: Moment,
         /// Samples in a micro-batch.
         micro_batch: usize,
-        /// Memory that is free on the device after everything was given back, where it can be told.
-        free: Option<Bytes>,
+        /// Memory that is there for training after everything was given back, where it can be told.
+        memory: Option<Bytes>,
         /// What a plan for that memory says, item by item.
         plan: Option<Box<PlanError>>,
         /// Burn's words.
@@ -95,6 +95,6 @@ pub enum StepError {
     Device(#[source] burn::tensor::TensorReadError),
 }
 
-fn available(free: Option<Bytes>) -> String {
-    free.map(|free| format!(": {free} are free")).unwrap_or_default()
+fn available(memory: Option<Bytes>) -> String {
+    memory.map(|memory| format!(": there are {memory} for training")).unwrap_or_default()
 }

@@ -3,10 +3,12 @@
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{MemoryEstimate, plan};
+use gpu_tuned_core::plan::{MemoryEstimate, PlanError, plan};
+use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use super::Trainer;
+use super::stepper::Remaining;
 use crate::session::Session;
 use crate::tuned::Tuned;
 
@@ -37,50 +39,81 @@ impl<C: Tuned> Session<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Trainer<M> {
-        let settings = self.plan().settings;
-        let memory = &self.plan().memory;
-        let micro_batch = usize::try_from(settings.batch_size).unwrap_or(usize::MAX);
-        let (facts, workload) = (self.facts(), self.workload().clone());
-        let mut pins = Pins::default();
-        pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
-        pins.precision = Some(settings.precision);
-        let goal = Goal {
-            global_batch: Some(self.schedule().global_batch),
-            world_size: self.schedule().world_size,
-            pins,
-            ..Goal::default()
-        };
-        let replan = move |available| {
-            let facts = DeviceFacts { memory_available: available, ..facts.clone() };
-            let plan = plan(&facts, &workload, &goal)?;
-            Ok(usize::try_from(plan.settings.batch_size).unwrap_or(usize::MAX))
-        };
+        let micro_batch = usize::try_from(self.plan().settings.batch_size).unwrap_or(usize::MAX);
         Trainer::new(model, optimizer, self.device(), micro_batch)
-            .hold_twice(held_twice(memory))
-            .replanning(self.available(memory), replan)
-    }
-
-    /// What is left for training, once the memory pools gave back what they do not need: what is free, and what this
-    /// process holds.
-    #[cfg(feature = "cuda")]
-    fn available(&self, memory: &MemoryEstimate) -> impl Fn() -> Option<Bytes> + Send + 'static {
-        let (device, gpu) = (self.inner_device(), self.opened.gpu.clone());
-        let opening = memory.context + memory.kernels;
-        move || {
-            let held = Bytes(device.memory_pool_usage()?.bytes_reserved);
-            let free = crate::burn::memory_free(&gpu.as_ref()?.gpu).ok()?;
-            Some(free + held + opening)
-        }
-    }
-
-    /// A CPU's memory pages out before it runs out.
-    #[cfg(not(feature = "cuda"))]
-    fn available(&self, _: &MemoryEstimate) -> impl Fn() -> Option<Bytes> + Send + 'static {
-        || None
+            .hold_twice(held_twice(&self.plan().memory))
+            .replanning(Replanning::of(self))
     }
 }
 
 /// As much as what the forward pass keeps: it is free again when the optimizer runs.
 fn held_twice(memory: &MemoryEstimate) -> Bytes {
     memory.activations + memory.scratch
+}
+
+/// What a session plans when memory ran out.
+struct Replanning {
+    facts: DeviceFacts,
+    workload: Workload,
+    goal: Goal,
+    #[cfg(feature = "cuda")]
+    left: Left,
+}
+
+/// What is left on a GPU.
+#[cfg(feature = "cuda")]
+struct Left {
+    device: burn::tensor::Device,
+    gpu: Option<crate::burn::OpenGpu>,
+    /// Taken by opening the device.
+    opening: Bytes,
+}
+
+impl Replanning {
+    fn of<C: Tuned>(session: &Session<C>) -> Self {
+        let settings = session.plan().settings;
+        let mut pins = Pins::default();
+        pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
+        pins.precision = Some(settings.precision);
+        let schedule = session.schedule();
+        Self {
+            facts: session.facts(),
+            workload: session.workload().clone(),
+            goal: Goal {
+                global_batch: Some(schedule.global_batch),
+                world_size: schedule.world_size,
+                pins,
+                ..Goal::default()
+            },
+            #[cfg(feature = "cuda")]
+            left: Left {
+                device: session.inner_device(),
+                gpu: session.opened.gpu.clone(),
+                opening: session.plan().memory.context + session.plan().memory.kernels,
+            },
+        }
+    }
+}
+
+impl Remaining for Replanning {
+    /// What is free, and what this process holds.
+    #[cfg(feature = "cuda")]
+    fn memory(&self) -> Option<Bytes> {
+        let Left { device, gpu, opening } = &self.left;
+        let held = Bytes(device.memory_pool_usage()?.bytes_reserved);
+        let free = crate::burn::memory_free(&gpu.as_ref()?.gpu).ok()?;
+        Some(free + held + *opening)
+    }
+
+    /// Not known: a CPU pages out before it runs out.
+    #[cfg(not(feature = "cuda"))]
+    fn memory(&self) -> Option<Bytes> {
+        None
+    }
+
+    fn plan(&self, memory: Bytes) -> Result<usize, PlanError> {
+        let facts = DeviceFacts { memory_available: memory, ..self.facts.clone() };
+        let plan = plan(&facts, &self.workload, &self.goal)?;
+        Ok(usize::try_from(plan.settings.batch_size).unwrap_or(usize::MAX))
+    }
 }

@@ -12,9 +12,11 @@ use burn::optim::{AdamWConfig, ModuleOptimizer, Optimizer, SgdConfig};
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpu_tuned_core::Bytes;
+use gpu_tuned_core::plan::PlanError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::stepper::Remaining;
 use super::{MicroBatch, Moment, Step, StepError, Trainer};
 
 const FEATURES: usize = 12;
@@ -201,15 +203,29 @@ fn larger_micro_batches_come_back() {
     assert_eq!((sizes[0], sizes[7]), (64, 128));
 }
 
+/// A device with little memory.
+struct Little;
+
+impl Remaining for Little {
+    fn memory(&self) -> Option<Bytes> {
+        Some(Bytes::from_mib(100))
+    }
+
+    fn plan(&self, memory: Bytes) -> Result<usize, PlanError> {
+        assert_eq!(memory, Bytes::from_mib(100));
+        Ok(2)
+    }
+}
+
 #[test]
 fn what_never_fits_is_an_error_and_the_model_is_as_it_was() {
-    let mut trainer = trainer(4).replanning(|| Some(Bytes::from_mib(100)), |_| Ok(2));
+    let mut trainer = trainer(4).replanning(Little);
     let before = parameters(trainer.model());
     let error = trainer.step(0.1, batch(8, 0), failing(usize::MAX)).unwrap_err();
-    let StepError::DoesNotFit { moment: Moment::Forward, micro_batch: 1, free: Some(free), .. } = &error else {
+    let StepError::DoesNotFit { moment: Moment::Forward, micro_batch: 1, memory: Some(memory), .. } = &error else {
         panic!("{error}")
     };
-    assert_eq!(*free, Bytes::from_mib(100));
+    assert_eq!(*memory, Bytes::from_mib(100));
     assert!(error.to_string().contains(OUT_OF_MEMORY), "{error}");
     assert_eq!(parameters(trainer.model()), before);
     trainer.step(0.1, batch(8, 0), Network::loss).unwrap();

@@ -3,8 +3,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor};
 
 use super::failure::{Moment, OutOfMemory, is_out_of_memory, watched};
@@ -17,10 +17,15 @@ const TRIALS: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// A model and its optimizer, which change together.
-#[derive(Clone)]
-pub(super) struct Weights<M> {
-    pub model: M,
-    pub optimizer: ModuleOptimizer,
+pub(super) trait Weights: Clone {
+    /// What is trained.
+    type Model: Module;
+
+    fn model(&self) -> Self::Model;
+
+    /// What an optimizer step makes of them. They stay as they are, so that it can be thrown away; until one of the two is
+    /// dropped, both take memory.
+    fn updated(&self, gradients: GradientsParams) -> Self;
 }
 
 /// Why a value could not be read.
@@ -39,57 +44,49 @@ pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, Unread> {
     })
 }
 
-impl<M: Module> Weights<M> {
-    /// What an optimizer step makes of them. They stay as they are, so that it can be thrown away; until one of the two is
-    /// dropped, both take memory.
-    pub(super) fn updated(&self, learning_rate: f64, gradients: GradientsParams) -> Result<Self, OutOfMemory> {
-        watched(Moment::Optimizer, || {
-            let mut optimizer = self.optimizer.clone();
-            let model = optimizer.step(learning_rate, self.model.clone(), gradients);
-            Self { model, optimizer }
-        })
-    }
+/// What an optimizer step makes of the weights.
+pub(super) fn updated<W: Weights>(weights: &W, gradients: GradientsParams) -> Result<W, OutOfMemory> {
+    watched(Moment::Optimizer, || weights.updated(gradients))
+}
 
-    /// Takes the step group by group, each only once it is known that it was computed, so that no more than one group is
-    /// held twice. `release` gives memory back before a group is tried again.
-    pub(super) fn update_in_groups(
-        &mut self,
-        learning_rate: f64,
-        gradients: &GradientsParams,
-        groups: &[Vec<burn::module::ParamId>],
-        release: impl Fn(),
-    ) -> Result<(), StepError> {
-        for (done, group) in groups.iter().enumerate() {
-            let mut wait = FIRST_WAIT;
-            for trial in 1.. {
-                let computed = self.updated(learning_rate, copied(gradients, &self.model, group));
-                match computed.map_err(Unread::OutOfMemory).and_then(Self::known) {
-                    Ok(weights) => {
-                        *self = weights;
-                        break;
-                    }
-                    Err(Unread::Device(error)) => return Err(StepError::Device(error)),
-                    Err(Unread::OutOfMemory(OutOfMemory { message, .. })) if trial == TRIALS => {
-                        return Err(StepError::Torn { done, all: groups.len(), message });
-                    }
-                    Err(Unread::OutOfMemory(_)) => {
-                        release();
-                        // What holds the memory may be gone by then.
-                        sleep(wait);
-                        wait *= 2;
-                    }
+/// Takes the step group by group, each only once it is known that it was computed, so that no more than one group is held
+/// twice. `release` gives memory back before a group is tried again.
+pub(super) fn update_in_groups<W: Weights>(
+    weights: &mut W,
+    gradients: &GradientsParams,
+    groups: &[Vec<ParamId>],
+    release: impl Fn(),
+) -> Result<(), StepError> {
+    for (done, group) in groups.iter().enumerate() {
+        let mut wait = FIRST_WAIT;
+        for trial in 1.. {
+            let computed = updated(weights, copied(gradients, &weights.model(), group));
+            match computed.map_err(Unread::OutOfMemory).and_then(known) {
+                Ok(new) => {
+                    *weights = new;
+                    break;
+                }
+                Err(Unread::Device(error)) => return Err(StepError::Device(error)),
+                Err(Unread::OutOfMemory(OutOfMemory { message, .. })) if trial == TRIALS => {
+                    return Err(StepError::Torn { done, all: groups.len(), message });
+                }
+                Err(Unread::OutOfMemory(_)) => {
+                    release();
+                    // What holds the memory may be gone by then.
+                    sleep(wait);
+                    wait *= 2;
                 }
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// The weights, once it is known that all of them were computed.
-    fn known(self) -> Result<Self, Unread> {
-        match witness(&self.model) {
-            Some(witness) => read(vec![witness]).map(|_| self),
-            None => Ok(self),
-        }
+/// The weights, once it is known that all of them were computed.
+fn known<W: Weights>(weights: W) -> Result<W, Unread> {
+    match witness(&weights.model()) {
+        Some(witness) => read(vec![witness]).map(|_| weights),
+        None => Ok(weights),
     }
 }
 
