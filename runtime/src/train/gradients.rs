@@ -33,23 +33,44 @@ impl ModuleVisitor for Squares<'_> {
 
 /// The gradients times a factor of shape `[1]` on the device.
 pub(super) fn scaled<M: Module>(gradients: GradientsParams, model: &M, factor: &Tensor<1>) -> GradientsParams {
-    let mut scaling = Scaling { gradients, factor, scaled: GradientsParams::new() };
+    let mut scaling = Scaling { gradients, factor: Factor::Device(factor), scaled: GradientsParams::new() };
     model.visit(&mut scaling);
     scaling.scaled
 }
 
+/// The gradients times a factor.
+#[cfg(feature = "train")]
+pub(super) fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
+    let mut scaling = Scaling { gradients, factor: Factor::Host(factor), scaled: GradientsParams::new() };
+    model.visit(&mut scaling);
+    scaling.scaled
+}
+
+#[derive(Clone, Copy)]
+enum Factor<'f> {
+    Device(&'f Tensor<1>),
+    #[cfg(feature = "train")]
+    Host(f64),
+}
+
 struct Scaling<'f> {
     gradients: GradientsParams,
-    factor: &'f Tensor<1>,
+    factor: Factor<'f>,
     scaled: GradientsParams,
 }
 
 impl ModuleVisitor for Scaling<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
-            let factor = self.factor.clone().cast(gradient.dtype());
-            self.scaled.register(param.id, gradient.mul(factor.reshape([1; D])));
-        }
+        let Some(gradient) = self.gradients.remove::<D>(param.id) else { return };
+        let scaled = match self.factor {
+            Factor::Device(factor) => {
+                let factor = factor.clone().cast(gradient.dtype());
+                gradient.mul(factor.reshape([1; D]))
+            }
+            #[cfg(feature = "train")]
+            Factor::Host(factor) => gradient.mul_scalar(factor),
+        };
+        self.scaled.register(param.id, scaled);
     }
 }
 

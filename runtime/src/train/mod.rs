@@ -9,6 +9,8 @@ mod outcome;
 mod pace;
 mod session;
 mod stepper;
+#[cfg(feature = "train")]
+mod strategy;
 #[cfg(test)]
 mod tests;
 mod trainer;

@@ -2,13 +2,14 @@
 
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
+use burn::tensor::Device;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{MemoryEstimate, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use super::Trainer;
-use super::stepper::Remaining;
+use super::stepper::{Remaining, Stepper};
 use crate::session::Session;
 use crate::tuned::Tuned;
 
@@ -39,10 +40,33 @@ impl<C: Tuned> Session<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Trainer<M> {
-        let micro_batch = usize::try_from(self.plan().settings.batch_size).unwrap_or(usize::MAX);
-        Trainer::new(model, optimizer, self.device(), micro_batch)
-            .hold_twice(held_twice(&self.plan().memory))
-            .replanning(Replanning::of(self))
+        Trainer::of(model, optimizer, Recipe::of(self).stepper())
+    }
+}
+
+/// What takes a session's steps, as often as it is needed.
+pub(super) struct Recipe {
+    device: Device,
+    micro_batch: usize,
+    twice: Bytes,
+    replanning: Replanning,
+}
+
+impl Recipe {
+    pub(super) fn of<C: Tuned>(session: &Session<C>) -> Self {
+        Self {
+            device: session.device(),
+            micro_batch: usize::try_from(session.plan().settings.batch_size).unwrap_or(usize::MAX),
+            twice: held_twice(&session.plan().memory),
+            replanning: Replanning::of(session),
+        }
+    }
+
+    pub(super) fn stepper(&self) -> Stepper {
+        let mut stepper = Stepper::new(self.device.clone(), self.micro_batch);
+        stepper.twice = self.twice;
+        stepper.remaining = Some(Box::new(self.replanning.clone()));
+        stepper
     }
 }
 
@@ -52,6 +76,7 @@ fn held_twice(memory: &MemoryEstimate) -> Bytes {
 }
 
 /// What a session plans when memory ran out.
+#[derive(Clone)]
 struct Replanning {
     facts: DeviceFacts,
     workload: Workload,
@@ -62,8 +87,9 @@ struct Replanning {
 
 /// What is left on a GPU.
 #[cfg(feature = "cuda")]
+#[derive(Clone)]
 struct Left {
-    device: burn::tensor::Device,
+    device: Device,
     gpu: Option<crate::burn::OpenGpu>,
     /// Taken by opening the device.
     opening: Bytes,

@@ -16,7 +16,7 @@ use gpu_tuned_core::plan::PlanError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::stepper::Remaining;
+use super::stepper::{Remaining, Stepper};
 use super::{MicroBatch, Moment, Step, StepError, Trainer};
 
 const FEATURES: usize = 12;
@@ -219,7 +219,9 @@ impl Remaining for Little {
 
 #[test]
 fn what_never_fits_is_an_error_and_the_model_is_as_it_was() {
-    let mut trainer = trainer(4).replanning(Little);
+    let mut stepper = Stepper::new(device(), 4);
+    stepper.remaining = Some(Box::new(Little));
+    let mut trainer = Trainer::of(Network::new(&device(), false), sgd(), stepper);
     let before = parameters(trainer.model());
     let error = trainer.step(0.1, batch(8, 0), failing(usize::MAX)).unwrap_err();
     let StepError::DoesNotFit { moment: Moment::Forward, micro_batch: 1, memory: Some(memory), .. } = &error else {

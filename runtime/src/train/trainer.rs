@@ -7,7 +7,7 @@ use super::MicroBatch;
 use super::attempt::Part;
 use super::failure::{Moment, OutOfMemory, watched};
 use super::outcome::{Step, StepError};
-use super::stepper::{Remaining, Stepper};
+use super::stepper::Stepper;
 use super::update::Weights;
 
 /// Takes optimizer steps: each over all samples it is given, in micro-batches that fit the device, and completely or not
@@ -73,8 +73,11 @@ impl<M: Module> Trainer<M> {
     /// A trainer of `model`, which is on `device`: one with autodiff. Steps are cut into micro-batches of at most
     /// `micro_batch` samples.
     pub fn new(model: M, optimizer: ModuleOptimizer, device: Device, micro_batch: usize) -> Self {
-        let weights = ModelAndOptimizer { model, optimizer, learning_rate: 0.0 };
-        Self { weights, stepper: Stepper::new(device, micro_batch) }
+        Self::of(model, optimizer, Stepper::new(device, micro_batch))
+    }
+
+    pub(super) fn of(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
+        Self { weights: ModelAndOptimizer { model, optimizer, learning_rate: 0.0 }, stepper }
     }
 
     /// Scales the gradients of a step down to a global norm of at most `norm`.
@@ -96,11 +99,6 @@ impl<M: Module> Trainer<M> {
     #[must_use]
     pub fn hold_twice(mut self, most: Bytes) -> Self {
         self.stepper.twice = most;
-        self
-    }
-
-    pub(super) fn replanning(mut self, remaining: impl Remaining + 'static) -> Self {
-        self.stepper.remaining = Some(Box::new(remaining));
         self
     }
 
