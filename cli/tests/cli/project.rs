@@ -50,7 +50,7 @@ impl Project {
         let gone = ["micro_step_ms", "optimizer_ms", "spread", "context", "kernels", "driver", "fp32", "bandwidth"];
         let lock = self.read("gpu-tuned.lock");
         let left = lock.lines().filter(|line| !gone.iter().any(|name| line.starts_with(name)));
-        let left: String = left.map(|line| format!("{line}\n")).collect();
+        let left = left.flat_map(|line| [line, "\n"]).collect::<String>();
         let name = format!(".on.replayed-{gpu}");
         self.write("gpu-tuned.lock", &left.replace(".on.h200", &name).replace("\"dry-run\"", "\"replayed\""));
     }
