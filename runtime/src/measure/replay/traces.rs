@@ -41,8 +41,8 @@ impl Traces {
     }
 
     /// What a GPU with so much memory would reserve, at a few micro-batches up to the largest and lines from each to the
-    /// next, as a lock has it; `missed` is what [replaying misses](super::missed). `None` when not even one sample fits into
-    /// the largest page.
+    /// next, as a lock has it; `missed` is what [replaying misses](crate::measure::missed()). `None` when not even one sample
+    /// fits into the largest page.
     pub fn measured(&self, precision: Precision, largest: u64, gpu: Bytes, missed: f64) -> Option<MeasuredMode> {
         let value_bytes = precision.parameter_bytes();
         let [single, accumulating] = [&self.single, &self.accumulating].map(|trace| trace.lowered(value_bytes));
