@@ -9,9 +9,14 @@ use std::process::{Command, Output};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
-use gpu_tuned::lock::LockFile;
+use gpu_tuned::lock::{LockFile, LockedWorkload};
 use gpu_tuned::measure::{MeasureError, Step, Subject, timed};
 use gpu_tuned::{Options, Session, gpu_tuned};
+#[cfg(feature = "counting-allocator")]
+use {
+    gpu_tuned::{Bytes, DeviceFacts, Provenance, Tuned},
+    gpu_tuned_core::{measured::Way, profile::ProfileTable},
+};
 
 const WIDTH: usize = 512;
 
@@ -46,10 +51,41 @@ fn program() {
     }
 }
 
+/// Whose steps are others at every micro-batch: it multiplies once for each sample.
+#[test]
+#[ignore = "a program for the tests below"]
+fn program_that_cannot_be_replayed() {
+    let subject = Subject::new(
+        |device: &Device| LinearConfig::new(WIDTH, WIDTH).init(device),
+        || AdamWConfig::new().init(),
+        |samples, device| Tensor::<2>::ones([samples, WIDTH], device),
+        |model: &Linear, batch| {
+            let samples = batch.dims()[0];
+            let product = (0..samples).fold(model.weight.val(), |product, _| product.matmul(model.weight.val()));
+            product.mean() + model.forward(batch).mean()
+        },
+    );
+    session().measure_if_asked("one-layer", &subject).expect("it is measured");
+}
+
 fn run(lock: &Path, variables: &[(&str, &str)]) -> Output {
+    run_program("program", lock, variables)
+}
+
+fn run_program(name: &str, lock: &Path, variables: &[(&str, &str)]) -> Output {
     let mut program = Command::new(std::env::current_exe().expect("this test"));
-    program.args(["--ignored", "--exact", "program", "--nocapture"]).env("GPU_TUNED_LOCK", lock);
+    program.args(["--ignored", "--exact", name, "--nocapture"]).env("GPU_TUNED_LOCK", lock);
     program.envs(variables.iter().copied()).output().expect("it runs")
+}
+
+/// The workload that a program measured, and what it said.
+fn measured_by(name: &str) -> (LockedWorkload, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = folder.path().join("gpu-tuned.lock");
+    let output = run_program(name, &lock, &[("GPU_TUNED_MEASURE", "1")]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut read = LockFile::new(&lock).read().expect("a lock").unwrap_or_else(|| panic!("nothing written: {stderr}"));
+    (read.workload.remove("one-layer").expect("the workload"), stderr)
 }
 
 #[test]
@@ -78,6 +114,49 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(json["measured"]["shape"], measured.shape.as_str());
     assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), 4, "{stderr}");
+}
+
+#[cfg(feature = "counting-allocator")]
+#[test]
+fn without_a_gpu_steps_are_replayed_for_the_one_that_is_built_for() {
+    let (LockedWorkload { described, measured, .. }, stderr) = measured_by("program");
+    let replayed = &measured.on["replayed-generic"];
+    let modes: Vec<_> = replayed.mode.keys().map(ToString::to_string).collect();
+    assert_eq!(modes, ["f32", "f32-checkpointed", "bf16_params", "bf16_params-checkpointed"], "{stderr}");
+    // The weights, two moments and a gradient, of which the first page holds more than there is.
+    let parameters = 4 * measured.parameters;
+    for (mode, found) in &replayed.mode {
+        assert!((1..=4).contains(&found.batch.len()) && found.way == Way::Replayed, "{found:?}");
+        let held = parameters * mode.precision.parameter_bytes();
+        for point in found.batch.values() {
+            let reserved = point.reserved_bytes.expect("it was replayed").0;
+            assert!((held..held + (32 << 20)).contains(&reserved), "{mode}: {reserved} bytes for {held}");
+            assert!(point.residual.is_some_and(|residual| residual >= 0.05) && point.micro_step_ms.is_none());
+        }
+    }
+    let generic = DeviceFacts::nominal(&ProfileTable::builtin_profile("generic").expect("it is shipped"));
+    let workload = described.expect("a description").workload().with_measured(measured);
+    let memory = gpu_tuned_core::plan(&generic, &workload, &Config::goal()).expect("it fits").memory;
+    assert_eq!(memory.provenance, Provenance::Transferred);
+    assert!(memory.margin > Bytes::ZERO, "{memory:?}");
+}
+
+#[cfg(feature = "counting-allocator")]
+#[test]
+fn what_cannot_be_replayed_is_measured_on_the_cpu_alone() {
+    let (workload, stderr) = measured_by("program_that_cannot_be_replayed");
+    assert_eq!(workload.measured.on.len(), 1, "{stderr}");
+    assert_eq!(stderr.lines().filter(|line| line.contains("not replayed for GPUs: ")).count(), 2, "{stderr}");
+}
+
+#[cfg(not(feature = "counting-allocator"))]
+#[test]
+fn without_the_allocator_that_counts_it_is_said_once_how_to_get_it() {
+    for name in ["program", "program_that_cannot_be_replayed"] {
+        let (workload, stderr) = measured_by(name);
+        assert_eq!(workload.measured.on.len(), 1, "{stderr}");
+        assert_eq!(stderr.lines().filter(|line| line.contains("counting-allocator")).count(), 1, "{stderr}");
+    }
 }
 
 #[test]

@@ -49,8 +49,7 @@ pub(super) fn of(project: &Project, described: &Described<'_>, cargo_lock: Optio
         .map(|(name, why)| stale(why).on(name))
         .collect();
     if found.is_empty() {
-        let names: Vec<_> = devices.keys().map(String::as_str).collect();
-        found.push(Finding::new(Level::Fine, format!("measured on {}", names.join(", "))).of(described.name));
+        found.extend(locked.measured.in_words().map(|words| Finding::new(Level::Fine, words).of(described.name)));
     }
     found.extend(carried_over(project, described, locked));
     found

@@ -83,10 +83,14 @@ fn measured(measured: &Measured) -> String {
             let way = match of_mode.way {
                 Way::Executed => "executed",
                 Way::DryRun => "dry run",
-                Way::Replayed => "allocations of the CPU, replayed",
+                Way::Replayed => "allocations of a CPU",
             };
             let found = format!("at batch {} ({way}, Burn {})", batches.join(", "), on.burn);
-            table.row(PLAIN, [format!("measured on {name}"), mode.to_string()], styled(FAINT, found));
+            let which = match of_mode.way {
+                Way::Executed | Way::DryRun => format!("measured on {name}"),
+                Way::Replayed => format!("replayed for {}", Measured::replayed_for(name)),
+            };
+            table.row(PLAIN, [which, mode.to_string()], styled(FAINT, found));
         }
     }
     table.print()

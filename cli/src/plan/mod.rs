@@ -100,11 +100,10 @@ fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
         (None, Some(tokens)) => format!("{} tokens a step", grouped(tokens)),
         (None, None) => "no global batch".to_owned(),
     };
-    let measured: Vec<_> = workload.measured.on.keys().map(String::as_str).collect();
-    let costs = match workload.provenance {
-        _ if !measured.is_empty() => format!("measured on {}", measured.join(", ")),
-        Provenance::Declared => "costs as declared".to_owned(),
-        _ => "costs from its dimensions".to_owned(),
+    let costs = match (workload.measured.in_words(), workload.provenance) {
+        (Some(measured), _) => measured,
+        (None, Provenance::Declared) => "costs as declared".to_owned(),
+        (None, _) => "costs from its dimensions".to_owned(),
     };
     let parameters = grouped(workload.parameters.trained());
     format!("{}: {parameters} parameters, {}, {step}, {costs}", styled(BOLD, described.name), workload.optimizer)

@@ -11,6 +11,19 @@ fn what_is_carried_over_says_from_where() {
 }
 
 #[test]
+fn what_was_replayed_for_a_gpu_is_told_apart_from_what_was_measured() {
+    let project = Project::new("measured");
+    project.replay_for("rtx4090");
+    insta::assert_snapshot!("explain_replayed", project.run(&["explain", "l4"]).ended(0));
+    let planned = project.run(&["plan", "l4"]).ended(0);
+    assert!(planned.contains(", memory replayed for rtx4090\n"), "{planned}");
+    assert!(planned.contains("transferred memory, derived speed"), "{planned}");
+    let checked = project.run(&["check"]).ended(0);
+    assert!(checked.contains("lm: memory replayed for rtx4090\n"), "{checked}");
+    assert!(checked.contains("lm: not measured on 2 declared GPUs"), "{checked}");
+}
+
+#[test]
 fn a_misfit_is_explained_too() {
     let ran = Project::new("declared").run(&["explain", "gtx1080", "--workload", "large"]);
     insta::assert_snapshot!("explain_misfit", ran.ended(1));

@@ -45,6 +45,16 @@ impl Project {
         fs::read_to_string(self.path(file)).expect("a file of the copy can be read")
     }
 
+    /// Has its lock say that what was measured on an H200 was replayed for another GPU: without times, context and kernels.
+    pub(crate) fn replay_for(&self, gpu: &str) {
+        let gone = ["micro_step_ms", "optimizer_ms", "spread", "context", "kernels", "driver", "fp32", "bandwidth"];
+        let lock = self.read("gpu-tuned.lock");
+        let left = lock.lines().filter(|line| !gone.iter().any(|name| line.starts_with(name)));
+        let left = left.flat_map(|line| [line, "\n"]).collect::<String>();
+        let name = format!(".on.replayed-{gpu}");
+        self.write("gpu-tuned.lock", &left.replace(".on.h200", &name).replace("\"dry-run\"", "\"replayed\""));
+    }
+
     /// Writes the file anew with this in place of that.
     pub(crate) fn replace(&self, file: &str, from: &str, to: &str) {
         let text = self.read(file);

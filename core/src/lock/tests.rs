@@ -362,6 +362,22 @@ fn modes_of_another_release_of_burn_go() {
 }
 
 #[test]
+fn what_was_replayed_and_what_was_measured_stay_beside_each_other() {
+    let mut replayed = whole();
+    let on = replayed.measured.on.remove("h200").expect("it was measured");
+    replayed.measured.on.insert(Measured::replayed_name("h200"), MeasuredOn { memory_bytes: Bytes(1), ..on });
+    let both = merge(WHOLE, &replayed);
+    assert_eq!(both.dropped, [""; 0]);
+    let found = &parse(&both.text).expect("it was just written").workload["char-lm"].measured.on;
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["h200", "replayed-h200"]);
+    assert_eq!(found["h200"], parse(WHOLE).expect("it is valid").workload["char-lm"].measured.on["h200"]);
+    // The same in the other order.
+    let first = merged(None, "char-lm", &replayed).expect("it is valid").text;
+    let other = merge(&first, &whole());
+    assert_eq!((other.dropped.as_slice(), other.text), (&[][..], both.text));
+}
+
+#[test]
 fn figures_that_cannot_be_are_not_written() {
     let of = |change: fn(&mut Point)| {
         let mut entry = whole();

@@ -2,6 +2,7 @@
 
 mod curve;
 mod mode;
+mod replayed;
 pub mod select;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ pub struct Measured {
 /// What was measured on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredOn {
-    /// What the driver calls the device.
+    /// What the driver calls the device; of one that steps were replayed for, what it stands for.
     pub device: String,
     /// GPU or CPU.
     pub kind: DeviceKind,
@@ -51,7 +52,7 @@ pub struct MeasuredOn {
     pub driver: Option<String>,
     /// The release of Burn that was measured.
     pub burn: String,
-    /// The release of `CubeCL` that was measured; `None` for a CPU.
+    /// The release of `CubeCL` that was measured, or whose memory manager was played; `None` for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cubecl: Option<String>,
     /// What opening the device took, before the first tensor.
@@ -71,7 +72,7 @@ pub struct MeasuredMode {
     /// How the memory was found out.
     pub way: Way,
     /// The most that was found above a line between the points, at other batches, as a share of what the line says: what a
-    /// prediction is raised by, so that it is a bound.
+    /// prediction is raised by, so that it is a bound. Where steps were replayed, with what replaying is known to miss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
     /// Each point by its micro-batch in samples; at most four.

@@ -157,4 +157,6 @@ fn mark_pinned(reasons: &mut [Reason], goal: &Goal) {
 #[cfg(test)]
 mod measured_tests;
 #[cfg(test)]
+mod replayed_tests;
+#[cfg(test)]
 mod tests;

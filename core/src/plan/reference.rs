@@ -1,7 +1,7 @@
 //! What of a workload's measurements speaks for a device and a mode.
 
 use crate::device::{DeviceFacts, DeviceKind};
-use crate::measured::{Curve, MeasuredMode, MeasuredOn, Mode, Point};
+use crate::measured::{Curve, Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::workload::Workload;
 use crate::{Bytes, Provenance};
 
@@ -22,16 +22,24 @@ impl<'a> Reference<'a> {
     fn all(device: &'a DeviceFacts, workload: &'a Workload) -> impl Iterator<Item = Self> {
         let same_kind = workload.measured.on.iter().filter(|(_, on)| on.kind == device.kind);
         same_kind.flat_map(move |(name, on)| {
-            let is_here = is_alike(device, name, on);
-            on.mode.iter().map(move |(mode, measured)| Self { name, on, mode: *mode, measured, is_here })
+            let is_alike = is_alike(device, name, on);
+            on.mode.iter().map(move |(mode, measured)| {
+                // What was replayed was never on any device, whatever it is called.
+                let is_here = is_alike && measured.way != Way::Replayed;
+                Self { name, on, mode: *mode, measured, is_here }
+            })
         })
     }
 
     /// The measurements that say what memory the mode takes: the device's own, else another's, else what a GPU's memory
-    /// manager made of the allocations of a CPU.
+    /// manager made of the allocations of a CPU. Of several the one with about as much memory, whose points are where they
+    /// matter.
     pub(super) fn for_memory(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
         let in_mode = Self::all(device, workload).filter(|reference| reference.mode == mode);
-        in_mode.min_by_key(|reference| (!reference.is_here, reference.measured.way))
+        in_mode.min_by_key(|reference| {
+            let apart = reference.on.memory_bytes.0.abs_diff(device.memory_total.0);
+            (!reference.is_here, reference.measured.way, apart)
+        })
     }
 
     /// The measurements that say how long the mode takes: in this mode rather than another, on the device rather than one
@@ -55,6 +63,14 @@ impl<'a> Reference<'a> {
     /// Whether this is the device, in this mode.
     pub(super) fn is_exact(&self, mode: Mode) -> bool {
         self.is_here && self.mode == mode
+    }
+
+    /// Where the bytes come from, in words that follow `reserved`.
+    pub(super) fn whence(&self) -> String {
+        match self.measured.way {
+            Way::Executed | Way::DryRun => format!("on {}", self.name),
+            Way::Replayed => format!("as replayed for {}", Measured::replayed_for(self.name)),
+        }
     }
 
     /// What a figure at a micro-batch is worth that comes from these measurements.
@@ -180,8 +196,8 @@ pub(super) fn kernels(device: &DeviceFacts, workload: &Workload) -> Option<Bytes
 
 /// What opening the device took, where it was measured on one like it.
 pub(super) fn context(device: &DeviceFacts, workload: &Workload) -> Option<Bytes> {
-    let here = workload.measured.on.iter().find(|(name, on)| is_alike(device, name, on));
-    here.and_then(|(_, on)| on.context_bytes)
+    let mut here = workload.measured.on.iter().filter(|(name, on)| is_alike(device, name, on));
+    here.find_map(|(_, on)| on.context_bytes)
 }
 
 /// The micro-batches at which something was measured on devices of the same kind.

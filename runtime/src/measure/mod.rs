@@ -14,6 +14,7 @@ mod error;
 mod gpu;
 mod host;
 mod memory;
+#[cfg(feature = "counting-allocator")]
 mod replay;
 mod report;
 mod session;
@@ -35,7 +36,7 @@ pub use memory::Memory;
 #[cfg(feature = "counting-allocator")]
 pub use memory::held;
 #[cfg(feature = "counting-allocator")]
-pub use replay::{Replayed, Trace};
+pub use replay::{Replayed, Trace, Traces, missed};
 pub use shape::{parameters, shape};
 pub use subject::Subject;
 pub use timed::{Times, timed};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpu_tuned_core::lock::LockedWorkload;
-use gpu_tuned_core::measured::{MeasuredMode, Mode, Point};
+use gpu_tuned_core::measured::{MeasuredMode, Mode, Point, Way};
 
 use super::bench::Tried;
 
@@ -26,6 +26,37 @@ fn line(batch: u64, point: &Point) -> String {
     format!("batch {batch}: {}{}", said.join(", "), spread.unwrap_or_default())
 }
 
+/// Steps are recorded, to be replayed for a GPU.
+#[cfg(feature = "counting-allocator")]
+pub(super) fn replaying(gpu: &str) {
+    eprintln!("  replaying what steps allocate as the memory pools of a GPU would: {gpu}");
+}
+
+/// A line for every mode that was replayed.
+#[cfg(feature = "counting-allocator")]
+pub(super) fn replayed(mode: Mode, found: &MeasuredMode) {
+    eprintln!("  {mode}, replayed: {}", ends(found));
+}
+
+/// Why there is no replay, in a line.
+#[cfg(feature = "counting-allocator")]
+pub(super) fn not_replayed(why: &dyn std::fmt::Display) {
+    let why = why.to_string();
+    eprintln!("  not replayed for GPUs: {}", why.lines().next().unwrap_or_default());
+}
+
+/// What it takes to know of GPUs, said once in a process.
+#[cfg(not(feature = "counting-allocator"))]
+pub(super) fn not_counted() {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "  memory is not measured: that takes feature `counting-allocator` of gpu-tuned, and `cargo gpu-tuned measure` \
+             asks for it"
+        );
+    });
+}
+
 /// What is kept, and where.
 pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &[String]) {
     eprintln!("{}: workload {name} of {} parameters", path.display(), workload.measured.parameters);
@@ -42,14 +73,26 @@ pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &
     }
 }
 
+/// What the smallest and the largest point reserve.
+#[cfg(feature = "counting-allocator")]
+fn ends(found: &MeasuredMode) -> String {
+    let reserved = |(batch, point): (&u64, &Point)| Some(format!("{} at batch {batch}", point.reserved_bytes?));
+    let ends = [found.batch.first_key_value(), found.batch.last_key_value()];
+    let mut said: Vec<String> = ends.into_iter().flatten().filter_map(reserved).collect();
+    said.dedup();
+    said.join(" to ")
+}
+
 fn summary(found: &MeasuredMode) -> String {
     let batches: Vec<String> = found.batch.keys().map(u64::to_string).collect();
     let rate = |(batch, point): (&u64, &Point)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
     let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
     let mut said = vec![format!("batches {}", batches.join(", "))];
-    said.extend(
-        found.residual.map(|share| format!("memory between them at most {:.1}% above the lines", share * 100.0)),
-    );
+    let above = |share: f64| match found.way {
+        Way::Replayed => format!("memory on a GPU at most {:.1}% above the lines, in 95 of 100 cases", share * 100.0),
+        Way::Executed | Way::DryRun => format!("memory between them at most {:.1}% above the lines", share * 100.0),
+    };
+    said.extend(found.residual.map(above));
     said.extend(fastest.map(|(rate, batch)| format!("{rate:.0} samples/s at {batch}")));
     said.join("; ")
 }

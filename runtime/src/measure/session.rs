@@ -9,7 +9,9 @@ use burn::module::Module;
 use gpu_tuned_core::measured::{Measured, MeasuredOn};
 
 use super::bench::Bench;
-use super::{MeasureError, Step, Subject, cpu, host, parameters, replay, report, shape, versions};
+#[cfg(feature = "counting-allocator")]
+use super::replay;
+use super::{MeasureError, Step, Subject, cpu, host, parameters, report, shape, versions};
 use crate::lock::{Lock, LockFile, LockedWorkload};
 use crate::selection::Recognised;
 use crate::session::Session;
@@ -65,8 +67,10 @@ impl<C: Tuned> Session<C> {
     /// Measures the workload on the session's device, without and with gradient checkpointing.
     ///
     /// On a GPU memory is found out by dry runs, of micro-batches up to a rank's part
-    /// of the global batch; steps are run and timed only where they leave much memory free. On the CPU steps are run. It
-    /// takes up to a minute for each of the two, and on a GPU where nothing has been tuned yet some minutes more.
+    /// of the global batch; steps are run and timed only where they leave much memory free. On the CPU steps are run, and
+    /// with feature `counting-allocator` a few of them are replayed to find out what they would reserve on the GPU that the
+    /// program was built for. It takes up to a minute for each of the two, and on a GPU where nothing has been tuned yet
+    /// some minutes more.
     ///
     /// # Errors
     ///
@@ -86,7 +90,7 @@ impl<C: Tuned> Session<C> {
         drop(model);
         let mut on = BTreeMap::new();
         if self.selection().gpus.is_empty() {
-            on = replay::devices(&bench)?;
+            on = self.replayed(&bench);
         }
         let here = self.measure_device(&bench)?;
         on.insert(self.device_key(&here.device), here);
@@ -97,6 +101,20 @@ impl<C: Tuned> Session<C> {
             goal: Some(goal),
             measured: Measured { parameters, shape, host_ms_per_sample, on },
         })
+    }
+
+    /// What steps would reserve on the GPU that the program was built for.
+    #[cfg(feature = "counting-allocator")]
+    fn replayed<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
+        replay::devices(bench, &C::BUILT, self.config.workload().workload().family, package().as_deref())
+    }
+
+    /// Nothing counts what steps allocate.
+    #[cfg(not(feature = "counting-allocator"))]
+    #[expect(clippy::unused_self, reason = "the signature is that of the version that counts")]
+    fn replayed<M: Module, B: Clone>(&self, _: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
+        report::not_counted();
+        BTreeMap::new()
     }
 
     fn measure_device<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> Result<MeasuredOn, MeasureError> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// What this crate is built and tested with.
 const BURN: &str = "0.22.1";
-#[cfg(any(feature = "cuda", test))]
+#[cfg(any(feature = "cuda", feature = "counting-allocator", test))]
 const CUBECL: &str = "0.11.3";
 
 /// The release of Burn in the program, as the `Cargo.lock` of its package says; without one, that of this crate.
@@ -14,7 +14,7 @@ pub(super) fn burn(package: Option<&Path>) -> String {
 }
 
 /// The release of `CubeCL`, as [`burn`].
-#[cfg(any(feature = "cuda", test))]
+#[cfg(any(feature = "cuda", feature = "counting-allocator", test))]
 pub(super) fn cubecl(package: Option<&Path>) -> String {
     locked(package, "cubecl").unwrap_or_else(|| CUBECL.to_owned())
 }

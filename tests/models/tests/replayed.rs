@@ -10,10 +10,16 @@ use burn::{
     tensor::{Device, Int, Tensor},
 };
 use gpu_tuned::{
-    Bytes,
-    measure::{Subject, Trace},
+    Bytes, Goal, Pins, Precision, Provenance,
+    measure::{Subject, Trace, Traces, missed},
 };
-use gpu_tuned_core::workload::Block;
+use gpu_tuned_core::{
+    device::{DeviceFacts, DeviceKind},
+    measured::{Measured, MeasuredMode, MeasuredOn, Mode},
+    plan,
+    profile::ProfileTable,
+    workload::{Block, Declared, Family, Workload},
+};
 use models_tests::{
     convnet::{self, Convnet},
     cross_entropy,
@@ -21,7 +27,9 @@ use models_tests::{
 };
 
 const H200: Bytes = Bytes::from_mib(143_771);
-/// Steps on a GPU differ from run to run by what autotune chose.
+/// Where less is reserved, a plan need not be a bound: every GPU that trains has eight times as much.
+const MATTERS_MIB: u64 = 1024;
+/// Of 95 in 100. Steps on a GPU differ from run to run by what autotune chose.
 const WORST: f64 = 0.15;
 const MEDIAN: f64 = 0.05;
 
@@ -35,20 +43,76 @@ fn optimizer() -> ModuleOptimizer {
     AdamWConfig::new().init()
 }
 
-/// Holds what is replayed against what was reserved.
-fn check<M: Module, B: Clone>(subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
-    let mut errors = Vec::new();
+/// Holds what is replayed against what was reserved, and what is planned by it.
+fn check<M: Module, B: Clone>(family: Family, subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
+    let (mut errors, mut bounds) = (Vec::new(), Vec::new());
     for Reserved { checkpointing, mib } in reserved {
         let trace = Trace::record(&Device::flex(), subject, 1, *checkpointing).expect("two small micro-batches");
+        let planned = Planned::by(&trace, family, *checkpointing);
         for &(batch, mib) in *mib {
             let replayed = trace.replayed(batch, 4, H200).expect("no tensor is large");
             let error = replayed.memory().reserved_bytes.mib() / mib as f64 - 1.0;
-            println!("checkpointing {checkpointing}, batch {batch}: {:+.1}% of {mib} MiB", error * 100.0);
+            let bound = planned.mib(batch) / mib as f64 - 1.0;
+            println!(
+                "checkpointing {checkpointing}, batch {batch}: {:+.1}% of {mib} MiB, planned are {:+.1}%",
+                error * 100.0,
+                bound * 100.0
+            );
             errors.push(error.abs());
+            bounds.extend((mib >= MATTERS_MIB).then_some(bound));
         }
     }
     errors.sort_by(f64::total_cmp);
-    assert!(errors[errors.len() / 2] <= MEDIAN && errors[errors.len() - 1] <= WORST, "{errors:?}");
+    assert!(errors[errors.len() / 2] <= MEDIAN && errors[errors.len() * 95 / 100] <= WORST, "{errors:?}");
+    let missed = bounds.iter().filter(|bound| **bound < 0.0).count();
+    assert!(missed * 20 <= bounds.len(), "{missed} of {} reserve more than is planned", bounds.len());
+}
+
+/// What a lock with steps that were replayed for an H200 makes of plans for it.
+struct Planned {
+    workload: Workload,
+    checkpointing: bool,
+}
+
+impl Planned {
+    /// By steps of one micro-batch; those that add up gradients are not looked at.
+    fn by(single: &Trace, family: Family, checkpointing: bool) -> Self {
+        let mode = Mode { precision: Precision::F32, checkpointing };
+        let traces = Traces { single: single.clone(), accumulating: single.clone() };
+        let missed = missed(family, mode, "0.22.1").expect("it was held against a GPU");
+        let found = traces.measured(mode.precision, 1024, H200, missed).expect("one sample fits");
+        let declared = Declared { parameters: 1, flops_per_sample: 1.0, family, ..Declared::default() };
+        let on = [(Measured::replayed_name("h200"), replayed(mode, found))].into();
+        let workload = declared.workload().with_measured(Measured { on, ..Measured::default() });
+        Self { workload, checkpointing }
+    }
+
+    /// What the memory pools are planned to hold, with its margin.
+    fn mib(&self, batch: u64) -> f64 {
+        let mut pins = Pins::default();
+        (pins.batch_size, pins.gradient_checkpointing) = (Some(batch), Some(self.checkpointing));
+        let h200 = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("it is shipped"));
+        let plan = plan(&h200, &self.workload, &Goal { pins, ..Goal::default() }).expect("it fits");
+        assert_eq!(plan.memory.provenance, Provenance::Transferred);
+        (plan.memory.total() - plan.memory.context - plan.memory.kernels).mib()
+    }
+}
+
+fn replayed(mode: Mode, found: MeasuredMode) -> MeasuredOn {
+    MeasuredOn {
+        device: "h200 (steps of a CPU, replayed)".to_owned(),
+        kind: DeviceKind::Gpu,
+        memory_bytes: H200,
+        sm_count: 132,
+        fp32_tflops: None,
+        bandwidth_gb_s: None,
+        driver: None,
+        burn: "0.22.1".to_owned(),
+        cubecl: Some("0.11.3".to_owned()),
+        context_bytes: None,
+        kernels_bytes: None,
+        mode: [(mode, found)].into(),
+    }
 }
 
 #[test]
@@ -72,7 +136,7 @@ fn a_recurrent_network() {
     );
     let plain = Reserved { checkpointing: false, mib: &[(64, 194), (256, 605), (512, 1230)] };
     let checkpointed = Reserved { checkpointing: true, mib: &[(64, 167), (256, 525)] };
-    check(&subject, &[plain, checkpointed]);
+    check(Family::Recurrent, &subject, &[plain, checkpointed]);
 }
 
 fn convolutions(image: usize, stages: Vec<[usize; 2]>, block: Block, reserved: &[Reserved]) {
@@ -83,7 +147,7 @@ fn convolutions(image: usize, stages: Vec<[usize; 2]>, block: Block, reserved: &
         |samples, device| Tensor::<4>::zeros([samples, 3, image, image], device),
         |model: &Convnet, images| cross_entropy(model.logits(images)),
     );
-    check(&subject, reserved);
+    check(Family::Convnet, &subject, reserved);
 }
 
 #[test]
@@ -108,6 +172,38 @@ struct Encoder {
     head: Linear,
 }
 
+/// The transformer below without checkpointing, after three steps. After twelve it holds two pages more at 16 samples, which no
+/// plan here covers; elsewhere as much.
+const TRANSFORMER: [(u64, u64); 27] = [
+    (4, 827),
+    (6, 1179),
+    (8, 1402),
+    (12, 2042),
+    (16, 2425),
+    (20, 3001),
+    (24, 3577),
+    (32, 4729),
+    (40, 5881),
+    (48, 7033),
+    (56, 8185),
+    (64, 9337),
+    (80, 11643),
+    (96, 13947),
+    (112, 16251),
+    (128, 18555),
+    (144, 18554),
+    (160, 20602),
+    (192, 24698),
+    (224, 28794),
+    (256, 32890),
+    (288, 36986),
+    (320, 41082),
+    (384, 49274),
+    (416, 53370),
+    (448, 57466),
+    (512, 65658),
+];
+
 #[test]
 #[ignore = "takes minutes"]
 fn a_transformer() {
@@ -124,7 +220,7 @@ fn a_transformer() {
             cross_entropy(model.head.forward(model.layers.forward(embedded)).flatten(0, 1))
         },
     );
-    let plain = Reserved { checkpointing: false, mib: &[(48, 7033), (64, 9337), (96, 13945), (160, 20600)] };
+    let plain = Reserved { checkpointing: false, mib: &TRANSFORMER };
     let checkpointed = Reserved { checkpointing: true, mib: &[(48, 5495), (64, 6262), (96, 9334), (160, 15478)] };
-    check(&subject, &[plain, checkpointed]);
+    check(Family::Transformer, &subject, &[plain, checkpointed]);
 }

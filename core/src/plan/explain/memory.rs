@@ -41,7 +41,7 @@ pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing:
 
 /// What takes the place of derived figures where the memory pools were measured.
 struct Pooled {
-    /// The device and, where it is not a point, that it lies on a line.
+    /// The device that was measured, or replayed for, and, where it is not a point, that it lies on a line.
     at: String,
     /// What the pools held after a step.
     reserved: Bytes,
@@ -66,7 +66,7 @@ impl Pooled {
         let is_point = curve.as_ref().is_some_and(|curve| curve.has(estimate.batch));
         let line = if is_point { "" } else { ", on a line between points" };
         Self {
-            at: format!("on {}{line}", reference.name),
+            at: format!("{}{line}", reference.whence()),
             reserved: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch))),
             elsewhere: pools.elsewhere,
             in_use: pools.in_use.as_ref().map(|in_use| figure(in_use.at(estimate.batch))),
@@ -83,7 +83,7 @@ impl Pooled {
         let input = estimate.inputs - self.queued;
         let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
         match (name, self.in_use) {
-            ("margin", _) => format!("{:.4} x {} measured {}", self.residual, mib(self.reserved), self.at),
+            ("margin", _) => format!("{:.4} x {} reserved {}", self.residual, mib(self.reserved), self.at),
             ("allocator reserve", _) => {
                 format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))
             }

@@ -75,7 +75,13 @@ fn workloads() -> Vec<Workload> {
         flops_per_sample: 3.96e7,
         ..Declared::default()
     };
-    vec![measured(), lm.workload(), WorkloadSpec { model: lm.into(), training: packed }.workload(), declared.workload()]
+    vec![
+        measured(),
+        replayed(),
+        lm.workload(),
+        WorkloadSpec { model: lm.into(), training: packed }.workload(),
+        declared.workload(),
+    ]
 }
 
 /// On an H200, with a point in common with the goals below and others.
@@ -109,6 +115,21 @@ fn measured() -> Workload {
     };
     let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
     lm.workload().with_measured(Measured { on: [("h200".to_owned(), on)].into(), ..Measured::default() })
+}
+
+/// The same figures as those of an H200, replayed.
+fn replayed() -> Workload {
+    let mut workload = measured();
+    let mut on = workload.measured.on.remove("h200").expect("it was measured");
+    (on.context_bytes, on.kernels_bytes) = (None, None);
+    for mode in on.mode.values_mut() {
+        mode.way = Way::Replayed;
+        for point in mode.batch.values_mut() {
+            (point.micro_step_ms, point.optimizer_ms) = (None, None);
+        }
+    }
+    workload.measured.on.insert(Measured::replayed_name("h200"), on);
+    workload
 }
 
 fn goals() -> Vec<Goal> {
@@ -186,8 +207,8 @@ fn what_was_taken_is_the_plan_and_nothing_before_it_is_better() {
 
 #[test]
 fn what_is_explained_is_what_is_planned() {
-    let explained = explain(&devices()[2], &workloads()[1], &goals()[5]).expect("it fits");
-    let planned = crate::plan(&devices()[2], &workloads()[1], &goals()[5]).expect("it fits");
+    let explained = explain(&devices()[2], &workloads()[2], &goals()[5]).expect("it fits");
+    let planned = crate::plan(&devices()[2], &workloads()[2], &goals()[5]).expect("it fits");
     assert_eq!(explained.outcome, Outcome::Plan(Box::new(planned)));
 }
 

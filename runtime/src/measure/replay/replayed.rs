@@ -14,8 +14,9 @@ use crate::measure::{MeasureError, Memory, Step, Subject, isolated};
 
 /// As many as dry runs take at most.
 const STEPS: usize = 12;
-/// Even, so that a sample more changes nothing but sizes, and more than one: a micro-batch of one is computed otherwise.
-const BATCHES: [u64; 2] = [2, 4];
+/// Even, so that a sample more changes nothing but sizes, and more than one: a micro-batch of one is computed otherwise. The
+/// first two neighbours that take the same steps do: small products are worked out otherwise than large ones.
+const BATCHES: [u64; 4] = [2, 4, 8, 16];
 
 /// What optimizer steps allocate and free, at any micro-batch.
 ///
@@ -62,14 +63,14 @@ impl Replayed {
 }
 
 impl Trace {
-    /// Runs steps of so many micro-batches on the CPU, at two small micro-batches, and records them.
+    /// Runs steps of so many micro-batches on the CPU, at two small sizes of them, and records them.
     ///
     /// The device is the CPU without autodiff, with 32-bit numbers by default.
     ///
     /// # Errors
     ///
-    /// [`MeasureError::Step`] when the model panics, when more is allocated than can be recorded, or when the two
-    /// micro-batches do not take the same steps.
+    /// [`MeasureError::Step`] when the model panics, when more is allocated than can be recorded, or when no two sizes of up
+    /// to 16 samples take the same steps.
     pub fn record<M: Module, B: Clone>(
         device: &Device,
         subject: &Subject<'_, M, B>,
@@ -81,12 +82,20 @@ impl Trace {
             let recorded = isolated(step(batch), || record(device, subject, step(batch)))?;
             recorded.ok_or_else(|| step(batch).failed(&"it allocates too often to be recorded"))
         };
-        let [small, large] = [recorded(BATCHES[0])?, recorded(BATCHES[1])?];
-        let different = || step(BATCHES[1]).failed(&"it allocates otherwise than a smaller micro-batch");
-        let mut program = aligned(&small, &large, BATCHES).ok_or_else(different)?;
         let shapes = isolated(step(1), || shapes(&subject.model(&step(1).device(device))))?;
-        lay_out_parameters(&mut program, &shapes);
-        Ok(Self { program: program.repeated(STEPS).ok_or_else(different)?, shapes })
+        let mut small = recorded(BATCHES[0])?;
+        for (from, to) in BATCHES.into_iter().zip(BATCHES.into_iter().skip(1)) {
+            let large = recorded(to)?;
+            let program = aligned(&small, &large, [from, to]).and_then(|mut program| {
+                lay_out_parameters(&mut program, &shapes);
+                program.repeated(STEPS)
+            });
+            if let Some(program) = program {
+                return Ok(Self { program, shapes });
+            }
+            small = large;
+        }
+        Err(step(BATCHES[3]).failed(&"it allocates otherwise than smaller micro-batches"))
     }
 
     /// What a dozen steps with a micro-batch would take of a CUDA GPU with so much memory, when values take so many bytes;
@@ -94,10 +103,32 @@ impl Trace {
     ///
     /// More than the GPU's memory is an answer, too.
     pub fn replayed(&self, batch: u64, value_bytes: u64, gpu: Bytes) -> Option<Replayed> {
+        self.lowered(value_bytes).replayed(batch, gpu)
+    }
+
+    /// The steps as CUDA takes them, when values take so many bytes.
+    pub(super) fn lowered(&self, value_bytes: u64) -> Lowered {
         let program = convolution::lower(self.program.clone(), &self.shapes, value_bytes);
-        let program = update::lower(program, value_bytes);
+        Lowered { program: update::lower(program, value_bytes), value_bytes }
+    }
+}
+
+/// Steps as CUDA takes them.
+pub(super) struct Lowered {
+    program: Program,
+    value_bytes: u64,
+}
+
+impl Lowered {
+    /// Allocations and frees of all steps.
+    pub(super) fn ops(&self) -> usize {
+        self.program.ops.len()
+    }
+
+    /// See [`Trace::replayed`].
+    pub(super) fn replayed(&self, batch: u64, gpu: Bytes) -> Option<Replayed> {
         // CubeCL takes at most a quarter of the memory at once.
-        deal(&program, Pools::new(gpu.0 / 4), batch, value_bytes).ok()
+        deal(&self.program, Pools::new(gpu.0 / 4), batch, self.value_bytes).ok()
     }
 }
 

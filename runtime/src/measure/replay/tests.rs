@@ -112,6 +112,22 @@ fn steps_that_differ_are_not_aligned() {
     assert!(aligned(&small, &large, [2, 4]).is_none());
 }
 
+// A product for each sample, of which each takes the same.
+#[test]
+fn what_the_backward_pass_frees_is_no_scratch() {
+    let recorded = |batch: u64| {
+        let address = |id: u64| 0x1000 * (id + 1);
+        let mut events = vec![Event::Marked(PHASES[0] as u64)];
+        let kept =
+            (0..batch).map(|id| Event::Allocated { address: address(id), bytes: 1 << 20, align: 4, zeroed: false });
+        events.extend(kept);
+        events.push(Event::Marked(PHASES[1] as u64));
+        events.extend((0..batch).map(|id| Event::Freed { address: address(id) }));
+        Recorded::from_events(&events)
+    };
+    assert!(aligned(&recorded(2), &recorded(4), [2, 4]).is_none());
+}
+
 /// A parameter, made before, and its gradient; the update makes two states and a new value, and scratch.
 fn updated(parameter: Size, value_bytes: u64) -> Vec<Op> {
     let same = Size::plain([3072; 2]);

@@ -1,0 +1,120 @@
+//! Points for a lock, of steps that were recorded.
+
+use burn::module::Module;
+use burn::tensor::Device;
+use gpu_tuned_core::measured::select::{Sample, ladder, refined, select};
+use gpu_tuned_core::measured::{Measured, MeasuredMode, Way};
+use gpu_tuned_core::{Bytes, Precision};
+
+use super::replayed::{Lowered, Trace};
+use crate::measure::bench::{ACCUMULATING, Tried};
+use crate::measure::{MeasureError, Memory, Subject};
+
+/// The most micro-batches that are replayed for a mode, and the fewest.
+const MOST: usize = 32;
+const FEWEST: usize = 8;
+/// What is replayed for a mode, in allocations and frees. Not a time: the same steps make the same points on every host.
+const OPS: usize = 4_000_000;
+
+/// Steps of one micro-batch, and steps that add up the gradients of two, both without or both with checkpointing.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    /// Of one micro-batch.
+    pub single: Trace,
+    /// Of two.
+    pub accumulating: Trace,
+}
+
+impl Traces {
+    /// Records both on the CPU: see [`Trace::record`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Trace::record`].
+    pub fn record<M: Module, B: Clone>(
+        device: &Device,
+        subject: &Subject<'_, M, B>,
+        checkpointing: bool,
+    ) -> Result<Self, MeasureError> {
+        let record = |micro_batches| Trace::record(device, subject, micro_batches, checkpointing);
+        Ok(Self { single: record(1)?, accumulating: record(ACCUMULATING)? })
+    }
+
+    /// What a GPU with so much memory would reserve, at a few micro-batches up to the largest and lines from each to the
+    /// next, as a lock has it; `missed` is what [replaying misses](crate::measure::missed()). `None` when not even one sample
+    /// fits into the largest page.
+    pub fn measured(&self, precision: Precision, largest: u64, gpu: Bytes, missed: f64) -> Option<MeasuredMode> {
+        let value_bytes = precision.parameter_bytes();
+        let [single, accumulating] = [&self.single, &self.accumulating].map(|trace| trace.lowered(value_bytes));
+        let mut kept = chosen(climb(&single, largest, gpu));
+        for tried in &mut kept {
+            tried.accumulating = accumulating.replayed(tried.batch, gpu).map(|replayed| replayed.memory());
+            if let Some(piece) = &mut tried.piece {
+                // The line misses what was replayed, which misses what a GPU reserves.
+                piece.residual = ((1.0 + piece.residual) * (1.0 + missed) - 1.0).min(1.0);
+            }
+        }
+        let residual = kept.iter().filter_map(|tried| Some(tried.piece?.residual)).reduce(f64::max)?;
+        let batch = kept.iter().map(|tried| (tried.batch, tried.point())).collect();
+        Some(MeasuredMode { way: Way::Replayed, residual: Some(residual), batch })
+    }
+}
+
+/// Larger and larger micro-batches until one reserves more than there is, and some between them, where the number of pages
+/// changes; sorted.
+fn climb(steps: &Lowered, largest: u64, gpu: Bytes) -> Vec<(u64, Memory)> {
+    let count = (OPS / steps.ops().max(1)).clamp(FEWEST, MOST);
+    let mut found: Vec<(u64, Memory)> = Vec::new();
+    for batch in spread(&ladder(largest), count) {
+        if found.last().is_some_and(|(_, memory)| memory.reserved_bytes > gpu) {
+            break;
+        }
+        let Some(replayed) = steps.replayed(batch, gpu) else { break };
+        found.push((batch, replayed.memory()));
+    }
+    while found.len() < count {
+        let fitting: Vec<_> = samples(&found).into_iter().filter(|sample| sample.reserved <= gpu).collect();
+        let Some(batch) = refined(&fitting) else { break };
+        let Some(replayed) = steps.replayed(batch, gpu) else { break };
+        let at = found.partition_point(|(known, _)| *known < batch);
+        found.insert(at, (batch, replayed.memory()));
+    }
+    found
+}
+
+/// At most so many of the batches, evenly, with the first and the last.
+fn spread(batches: &[u64], count: usize) -> Vec<u64> {
+    let (last, kept) = (batches.len() - 1, count.min(batches.len()));
+    let place = |number: usize| number * last / (kept - 1).max(1);
+    (0..kept).map(|number| batches[place(number)]).collect()
+}
+
+fn samples(found: &[(u64, Memory)]) -> Vec<Sample> {
+    found.iter().map(|(batch, memory)| Sample { batch: *batch, reserved: memory.reserved_bytes }).collect()
+}
+
+/// The ones worth keeping, each with its line.
+fn chosen(found: Vec<(u64, Memory)>) -> Vec<Tried> {
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let pieces = select(&samples(&found), Measured::MOST_POINTS, None);
+    let tried = found.into_iter().filter_map(|(batch, memory)| {
+        let piece = pieces.iter().find(|piece| piece.batch == batch).copied()?;
+        Some(Tried { batch, memory: Some(memory), piece: Some(piece), ..Tried::default() })
+    });
+    tried.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn batches_are_left_out_evenly() {
+        let ladder = [1, 2, 3, 4, 6, 8, 12, 16];
+        assert_eq!(spread(&ladder, 20), ladder);
+        assert_eq!(spread(&ladder, 4), [1, 3, 6, 16]);
+        assert_eq!(spread(&[7], 4), [7]);
+    }
+}
