@@ -94,6 +94,8 @@ pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
 pub use gpu_tuned_core::workload;
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
+#[cfg(feature = "burn")]
+pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
@@ -103,3 +105,10 @@ pub use start::{Options, StartError, start};
 #[cfg(feature = "burn")]
 pub use train::MicroBatch;
 pub use tuned::{Built, Tuned};
+
+/// What generated code names.
+#[cfg(feature = "burn")]
+#[doc(hidden)]
+pub mod __private {
+    pub use burn::tensor::Device;
+}
