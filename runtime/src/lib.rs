@@ -61,7 +61,7 @@
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
-//! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, and measures workloads |
+//! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, loads data, and measures workloads |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
@@ -73,6 +73,8 @@ pub mod allocation;
 pub mod burn;
 mod decide;
 mod detect;
+#[cfg(feature = "burn")]
+pub mod load;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
