@@ -2,7 +2,7 @@
 //!
 //! [`PrefetchLoader`] is a Burn data loader that prepares few batches ahead, counted and weighed, in the host's memory and on
 //! the device; [`Session::loader`](crate::Session::loader) makes one as planned. [`TokenBudget`] batches sequences by their
-//! tokens, [`evaluate`] reads predictions once.
+//! tokens, [`LineDataset`] and [`CachedDataset`] keep data in files, [`evaluate`] reads predictions once.
 //!
 //! ```
 //! use burn::data::dataloader::batcher::Batcher;
@@ -59,17 +59,22 @@
 //! them ([`Device::staging`](burn::tensor::Device::staging)), and only the transfer is left to CubeCL's.
 
 mod budget;
+mod cached;
 mod epoch;
 mod error;
 mod evaluate;
+mod lines;
 mod loader;
+mod map;
 mod session;
 mod token_budget;
 
 #[cfg(test)]
 mod tests;
 
+pub use cached::{CacheError, CachedDataset};
 pub use error::LoaderError;
 pub use evaluate::{EvaluateError, evaluate};
+pub use lines::{LineDataset, LineError, LinesError};
 pub use loader::PrefetchLoader;
 pub use token_budget::TokenBudget;
