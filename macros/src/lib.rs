@@ -1,4 +1,5 @@
-//! The [`macro@gpu_tuned`] attribute and the [`macro@MicroBatch`] derive. Use them through the `gpu-tuned` crate, which re-exports them.
+//! The [`macro@gpu_tuned`] attribute and the [`macro@MicroBatch`] derive. Use them through the `gpu-tuned` crate, which
+//! re-exports them.
 
 #![forbid(unsafe_code)]
 
