@@ -61,7 +61,7 @@
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
-//! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, and measures workloads |
+//! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, loads data, and measures workloads |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
@@ -73,6 +73,8 @@ pub mod allocation;
 pub mod burn;
 mod decide;
 mod detect;
+#[cfg(feature = "burn")]
+pub mod load;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
@@ -94,6 +96,8 @@ pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
 pub use gpu_tuned_core::workload;
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
+#[cfg(feature = "burn")]
+pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
@@ -103,3 +107,10 @@ pub use start::{Options, StartError, start};
 #[cfg(feature = "burn")]
 pub use train::MicroBatch;
 pub use tuned::{Built, Tuned};
+
+/// What generated code names.
+#[cfg(feature = "burn")]
+#[doc(hidden)]
+pub mod __private {
+    pub use burn::tensor::Device;
+}

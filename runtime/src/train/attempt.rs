@@ -56,7 +56,7 @@ impl<T> Attempt<T> {
         let mut outputs = Vec::new();
         for cut in cuts(samples, micro_batch) {
             let share = cut.len() as f64 / samples as f64;
-            let micro = watched(Moment::Upload, || batch.narrow(cut).to_device(device))?;
+            let micro = watched(Moment::Upload, || batch.narrow(cut).on_device(device))?;
             let Part { gradients, loss, output } = part(model, micro, share)?;
             watched(Moment::Backward, || sum.accumulate(model, gradients))?;
             mean = match (mean, loss) {

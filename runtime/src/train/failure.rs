@@ -49,14 +49,14 @@ impl fmt::Display for Moment {
 
 /// Memory that could not be had.
 #[derive(Clone, Debug)]
-pub(super) struct OutOfMemory {
+pub(crate) struct OutOfMemory {
     pub moment: Moment,
     /// Burn's words.
     pub message: String,
 }
 
 /// Runs a part of a step. A panic for want of memory becomes an error, any other goes on.
-pub(super) fn watched<T>(moment: Moment, part: impl FnOnce() -> T) -> Result<T, OutOfMemory> {
+pub(crate) fn watched<T>(moment: Moment, part: impl FnOnce() -> T) -> Result<T, OutOfMemory> {
     catch_unwind(AssertUnwindSafe(part)).or_else(|payload| match message(payload.as_ref()) {
         Some(message) if is_out_of_memory(message) => Err(OutOfMemory { moment, message: message.to_owned() }),
         _ => resume_unwind(payload),

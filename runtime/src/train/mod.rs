@@ -2,7 +2,7 @@
 
 mod attempt;
 mod buffers;
-mod failure;
+pub(crate) mod failure;
 mod gradients;
 mod micro_batch;
 mod outcome;

@@ -135,7 +135,7 @@ fn the_trainer_is_burns_own_loop() {
     trained(&mut own, 5);
     let (mut model, mut optimizer) = (Network::new(&device(), false), sgd());
     for seed in 0..5 {
-        let loss = model.loss(MicroBatch::to_device(batch(512, seed), &device()));
+        let loss = model.loss(MicroBatch::on_device(batch(512, seed), &device()));
         let gradients = burn::optim::GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(0.1, model, gradients);
     }
