@@ -76,6 +76,8 @@ mod detect;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
+#[cfg(feature = "burn")]
+pub mod mixed;
 mod resume;
 mod saved;
 mod selection;

@@ -1,0 +1,3 @@
+pub(crate) fn task() -> String {
+    String::new()
+}

@@ -1,0 +1,9 @@
+//! Mixed precision. A process has one default float type for each device, so that what is compared runs in processes of
+//! its own: this program, started again.
+
+#![cfg(feature = "burn")]
+
+mod losses;
+mod models;
+mod process;
+mod training;
