@@ -114,3 +114,106 @@ impl ModuleVisitor for Multiply {
         self.gradients.register(param.id, gradient * factor.reshape([1; D]));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::module::{Module, Param};
+    use burn::optim::GradientsParams;
+    use burn::tensor::{DType, Device, Distribution, Tensor};
+
+    use super::{clip, global_norm, widen};
+    use crate::mixed::MixedError;
+
+    #[derive(Module, Debug)]
+    struct Ranks {
+        one: Param<Tensor<1>>,
+        two: Param<Tensor<2>>,
+        four: Param<Tensor<4>>,
+        without_gradient: Param<Tensor<1>>,
+    }
+
+    fn model() -> Ranks {
+        let device = Device::flex().autodiff();
+        Ranks {
+            one: Param::from_tensor(Tensor::zeros([7], &device)),
+            two: Param::from_tensor(Tensor::zeros([3, 5], &device)),
+            four: Param::from_tensor(Tensor::zeros([2, 3, 2, 2], &device)),
+            without_gradient: Param::from_tensor(Tensor::zeros([9], &device)),
+        }
+    }
+
+    fn gradients(model: &Ranks, dtype: DType) -> GradientsParams {
+        let random = Distribution::Normal(0.0, 3.0);
+        let device = Device::flex();
+        let mut gradients = GradientsParams::new();
+        gradients.register(model.one.id, Tensor::<1>::random([7], random, &device).cast(dtype));
+        gradients.register(model.two.id, Tensor::<2>::random([3, 5], random, &device).cast(dtype));
+        gradients.register(model.four.id, Tensor::<4>::random([2, 3, 2, 2], random, &device).cast(dtype));
+        gradients
+    }
+
+    fn values(gradients: &GradientsParams, model: &Ranks) -> Vec<f64> {
+        let one = gradients.get::<1>(model.one.id).unwrap().into_data();
+        let two = gradients.get::<2>(model.two.id).unwrap().into_data();
+        let four = gradients.get::<4>(model.four.id).unwrap().into_data();
+        [one, two, four].iter().flat_map(|data| data.iter::<f64>().collect::<Vec<_>>()).collect()
+    }
+
+    fn norm_of(values: &[f64]) -> f64 {
+        values.iter().map(|value| value * value).sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn the_norm_is_that_of_all_gradients_as_one_vector() {
+        let model = model();
+        let gradients = gradients(&model, DType::F32);
+        let right = norm_of(&values(&gradients, &model));
+        let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f64>();
+        assert!((norm / right - 1.0).abs() < 1e-6, "{norm} is not {right}");
+        assert!(global_norm(&GradientsParams::new(), &model).is_none());
+    }
+
+    #[test]
+    fn one_gradient_that_is_not_finite_shows_in_the_norm() {
+        let model = model();
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            let mut gradients = gradients(&model, DType::F32);
+            let with_bad = gradients.remove::<2>(model.two.id).unwrap().slice_fill([2..3, 4..5], bad);
+            gradients.register(model.two.id, with_bad);
+            assert!(!global_norm(&gradients, &model).unwrap().into_scalar::<f32>().is_finite(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn clipping_keeps_the_direction_and_bounds_the_norm() {
+        let model = model();
+        let gradients = gradients(&model, DType::F32);
+        let before = values(&gradients, &model);
+        let norm = global_norm(&gradients, &model).unwrap();
+        let gradients = clip(gradients, &model, &norm, 1e6);
+        assert_eq!(values(&gradients, &model), before, "a norm below the bound changes nothing");
+        let clipped = values(&clip(gradients, &model, &norm, 0.5), &model);
+        let factor = 0.5 / (norm_of(&before) + 1e-6);
+        for (found, before) in clipped.iter().zip(&before) {
+            assert!((found - before * factor).abs() < 1e-6, "{found} is not {before} times {factor}");
+        }
+    }
+
+    #[test]
+    fn gradients_of_zero_are_clipped_to_zero() {
+        let model = model();
+        let mut gradients = GradientsParams::new();
+        gradients.register(model.one.id, Tensor::<1>::zeros([7], &Device::flex()));
+        let norm = global_norm(&gradients, &model).unwrap();
+        let clipped = clip(gradients, &model, &norm, 1.0).get::<1>(model.one.id).unwrap();
+        assert_eq!(clipped.into_data().iter::<f32>().collect::<Vec<_>>(), [0.0; 7]);
+    }
+
+    #[test]
+    fn a_gradient_of_another_type_than_its_parameter_is_an_error_that_names_it() {
+        let model = model();
+        let error = widen(gradients(&model, DType::BF16), &model).unwrap_err();
+        let MixedError::MixedTypes { path, parameter, gradient } = error else { panic!("{error}") };
+        assert_eq!((path.as_str(), parameter, gradient), ("one", DType::F32, DType::BF16));
+    }
+}

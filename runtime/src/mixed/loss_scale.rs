@@ -122,3 +122,75 @@ impl LossScale {
         self.scale == 1.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{LossScale, Step};
+
+    /// `torch.amp.GradScaler(init_scale=4.0, growth_interval=3)` after each of these steps (PyTorch's
+    /// `_amp_update_scale_`): non-finite steps halve and start counting anew, the third finite one in a row doubles.
+    #[test]
+    fn the_factor_is_that_of_pytorch() {
+        let mut scale = LossScale::default().with_init_scale(4.0).with_growth_interval(3);
+        let steps = [
+            (true, 4.0),
+            (true, 4.0),
+            (true, 8.0),
+            (true, 8.0),
+            (false, 4.0),
+            (true, 4.0),
+            (true, 4.0),
+            (true, 8.0),
+            (false, 4.0),
+            (false, 2.0),
+        ];
+        for (finite, after) in steps {
+            let step = scale.update(finite);
+            assert_eq!(step, if finite { Step::Applied } else { Step::Skipped });
+            assert!((scale.value() - after).abs() < f64::EPSILON, "{} is not {after}", scale.value());
+        }
+    }
+
+    #[test]
+    fn it_begins_where_pytorch_begins() {
+        let mut scale = LossScale::default();
+        assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
+        for _ in 0..1999 {
+            assert_eq!(scale.update(true), Step::Applied);
+        }
+        assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
+        assert_eq!(scale.update(true), Step::Applied);
+        assert!((scale.value() - 131_072.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn it_stays_between_floor_and_ceiling() {
+        let mut scale = LossScale::default().with_growth_interval(1);
+        for (finite, bound) in [(false, 1.0), (true, 16_777_216.0)] {
+            for _ in 0..64 {
+                let _ = scale.update(finite);
+            }
+            assert!((scale.value() - bound).abs() < f64::EPSILON);
+        }
+    }
+
+    #[test]
+    fn none_stays_one_and_still_leaves_steps_out() {
+        let mut scale = LossScale::none().with_growth_interval(1);
+        assert_eq!([true, false, true].map(|finite| scale.update(finite)), [Step::Applied, Step::Skipped, Step::Applied]);
+        assert!((scale.value() - 1.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_saved_one_goes_on_as_the_one_that_was_saved() {
+        let mut scale = LossScale::default().with_growth_interval(3);
+        for finite in [true, false, true, true] {
+            let _ = scale.update(finite);
+        }
+        let mut restored: LossScale = serde_json::from_str(&serde_json::to_string(&scale).unwrap()).unwrap();
+        for finite in [true, true, false, true] {
+            assert_eq!(scale.update(finite), restored.update(finite));
+            assert_eq!(scale, restored);
+        }
+    }
+}

@@ -10,6 +10,9 @@ mod master;
 mod place;
 mod statistics;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::MixedError;
 pub use gradients::{clip, global_norm, widen};
 pub use half::Half;

@@ -5,5 +5,6 @@
 
 mod losses;
 mod models;
+mod norms;
 mod process;
 mod training;

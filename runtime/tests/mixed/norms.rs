@@ -1,0 +1,145 @@
+//! What the normalisation layers of Burn lose in 16 bits, against f64.
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::{
+    BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, InstanceNorm, InstanceNormConfig, LayerNorm,
+    LayerNormConfig, RmsNorm, RmsNormConfig,
+};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use gpu_tuned::mixed::InF32;
+
+use crate::models::Numbers;
+
+/// Rows of the activations, or samples of which a channel of batch normalisation takes one value each.
+const ROWS: usize = 4;
+
+struct Cast(FloatDType);
+
+impl ModuleMapper for Cast {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| tensor.cast(self.0))
+    }
+}
+
+/// A layer, called on activations `[rows, width]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Layer {
+    Layer,
+    /// The same, of the operations that `CubeCL` gets: `flex` has a kernel of its own.
+    LayerComposed,
+    Rms,
+    Group,
+    Instance,
+    Batch,
+}
+
+const LAYERS: [Layer; 6] =
+    [Layer::Layer, Layer::LayerComposed, Layer::Rms, Layer::Group, Layer::Instance, Layer::Batch];
+
+fn layer_norm(width: usize) -> LayerNorm {
+    LayerNormConfig::new(width).init(&Device::flex())
+}
+
+fn rms_norm(width: usize) -> RmsNorm {
+    RmsNormConfig::new(width).init(&Device::flex())
+}
+
+fn group_norm() -> GroupNorm {
+    GroupNormConfig::new(1, 1).init(&Device::flex())
+}
+
+fn instance_norm() -> InstanceNorm {
+    InstanceNormConfig::new(1).init(&Device::flex())
+}
+
+fn batch_norm(channels: usize) -> BatchNorm {
+    BatchNormConfig::new(channels).init(&Device::flex().autodiff())
+}
+
+/// As `ModuleOps::layer_norm` of burn-backend does it, gamma 1 and beta 0.
+fn composed(input: Tensor<2>) -> Tensor<2> {
+    let centered = input.clone() - input.mean_dim(1);
+    let variance = (centered.clone() * centered.clone()).mean_dim(1);
+    centered / variance.add_scalar(1e-5).sqrt()
+}
+
+impl Layer {
+    /// The output in the type of the input; parameters are cast to it.
+    fn alone(self, input: Tensor<2>) -> Tensor<2> {
+        let [rows, width] = input.dims();
+        let mut cast = Cast(input.dtype().into());
+        match self {
+            Self::Layer => layer_norm(width).map(&mut cast).forward(input),
+            Self::LayerComposed => composed(input),
+            Self::Rms => rms_norm(width).map(&mut cast).forward(input),
+            Self::Group => group_norm().map(&mut cast).forward(input.reshape([rows, 1, width])).reshape([rows, width]),
+            Self::Instance => {
+                instance_norm().map(&mut cast).forward(input.reshape([rows, 1, width])).reshape([rows, width])
+            }
+            Self::Batch => {
+                let norm = batch_norm(rows).map(&mut cast);
+                norm.forward(input.autodiff().transpose()).transpose().without_autodiff()
+            }
+        }
+    }
+
+    /// The output in the type of the input, computed in f32.
+    fn in_f32(self, input: Tensor<2>) -> Tensor<2> {
+        let [rows, width] = input.dims();
+        match self {
+            Self::Layer => InF32::new(layer_norm(width)).forward(input),
+            Self::LayerComposed => InF32::new(layer_norm(width)).apply(input, |_, input| composed(input)),
+            Self::Rms => InF32::new(rms_norm(width)).forward(input),
+            Self::Group => InF32::new(group_norm()).forward(input.reshape([rows, 1, width])).reshape([rows, width]),
+            Self::Instance => {
+                InF32::new(instance_norm()).forward(input.reshape([rows, 1, width])).reshape([rows, width])
+            }
+            Self::Batch => {
+                let norm = InF32::new(batch_norm(rows));
+                norm.forward(input.autodiff().transpose()).transpose().without_autodiff()
+            }
+        }
+    }
+}
+
+fn activations(mean: f64, deviation: f64, width: usize, float: FloatDType) -> Tensor<2> {
+    let mut numbers = Numbers::new(width as u64);
+    let values: Vec<f64> = (0..ROWS * width).map(|_| mean + deviation * numbers.normal()).collect();
+    let data = TensorData::new(values, [ROWS, width]);
+    Tensor::<2>::from_data(data, (&Device::flex(), DType::F64)).cast(float)
+}
+
+fn values(tensor: Tensor<2>) -> Vec<f64> {
+    tensor.cast(FloatDType::F64).into_data().iter::<f64>().collect()
+}
+
+/// The largest difference to `right`, in deviations of a normalised activation, which is 1.
+fn error(found: Tensor<2>, right: &[f64]) -> f64 {
+    let found = values(found);
+    found.iter().zip(right).map(|(found, right)| (found - right).abs()).fold(0.0, f64::max)
+}
+
+/// Errors of the layer alone, and in f32; both are given the same 16-bit activations, so that they are those of its own
+/// arithmetic.
+fn errors(layer: Layer, mean: f64, deviation: f64, width: usize, float: FloatDType) -> [f64; 2] {
+    let input = activations(mean, deviation, width, float);
+    let right = values(layer.alone(input.clone().cast(FloatDType::F64)));
+    [error(layer.alone(input.clone()), &right), error(layer.in_f32(input), &right)]
+}
+
+#[test]
+fn look() {
+    for float in [FloatDType::BF16, FloatDType::F16] {
+        for layer in LAYERS {
+            print!("{float:?} {layer:?}");
+            for (mean, deviation) in [(0.0, 1.0), (0.0, 0.01), (1.0, 1.0), (10.0, 10.0), (10.0, 1.0), (10.0, 0.1)] {
+                let found = [64, 1024, 8192].map(|width| errors(layer, mean, deviation, width, float));
+                print!("  {mean}+-{deviation}:");
+                for [alone, wide] in found {
+                    print!(" {alone:.4}/{wide:.4}");
+                }
+            }
+            println!();
+        }
+    }
+}
