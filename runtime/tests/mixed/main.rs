@@ -3,8 +3,11 @@
 
 #![cfg(feature = "burn")]
 
+mod gradients;
 mod losses;
 mod models;
 mod norms;
 mod process;
+mod saving;
+mod steps;
 mod training;

@@ -1,12 +1,13 @@
 //! This program started again, with another default float type.
 
 use std::env;
+use std::path::Path;
 use std::process::Command;
 
 use burn::tensor::{Device, FloatDType};
 use gpu_tuned::burn::default_float;
 
-use crate::{losses, training};
+use crate::{gradients, losses, saving, steps, training};
 
 const FLOAT: &str = "MIXED_TEST_FLOAT";
 const TASK: &str = "MIXED_TEST_TASK";
@@ -33,6 +34,7 @@ pub(crate) fn run(float: &str, task: &str) -> String {
 fn started_again() {
     let (Ok(float), Ok(task)) = (env::var(FLOAT), env::var(TASK)) else { return };
     let float = match float.as_str() {
+        "f64" => FloatDType::F64,
         "f32" => FloatDType::F32,
         "bf16" => FloatDType::BF16,
         "f16" => FloatDType::F16,
@@ -43,6 +45,11 @@ fn started_again() {
     let result = match words.as_slice() {
         ["train", rest @ ..] => training::task(rest),
         ["losses"] => losses::task(),
+        ["gradients", rest @ ..] => gradients::task(rest),
+        ["overflow"] => steps::overflow(),
+        ["resume"] => steps::resume(),
+        ["save", path] => saving::save(Path::new(path)),
+        ["load", path] => saving::load(Path::new(path)),
         other => panic!("{other:?} is no task"),
     };
     println!("\n{MARK}{result}");

@@ -1,5 +1,7 @@
 //! That training in mixed precision goes as training in f32 does.
 
+use std::thread;
+
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::Device;
 use gpu_tuned::mixed::{Half, LossScale, Master, Step, global_norm};
@@ -94,10 +96,14 @@ struct Outcome {
 }
 
 fn outcome(float: &str, precision: &str, model: &str, steps: u64, lr: f64) -> Outcome {
-    let runs = SEEDS.map(|seed| {
+    let run = |seed| {
         let result = process::run(float, &format!("train {precision} {model} {steps} {lr} {seed}"));
         let (first, last) = result.split_once(' ').expect("two numbers");
         (first.parse::<f64>().unwrap(), last.parse::<f64>().unwrap())
+    };
+    let runs = thread::scope(|scope| {
+        let started = SEEDS.map(|seed| scope.spawn(move || run(seed)));
+        started.map(|run| run.join().expect("the run"))
     });
     let count = SEEDS.len() as f64;
     let last = runs.iter().map(|run| run.1).sum::<f64>() / count;
@@ -105,13 +111,29 @@ fn outcome(float: &str, precision: &str, model: &str, steps: u64, lr: f64) -> Ou
     Outcome { first: runs.iter().map(|run| run.0).sum::<f64>() / count, last, spread }
 }
 
+const TASKS: [(&str, f64); 3] = [("transformer", 3e-3), ("convnet", 3e-3), ("recurrent", 3e-3)];
+
 #[test]
-fn look() {
-    for model in ["transformer", "convnet", "recurrent"] {
-        for (float, precision) in [("f32", "f32"), ("bf16", "mixed_bf16"), ("f16", "mixed_f16"), ("bf16", "bf16_params")] {
-            let begin = std::time::Instant::now();
-            println!("{model} {precision} {:?} {:?}", outcome(float, precision, model, 250, 3e-3), begin.elapsed());
-            println!("   slow {:?}", outcome(float, precision, model, 250, 1e-4));
+fn it_learns_what_f32_learns_to_within_the_noise_of_seeds() {
+    for (model, lr) in TASKS {
+        let right = outcome("f32", "f32", model, 250, lr);
+        assert!(right.last < 0.85 * right.first, "{model} learns: {right:?}");
+        for (float, precision) in [("bf16", "mixed_bf16"), ("f16", "mixed_f16")] {
+            let found = outcome(float, precision, model, 250, lr);
+            let apart = (found.last - right.last).abs();
+            assert!(apart < right.spread / 2.0, "{model} {precision}: {found:?}, f32: {right:?}");
         }
     }
+}
+
+/// Steps of 1e-4 are below half a unit in the last place of most weights in bf16.
+#[test]
+fn small_steps_are_not_rounded_away_as_they_are_from_bf16_weights() {
+    let descent = |float: &str, precision: &str| {
+        let outcome = outcome(float, precision, "transformer", 250, 1e-4);
+        outcome.first - outcome.last
+    };
+    let right = descent("f32", "f32");
+    assert!((descent("bf16", "mixed_bf16") / right - 1.0).abs() < 0.05);
+    assert!(descent("bf16", "bf16_params") < 0.5 * right);
 }
