@@ -7,6 +7,7 @@ mod island;
 mod loss;
 mod loss_scale;
 mod master;
+mod optimizer;
 mod place;
 mod statistics;
 
@@ -20,3 +21,4 @@ pub use island::InF32;
 pub use loss::in_f32;
 pub use loss_scale::{LossScale, Step};
 pub use master::Master;
+pub use optimizer::{F32State, Wide};

@@ -48,6 +48,7 @@ fn started_again() {
         ["gradients", rest @ ..] => gradients::task(rest),
         ["overflow"] => steps::overflow(),
         ["resume"] => steps::resume(),
+        ["loaded_state"] => steps::loaded_state(),
         ["save", path] => saving::save(Path::new(path)),
         ["load", path] => saving::load(Path::new(path)),
         other => panic!("{other:?} is no task"),
