@@ -8,8 +8,8 @@ use super::place::{Place, keeps_place};
 /// What [`clip`] adds to the norm it divides by; the value of PyTorch's `clip_grad_norm_`.
 const CLIP_EPSILON: f64 = 1e-6;
 
-/// The gradients of a [compute copy](super::Master::compute_copy) in f32, as those of its master: to be added up over
-/// micro-batches, clipped, and given to the optimizer.
+/// The gradients of a [compute copy](super::Master::compute_copy) in f32, as those of its master: to be clipped, and given
+/// to the optimizer.
 ///
 /// Each 16-bit gradient is released as soon as it is widened.
 ///
@@ -17,29 +17,38 @@ const CLIP_EPSILON: f64 = 1e-6;
 ///
 /// [`MixedError::MixedTypes`] if a gradient does not have the type of its parameter.
 pub fn widen<M: Module>(gradients: GradientsParams, copy: &M) -> Result<GradientsParams, MixedError> {
-    widen_by(gradients, copy, 1.0)
+    widen_onto(GradientsParams::new(), gradients, copy)
 }
 
-/// [`widen`], and a factor in f32.
+/// [`widen`], added to the sum over the micro-batches before, parameter by parameter: no second set of f32 gradients is
+/// held.
+///
+/// # Errors
+///
+/// Those of [`widen`]; the sum is gone then.
+pub fn widen_onto<M: Module>(
+    sum: GradientsParams,
+    gradients: GradientsParams,
+    copy: &M,
+) -> Result<GradientsParams, MixedError> {
+    widen_by(sum, gradients, copy, 1.0)
+}
+
+/// [`widen_onto`], and a factor in f32.
 pub(super) fn widen_by<M: Module>(
+    sum: GradientsParams,
     gradients: GradientsParams,
     copy: &M,
     factor: f64,
 ) -> Result<GradientsParams, MixedError> {
-    let mut visitor = WidenGradients {
-        narrow: gradients,
-        wide: GradientsParams::new(),
-        factor,
-        place: Place::default(),
-        mixed: None,
-    };
+    let mut visitor = WidenGradients { narrow: gradients, sum, factor, place: Place::default(), mixed: None };
     copy.visit(&mut visitor);
-    visitor.mixed.map_or(Ok(visitor.wide), Err)
+    visitor.mixed.map_or(Ok(visitor.sum), Err)
 }
 
 struct WidenGradients {
     narrow: GradientsParams,
-    wide: GradientsParams,
+    sum: GradientsParams,
     factor: f64,
     place: Place,
     mixed: Option<MixedError>,
@@ -58,8 +67,12 @@ impl ModuleVisitor for WidenGradients {
         }
         let gradient = gradient.cast(FloatDType::F32);
         #[expect(clippy::float_cmp, reason = "exactly 1 is what bf16 has")]
-        let scaled = if self.factor == 1.0 { gradient } else { gradient.mul_scalar(self.factor) };
-        self.wide.register(param.id, scaled);
+        let gradient = if self.factor == 1.0 { gradient } else { gradient.mul_scalar(self.factor) };
+        let sum = match self.sum.remove::<D>(param.id) {
+            Some(sum) => sum + gradient,
+            None => gradient,
+        };
+        self.sum.register(param.id, sum);
     }
 }
 
@@ -92,7 +105,7 @@ impl ModuleVisitor for SumOfSquares<'_> {
 
 /// Multiplies all gradients by `min(1, most / (norm + 1e-6))`, so that their [`global_norm`] is at most `most`.
 ///
-/// The host does not wait for the norm. Where it is not finite neither are the gradients afterwards: leave such a step
+/// The host does not wait for the norm. Where it is not finite the gradients mean nothing afterwards: leave such a step
 /// out, see [`LossScale::update`](super::LossScale::update).
 #[must_use]
 pub fn clip<M: Module>(gradients: GradientsParams, model: &M, norm: &Tensor<1>, most: f64) -> GradientsParams {
@@ -121,7 +134,7 @@ mod tests {
     use burn::optim::GradientsParams;
     use burn::tensor::{DType, Device, Distribution, Tensor};
 
-    use super::{clip, global_norm, widen};
+    use super::{clip, global_norm, widen, widen_onto};
     use crate::mixed::MixedError;
 
     #[derive(Module, Debug)]
@@ -197,6 +210,24 @@ mod tests {
         for (found, before) in clipped.iter().zip(&before) {
             assert!((found - before * factor).abs() < 1e-6, "{found} is not {before} times {factor}");
         }
+    }
+
+    #[test]
+    fn gradients_are_added_to_the_sum_before_in_f32() {
+        let model = model();
+        let (first, second) = (gradients(&model, DType::F32), gradients(&model, DType::F32));
+        let right: Vec<f64> =
+            values(&first, &model).iter().zip(values(&second, &model)).map(|(first, second)| first + second).collect();
+        // The second has no gradient for this one; the sum keeps the first's.
+        let alone = Tensor::<1>::ones([9], &Device::flex());
+        let mut first = first;
+        first.register(model.without_gradient.id, alone);
+        let sum = widen_onto(widen(first, &model).unwrap(), second, &model).unwrap();
+        for (found, right) in values(&sum, &model).iter().zip(right) {
+            assert!((found - right).abs() < 1e-6, "{found} is not {right}");
+        }
+        let alone = sum.get::<1>(model.without_gradient.id).unwrap();
+        assert_eq!(alone.into_data().iter::<f32>().collect::<Vec<_>>(), [1.0; 9]);
     }
 
     #[test]

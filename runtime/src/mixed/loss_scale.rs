@@ -31,7 +31,7 @@ pub struct LossScale {
 /// What becomes of an optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Step {
+pub enum StepOutcome {
     /// The gradients are finite: the optimizer takes them.
     Applied,
     /// They are not: parameters and optimizer state stay as they are.
@@ -98,23 +98,37 @@ impl LossScale {
     ///
     /// Those of [`widen`](super::widen).
     pub fn widen<M: Module>(&self, gradients: GradientsParams, copy: &M) -> Result<GradientsParams, MixedError> {
-        widen_by(gradients, copy, self.scale.recip())
+        self.widen_onto(GradientsParams::new(), gradients, copy)
+    }
+
+    /// [`widen_onto`](super::widen_onto), with the factor divided out of the gradients in f32.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`widen_onto`](super::widen_onto).
+    pub fn widen_onto<M: Module>(
+        &self,
+        sum: GradientsParams,
+        gradients: GradientsParams,
+        copy: &M,
+    ) -> Result<GradientsParams, MixedError> {
+        widen_by(sum, gradients, copy, self.scale.recip())
     }
 
     /// Says what becomes of a step, and adapts the factor; `finite` is whether the
     /// [`global_norm`](super::global_norm) of its gradients is.
-    pub fn update(&mut self, finite: bool) -> Step {
+    pub fn update(&mut self, finite: bool) -> StepOutcome {
         if !finite {
             self.scale = (self.scale * self.backoff_factor).max(self.floor);
             self.finite_steps = 0;
-            return Step::Skipped;
+            return StepOutcome::Skipped;
         }
         self.finite_steps += 1;
         if self.finite_steps >= self.growth_interval {
             self.scale = (self.scale * self.growth_factor).min(self.ceiling);
             self.finite_steps = 0;
         }
-        Step::Applied
+        StepOutcome::Applied
     }
 
     #[expect(clippy::float_cmp, reason = "exactly 1 is what bf16 has")]
@@ -125,7 +139,7 @@ impl LossScale {
 
 #[cfg(test)]
 mod tests {
-    use super::{LossScale, Step};
+    use super::{LossScale, StepOutcome};
 
     /// `torch.amp.GradScaler(init_scale=4.0, growth_interval=3)` after each of these steps (PyTorch's
     /// `_amp_update_scale_`): non-finite steps halve and start counting anew, the third finite one in a row doubles.
@@ -146,7 +160,7 @@ mod tests {
         ];
         for (finite, after) in steps {
             let step = scale.update(finite);
-            assert_eq!(step, if finite { Step::Applied } else { Step::Skipped });
+            assert_eq!(step, if finite { StepOutcome::Applied } else { StepOutcome::Skipped });
             assert!((scale.value() - after).abs() < f64::EPSILON, "{} is not {after}", scale.value());
         }
     }
@@ -156,10 +170,10 @@ mod tests {
         let mut scale = LossScale::default();
         assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
         for _ in 0..1999 {
-            assert_eq!(scale.update(true), Step::Applied);
+            assert_eq!(scale.update(true), StepOutcome::Applied);
         }
         assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
-        assert_eq!(scale.update(true), Step::Applied);
+        assert_eq!(scale.update(true), StepOutcome::Applied);
         assert!((scale.value() - 131_072.0).abs() < f64::EPSILON);
     }
 
@@ -177,7 +191,10 @@ mod tests {
     #[test]
     fn none_stays_one_and_still_leaves_steps_out() {
         let mut scale = LossScale::none().with_growth_interval(1);
-        assert_eq!([true, false, true].map(|finite| scale.update(finite)), [Step::Applied, Step::Skipped, Step::Applied]);
+        assert_eq!(
+            [true, false, true].map(|finite| scale.update(finite)),
+            [StepOutcome::Applied, StepOutcome::Skipped, StepOutcome::Applied]
+        );
         assert!((scale.value() - 1.0).abs() < f64::EPSILON);
     }
 

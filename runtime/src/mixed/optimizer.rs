@@ -63,7 +63,8 @@ impl<S: RecordState> RecordState for Wide<S> {
     fn state_unflatten(prefix: &str, src: &mut StateSource, device: &Device) -> Option<Self> {
         let exact = [device.clone(), Device::flex()].into_iter().find(has_f32);
         if exact.is_none() {
-            let text = "no device has f32 as its default float type: the optimizer's state is not loaded, and begins anew";
+            let text =
+                "no device has f32 as its default float type: the optimizer's state is not loaded, and begins anew";
             WARNED.call_once(|| tracing::warn!("{text}"));
         }
         S::state_unflatten(prefix, src, &exact?).map(Self)

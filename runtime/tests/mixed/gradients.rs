@@ -19,7 +19,7 @@ impl ModuleMapper for Exact {
         let numbers = &mut self.0;
         // Multiples of 1/64 below 1/2, in three dimensions and more or two; scales of norms are about 1.
         let (base, below) = if D == 1 { (1.0, 16) } else { (0.0, 64) };
-        let mut value = || base + (numbers.below(below) as f64 - below as f64 / 2.0) / 64.0;
+        let mut value = || base + f64::from(numbers.below(below) - below / 2) / 64.0;
         param.map(|tensor| {
             let values: Vec<f64> = (0..tensor.shape().num_elements()).map(|_| value()).collect();
             let (device, grad) = (tensor.device(), tensor.is_require_grad());
@@ -61,15 +61,15 @@ fn values<L: Learner>(precision: &str) -> Vec<f64> {
         _ => Half::Bf16,
     };
     let scale = LossScale::for_half(half).with_init_scale(1024.0);
-    let mut sum = GradientsAccumulator::new();
-    let backward = |model: &L, seed| GradientsParams::from_grads(scale.scale(model.loss(seed, &device)).backward(), model);
+    let backward =
+        |model: &L, seed| GradientsParams::from_grads(scale.scale(model.loss(seed, &device)).backward(), model);
     if precision.starts_with("mixed") {
         let model = Master::new(model, half).unwrap().compute_copy();
-        for seed in 0..MICRO_BATCHES {
-            sum.accumulate(&model, scale.widen(backward(&model, seed), &model).unwrap());
-        }
-        return read(&model, sum.grads());
+        let sum = (0..MICRO_BATCHES)
+            .fold(GradientsParams::new(), |sum, seed| scale.widen_onto(sum, backward(&model, seed), &model).unwrap());
+        return read(&model, sum);
     }
+    let mut sum = GradientsAccumulator::new();
     for seed in 0..MICRO_BATCHES {
         let loss = model.loss(seed, &device);
         sum.accumulate(&model, GradientsParams::from_grads(loss.backward(), &model));

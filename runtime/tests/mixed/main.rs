@@ -7,6 +7,7 @@ mod gradients;
 mod losses;
 mod models;
 mod norms;
+mod positions;
 mod process;
 mod saving;
 mod steps;

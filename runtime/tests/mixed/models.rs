@@ -5,9 +5,7 @@ use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig};
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
-use burn::nn::{
-    BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig, Linear, LinearConfig, Lstm, LstmConfig, Relu,
-};
+use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig, Linear, LinearConfig, Lstm, LstmConfig, Relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpu_tuned::mixed::{InF32, in_f32};
 
@@ -28,9 +26,9 @@ impl Numbers {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
     }
 
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: i32) -> i32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
+        (self.0 >> 33) as i32 % bound
     }
 
     /// In -1..1.
@@ -44,7 +42,7 @@ impl Numbers {
     }
 }
 
-const TOKENS: usize = 16;
+const TOKENS: i32 = 16;
 const LENGTH: usize = 8;
 const WIDTH: usize = 32;
 
@@ -61,26 +59,26 @@ impl Learner for Transformer {
     fn init(device: &Device) -> Self {
         let encoder = TransformerEncoderConfig::new(WIDTH, 2 * WIDTH, 4, 1).with_dropout(0.0).with_norm_first(true);
         Self {
-            tokens: EmbeddingConfig::new(TOKENS, WIDTH).init(device),
+            tokens: EmbeddingConfig::new(TOKENS as usize, WIDTH).init(device),
             positions: EmbeddingConfig::new(LENGTH, WIDTH).init(device),
             encoder: encoder.init(device),
-            head: LinearConfig::new(WIDTH, TOKENS).init(device),
+            head: LinearConfig::new(WIDTH, TOKENS as usize).init(device),
         }
     }
 
     fn loss(&self, seed: u64, device: &Device) -> Tensor<1> {
         let mut numbers = Numbers::new(seed);
-        let tokens: Vec<i64> = (0..BATCH * LENGTH).map(|_| numbers.below(TOKENS as u64) as i64).collect();
+        let tokens: Vec<i32> = (0..BATCH * LENGTH).map(|_| numbers.below(TOKENS)).collect();
         let sums = tokens.iter().enumerate().map(|(index, token)| {
             let before = if index % LENGTH == 0 { 0 } else { tokens[index - 1] };
-            (token + before) % TOKENS as i64
+            (token + before) % TOKENS
         });
         let targets = Tensor::<1, Int>::from_data(TensorData::new(sums.collect(), [BATCH * LENGTH]), device);
         let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, [BATCH, LENGTH]), device);
-        let positions = Tensor::<1, Int>::arange(0..LENGTH as i64, device).unsqueeze::<2>();
+        let positions = Tensor::<1, Int>::arange(0..i64::try_from(LENGTH).unwrap(), device).unsqueeze::<2>();
         let embedded = self.tokens.forward(tokens) + self.positions.forward(positions);
         let hidden = self.encoder.forward(TransformerEncoderInput::new(embedded));
-        let logits = in_f32(self.head.forward(hidden).reshape([BATCH * LENGTH, TOKENS]));
+        let logits = in_f32(self.head.forward(hidden).reshape([BATCH * LENGTH, TOKENS as usize]));
         CrossEntropyLossConfig::new().init(device).forward(logits, targets)
     }
 }
@@ -114,11 +112,11 @@ impl Learner for Convnet {
         let mut numbers = Numbers::new(seed);
         let (mut images, mut labels) = (Vec::new(), Vec::new());
         for _ in 0..BATCH {
-            let class = numbers.below(4) as usize;
-            labels.push(class as i64);
+            let class = numbers.below(4);
+            labels.push(class);
             for pixel in 0..SIDE * SIDE {
                 let (row, column) = (pixel / SIDE, pixel % SIDE);
-                let along = [row, column, row + column, row + SIDE - column][class];
+                let along = [row, column, row + column, row + SIDE - column][class as usize];
                 images.push(if along % 4 < 2 { 1.0 } else { 0.0 } + 0.8 * numbers.real());
             }
         }

@@ -23,18 +23,17 @@ impl ModuleMapper for Cast {
 
 /// A layer, called on activations `[rows, width]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Layer {
+enum Norm {
     Layer,
-    /// The same, of the operations that `CubeCL` gets: `flex` has a kernel of its own.
-    LayerComposed,
+    /// Layer normalisation of the operations that `CubeCL` gets: `flex` has a kernel of its own.
+    OfOperations,
     Rms,
     Group,
     Instance,
     Batch,
 }
 
-const LAYERS: [Layer; 6] =
-    [Layer::Layer, Layer::LayerComposed, Layer::Rms, Layer::Group, Layer::Instance, Layer::Batch];
+const NORMS: [Norm; 6] = [Norm::Layer, Norm::OfOperations, Norm::Rms, Norm::Group, Norm::Instance, Norm::Batch];
 
 fn layer_norm(width: usize) -> LayerNorm {
     LayerNormConfig::new(width).init(&Device::flex())
@@ -63,14 +62,14 @@ fn composed(input: Tensor<2>) -> Tensor<2> {
     centered / variance.add_scalar(1e-5).sqrt()
 }
 
-impl Layer {
+impl Norm {
     /// The output in the type of the input; parameters are cast to it.
     fn alone(self, input: Tensor<2>) -> Tensor<2> {
         let [rows, width] = input.dims();
         let mut cast = Cast(input.dtype().into());
         match self {
             Self::Layer => layer_norm(width).map(&mut cast).forward(input),
-            Self::LayerComposed => composed(input),
+            Self::OfOperations => composed(input),
             Self::Rms => rms_norm(width).map(&mut cast).forward(input),
             Self::Group => group_norm().map(&mut cast).forward(input.reshape([rows, 1, width])).reshape([rows, width]),
             Self::Instance => {
@@ -88,7 +87,7 @@ impl Layer {
         let [rows, width] = input.dims();
         match self {
             Self::Layer => InF32::new(layer_norm(width)).forward(input),
-            Self::LayerComposed => InF32::new(layer_norm(width)).apply(input, |_, input| composed(input)),
+            Self::OfOperations => InF32::new(layer_norm(width)).apply(input, |_, input| composed(input)),
             Self::Rms => InF32::new(rms_norm(width)).forward(input),
             Self::Group => InF32::new(group_norm()).forward(input.reshape([rows, 1, width])).reshape([rows, width]),
             Self::Instance => {
@@ -121,7 +120,7 @@ fn error(found: Tensor<2>, right: &[f64]) -> f64 {
 
 /// Errors of the layer alone, and in f32; both are given the same 16-bit activations, so that they are those of its own
 /// arithmetic.
-fn errors(layer: Layer, mean: f64, deviation: f64, width: usize, float: FloatDType) -> [f64; 2] {
+fn errors(layer: Norm, mean: f64, deviation: f64, width: usize, float: FloatDType) -> [f64; 2] {
     let input = activations(mean, deviation, width, float);
     let right = values(layer.alone(input.clone().cast(FloatDType::F64)));
     [error(layer.alone(input.clone()), &right), error(layer.in_f32(input), &right)]
@@ -133,7 +132,7 @@ const ACTIVATIONS: [(f64, f64); 6] = [(0.0, 1.0), (0.0, 0.01), (1.0, 1.0), (10.0
 const WIDTHS: [usize; 3] = [64, 1024, 8192];
 
 /// The largest errors over all widths, alone and in f32.
-fn worst(layer: Layer, (mean, deviation): (f64, f64), float: FloatDType) -> [f64; 2] {
+fn worst(layer: Norm, (mean, deviation): (f64, f64), float: FloatDType) -> [f64; 2] {
     let found = WIDTHS.map(|width| errors(layer, mean, deviation, width, float));
     found.into_iter().fold([0.0, 0.0], |worst, found| [worst[0].max(found[0]), worst[1].max(found[1])])
 }
@@ -144,7 +143,7 @@ const ROUNDING: [(FloatDType, f64); 2] = [(FloatDType::BF16, 1.0 / 64.0), (Float
 #[test]
 fn in_f32_a_layer_loses_no_more_than_the_rounding_of_its_output() {
     for (float, rounding) in ROUNDING {
-        for layer in LAYERS {
+        for layer in NORMS {
             for activations in ACTIVATIONS {
                 let [_, wide] = worst(layer, activations, float);
                 assert!(wide <= rounding, "{layer:?} {float:?} {activations:?}: {wide}");
@@ -157,12 +156,12 @@ fn in_f32_a_layer_loses_no_more_than_the_rounding_of_its_output() {
 #[test]
 fn alone_some_layers_lose_much_when_the_mean_is_large() {
     for (layer, bf16, f16) in [
-        (Layer::Layer, false, false),
-        (Layer::LayerComposed, true, true),
-        (Layer::Rms, false, false),
-        (Layer::Group, true, false),
-        (Layer::Instance, true, false),
-        (Layer::Batch, true, true),
+        (Norm::Layer, false, false),
+        (Norm::OfOperations, true, true),
+        (Norm::Rms, false, false),
+        (Norm::Group, true, false),
+        (Norm::Instance, true, false),
+        (Norm::Batch, true, true),
     ] {
         for (lossy, (float, rounding)) in [bf16, f16].into_iter().zip(ROUNDING) {
             let [alone, _] = worst(layer, (10.0, 0.1), float);
@@ -175,7 +174,7 @@ fn alone_some_layers_lose_much_when_the_mean_is_large() {
 #[test]
 #[ignore = "prints"]
 fn table() {
-    for layer in LAYERS {
+    for layer in NORMS {
         print!("{layer:?}");
         for float in [FloatDType::BF16, FloatDType::F16] {
             for activations in ACTIVATIONS {

@@ -7,7 +7,7 @@ use std::process::Command;
 use burn::tensor::{Device, FloatDType};
 use gpu_tuned::burn::default_float;
 
-use crate::{gradients, losses, saving, steps, training};
+use crate::{gradients, losses, positions, saving, steps, training};
 
 const FLOAT: &str = "MIXED_TEST_FLOAT";
 const TASK: &str = "MIXED_TEST_TASK";
@@ -45,6 +45,8 @@ fn started_again() {
     let result = match words.as_slice() {
         ["train", rest @ ..] => training::task(rest),
         ["losses"] => losses::task(),
+        ["instead"] => losses::instead(),
+        ["rotary"] => positions::task(),
         ["gradients", rest @ ..] => gradients::task(rest),
         ["overflow"] => steps::overflow(),
         ["resume"] => steps::resume(),

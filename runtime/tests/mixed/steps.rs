@@ -8,7 +8,7 @@ use burn::nn::{Initializer, Linear, LinearConfig};
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig};
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, FloatDType, Tensor};
-use gpu_tuned::mixed::{F32State, Half, LossScale, Master, Step, global_norm};
+use gpu_tuned::mixed::{F32State, Half, LossScale, Master, StepOutcome, global_norm};
 
 use crate::models::{Learner, Transformer};
 use crate::process;
@@ -32,7 +32,7 @@ impl Training {
     }
 
     /// One step whose loss is multiplied by `factor`; its loss without it, and what became of it.
-    fn step(mut self, seed: u64, factor: f64) -> (Self, f64, Step) {
+    fn step(mut self, seed: u64, factor: f64) -> (Self, f64, StepOutcome) {
         let model = self.master.compute_copy();
         let loss = model.loss(seed, &device());
         let value = loss.clone().into_scalar::<f64>();
@@ -41,7 +41,7 @@ impl Training {
         let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f32>();
         drop(model);
         let step = self.scale.update(norm.is_finite());
-        if step == Step::Applied {
+        if step == StepOutcome::Applied {
             let optimizer = &mut self.optimizer;
             self.master = self.master.update(|model| optimizer.step(3e-3, model, gradients));
         }
@@ -74,7 +74,7 @@ pub(crate) fn overflow() -> String {
         let (next, loss, step) = training.step(seed, if seed == 30 { 1e9 } else { 1.0 });
         training = next;
         losses.push(loss);
-        if step == Step::Skipped {
+        if step == StepOutcome::Skipped {
             skipped.push(seed);
         }
         if seed == 30 {
@@ -127,7 +127,8 @@ fn a_run_goes_on_from_what_was_saved_as_if_it_had_not_ended() {
 fn losses_around_loading(optimizer: impl Fn() -> ModuleOptimizer) -> Vec<u32> {
     let device = Device::flex().autodiff();
     let input = Tensor::<2>::from_floats([[0.5, -1.0, 2.0]], &device);
-    let mut model: Linear = LinearConfig::new(3, 1).with_initializer(Initializer::Constant { value: 0.3 }).init(&device);
+    let mut model: Linear =
+        LinearConfig::new(3, 1).with_initializer(Initializer::Constant { value: 0.3 }).init(&device);
     let mut training = optimizer();
     let mut losses = Vec::new();
     for step in 0..6 {

@@ -4,7 +4,7 @@ use std::thread;
 
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::Device;
-use gpu_tuned::mixed::{Half, LossScale, Master, Step, global_norm};
+use gpu_tuned::mixed::{Half, LossScale, Master, StepOutcome, global_norm};
 
 use crate::models::{Convnet, Learner, Recurrent, Transformer};
 use crate::process;
@@ -79,7 +79,7 @@ impl Run {
             let gradients = GradientsParams::from_grads(scale.scale(loss).backward(), &model);
             let gradients = scale.widen(gradients, &model).unwrap();
             let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f32>();
-            if scale.update(norm.is_finite()) == Step::Applied {
+            if scale.update(norm.is_finite()) == StepOutcome::Applied {
                 master = master.update(|model| optimizer.step(self.lr, model, gradients));
             }
         }
