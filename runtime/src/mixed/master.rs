@@ -5,7 +5,7 @@ use super::{Half, MixedError, statistics};
 
 /// The f32 weights of a model that computes in 16 bits: what the optimizer changes and what is saved.
 ///
-/// [`compute_copy`](Self::compute_copy) is the model for the forward and backward pass;
+/// [`compute_copy`](Self::compute_copy) is the model for the forward and backward pass, of one optimizer step;
 /// [`widen`](super::widen) makes its gradients those of the master, as parameters keep their identifiers:
 ///
 /// ```
@@ -69,13 +69,12 @@ impl<M: Module> Master<M> {
         self.half
     }
 
-    /// The model as it computes: f32 parameters are in 16 bits, but for those in an [`InF32`](super::InF32), which it
-    /// shares with the master, as it does running statistics; those that training updates are the master's. Packed
+    /// The model as it computes: f32 parameters are in 16 bits, but for those in an [`InF32`](super::InF32). Packed
     /// parameters, integers and flags are as they are.
     ///
-    /// Parameters are leaves, with the identifiers, the device, the gradient checkpointing and the mappers for loading
-    /// and saving that the master's have, and gradients are kept for the same ones. It takes 2 bytes for each parameter
-    /// that it narrows.
+    /// Its parameters are leaves, with the identifiers, the device, the gradient checkpointing and the mappers for loading
+    /// and saving of the master's, and gradients are kept for the same ones. Running statistics it shares with the
+    /// master: a forward pass updates both. It takes 2 bytes for each parameter that it narrows.
     #[must_use]
     pub fn compute_copy(&self) -> M {
         self.model.clone().map(&mut Narrow::to(self.half))

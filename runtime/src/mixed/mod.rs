@@ -1,10 +1,10 @@
 //! Mixed precision: the step computes in 16 bits, the optimizer in f32.
 //!
-//! Burn 0.22.1 has no automatic casts, no loss scaler and no master weights, and where an operation is given two float
-//! types it panics on the CPU and computes garbage on a GPU. So the default float type of the device is the 16-bit one
-//! ([`default_float`](crate::burn::default_float)): all that a model makes as it runs (states, masks, positions, batches)
-//! has it. A [`Master`] holds the weights in f32 and makes 16-bit copies to compute with; their gradients are
-//! [widened](widen) before they are added up, clipped and given to the optimizer.
+//! Burn 0.22.1 has no automatic casts, no loss scaler and no master weights. Where an operation is given two float types
+//! it panics on the CPU, and `CubeCL`'s kernels read the one as if it were the other. So the default float type of the
+//! device is the 16-bit one ([`default_float`](crate::burn::default_float)): all that a model makes as it runs (states,
+//! masks, positions, batches) has it. A [`Master`] holds the weights in f32 and makes 16-bit copies to compute with; their
+//! gradients are [widened](widen) before they are added up, clipped and given to the optimizer.
 //!
 //! | what | type | bytes for each parameter |
 //! |---|---|---|
@@ -54,8 +54,9 @@
 //! # Normalisation
 //!
 //! Largest errors of the outputs of Burn's layers against f64, in standard deviations of the output, over widths 64, 1024
-//! and 8192, for inputs of some mean and deviation that are 16-bit already; on the CPU, whose operations round as those of
-//! `CubeCL` do. In an [`InF32`] all of them are within the rounding of the output: 0.008 in bf16, 0.001 in f16.
+//! and 8192, for inputs of some mean and deviation that are 16-bit already. They were computed on the CPU, whose
+//! operations sum in f32 and round their results, as those of `CubeCL` do. In an [`InF32`] all of them are within the
+//! rounding of the output: 0.008 in bf16, 0.001 in f16.
 //!
 //! | layer | bf16: 0 ± 1 | 10 ± 10 | 10 ± 1 | 10 ± 0.1 | f16: 0 ± 1 | 10 ± 1 | 10 ± 0.1 |
 //! |---|---|---|---|---|---|---|---|
@@ -65,8 +66,7 @@
 //! | `GroupNorm`, `InstanceNorm` | 0.020 | 0.027 | 0.035 | 0.149 | 0.001 | 0.001 | 0.001 |
 //! | `BatchNorm` | 0.020 | 0.027 | 0.035 | 0.149 | 0.002 | 0.005 | 0.040 |
 //!
-//! Sums are f32 everywhere, in `flex` and in `cubek-reduce`; what is lost is lost as the mean and the differences to it
-//! are rounded. `RmsNorm` sums in f32 by itself, and `LayerNorm`, `GroupNorm` and `InstanceNorm` widen f16 but not bf16.
+//! What is lost is lost as the mean and the differences to it are rounded. `RmsNorm` sums in f32 by itself, and `LayerNorm`, `GroupNorm` and `InstanceNorm` widen f16 but not bf16.
 //! Hold a layer whose inputs are far from centred in an `InF32`.
 //!
 //! **`BatchNorm` has to be in one**, and [`Master::new`] refuses a model in which it is not. Each batch moves its running

@@ -102,7 +102,7 @@ fn gradients_of_a_copy_train_the_master_in_f32() {
     let copy = master.compute_copy();
     let gradients = GradientsParams::from_grads(copy.loss(images(&device(), DType::BF16)).backward(), &copy);
     let gradients = widen(gradients, &copy).unwrap();
-    let gradient = gradients.get::<4>(before_id(&master)).unwrap();
+    let gradient = gradients.get::<4>(master.model().conv.weight.id).unwrap();
     assert_eq!(gradient.dtype(), DType::F32);
     // So small a step that in bf16 it would be rounded away.
     master = master.update(|model| SgdConfig::new().init().step(1e-5, model, gradients));
@@ -112,10 +112,6 @@ fn gradients_of_a_copy_train_the_master_in_f32() {
         assert!((found - right).abs() <= f32::EPSILON * right.abs(), "{found} is not {right}");
     }
     assert!(seen(master.model()).iter().all(|(_, dtype, _)| *dtype == DType::F32));
-}
-
-fn before_id(master: &Master<Net>) -> ParamId {
-    master.model().conv.weight.id
 }
 
 #[test]
