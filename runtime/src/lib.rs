@@ -78,6 +78,8 @@ pub mod load;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
+#[cfg(feature = "burn")]
+pub mod mixed;
 mod resume;
 mod saved;
 mod selection;
