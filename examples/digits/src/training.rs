@@ -73,7 +73,7 @@ pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar
     let mut schedule = CosineAnnealingLrSchedulerConfig::new(config.learning_rate, optimizer_steps)
         .init()
         .map_err(TrainingError::Schedule)?;
-    let mut trainer = session.trainer(config.model.init(&device), AdamWConfig::new().init());
+    let mut trainer = session.trainer(config.model.init(&device), AdamWConfig::new().init())?;
     let loader = session.loader(data.train.clone(), DigitBatcher).shuffle(config.seed);
     let mut accuracy = 0.0;
 

@@ -3,19 +3,16 @@
 use std::ops::Range;
 
 use burn::module::Module;
-use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor};
 
 use super::MicroBatch;
-use super::failure::{Moment, OutOfMemory, watched};
-use super::gradients::{global_norm, scaled};
-
-/// Keeps the factor of clipping finite.
-const EPSILON: f32 = 1e-6;
+use super::failure::{Moment, Stopped, watched};
+use crate::mixed::{clip, global_norm};
 
 /// What a micro-batch brings to a step; on the device, and not read yet.
 pub(super) struct Part<T> {
-    /// Of its share of the mean loss.
+    /// The sum so far and those of its share of the mean loss.
     pub gradients: GradientsParams,
     /// Its share of the mean loss, in f32, of shape `[1]`, where it is known.
     pub loss: Option<Tensor<1>>,
@@ -40,7 +37,7 @@ fn cuts(samples: usize, micro_batch: usize) -> impl Iterator<Item = Range<usize>
 
 impl<T> Attempt<T> {
     /// Computes the gradients of the mean loss over all samples of `batch`; `part` does it for a micro-batch that holds so
-    /// large a share of them.
+    /// large a share of them, and adds them to a sum.
     ///
     /// Nothing is read, so that the host runs ahead of the device.
     pub(super) fn run<M: Module, B: MicroBatch>(
@@ -48,24 +45,24 @@ impl<T> Attempt<T> {
         batch: &B,
         micro_batch: usize,
         device: &Device,
-        part: impl Fn(&M, B, f64) -> Result<Part<T>, OutOfMemory>,
-    ) -> Result<Self, OutOfMemory> {
+        part: impl Fn(&M, B, f64, GradientsParams) -> Result<Part<T>, Stopped>,
+    ) -> Result<Self, Stopped> {
         let samples = batch.len();
-        let mut sum = GradientsAccumulator::new();
+        let mut sum = GradientsParams::new();
         let mut mean: Option<Tensor<1>> = None;
         let mut outputs = Vec::new();
         for cut in cuts(samples, micro_batch) {
             let share = cut.len() as f64 / samples as f64;
             let micro = watched(Moment::Upload, || batch.narrow(cut).on_device(device))?;
-            let Part { gradients, loss, output } = part(model, micro, share)?;
-            watched(Moment::Backward, || sum.accumulate(model, gradients))?;
+            let Part { gradients, loss, output } = part(model, micro, share, sum)?;
+            sum = gradients;
             mean = match (mean, loss) {
                 (Some(mean), Some(loss)) => Some(mean + loss),
                 (known, other) => known.or(other),
             };
             outputs.push(output);
         }
-        let gradients = sum.grads();
+        let gradients = sum;
         let zero = || Tensor::zeros([1], (&device.clone().without_autodiff(), DType::F32));
         let norm = watched(Moment::Backward, || global_norm(&gradients, model))?;
         let (norm, loss) = (norm.unwrap_or_else(zero), mean.unwrap_or_else(zero));
@@ -75,8 +72,7 @@ impl<T> Attempt<T> {
     /// Scales all gradients down where their global norm is larger than `most`. The device decides it.
     pub(super) fn clipped<M: Module>(mut self, model: &M, most: Option<f32>) -> Self {
         if let Some(most) = most {
-            let factor = (self.norm.clone().add_scalar(EPSILON)).recip().mul_scalar(most).clamp_max(1.0);
-            self.gradients = scaled(self.gradients, model, &factor);
+            self.gradients = clip(self.gradients, model, &self.norm, f64::from(most));
         }
         self
     }

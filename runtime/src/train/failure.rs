@@ -6,6 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use serde::Serialize;
 
+use super::outcome::StepError;
+use crate::mixed::MixedError;
+
 /// Whether an error or a panic of Burn's speaks of memory that could not be had.
 ///
 /// Burn keeps no type for it: these are the words of `CubeCL` 0.11 and of the CUDA driver.
@@ -53,6 +56,30 @@ pub(crate) struct OutOfMemory {
     pub moment: Moment,
     /// Burn's words.
     pub message: String,
+}
+
+/// Why an attempt did not become a step.
+pub(super) enum Stopped {
+    OutOfMemory(OutOfMemory),
+    Error(StepError),
+}
+
+impl From<OutOfMemory> for Stopped {
+    fn from(failure: OutOfMemory) -> Self {
+        Self::OutOfMemory(failure)
+    }
+}
+
+impl From<StepError> for Stopped {
+    fn from(error: StepError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<MixedError> for Stopped {
+    fn from(error: MixedError) -> Self {
+        Self::Error(error.into())
+    }
 }
 
 /// Runs a part of a step. A panic for want of memory becomes an error, any other goes on.

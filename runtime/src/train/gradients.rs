@@ -1,76 +1,40 @@
 //! Gradients as a whole.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::optim::GradientsParams;
+use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{FloatDType, Tensor};
 
-/// The global norm of the gradients, in f32: one value on the device, of shape `[1]`, that depends on every gradient;
-/// `None` without gradients.
-///
-/// It is finite if all of them are, and reading it fails if one of them could not be computed.
-pub(super) fn global_norm<M: Module>(gradients: &GradientsParams, model: &M) -> Option<Tensor<1>> {
-    let mut squares = Squares { gradients, sum: None };
-    model.visit(&mut squares);
-    squares.sum.map(Tensor::sqrt)
-}
-
-struct Squares<'g> {
-    gradients: &'g GradientsParams,
-    sum: Option<Tensor<1>>,
-}
-
-impl ModuleVisitor for Squares<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
-        let gradient = gradient.without_autodiff().cast(FloatDType::F32);
-        let squares = gradient.clone().mul(gradient).sum();
-        self.sum = Some(match self.sum.take() {
-            Some(sum) => sum + squares,
-            None => squares,
-        });
+/// The sum of gradients, parameter by parameter, in the type that they have.
+pub(super) fn added<M: Module>(sum: GradientsParams, gradients: GradientsParams, model: &M) -> GradientsParams {
+    if sum.is_empty() {
+        return gradients;
     }
-}
-
-/// The gradients times a factor of shape `[1]` on the device.
-pub(super) fn scaled<M: Module>(gradients: GradientsParams, model: &M, factor: &Tensor<1>) -> GradientsParams {
-    let mut scaling = Scaling { gradients, factor: Factor::Device(factor), scaled: GradientsParams::new() };
-    model.visit(&mut scaling);
-    scaling.scaled
+    let mut accumulator = GradientsAccumulator::new();
+    accumulator.accumulate(model, sum);
+    accumulator.accumulate(model, gradients);
+    accumulator.grads()
 }
 
 /// The gradients times a factor.
 #[cfg(feature = "train")]
 pub(super) fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
-    let mut scaling = Scaling { gradients, factor: Factor::Host(factor), scaled: GradientsParams::new() };
+    let mut scaling = Scaling { gradients, factor };
     model.visit(&mut scaling);
-    scaling.scaled
+    scaling.gradients
 }
 
-#[derive(Clone, Copy)]
-enum Factor<'f> {
-    Device(&'f Tensor<1>),
-    #[cfg(feature = "train")]
-    Host(f64),
-}
-
-struct Scaling<'f> {
+#[cfg(feature = "train")]
+struct Scaling {
     gradients: GradientsParams,
-    factor: Factor<'f>,
-    scaled: GradientsParams,
+    factor: f64,
 }
 
-impl ModuleVisitor for Scaling<'_> {
+#[cfg(feature = "train")]
+impl ModuleVisitor for Scaling {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(gradient) = self.gradients.remove::<D>(param.id) else { return };
-        let scaled = match self.factor {
-            Factor::Device(factor) => {
-                let factor = factor.clone().cast(gradient.dtype());
-                gradient.mul(factor.reshape([1; D]))
-            }
-            #[cfg(feature = "train")]
-            Factor::Host(factor) => gradient.mul_scalar(factor),
-        };
-        self.scaled.register(param.id, scaled);
+        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+            self.gradients.register(param.id, gradient.mul_scalar(self.factor));
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod strategy;
 mod tests;
 mod trainer;
 mod update;
+mod weights;
 
 pub use failure::{Moment, is_out_of_memory};
 pub use micro_batch::MicroBatch;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::failure::Moment;
+use crate::mixed::MixedError;
 
 /// What an optimizer step did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +26,8 @@ pub struct Step {
     pub micro_batch: usize,
     /// How often memory ran out on the way.
     pub rescues: Vec<Rescue>,
+    /// What the loss was multiplied by so that gradients in f16 do not vanish; 1 for other types.
+    pub loss_scale: f64,
     /// Whether training stands still: gradients are not zero, but the optimizer changes no parameter. It is looked after
     /// in the first step and in every hundredth; in between it is as it was seen last.
     pub stalled: bool,
@@ -90,6 +93,9 @@ pub enum StepError {
         /// Steps in a row.
         steps: u32,
     },
+    /// The model cannot be trained in mixed precision as it is.
+    #[error(transparent)]
+    Mixed(#[from] MixedError),
     /// The device failed for another reason.
     #[error("the device failed in an optimizer step")]
     Device(#[source] burn::tensor::TensorReadError),

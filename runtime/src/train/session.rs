@@ -10,6 +10,7 @@ use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use super::Trainer;
 use super::stepper::{Remaining, Stepper};
+use crate::mixed::{Half, MixedError};
 use crate::session::Session;
 use crate::tuned::Tuned;
 
@@ -33,14 +34,22 @@ impl<C: Tuned> Session<C> {
     /// let session = gpu_tuned::Options::default().cpu().start(Config::default())?;
     /// let device = session.device();
     /// let model = LinearConfig::new(8, 1).init(&device);
-    /// let mut trainer = session.trainer(model, AdamWConfig::new().init());
+    /// let mut trainer = session.trainer(model, AdamWConfig::new().init())?;
     /// let batch = Tensor::<2>::ones([32, 8], &device);
     /// let step = trainer.step(1e-3, batch, |model: &Linear, input| model.forward(input).powi_scalar(2).mean())?;
     /// assert!(step.applied);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Trainer<M> {
-        Trainer::of(model, optimizer, Recipe::of(self).stepper())
+    ///
+    /// # Errors
+    ///
+    /// [`MixedError`] for a model that cannot be trained in the planned precision, if that is a mixed one.
+    pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, MixedError> {
+        let trainer = Trainer::of(model, optimizer, Recipe::of(self).stepper());
+        match Half::of(self.plan().settings.precision) {
+            Some(half) => trainer.mixed(half),
+            None => Ok(trainer),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The loop around an optimizer step: try, look, and begin again smaller where memory ran out.
 
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::plan::PlanError;
@@ -7,7 +8,7 @@ use gpu_tuned_core::plan::PlanError;
 use super::MicroBatch;
 use super::attempt::{Attempt, Part};
 use super::buffers::Buffers;
-use super::failure::OutOfMemory;
+use super::failure::{OutOfMemory, Stopped};
 use super::gradients::{groups, witness};
 use super::outcome::{Rescue, Step, StepError};
 use super::pace::Pace;
@@ -65,7 +66,7 @@ impl Stepper {
         weights: &mut W,
         learns: bool,
         batch: &B,
-        part: impl Fn(&W::Model, B, f64) -> Result<Part<T>, OutOfMemory>,
+        part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<Part<T>, Stopped>,
     ) -> Result<(Step, Vec<T>), StepError> {
         if batch.is_empty() {
             return Err(StepError::Empty);
@@ -73,15 +74,15 @@ impl Stepper {
         let mut rescues = Vec::new();
         loop {
             let buffers = Buffers::of(&weights.model());
-            let failure = match self.attempt(weights, learns, batch, &part) {
-                Ok((step, outputs)) => return self.finished(Step { rescues, ..step }).map(|step| (step, outputs)),
-                Err(Stopped::Error(error)) => return Err(error),
-                Err(Stopped::OutOfMemory(failure)) => failure,
-            };
-            if let Some(buffers) = buffers {
+            let outcome = self.attempt(weights, learns, batch, &part);
+            if let Some(buffers) = buffers.filter(|_| !matches!(&outcome, Ok((step, _)) if step.applied)) {
                 buffers.restore(&weights.model());
             }
-            rescues.push(self.rescue(failure)?);
+            match outcome {
+                Ok((step, outputs)) => return self.finished(Step { rescues, ..step }).map(|step| (step, outputs)),
+                Err(Stopped::Error(error)) => return Err(error),
+                Err(Stopped::OutOfMemory(failure)) => rescues.push(self.rescue(failure)?),
+            }
         }
     }
 
@@ -90,7 +91,7 @@ impl Stepper {
         weights: &mut W,
         learns: bool,
         batch: &B,
-        part: impl Fn(&W::Model, B, f64) -> Result<Part<T>, OutOfMemory>,
+        part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<Part<T>, Stopped>,
     ) -> Result<(Step, Vec<T>), Stopped> {
         let micro_batch = self.pace.micro_batch();
         let model = weights.model();
@@ -104,6 +105,7 @@ impl Stepper {
             micro_batches: outputs.len(),
             micro_batch,
             rescues: Vec::new(),
+            loss_scale: 1.0,
             stalled,
         };
         let groups = groups(&gradients, &model, self.twice.0 / HELD_VALUES);
@@ -116,10 +118,10 @@ impl Stepper {
             return Ok((step(read[0], read[1], false), outputs));
         }
         let new = updated(weights, gradients)?;
-        let changed = new.model();
-        let moved = self.steps.is_multiple_of(LOOK_EVERY).then(|| difference(&model, &changed)).flatten();
+        let looks = self.steps.is_multiple_of(LOOK_EVERY);
+        let moved = looks.then(|| difference(&weights.master(), &new.master())).flatten();
         let is_looked_at = moved.is_some();
-        let read = read([loss, norm].into_iter().chain(witness(&changed)).chain(moved).collect())?;
+        let read = read([loss, norm].into_iter().chain(witness(&new.model())).chain(moved).collect())?;
         let (loss, norm) = (read[0], read[1]);
         if norm.is_finite() {
             *weights = new;
@@ -166,24 +168,6 @@ impl Stepper {
         };
         tracing::warn!(from, to, "out of memory {moment}: the step is begun again with smaller micro-batches");
         Ok(Rescue { moment, from, to })
-    }
-}
-
-/// Why an attempt did not become a step.
-enum Stopped {
-    OutOfMemory(OutOfMemory),
-    Error(StepError),
-}
-
-impl From<OutOfMemory> for Stopped {
-    fn from(failure: OutOfMemory) -> Self {
-        Self::OutOfMemory(failure)
-    }
-}
-
-impl From<StepError> for Stopped {
-    fn from(error: StepError) -> Self {
-        Self::Error(error)
     }
 }
 

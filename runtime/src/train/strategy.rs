@@ -14,7 +14,7 @@ use burn::train::{
 use super::MicroBatch;
 use super::attempt::Part;
 use super::failure::{Moment, watched};
-use super::gradients::times;
+use super::gradients::{added, times};
 use super::outcome::StepError;
 use super::session::Recipe;
 use super::stepper::Stepper;
@@ -140,9 +140,9 @@ where
         // Once, however often the step is begun.
         self.learner.lr_step();
         let rate = self.learner.lr_current();
-        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64| {
+        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
             let TrainOutput { grads, item } = watched(Moment::Step, || TrainStep::step(model, micro))?;
-            let gradients = watched(Moment::Backward, || times(grads, model, share))?;
+            let gradients = watched(Moment::Backward, || added(sum, times(grads, model, share), model))?;
             Ok(Part { gradients, loss: None, output: item })
         };
         match self.stepper.step(&mut self.learner, rate.base() != 0.0, batch, part) {
@@ -195,6 +195,10 @@ impl<M: LearnerModel> Weights for Learner<M> {
     type Model = M;
 
     fn model(&self) -> M {
+        Self::model(self)
+    }
+
+    fn master(&self) -> M {
         Self::model(self)
     }
 

@@ -5,10 +5,11 @@ use gpu_tuned_core::Bytes;
 
 use super::MicroBatch;
 use super::attempt::Part;
-use super::failure::{Moment, OutOfMemory, watched};
+use super::failure::{Moment, watched};
 use super::outcome::{Step, StepError};
 use super::stepper::Stepper;
-use super::update::Weights;
+use super::weights::{Held, ModelAndOptimizer};
+use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 
 /// Takes optimizer steps: each over all samples it is given, in micro-batches that fit the device, and completely or not
 /// at all.
@@ -44,29 +45,8 @@ use super::update::Weights;
 /// The host waits for the device once a step, at its end, to learn whether all of it was computed.
 pub struct Trainer<M> {
     weights: ModelAndOptimizer<M>,
+    scale: LossScale,
     stepper: Stepper,
-}
-
-/// What a manual loop trains.
-#[derive(Clone)]
-struct ModelAndOptimizer<M> {
-    model: M,
-    optimizer: ModuleOptimizer,
-    learning_rate: f64,
-}
-
-impl<M: Module> Weights for ModelAndOptimizer<M> {
-    type Model = M;
-
-    fn model(&self) -> M {
-        self.model.clone()
-    }
-
-    fn updated(&self, gradients: GradientsParams) -> Self {
-        let mut optimizer = self.optimizer.clone();
-        let model = optimizer.step(self.learning_rate, self.model.clone(), gradients);
-        Self { model, optimizer, learning_rate: self.learning_rate }
-    }
 }
 
 impl<M: Module> Trainer<M> {
@@ -77,7 +57,28 @@ impl<M: Module> Trainer<M> {
     }
 
     pub(super) fn of(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
-        Self { weights: ModelAndOptimizer { model, optimizer, learning_rate: 0.0 }, stepper }
+        let weights = ModelAndOptimizer { held: Held::Plain(model), optimizer, learning_rate: 0.0 };
+        Self { weights, scale: LossScale::none(), stepper }
+    }
+
+    /// Computes in 16 bits from now on, with the weights and all that the optimizer does in f32: see
+    /// [`mixed`](crate::mixed). A session of that precision does it by itself. The device's default float type is to be the
+    /// 16-bit one.
+    ///
+    /// # Errors
+    ///
+    /// [`MixedError::HalfStatistics`] for a model with running statistics that are not held in f32.
+    pub fn mixed(mut self, half: Half) -> Result<Self, MixedError> {
+        self.weights.held = Held::mixed(Master::new(self.weights.held.into_master(), half)?);
+        self.scale = LossScale::for_half(half);
+        Ok(self)
+    }
+
+    /// Goes on with a loss scale that was saved.
+    #[must_use]
+    pub fn with_loss_scale(mut self, scale: LossScale) -> Self {
+        self.scale = scale;
+        self
     }
 
     /// Scales the gradients of a step down to a global norm of at most `norm`.
@@ -102,9 +103,19 @@ impl<M: Module> Trainer<M> {
         self
     }
 
-    /// The model with the parameters of the last step.
+    /// The model with the parameters of the last step, as it computes: to be evaluated in this process.
     pub fn model(&self) -> &M {
-        &self.weights.model
+        self.weights.held.model()
+    }
+
+    /// The model as the optimizer changes it: to be saved. In mixed precision its weights are f32.
+    pub fn master(&self) -> &M {
+        self.weights.held.master()
+    }
+
+    /// What losses are multiplied by, to be saved with a checkpoint; 1 but for f16.
+    pub fn loss_scale(&self) -> &LossScale {
+        &self.scale
     }
 
     /// The optimizer with the state of the last step, to be saved.
@@ -117,9 +128,9 @@ impl<M: Module> Trainer<M> {
         self.stepper.pace.micro_batch()
     }
 
-    /// The model and the optimizer.
+    /// The [`master`](Self::master) and the optimizer.
     pub fn into_parts(self) -> (M, ModuleOptimizer) {
-        (self.weights.model, self.weights.optimizer)
+        (self.weights.held.into_master(), self.weights.optimizer)
     }
 
     /// Takes one optimizer step over all samples of `batch`.
@@ -142,16 +153,17 @@ impl<M: Module> Trainer<M> {
         loss: impl Fn(&M, B) -> Tensor<1>,
     ) -> Result<Step, StepError> {
         self.weights.learning_rate = learning_rate;
-        let part = |model: &M, micro: B, share: f64| part(model, || loss(model, micro).mul_scalar(share));
+        let (held, scale) = (self.weights.held.clone(), &self.scale);
+        let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
+            let loss = watched(Moment::Forward, || loss(model, micro).cast(FloatDType::F32).mul_scalar(share))?;
+            let value = loss.clone().without_autodiff();
+            let of_part = || GradientsParams::from_grads(scale.scale(loss).backward(), model);
+            let gradients = watched(Moment::Backward, || held.add(sum, of_part(), scale))??;
+            Ok(Part { gradients, loss: Some(value), output: () })
+        };
         let (step, _) = self.stepper.step(&mut self.weights, learning_rate != 0.0, &batch, part)?;
-        Ok(step)
+        let loss_scale = self.scale.value();
+        let _: StepOutcome = self.scale.update(step.applied);
+        Ok(Step { loss_scale, ..step })
     }
-}
-
-/// The gradients of a loss.
-fn part<M: Module>(model: &M, loss: impl FnOnce() -> Tensor<1>) -> Result<Part<()>, OutOfMemory> {
-    let loss = watched(Moment::Forward, loss)?;
-    let value = loss.clone().without_autodiff().cast(FloatDType::F32);
-    let gradients = watched(Moment::Backward, || GradientsParams::from_grads(loss.backward(), model))?;
-    Ok(Part { gradients, loss: Some(value), output: () })
 }

@@ -21,7 +21,11 @@ pub(super) trait Weights: Clone {
     /// What is trained.
     type Model: Module;
 
+    /// What computes.
     fn model(&self) -> Self::Model;
+
+    /// What the optimizer changes.
+    fn master(&self) -> Self::Model;
 
     /// What an optimizer step makes of them. They stay as they are, so that it can be thrown away; until one of the two is
     /// dropped, both take memory.
