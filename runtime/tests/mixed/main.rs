@@ -11,4 +11,5 @@ mod positions;
 mod process;
 mod saving;
 mod steps;
+mod trainer;
 mod training;

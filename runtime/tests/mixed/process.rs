@@ -7,7 +7,7 @@ use std::process::Command;
 use burn::tensor::{Device, FloatDType};
 use gpu_tuned::burn::default_float;
 
-use crate::{gradients, losses, positions, saving, steps, training};
+use crate::{gradients, losses, positions, saving, steps, trainer, training};
 
 const FLOAT: &str = "MIXED_TEST_FLOAT";
 const TASK: &str = "MIXED_TEST_TASK";
@@ -50,6 +50,7 @@ fn started_again() {
         ["gradients", rest @ ..] => gradients::task(rest),
         ["overflow"] => steps::overflow(),
         ["resume"] => steps::resume(),
+        ["trainer"] => trainer::task(),
         ["loaded_state"] => steps::loaded_state(),
         ["save", path] => saving::save(Path::new(path)),
         ["load", path] => saving::load(Path::new(path)),

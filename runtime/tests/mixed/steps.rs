@@ -13,15 +13,15 @@ use gpu_tuned::mixed::{F32State, Half, LossScale, Master, StepOutcome, global_no
 use crate::models::{Learner, Transformer};
 use crate::process;
 
-/// A run in mixed precision.
-struct Training {
+/// A run in mixed precision, by hand.
+pub(crate) struct Training {
     master: Master<Transformer>,
     optimizer: ModuleOptimizer,
     scale: LossScale,
 }
 
 impl Training {
-    fn new(half: Half, optimizer: ModuleOptimizer) -> Self {
+    pub(crate) fn new(half: Half, optimizer: ModuleOptimizer) -> Self {
         let device = device();
         device.seed(1);
         Self {
@@ -32,7 +32,7 @@ impl Training {
     }
 
     /// One step whose loss is multiplied by `factor`; its loss without it, and what became of it.
-    fn step(mut self, seed: u64, factor: f64) -> (Self, f64, StepOutcome) {
+    pub(crate) fn step(mut self, seed: u64, factor: f64) -> (Self, f64, StepOutcome) {
         let model = self.master.compute_copy();
         let loss = model.loss(seed, &device());
         let value = loss.clone().into_scalar::<f64>();
@@ -48,20 +48,25 @@ impl Training {
         (self, value, step)
     }
 
-    fn bits(&self) -> Vec<u32> {
-        struct Bits(Vec<u32>);
-        impl ModuleVisitor for Bits {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                self.0.extend(param.val().cast(FloatDType::F32).into_data().iter::<f32>().map(f32::to_bits));
-            }
-        }
-        let mut bits = Bits(Vec::new());
-        self.master.model().visit(&mut bits);
-        bits.0
+    pub(crate) fn bits(&self) -> Vec<u32> {
+        bits(self.master.model())
     }
 }
 
-fn device() -> Device {
+/// All parameters of a model, bit by bit.
+pub(crate) fn bits(model: &Transformer) -> Vec<u32> {
+    struct Bits(Vec<u32>);
+    impl ModuleVisitor for Bits {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.extend(param.val().cast(FloatDType::F32).into_data().iter::<f32>().map(f32::to_bits));
+        }
+    }
+    let mut bits = Bits(Vec::new());
+    model.visit(&mut bits);
+    bits.0
+}
+
+pub(crate) fn device() -> Device {
     Device::flex().autodiff()
 }
 
