@@ -35,7 +35,7 @@ pub fn widen_onto<M: Module>(
 }
 
 /// [`widen_onto`], and a factor in f32.
-pub(super) fn widen_by<M: Module>(
+pub(crate) fn widen_by<M: Module>(
     sum: GradientsParams,
     gradients: GradientsParams,
     copy: &M,

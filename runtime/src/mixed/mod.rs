@@ -124,6 +124,8 @@ mod statistics;
 mod tests;
 
 pub use error::MixedError;
+#[cfg(feature = "train")]
+pub(crate) use gradients::widen_by;
 pub use gradients::{clip, global_norm, widen, widen_onto};
 pub use half::Half;
 pub use island::InF32;

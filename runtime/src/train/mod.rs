@@ -4,6 +4,8 @@ mod attempt;
 mod buffers;
 pub(crate) mod failure;
 mod gradients;
+#[cfg(feature = "train")]
+mod learning;
 mod micro_batch;
 mod outcome;
 mod pace;

@@ -56,6 +56,8 @@ impl<C: Tuned> Session<C> {
 /// What takes a session's steps, as often as it is needed.
 pub(super) struct Recipe {
     device: Device,
+    #[cfg(feature = "train")]
+    half: Option<Half>,
     micro_batch: usize,
     twice: Bytes,
     replanning: Replanning,
@@ -65,10 +67,18 @@ impl Recipe {
     pub(super) fn of<C: Tuned>(session: &Session<C>) -> Self {
         Self {
             device: session.device(),
+            #[cfg(feature = "train")]
+            half: Half::of(session.plan().settings.precision),
             micro_batch: usize::try_from(session.plan().settings.batch_size).unwrap_or(usize::MAX),
             twice: held_twice(&session.plan().memory),
             replanning: Replanning::of(session),
         }
+    }
+
+    /// What the session computes in beside f32.
+    #[cfg(feature = "train")]
+    pub(super) fn half(&self) -> Option<Half> {
+        self.half
     }
 
     pub(super) fn stepper(&self) -> Stepper {

@@ -14,11 +14,11 @@ use burn::train::{
 use super::MicroBatch;
 use super::attempt::Part;
 use super::failure::{Moment, watched};
-use super::gradients::{added, times};
-use super::outcome::StepError;
+use super::learning::Learning;
 use super::session::Recipe;
 use super::stepper::Stepper;
 use super::update::Weights;
+use crate::mixed::Half;
 use crate::session::Session;
 use crate::tuned::Tuned;
 
@@ -30,6 +30,10 @@ impl<C: Tuned> Session<C> {
     /// [`Schedule::samples_per_rank`](crate::Schedule::samples_per_rank) says. Each is cut into micro-batches that fit, as a
     /// [`Trainer`](super::Trainer) does it, and begun again with smaller ones where memory runs out. Metrics see every
     /// micro-batch; the learning rate is asked for once a step; the loop's own accumulation of gradients is not to be set.
+    ///
+    /// In `mixed_bf16` the learner's model is widened to f32, which is what checkpoints hold and what comes back; a copy in
+    /// bf16 computes and is validated. `mixed_f16` is refused: the loss would have to be scaled within the model's own
+    /// training step.
     ///
     /// It trains on the session's first device.
     pub fn strategy<M>(&self) -> TrainingStrategy<M>
@@ -49,10 +53,23 @@ struct Steps {
 
 /// What is needed over all epochs.
 struct Fit<'f, M: LearnerModel> {
-    learner: Learner<M>,
+    learning: Learning<M>,
     stepper: Stepper,
     events: SupervisedTrainingEventProcessor<M>,
     interrupter: &'f Interrupter,
+}
+
+impl Steps {
+    /// Why it cannot train at all.
+    fn refused(&self, accumulation: Option<usize>) -> Option<&'static str> {
+        if accumulation.is_some() {
+            return Some("the session's strategy accumulates gradients by its plan: leave `grads_accumulation` out");
+        }
+        (self.recipe.half() == Some(Half::F16)).then_some(
+            "mixed_f16 needs the loss scaled where the model's training step calls `backward`, which the strategy cannot \
+             reach: take steps with `Session::trainer`, or use mixed_bf16",
+        )
+    }
 }
 
 impl<M> SupervisedLearningStrategy<M> for Steps
@@ -63,27 +80,30 @@ where
     fn fit(
         &self,
         components: TrainingComponents<M>,
-        learner: Learner<M>,
+        mut learner: Learner<M>,
         train: TrainLoader<M>,
         valid: ValidLoader<M>,
         starting_epoch: usize,
     ) -> (M, SupervisedTrainingEventProcessor<M>) {
         let TrainingComponents { num_epochs, mut checkpointer, mut early_stopping, event_store, interrupter, .. } =
             components;
+        learner.fork(&self.device);
+        let refused = self.refused(components.grad_accumulation);
+        let learning = match Learning::new(learner.clone(), self.recipe.half().filter(|_| refused.is_none())) {
+            Ok(learning) => learning,
+            Err(error) => {
+                fail(&interrupter, error.to_string());
+                return (learner.model(), components.event_processor);
+            }
+        };
+        drop(learner);
+        if let Some(reason) = refused {
+            fail(&interrupter, reason.to_owned());
+        }
         let train = train.to_device(&self.device);
         let valid = valid.to_device(&self.device.clone().inner());
-        let mut fit = Fit {
-            learner,
-            stepper: self.recipe.stepper(),
-            events: components.event_processor,
-            interrupter: &interrupter,
-        };
-        fit.learner.fork(&self.device);
-        if components.grad_accumulation.is_some() {
-            fit.fail(
-                "the session's strategy accumulates gradients by its plan: leave `grads_accumulation` out".to_owned(),
-            );
-        }
+        let events = components.event_processor;
+        let mut fit = Fit { learning, stepper: self.recipe.stepper(), events, interrupter: &interrupter };
         for epoch in starting_epoch..=num_epochs {
             if interrupter.should_stop() {
                 break;
@@ -101,13 +121,13 @@ where
                 break;
             }
             if let Some(checkpointer) = &mut checkpointer {
-                checkpointer.checkpoint(&fit.learner, epoch, &event_store);
+                checkpointer.checkpoint(&fit.learning.learner, epoch, &event_store);
             }
             if early_stopping.as_mut().is_some_and(|stopping| stopping.should_stop(epoch, &event_store)) {
                 break;
             }
         }
-        (fit.learner.model(), fit.events)
+        (fit.learning.master(), fit.events)
     }
 }
 
@@ -138,14 +158,15 @@ where
 
     fn step(&mut self, batch: &<M as TrainStep>::Input, progress: &Progress, iteration: usize) {
         // Once, however often the step is begun.
-        self.learner.lr_step();
-        let rate = self.learner.lr_current();
+        self.learning.learner.lr_step();
+        let rate = self.learning.learner.lr_current();
+        let learning = self.learning.clone();
         let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
             let TrainOutput { grads, item } = watched(Moment::Step, || TrainStep::step(model, micro))?;
-            let gradients = watched(Moment::Backward, || added(sum, times(grads, model, share), model))?;
+            let gradients = watched(Moment::Backward, || learning.add(sum, grads, share))??;
             Ok(Part { gradients, loss: None, output: item })
         };
-        match self.stepper.step(&mut self.learner, rate.base() != 0.0, batch, part) {
+        match self.stepper.step(&mut self.learning, rate.base() != 0.0, batch, part) {
             Ok((_, outputs)) => {
                 for item in outputs {
                     let (progress, lr) = (progress.clone(), Some(rate.clone()));
@@ -153,14 +174,14 @@ where
                     self.interrupter.fail_on_error(self.events.process_train(LearnerEvent::ProcessedItem(item)));
                 }
             }
-            Err(error) => self.failed(&error),
+            Err(error) => fail(self.interrupter, error.to_string()),
         }
     }
 
     fn validate(&mut self, epoch: usize, loader: &ValidLoader<M>) {
         let start = LearnerEvent::StartSplit { epoch_number: epoch, total_items: loader.num_items() };
         self.interrupter.fail_on_error(self.events.process_valid(start));
-        let model = self.learner.model().valid();
+        let model = self.learning.model().valid();
         let mut batches = loader.iter();
         let mut iteration = 0;
         while let Some(batch) = batches.next() {
@@ -180,31 +201,9 @@ where
         }
         self.interrupter.fail_on_error(self.events.process_valid(LearnerEvent::EndSplit(epoch)));
     }
-
-    fn failed(&self, error: &StepError) {
-        self.fail(error.to_string());
-    }
-
-    /// Ends training with a message; Burn has no error for what a strategy of one's own may meet.
-    fn fail(&self, message: String) {
-        self.interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
-    }
 }
 
-impl<M: LearnerModel> Weights for Learner<M> {
-    type Model = M;
-
-    fn model(&self) -> M {
-        Self::model(self)
-    }
-
-    fn master(&self) -> M {
-        Self::model(self)
-    }
-
-    fn updated(&self, gradients: GradientsParams) -> Self {
-        let mut learner = self.clone();
-        learner.optimizer_step(gradients);
-        learner
-    }
+/// Ends training with a message; Burn has no error for what a strategy of one's own may meet.
+fn fail(interrupter: &Interrupter, message: String) {
+    interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
 }
