@@ -58,10 +58,16 @@
 //! for the weakest: its memory is the limit, and the report names it. They share the global batch evenly; a number of GPUs
 //! that does not divide it is an error naming the numbers that would.
 //!
+//! # Training
+//!
+//! With feature `burn` the session has a loader and a trainer: see modules `train` for steps, `mixed` for mixed
+//! precision, `load` for data.
+//!
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
-//! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, loads data, and measures workloads |
+//! | `burn` | the session opens the planned device in Burn, loads data, trains, measures workloads, and can probe arithmetic |
+//! | `train` | the session's steps in Burn's own training loop |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
