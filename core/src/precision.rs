@@ -42,9 +42,14 @@ impl Precision {
         }
     }
 
-    /// Whether this release can carry the precision out in a training loop. What it cannot is never planned.
-    pub const fn is_enacted(self) -> bool {
-        matches!(self, Self::F32 | Self::Bf16Params)
+    /// Whether the step computes in 16 bits with weights that are kept in f32.
+    pub const fn is_mixed(self) -> bool {
+        matches!(self, Self::MixedBf16 | Self::MixedF16)
+    }
+
+    /// Whether it takes arithmetic in bf16.
+    pub const fn needs_bf16(self) -> bool {
+        matches!(self, Self::MixedBf16 | Self::Bf16Params)
     }
 
     /// Bytes of one weight, gradient or optimizer value.
@@ -52,6 +57,14 @@ impl Precision {
         match self {
             Self::Bf16Params => 2,
             Self::F32 | Self::MixedBf16 | Self::MixedF16 => 4,
+        }
+    }
+
+    /// Bytes of one value that the forward pass computes with.
+    pub const fn compute_bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::MixedBf16 | Self::MixedF16 | Self::Bf16Params => 2,
         }
     }
 

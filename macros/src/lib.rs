@@ -1,4 +1,5 @@
-//! The [`macro@gpu_tuned`] attribute. Use it through the `gpu-tuned` crate, which re-exports it.
+//! The [`macro@gpu_tuned`] attribute and the [`macro@MicroBatch`] derive. Use them through the `gpu-tuned` crate, which
+//! re-exports them.
 
 #![forbid(unsafe_code)]
 
@@ -6,6 +7,7 @@ mod check;
 mod error;
 mod expand;
 mod fallback;
+mod micro_batch;
 mod model;
 mod parse;
 mod stages;
@@ -100,4 +102,25 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn gpu_tuned(attribute: TokenStream, item: TokenStream) -> TokenStream {
     stages::run(attribute.into(), &item.into(), table::Table::from_env()).into()
+}
+
+/// Implements `gpu_tuned::MicroBatch` for a struct whose fields are batches of equally many samples: it can then be what a
+/// training step takes.
+///
+/// ```ignore
+/// #[derive(Clone, MicroBatch)]
+/// struct Batch {
+///     tokens: Tensor<2, Int>,
+///     lengths: Vec<usize>,
+///     #[micro_batch(shared)]
+///     vocabulary: Arc<Vocabulary>,
+/// }
+/// ```
+///
+/// Fields may be named or not; the first that holds samples counts them. One that belongs to the batch as a whole is marked
+/// `#[micro_batch(shared)]`: it has to be `Clone`, goes along with every micro-batch, stays on the device that it is on, and
+/// is not counted in bytes. The struct itself has to be `Clone`, `Send` and `'static`.
+#[proc_macro_derive(MicroBatch, attributes(micro_batch))]
+pub fn micro_batch(item: TokenStream) -> TokenStream {
+    micro_batch::run(item.into()).into()
 }

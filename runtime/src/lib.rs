@@ -58,10 +58,16 @@
 //! for the weakest: its memory is the limit, and the report names it. They share the global batch evenly; a number of GPUs
 //! that does not divide it is an error naming the numbers that would.
 //!
+//! # Training
+//!
+//! With feature `burn` the session has a loader and a trainer: see modules `train` for steps, `mixed` for mixed
+//! precision, `load` for data.
+//!
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
-//! | `burn` | the session opens the planned device in Burn, can probe its arithmetic, and measures workloads |
+//! | `burn` | the session opens the planned device in Burn, loads data, trains, measures workloads, and can probe arithmetic |
+//! | `train` | the session's steps in Burn's own training loop |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
@@ -73,14 +79,20 @@ pub mod allocation;
 pub mod burn;
 mod decide;
 mod detect;
+#[cfg(feature = "burn")]
+pub mod load;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
+#[cfg(feature = "burn")]
+pub mod mixed;
 mod resume;
 mod saved;
 mod selection;
 mod session;
 mod start;
+#[cfg(feature = "burn")]
+pub mod train;
 mod tuned;
 mod whole;
 
@@ -92,10 +104,21 @@ pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
 pub use gpu_tuned_core::workload;
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
+#[cfg(feature = "burn")]
+pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
 pub use selection::{Change, Fallback, Recognised, SelectedGpu, Selection, Shortfall};
 pub use session::Session;
 pub use start::{Options, StartError, start};
+#[cfg(feature = "burn")]
+pub use train::MicroBatch;
 pub use tuned::{Built, Tuned};
+
+/// What generated code names.
+#[cfg(feature = "burn")]
+#[doc(hidden)]
+pub mod __private {
+    pub use burn::tensor::Device;
+}

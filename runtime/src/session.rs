@@ -1,7 +1,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "burn")]
+use gpu_tuned_core::device::DeviceFacts;
+#[cfg(feature = "burn")]
+use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::plan::{Plan, Schedule};
+#[cfg(feature = "burn")]
+use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
 use serde::{Serialize, Serializer};
 
@@ -74,6 +80,21 @@ impl<C: Tuned> Session<C> {
     /// [`SaveError`]; a run that was saved there before is then as it was.
     pub fn save(&self, directory: impl AsRef<Path>) -> Result<PathBuf, SaveError> {
         SavedRun::new(&self.config, &self.decision).save(directory)
+    }
+}
+
+#[cfg(feature = "burn")]
+impl<C: Tuned> Session<C> {
+    /// What is known of the device.
+    pub(crate) fn facts(&self) -> DeviceFacts {
+        let host = &self.machine.host;
+        let Some(gpu) = &self.selection().gpu else {
+            return DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
+        };
+        let table = C::BUILT.table.and_then(|table| Resolved::from_toml(table).ok());
+        let profiles = table.map(|table| table.profile).unwrap_or_default();
+        let facts = DeviceFacts::of_gpu(gpu, identify(gpu, &profiles).profile(), Some(host.cores));
+        facts.expect("BUG: the session was planned for its memory")
     }
 }
 

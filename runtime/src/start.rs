@@ -300,6 +300,9 @@ fn without_cuda(machine: &Machine) -> Option<Wanted> {
 /// The default float type that the planned precision needs; `None` for Burn's own, f32.
 #[cfg(feature = "burn")]
 fn float(decision: &Decision) -> Option<burn::tensor::FloatDType> {
-    let bf16 = decision.plan.settings.precision == gpu_tuned_core::Precision::Bf16Params;
-    bf16.then_some(burn::tensor::FloatDType::BF16)
+    let precision = decision.plan.settings.precision;
+    match crate::mixed::Half::of(precision) {
+        Some(half) => Some(half.float()),
+        None => (precision == gpu_tuned_core::Precision::Bf16Params).then_some(burn::tensor::FloatDType::BF16),
+    }
 }

@@ -7,7 +7,15 @@ use std::path::Path;
 
 /// Writes the file under a temporary name beside it (`.NAME.….tmp`), and renames it when it is on the disk. It has the
 /// permissions of the file that it replaces.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    replace_with(path, |file| file.write_all(contents.as_ref()))
+}
+
+/// The same for a file that is written piece by piece.
+pub(crate) fn replace_with<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
     let directory = directory(path);
     let (prefix, suffix) = draft(path);
     // Made with `File` rather than by the crate, whose files nobody but their owner may read: what is written is shared.
@@ -16,10 +24,10 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
         .suffix(suffix)
         .make_in(directory, |path| File::options().write(true).create_new(true).open(path))?;
     if let Ok(replaced) = fs::metadata(path) {
-        // Not every file system knows permissions, and the text is what matters.
+        // Not every file system knows permissions, and the contents are what matters.
         drop(file.as_file().set_permissions(replaced.permissions()));
     }
-    file.write_all(text.as_bytes())?;
+    write(file.as_file_mut())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     // Makes the new name last; not every system can open or sync a directory, and the file is complete either way.

@@ -59,12 +59,6 @@ pub enum PlanError {
         /// Samples of an optimizer step on one rank.
         samples: u64,
     },
-    /// The training loop cannot carry this precision out yet.
-    #[error("{precision} cannot be carried out by this release; use f32 or bf16_params")]
-    PrecisionNotEnacted {
-        /// The precision asked for.
-        precision: Precision,
-    },
     /// The device has no units for this precision.
     #[error("{device} has no bf16 tensor cores for {precision}; use f32")]
     PrecisionUnsupported {

@@ -17,7 +17,8 @@ pub struct MemoryEstimate {
     pub weights: Bytes,
     /// The parameters that it leaves alone, a teacher's among them, packed where that is asked for.
     pub frozen_weights: Bytes,
-    /// Copies of weights that the forward pass makes for the backward pass.
+    /// Copies of weights: those in 16 bits that mixed precision computes with, and those that the forward pass makes for the
+    /// backward pass.
     pub weight_copies: Bytes,
     /// One gradient for each trained parameter.
     pub gradients: Bytes,
@@ -75,7 +76,7 @@ impl<'a> MemoryModel<'a> {
         let fixed = MemoryEstimate {
             weights: held(parameters.trained()),
             frozen_weights: held(parameters.frozen) + parameters.packed,
-            weight_copies: held(copies),
+            weight_copies: Bytes(copies).times(mode.precision.compute_bytes()) + computing(workload, mode.precision),
             gradients: held(parameters.trained()),
             optimizer_state: optimizer_state(workload, goal, each),
             kernels: kernels(device, workload),
@@ -209,4 +210,10 @@ pub(super) fn largest_batch_in_one_piece(device: &DeviceFacts, workload: &Worklo
     }
     let tensor = workload.sample.largest_tensor.unwrap_or_default().scaled(precision.activation_scale());
     piece.0.checked_div(tensor.0).unwrap_or(u64::MAX)
+}
+
+/// The weights that mixed precision computes with: all that are not packed, in 16 bits.
+fn computing(workload: &Workload, precision: Precision) -> Bytes {
+    let weights = Bytes(workload.parameters.trained() + workload.parameters.frozen);
+    if precision.is_mixed() { weights.times(precision.compute_bytes()) } else { Bytes::ZERO }
 }

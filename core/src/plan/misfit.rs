@@ -105,7 +105,7 @@ impl Remedy {
         let holds = |facts: &DeviceFacts| {
             one_sample(facts).fits() && memory::largest_batch_in_one_piece(facts, workload, mode.precision) > 0
         };
-        let computes = |facts: &DeviceFacts| facts.has_bf16 || mode.precision != Precision::Bf16Params;
+        let computes = |facts: &DeviceFacts| facts.has_bf16 || !mode.precision.needs_bf16();
         let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
         let smallest =
             profiles.filter(|facts| holds(facts) && computes(facts)).min_by_key(|facts| facts.memory_available);

@@ -13,10 +13,7 @@ pub(super) struct Decision {
 pub(super) fn decide(device: &DeviceFacts, goal: &Goal) -> Result<Decision, PlanError> {
     let asked = goal.pins.precision.or(goal.precision);
     let value = asked.unwrap_or_default();
-    if !value.is_enacted() {
-        return Err(PlanError::PrecisionNotEnacted { precision: value });
-    }
-    if value == Precision::Bf16Params && !device.has_bf16 {
+    if value.needs_bf16() && !device.has_bf16 {
         return Err(PlanError::PrecisionUnsupported { precision: value, device: device.name.clone() });
     }
     let (provenance, why) = match asked {

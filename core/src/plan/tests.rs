@@ -72,9 +72,9 @@ fn world_sizes_that_do_not_divide_are_refused_with_those_that_do() {
 }
 
 #[test]
-fn what_the_runtime_cannot_carry_out_is_refused() {
+fn what_the_device_cannot_compute_in_is_refused() {
     for (precision, device, message) in [
-        (Precision::MixedBf16, "h200", "mixed_bf16 cannot be carried out by this release; use f32 or bf16_params"),
+        (Precision::MixedBf16, "gtx1080", "gtx1080 has no bf16 tensor cores for mixed_bf16; use f32"),
         (Precision::Bf16Params, "gtx1080", "gtx1080 has no bf16 tensor cores for bf16_params; use f32"),
     ] {
         let goal = Goal { precision: Some(precision), ..global(64) };
@@ -289,4 +289,27 @@ fn an_epoch_may_leave_out_its_last_step() {
         plan(&nominal("h200"), &small(), &goal).expect("it fits").schedule.steps_per_epoch(1000)
     };
     assert_eq!((steps(false), steps(true)), (16, 15));
+}
+
+#[test]
+fn mixed_precision_keeps_the_optimizer_in_f32_and_a_copy_to_compute_with() {
+    // GPT-2 small has 124,439,808 parameters.
+    let gpt2 = Transformer { heads: Some(12), ..Transformer::new(12, 768, 50257, 1024) }.workload();
+    let memory = |precision| {
+        let goal = Goal { precision: Some(precision), ..global(8) };
+        plan(&nominal("h200"), &gpt2, &goal).expect("it fits").memory
+    };
+    let (f32, mixed, f16, bf16) = (
+        memory(Precision::F32),
+        memory(Precision::MixedBf16),
+        memory(Precision::MixedF16),
+        memory(Precision::Bf16Params),
+    );
+    assert_eq!(mixed.weights, Bytes(4 * 124_439_808));
+    // All of them, and the head's transpose of the embedding of 50,257 tokens.
+    assert_eq!(mixed.weight_copies, Bytes(2 * (124_439_808 + 50_257 * 768)));
+    assert_eq!((mixed.optimizer_state, mixed.gradients), (f32.optimizer_state, f32.gradients));
+    assert_eq!(mixed.activations, bf16.activations);
+    assert_eq!(mixed, f16);
+    assert!(bf16.total() < mixed.total() && mixed.total() < f32.total());
 }

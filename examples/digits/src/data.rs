@@ -119,47 +119,21 @@ impl Digits {
     }
 }
 
-/// A batch in host memory, so that batches which wait for their turn take no device memory.
-#[derive(Clone, Debug)]
-pub struct HostBatch {
-    images: TensorData,
-    labels: TensorData,
-}
+/// Images `[samples, 1, 8, 8]` with pixels from 0 to 1, and labels `[samples]`.
+pub type Batch = (Tensor<4>, Tensor<1, Int>);
 
-impl HostBatch {
-    /// Puts images into a batch.
-    pub fn new(digits: &[Digit]) -> Self {
-        let pixels: Vec<f32> =
-            digits.iter().flat_map(|digit| digit.pixels).map(|pixel| f32::from(pixel) / f32::from(PIXEL_MAX)).collect();
-        let labels: Vec<i32> = digits.iter().map(|digit| i32::from(digit.label)).collect();
-        Self {
-            images: TensorData::new(pixels, [digits.len(), 1, SIDE, SIDE]),
-            labels: TensorData::new(labels, [digits.len()]),
-        }
-    }
-
-    /// Samples in the batch.
-    pub fn len(&self) -> usize {
-        self.labels.num_elements()
-    }
-
-    /// Whether the batch holds no samples.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies the batch to a device: images `[samples, 1, 8, 8]` with pixels from 0 to 1, labels `[samples]`.
-    pub fn to_device(&self, device: &Device) -> (Tensor<4>, Tensor<1, Int>) {
-        (Tensor::from_data(self.images.clone(), device), Tensor::from_data(self.labels.clone(), device))
-    }
-}
-
-/// Makes [`HostBatch`]es for Burn's data loaders.
+/// Makes a [`Batch`] of images.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigitBatcher;
 
-impl Batcher<Digit, HostBatch> for DigitBatcher {
-    fn batch(&self, digits: Vec<Digit>, _device: &Device) -> HostBatch {
-        HostBatch::new(&digits)
+impl Batcher<Digit, Batch> for DigitBatcher {
+    fn batch(&self, digits: Vec<Digit>, device: &Device) -> Batch {
+        let pixels = digits.iter().flat_map(|digit| digit.pixels);
+        let pixels: Vec<f32> = pixels.map(|pixel| f32::from(pixel) / f32::from(PIXEL_MAX)).collect();
+        let labels: Vec<i32> = digits.iter().map(|digit| i32::from(digit.label)).collect();
+        (
+            Tensor::from_data(TensorData::new(pixels, [digits.len(), 1, SIDE, SIDE]), device),
+            Tensor::from_data(TensorData::new(labels, [digits.len()]), device),
+        )
     }
 }

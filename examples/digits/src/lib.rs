@@ -2,12 +2,10 @@
 //!
 //! - [`config`]: the settings of a training run
 //! - [`data`]: the images, and how they become batches
-//! - [`steps`]: how one optimizer step is split into micro-batches
 //! - [`model`]: the network
 //! - [`training`]: the training loop
 
 pub mod config;
 pub mod data;
 pub mod model;
-pub mod steps;
 pub mod training;

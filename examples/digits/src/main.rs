@@ -70,9 +70,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(probe) = arguments.probe_tf32.then(|| session.probe_tf32()).flatten() {
         eprintln!("{}", probe.context("the device could not be probed")?);
     }
-    let micro_batches: Vec<usize> = session.schedule().micro_batches().map(|size| size as usize).collect();
-    let outcome = train(&data, session.config(), &micro_batches, &session.device(), &progress_bar()?)
-        .context("training stopped")?;
+    let outcome = train(&session, &data, &progress_bar()?).context("training stopped")?;
     println!("{}", if arguments.json { json(&outcome, &session) } else { sentence(&outcome, &session) });
     Ok(())
 }

@@ -49,7 +49,7 @@ fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut M
     };
     let keys: &[&str] = match error {
         PlanError::WorldSize { .. } => &["world_size", "global_batch"],
-        PlanError::PrecisionNotEnacted { .. } | PlanError::PrecisionUnsupported { .. } => &["precision"],
+        PlanError::PrecisionUnsupported { .. } => &["precision"],
         PlanError::Tokens { .. } => &["global_tokens"],
         PlanError::NoTokens { .. } => &["mean_tokens", "global_tokens"],
         PlanError::DoesNotFit(misfit) => return refuse(misfit, model, mistakes),

@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use std::process;
 
 use burn::module::Module;
-use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::measured::{Measured, MeasuredOn};
-use gpu_tuned_core::resolved::Resolved;
 
 use super::bench::Bench;
 #[cfg(feature = "counting-allocator")]
@@ -170,18 +167,6 @@ impl<C: Tuned> Session<C> {
             mode: modes,
             ..on
         })
-    }
-
-    /// What is known of the device.
-    fn facts(&self) -> DeviceFacts {
-        let host = &self.machine.host;
-        let Some(gpu) = &self.selection().gpu else {
-            return DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
-        };
-        let table = C::BUILT.table.and_then(|table| Resolved::from_toml(table).ok());
-        let profiles = table.map(|table| table.profile).unwrap_or_default();
-        let facts = DeviceFacts::of_gpu(gpu, identify(gpu, &profiles).profile(), Some(host.cores));
-        facts.expect("BUG: the session was planned for its memory")
     }
 
     /// What the lock calls the device: by its profile, if it is nothing else.

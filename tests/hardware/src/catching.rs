@@ -5,6 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use gpu_tuned::train::is_out_of_memory;
 use serde::Serialize;
 
 /// Why a batch could not be trained on.
@@ -17,10 +18,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Burn keeps no type for it, only CubeCL's words.
     fn new(message: String) -> Self {
-        let words = ["out of device memory", "can't allocate buffer of size", "OUT_OF_MEMORY"];
-        Self { out_of_memory: words.iter().any(|words| message.contains(words)), message }
+        Self { out_of_memory: is_out_of_memory(&message), message }
     }
 }
 

@@ -118,8 +118,14 @@ fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointi
             (parameters.frozen > 0).then(|| held(parameters.frozen, each)),
             (parameters.packed > Bytes::ZERO).then(|| format!("{} B packed", grouped(parameters.packed.0))),
         ]),
-        "copies of weights" if checkpointing => held(parameters.copies_checkpointed, each),
-        "copies of weights" => held(parameters.copies, each),
+        "copies of weights" => {
+            let copies = if checkpointing { parameters.copies_checkpointed } else { parameters.copies };
+            let (computing, each) = (parameters.trained() + parameters.frozen, precision.compute_bytes());
+            sum([
+                (copies > 0 || !precision.is_mixed()).then(|| held(copies, each)),
+                precision.is_mixed().then(|| format!("{} to compute with", held(computing, each))),
+            ])
+        }
         "optimizer state" => {
             let each = if workload.optimizer.keeps_f32() { 4 } else { each };
             let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };

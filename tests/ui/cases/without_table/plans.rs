@@ -14,17 +14,6 @@ struct Ranks {
 
 #[gpu_tuned(
     transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    precision = "mixed_bf16",
-    target = "h200"
-)]
-#[derive(Debug)]
-struct NotEnacted {
-    #[tuned]
-    batch_size: usize,
-}
-
-#[gpu_tuned(
-    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
     precision = "bf16_params",
     target = "gtx1080"
 )]

@@ -1,0 +1,99 @@
+//! Which fields hold samples.
+
+use proc_macro2::Ident;
+use quote::{ToTokens, quote_spanned};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Attribute, Data, DeriveInput, Fields, Index, Member, Meta, Token, Type};
+
+use crate::error::Mistakes;
+
+/// A field, and whether it belongs to the batch as a whole rather than to its samples.
+pub(super) struct Field<'i> {
+    pub(super) member: Member,
+    pub(super) ty: &'i Type,
+    pub(super) is_shared: bool,
+}
+
+const HELP: &str =
+    "hold the tensors of a batch in a struct, such as `struct Batch { images: Tensor<4>, labels: Tensor<1, Int> }`";
+
+const TAKES: &str = "it takes shared: `#[micro_batch(shared)]`";
+
+/// The fields; at least one holds samples, or there is a mistake.
+pub(super) fn check<'i>(item: &'i DeriveInput, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
+    for attribute in item.attrs.iter().filter(|attribute| is_helper(attribute)) {
+        mistakes
+            .at(attribute, "`#[micro_batch(…)]` stands on a field, not on the item")
+            .help("`#[micro_batch(shared)]` marks a field that is not of each sample");
+    }
+    let data = match &item.data {
+        Data::Struct(data) => data,
+        Data::Enum(_) => return misplaced(&item.ident, "an enum", mistakes),
+        Data::Union(_) => return misplaced(&item.ident, "a union", mistakes),
+    };
+    if data.fields.is_empty() {
+        return misplaced(&item.ident, "a struct without fields", mistakes);
+    }
+    let fields = fields(&data.fields, mistakes);
+    if mistakes.is_empty() && fields.iter().all(|field| field.is_shared) {
+        mistakes
+            .at(&item.ident, format!("no field of `{}` holds samples: all are shared", item.ident))
+            .help("leave out `#[micro_batch(shared)]` where the first dimension counts the samples");
+    }
+    fields
+}
+
+fn misplaced<'i>(place: &Ident, found: &str, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
+    mistakes.at(place, format!("`MicroBatch` is derived for structs with fields, this is {found}")).help(HELP);
+    Vec::new()
+}
+
+fn fields<'i>(fields: &'i Fields, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
+    let field = |(index, field): (usize, &'i syn::Field)| {
+        let place = Index { index: u32::try_from(index).unwrap_or(u32::MAX), span: field.ty.span() };
+        let member = field.ident.clone().map_or(Member::Unnamed(place), Member::Named);
+        Field { member, ty: &field.ty, is_shared: is_shared(&field.attrs, mistakes) }
+    };
+    fields.iter().enumerate().map(field).collect()
+}
+
+fn is_helper(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("micro_batch")
+}
+
+fn is_shared(attributes: &[Attribute], mistakes: &mut Mistakes) -> bool {
+    let mut is_shared = false;
+    for attribute in attributes.iter().filter(|attribute| is_helper(attribute)) {
+        let keys = match attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) {
+            Ok(keys) => keys,
+            Err(error) => {
+                let place = quote_spanned!(error.span()=> micro_batch);
+                mistakes.at(place, format!("`#[micro_batch(…)]` cannot be read: {error}")).help(TAKES);
+                continue;
+            }
+        };
+        if keys.is_empty() {
+            mistakes.at(attribute, "`#[micro_batch()]` says nothing").help(TAKES);
+        }
+        for key in keys {
+            match &key {
+                Meta::Path(path) if path.is_ident("shared") => {
+                    if is_shared {
+                        mistakes.at(path, "`shared` is given twice").help("once is enough");
+                    }
+                    is_shared = true;
+                }
+                other if other.path().is_ident("shared") => {
+                    mistakes.at(other, "`shared` takes no value").help(TAKES);
+                }
+                other => {
+                    let name = other.path().to_token_stream().to_string();
+                    let near = gpu_tuned_core::suggest(&name, ["shared"]);
+                    mistakes.at(other.path(), format!("`micro_batch` does not take `{name}`{near}")).help(TAKES);
+                }
+            }
+        }
+    }
+    is_shared
+}

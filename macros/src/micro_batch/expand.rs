@@ -1,0 +1,135 @@
+//! `impl MicroBatch`.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, Generics, Type, parse_quote};
+
+use super::check::Field;
+
+pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
+    let first = fields.iter().find(|field| !field.is_shared).expect("BUG: a field holds samples");
+    let len = of(first, &quote!(len), &[]);
+    let batched = || fields.iter().filter(|field| !field.is_shared);
+    let bytes = batched().map(|field| of(field, &quote!(bytes), &[]));
+    let arrived = batched().map(|field| of(field, &quote!(has_arrived), &[]));
+    let last = batched().count() - 1;
+    let mut narrowed = 0;
+    let narrow = fields.iter().map(|field| {
+        if field.is_shared {
+            let (ty, member) = (field.ty, &field.member);
+            return quote_spanned!(ty.span()=> #member: <#ty as ::core::clone::Clone>::clone(&self.#member));
+        }
+        let samples = if narrowed == last { quote!(samples) } else { quote!(samples.clone()) };
+        narrowed += 1;
+        let (member, value) = (&field.member, of(field, &quote!(narrow), &[samples]));
+        quote!(#member: #value)
+    });
+    let moved = fields.iter().map(|field| {
+        let (ty, member) = (field.ty, &field.member);
+        let value = quote!(self.#member);
+        if field.is_shared {
+            return quote!(#member: #value);
+        }
+        quote_spanned!(ty.span()=> #member: <#ty as ::gpu_tuned::MicroBatch>::on_device(#value, device))
+    });
+    let body = quote! {
+        fn len(&self) -> usize {
+            #len
+        }
+
+        fn narrow(&self, samples: ::core::ops::Range<usize>) -> Self {
+            Self { #(#narrow),* }
+        }
+
+        fn on_device(self, device: &::gpu_tuned::__private::Device) -> Self {
+            Self { #(#moved),* }
+        }
+
+        fn has_arrived(&self) -> bool {
+            #(#arrived)&&*
+        }
+
+        fn bytes(&self) -> usize {
+            #(#bytes)+*
+        }
+    };
+    implement(item, &bounded(item, fields), &body)
+}
+
+/// What keeps the rest of the user's code free of errors.
+pub(super) fn stand_in(item: &DeriveInput) -> TokenStream {
+    let body = quote! {
+        fn len(&self) -> usize {
+            ::core::unreachable!()
+        }
+
+        fn narrow(&self, _: ::core::ops::Range<usize>) -> Self {
+            ::core::unreachable!()
+        }
+
+        fn on_device(self, _: &::gpu_tuned::__private::Device) -> Self {
+            ::core::unreachable!()
+        }
+
+        fn has_arrived(&self) -> bool {
+            ::core::unreachable!()
+        }
+
+        fn bytes(&self) -> usize {
+            ::core::unreachable!()
+        }
+    };
+    implement(item, &item.generics, &body)
+}
+
+fn implement(item: &DeriveInput, generics: &Generics, body: &TokenStream) -> TokenStream {
+    let name = &item.ident;
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics ::gpu_tuned::MicroBatch for #name #type_generics #where_clause {
+            #body
+        }
+    }
+}
+
+/// A method of a batch in a field, called where the field's type stands, so that errors point there.
+fn of(field: &Field<'_>, method: &TokenStream, arguments: &[TokenStream]) -> TokenStream {
+    let (ty, member) = (field.ty, &field.member);
+    quote_spanned!(ty.span()=> <#ty as ::gpu_tuned::MicroBatch>::#method(&self.#member #(, #arguments)*))
+}
+
+/// The item's generics, bounded by what its fields have to be.
+fn bounded(item: &DeriveInput, fields: &[Field<'_>]) -> Generics {
+    let mut generics = item.generics.clone();
+    if generics.type_params().next().is_none() {
+        return generics;
+    }
+    let parameters: Vec<_> = item.generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
+    let clause = generics.make_where_clause();
+    for Field { ty, is_shared, .. } in fields {
+        if !mentions(ty, &parameters) {
+            continue;
+        }
+        clause.predicates.push(if *is_shared {
+            parse_quote!(#ty: ::core::clone::Clone)
+        } else {
+            parse_quote!(#ty: ::gpu_tuned::MicroBatch)
+        });
+    }
+    // What the trait asks for does not follow from the fields: a derived `Clone` has bounds of its own.
+    clause.predicates.push(parse_quote!(Self: ::core::clone::Clone + ::core::marker::Send + 'static));
+    generics
+}
+
+fn mentions(ty: &Type, parameters: &[String]) -> bool {
+    fn any(tokens: TokenStream, parameters: &[String]) -> bool {
+        tokens.into_iter().any(|token| match token {
+            TokenTree::Ident(ident) => parameters.iter().any(|parameter| ident == parameter),
+            TokenTree::Group(group) => any(group.stream(), parameters),
+            _ => false,
+        })
+    }
+    any(ty.to_token_stream(), parameters)
+}

@@ -1,0 +1,24 @@
+//! `#[derive(MicroBatch)]`, from beginning to end.
+
+mod check;
+mod expand;
+#[cfg(test)]
+mod tests;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::DeriveInput;
+
+use crate::error::Mistakes;
+
+/// The implementation, or every mistake beside one that stands in for it.
+pub(crate) fn run(item: TokenStream) -> TokenStream {
+    let item: DeriveInput = match syn::parse2(item) {
+        Ok(item) => item,
+        Err(error) => return error.to_compile_error(),
+    };
+    let mut mistakes = Mistakes::default();
+    let fields = check::check(&item, &mut mistakes);
+    let implementation = if mistakes.is_empty() { expand::expand(&item, &fields) } else { expand::stand_in(&item) };
+    quote!(#mistakes #implementation)
+}

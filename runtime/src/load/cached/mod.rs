@@ -1,0 +1,150 @@
+//! Prepared items that outlive the process.
+
+mod error;
+mod file;
+
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use burn::data::dataset::{Dataset, DatasetError};
+pub use error::CacheError;
+use file::{Items, write};
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::map::Map;
+
+/// Items that are prepared and encoded in parallel before they are written.
+const CHUNK: usize = 256;
+
+/// A dataset whose items are prepared once and kept in a file: what is slow to make (decoded images, tokenised text) is
+/// slow in the first run only.
+///
+/// The file is made when the dataset is first opened, on all cores, and mapped afterwards. It is made anew when the
+/// fingerprint, the type of the items, or their number is another, or when it is not whole; all that prepares items belongs
+/// into the fingerprint. An item that the disk has damaged is prepared again when it is asked for. Both are warnings in the
+/// log.
+///
+/// Items are kept as [postcard](https://docs.rs/postcard) writes them, which needs types that say themselves how they are
+/// read: no `#[serde(untagged)]` or `#[serde(flatten)]`.
+///
+/// ```
+/// use burn::data::dataset::transform::{Mapper, MapperDataset};
+/// use burn::data::dataset::{Dataset, InMemDataset};
+/// use gpu_tuned::load::CachedDataset;
+///
+/// struct Lengths;
+///
+/// impl Mapper<String, usize> for Lengths {
+///     fn map(&self, item: &String) -> usize {
+///         item.len()
+///     }
+/// }
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let cache = folder.path().join("lengths.items");
+/// let words = InMemDataset::new(vec!["one".to_owned(), "three".to_owned()]);
+/// let lengths = CachedDataset::open(MapperDataset::new(words, Lengths), &cache, "lengths of two words")?;
+/// assert_eq!(lengths.get(1)?, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct CachedDataset<D, T> {
+    source: D,
+    path: PathBuf,
+    items: Items,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<D, T> CachedDataset<D, T>
+where
+    D: Dataset<T>,
+    T: Serialize + DeserializeOwned + Send,
+{
+    /// The items of `source`, which prepares them, kept in the file `path` under `fingerprint`.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`], when items cannot be prepared or the file cannot be written. What was there before is then as it
+    /// was.
+    pub fn open(source: D, path: impl Into<PathBuf>, fingerprint: &str) -> Result<Self, CacheError> {
+        let path = path.into();
+        let key = format!("{}\n{}\n{fingerprint}", std::any::type_name::<T>(), source.len());
+        let items = match kept(&path, &key) {
+            Some(items) => items,
+            None => make(&source, &path, &key)?,
+        };
+        Ok(Self { source, path, items, item: PhantomData })
+    }
+
+    /// What the items are prepared by.
+    pub fn source(&self) -> &D {
+        &self.source
+    }
+
+    fn prepare_again(&self, index: usize) -> Result<T, DatasetError> {
+        tracing::warn!(path = %self.path.display(), index, "an item of the cache is damaged: it is prepared again");
+        self.source.get(index)
+    }
+}
+
+/// The items of the file, if it is one of these.
+fn kept(path: &Path, key: &str) -> Option<Items> {
+    let map = match Map::open(path) {
+        Ok(map) => map,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the cache of items cannot be read: they are prepared anew");
+            return None;
+        }
+    };
+    match Items::read(map, key) {
+        Ok(items) => Some(items),
+        Err(reason) => {
+            tracing::warn!(path = %path.display(), %reason, "the cache of items cannot be used: they are prepared anew");
+            None
+        }
+    }
+}
+
+fn make<D, T>(source: &D, path: &Path, key: &str) -> Result<Items, CacheError>
+where
+    D: Dataset<T>,
+    T: Serialize + Send,
+{
+    let written = |error| CacheError::Write { path: path.to_owned(), source: error };
+    let chunks = (0..source.len()).step_by(CHUNK).map(|start| {
+        let end = source.len().min(start + CHUNK);
+        (start..end).into_par_iter().map(|index| encoded(source, index)).collect::<Result<Vec<_>, _>>()
+    });
+    write(path, key, chunks, written)?;
+    let map = Map::open(path).map_err(written)?;
+    // Another process may have replaced it meanwhile, with items of another fingerprint.
+    Items::read(map, key).map_err(|reason| CacheError::Replaced { path: path.to_owned(), reason: reason.to_string() })
+}
+
+fn encoded<T: Serialize>(source: &impl Dataset<T>, item: usize) -> Result<Vec<u8>, CacheError> {
+    let value = source.get(item).map_err(|source| CacheError::Prepare { item, source })?;
+    postcard::to_stdvec(&value).map_err(|source| CacheError::Encode { item, source: source.into() })
+}
+
+impl<D, T> Dataset<T> for CachedDataset<D, T>
+where
+    D: Dataset<T>,
+    T: Serialize + DeserializeOwned + Send,
+{
+    fn get(&self, index: usize) -> Result<T, DatasetError> {
+        let items = self.items.len();
+        assert!(index < items, "item {index} of {items}");
+        let item = self.items.item(index).and_then(|bytes| postcard::from_bytes(&bytes).ok());
+        item.map_or_else(|| self.prepare_again(index), Ok)
+    }
+
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! The batches between the workers and the consumer, and how many there may be where.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use burn::data::dataset::DatasetError;
+
+use super::Prepared;
+use crate::load::budget::{Budget, Limit};
+
+/// How many batches there may be beside the one that the consumer has.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::load) struct Bounds {
+    /// Batches on the device, or on their way there.
+    pub(in crate::load) depth: usize,
+    /// Bytes of them.
+    pub(in crate::load) budget: Budget,
+    /// Batches in the host's memory, those included that are being made.
+    pub(in crate::load) host: usize,
+}
+
+/// Puts batches back into order and counts them. Takes no locks and starts nothing.
+pub(super) struct Queue<B> {
+    bounds: Bounds,
+    limit: Limit,
+    /// Batches that were dealt out to workers.
+    dealt: usize,
+    /// Whether no more are dealt out.
+    is_dry: bool,
+    /// Whether the consumer wants no more.
+    is_closed: bool,
+    /// Prepared batches by their place in the epoch.
+    prepared: BTreeMap<usize, Result<Prepared<B>, DatasetError>>,
+    /// The place of the next batch to leave `prepared`.
+    next: usize,
+    /// What the consumer gets, in order.
+    finished: VecDeque<Result<Finished<B>, DatasetError>>,
+    taken: usize,
+    on_host: usize,
+    on_device: usize,
+    device_bytes: u64,
+    uploading: Option<Waiting>,
+}
+
+/// A batch for the consumer.
+struct Finished<B> {
+    batch: B,
+    waiting: Waiting,
+    is_on_device: bool,
+}
+
+/// What a batch counts for while it waits.
+#[derive(Clone, Copy)]
+struct Waiting {
+    bytes: u64,
+    consumed: usize,
+}
+
+impl<B> Queue<B> {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            limit: Limit::new(bounds.budget),
+            dealt: 0,
+            is_dry: false,
+            is_closed: false,
+            prepared: BTreeMap::new(),
+            next: 0,
+            finished: VecDeque::new(),
+            taken: 0,
+            on_host: 0,
+            on_device: 0,
+            device_bytes: 0,
+            uploading: None,
+        }
+    }
+
+    /// Whether nothing is left to be dealt out.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_dry || self.is_closed
+    }
+
+    /// Makes room in the host's memory for a batch that is to be made; `false` when there is none.
+    pub(super) fn reserve(&mut self) -> bool {
+        let has_room = self.on_host < self.bounds.host;
+        self.on_host += usize::from(has_room);
+        has_room
+    }
+
+    /// The place of a batch that room was made for; after the last no other is dealt out.
+    pub(super) fn deal(&mut self, is_last: bool) -> usize {
+        self.is_dry |= is_last;
+        self.dealt += 1;
+        self.dealt - 1
+    }
+
+    /// There was no batch to make in the room that was made.
+    pub(super) fn run_dry(&mut self) {
+        self.is_dry = true;
+        self.on_host -= 1;
+    }
+
+    /// A batch was made, or could not be: then nothing follows it.
+    pub(super) fn put(&mut self, place: usize, prepared: Result<Prepared<B>, DatasetError>) {
+        self.is_dry |= prepared.is_err();
+        self.prepared.insert(place, prepared);
+    }
+
+    /// Passes on what is next, as far as the bounds allow; returns a batch to be uploaded, which is then under way.
+    pub(super) fn advance(&mut self) -> Option<B> {
+        while !self.is_closed && self.uploading.is_none() {
+            match self.prepared.remove(&self.next)? {
+                Err(error) => self.finished.push_back(Err(error)),
+                Ok(Prepared { batch, bytes, samples, consumed }) => {
+                    let waiting = Waiting { bytes, consumed };
+                    let limit = self.limit.given(bytes, samples);
+                    if bytes > limit {
+                        self.finished.push_back(Ok(Finished { batch, waiting, is_on_device: false }));
+                    } else if self.on_device < self.bounds.depth && self.device_bytes.saturating_add(bytes) <= limit {
+                        self.next += 1;
+                        self.on_device += 1;
+                        self.device_bytes += bytes;
+                        self.uploading = Some(waiting);
+                        return Some(batch);
+                    } else {
+                        self.prepared.insert(self.next, Ok(Prepared { batch, bytes, samples, consumed }));
+                        return None;
+                    }
+                }
+            }
+            self.next += 1;
+        }
+        None
+    }
+
+    /// The batch under way has arrived, or could not: then nothing follows it.
+    pub(super) fn uploaded(&mut self, batch: Result<B, DatasetError>) {
+        let waiting = self.uploading.take().expect("BUG: a batch was under way");
+        self.on_host -= 1;
+        self.is_dry |= batch.is_err();
+        self.finished.push_back(batch.map(|batch| Finished { batch, waiting, is_on_device: true }));
+    }
+
+    /// The next batch for the consumer and the items that are consumed with it.
+    pub(super) fn take(&mut self) -> Option<Result<(B, usize), DatasetError>> {
+        let finished = self.finished.pop_front()?;
+        self.taken += 1;
+        Some(finished.map(|Finished { batch, waiting, is_on_device }| {
+            if is_on_device {
+                self.on_device -= 1;
+                self.device_bytes -= waiting.bytes;
+            } else {
+                self.on_host -= 1;
+            }
+            (batch, waiting.consumed)
+        }))
+    }
+
+    /// Whether the consumer has had everything.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.is_dry && self.taken == self.dealt
+    }
+
+    pub(super) fn is_uploading(&self) -> bool {
+        self.uploading.is_some()
+    }
+
+    /// What the consumer left behind; nothing is passed on any more.
+    #[must_use]
+    pub(super) fn close(&mut self) -> impl Sized + use<B> {
+        self.is_closed = true;
+        (std::mem::take(&mut self.prepared), std::mem::take(&mut self.finished))
+    }
+}

@@ -1,0 +1,83 @@
+//! Text files as datasets of lines.
+
+mod error;
+mod index;
+
+use std::path::{Path, PathBuf};
+
+use burn::data::dataset::{Dataset, DatasetError};
+
+pub use error::{LineError, LinesError};
+use index::Index;
+
+use super::map::Map;
+
+/// The lines of a text file, which need not fit the memory.
+///
+/// The file is mapped, and where its lines begin is found out once: the index is kept beside it, as `NAME.lines`, and is
+/// made anew when the file has another size or time of change. Lines are those of [`str::lines`]: they end with `\n` or
+/// `\r\n`, the last may end without, and an empty file has none.
+///
+/// The file must not be changed in place while the dataset lives; it may be replaced by another.
+///
+/// ```
+/// use burn::data::dataset::Dataset;
+/// use gpu_tuned::load::LineDataset;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("corpus.txt");
+/// std::fs::write(&path, "one\ntwo\r\nthree")?;
+/// let lines = LineDataset::open(&path)?;
+/// assert_eq!((lines.len(), lines.get(1)?.as_str()), (3, "two"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// A line that is not UTF-8 is a [`LineError`] with its number, within a [`DatasetError`].
+#[derive(Debug)]
+pub struct LineDataset {
+    path: PathBuf,
+    text: Map,
+    index: Index,
+}
+
+impl LineDataset {
+    /// Maps the file, and reads or makes its index. One that cannot be written is made at each start.
+    ///
+    /// # Errors
+    ///
+    /// [`LinesError`], when the file cannot be read.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, LinesError> {
+        let path = path.into();
+        let text = Map::open(&path).map_err(|source| LinesError { path: path.clone(), source })?;
+        let index = Index::of(&path, &text);
+        Ok(Self { path, text, index })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Dataset<String> for LineDataset {
+    fn get(&self, index: usize) -> Result<String, DatasetError> {
+        let lines = self.index.len();
+        assert!(index < lines, "line {index} of a file of {lines}");
+        let range = self.index.line(index, self.text.len());
+        let line = self.text.get(range).unwrap_or_default();
+        let line = line.strip_suffix(b"\n").map_or(line, |line| line.strip_suffix(b"\r").unwrap_or(line));
+        let error = |source: std::string::FromUtf8Error| {
+            DatasetError::new(LineError { path: self.path.clone(), line: index + 1, source: source.utf8_error() })
+        };
+        String::from_utf8(line.to_vec()).map_err(error)
+    }
+
+    fn len(&self) -> usize {
+        self.index.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use std::fs;
+
+use burn::data::dataset::Dataset;
+use proptest::prelude::*;
+
+use super::{LineDataset, LineError};
+
+fn lines(dataset: &LineDataset) -> Vec<String> {
+    dataset.iter().map(Result::unwrap).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn lines_are_those_of_the_standard_library(text in "[aé\r\n]{0,40}") {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        fs::write(&path, &text).unwrap();
+        let expected: Vec<_> = text.lines().map(str::to_owned).collect();
+        let (made, mapped) = (LineDataset::open(&path).unwrap(), LineDataset::open(&path).unwrap());
+        prop_assert_eq!(lines(&made), &expected[..]);
+        prop_assert_eq!(lines(&mapped), &expected[..]);
+    }
+}
+
+#[test]
+fn an_index_is_used_again_until_the_text_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    let index = folder.path().join("text.lines");
+    fs::write(&path, "one\ntwo\n").unwrap();
+    LineDataset::open(&path).unwrap();
+    let written = fs::metadata(&index).unwrap().modified().unwrap();
+    assert_eq!(LineDataset::open(&path).unwrap().len(), 2);
+    assert_eq!(fs::metadata(&index).unwrap().modified().unwrap(), written);
+
+    // As many bytes, and other lines.
+    fs::write(&path, "one two\n").unwrap();
+    let later = written + std::time::Duration::from_secs(2);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    assert_eq!(lines(&LineDataset::open(&path).unwrap()), ["one two"]);
+}
+
+#[test]
+fn a_damaged_index_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    let index = folder.path().join("text.lines");
+    fs::write(&path, "one\ntwo\nthree").unwrap();
+    LineDataset::open(&path).unwrap();
+    let whole = fs::read(&index).unwrap();
+    for damage in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[damage] ^= 0x10;
+        for broken in [&flipped[..], &whole[..damage]] {
+            fs::write(&index, broken).unwrap();
+            assert_eq!(lines(&LineDataset::open(&path).unwrap()), ["one", "two", "three"]);
+            assert_eq!(fs::read(&index).unwrap(), whole);
+        }
+    }
+}
+
+#[test]
+fn an_index_that_cannot_be_kept_is_not_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, "one\ntwo").unwrap();
+    // No file can take the name of a folder with something in it.
+    fs::create_dir_all(folder.path().join("text.lines/in the way")).unwrap();
+    assert_eq!(lines(&LineDataset::open(&path).unwrap()), ["one", "two"]);
+}
+
+#[test]
+fn a_line_that_is_no_text_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, b"one\ntw\xff\nthree").unwrap();
+    let dataset = LineDataset::open(&path).unwrap();
+    let error = dataset.get(1).unwrap_err();
+    let source = std::error::Error::source(&error).and_then(|error| error.downcast_ref::<LineError>()).unwrap();
+    assert_eq!((source.line, source.source.valid_up_to()), (2, 2));
+    assert_eq!(dataset.get(2).unwrap(), "three");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = LineDataset::open("/nowhere/text").unwrap_err();
+    assert_eq!(error.to_string(), "/nowhere/text cannot be read");
+}

@@ -1,0 +1,82 @@
+use burn::data::dataloader::BatchStrategy;
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::tensor::Device;
+use proptest::prelude::*;
+
+use super::PrefetchLoader;
+use crate::load::TokenBudget;
+
+fn padded(lengths: &[usize]) -> usize {
+    lengths.len() * lengths.iter().copied().max().unwrap_or(0).max(1)
+}
+
+fn strategy(tokens: usize) -> TokenBudget<usize> {
+    TokenBudget::new(tokens, |length| *length)
+}
+
+/// What is true of batches, however the strategy was asked for them.
+fn check(batches: &[Vec<usize>], lengths: &[usize], tokens: usize) -> Result<(), TestCaseError> {
+    prop_assert_eq!(batches.concat(), lengths);
+    for batch in batches {
+        prop_assert!(batch.len() == 1 || padded(batch) <= tokens, "{:?} of {}", batch, tokens);
+    }
+    for (batch, next) in batches.iter().zip(&batches[1.min(batches.len())..]) {
+        let joined = [&batch[..], &next[..1]].concat();
+        prop_assert!(padded(&joined) > tokens, "{:?} had room for {}", batch, next[0]);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn batches_hold_the_budget_and_as_much_as_fits(
+        lengths in proptest::collection::vec(0_usize..30, 0..60),
+        tokens in 0_usize..80,
+        workers in 0_usize..4,
+    ) {
+        let loader = PrefetchLoader::new(InMemDataset::new(lengths.clone()), super::AsTheyAre, 1)
+            .strategy(strategy(tokens))
+            .num_workers(workers)
+            .device(Device::flex());
+        let batches: Vec<_> = loader.iter().map(Result::unwrap).collect();
+        check(&batches, &lengths, tokens)?;
+    }
+
+    #[test]
+    fn a_strategy_that_was_fed_everything_at_once_holds_the_budget_too(
+        lengths in proptest::collection::vec(0_usize..30, 0..60),
+        tokens in 0_usize..80,
+    ) {
+        let mut strategy = strategy(tokens);
+        for length in &lengths {
+            strategy.add(*length);
+        }
+        let batches: Vec<_> = std::iter::from_fn(|| strategy.batch(true)).collect();
+        check(&batches, &lengths, tokens)?;
+    }
+}
+
+#[test]
+fn a_copy_begins_without_items() {
+    let mut first = strategy(10);
+    first.add(3);
+    assert_eq!(first.clone_dyn().batch(true), None);
+    assert_eq!(first.batch(true), Some(vec![3]));
+}
+
+#[test]
+fn progress_is_complete_with_the_last_batch() {
+    struct Padded;
+    impl Batcher<usize, Vec<usize>> for Padded {
+        fn batch(&self, items: Vec<usize>, _: &Device) -> Vec<usize> {
+            items
+        }
+    }
+    for workers in super::WORKERS {
+        let dataset = InMemDataset::new(vec![4, 4, 9, 1, 1]);
+        let loader = PrefetchLoader::new(dataset, Padded, 1).strategy(strategy(8)).num_workers(workers);
+        let seen: Vec<_> = super::epoch(&loader).into_iter().map(|(batch, consumed)| (batch.len(), consumed)).collect();
+        assert_eq!(seen, [(2, 2), (1, 3), (2, 5)]);
+    }
+}

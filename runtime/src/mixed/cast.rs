@@ -1,0 +1,51 @@
+use burn::module::{ModuleMapper, Param};
+use burn::tensor::{DType, FloatDType, Tensor};
+
+use super::Half;
+use super::place::{Place, keeps_place};
+
+/// Makes 16-bit parameters and statistics f32; leaves of their own, as they were. The others it leaves alone.
+pub(super) struct Widen;
+
+impl ModuleMapper for Widen {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if is_half(param.dtype()) { param.map(|tensor| leaf(tensor, FloatDType::F32)) } else { param }
+    }
+}
+
+/// Makes f32 parameters 16-bit ones, leaves of their own; those in an `InF32`, packed ones and f64 it leaves alone.
+pub(super) struct Narrow {
+    half: Half,
+    place: Place,
+}
+
+impl Narrow {
+    pub(super) fn to(half: Half) -> Self {
+        Self { half, place: Place::default() }
+    }
+}
+
+impl ModuleMapper for Narrow {
+    keeps_place!();
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if self.place.is_f32() || param.dtype() != DType::F32 {
+            return param;
+        }
+        param.map(|tensor| leaf(tensor, self.half.float()))
+    }
+}
+
+/// The 16-bit types; a packed tensor is of neither.
+pub(super) fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::BF16 | DType::F16)
+}
+
+/// The same values in another type, without the graph they come from; with autodiff, gradient checkpointing and whether
+/// a gradient is kept as before. The cast itself is not part of a graph.
+fn leaf<const D: usize>(tensor: Tensor<D>, float: FloatDType) -> Tensor<D> {
+    let Some(strategy) = tensor.gradient_checkpointing_strategy() else { return tensor.cast(float) };
+    let keeps_gradient = tensor.is_require_grad();
+    let cast = tensor.without_autodiff().cast(float);
+    cast.autodiff().with_gradient_checkpointing_strategy(strategy).set_require_grad(keeps_gradient)
+}

@@ -1,0 +1,31 @@
+use burn::tensor::DType;
+use thiserror::Error;
+
+/// Why a model cannot be trained in mixed precision as it is.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MixedError {
+    /// Running statistics, of a `BatchNorm` for example, whose updates would be rounded away.
+    #[error(
+        "running statistics would be kept in 16 bits, which rounds their updates away: {}; hold the module in an `InF32`",
+        .paths.join(", ")
+    )]
+    HalfStatistics {
+        /// Where they are in the model.
+        paths: Vec<String>,
+    },
+    /// A gradient that does not have the type of its parameter: somewhere the forward pass mixed types, and what it
+    /// computed there means nothing.
+    #[error(
+        "the gradient of `{path}` is {gradient:?} where the parameter is {parameter:?}: \
+         the forward pass mixes float types there"
+    )]
+    MixedTypes {
+        /// Where the parameter is in the model.
+        path: String,
+        /// The type of the parameter that computed.
+        parameter: DType,
+        /// The type of its gradient.
+        gradient: DType,
+    },
+}

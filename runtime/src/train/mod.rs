@@ -1,0 +1,25 @@
+//! Training steps that keep the global batch exact, whatever fits the device.
+
+mod attempt;
+mod buffers;
+pub(crate) mod failure;
+mod gradients;
+#[cfg(feature = "train")]
+mod learning;
+mod micro_batch;
+mod outcome;
+mod pace;
+mod session;
+mod stepper;
+#[cfg(feature = "train")]
+mod strategy;
+#[cfg(test)]
+mod tests;
+mod trainer;
+mod update;
+mod weights;
+
+pub use failure::{Moment, is_out_of_memory};
+pub use micro_batch::MicroBatch;
+pub use outcome::{Rescue, Step, StepError};
+pub use trainer::Trainer;

@@ -1,0 +1,106 @@
+//! What became of an optimizer step.
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::plan::PlanError;
+use serde::Serialize;
+use thiserror::Error;
+
+use super::failure::Moment;
+use crate::mixed::MixedError;
+
+/// What an optimizer step did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Step {
+    /// Mean over the samples, in f32.
+    pub loss: f32,
+    /// Norm of all gradients together, before they were clipped.
+    pub gradient_norm: f32,
+    /// Whether the parameters were changed. They are not where a gradient is not finite.
+    pub applied: bool,
+    /// Samples that the step was made of.
+    pub samples: usize,
+    /// Micro-batches that it was cut into.
+    pub micro_batches: usize,
+    /// Samples in each of them; the last may hold fewer.
+    pub micro_batch: usize,
+    /// How often memory ran out on the way.
+    pub rescues: Vec<Rescue>,
+    /// What the loss was multiplied by so that gradients in f16 do not vanish; 1 for other types.
+    pub loss_scale: f64,
+    /// Whether training stands still: gradients are not zero, but the optimizer changes no parameter. It is looked after
+    /// in the first step and in every hundredth; in between it is as it was seen last.
+    pub stalled: bool,
+}
+
+/// Memory ran out in a step, and the step was begun again with smaller micro-batches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Rescue {
+    /// What was done when it was noticed.
+    pub moment: Moment,
+    /// Samples in a micro-batch before.
+    pub from: usize,
+    /// Samples in a micro-batch after it.
+    pub to: usize,
+}
+
+/// Why an optimizer step could not be taken. The model and the optimizer are as they were before it, unless it says
+/// otherwise.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// The batch has no samples.
+    #[error("the batch is empty: a step needs at least one sample")]
+    Empty,
+    /// Not even one sample at a time fits.
+    #[error(
+        "out of memory {moment} with micro-batches of {micro_batch}, and there is nothing smaller{}{}\nBurn says: {message}",
+        available(*.memory),
+        .plan.as_ref().map(|plan| format!("\n{plan}")).unwrap_or_default()
+    )]
+    DoesNotFit {
+        /// Where it was noticed.
+        moment: Moment,
+        /// Samples in a micro-batch.
+        micro_batch: usize,
+        /// Memory that is there for training after everything was given back, where it can be told.
+        memory: Option<Bytes>,
+        /// What a plan for that memory says, item by item.
+        plan: Option<Box<PlanError>>,
+        /// Burn's words.
+        message: String,
+    },
+    /// Memory ran out in the optimizer, again and again, after a part of the parameters had been changed.
+    #[error(
+        "out of memory in the optimizer, after {done} of {all} groups of parameters were changed: the model is torn \
+         between two steps, go on from the last checkpoint\nBurn says: {message}"
+    )]
+    Torn {
+        /// Groups that were changed.
+        done: usize,
+        /// All groups.
+        all: usize,
+        /// Burn's words.
+        message: String,
+    },
+    /// Gradients have not been finite for many steps.
+    #[error(
+        "training stands still: the gradients of {steps} steps in a row were not finite, and nothing was learned from \
+         them; lower the learning rate or look for a division by zero in the loss"
+    )]
+    NotFinite {
+        /// Steps in a row.
+        steps: u32,
+    },
+    /// The model cannot be trained in mixed precision as it is.
+    #[error(transparent)]
+    Mixed(#[from] MixedError),
+    /// The device failed for another reason.
+    #[error("the device failed in an optimizer step")]
+    Device(#[source] burn::tensor::TensorReadError),
+}
+
+fn available(memory: Option<Bytes>) -> String {
+    memory.map(|memory| format!(": there are {memory} for training")).unwrap_or_default()
+}

@@ -1,0 +1,209 @@
+//! The session's steps in Burn's own training loop.
+
+use std::sync::Arc;
+
+use burn::data::dataloader::Progress;
+use burn::optim::GradientsParams;
+use burn::tensor::Device;
+use burn::train::{
+    EventProcessorTraining, InferenceStep, Interrupter, Learner, LearnerEvent, LearnerModel,
+    SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader, TrainOutput, TrainStep,
+    TrainingComponents, TrainingError, TrainingItem, TrainingStrategy, ValidLoader, train::WorkerFailure,
+};
+
+use super::MicroBatch;
+use super::attempt::Part;
+use super::failure::{Moment, watched};
+use super::learning::Learning;
+use super::session::Recipe;
+use super::stepper::Stepper;
+use super::update::Weights;
+use crate::mixed::Half;
+use crate::session::Session;
+use crate::tuned::Tuned;
+
+impl<C: Tuned> Session<C> {
+    /// Burn's training loop with the session's optimizer steps: for
+    /// [`SupervisedTraining::with_training_strategy`](burn::train::SupervisedTraining::with_training_strategy).
+    ///
+    /// The training loader's batches are those of whole optimizer steps on one rank, as
+    /// [`Schedule::samples_per_rank`](crate::Schedule::samples_per_rank) says. Each is cut into micro-batches that fit, as a
+    /// [`Trainer`](super::Trainer) does it, and begun again with smaller ones where memory runs out. Metrics see every
+    /// micro-batch; the learning rate is asked for once a step; the loop's own accumulation of gradients is not to be set.
+    ///
+    /// In `mixed_bf16` the learner's model is widened to f32, which is what checkpoints hold and what comes back; a copy in
+    /// bf16 computes and is validated. `mixed_f16` is refused: the loss would have to be scaled within the model's own
+    /// training step.
+    ///
+    /// It trains on the session's first device.
+    pub fn strategy<M>(&self) -> TrainingStrategy<M>
+    where
+        M: LearnerModel,
+        <M as TrainStep>::Input: MicroBatch,
+    {
+        TrainingStrategy::Custom(Arc::new(Steps { device: self.device(), recipe: Recipe::of(self) }))
+    }
+}
+
+/// Training step by step on one device.
+struct Steps {
+    device: Device,
+    recipe: Recipe,
+}
+
+/// What is needed over all epochs.
+struct Fit<'f, M: LearnerModel> {
+    learning: Learning<M>,
+    stepper: Stepper,
+    events: SupervisedTrainingEventProcessor<M>,
+    interrupter: &'f Interrupter,
+}
+
+impl Steps {
+    /// Why it cannot train at all.
+    fn refused(&self, accumulation: Option<usize>) -> Option<&'static str> {
+        if accumulation.is_some() {
+            return Some("the session's strategy accumulates gradients by its plan: leave `grads_accumulation` out");
+        }
+        (self.recipe.half() == Some(Half::F16)).then_some(
+            "mixed_f16 needs the loss scaled where the model's training step calls `backward`, which the strategy cannot \
+             reach: take steps with `Session::trainer`, or use mixed_bf16",
+        )
+    }
+}
+
+impl<M> SupervisedLearningStrategy<M> for Steps
+where
+    M: LearnerModel,
+    <M as TrainStep>::Input: MicroBatch,
+{
+    fn fit(
+        &self,
+        components: TrainingComponents<M>,
+        mut learner: Learner<M>,
+        train: TrainLoader<M>,
+        valid: ValidLoader<M>,
+        starting_epoch: usize,
+    ) -> (M, SupervisedTrainingEventProcessor<M>) {
+        let TrainingComponents { num_epochs, mut checkpointer, mut early_stopping, event_store, interrupter, .. } =
+            components;
+        learner.fork(&self.device);
+        let refused = self.refused(components.grad_accumulation);
+        let learning = match Learning::new(learner.clone(), self.recipe.half().filter(|_| refused.is_none())) {
+            Ok(learning) => learning,
+            Err(error) => {
+                fail(&interrupter, error.to_string());
+                return (learner.model(), components.event_processor);
+            }
+        };
+        drop(learner);
+        if let Some(reason) = refused {
+            fail(&interrupter, reason.to_owned());
+        }
+        let train = train.to_device(&self.device);
+        let valid = valid.to_device(&self.device.clone().inner());
+        let events = components.event_processor;
+        let mut fit = Fit { learning, stepper: self.recipe.stepper(), events, interrupter: &interrupter };
+        for epoch in starting_epoch..=num_epochs {
+            if interrupter.should_stop() {
+                break;
+            }
+            fit.train(epoch, &train);
+            if interrupter.should_stop() {
+                break;
+            }
+            fit.validate(epoch, &valid);
+            interrupter.fail_on_error(fit.events.process_train(LearnerEvent::EndEpoch(epoch)));
+            if checkpointer.is_some() || early_stopping.is_some() {
+                interrupter.fail_on_error(fit.events.flush());
+            }
+            if interrupter.should_stop() {
+                break;
+            }
+            if let Some(checkpointer) = &mut checkpointer {
+                checkpointer.checkpoint(&fit.learning.learner, epoch, &event_store);
+            }
+            if early_stopping.as_mut().is_some_and(|stopping| stopping.should_stop(epoch, &event_store)) {
+                break;
+            }
+        }
+        (fit.learning.master(), fit.events)
+    }
+}
+
+impl<M> Fit<'_, M>
+where
+    M: LearnerModel,
+    <M as TrainStep>::Input: MicroBatch,
+{
+    fn train(&mut self, epoch: usize, loader: &TrainLoader<M>) {
+        let start = LearnerEvent::StartSplit { epoch_number: epoch, total_items: loader.num_items() };
+        self.interrupter.fail_on_error(self.events.process_train(start));
+        let mut batches = loader.iter();
+        let mut iteration = 0;
+        while let Some(batch) = batches.next() {
+            match batch {
+                Ok(batch) => self.step(&batch, &batches.progress(), {
+                    iteration += 1;
+                    iteration
+                }),
+                Err(error) => self.interrupter.fail(error),
+            }
+            if self.interrupter.should_stop() {
+                break;
+            }
+        }
+        self.interrupter.fail_on_error(self.events.process_train(LearnerEvent::EndSplit(epoch)));
+    }
+
+    fn step(&mut self, batch: &<M as TrainStep>::Input, progress: &Progress, iteration: usize) {
+        // Once, however often the step is begun.
+        self.learning.learner.lr_step();
+        let rate = self.learning.learner.lr_current();
+        let learning = self.learning.clone();
+        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
+            let TrainOutput { grads, item } = watched(Moment::Step, || TrainStep::step(model, micro))?;
+            let gradients = watched(Moment::Backward, || learning.add(sum, grads, share))??;
+            Ok(Part { gradients, loss: None, output: item })
+        };
+        match self.stepper.step(&mut self.learning, rate.base() != 0.0, batch, part) {
+            Ok((_, outputs)) => {
+                for item in outputs {
+                    let (progress, lr) = (progress.clone(), Some(rate.clone()));
+                    let item = TrainingItem { item, progress, iteration: Some(iteration), lr };
+                    self.interrupter.fail_on_error(self.events.process_train(LearnerEvent::ProcessedItem(item)));
+                }
+            }
+            Err(error) => fail(self.interrupter, error.to_string()),
+        }
+    }
+
+    fn validate(&mut self, epoch: usize, loader: &ValidLoader<M>) {
+        let start = LearnerEvent::StartSplit { epoch_number: epoch, total_items: loader.num_items() };
+        self.interrupter.fail_on_error(self.events.process_valid(start));
+        let model = self.learning.model().valid();
+        let mut batches = loader.iter();
+        let mut iteration = 0;
+        while let Some(batch) = batches.next() {
+            match batch {
+                Ok(batch) => {
+                    iteration += 1;
+                    let item = InferenceStep::step(&model, batch);
+                    let progress = batches.progress();
+                    let item = TrainingItem { item, progress, iteration: Some(iteration), lr: None };
+                    self.interrupter.fail_on_error(self.events.process_valid(LearnerEvent::ProcessedItem(item)));
+                }
+                Err(error) => self.interrupter.fail(error),
+            }
+            if self.interrupter.should_stop() {
+                break;
+            }
+        }
+        self.interrupter.fail_on_error(self.events.process_valid(LearnerEvent::EndSplit(epoch)));
+    }
+}
+
+/// Ends training with a message; Burn has no error for what a strategy of one's own may meet.
+fn fail(interrupter: &Interrupter, message: String) {
+    interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
+}

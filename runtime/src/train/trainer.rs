@@ -1,0 +1,169 @@
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::{Device, FloatDType, Tensor};
+use gpu_tuned_core::Bytes;
+
+use super::MicroBatch;
+use super::attempt::Part;
+use super::failure::{Moment, watched};
+use super::outcome::{Step, StepError};
+use super::stepper::Stepper;
+use super::weights::{Held, ModelAndOptimizer};
+use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
+
+/// Takes optimizer steps: each over all samples it is given, in micro-batches that fit the device, and completely or not
+/// at all.
+///
+/// A session makes one: [`Session::trainer`](crate::Session::trainer).
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::SgdConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use gpu_tuned::train::Trainer;
+///
+/// let device = Device::flex().autodiff();
+/// let model = LinearConfig::new(4, 1).init(&device);
+/// let mut trainer = Trainer::new(model, SgdConfig::new().init(), device.clone(), 8);
+/// let batch = (Tensor::<2>::ones([20, 4], &device), Tensor::<2>::zeros([20, 1], &device));
+/// let step = trainer.step(0.01, batch, |model: &Linear, (input, target)| {
+///     (model.forward(input) - target).powi_scalar(2).mean()
+/// })?;
+/// assert_eq!((step.samples, step.micro_batches), (20, 3));
+/// # Ok::<(), gpu_tuned::train::StepError>(())
+/// ```
+///
+/// # Out of memory
+///
+/// Wherever memory runs out, a step is thrown away and begun again with smaller micro-batches, and the samples of the step
+/// stay the same; later, larger ones are tried again. That is why the loss is a function that can be called again. For
+/// that the parameters and the optimizer's state are held twice while the optimizer runs, when what the forward pass
+/// kept is free again; where they are larger than that, they are changed group by group.
+///
+/// # Reading
+///
+/// The host waits for the device once a step, at its end, to learn whether all of it was computed.
+pub struct Trainer<M> {
+    weights: ModelAndOptimizer<M>,
+    scale: LossScale,
+    stepper: Stepper,
+}
+
+impl<M: Module> Trainer<M> {
+    /// A trainer of `model`, which is on `device`: one with autodiff. Steps are cut into micro-batches of at most
+    /// `micro_batch` samples.
+    pub fn new(model: M, optimizer: ModuleOptimizer, device: Device, micro_batch: usize) -> Self {
+        Self::of(model, optimizer, Stepper::new(device, micro_batch))
+    }
+
+    pub(super) fn of(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
+        let weights = ModelAndOptimizer { held: Held::Plain(model), optimizer, learning_rate: 0.0 };
+        Self { weights, scale: LossScale::none(), stepper }
+    }
+
+    /// Computes in 16 bits from now on, with the weights and all that the optimizer does in f32: see
+    /// [`mixed`](crate::mixed). A session of that precision does it by itself. The device's default float type is to be the
+    /// 16-bit one.
+    ///
+    /// # Errors
+    ///
+    /// [`MixedError::HalfStatistics`] for a model with running statistics that are not held in f32.
+    pub fn mixed(mut self, half: Half) -> Result<Self, MixedError> {
+        self.weights.held = Held::mixed(Master::new(self.weights.held.into_master(), half)?);
+        self.scale = LossScale::for_half(half);
+        Ok(self)
+    }
+
+    /// Goes on with a loss scale that was saved.
+    #[must_use]
+    pub fn with_loss_scale(mut self, scale: LossScale) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Scales the gradients of a step down to a global norm of at most `norm`.
+    #[must_use]
+    pub fn clip_norm(mut self, norm: f32) -> Self {
+        self.stepper.max_norm = Some(norm);
+        self
+    }
+
+    /// Tries larger micro-batches again after so many steps without a failure; 100 by default, and longer after each trial
+    /// that failed.
+    #[must_use]
+    pub fn grow_after(mut self, steps: u32) -> Self {
+        self.stepper.pace = self.stepper.pace.with_patience(steps);
+        self
+    }
+
+    /// Holds at most so many bytes of parameters and optimizer state twice while the optimizer runs.
+    #[must_use]
+    pub fn hold_twice(mut self, most: Bytes) -> Self {
+        self.stepper.twice = most;
+        self
+    }
+
+    /// The model with the parameters of the last step, as it computes: to be evaluated in this process.
+    pub fn model(&self) -> &M {
+        self.weights.held.model()
+    }
+
+    /// The model as the optimizer changes it: to be saved. In mixed precision its weights are f32.
+    pub fn master(&self) -> &M {
+        self.weights.held.master()
+    }
+
+    /// What losses are multiplied by, to be saved with a checkpoint; 1 but for f16.
+    pub fn loss_scale(&self) -> &LossScale {
+        &self.scale
+    }
+
+    /// The optimizer with the state of the last step, to be saved.
+    pub fn optimizer(&self) -> &ModuleOptimizer {
+        &self.weights.optimizer
+    }
+
+    /// Samples in a micro-batch now: as planned, or fewer after memory ran out.
+    pub fn micro_batch(&self) -> usize {
+        self.stepper.pace.micro_batch()
+    }
+
+    /// The [`master`](Self::master) and the optimizer.
+    pub fn into_parts(self) -> (M, ModuleOptimizer) {
+        (self.weights.held.into_master(), self.weights.optimizer)
+    }
+
+    /// Takes one optimizer step over all samples of `batch`.
+    ///
+    /// `loss` is the mean over the samples of a micro-batch, of shape `[1]`; what is learned from is the mean over the
+    /// whole batch, however it is cut. `loss` may be called again for the same samples.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError`]. An out-of-memory is one only when nothing smaller is left to try.
+    ///
+    /// # Panics
+    ///
+    /// Whenever `loss` does, but for want of memory.
+    #[expect(clippy::needless_pass_by_value, reason = "a step uses its batch up")]
+    pub fn step<B: MicroBatch>(
+        &mut self,
+        learning_rate: f64,
+        batch: B,
+        loss: impl Fn(&M, B) -> Tensor<1>,
+    ) -> Result<Step, StepError> {
+        self.weights.learning_rate = learning_rate;
+        let (held, scale) = (self.weights.held.clone(), &self.scale);
+        let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
+            let loss = watched(Moment::Forward, || loss(model, micro).cast(FloatDType::F32).mul_scalar(share))?;
+            let value = loss.clone().without_autodiff();
+            let of_part = || GradientsParams::from_grads(scale.scale(loss).backward(), model);
+            let gradients = watched(Moment::Backward, || held.add(sum, of_part(), scale))??;
+            Ok(Part { gradients, loss: Some(value), output: () })
+        };
+        let (step, _) = self.stepper.step(&mut self.weights, learning_rate != 0.0, &batch, part)?;
+        let loss_scale = self.scale.value();
+        let _: StepOutcome = self.scale.update(step.applied);
+        Ok(Step { loss_scale, ..step })
+    }
+}

@@ -1,0 +1,131 @@
+//! Changing parameters, completely or not at all.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{FloatDType, Tensor};
+
+use super::failure::{Moment, OutOfMemory, is_out_of_memory, watched};
+use super::gradients::{copied, witness};
+use super::outcome::StepError;
+
+/// How often a group of parameters is tried.
+const TRIALS: u32 = 6;
+/// Before the second trial; twice as long before each that follows.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// A model and its optimizer, which change together.
+pub(super) trait Weights: Clone {
+    /// What is trained.
+    type Model: Module;
+
+    /// What computes.
+    fn model(&self) -> Self::Model;
+
+    /// What the optimizer changes.
+    fn master(&self) -> Self::Model;
+
+    /// What an optimizer step makes of them. They stay as they are, so that it can be thrown away; until one of the two is
+    /// dropped, both take memory.
+    fn updated(&self, gradients: GradientsParams) -> Self;
+}
+
+/// Why a value could not be read.
+pub(super) enum Unread {
+    OutOfMemory(OutOfMemory),
+    Device(burn::tensor::TensorReadError),
+}
+
+/// Reads values of shape `[1]` in f32, all at once: the only way to learn that work on the device failed.
+pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, Unread> {
+    let all = Tensor::cat(values, 0);
+    let read = watched(Moment::Step, || all.try_into_vec_as::<f32>()).map_err(Unread::OutOfMemory)?;
+    read.map_err(|error| match error.to_string() {
+        message if is_out_of_memory(&message) => Unread::OutOfMemory(OutOfMemory { moment: Moment::Step, message }),
+        _ => Unread::Device(error),
+    })
+}
+
+/// What an optimizer step makes of the weights.
+pub(super) fn updated<W: Weights>(weights: &W, gradients: GradientsParams) -> Result<W, OutOfMemory> {
+    watched(Moment::Optimizer, || weights.updated(gradients))
+}
+
+/// Takes the step group by group, each only once it is known that it was computed, so that no more than one group is held
+/// twice. `release` gives memory back before a group is tried again.
+pub(super) fn update_in_groups<W: Weights>(
+    weights: &mut W,
+    gradients: &GradientsParams,
+    groups: &[Vec<ParamId>],
+    release: impl Fn(),
+) -> Result<(), StepError> {
+    for (done, group) in groups.iter().enumerate() {
+        let mut wait = FIRST_WAIT;
+        for trial in 1.. {
+            let computed = updated(weights, copied(gradients, &weights.model(), group));
+            match computed.map_err(Unread::OutOfMemory).and_then(known) {
+                Ok(new) => {
+                    *weights = new;
+                    break;
+                }
+                Err(Unread::Device(error)) => return Err(StepError::Device(error)),
+                Err(Unread::OutOfMemory(OutOfMemory { message, .. })) if trial == TRIALS => {
+                    return Err(StepError::Torn { done, all: groups.len(), message });
+                }
+                Err(Unread::OutOfMemory(_)) => {
+                    release();
+                    // What holds the memory may be gone by then.
+                    sleep(wait);
+                    wait *= 2;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The weights, once it is known that all of them were computed.
+fn known<W: Weights>(weights: W) -> Result<W, Unread> {
+    match witness(&weights.model()) {
+        Some(witness) => read(vec![witness]).map(|_| weights),
+        None => Ok(weights),
+    }
+}
+
+/// Sum of what parameters differ by, in f32, of shape `[1]`; `None` if a model has none that are trained.
+pub(super) fn difference<M: Module>(old: &M, new: &M) -> Option<Tensor<1>> {
+    let mut values = Values(GradientsParams::new());
+    old.visit(&mut values);
+    let mut differences = Differences { old: values.0, sum: None };
+    new.visit(&mut differences);
+    differences.sum
+}
+
+struct Values(GradientsParams);
+
+impl ModuleVisitor for Values {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad() {
+            self.0.register(param.id, param.base().without_autodiff());
+        }
+    }
+}
+
+struct Differences {
+    old: GradientsParams,
+    sum: Option<Tensor<1>>,
+}
+
+impl ModuleVisitor for Differences {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(old) = self.old.remove::<D>(param.id) else { return };
+        let [old, new] = [old, param.base().without_autodiff()].map(|value| value.cast(FloatDType::F32));
+        let difference = new.sub(old).abs().sum();
+        self.sum = Some(match self.sum.take() {
+            Some(sum) => sum + difference,
+            None => difference,
+        });
+    }
+}

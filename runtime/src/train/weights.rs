@@ -1,0 +1,94 @@
+//! A model and its optimizer in a manual loop.
+
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+
+use super::gradients::added;
+use super::update::Weights;
+use crate::mixed::{LossScale, Master, MixedError};
+
+/// What a manual loop trains.
+#[derive(Clone)]
+pub(super) struct ModelAndOptimizer<M> {
+    pub held: Held<M>,
+    pub optimizer: ModuleOptimizer,
+    pub learning_rate: f64,
+}
+
+/// The weights, in one type or in two.
+#[derive(Clone)]
+pub(super) enum Held<M> {
+    Plain(M),
+    Mixed {
+        master: Master<M>,
+        /// Of the master as it is.
+        copy: M,
+    },
+}
+
+impl<M: Module> Held<M> {
+    pub(super) fn mixed(master: Master<M>) -> Self {
+        let copy = master.compute_copy();
+        Self::Mixed { master, copy }
+    }
+
+    /// What computes.
+    pub(super) fn model(&self) -> &M {
+        match self {
+            Self::Plain(model) | Self::Mixed { copy: model, .. } => model,
+        }
+    }
+
+    /// What the optimizer changes.
+    pub(super) fn master(&self) -> &M {
+        match self {
+            Self::Plain(model) => model,
+            Self::Mixed { master, .. } => master.model(),
+        }
+    }
+
+    pub(super) fn into_master(self) -> M {
+        match self {
+            Self::Plain(model) => model,
+            Self::Mixed { master, .. } => master.into_model(),
+        }
+    }
+
+    fn updated(&self, step: impl FnOnce(M) -> M) -> Self {
+        match self {
+            Self::Plain(model) => Self::Plain(step(model.clone())),
+            Self::Mixed { master, .. } => Self::mixed(master.clone().update(step)),
+        }
+    }
+
+    /// The sum of gradients, in the type that the optimizer takes.
+    pub(super) fn add(
+        &self,
+        sum: GradientsParams,
+        gradients: GradientsParams,
+        scale: &LossScale,
+    ) -> Result<GradientsParams, MixedError> {
+        match self {
+            Self::Plain(model) => Ok(added(sum, gradients, model)),
+            Self::Mixed { copy, .. } => scale.widen_onto(sum, gradients, copy),
+        }
+    }
+}
+
+impl<M: Module> Weights for ModelAndOptimizer<M> {
+    type Model = M;
+
+    fn model(&self) -> M {
+        self.held.model().clone()
+    }
+
+    fn master(&self) -> M {
+        self.held.master().clone()
+    }
+
+    fn updated(&self, gradients: GradientsParams) -> Self {
+        let mut optimizer = self.optimizer.clone();
+        let held = self.held.updated(|model| optimizer.step(self.learning_rate, model, gradients));
+        Self { held, optimizer, learning_rate: self.learning_rate }
+    }
+}

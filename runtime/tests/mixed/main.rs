@@ -1,0 +1,15 @@
+//! Mixed precision. A process has one default float type for each device, so that what is compared runs in processes of
+//! its own: this program, started again.
+
+#![cfg(feature = "burn")]
+
+mod gradients;
+mod losses;
+mod models;
+mod norms;
+mod positions;
+mod process;
+mod saving;
+mod steps;
+mod trainer;
+mod training;

@@ -1,0 +1,61 @@
+//! A stand-in for `gpu_tuned::MicroBatch`, so that the cases need no Burn.
+
+use std::ops::Range;
+
+/// What the derive implements.
+pub trait MicroBatch: Clone + Send + 'static {
+    /// Samples.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Some of the samples.
+    #[must_use]
+    fn narrow(&self, samples: Range<usize>) -> Self;
+
+    /// The same on a device.
+    #[must_use]
+    fn on_device(self, device: &__private::Device) -> Self;
+
+    /// Whether all of it is there.
+    fn has_arrived(&self) -> bool;
+
+    /// Bytes on a device.
+    fn bytes(&self) -> usize;
+}
+
+/// What generated code names.
+pub mod __private {
+    /// Stands for Burn's device.
+    #[derive(Debug)]
+    pub struct Device;
+}
+
+/// Stands for Burn's tensor.
+#[derive(Clone, Debug)]
+pub struct Tensor;
+
+impl MicroBatch for Tensor {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn narrow(&self, _: Range<usize>) -> Self {
+        Self
+    }
+
+    fn on_device(self, _: &__private::Device) -> Self {
+        self
+    }
+
+    fn has_arrived(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
