@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
 # `hardware` is on the PATH. BALLAST, if set, is a command that leaves so many MiB free on the GPU and writes a file once
-# it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it boundaries are not bisected.
+# it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it nothing is confirmed with less memory,
+# and boundaries are not bisected.
 set -uo pipefail
 folder=$1; shift
 mkdir -p "$folder"
@@ -11,6 +12,16 @@ say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
 # Micro-batches between the points of the lock: what was reserved, once for all steps, as a training loop has it.
 trace() { hardware trace --model "$1" --precision "$2" ${3:+"$3"} --batches $held_out --steps 12 --unwatched >> "$folder/trace.jsonl"; }
+
+# The planned settings of model $1 in precision $2 with $3 MiB free: they run, or the proof is none.
+confirm() {
+  local holder ready=$folder/.ready
+  rm -f "$ready"; $BALLAST "$3" "$ready" & holder=$!
+  until [ -e "$ready" ]; do sleep 0.1; done
+  hardware trace --model "$1" --precision "$2" --planned "$lock" --memory-mib "$3" --steps 12 --unwatched |
+    sed "s/^{/{\"free_mib\":$3,/; s/\"way\":\"trace\"/\"way\":\"confirmed\"/" >> "$folder/confirmed.jsonl"
+  kill "$holder"; wait "$holder" 2> /dev/null; rm -f "$ready"
+}
 
 # Free memory with which batch $2 of model $1 just runs, between $3 and $4 MiB.
 boundary() {
@@ -36,7 +47,12 @@ for model in "$@"; do
     say "$model $precision swept"
     trace "$model" "$precision"; trace "$model" "$precision" --checkpointing
   done
-  [ -z "${BALLAST:-}" ] || case $model in
+  [ -z "${BALLAST:-}" ] && continue
+  for precision in f32 bf16; do
+    confirm "$model" "$precision" 24576; confirm "$model" "$precision" 8192
+  done
+  say "$model confirmed with 24 and 8 GiB free"
+  case $model in
     transformer) boundary transformer 64 9300 10500 ;;
     convnet) boundary convnet 64 4500 6500 ;;
   esac

@@ -17,6 +17,7 @@ use gpu_tuned::{
     Session,
     load::{EvaluateError, evaluate},
     measure::Subject,
+    mixed::MixedError,
     train::StepError,
 };
 use indicatif::ProgressBar;
@@ -37,6 +38,9 @@ pub enum TrainingError {
     /// Images could not be read.
     #[error("cannot read the images")]
     Data(#[from] DatasetError),
+    /// The network cannot be trained in the planned precision.
+    #[error(transparent)]
+    Precision(#[from] MixedError),
     /// An optimizer step could not be taken.
     #[error(transparent)]
     Step(#[from] StepError),

@@ -8,6 +8,7 @@ mod line;
 mod memory;
 mod mode;
 mod network;
+mod planned;
 mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeSet, path::PathBuf, time::Instant};
 
-use anyhow::Context;
 use burn::tensor::Device;
 use clap::Args;
-use gpu_tuned::{DeviceFacts, Goal, Pins, lock::LockFile, workload::Workload};
-use gpu_tuned_core::{Bytes, Precision as Planned, plan, profile::ProfileTable};
+use gpu_tuned::{Bytes, Goal, Pins, workload::Workload};
+use gpu_tuned_core::measured::Measured;
 use serde::Serialize;
 
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     line::print,
     mode::{Mode, Precision},
     network::{Fill, Model},
+    planned::{goal, h200, settings, workload},
     training::Training,
 };
 
@@ -63,7 +63,7 @@ const WINDOW_SECONDS: f64 = 0.25;
 
 /// Prints a line for every batch, mode and repeat.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let workload = arguments.workload()?;
+    let workload = workload(&arguments.lock, arguments.model)?;
     let device = arguments.choice.open(arguments.precision)?;
     let modes: &[bool] = if arguments.plain { &[false] } else { &[false, true] };
     for &checkpointing in modes {
@@ -75,48 +75,29 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    fn workload(&self) -> anyhow::Result<Workload> {
-        let lock = LockFile::new(&self.lock).read()?.with_context(|| format!("there is no {}", self.lock.display()))?;
-        let name = serde_json::to_value(self.model)?;
-        let name = name.as_str().context("BUG: a model is written as its name")?;
-        let locked = lock.workload.get(name).with_context(|| format!("{name} was not measured"))?;
-        let described = locked.described.as_ref().with_context(|| format!("{name} is not described"))?;
-        Ok(described.workload().with_measured(locked.measured.clone()))
-    }
-
     /// What was asked for, what any plan chooses, and the largest micro-batches that fit, in a mode; ascending.
     fn batches(&self, workload: &Workload, checkpointing: bool) -> anyhow::Result<Vec<usize>> {
-        let profile = ProfileTable::builtin_profile("h200").context("BUG: the profile is shipped")?;
-        let whole = DeviceFacts::nominal(&profile);
-        let derived = Workload { measured: gpu_tuned_core::measured::Measured::default(), ..workload.clone() };
-        let sizes = self.memory_gib.iter().map(|gib| Bytes::from_mib(gib << 10)).chain([whole.memory_total]);
+        let derived = Workload { measured: Measured::default(), ..workload.clone() };
+        let sizes = self.memory_gib.iter().map(|gib| Some(Bytes::from_mib(gib << 10))).chain([None]);
         let mut batches: BTreeSet<usize> = self.batches.iter().copied().collect();
         for memory in sizes {
-            let facts = DeviceFacts { memory_total: memory, memory_available: memory, ..whole.clone() };
+            let facts = h200(memory)?;
             for workload in [workload, &derived] {
-                let planned = plan(&facts, workload, &self.goal()).ok().map(|plan| plan.settings);
+                let planned = settings(&facts, workload, &goal(self.precision));
                 let in_mode = planned.filter(|settings| settings.gradient_checkpointing == checkpointing);
                 batches.extend(in_mode.map(|settings| settings.batch_size as usize));
             }
-            let fits = |batch: &usize| plan(&facts, workload, &self.pinned(*batch, checkpointing)).is_ok();
+            let fits = |batch: &usize| settings(&facts, workload, &self.pinned(*batch, checkpointing)).is_some();
             batches.extend((1..=GLOBAL_BATCH).rev().find(fits));
         }
         Ok(batches.into_iter().filter(|batch| *batch <= GLOBAL_BATCH).collect())
-    }
-
-    fn goal(&self) -> Goal {
-        let precision = match self.precision {
-            Precision::F32 => Planned::F32,
-            Precision::Bf16 => Planned::Bf16Params,
-        };
-        Goal { global_batch: Some(GLOBAL_BATCH as u64), precision: Some(precision), ..Goal::default() }
     }
 
     fn pinned(&self, batch: usize, checkpointing: bool) -> Goal {
         let mut pins = Pins::default();
         pins.batch_size = Some(batch as u64);
         pins.gradient_checkpointing = Some(checkpointing);
-        Goal { pins, ..self.goal() }
+        Goal { pins, ..goal(self.precision) }
     }
 
     /// One model takes steps of all the batches in turns.

@@ -1,10 +1,11 @@
 //! What the memory pools hold over many steps.
 
-use std::{collections::VecDeque, thread, time::Instant};
+use std::{collections::VecDeque, path::PathBuf, thread, time::Instant};
 
 use anyhow::Context;
 use burn::{cubecl::dry_run::DryRun, tensor::Device};
 use clap::Args;
+use gpu_tuned::Bytes;
 use serde::Serialize;
 
 use crate::{
@@ -14,19 +15,26 @@ use crate::{
     memory::{Pool, Usage, pools},
     mode::Mode,
     network::{Batch, Fill},
+    planned::{goal, h200, settings, workload},
     training::Training,
 };
 
 /// Options of `trace`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     mode: Mode,
     #[command(flatten)]
     choice: Choice,
     /// Samples in a micro-batch
-    #[arg(long, value_delimiter = ',', required = true)]
+    #[arg(long, value_delimiter = ',', required_unless_present = "planned")]
     batches: Vec<usize>,
+    /// Takes the micro-batch and the checkpointing that are planned by this lock, instead
+    #[arg(long, value_name = "LOCK", conflicts_with = "batches", requires = "memory_mib")]
+    planned: Option<PathBuf>,
+    /// What is planned for, in MiB
+    #[arg(long)]
+    memory_mib: Option<u64>,
     /// Optimizer steps
     #[arg(long, default_value_t = 30)]
     steps: usize,
@@ -55,6 +63,7 @@ struct Trace {
 /// Prints a line for every batch. Each has a thread of its own, because memory pools belong to threads, and their pages
 /// never shrink.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let arguments = &arguments.as_planned()?;
     let device = arguments.choice.open(arguments.mode.precision)?;
     let way = if arguments.dry { "dry_trace" } else { "trace" };
     for &batch in &arguments.batches {
@@ -66,6 +75,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
+    /// With what is planned, where that is asked for.
+    fn as_planned(&self) -> anyhow::Result<Self> {
+        let Some(lock) = &self.planned else { return Ok(self.clone()) };
+        let Mode { model, precision, .. } = self.mode;
+        let facts = h200(self.memory_mib.map(Bytes::from_mib))?;
+        let settings = settings(&facts, &workload(lock, model)?, &goal(precision)).context("nothing fits")?;
+        let mode = Mode {
+            checkpointing: settings.gradient_checkpointing,
+            accumulate: u32::try_from(settings.gradient_accumulation)?,
+            ..self.mode
+        };
+        Ok(Self { mode, batches: vec![usize::try_from(settings.batch_size)?], ..self.clone() })
+    }
+
     fn trace(&self, batch: usize, device: &Device) -> anyhow::Result<Trace> {
         let dry_run = self.dry.then(DryRun::new);
         let outcome = catching(|| self.steps(batch, device));

@@ -20,6 +20,8 @@ pub(super) struct Results {
     pub trace: Vec<Line>,
     /// With how little free memory steps still run.
     pub boundary: Vec<Line>,
+    /// Planned settings beside a process that holds the rest of the memory.
+    pub confirmed: Vec<Line>,
 }
 
 /// One batch in one run; the figures are those of its file.
@@ -76,6 +78,7 @@ impl Results {
             sweep: read(folder, "sweep.jsonl")?,
             trace: read(folder, "trace.jsonl")?,
             boundary: read(folder, "boundary.jsonl")?,
+            confirmed: read(folder, "confirmed.jsonl")?,
         }))
     }
 }

@@ -71,11 +71,16 @@ fn results() -> Results {
         line(64, "\"way\":\"boundary\",\"free_mib\":12000,\"ok\":true,\"samples_per_second\":832.0"),
         line(64, "\"way\":\"boundary\",\"free_mib\":9000,\"ok\":false"),
     ];
+    let confirmed = [
+        line(16, "\"way\":\"confirmed\",\"free_mib\":8192,\"reserved_bytes\":[2684354560]"),
+        line(64, "\"way\":\"confirmed\",\"free_mib\":9000,\"out_of_memory\":true,\"message\":\"none left\""),
+    ];
     Results {
         lock: parsed(LOCK).expect("it is valid"),
         sweep: lines("sweep.jsonl", &sweep).expect("they are valid"),
         trace: lines("trace.jsonl", &trace).expect("it is valid"),
         boundary: lines("boundary.jsonl", &boundary.concat()).expect("they are valid"),
+        confirmed: lines("confirmed.jsonl", &confirmed.concat()).expect("they are valid"),
     }
 }
 
@@ -104,7 +109,18 @@ fn held_out_batches_are_held_against_lines_between_points() {
 fn the_bound_is_held_against_the_boundary() {
     // 8967.47 + 537 + 30 = 9534.47, of which 9400 were enough.
     let wanted = ["transformer", "f32", "64", "9000", "9400", "830", "9534", "+1.43%", "held"];
-    assert_eq!(row(&page(), "| transformer | f32 |"), wanted);
+    let page = page();
+    let section = page.split("## The boundary").nth(1).expect("there is a section");
+    assert_eq!(row(section, "| transformer | f32 |"), wanted);
+}
+
+#[test]
+fn planned_settings_that_failed_are_counted() {
+    let page = page();
+    assert_eq!(row(&page, "| planned settings that failed")[1..], ["1 of 2", "0"]);
+    let section = page.split("## Smaller cards").nth(1).expect("there is a section");
+    assert_eq!(row(section, "| transformer | f32 | 8192")[3..], ["1 x 16", "2560", "ran"]);
+    assert_eq!(row(section, "| transformer | f32 | 9000")[3..], ["1 x 64", "-", "failed"]);
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! What is planned for a model that was measured.
+
+use std::path::Path;
+
+use anyhow::Context;
+use gpu_tuned::{DeviceFacts, Goal, Settings, lock::LockFile, workload::Workload};
+use gpu_tuned_core::{Bytes, Precision as Planned, plan, profile::ProfileTable};
+
+use crate::{described::GLOBAL_BATCH, mode::Precision, network::Model};
+
+/// The model as `lock` has it.
+pub(crate) fn workload(lock: &Path, model: Model) -> anyhow::Result<Workload> {
+    let read = LockFile::new(lock).read()?.with_context(|| format!("there is no {}", lock.display()))?;
+    let name = serde_json::to_value(model)?;
+    let name = name.as_str().context("BUG: a model is written as its name")?;
+    let locked = read.workload.get(name).with_context(|| format!("{name} was not measured"))?;
+    let described = locked.described.as_ref().with_context(|| format!("{name} is not described"))?;
+    Ok(described.workload().with_measured(locked.measured.clone()))
+}
+
+/// Steps of the global batch in a precision.
+pub(crate) fn goal(precision: Precision) -> Goal {
+    let precision = match precision {
+        Precision::F32 => Planned::F32,
+        Precision::Bf16 => Planned::Bf16Params,
+    };
+    Goal { global_batch: Some(GLOBAL_BATCH as u64), precision: Some(precision), ..Goal::default() }
+}
+
+/// An H200 with so much memory, or all of its own.
+pub(crate) fn h200(memory: Option<Bytes>) -> anyhow::Result<DeviceFacts> {
+    let profile = ProfileTable::builtin_profile("h200").context("BUG: the profile is shipped")?;
+    let whole = DeviceFacts::nominal(&profile);
+    let memory = memory.unwrap_or(whole.memory_total);
+    Ok(DeviceFacts { memory_total: memory, memory_available: memory, ..whole })
+}
+
+/// What is planned for it; `None` where nothing fits.
+pub(crate) fn settings(facts: &DeviceFacts, workload: &Workload, goal: &Goal) -> Option<Settings> {
+    plan(facts, workload, goal).ok().map(|plan| plan.settings)
+}
