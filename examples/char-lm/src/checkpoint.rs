@@ -13,7 +13,7 @@ use std::{
 
 use burn::{
     module::Module,
-    optim::{AdamWConfig, OptimizerRecord},
+    optim::{AdamWConfig, ModuleOptimizer, OptimizerRecord},
     store::{ModuleRecord, RecordError},
     tensor::Device,
 };
@@ -207,8 +207,8 @@ impl Checkpoints {
     /// # Errors
     ///
     /// [`CheckpointError::Io`] and [`CheckpointError::Record`].
-    pub fn write(&self, run: &Run, state: &State) -> Result<PathBuf, CheckpointError> {
-        let path = self.directory.join(format!("{PREFIX}{:08}", state.steps_taken));
+    pub fn write(&self, run: &Run, model: &Model, optimizer: &ModuleOptimizer) -> Result<PathBuf, CheckpointError> {
+        let path = self.directory.join(format!("{PREFIX}{:08}", run.steps_taken));
         let unfinished = path.with_extension(UNFINISHED);
         for left_behind in [&path, &unfinished] {
             remove(left_behind)?;
@@ -217,13 +217,13 @@ impl Checkpoints {
 
         let json = serde_json::to_vec_pretty(run);
         let json = json.map_err(|source| CheckpointError::Run { path: unfinished.join(RUN), source })?;
-        let model = state.model.clone().into_record().into_bytes().map_err(record_error(&unfinished.join(MODEL)))?;
-        let optimizer = state.optimizer.into_bytes().map_err(record_error(&unfinished.join(OPTIMIZER)))?;
+        let model = model.clone().into_record().into_bytes().map_err(record_error(&unfinished.join(MODEL)))?;
+        let optimizer = optimizer.into_bytes().map_err(record_error(&unfinished.join(OPTIMIZER)))?;
         for (name, bytes) in [(RUN, &json[..]), (MODEL, &model), (OPTIMIZER, &optimizer)] {
             write_through(&unfinished.join(name), bytes)?;
         }
         fs::rename(&unfinished, &path).map_err(io_error(&path))?;
-        self.remove_others(state.steps_taken)?;
+        self.remove_others(run.steps_taken)?;
         Ok(path)
     }
 

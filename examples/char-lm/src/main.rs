@@ -126,12 +126,10 @@ fn main() -> anyhow::Result<()> {
     if let Some(probe) = arguments.probe_tf32.then(|| session.probe_tf32()).flatten() {
         eprintln!("{}", probe.context("the device could not be probed")?);
     }
-    let micro_batches: Vec<usize> = session.schedule().micro_batches().map(|size| size as usize).collect();
     let training = Training {
         corpus: &corpus,
         config: session.config(),
-        micro_batches: &micro_batches,
-        device: &session.device(),
+        global_batch: session.schedule().samples_per_rank() as usize,
         checkpoints: checkpoints.as_ref(),
         stop_after: arguments.stop_after,
     };
@@ -181,11 +179,12 @@ fn run(
     let begin = Instant::now();
     let (config, corpus, device) = (training.config, training.corpus, session.inner_device());
     let state = match checkpoint {
-        Some(checkpoint) => restore(checkpoint, training)?,
-        None => State::new(config, training.device),
+        Some(checkpoint) => restore(checkpoint, training, &session.device())?,
+        None => State::new(config, &session.device()),
     };
-    let resumed_after = state.steps_taken;
-    let state = training.run(state, &progress_bar()?).context("training stopped")?;
+    let State { model, optimizer, steps_taken: resumed_after } = state;
+    let trainer = session.trainer(model, optimizer)?;
+    let state = training.run(trainer, resumed_after, &progress_bar()?).context("training stopped")?;
     let mut report = Report { resumed_after, steps_taken: state.steps_taken, ..Report::default() };
     if state.steps_taken >= config.steps {
         let model = state.model.valid();
@@ -197,15 +196,15 @@ fn run(
     Ok(report)
 }
 
-fn restore(checkpoint: Checkpoint, training: &Training) -> anyhow::Result<State> {
-    checkpoint.run.check(training.corpus, training.global_batch())?;
-    let on_cpu = training.device.clone().inner() == Device::flex();
+fn restore(checkpoint: Checkpoint, training: &Training, device: &Device) -> anyhow::Result<State> {
+    checkpoint.run.check(training.corpus, training.global_batch)?;
+    let on_cpu = *device == Device::flex();
     // A program with CUDA has a GPU as its default, also where there is none, and Burn panics on it.
     anyhow::ensure!(
         !on_cpu || Device::default() == Device::flex(),
         "Burn loads moments by way of its default device, which is no CPU: set BURN_DEVICE=flex"
     );
-    Ok(checkpoint.restore(training.device)?)
+    Ok(checkpoint.restore(device)?)
 }
 
 /// A bar on standard error; it draws nothing when that is not a terminal.

@@ -56,7 +56,8 @@ impl Model {
 
     /// Mean negative log-likelihood of a batch's targets, in nats a character.
     pub fn loss(&self, Batch { inputs, targets }: Batch) -> Tensor<1> {
-        CrossEntropyLossConfig::new().init(&inputs.device()).forward(self.forward(inputs).flatten(0, 1), targets)
+        let scores = self.forward(inputs).flatten(0, 1);
+        CrossEntropyLossConfig::new().init(&scores.device()).forward(scores, targets.flatten(0, 1))
     }
 }
 

@@ -58,8 +58,9 @@ impl Perplexities {
 /// See [`PerplexityError`].
 pub fn network(model: &Model, ids: &[u32], config: &TrainingConfig, device: &Device) -> Result<f64, PerplexityError> {
     let mut sum = Tensor::<1>::zeros([1], device);
-    for batch in adjacent(ids, config.window, config.eval_batch_size)? {
-        sum = sum + model.loss(batch.to_device(device)) * batch.predictions() as f64;
+    for batch in adjacent(ids, config.window, config.eval_batch_size, device)? {
+        let predictions = batch.predictions() as f64;
+        sum = sum + model.loss(batch) * predictions;
     }
     let nats = f64::from(sum.try_into_scalar::<f32>()?) / predicted(ids, config.window) as f64;
     Ok(nats.exp())

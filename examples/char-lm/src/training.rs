@@ -1,14 +1,17 @@
-//! The training loop: gradients of micro-batches are added up until an optimizer step is complete.
+//! The training loop: optimizer steps, and checkpoints between them.
 
 use burn::{
     lr_scheduler::{
         LrSchedulerConfig, cosine::CosineAnnealingLrSchedulerConfig, linear::LinearLrSchedulerConfig,
         module_lr_scheduler::ModuleLrScheduler, sequential::SequentialLrSchedulerConfig,
     },
-    optim::{AdamWConfig, GradientsAccumulator, GradientsParams, ModuleOptimizer},
-    tensor::{Device, Tensor, TensorReadError},
+    optim::{AdamWConfig, ModuleOptimizer},
+    tensor::Device,
 };
-use gpu_tuned::measure::Subject;
+use gpu_tuned::{
+    measure::Subject,
+    train::{StepError, Trainer},
+};
 use indicatif::ProgressBar;
 
 use crate::{
@@ -16,10 +19,9 @@ use crate::{
     config::TrainingConfig,
     model::Model,
     text::{Corpus, TextError},
-    windows::{Batch, HostBatch, Windows},
+    windows::{Batch, Windows},
 };
 
-// Reading the loss waits for the device.
 const STEPS_PER_LOSS: usize = 50;
 
 /// Why a training run stopped.
@@ -35,9 +37,9 @@ pub enum TrainingError {
     /// A checkpoint could not be written.
     #[error("cannot write a checkpoint")]
     Checkpoint(#[from] CheckpointError),
-    /// A result could not be read from the device. An earlier failure, as of memory, shows here first.
-    #[error("cannot read a result from the device")]
-    Device(#[from] TensorReadError),
+    /// An optimizer step could not be taken.
+    #[error(transparent)]
+    Step(#[from] StepError),
 }
 
 /// What the optimizer steps of a run change.
@@ -58,17 +60,15 @@ impl State {
     }
 }
 
-/// A training run on a device with autodiff.
+/// A training run.
 #[derive(Clone, Copy)]
 pub struct Training<'a> {
     /// What to learn.
     pub corpus: &'a Corpus,
     /// The settings.
     pub config: &'a TrainingConfig,
-    /// Sizes of the micro-batches of an optimizer step, in windows.
-    pub micro_batches: &'a [usize],
-    /// Where.
-    pub device: &'a Device,
+    /// Windows in an optimizer step.
+    pub global_batch: usize,
     /// Where checkpoints go.
     pub checkpoints: Option<&'a Checkpoints>,
     /// Optimizer steps after which the run stops, as if it were interrupted.
@@ -76,53 +76,52 @@ pub struct Training<'a> {
 }
 
 impl Training<'_> {
-    /// Takes the steps that are left, and writes checkpoints on the way and at the end.
+    /// Takes the steps that are left after the first `steps_taken`, and writes checkpoints on the way and at the end.
     ///
     /// # Errors
     ///
     /// See [`TrainingError`].
-    pub fn run(&self, mut state: State, bar: &ProgressBar) -> Result<State, TrainingError> {
-        let Self { corpus, config, micro_batches, device, .. } = *self;
-        let global_batch = self.global_batch();
+    pub fn run(
+        &self,
+        mut trainer: Trainer<Model>,
+        mut steps_taken: usize,
+        bar: &ProgressBar,
+    ) -> Result<State, TrainingError> {
+        let Self { corpus, config, global_batch, .. } = *self;
         let windows = Windows::new(&corpus.train, config.window, global_batch, config.seed)?;
-        let mut schedule = learning_rates(config, state.steps_taken)?;
+        let mut schedule = learning_rates(config, steps_taken)?;
         let end = self.stop_after.map_or(config.steps, |steps| steps.min(config.steps));
-        let mut losses = Losses::new(device);
+        let mut losses = Vec::new();
 
         bar.set_length((config.steps * global_batch) as u64);
-        bar.set_position((state.steps_taken * global_batch) as u64);
+        bar.set_position((steps_taken * global_batch) as u64);
         bar.reset_eta();
-        while state.steps_taken < end {
-            let step = windows.step(state.steps_taken, micro_batches);
-            let (model, loss) = optimize(state.model, &mut state.optimizer, schedule.step().base(), &step, device);
-            state.model = model;
-            state.steps_taken += 1;
-            losses.add(loss);
-            bar.set_prefix(format!("step {}/{}", state.steps_taken, config.steps));
-            bar.inc(global_batch as u64);
-            if state.steps_taken.is_multiple_of(STEPS_PER_LOSS) || state.steps_taken == end {
-                let loss = losses.take()?;
+        while steps_taken < end {
+            let step = trainer.step(schedule.step().base(), windows.step(steps_taken), Model::loss)?;
+            steps_taken += 1;
+            losses.push(step.loss);
+            bar.set_prefix(format!("step {steps_taken}/{}", config.steps));
+            bar.inc(step.samples as u64);
+            if steps_taken.is_multiple_of(STEPS_PER_LOSS) || steps_taken == end {
+                let loss = losses.iter().sum::<f32>() / losses.len() as f32;
+                losses.clear();
                 bar.set_message(format!("loss {loss:.4}"));
-                bar.suspend(|| eprintln!("step {:>4}: loss {loss:.4}", state.steps_taken));
+                bar.suspend(|| eprintln!("step {steps_taken:>4}: loss {loss:.4}"));
             }
             if let Some(checkpoints) = self.checkpoints
-                && (checkpoints.is_due(state.steps_taken) || state.steps_taken == end)
+                && (checkpoints.is_due(steps_taken) || steps_taken == end)
             {
-                checkpoints.write(&self.describe(state.steps_taken), &state)?;
+                checkpoints.write(&self.describe(steps_taken), trainer.master(), trainer.optimizer())?;
             }
         }
-        Ok(state)
-    }
-
-    /// Windows in an optimizer step.
-    pub fn global_batch(&self) -> usize {
-        self.micro_batches.iter().sum()
+        let (model, optimizer) = trainer.into_parts();
+        Ok(State { model, optimizer, steps_taken })
     }
 
     fn describe(&self, steps_taken: usize) -> Run {
         Run {
             steps_taken,
-            global_batch: self.global_batch(),
+            global_batch: self.global_batch,
             text: self.corpus.fingerprint,
             vocabulary: self.corpus.vocabulary.clone(),
             config: self.config.clone(),
@@ -130,37 +129,15 @@ impl Training<'_> {
     }
 }
 
-/// Takes one optimizer step, and returns the loss, a mean over all of the step's windows, still on the device.
-///
-/// Burn's accumulator adds gradients up. Each micro-batch counts by its share of the windows, so that the sum is the
-/// gradient of the mean over the whole step, however it is split.
-pub fn optimize(
-    model: Model,
-    optimizer: &mut ModuleOptimizer,
-    learning_rate: f64,
-    step: &[HostBatch],
-    device: &Device,
-) -> (Model, Tensor<1>) {
-    let mut accumulator = GradientsAccumulator::new();
-    let mut step_loss = Tensor::zeros([1], &device.clone().inner());
-    let windows: usize = step.iter().map(HostBatch::windows).sum();
-    for batch in step {
-        let loss = model.loss(batch.to_device(device)) * (batch.windows() as f64 / windows as f64);
-        step_loss = step_loss + loss.clone().inner();
-        accumulator.accumulate(&model, GradientsParams::from_grads(loss.backward(), &model));
-    }
-    (optimizer.step(learning_rate, model, accumulator.grads()), step_loss)
-}
-
 /// What `cargo gpu-tuned measure` measures: the parts of an optimizer step.
 pub fn subject<'a>(windows: Windows<'a>, config: &'a TrainingConfig) -> Subject<'a, Model, Batch> {
     Subject::new(
         |device| Model::new(config, device),
         || AdamWConfig::new().init(),
-        move |samples, device| windows.first(samples).to_device(device),
+        move |samples, device| windows.first(samples, device),
         Model::loss,
     )
-    .host_batch(move |samples| windows.first(samples))
+    .host_batch(move |samples| windows.first(samples, &Device::flex()))
 }
 
 /// The learning rates of the steps after the first `steps_taken`: warm-up along a line, then down along a cosine.
@@ -183,28 +160,4 @@ pub fn learning_rates(config: &TrainingConfig, steps_taken: usize) -> Result<Mod
         schedule.step();
     }
     Ok(schedule)
-}
-
-/// Losses of steps, added up on the device.
-struct Losses {
-    sum: Tensor<1>,
-    steps: usize,
-}
-
-impl Losses {
-    fn new(device: &Device) -> Self {
-        Self { sum: Tensor::zeros([1], &device.clone().inner()), steps: 0 }
-    }
-
-    fn add(&mut self, loss: Tensor<1>) {
-        self.sum = self.sum.clone() + loss;
-        self.steps += 1;
-    }
-
-    /// The mean since the last call.
-    fn take(&mut self) -> Result<f32, TensorReadError> {
-        let fresh = Self { sum: self.sum.zeros_like(), steps: 0 };
-        let Self { sum, steps } = std::mem::replace(self, fresh);
-        Ok(sum.try_into_scalar::<f32>()? / steps as f32)
-    }
 }

@@ -1,57 +1,35 @@
 //! Windows of the text, and which of them make up an optimizer step.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use gpu_tuned::MicroBatch;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 use crate::text::TextError;
 
-/// A batch of windows in host memory.
-#[derive(Clone, Debug)]
-pub struct HostBatch {
-    inputs: TensorData,
-    targets: TensorData,
-    windows: usize,
+/// A batch of windows.
+#[derive(Clone, Debug, MicroBatch)]
+pub struct Batch {
+    /// Characters, `[windows, length]`.
+    pub inputs: Tensor<2, Int>,
+    /// The characters that follow, `[windows, length]`.
+    pub targets: Tensor<2, Int>,
 }
 
-impl HostBatch {
+impl Batch {
     /// Takes the windows of `length` characters that begin at the given places; the targets are one character further.
-    fn new(ids: &[u32], starts: &[usize], length: usize) -> Self {
-        let shifted = |by: usize| -> Vec<u32> {
-            starts.iter().flat_map(|start| &ids[start + by..start + by + length]).copied().collect()
+    fn new(ids: &[u32], starts: &[usize], length: usize, device: &Device) -> Self {
+        let shifted = |by: usize| {
+            let windows = starts.iter().flat_map(|start| &ids[start + by..start + by + length]);
+            let ids: Vec<u32> = windows.copied().collect();
+            Tensor::from_data(TensorData::new(ids, [starts.len(), length]), device)
         };
-        Self {
-            inputs: TensorData::new(shifted(0), [starts.len(), length]),
-            targets: TensorData::new(shifted(1), [starts.len() * length]),
-            windows: starts.len(),
-        }
-    }
-
-    /// Windows in the batch.
-    pub fn windows(&self) -> usize {
-        self.windows
+        Self { inputs: shifted(0), targets: shifted(1) }
     }
 
     /// Characters to predict.
     pub fn predictions(&self) -> usize {
-        self.targets.num_elements()
+        self.targets.shape().num_elements()
     }
-
-    /// Copies the batch to a device.
-    pub fn to_device(&self, device: &Device) -> Batch {
-        Batch {
-            inputs: Tensor::from_data(self.inputs.clone(), device),
-            targets: Tensor::from_data(self.targets.clone(), device),
-        }
-    }
-}
-
-/// A batch of windows on a device.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// Characters, `[windows, length]`.
-    pub inputs: Tensor<2, Int>,
-    /// The characters that follow, `[windows * length]`.
-    pub targets: Tensor<1, Int>,
 }
 
 /// The part of the text to learn from, as a series of optimizer steps.
@@ -102,39 +80,37 @@ impl<'a> Windows<'a> {
         order[index * self.per_step..][..self.per_step].iter().map(|window| offset + window * self.length).collect()
     }
 
-    /// So many windows of the first step in one batch.
-    pub fn first(&self, windows: usize) -> HostBatch {
+    /// So many windows of the first step, on a device.
+    pub fn first(&self, windows: usize, device: &Device) -> Batch {
         let starts = self.starts(0);
-        HostBatch::new(self.ids, &starts[..windows.min(starts.len())], self.length)
+        Batch::new(self.ids, &starts[..windows.min(starts.len())], self.length, device)
     }
 
-    /// The windows of one step, in micro-batches of the given sizes.
-    pub fn step(&self, step: usize, micro_batches: &[usize]) -> Vec<HostBatch> {
-        let starts = self.starts(step);
-        let mut rest = starts.as_slice();
-        let mut batches = Vec::with_capacity(micro_batches.len());
-        for size in micro_batches {
-            let (batch, others) = rest.split_at((*size).min(rest.len()));
-            batches.push(HostBatch::new(self.ids, batch, self.length));
-            rest = others;
-        }
-        batches
+    /// The windows of one step, in host memory.
+    pub fn step(&self, step: usize) -> Batch {
+        Batch::new(self.ids, &self.starts(step), self.length, &Device::flex())
     }
 }
 
-/// Cuts a text into adjacent windows, in batches, for an evaluation: every character but the first is predicted once, save
+/// Cuts a text into adjacent windows, in batches on a device, for an evaluation: every character but the first is predicted once, save
 /// for less than a window at the end.
 ///
 /// # Errors
 ///
 /// [`TextError::TooShort`] when the text does not fill one window.
-pub fn adjacent(ids: &[u32], length: usize, batch: usize) -> Result<Vec<HostBatch>, TextError> {
+pub fn adjacent<'a>(
+    ids: &'a [u32],
+    length: usize,
+    batch: usize,
+    device: &'a Device,
+) -> Result<impl Iterator<Item = Batch> + 'a, TextError> {
     let starts: Vec<usize> = (0..predicted(ids, length)).step_by(length.max(1)).collect();
     if starts.is_empty() {
         let needed = length + 1;
         return Err(TextError::TooShort { part: "held-out part of the text", characters: ids.len(), needed });
     }
-    Ok(starts.chunks(batch.max(1)).map(|starts| HostBatch::new(ids, starts, length)).collect())
+    let chunks: Vec<_> = starts.chunks(batch.max(1)).map(<[usize]>::to_vec).collect();
+    Ok(chunks.into_iter().map(move |starts| Batch::new(ids, &starts, length, device)))
 }
 
 /// Characters that [`adjacent`] windows predict.

@@ -17,10 +17,12 @@ use char_lm::{
     text::Corpus,
     training::{State, Training, learning_rates},
 };
+use gpu_tuned::train::Trainer;
 use indicatif::ProgressBar;
 
 const STEPS: usize = 20;
-const SPLIT: [usize; 2] = [5, 3];
+const GLOBAL_BATCH: usize = 8;
+const MICRO_BATCH: usize = 5;
 
 #[test]
 fn a_resumed_run_ends_like_one_that_was_not_interrupted() {
@@ -171,10 +173,10 @@ fn fresh(corpus: &Corpus) -> State {
 }
 
 fn advance(corpus: &Corpus, state: State, checkpoints: Option<&Checkpoints>, stop_after: Option<usize>) -> State {
-    let (config, device) = (config(corpus), device());
-    let training =
-        Training { corpus, config: &config, micro_batches: &SPLIT, device: &device, checkpoints, stop_after };
-    training.run(state, &ProgressBar::hidden()).unwrap()
+    let config = config(corpus);
+    let training = Training { corpus, config: &config, global_batch: GLOBAL_BATCH, checkpoints, stop_after };
+    let trainer = Trainer::new(state.model, state.optimizer, device(), MICRO_BATCH);
+    training.run(trainer, state.steps_taken, &ProgressBar::hidden()).unwrap()
 }
 
 fn restored(checkpoints: &Checkpoints) -> State {

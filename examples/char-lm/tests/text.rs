@@ -2,6 +2,7 @@
 
 use std::{error::Error, fs, path::PathBuf};
 
+use burn::tensor::Device;
 use char_lm::{
     config::TrainingConfig,
     text::{Corpus, Fingerprint, TextError},
@@ -56,13 +57,13 @@ fn a_short_text_is_refused_with_the_length_that_would_do() {
         TextError::TooShort { needed, .. } => needed,
         other => panic!("another error: {other}"),
     };
-    let ids = [0; 200];
+    let (ids, device) = ([0; 200], Device::flex());
     let train = needed(Windows::new(&ids[..10], 4, 8, 1).unwrap_err());
     assert!(Windows::new(&ids[..train - 1], 4, 8, 1).is_err());
     assert_eq!(Windows::new(&ids[..train], 4, 8, 1).unwrap().steps_per_epoch(), 1);
 
-    let held_out = needed(adjacent(&ids[..1], 4, 8).unwrap_err());
-    assert!(adjacent(&ids[..held_out - 1], 4, 8).is_err());
-    assert_eq!(adjacent(&ids[..held_out], 4, 8).unwrap().len(), 1);
-    assert!(adjacent(&[], 4, 8).is_err());
+    let held_out = needed(adjacent(&ids[..1], 4, 8, &device).err().unwrap());
+    assert!(adjacent(&ids[..held_out - 1], 4, 8, &device).is_err());
+    assert_eq!(adjacent(&ids[..held_out], 4, 8, &device).unwrap().count(), 1);
+    assert!(adjacent(&[], 4, 8, &device).is_err());
 }

@@ -4,7 +4,7 @@ use burn::data::dataloader::{DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
 use burn::tensor::Device;
 
-use super::{Consumption, Preparation, Source};
+use super::{Consumption, Preparation, Source, brought};
 use crate::load::budget::{Budget, Limit};
 use crate::train::MicroBatch;
 
@@ -40,7 +40,7 @@ impl<I, B: MicroBatch> Lazy<I, B> {
         };
         self.consumption.items = prepared.consumed;
         let fits = prepared.bytes <= self.limit.given(prepared.bytes, prepared.samples);
-        Some(Ok(if fits { prepared.batch.on_device(&self.device) } else { prepared.batch }))
+        Some(Ok(if fits { brought(prepared.batch, &self.device) } else { prepared.batch }))
     }
 }
 

@@ -21,6 +21,7 @@ use source::Claim;
 pub(super) use source::Source;
 
 use crate::train::MicroBatch;
+use crate::train::failure::{Moment, watched};
 
 /// A batch in the host's memory.
 struct Prepared<B> {
@@ -44,6 +45,18 @@ impl<I, B: MicroBatch> Preparation<I, B> {
         let batch = self.batcher.batch(items, &Device::flex());
         let (bytes, samples) = (batch.bytes() as u64, batch.len() as u64);
         Ok(Prepared { batch, bytes, samples, consumed })
+    }
+}
+
+/// The batch on the device; as it was, where the device has no memory for it.
+fn brought<B: MicroBatch>(batch: B, device: &Device) -> B {
+    match watched(Moment::Upload, || batch.clone().on_device(device)) {
+        Ok(there) if there.has_arrived() => there,
+        _ => {
+            tracing::warn!("out of memory while a batch was brought to the device: it stays in the host's memory");
+            device.memory_cleanup();
+            batch
+        }
     }
 }
 

@@ -11,9 +11,8 @@ use burn::tensor::Device;
 use super::queue::{Bounds, Queue};
 use super::uploader::Uploader;
 use super::worker::{Work, caught};
-use super::{Consumption, Preparation, Prepared, Source};
+use super::{Consumption, Preparation, Prepared, Source, brought};
 use crate::train::MicroBatch;
-use crate::train::failure::{Moment, watched};
 
 /// What the consumer sees of its workers and the uploader. They end with it.
 pub(in crate::load) struct Prefetch<B: MicroBatch> {
@@ -158,22 +157,10 @@ impl<B: MicroBatch> Shared<B> {
     }
 
     fn upload(self: &Arc<Self>, batch: B) {
-        let uploaded = caught(|| Ok(self.brought(batch)));
+        let uploaded = caught(|| Ok(brought(batch, &self.device)));
         let mut queue = self.lock();
         queue.uploaded(uploaded);
         self.go_on(queue);
-    }
-
-    /// The batch on the device; as it was, where the device has no memory for it.
-    fn brought(&self, batch: B) -> B {
-        match watched(Moment::Upload, || batch.clone().on_device(&self.device)) {
-            Ok(there) if there.has_arrived() => there,
-            _ => {
-                tracing::warn!("out of memory while a batch was brought to the device: it stays in the host's memory");
-                self.device.memory_cleanup();
-                batch
-            }
-        }
     }
 
     fn close(&self) {
