@@ -66,7 +66,8 @@ pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &
         }
     }
     if let Some(ms) = workload.measured.host_ms_per_sample {
-        eprintln!("  preparing a sample takes the host {ms:.4} ms");
+        let (time, unit) = if ms < 0.01 { (ms * 1e3, "us") } else { (ms, "ms") };
+        eprintln!("  preparing a sample takes the host {time:.3} {unit}");
     }
     for gone in dropped {
         eprintln!("  dropped {gone}");
