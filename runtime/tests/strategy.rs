@@ -18,6 +18,7 @@ use burn::train::{
     ClassificationOutput, ExecutionStrategy, InferenceStep, Learner, LearningResult, SupervisedTraining, TrainOutput,
     TrainStep, TrainingStrategy,
 };
+use gpu_tuned::train::TrainerError;
 use gpu_tuned::{Options, Session, gpu_tuned};
 
 const FEATURES: usize = 6;
@@ -139,7 +140,7 @@ fn micro_batches_train_what_burns_own_loop_trains_from_whole_steps() {
         let model = Classifier::new(&device);
         model.failing.store(failures, Ordering::Relaxed);
         let largest = model.largest.clone();
-        let ours = trained(model, session().strategy(), |training| training);
+        let ours = trained(model, session().strategy().expect("one rank"), |training| training);
         assert!(ours.error.is_none(), "{:?}", ours.error);
         assert_eq!(largest.load(Ordering::Relaxed), 8);
         let apart = weights(&ours).into_iter().zip(weights(&burns)).map(|(ours, burns)| (ours - burns).abs());
@@ -153,14 +154,33 @@ fn micro_batches_train_what_burns_own_loop_trains_from_whole_steps() {
 fn what_never_fits_ends_training_with_the_reason() {
     let model = Classifier::new(&session().device());
     model.failing.store(usize::MAX, Ordering::Relaxed);
-    let error = trained(model, session().strategy(), |training| training).error.expect("an error").to_string();
+    let error = trained(model, session().strategy().expect("one rank"), |training| training)
+        .error
+        .expect("an error")
+        .to_string();
     assert!(error.contains("nothing smaller"), "{error}");
 }
 
 #[test]
 fn accumulating_twice_is_refused() {
     let model = Classifier::new(&session().device());
-    let result = trained(model, session().strategy(), |training| training.grads_accumulation(4));
+    let result = trained(model, session().strategy().expect("one rank"), |training| training.grads_accumulation(4));
     let error = result.error.expect("an error").to_string();
     assert!(error.contains("leave `grads_accumulation` out"), "{error}");
+}
+
+/// A plan for two ranks.
+#[gpu_tuned(mlp(widths = [6, 3]), global_batch = 32, world_size = 2, target = "generic")]
+#[derive(Clone, Debug)]
+struct Ranks {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[test]
+fn a_step_that_ranks_share_is_not_taken_by_one_of_them_alone() {
+    let session = Options::default().cpu().start(Ranks::default()).expect("it fits");
+    let refused = session.trainer(Classifier::new(&session.device()), SgdConfig::new().init()).err();
+    assert!(matches!(refused, Some(TrainerError::Ranks { world_size: 2 })), "{refused:?}");
+    assert!(matches!(session.strategy::<Classifier>().err(), Some(TrainerError::Ranks { world_size: 2 })));
 }

@@ -17,8 +17,7 @@ use gpu_tuned::{
     Session,
     load::{EvaluateError, evaluate},
     measure::Subject,
-    mixed::MixedError,
-    train::StepError,
+    train::{StepError, TrainerError},
 };
 use indicatif::ProgressBar;
 
@@ -38,9 +37,9 @@ pub enum TrainingError {
     /// Images could not be read.
     #[error("cannot read the images")]
     Data(#[from] DatasetError),
-    /// The network cannot be trained in the planned precision.
+    /// The session's steps cannot be taken.
     #[error(transparent)]
-    Precision(#[from] MixedError),
+    Trainer(#[from] TrainerError),
     /// An optimizer step could not be taken.
     #[error(transparent)]
     Step(#[from] StepError),

@@ -21,5 +21,5 @@ mod weights;
 
 pub use failure::{Moment, is_out_of_memory};
 pub use micro_batch::MicroBatch;
-pub use outcome::{Rescue, Step, StepError};
+pub use outcome::{Rescue, Step, StepError, TrainerError};
 pub use trainer::Trainer;

@@ -45,6 +45,24 @@ pub struct Rescue {
     pub to: usize,
 }
 
+/// Why a session's steps cannot be taken.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TrainerError {
+    /// The model cannot be trained in the planned precision as it is.
+    #[error(transparent)]
+    Mixed(#[from] MixedError),
+    /// The step is shared by several ranks, and gradients would not be exchanged.
+    #[error(
+        "the global batch is shared by {world_size} ranks, and the trainer exchanges no gradients: each would learn from its \
+         own part alone; train on one GPU, or exchange gradients in a loop of your own"
+    )]
+    Ranks {
+        /// Ranks that the plan is for.
+        world_size: u64,
+    },
+}
+
 /// Why an optimizer step could not be taken. The model and the optimizer are as they were before it, unless it says
 /// otherwise.
 #[derive(Debug, Error)]

@@ -8,9 +8,9 @@ use gpu_tuned_core::plan::{MemoryEstimate, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Pins};
 
-use super::Trainer;
 use super::stepper::{Remaining, Stepper};
-use crate::mixed::{Half, MixedError};
+use super::{Trainer, TrainerError};
+use crate::mixed::Half;
 use crate::session::Session;
 use crate::tuned::Tuned;
 
@@ -43,13 +43,15 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// [`MixedError`] for a model that cannot be trained in the planned precision, if that is a mixed one.
-    pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, MixedError> {
-        let trainer = Trainer::of(model, optimizer, Recipe::of(self).stepper());
-        match Half::of(self.plan().settings.precision) {
-            Some(half) => trainer.mixed(half),
-            None => Ok(trainer),
-        }
+    /// [`TrainerError`]: for a model that cannot be trained in the planned precision, if that is a mixed one, and for a plan of
+    /// several ranks.
+    pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
+        let recipe = Recipe::of(self)?;
+        let trainer = Trainer::of(model, optimizer, recipe.stepper());
+        Ok(match Half::of(self.plan().settings.precision) {
+            Some(half) => trainer.mixed(half)?,
+            None => trainer,
+        })
     }
 }
 
@@ -64,15 +66,19 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    pub(super) fn of<C: Tuned>(session: &Session<C>) -> Self {
-        Self {
+    pub(super) fn of<C: Tuned>(session: &Session<C>) -> Result<Self, TrainerError> {
+        let world_size = session.schedule().world_size;
+        if world_size > 1 {
+            return Err(TrainerError::Ranks { world_size });
+        }
+        Ok(Self {
             device: session.device(),
             #[cfg(feature = "train")]
             half: Half::of(session.plan().settings.precision),
             micro_batch: usize::try_from(session.plan().settings.batch_size).unwrap_or(usize::MAX),
             twice: held_twice(&session.plan().memory),
             replanning: Replanning::of(session),
-        }
+        })
     }
 
     /// What the session computes in beside f32.

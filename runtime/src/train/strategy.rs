@@ -11,13 +11,13 @@ use burn::train::{
     TrainingComponents, TrainingError, TrainingItem, TrainingStrategy, ValidLoader, train::WorkerFailure,
 };
 
-use super::MicroBatch;
 use super::attempt::Part;
 use super::failure::{Moment, watched};
 use super::learning::Learning;
 use super::session::Recipe;
 use super::stepper::Stepper;
 use super::update::Weights;
+use super::{MicroBatch, TrainerError};
 use crate::mixed::Half;
 use crate::session::Session;
 use crate::tuned::Tuned;
@@ -35,13 +35,16 @@ impl<C: Tuned> Session<C> {
     /// bf16 computes and is validated. `mixed_f16` is refused: the loss would have to be scaled within the model's own
     /// training step.
     ///
-    /// It trains on the session's first device.
-    pub fn strategy<M>(&self) -> TrainingStrategy<M>
+    /// # Errors
+    ///
+    /// [`TrainerError::Ranks`] for a plan of several ranks.
+    pub fn strategy<M>(&self) -> Result<TrainingStrategy<M>, TrainerError>
     where
         M: LearnerModel,
         <M as TrainStep>::Input: MicroBatch,
     {
-        TrainingStrategy::Custom(Arc::new(Steps { device: self.device(), recipe: Recipe::of(self) }))
+        let recipe = Recipe::of(self)?;
+        Ok(TrainingStrategy::Custom(Arc::new(Steps { device: self.device(), recipe })))
     }
 }
 

@@ -42,7 +42,8 @@ use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 ///
 /// # Reading
 ///
-/// The host waits for the device once a step, at its end, to learn whether all of it was computed.
+/// The host waits for the device once a step, at its end, to learn whether all of it was computed; and once more for each
+/// group, where parameters are changed in groups.
 pub struct Trainer<M> {
     weights: ModelAndOptimizer<M>,
     scale: LossScale,
