@@ -15,7 +15,7 @@ trace() { hardware trace --model "$1" --precision "$2" ${3:+"$3"} --batches $hel
 
 # The planned settings of model $1 in precision $2 with $3 MiB free: they run, or the proof is none.
 confirm() {
-  local holder ready=$folder/.ready
+  local holder ready=$folder/.ready.$$
   rm -f "$ready"; $BALLAST "$3" "$ready" & holder=$!
   until [ -e "$ready" ]; do sleep 0.1; done
   hardware trace --model "$1" --precision "$2" --planned "$lock" --memory-mib "$3" --steps 12 --unwatched |
@@ -25,7 +25,7 @@ confirm() {
 
 # Free memory with which batch $2 of model $1 just runs, between $3 and $4 MiB.
 boundary() {
-  local low=$3 high=$4 free holder ok ready=$folder/.ready
+  local low=$3 high=$4 free holder ok ready=$folder/.ready.$$
   while ((high - low > high / 120)); do
     free=$(((low + high) / 2)); rm -f "$ready"
     $BALLAST "$free" "$ready" & holder=$!

@@ -76,18 +76,16 @@ pub fn refined(samples: &[Sample]) -> Option<u64> {
 /// Keeps at most `most` micro-batches, so that the lines from them on err least; among choices that err little the ones
 /// that lie evenly.
 ///
-/// `run`, the largest micro-batch that is to be run, is always kept. `samples` are sorted by batch; `most` is at least 1.
+/// `run`, the largest micro-batch that is to be run, is kept unless memory is told better without it. `samples` are sorted by batch; `most` is at least 1.
 pub fn select(samples: &[Sample], most: usize, run: Option<u64>) -> Vec<Piece> {
     let lines = Lines::of(samples);
-    let is_kept = |chosen: &[usize]| run.is_none_or(|run| chosen.iter().any(|at| samples[*at].batch == run));
-    let mut best: Option<((f64, f64), Vec<usize>)> = None;
+    let is_left_out = |chosen: &[usize]| run.is_some_and(|run| chosen.iter().all(|at| samples[*at].batch != run));
+    let mut best: Option<((f64, bool, f64), Vec<usize>)> = None;
     let mut chosen = Vec::with_capacity(most);
     each_choice(samples.len(), most, &mut chosen, &mut |chosen| {
-        if is_kept(chosen) {
-            let worth = (lines.error(chosen).max(TOLERATED), widest(samples, chosen));
-            if best.as_ref().is_none_or(|(least, _)| worth < *least) {
-                best = Some((worth, chosen.to_vec()));
-            }
+        let worth = (lines.error(chosen).max(TOLERATED), is_left_out(chosen), widest(samples, chosen));
+        if best.as_ref().is_none_or(|(least, _)| worth < *least) {
+            best = Some((worth, chosen.to_vec()));
         }
     });
     best.map_or_else(Vec::new, |(_, chosen)| lines.pieces(&chosen))

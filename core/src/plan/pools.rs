@@ -1,7 +1,7 @@
 //! What memory pools hold, where it was measured.
 
-use super::MemoryEstimate;
 use super::reference::Reference;
+use super::{MemoryEstimate, calibration};
 use crate::device::DeviceFacts;
 use crate::measured::{Curve, Mode};
 use crate::workload::Workload;
@@ -53,15 +53,15 @@ impl<'a> Pools<'a> {
         let activations = kept.min(pools - known);
         let is_point = curve.has(batch);
         let margin = if self.reference.is_exact(self.mode) && is_point {
-            0.0
+            Bytes::ZERO
         } else {
-            self.reference.residual(curve.point(batch))
+            measured.scaled(self.reference.residual(curve.point(batch))) + calibration::SMALL_PAGE
         };
         MemoryEstimate {
             activations,
             scratch: Bytes::ZERO,
             allocator: pools - known - activations,
-            margin: measured.scaled(margin),
+            margin,
             provenance: self.reference.provenance(is_point, self.mode),
             ..derived.clone()
         }

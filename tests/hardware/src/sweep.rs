@@ -55,8 +55,8 @@ struct Timed {
     samples_per_second: f64,
 }
 
-/// Steps of more micro-batches would take long, and as long for each sample.
-const MOST_MICRO_STEPS: usize = 8;
+/// Steps of more micro-batches would take long, and next to as long for each sample.
+const MOST_MICRO_STEPS: usize = 64;
 
 /// What a repeat of a batch takes at least.
 const WINDOW_SECONDS: f64 = 0.25;

@@ -83,7 +83,10 @@ impl Pooled {
         let input = estimate.inputs - self.queued;
         let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
         match (name, self.in_use) {
-            ("margin", _) => format!("{:.4} x {} reserved {}", self.residual, mib(self.reserved), self.at),
+            ("margin", _) => {
+                let (reserved, page) = (mib(self.reserved), mib(calibration::SMALL_PAGE));
+                format!("{:.4} x {reserved} reserved {} + {page} of a small page", self.residual, self.at)
+            }
             ("allocator reserve", _) => {
                 format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))
             }
