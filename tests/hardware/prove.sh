@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
-# `hardware` is on the PATH. BALLAST, if set, is a command that leaves so many MiB free on the GPU and writes a file once
+# `hardware` is on the PATH. PRECISIONS, if set, are those to measure. BALLAST, if set, is a command that leaves so many MiB free on the GPU and writes a file once
 # it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it nothing is confirmed with less memory,
 # and boundaries are not bisected.
 set -uo pipefail
@@ -41,7 +41,7 @@ boundary() {
 }
 
 for model in "$@"; do
-  for precision in f32 bf16; do
+  for precision in ${PRECISIONS:-f32 bf16}; do
     hardware measure --model "$model" --precision "$precision" --lock "$lock" && say "$model $precision measured"
     hardware sweep --model "$model" --precision "$precision" --lock "$lock" --batches $held_out,64 >> "$folder/sweep.jsonl"
     say "$model $precision swept"

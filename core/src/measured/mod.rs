@@ -58,7 +58,7 @@ pub struct MeasuredOn {
     /// What opening the device took, before the first tensor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_bytes: Option<Bytes>,
-    /// What the process held beyond context and memory pools once all kernels were loaded.
+    /// What the process held beyond context and memory pools once all kernels were loaded, and none ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernels_bytes: Option<Bytes>,
     /// Each way to run the step.

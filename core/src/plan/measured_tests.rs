@@ -48,7 +48,7 @@ fn h200() -> MeasuredOn {
         burn: "0.22.1".to_owned(),
         cubecl: Some("0.11.3".to_owned()),
         context_bytes: Some(Bytes::from_mib(537)),
-        kernels_bytes: Some(Bytes::from_mib(30)),
+        kernels_bytes: Some(Bytes::from_mib(38)),
         mode: BTreeMap::from([(mode, measured)]),
     }
 }
@@ -76,7 +76,7 @@ fn what_was_measured_is_what_is_planned() {
         let queue = Bytes(2 * batch * 256 * 2 * 8);
         let pools = memory.total() - memory.context - memory.kernels - queue;
         assert_eq!(pools, Bytes::from_mib(reserved), "{batch}: {plan}");
-        assert_eq!((memory.context, memory.kernels), (Bytes::from_mib(537), Bytes::from_mib(30)));
+        assert_eq!((memory.context, memory.kernels), (Bytes::from_mib(537), Bytes::from_mib(38)));
         assert!((plan.samples_per_s / samples_per_s - 1.0).abs() < 1e-9, "{plan}");
         assert_eq!(plan.samples_per_s_provenance, Provenance::Measured);
         assert_eq!(memory.provenance, Provenance::Measured);
@@ -180,7 +180,7 @@ fn a_slice_of_the_gpu_is_another_gpu() {
     let slice = DeviceFacts { sm_count: 16, ..nominal("h200") };
     let plan = plan(&slice, &measured(), &pinned(8)).expect("it fits");
     assert_eq!(plan.samples_per_s_provenance, Provenance::Transferred);
-    assert_eq!(plan.memory.kernels, Bytes::from_mib(30).scaled(16.0 / 132.0));
+    assert_eq!(plan.memory.kernels, Bytes::from_mib(38).scaled(16.0 / 132.0));
 }
 
 #[test]

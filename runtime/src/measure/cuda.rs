@@ -23,7 +23,7 @@ impl<M: Module, B: Clone> Trial for OnGpu<'_, '_, '_, M, B> {
     }
 
     fn run(&self, step: Step, spend: Duration) -> Result<Run, MeasureError> {
-        run(self.bench.device, self.bench.subject, step, spend, &|| memory_free(self.gpu).ok())
+        run(self.bench.device, self.bench.subject, step, spend)
     }
 
     fn free(&self) -> Result<Bytes, MeasureError> {

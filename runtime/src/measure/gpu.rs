@@ -53,7 +53,7 @@ pub(super) struct Plan<'p> {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) modes: BTreeMap<Mode, MeasuredMode>,
-    /// Beyond the memory pools and the context, at most: what kernels take while steps run, and afterwards.
+    /// Beyond the memory pools and the context, once steps of one batch had run.
     pub(super) kernels: Bytes,
 }
 
@@ -63,12 +63,12 @@ pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureE
     let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
     for checkpointing in [false, true] {
         let mode = Mode { precision: plan.precision, checkpointing };
-        let mut climb = Climb { trial, plan, mode, tried: Vec::new(), kernels: Bytes::ZERO };
+        let mut climb = Climb { trial, plan, mode, tried: Vec::new() };
         climb.up_to(most)?;
         climb.refine(most)?;
         climb.choose(most);
         climb.time(most)?;
-        kernels = kernels.max(climb.kernels).max(plan.at_open - trial.free()? - trial.held());
+        kernels = kernels.max(plan.at_open - trial.free()? - trial.held());
         modes.insert(mode, climb.kept()?);
     }
     Ok(Found { modes, kernels })
@@ -81,8 +81,6 @@ struct Climb<'c> {
     mode: Mode,
     /// In ascending order of the batches.
     tried: Vec<Tried>,
-    /// What the device had less free than pools explain, while steps ran.
-    kernels: Bytes,
 }
 
 impl Climb<'_> {
@@ -171,19 +169,16 @@ impl Climb<'_> {
 
     /// Runs the steps of a batch, if they fit with gradients added up too, and says how long it took.
     fn time_at(&mut self, at: usize, most: Bytes, spend: Duration) -> Result<Duration, MeasureError> {
-        let Self { trial, plan, mode: Mode { checkpointing, .. }, .. } = *self;
+        let Self { trial, mode: Mode { checkpointing, .. }, .. } = *self;
         let tried = &mut self.tried[at];
         let accumulating = trial.dry(Step::accumulating(tried.batch, checkpointing))?;
         tried.accumulating = Some(accumulating);
         if accumulating.reserved_bytes > most {
             return Ok(Duration::ZERO);
         }
-        let run = trial.run(Step::single(tried.batch, checkpointing), spend)?;
-        let Run { times, took, reserved, least_free } = run;
+        let Run { times, took, reserved } = trial.run(Step::single(tried.batch, checkpointing), spend)?;
         tried.times = Some(times);
         (self.plan.progress)(self.mode, tried);
-        let kernels = least_free.map(|free| plan.at_open - free - trial.held() - reserved.unwrap_or_default());
-        self.kernels = self.kernels.max(kernels.unwrap_or_default());
         // Steps that were run added gradients up, too.
         tried.beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
         Ok(took)

@@ -70,10 +70,7 @@ impl Trial for Fake {
         self.calls.borrow_mut().push(("run", step));
         let times = Times { micro_step_ms: 2.0 + step.batch as f64, optimizer_ms: 1.0, spread: 0.0 };
         let reserved = self.reserved(Step { micro_batches: 2, ..step }).scaled(self.really);
-        // While kernels run they take 500 more.
-        let least_free = self.free()? - reserved - Bytes::from_mib(500);
-        let took = Duration::from_secs_f64(self.took);
-        Ok(Run { times, took, reserved: Some(reserved), least_free: Some(least_free) })
+        Ok(Run { times, took: Duration::from_secs_f64(self.took), reserved: Some(reserved) })
     }
 
     fn free(&self) -> Result<Bytes, MeasureError> {
@@ -104,7 +101,7 @@ fn steps_are_run_only_where_they_leave_memory_free() {
         assert!(points.len() <= 4, "{points:?}");
         assert!(points.iter().any(|(batch, point)| *batch == largest && point.micro_step_ms.is_some()), "{points:?}");
     }
-    assert_eq!(found.kernels, Bytes::from_mib(3500));
+    assert_eq!(found.kernels, Bytes::from_mib(3000));
 }
 
 // Tuning does run in a dry run, and without enough memory it chooses badly for good.

@@ -1,5 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
@@ -31,9 +29,6 @@ const MOST_STEPS: usize = 100;
 const MOST_REPEATS: usize = 7;
 const LEAST_REPEATS: usize = 3;
 const MOST_WARM_UPS: usize = 12;
-/// Steps in which the memory is watched, and how often.
-const WATCHED_STEPS: usize = 4;
-const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 /// Runs steps and times them, for about as long as `spend` says once they are warm; `step.micro_batches` does not count.
 ///
@@ -53,11 +48,8 @@ pub fn timed<M: Module, B: Clone>(
     step: Step,
     spend: Duration,
 ) -> Result<Times, MeasureError> {
-    run(device, subject, step, spend, &|| None).map(|run| run.times)
+    run(device, subject, step, spend).map(|run| run.times)
 }
-
-/// Reads how much memory the device has free.
-pub(super) type Free<'f> = dyn Fn() -> Option<Bytes> + Sync + 'f;
 
 /// Steps that were run.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +60,6 @@ pub(super) struct Run {
     pub(super) took: Duration,
     /// What the device's memory pools held in the end; `None` on the CPU.
     pub(super) reserved: Option<Bytes>,
-    /// The least that the device had free while steps ran, once those were all there.
-    pub(super) least_free: Option<Bytes>,
 }
 
 /// See [`timed`].
@@ -78,7 +68,6 @@ pub(super) fn run<M: Module, B: Clone>(
     subject: &Subject<'_, M, B>,
     step: Step,
     spend: Duration,
-    free: &Free<'_>,
 ) -> Result<Run, MeasureError> {
     let run = isolated(step, || {
         let before = reserved(device);
@@ -87,11 +76,10 @@ pub(super) fn run<M: Module, B: Clone>(
         let begin = Instant::now();
         let (training, times) = clock.repeat(training, warm, spend)?;
         let took = begin.elapsed();
-        let (training, least_free) = clock.watch_memory(training, free)?;
         let after = reserved(device);
         drop(training);
         release(device, step)?;
-        Ok(Run { times, took, reserved: after.zip(before).map(|(after, before)| after - before), least_free })
+        Ok(Run { times, took, reserved: after.zip(before).map(|(after, before)| after - before) })
     });
     run?
 }
@@ -180,31 +168,6 @@ impl Clock<'_> {
         }
         self.device.sync().map_err(|error| self.step.failed(&error))?;
         Ok((training, begin.elapsed().as_secs_f64() / steps as f64))
-    }
-
-    /// A few steps more, and the least that `free` read meanwhile: kernels that spill registers take memory only as long as
-    /// they run, and a driver takes it back before anybody looks.
-    fn watch_memory<'s, 'a, M: Module, B: Clone>(
-        self,
-        training: Training<'s, 'a, M, B>,
-        free: &Free<'_>,
-    ) -> Result<(Training<'s, 'a, M, B>, Option<Bytes>), MeasureError> {
-        let Some(first) = free() else { return Ok((training, None)) };
-        let is_done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let watcher = scope.spawn(|| {
-                let mut least = first;
-                while !is_done.load(Ordering::Relaxed) {
-                    least = free().map_or(least, |free| free.min(least));
-                    thread::sleep(LOOK_EVERY);
-                }
-                least
-            });
-            let outcome = self.time(training, WATCHED_STEPS, MANY);
-            is_done.store(true, Ordering::Relaxed);
-            let least = watcher.join().unwrap_or(first);
-            outcome.map(|(training, _)| (training, Some(least)))
-        })
     }
 
     /// Whether memory sufficed, which on the CPU it does or the process is gone.

@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Samples in a micro-batch
     #[arg(long, value_delimiter = ',', required = true)]
     batches: Vec<usize>,
+    /// Sweeps these batches alone, and not what is planned
+    #[arg(long)]
+    alone: bool,
     /// Leaves gradient checkpointing out
     #[arg(long)]
     plain: bool,
@@ -80,7 +83,7 @@ impl Arguments {
         let derived = Workload { measured: Measured::default(), ..workload.clone() };
         let sizes = self.memory_gib.iter().map(|gib| Some(Bytes::from_mib(gib << 10))).chain([None]);
         let mut batches: BTreeSet<usize> = self.batches.iter().copied().collect();
-        for memory in sizes {
+        for memory in sizes.filter(|_| !self.alone) {
             let facts = h200(memory)?;
             for workload in [workload, &derived] {
                 let planned = settings(&facts, workload, &goal(self.precision));

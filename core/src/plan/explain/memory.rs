@@ -123,7 +123,7 @@ fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointi
         ]),
         "copies of weights" => {
             let copies = if checkpointing { parameters.copies_checkpointed } else { parameters.copies };
-            let (computing, each) = (parameters.trained() + parameters.frozen, precision.compute_bytes());
+            let (computing, each) = (parameters.trained().saturating_add(parameters.frozen), precision.compute_bytes());
             sum([
                 (copies > 0 || !precision.is_mixed()).then(|| held(copies, each)),
                 precision.is_mixed().then(|| format!("{} to compute with", held(computing, each))),
@@ -153,6 +153,10 @@ fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
     let Asked { device, workload, .. } = asked;
     let measured = || workload.measured.on.iter().filter(|(_, on)| on.kernels_bytes.is_some());
     let each = calibration::of(workload.family).kernels_per_sm;
+    let least = each.times(u64::from(device.sm_count));
+    if reference::kernels(device, workload).is_none_or(|measured| measured <= least) {
+        return (format!("{} multiprocessors x {each}", device.sm_count), Provenance::Derived);
+    }
     match (measured().find(|(name, on)| reference::is_alike(device, name, on)), measured().next()) {
         (Some((name, _)), _) => (format!("loaded on {name}"), Provenance::Measured),
         (None, Some((name, on))) => {

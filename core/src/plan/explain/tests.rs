@@ -110,7 +110,7 @@ fn measured() -> Workload {
         burn: "0.22.1".to_owned(),
         cubecl: None,
         context_bytes: Some(Bytes::from_mib(537)),
-        kernels_bytes: Some(Bytes::from_mib(33)),
+        kernels_bytes: Some(Bytes::from_mib(38)),
         mode: [("f32".parse().expect("a mode"), mode)].into(),
     };
     let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
