@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
-# `hardware` is on the PATH. PRECISIONS, if set, are those to measure. BALLAST, if set, is a command that leaves so many MiB free on the GPU and writes a file once
-# it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it nothing is confirmed with less memory,
-# and boundaries are not bisected.
+# `hardware` is on the PATH. PRECISIONS, if set, are those to measure. BALLAST, if set, is a command that leaves so many MiB
+# free on the GPU and writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it nothing is confirmed
+# with less memory, and boundaries are not bisected.
 set -uo pipefail
 folder=$1; shift
 mkdir -p "$folder"
