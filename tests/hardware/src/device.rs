@@ -1,7 +1,7 @@
 //! The device that is measured.
 
 use anyhow::Context;
-use burn::tensor::Device;
+use burn::tensor::{Device, FloatDType};
 use clap::Args;
 use gpu_tuned::burn::{Place, cpu, default_float, open};
 
@@ -18,12 +18,17 @@ pub(crate) struct Choice {
 impl Choice {
     /// Opens the device, without autodiff; once a process, before the first tensor.
     pub(crate) fn open(self, precision: Precision) -> anyhow::Result<Device> {
+        self.open_in(precision.float())
+    }
+
+    /// The same for any default float type.
+    pub(crate) fn open_in(self, float: FloatDType) -> anyhow::Result<Device> {
         if cfg!(feature = "cuda") {
-            let gpu = open(&Place::Index(self.gpu), Some(precision.float())).context("cannot open the GPU")?;
+            let gpu = open(&Place::Index(self.gpu), Some(float)).context("cannot open the GPU")?;
             return Ok(gpu.device);
         }
         let device = cpu();
-        default_float(&device, precision.float())?;
+        default_float(&device, float)?;
         Ok(device)
     }
 }

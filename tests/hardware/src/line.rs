@@ -7,11 +7,17 @@ use serde::Serialize;
 use crate::{catching::Failure, mode::Mode};
 
 #[derive(Serialize)]
-struct Line<'a, T> {
+struct Head<'a> {
     #[serde(flatten)]
     mode: Mode,
     batch: usize,
     way: &'a str,
+}
+
+#[derive(Serialize)]
+struct Line<'a, H, T> {
+    #[serde(flatten)]
+    head: &'a H,
     #[serde(flatten)]
     outcome: Outcome<'a, T>,
 }
@@ -30,8 +36,13 @@ pub(crate) fn print<T: Serialize>(
     way: &str,
     outcome: &Result<T, Failure>,
 ) -> anyhow::Result<()> {
+    print_under(&Head { mode, batch, way }, outcome)
+}
+
+/// Prints an outcome behind whatever says what it is of, as one line of JSON.
+pub(crate) fn print_under<H: Serialize, T: Serialize>(head: &H, outcome: &Result<T, Failure>) -> anyhow::Result<()> {
     let outcome = outcome.as_ref().map_or_else(Outcome::Failed, Outcome::Done);
-    let line = serde_json::to_string(&Line { mode, batch, way, outcome })?;
+    let line = serde_json::to_string(&Line { head, outcome })?;
     writeln!(stdout().lock(), "{line}")?;
     Ok(())
 }

@@ -1,18 +1,24 @@
 //! Measures training steps on the GPU of this machine, or on the CPU where it is built without CUDA.
 
+mod batch;
 mod catching;
 mod described;
 mod device;
+mod exact;
+mod learn;
+mod lesson;
 mod line;
 #[cfg(feature = "cuda")]
 mod memory;
 mod mode;
 mod network;
+mod overhead;
 mod planned;
 mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
 mod training;
+mod weights;
 
 use std::{path::PathBuf, time::Instant};
 
@@ -36,6 +42,12 @@ enum Command {
     Measure(Measure),
     /// How long optimizer steps of one global batch take, cut into micro-batches in many ways
     Sweep(sweep::Arguments),
+    /// What the trainer learns in a precision, from the same weights and over the same batches as in others
+    Learn(learn::Arguments),
+    /// What the trainer takes beyond a plain loop: time of a step, and memory
+    Overhead(overhead::Arguments),
+    /// Gradients of one step, however it is cut, against f64
+    Exact(exact::Arguments),
 }
 
 #[derive(Args)]
@@ -68,5 +80,8 @@ fn main() -> anyhow::Result<()> {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Measure(arguments) => arguments.run(),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Learn(arguments) => learn::run(&arguments),
+        Command::Overhead(arguments) => overhead::run(&arguments),
+        Command::Exact(arguments) => exact::run(&arguments),
     }
 }

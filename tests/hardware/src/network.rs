@@ -10,6 +10,7 @@ use burn::{
     tensor::{Device, Distribution, Int, Shape, Tensor, TensorData},
 };
 use clap::ValueEnum;
+use gpu_tuned::mixed::in_f32;
 use gpu_tuned_core::workload::Block;
 use models_tests::{
     convnet::{self, Convnet},
@@ -17,10 +18,47 @@ use models_tests::{
 };
 use serde::Serialize;
 
-const VOCAB: usize = 8192;
-const D_MODEL: usize = 512;
-const TOKENS: usize = 256;
 const CLASSES: usize = 10;
+
+/// The dimensions of an [`Encoder`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncoderDimensions {
+    /// Layers.
+    pub(crate) layers: usize,
+    /// Width; the feed-forward layers have four times as much.
+    pub(crate) d_model: usize,
+    /// Heads of attention.
+    pub(crate) heads: usize,
+    /// Tokens in the vocabulary.
+    pub(crate) vocab: usize,
+    /// Tokens in a sequence.
+    pub(crate) tokens: usize,
+}
+
+const ENCODER: EncoderDimensions = EncoderDimensions { layers: 6, d_model: 512, heads: 8, vocab: 8192, tokens: 256 };
+const SMALL_ENCODER: EncoderDimensions = EncoderDimensions { layers: 2, d_model: 64, heads: 4, vocab: 128, tokens: 32 };
+
+/// The dimensions of a network.
+#[derive(Clone, Debug)]
+pub(crate) enum Dimensions {
+    /// Of [`Network::Transformer`]
+    Encoder(EncoderDimensions),
+    /// Of [`Network::Convnet`]
+    Convnet(convnet::Dimensions),
+    /// Of [`Network::Lstm`]
+    Lstm,
+}
+
+impl Dimensions {
+    /// A network with random weights.
+    pub(crate) fn network(&self, device: &Device) -> Network {
+        match self {
+            Self::Encoder(dimensions) => Network::Transformer(Encoder::new(dimensions, device)),
+            Self::Convnet(dimensions) => Network::Convnet(Convnet::new(dimensions, device)),
+            Self::Lstm => Network::Lstm(Recurrent::new(&SEQUENCES, device)),
+        }
+    }
+}
 
 /// A model by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -60,14 +98,20 @@ pub(crate) struct Encoder {
 /// A micro-batch on the device.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
-    samples: Samples,
-    targets: Tensor<1, Int>,
+    /// What the model is given.
+    pub(crate) samples: Samples,
+    /// Classes of what it returns, as many for every sample.
+    pub(crate) targets: Tensor<1, Int>,
 }
 
+/// What a model is given.
 #[derive(Clone, Debug)]
-enum Samples {
+pub(crate) enum Samples {
+    /// `[samples, tokens]`
     Tokens(Tensor<2, Int>),
+    /// `[samples, channels, side, side]`
     Images(Tensor<4>),
+    /// `[samples, steps, inputs]`
     Sequences(Tensor<3>),
 }
 
@@ -100,10 +144,15 @@ impl Fill {
 impl Model {
     /// The model with random weights.
     pub(crate) fn network(self, device: &Device) -> Network {
+        self.dimensions().network(device)
+    }
+
+    /// The dimensions that the model is measured with.
+    pub(crate) fn dimensions(self) -> Dimensions {
         match self {
-            Self::Transformer => Network::Transformer(Encoder::new(device)),
-            Self::Convnet | Self::ResNet => Network::Convnet(Convnet::new(&self.images(), device)),
-            Self::Lstm => Network::Lstm(Recurrent::new(&SEQUENCES, device)),
+            Self::Transformer => Dimensions::Encoder(ENCODER),
+            Self::Convnet | Self::ResNet => Dimensions::Convnet(self.images()),
+            Self::Lstm => Dimensions::Lstm,
         }
     }
 
@@ -112,8 +161,9 @@ impl Model {
         let classes = |limit, rows| fill.below(limit, [rows], device);
         let (samples, targets) = match self {
             Self::Transformer => {
-                let tokens = fill.below(VOCAB, [samples, TOKENS], device);
-                (Samples::Tokens(tokens), classes(VOCAB, samples * TOKENS))
+                let EncoderDimensions { vocab, tokens: length, .. } = ENCODER;
+                let tokens = fill.below(vocab, [samples, length], device);
+                (Samples::Tokens(tokens), classes(vocab, samples * length))
             }
             Self::Convnet | Self::ResNet => {
                 let side = self.images().image;
@@ -125,6 +175,18 @@ impl Model {
             }
         };
         Batch { samples, targets }
+    }
+
+    /// The same kind of network, but so small that a CPU trains it in seconds.
+    pub(crate) fn small(self) -> Dimensions {
+        match self {
+            Self::Transformer => Dimensions::Encoder(SMALL_ENCODER),
+            Self::Convnet | Self::ResNet => {
+                let small = convnet::Dimensions { image: 16, stages: vec![[16, 2], [32, 2]], ..self.images() };
+                Dimensions::Convnet(small)
+            }
+            Self::Lstm => Dimensions::Lstm,
+        }
     }
 
     fn images(self) -> convnet::Dimensions {
@@ -151,22 +213,34 @@ const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
 impl Network {
     /// The mean loss over a micro-batch.
     pub(crate) fn loss(&self, batch: Batch) -> Tensor<1> {
-        let logits = match (self, batch.samples) {
+        let logits = self.logits(batch.samples);
+        CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
+    }
+
+    /// The same with logits of 16 bits widened to f32 before, as mixed precision has it.
+    pub(crate) fn loss_in_f32(&self, batch: Batch) -> Tensor<1> {
+        let logits = in_f32(self.logits(batch.samples));
+        CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
+    }
+
+    fn logits(&self, samples: Samples) -> Tensor<2> {
+        match (self, samples) {
             (Self::Transformer(encoder), Samples::Tokens(tokens)) => encoder.logits(tokens),
             (Self::Convnet(convnet), Samples::Images(images)) => convnet.logits(images),
             (Self::Lstm(lstm), Samples::Sequences(sequences)) => lstm.logits(&SEQUENCES, sequences),
             _ => unreachable!("BUG: a batch belongs to its model"),
-        };
-        CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
+        }
     }
 }
 
 impl Encoder {
-    fn new(device: &Device) -> Self {
+    fn new(dimensions: &EncoderDimensions, device: &Device) -> Self {
+        let EncoderDimensions { layers, d_model, heads, vocab, .. } = *dimensions;
+        let encoder = TransformerEncoderConfig::new(d_model, 4 * d_model, heads, layers);
         Self {
-            tokens: EmbeddingConfig::new(VOCAB, D_MODEL).init(device),
-            layers: TransformerEncoderConfig::new(D_MODEL, 4 * D_MODEL, 8, 6).with_dropout(0.0).init(device),
-            head: LinearConfig::new(D_MODEL, VOCAB).init(device),
+            tokens: EmbeddingConfig::new(vocab, d_model).init(device),
+            layers: encoder.with_dropout(0.0).init(device),
+            head: LinearConfig::new(d_model, vocab).init(device),
         }
     }
 

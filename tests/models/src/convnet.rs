@@ -10,6 +10,7 @@ use burn::{
     tensor::{Device, Tensor, activation::relu},
 };
 
+use gpu_tuned::mixed::InF32;
 use gpu_tuned_core::workload::{self, Stage};
 
 use crate::cross_entropy;
@@ -34,8 +35,8 @@ pub struct Dimensions {
 /// A norm over channels.
 #[derive(Module, Debug)]
 pub enum Norm {
-    /// Over the samples of the micro-batch.
-    Batch(BatchNorm),
+    /// Over the samples of the micro-batch; in f32, as mixed precision asks for.
+    Batch(InF32<BatchNorm>),
     /// Over groups of channels.
     Group(GroupNorm),
 }
@@ -46,7 +47,7 @@ impl Norm {
         if group_norm {
             Self::Group(GroupNormConfig::new(8, channels).init(device))
         } else {
-            Self::Batch(BatchNormConfig::new(channels).init(device))
+            Self::Batch(BatchNormConfig::new(channels).init(device).into())
         }
     }
 

@@ -1,0 +1,335 @@
+//! Gradients of one optimizer step, however it is cut, against a reference.
+
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use burn::{
+    module::{Module, ModuleVisitor, Param},
+    optim::{GradientsParams, SgdConfig},
+    tensor::{DType, Device, Tensor},
+};
+use clap::Args;
+use gpu_tuned::train::Trainer;
+use models_tests::convnet;
+use serde::Serialize;
+
+use crate::{
+    catching::{Failure, catching},
+    device::{Choice, release},
+    lesson::Lesson,
+    line::print_under,
+    mode::Precision,
+    network::{Batch, Dimensions, Model, Network},
+    weights::{seeded, trained},
+};
+
+/// How far gradients may be from the reference: the norm of the difference over that of the reference.
+const MOST_APART: f64 = 2e-3;
+/// With a step of plain descent this long the new weights are gradients but for a factor: what is rounded away of them is
+/// less than that of f32. A power of two, so that it rounds nothing itself.
+const RATE: f64 = 1024.0;
+const SEED: u64 = 0;
+
+/// Options of `exact`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    choice: Choice,
+    /// Samples of the step
+    #[arg(long, default_value_t = 512)]
+    global_batch: usize,
+    /// Samples of its micro-batches, one number after another; the last micro-batch has what is left
+    #[arg(long, value_delimiter = ',', default_values_t = [512, 128, 100])]
+    micro_batches: Vec<usize>,
+    /// Samples of a step of the large transformer, whose cuts are compared with the whole; 0 leaves it out
+    #[arg(long, default_value_t = 512)]
+    large_batch: usize,
+}
+
+#[derive(Serialize)]
+struct Head<'a> {
+    run: &'static str,
+    model: &'a str,
+    /// What the gradients are compared with.
+    reference: &'static str,
+    global_batch: usize,
+    micro_batch: usize,
+}
+
+/// Gradients as one vector, and the loss.
+struct Computed {
+    gradients: Vec<f64>,
+    loss: f64,
+    micro_batches: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Apart {
+    micro_batches: usize,
+    /// Norm of the difference over the norm of the reference.
+    relative_l2: f64,
+    /// The largest that it may be.
+    limit: f64,
+    within: bool,
+    /// Norm of the reference.
+    gradient_norm: f64,
+    loss: f64,
+    loss_of_reference: f64,
+    seconds: f64,
+}
+
+/// Prints a line for every model and cut.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let device = arguments.choice.open(Precision::F32)?;
+    let mut within = true;
+    for (name, dimensions) in [("transformer", Model::Transformer.small()), ("convnet", grouped())] {
+        within &= arguments.against_f64(name, &dimensions, &device)?;
+    }
+    if arguments.large_batch > 0 {
+        within &= arguments.against_the_whole(&device)?;
+    }
+    ensure!(within, "there are gradients more than {MOST_APART} apart, or none");
+    Ok(())
+}
+
+/// The small convnet with norms of groups: those over samples depend on how a batch is cut.
+fn grouped() -> Dimensions {
+    match Model::Convnet.small() {
+        Dimensions::Convnet(convnet) => Dimensions::Convnet(convnet::Dimensions { group_norm: true, ..convnet }),
+        other => other,
+    }
+}
+
+impl Arguments {
+    fn against_f64(&self, name: &str, dimensions: &Dimensions, device: &Device) -> anyhow::Result<bool> {
+        let batch = lesson(dimensions)?.batch(0, self.global_batch);
+        let right = reference(dimensions, &batch)?;
+        let mut within = true;
+        for &micro_batch in &self.micro_batches {
+            let global_batch = self.global_batch;
+            let head = Head { run: "exact", model: name, reference: "f64", global_batch, micro_batch };
+            within &= compared(&head, &right, || step(dimensions, &batch, micro_batch, device))?.is_some();
+        }
+        Ok(within)
+    }
+
+    /// In f64 it would take minutes; the whole batch on the device itself is the reference, and is not compared.
+    fn against_the_whole(&self, device: &Device) -> anyhow::Result<bool> {
+        let dimensions = Model::Transformer.dimensions();
+        let batch = lesson(&dimensions)?.batch(0, self.large_batch);
+        let head = |micro_batch| Head {
+            run: "exact",
+            model: "large_transformer",
+            reference: "one_batch",
+            global_batch: self.large_batch,
+            micro_batch,
+        };
+        let whole = match catching(|| step(&dimensions, &batch, self.large_batch, device)) {
+            Ok(whole) => whole,
+            Err(failure) => {
+                print_under(&head(self.large_batch), &Err::<Apart, Failure>(failure))?;
+                return Ok(false);
+            }
+        };
+        let mut within = true;
+        // In proportion to those of the small models.
+        for micro_batch in self.micro_batches.iter().map(|samples| samples * self.large_batch / self.global_batch) {
+            if micro_batch < self.large_batch {
+                let again = || step(&dimensions, &batch, micro_batch, device);
+                within &= compared(&head(micro_batch), &whole, again)?.is_some();
+            }
+        }
+        Ok(within)
+    }
+}
+
+fn lesson(dimensions: &Dimensions) -> anyhow::Result<Lesson> {
+    Lesson::new(dimensions, SEED).context("BUG: there is a lesson for both models")
+}
+
+/// Prints how far what is computed is from the reference; `None` if that is too far, or nothing was computed.
+fn compared(
+    head: &Head<'_>,
+    right: &Computed,
+    computed: impl FnOnce() -> anyhow::Result<Computed>,
+) -> anyhow::Result<Option<()>> {
+    let begin = Instant::now();
+    let outcome = catching(|| Ok(apart(&computed()?, right, begin)));
+    print_under(head, &outcome)?;
+    Ok(outcome.ok().filter(|apart| apart.within).map(drop))
+}
+
+fn apart(found: &Computed, right: &Computed, begin: Instant) -> Apart {
+    let relative_l2 = relative_l2(&found.gradients, &right.gradients);
+    Apart {
+        micro_batches: found.micro_batches,
+        relative_l2,
+        limit: MOST_APART,
+        within: relative_l2 <= MOST_APART,
+        gradient_norm: norm(right.gradients.iter().copied()),
+        loss: found.loss,
+        loss_of_reference: right.loss,
+        seconds: begin.elapsed().as_secs_f64(),
+    }
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}
+
+fn relative_l2(found: &[f64], right: &[f64]) -> f64 {
+    assert_eq!(found.len(), right.len(), "BUG: both are of one model");
+    norm(found.iter().zip(right).map(|(found, right)| found - right)) / norm(right.iter().copied())
+}
+
+/// The gradients of the trainer's own step, in f32: of plain descent, weights move by them alone.
+fn step(dimensions: &Dimensions, batch: &Batch, micro_batch: usize, device: &Device) -> anyhow::Result<Computed> {
+    let on = device.clone().autodiff();
+    let network = seeded(dimensions, SEED, Some(DType::F32), &on);
+    let before = trained(&network);
+    let mut trainer = Trainer::new(network, SgdConfig::new().init(), on, micro_batch);
+    let step = trainer.step(RATE, batch.clone(), |network: &Network, batch| network.loss_in_f32(batch))?;
+    ensure!(step.rescues.is_empty(), "memory ran out, and the step was cut otherwise");
+    ensure!(step.applied, "the gradients were not finite");
+    let gradients = before.into_iter().zip(trained(trainer.model())).map(|(before, after)| (before - after) / RATE);
+    let computed =
+        Computed { gradients: gradients.collect(), loss: step.loss.into(), micro_batches: step.micro_batches };
+    drop(trainer);
+    release(device)?;
+    Ok(computed)
+}
+
+/// The gradients of the whole batch in f64, on the CPU.
+fn reference(dimensions: &Dimensions, batch: &Batch) -> anyhow::Result<Computed> {
+    let device = Device::flex();
+    let network = seeded(dimensions, SEED, Some(DType::F64), &device.clone().autodiff());
+    let loss = network.loss_in_f32(batch.clone().in_float(&device, DType::F64));
+    ensure!(loss.dtype() == DType::F64, "the reference came out as {:?}", loss.dtype());
+    let value = loss.clone().try_into_scalar::<f64>()?;
+    let gradients = GradientsParams::from_grads(loss.backward(), &network);
+    let mut flat = Flat { gradients, values: Vec::new() };
+    network.visit(&mut flat);
+    Ok(Computed { gradients: flat.values, loss: value, micro_batches: 1 })
+}
+
+/// Gradients in the order of the parameters.
+struct Flat {
+    gradients: GradientsParams,
+    values: Vec<f64>,
+}
+
+impl ModuleVisitor for Flat {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !param.is_require_grad() {
+            return;
+        }
+        match self.gradients.remove::<D>(param.id) {
+            Some(gradient) => self.values.extend(gradient.into_data().iter::<f64>()),
+            // Nothing depends on it: the trainer leaves it as it is.
+            None => self.values.extend((0..param.val().shape().num_elements()).map(|_| 0.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ops::Range, time::Instant};
+
+    use burn::{
+        module::{Module, ModuleMapper, Param},
+        tensor::{DType, Device, Tensor, TensorData},
+    };
+    use gpu_tuned::MicroBatch;
+
+    use super::{Computed, MOST_APART, SEED, apart, grouped, lesson, reference, relative_l2, step};
+    use crate::{
+        network::{Dimensions, Model},
+        weights::seeded,
+    };
+
+    const SAMPLES: usize = 20;
+
+    fn models() -> [Dimensions; 2] {
+        [Model::Transformer.small(), grouped()]
+    }
+
+    /// Moves one weight.
+    struct Nudge {
+        weight: usize,
+        by: f64,
+    }
+
+    impl ModuleMapper for Nudge {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let count = param.val().shape().num_elements();
+            let (weight, by) = (self.weight, self.by);
+            self.weight = weight.wrapping_sub(count);
+            if weight >= count {
+                return param;
+            }
+            param.map(|old| {
+                let shape = old.shape();
+                let mut values: Vec<f64> = old.clone().into_data().iter().collect();
+                values[weight] += by;
+                Tensor::from_data(TensorData::new(values, shape), (&old.device(), DType::F64))
+            })
+        }
+    }
+
+    #[test]
+    fn the_reference_is_the_slope_of_the_loss() {
+        for dimensions in models() {
+            let batch = lesson(&dimensions).expect("a lesson").batch(0, 4);
+            let Computed { gradients, .. } = reference(&dimensions, &batch).expect("it is computed");
+            let device = Device::flex();
+            let loss = |weight, by| {
+                let network = seeded(&dimensions, SEED, Some(DType::F64), &device.clone().autodiff());
+                let nudged = network.valid().map(&mut Nudge { weight, by });
+                nudged.loss_in_f32(batch.clone().in_float(&device, DType::F64)).into_scalar::<f64>()
+            };
+            let steepest = (0..gradients.len()).max_by(|a, b| gradients[*a].abs().total_cmp(&gradients[*b].abs()));
+            for weight in [steepest.expect("there are weights"), gradients.len() / 2, gradients.len() - 1] {
+                let slope = (loss(weight, 1e-5) - loss(weight, -1e-5)) / 2e-5;
+                let apart = (slope - gradients[weight]).abs();
+                assert!(apart < 1e-7 + 1e-4 * slope.abs(), "{weight}: {slope}, not {}", gradients[weight]);
+            }
+        }
+    }
+
+    #[test]
+    fn however_a_step_is_cut_its_gradients_are_those_of_the_reference() {
+        for dimensions in models() {
+            let batch = lesson(&dimensions).expect("a lesson").batch(0, SAMPLES);
+            let right = reference(&dimensions, &batch).expect("it is computed");
+            for (micro_batch, cuts) in [(20, 1), (5, 4), (6, 4)] {
+                let found = step(&dimensions, &batch, micro_batch, &Device::flex()).expect("it is computed");
+                assert_eq!(found.micro_batches, cuts);
+                let apart = apart(&found, &right, Instant::now());
+                assert!(apart.relative_l2 < 1e-5 && apart.within, "{apart:?}");
+                assert!((apart.loss - apart.loss_of_reference).abs() < 1e-5, "{apart:?}");
+            }
+        }
+    }
+
+    /// Micro-batches of 6 and a rest of 2 that counts as much as each of them: what the limit is there to find.
+    #[test]
+    fn a_rest_that_counts_as_much_as_the_others_is_too_far_from_the_reference() {
+        for dimensions in models() {
+            let batch = lesson(&dimensions).expect("a lesson").batch(0, SAMPLES);
+            let right = reference(&dimensions, &batch).expect("it is computed").gradients;
+            let cuts: Vec<_> = (0..SAMPLES).step_by(6).map(|begin| begin..(begin + 6).min(SAMPLES)).collect();
+            let part = |cut: &Range<usize>| step(&dimensions, &batch.narrow(cut.clone()), 6, &Device::flex());
+            let parts: Vec<_> = cuts.iter().map(|cut| part(cut).expect("it is computed").gradients).collect();
+            let mean = |share: &dyn Fn(usize) -> f64| {
+                let mut sum = vec![0.0; right.len()];
+                for (cut, part) in cuts.iter().zip(&parts) {
+                    sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += share(cut.len()) * part);
+                }
+                relative_l2(&sum, &right)
+            };
+            let weighted = mean(&|samples| samples as f64 / SAMPLES as f64);
+            let unweighted = mean(&|_| 1.0 / cuts.len() as f64);
+            assert!(weighted < 1e-5 && unweighted > 10.0 * MOST_APART, "{weighted} and {unweighted}");
+        }
+    }
+}

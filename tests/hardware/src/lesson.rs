@@ -1,0 +1,177 @@
+//! What is learned: sequences and images with something to find out in them, made on the host from a seed.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::network::{Batch, Dimensions, Samples};
+
+/// Share of targets that are drawn at random, so that no loss comes near zero.
+const NOISE: f64 = 0.1;
+/// Topics of sequences.
+const TOPICS: usize = 8;
+/// Tokens that occur in them, if the vocabulary has as many.
+const ACTIVE: usize = 512;
+/// Side of the squares that images are made of.
+const SQUARE: usize = 4;
+/// Brightness of the squares, where that of noise has a deviation of one.
+const CONTRAST: f32 = 0.5;
+
+/// A source of samples.
+#[derive(Clone)]
+pub(crate) struct Lesson {
+    seed: u64,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    /// Every sequence has a topic, which half of its tokens tell. The target of a token is another one, which depends on
+    /// the topic: so the network has to look at the whole sequence.
+    Sequences { length: usize, topics: Vec<Vec<u32>> },
+    /// An image is the pattern of its class, shifted, under noise.
+    Images { side: usize, classes: Vec<Vec<f32>> },
+}
+
+impl Lesson {
+    /// The lesson for networks of such dimensions; `None` where there is none.
+    pub(crate) fn new(dimensions: &Dimensions, seed: u64) -> Option<Self> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let kind = match dimensions {
+            Dimensions::Encoder(encoder) => {
+                let active = encoder.vocab.min(ACTIVE);
+                let table = |random: &mut StdRng| (0..active).map(|_| below(active, random) as u32).collect();
+                Kind::Sequences { length: encoder.tokens, topics: (0..TOPICS).map(|_| table(&mut random)).collect() }
+            }
+            Dimensions::Convnet(convnet) => {
+                let squares = 3 * (convnet.image / SQUARE).pow(2);
+                let mut sign = || if random.random_range(0..2) == 0 { -1.0 } else { 1.0 };
+                let classes = (0..convnet.classes).map(|_| (0..squares).map(|_| sign()).collect()).collect();
+                Kind::Images { side: convnet.image, classes }
+            }
+            Dimensions::Lstm => return None,
+        };
+        Some(Self { seed, kind })
+    }
+
+    /// The batch of this index, in the host's memory.
+    pub(crate) fn batch(&self, index: u64, samples: usize) -> Batch {
+        let random = &mut StdRng::seed_from_u64(self.seed.wrapping_mul(1 << 32).wrapping_add(index + 1));
+        match &self.kind {
+            Kind::Sequences { length, topics } => sequences(*length, topics, samples, random),
+            Kind::Images { side, classes } => images(*side, classes, samples, random),
+        }
+    }
+
+    /// The mean loss of one who knows the source: the entropy of a target.
+    pub(crate) fn entropy(&self) -> f64 {
+        let choices = match &self.kind {
+            Kind::Sequences { topics, .. } => topics[0].len(),
+            Kind::Images { classes, .. } => classes.len(),
+        } as f64;
+        let each = NOISE / choices;
+        let right = 1.0 - NOISE + each;
+        -(right * right.ln() + (choices - 1.0) * each * each.ln())
+    }
+}
+
+fn below(bound: usize, random: &mut StdRng) -> usize {
+    random.random_range(0..bound)
+}
+
+/// The target, or one of `choices` in its place.
+fn noisy(target: u32, choices: usize, random: &mut StdRng) -> u32 {
+    if random.random_range(0.0..1.0) < NOISE { below(choices, random) as u32 } else { target }
+}
+
+fn sequences(length: usize, topics: &[Vec<u32>], samples: usize, random: &mut StdRng) -> Batch {
+    let active = topics[0].len();
+    let own = active / TOPICS;
+    let (mut tokens, mut targets) = (Vec::with_capacity(samples * length), Vec::with_capacity(samples * length));
+    for _ in 0..samples {
+        let topic = below(TOPICS, random);
+        for place in 0..length {
+            let token = if place % 2 == 0 { topic * own + below(own, random) } else { below(active, random) };
+            tokens.push(token as u32);
+            targets.push(noisy(topics[topic][token], active, random));
+        }
+    }
+    let device = Device::flex();
+    let samples = Samples::Tokens(Tensor::from_data(TensorData::new(tokens, [samples, length]), &device));
+    let rows = targets.len();
+    Batch { samples, targets: Tensor::from_data(TensorData::new(targets, [rows]), &device) }
+}
+
+fn images(side: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng) -> Batch {
+    let (mut pixels, mut targets) = (Vec::with_capacity(samples * 3 * side * side), Vec::with_capacity(samples));
+    let squares = side / SQUARE;
+    for _ in 0..samples {
+        let class = below(classes.len(), random);
+        let shift = [below(side, random), below(side, random)];
+        for channel in 0..3 {
+            for row in 0..side {
+                let line = (channel * squares + (row + shift[0]) % side / SQUARE) * squares;
+                pixels.extend((0..side).map(|column| {
+                    let pattern = classes[class][line + (column + shift[1]) % side / SQUARE];
+                    // Of deviation one.
+                    CONTRAST * pattern + random.random_range(-1.0..1.0) * 3.0_f32.sqrt()
+                }));
+            }
+        }
+        targets.push(noisy(class as u32, classes.len(), random));
+    }
+    let device = Device::flex();
+    let pixels = TensorData::new(pixels, [samples, 3, side, side]);
+    let images = Samples::Images(Tensor::from_data(pixels, (&device, DType::F32)));
+    Batch { samples: images, targets: Tensor::from_data(TensorData::new(targets, [samples]), &device) }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::DType;
+
+    use super::{Lesson, NOISE, Samples};
+    use crate::network::Model;
+
+    #[test]
+    fn a_batch_is_the_same_whenever_it_is_made() {
+        for model in [Model::Transformer, Model::Convnet] {
+            let lesson = |seed| Lesson::new(&model.small(), seed).expect("there is one");
+            let targets = |seed, index| lesson(seed).batch(index, 64).targets.into_data().iter().collect::<Vec<i64>>();
+            assert_eq!(targets(1, 5), targets(1, 5));
+            assert_ne!(targets(1, 5), targets(1, 6));
+            assert_ne!(targets(1, 5), targets(2, 5));
+        }
+    }
+
+    #[test]
+    fn images_are_f32_whatever_the_default_is() {
+        let batch = Lesson::new(&Model::Convnet.small(), 0).expect("there is one").batch(0, 2);
+        let Samples::Images(images) = batch.samples else { panic!("images") };
+        assert_eq!((images.dims(), images.dtype()), ([2, 3, 16, 16], DType::F32));
+    }
+
+    /// Counted against the table: as many targets are another's as the entropy says.
+    #[test]
+    fn targets_follow_the_topic_but_for_the_noise() {
+        let lesson = Lesson::new(&Model::Transformer.small(), 3).expect("there is one");
+        let super::Kind::Sequences { length, topics } = &lesson.kind else { panic!("sequences") };
+        let batch = lesson.batch(0, 256);
+        let Samples::Tokens(tokens) = batch.samples else { panic!("tokens") };
+        let (tokens, targets): (Vec<i64>, Vec<i64>) =
+            (tokens.into_data().iter().collect(), batch.targets.into_data().iter().collect());
+        let mut wrong = 0;
+        for (tokens, targets) in tokens.chunks(*length).zip(targets.chunks(*length)) {
+            let misses = |topic: &Vec<u32>| {
+                let missed = |(token, target): &(&i64, &i64)| i64::from(topic[**token as usize]) != **target;
+                tokens.iter().zip(targets).filter(missed).count()
+            };
+            wrong += topics.iter().map(misses).min().expect("a topic");
+        }
+        let active = topics[0].len() as f64;
+        let share = wrong as f64 / targets.len() as f64;
+        assert!((share - NOISE * (1.0 - 1.0 / active)).abs() < 0.02, "{share}");
+        let entropy =
+            -(0.9 + 0.1 / active) * (0.9 + 0.1 / active).ln() - 0.1 * (1.0 - 1.0 / active) * (0.1 / active).ln();
+        assert!((lesson.entropy() - entropy).abs() < 1e-9);
+    }
+}

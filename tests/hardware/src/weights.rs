@@ -1,0 +1,106 @@
+//! Weights that are brought to a device, and read back.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use burn::{
+    module::{Module, ModuleMapper, ModuleVisitor, Param},
+    tensor::{DType, Device, FloatDType, Tensor, TensorData},
+};
+
+use crate::network::{Dimensions, Network};
+
+/// A network with weights that a seed draws on the host, so that they are the same for every device. They are of `float`,
+/// or, without it, of the type that the device's own would have.
+pub(crate) fn seeded(dimensions: &Dimensions, seed: u64, float: Option<DType>, device: &Device) -> Network {
+    let _alone = drawing();
+    let host = Device::flex();
+    host.seed(seed);
+    let mut drawn = Drawn(VecDeque::new());
+    dimensions.network(&host).visit(&mut drawn);
+    dimensions.network(device).map(&mut Given { values: drawn.0, float })
+}
+
+/// Waits until nobody else draws from a seed: Burn has one source of random numbers for all threads.
+pub(crate) fn drawing() -> MutexGuard<'static, ()> {
+    static DRAWING: Mutex<()> = Mutex::new(());
+    DRAWING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Drawn(VecDeque<TensorData>);
+
+impl ModuleVisitor for Drawn {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.push_back(param.val().into_data());
+    }
+}
+
+struct Given {
+    values: VecDeque<TensorData>,
+    float: Option<DType>,
+}
+
+impl ModuleMapper for Given {
+    /// Running statistics stay as the network has them: they begin the same everywhere.
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let values = self.values.pop_front().expect("BUG: the networks have the same parameters");
+        if !param.is_require_grad() {
+            return param;
+        }
+        param.map(|old| {
+            let float = self.float.unwrap_or_else(|| old.dtype());
+            let new = Tensor::from_data(values.convert_dtype(float), (&old.device(), float));
+            new.detach().require_grad()
+        })
+    }
+}
+
+/// What is trained of a network, as one vector, in the order of its parameters.
+pub(crate) fn trained(network: &Network) -> Vec<f64> {
+    let mut values = Values(Vec::new());
+    network.visit(&mut values);
+    values.0
+}
+
+struct Values(Vec<f64>);
+
+impl ModuleVisitor for Values {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad() {
+            self.0.extend(param.base().without_autodiff().into_data().iter::<f64>());
+        }
+    }
+}
+
+/// The network in f32, for evaluation.
+pub(crate) fn evaluated(network: &Network) -> Network {
+    network.valid().map(&mut InF32)
+}
+
+struct InF32;
+
+impl ModuleMapper for InF32 {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| tensor.cast(FloatDType::F32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{DType, Device};
+
+    use super::{seeded, trained};
+    use crate::network::Model;
+
+    #[test]
+    fn a_seed_draws_the_same_weights_in_every_type() {
+        let device = Device::flex().autodiff();
+        let dimensions = Model::Convnet.small();
+        let drawn = |seed, float| trained(&seeded(&dimensions, seed, Some(float), &device));
+        let (single, double, other) = (drawn(1, DType::F32), drawn(1, DType::F64), drawn(2, DType::F32));
+        assert_eq!(single, double);
+        assert_ne!(single, other);
+    }
+}

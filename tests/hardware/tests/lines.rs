@@ -1,0 +1,87 @@
+//! The program's lines, on the CPU.
+
+#![cfg(not(feature = "cuda"))]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The lines that the program prints, and whether it succeeds.
+fn lines(words: &str) -> (Vec<Value>, bool) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hardware")).args(words.split(' ')).output().expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    (lines, output.status.success())
+}
+
+fn number(line: &Value, key: &str) -> f64 {
+    line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"))
+}
+
+fn learned(words: &str) -> Value {
+    let (lines, succeeded) = lines(&format!("learn --model convnet --small {words}"));
+    assert!(succeeded && lines.len() == 1, "{words}: {lines:?}");
+    lines[0].clone()
+}
+
+#[test]
+fn every_precision_learns_what_f32_learns() {
+    let steps = |way: &str| learned(&format!("--steps 60 --batch 16 --way {way}"));
+    let right = steps("f32");
+    let first = right["curve"][0].as_f64().expect("a loss");
+    assert!(number(&right, "entropy") < number(&right, "held_out") && number(&right, "held_out") < 0.97 * first);
+    for (way, apart) in [("mixed_bf16", 0.02), ("bf16_params", 0.1)] {
+        let found = steps(way);
+        assert!((number(&found, "held_out") - number(&right, "held_out")).abs() < apart, "{found}, f32: {right}");
+        assert_eq!(found["skipped"], Value::Array(Vec::new()), "{way}");
+    }
+}
+
+/// The CPU computes in f16 slowly.
+#[test]
+fn steps_that_overflow_in_f16_are_left_out_and_halve_the_scale() {
+    let found = learned("--steps 12 --batch 4 --way mixed_f16 --overflow 3,4,8");
+    assert_eq!(found["skipped"], serde_json::json!([3, 4, 8]));
+    assert_eq!(found["loss_scales"], serde_json::json!([[0, 65536.0], [4, 32768.0], [5, 16384.0], [9, 8192.0]]));
+    let right = learned("--steps 12 --batch 4 --way f32 --overflow 3,4,8");
+    assert_eq!(right["skipped"], found["skipped"]);
+    assert!((number(&found, "held_out") - number(&right, "held_out")).abs() < 0.005, "{found}, f32: {right}");
+}
+
+#[test]
+fn seeds_are_runs_of_their_own_that_can_be_repeated() {
+    let words = "learn --model convnet --small --steps 4 --batch 4 --way f32 --seeds 2";
+    let held_out = || lines(words).0.iter().map(|line| number(line, "held_out").to_bits()).collect::<Vec<_>>();
+    let found = held_out();
+    assert!(found.len() == 2 && found[0] != found[1]);
+    assert_eq!(found, held_out());
+}
+
+#[test]
+fn a_model_without_a_lesson_is_a_line_that_says_so() {
+    let (lines, _) = lines("learn --model lstm --steps 1 --way f32");
+    assert!(lines[0]["message"].as_str().is_some_and(|message| message.contains("nothing to learn")), "{lines:?}");
+}
+
+#[test]
+fn gradients_are_compared_for_every_model_and_cut() {
+    let (found, succeeded) = lines("exact --global-batch 20 --micro-batches 20,5,6 --large-batch 0");
+    assert!(succeeded && found.len() == 6, "{found:?}");
+    let cuts: Vec<_> = found.iter().map(|line| number(line, "micro_batches")).collect();
+    assert_eq!(cuts, [1.0, 4.0, 4.0, 1.0, 4.0, 4.0]);
+    assert!(found.iter().all(|line| number(line, "relative_l2") < 1e-5), "{found:?}");
+}
+
+#[test]
+fn both_loops_are_timed_with_every_number_of_micro_batches() {
+    let (found, succeeded) = lines("overhead --model lstm --batch 1 --accumulate 1,2 --micro-batches 2 --repeats 2");
+    assert!(succeeded && found.len() == 8, "{found:?}");
+    for line in &found {
+        let (samples, accumulate) = (number(line, "batch"), number(line, "accumulate"));
+        let right = samples * accumulate / number(line, "seconds_per_step");
+        assert!((number(line, "samples_per_second") / right - 1.0).abs() < 1e-9, "{line}");
+    }
+    let ways: Vec<_> = found.iter().map(|line| line["way"].as_str().expect("a way")).collect();
+    assert_eq!(ways[..2], ["plain_loop", "trainer"]);
+    assert_eq!(ways[4..6], ["trainer", "plain_loop"]);
+}
