@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn the_reference_is_the_slope_of_the_loss() {
         for dimensions in models() {
-            let batch = lesson(&dimensions).expect("a lesson").batch(0, 4);
+            let batch = lesson(&dimensions).expect("a lesson").batch(0, 2);
             let Computed { gradients, .. } = reference(&dimensions, &batch).expect("it is computed");
             let device = Device::flex();
             let loss = |weight, by| {
@@ -288,7 +288,7 @@ mod tests {
                 nudged.loss_in_f32(batch.clone().in_float(&device, DType::F64)).into_scalar::<f64>()
             };
             let steepest = (0..gradients.len()).max_by(|a, b| gradients[*a].abs().total_cmp(&gradients[*b].abs()));
-            for weight in [steepest.expect("there are weights"), gradients.len() / 2, gradients.len() - 1] {
+            for weight in [steepest.expect("there are weights"), gradients.len() - 1] {
                 let slope = (loss(weight, 1e-5) - loss(weight, -1e-5)) / 2e-5;
                 let apart = (slope - gradients[weight]).abs();
                 assert!(apart < 1e-7 + 1e-4 * slope.abs(), "{weight}: {slope}, not {}", gradients[weight]);

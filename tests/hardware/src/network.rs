@@ -252,9 +252,21 @@ impl Encoder {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use burn::{module::Module, tensor::Device};
+    use gpu_tuned::{lock::LockFile, measure::shape};
 
     use super::Model;
+
+    #[test]
+    fn the_models_are_those_that_results_were_measured_with() {
+        let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/h200/gpu-tuned.lock");
+        let measured = LockFile::new(lock).read().expect("a lock").expect("it is there").workload;
+        for (name, model) in [("transformer", Model::Transformer), ("convnet", Model::Convnet)] {
+            assert_eq!(shape(&model.network(&Device::flex())), measured[name].measured.shape, "{name}");
+        }
+    }
 
     #[test]
     fn models_have_the_parameters_of_those_known() {

@@ -74,14 +74,13 @@ fn gradients_are_compared_for_every_model_and_cut() {
 
 #[test]
 fn both_loops_are_timed_with_every_number_of_micro_batches() {
-    let (found, succeeded) = lines("overhead --model lstm --batch 1 --accumulate 1,2 --micro-batches 2 --repeats 2");
-    assert!(succeeded && found.len() == 8, "{found:?}");
+    let words = "overhead --model lstm --batch 1 --accumulate 1,2 --micro-batches 2 --repeats 1";
+    let (found, succeeded) = lines(words);
+    assert!(succeeded, "{found:?}");
+    let of: Vec<_> = found.iter().map(|line| (line["way"].as_str().unwrap(), number(line, "accumulate"))).collect();
+    assert_eq!(of, [("plain_loop", 1.0), ("trainer", 1.0), ("plain_loop", 2.0), ("trainer", 2.0)]);
     for line in &found {
-        let (samples, accumulate) = (number(line, "batch"), number(line, "accumulate"));
-        let right = samples * accumulate / number(line, "seconds_per_step");
+        let right = number(line, "accumulate") / number(line, "seconds_per_step");
         assert!((number(line, "samples_per_second") / right - 1.0).abs() < 1e-9, "{line}");
     }
-    let ways: Vec<_> = found.iter().map(|line| line["way"].as_str().expect("a way")).collect();
-    assert_eq!(ways[..2], ["plain_loop", "trainer"]);
-    assert_eq!(ways[4..6], ["trainer", "plain_loop"]);
 }
