@@ -9,7 +9,10 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use clap::Args;
-use gpu_tuned::train::Trainer;
+use gpu_tuned::{
+    burn::{Gemm, probe},
+    train::Trainer,
+};
 use models_tests::convnet;
 use serde::Serialize;
 
@@ -81,6 +84,7 @@ struct Apart {
 /// Prints a line for every model and cut.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let device = arguments.choice.open(Precision::F32)?;
+    arguments.probe(&device)?;
     let mut within = true;
     for (name, dimensions) in [("transformer", Model::Transformer.small()), ("convnet", grouped())] {
         within &= arguments.against_f64(name, &dimensions, &device)?;
@@ -101,6 +105,23 @@ fn grouped() -> Dimensions {
 }
 
 impl Arguments {
+    /// Prints what f32 products are on the device, in a feed-forward layer of either transformer: the errors of gradients
+    /// are mostly theirs.
+    fn probe(&self, device: &Device) -> anyhow::Result<()> {
+        #[derive(Serialize)]
+        struct Head {
+            run: &'static str,
+        }
+        let mut shapes = vec![Gemm { m: 4096, k: 64, n: 256 }];
+        if self.large_batch > 0 {
+            shapes.push(Gemm { m: 32768, k: 512, n: 2048 });
+        }
+        for shape in shapes {
+            print_under(&Head { run: "probe" }, &catching(|| Ok(probe(device, shape)?)))?;
+        }
+        Ok(())
+    }
+
     fn against_f64(&self, name: &str, dimensions: &Dimensions, device: &Device) -> anyhow::Result<bool> {
         let batch = lesson(dimensions)?.batch(0, self.global_batch);
         let right = reference(dimensions, &batch)?;

@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     /// Samples of a micro-batch; without it, all of the step
     #[arg(long)]
     micro_batch: Option<usize>,
-    /// Learning rate; without it 3e-4 for the transformer and 1e-3 for others
+    /// Learning rate; without it 3e-3 for small models, 3e-4 for the transformer, and 1e-3 for others
     #[arg(long)]
     #[serde(skip)]
     rate: Option<f64>,
@@ -180,7 +180,11 @@ struct Log {
 
 impl Arguments {
     fn rate(&self) -> f64 {
-        self.rate.unwrap_or(if self.model == Model::Transformer { 3e-4 } else { 1e-3 })
+        self.rate.unwrap_or(match self.model {
+            _ if self.small => 3e-3,
+            Model::Transformer => 3e-4,
+            _ => 1e-3,
+        })
     }
 
     fn dimensions(&self) -> Dimensions {

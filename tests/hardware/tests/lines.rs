@@ -66,7 +66,9 @@ fn a_model_without_a_lesson_is_a_line_that_says_so() {
 #[test]
 fn gradients_are_compared_for_every_model_and_cut() {
     let (found, succeeded) = lines("exact --global-batch 20 --micro-batches 20,5,6 --large-batch 0");
-    assert!(succeeded && found.len() == 6, "{found:?}");
+    assert!(succeeded && found.len() == 7, "{found:?}");
+    let (probe, found) = found.split_first().expect("lines");
+    assert_eq!(probe["math"], "full", "{probe}");
     let cuts: Vec<_> = found.iter().map(|line| number(line, "micro_batches")).collect();
     assert_eq!(cuts, [1.0, 4.0, 4.0, 1.0, 4.0, 4.0]);
     assert!(found.iter().all(|line| number(line, "relative_l2") < 1e-5), "{found:?}");
