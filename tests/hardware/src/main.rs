@@ -7,6 +7,7 @@ mod device;
 mod exact;
 mod learn;
 mod lesson;
+mod drill;
 mod line;
 #[cfg(feature = "cuda")]
 mod memory;
@@ -14,6 +15,7 @@ mod mode;
 mod network;
 mod overhead;
 mod planned;
+mod say;
 mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
@@ -48,6 +50,8 @@ enum Command {
     Overhead(overhead::Arguments),
     /// Gradients of one step, however it is cut, against f64
     Exact(exact::Arguments),
+    /// Memory runs out on purpose, and training goes on
+    Drill(drill::Arguments),
 }
 
 #[derive(Args)]
@@ -83,5 +87,6 @@ fn main() -> anyhow::Result<()> {
         Command::Learn(arguments) => learn::run(&arguments),
         Command::Overhead(arguments) => overhead::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),
+        Command::Drill(arguments) => drill::run(&arguments),
     }
 }

@@ -1,0 +1,95 @@
+//! Memory of the card that is taken beside Burn's pools, through the CUDA driver.
+
+#![expect(unsafe_code, reason = "the driver's allocations are plain addresses")]
+
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Context;
+use cudarc::driver::{
+    CudaContext, DriverError,
+    result::{free_sync, malloc_sync},
+    sys::{CUdeviceptr, CUresult},
+};
+
+/// The driver gives memory in pieces of two megabytes.
+const PIECE: usize = 2 << 20;
+
+/// A card, and what is held of it.
+pub(crate) struct Card {
+    context: Arc<CudaContext>,
+    held: Vec<CUdeviceptr>,
+}
+
+impl Card {
+    /// The card with this index of CUDA's; Burn has opened it, so that this takes nothing.
+    pub(crate) fn open(index: usize) -> anyhow::Result<Self> {
+        let context = elsewhere(|| CudaContext::new(index)).context("no context")?;
+        Ok(Self { context, held: Vec::new() })
+    }
+
+    /// Bytes that nobody holds.
+    pub(crate) fn free(&self) -> anyhow::Result<u64> {
+        let (free, _) = elsewhere(|| self.context.mem_get_info()).context("free memory is not told")?;
+        Ok(free as u64)
+    }
+
+    /// Takes all free memory but so many bytes, in as few pieces as it is given in.
+    pub(crate) fn take_all_but(&mut self, leave: u64) -> anyhow::Result<()> {
+        let context = &self.context;
+        let taken = elsewhere(|| take(context, usize::try_from(leave).unwrap_or(usize::MAX)));
+        self.held.extend(taken.context("memory could not be taken")?);
+        Ok(())
+    }
+
+    /// Gives back everything that was taken.
+    pub(crate) fn release(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        let freed = elsewhere(|| {
+            self.context.bind_to_thread()?;
+            // SAFETY: each address comes from `malloc_sync` in this context, is freed once, and nothing was ever
+            // told to read or write there.
+            held.into_iter().try_for_each(|address| unsafe { free_sync(address) })
+        });
+        if let Err(error) = freed {
+            eprintln!("memory could not be given back: {error}");
+        }
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Takes what is free in pieces that halve where the driver has none as large.
+fn take(context: &CudaContext, leave: usize) -> Result<Vec<CUdeviceptr>, DriverError> {
+    let mut taken = Vec::new();
+    let mut most = usize::MAX;
+    loop {
+        let (free, _) = context.mem_get_info()?;
+        let wanted = free.saturating_sub(leave).min(most) / PIECE * PIECE;
+        if wanted == 0 {
+            return Ok(taken);
+        }
+        // SAFETY: the context is current on this thread since `mem_get_info`; the memory is never accessed.
+        match unsafe { malloc_sync(wanted) } {
+            Ok(address) => taken.push(address),
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => most = wanted / 2,
+            Err(error) => {
+                for address in taken {
+                    // SAFETY: as in `release`. What else fails is of no interest beside the first failure.
+                    unsafe { free_sync(address) }.ok();
+                }
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Runs `work` on a thread of its own, because it makes the context current: the caller's thread keeps the one it had.
+fn elsewhere<T: Send>(work: impl FnOnce() -> Result<T, DriverError> + Send) -> Result<T, DriverError> {
+    let outcome = thread::scope(|scope| scope.spawn(work).join());
+    outcome.unwrap_or(Err(DriverError(CUresult::CUDA_ERROR_UNKNOWN)))
+}
