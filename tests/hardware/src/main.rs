@@ -8,6 +8,7 @@ mod exact;
 mod learn;
 mod lesson;
 mod drill;
+mod feed;
 mod line;
 #[cfg(feature = "cuda")]
 mod memory;
@@ -52,6 +53,8 @@ enum Command {
     Exact(exact::Arguments),
     /// Memory runs out on purpose, and training goes on
     Drill(drill::Arguments),
+    /// Whether loaders keep the device busy, and what they hold on it
+    Feed(feed::Arguments),
 }
 
 #[derive(Args)]
@@ -88,5 +91,6 @@ fn main() -> anyhow::Result<()> {
         Command::Overhead(arguments) => overhead::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
+        Command::Feed(arguments) => feed::run(&arguments),
     }
 }

@@ -1,0 +1,182 @@
+//! Images that take a core some time to prepare, and what of them is on the device.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use burn::{
+    data::{
+        dataloader::batcher::Batcher,
+        dataset::{Dataset, DatasetError},
+    },
+    tensor::{Device, Int, Tensor, TensorData},
+};
+use gpu_tuned::MicroBatch;
+
+/// Channels of an image.
+const CHANNELS: usize = 3;
+
+/// Arithmetic that takes one core a while.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work(u64);
+
+impl Work {
+    /// As much as takes a core so long while nobody else uses it: the least of some tries.
+    pub(super) fn lasting(time: Duration) -> Self {
+        const ROUNDS: u64 = 2_000_000;
+        let round = || {
+            let begin = Instant::now();
+            Self(ROUNDS).done();
+            begin.elapsed()
+        };
+        let least = (0..5).map(|_| round()).min().unwrap_or_default().max(Duration::from_nanos(1));
+        Self((ROUNDS as f64 * time.as_secs_f64() / least.as_secs_f64()) as u64)
+    }
+
+    fn done(self) {
+        let mut state = 1_u64;
+        for _ in 0..self.0 {
+            state = black_box(state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1));
+        }
+    }
+}
+
+/// An image and its class.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    pixels: Vec<f32>,
+    class: i32,
+}
+
+/// Images that are busy work to get.
+#[derive(Clone)]
+pub(super) struct Images {
+    pub(super) count: usize,
+    pub(super) side: usize,
+    pub(super) classes: usize,
+    pub(super) work: Work,
+}
+
+impl Dataset<Image> for Images {
+    fn get(&self, index: usize) -> Result<Image, DatasetError> {
+        self.work.done();
+        let shade = (index % 17) as f32 / 17.0 - 0.5;
+        Ok(Image {
+            pixels: vec![shade; CHANNELS * self.side * self.side],
+            class: (index as u64 % self.classes as u64) as i32,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+}
+
+/// Bytes of batches that are on the device, or on their way there, with the one that is trained on.
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    held: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Census {
+    /// The most since this was last asked.
+    pub(super) fn most(&self) -> u64 {
+        self.most.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// A batch on the device: it counts until it is dropped.
+#[derive(Debug)]
+struct Counted {
+    census: Arc<Census>,
+    bytes: u64,
+}
+
+impl Counted {
+    fn new(census: &Arc<Census>, bytes: usize) -> Arc<Self> {
+        let bytes = bytes as u64;
+        let now = census.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        census.most.fetch_max(now, Ordering::Relaxed);
+        Arc::new(Self { census: Arc::clone(census), bytes })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.census.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What the network takes.
+pub(super) type Pair = (Tensor<4>, Tensor<1, Int>);
+
+/// A batch that is counted while it is on the device.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    pair: Pair,
+    census: Arc<Census>,
+    counted: Option<Arc<Counted>>,
+}
+
+impl Fetched {
+    /// What is trained on.
+    pub(super) fn pair(&self) -> Pair {
+        self.pair.clone()
+    }
+
+    fn counted(mut self) -> Self {
+        self.counted = Some(Counted::new(&self.census, self.bytes()));
+        self
+    }
+}
+
+impl MicroBatch for Fetched {
+    fn len(&self) -> usize {
+        self.pair.len()
+    }
+
+    fn narrow(&self, samples: Range<usize>) -> Self {
+        Self { pair: self.pair.narrow(samples), ..self.clone() }
+    }
+
+    fn on_device(self, device: &Device) -> Self {
+        let there = self.counted();
+        Self { pair: there.pair.on_device(device), ..there }
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.pair.has_arrived()
+    }
+
+    fn bytes(&self) -> usize {
+        self.pair.bytes()
+    }
+}
+
+/// Makes batches on the device that it is given: the host for the library's loader, the GPU for Burn's.
+#[derive(Clone)]
+pub(super) struct Stack {
+    pub(super) side: usize,
+    pub(super) census: Arc<Census>,
+    /// Whether its batches are on the device as they are made.
+    pub(super) counts: bool,
+}
+
+impl Batcher<Image, Fetched> for Stack {
+    fn batch(&self, items: Vec<Image>, device: &Device) -> Fetched {
+        let shape = [items.len(), CHANNELS, self.side, self.side];
+        let mut pixels = Vec::with_capacity(shape.iter().product());
+        let mut classes = Vec::with_capacity(items.len());
+        for Image { pixels: image, class } in items {
+            pixels.extend(image);
+            classes.push(class);
+        }
+        let classes = TensorData::new(classes, [shape[0]]);
+        let pair = (Tensor::from_data(TensorData::new(pixels, shape), device), Tensor::from_data(classes, device));
+        let made = Fetched { pair, census: Arc::clone(&self.census), counted: None };
+        if self.counts { made.counted() } else { made }
+    }
+}

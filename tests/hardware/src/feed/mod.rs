@@ -1,0 +1,344 @@
+//! Whether loaders keep the device busy when each sample is work for the host, and what they hold on it.
+
+mod data;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use burn::{
+    data::dataloader::{DataLoader, DataLoaderBuilder},
+    nn::loss::CrossEntropyLossConfig,
+    optim::AdamWConfig,
+    tensor::{Device, Tensor},
+};
+use clap::Args;
+use gpu_tuned::{MicroBatch, Options, Session, gpu_tuned, train::Trainer};
+use gpu_tuned_core::workload::Block;
+use models_tests::convnet::{self, Convnet};
+use serde::Serialize;
+
+use crate::{device::release, say::say};
+#[cfg(feature = "cuda")]
+use crate::{drill::card::Card, memory::Usage};
+use data::{Census, Fetched, Images, Pair, Stack, Work};
+
+/// What one host core takes for a sample, in milliseconds.
+const HOST_MS: f64 = 5.0;
+const CLASSES: usize = 10;
+
+/// Eight convolutions of 48 channels; how many workers feed it follows from what a sample takes the host.
+#[gpu_tuned(
+    convnet(classes = 10, stages = [[48, 8]], batch_statistics = true),
+    host_ms_per_sample = 5.0, global_batch = 64, target = "h200"
+)]
+#[derive(Clone, Debug)]
+struct Config {
+    #[tuned(dim = image, default = 128)]
+    image: usize,
+    #[tuned]
+    batch_size: usize,
+    #[tuned]
+    num_workers: usize,
+}
+
+/// Options of `feed`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Optimizer steps of a loader in a round
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(3..))]
+    steps: u32,
+    /// Rounds in which a batch that is there, the library's loader and Burn's take turns
+    #[arg(long, default_value_t = 2)]
+    rounds: u32,
+    /// Workers, instead of those planned
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Side of the images
+    #[arg(long, default_value_t = 128)]
+    image: usize,
+    /// Index of the GPU in CUDA's order
+    #[arg(long, default_value_t = 0)]
+    gpu: usize,
+}
+
+/// Whose batches are trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Feeder {
+    /// One batch that is on the device, again and again.
+    Resident,
+    /// [`Session::loader`].
+    Library,
+    /// Burn's `MultiThreadDataLoader`.
+    Burn,
+}
+
+/// What a round, or all of them, took.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Fed {
+    steps: u64,
+    /// From the moment that the first batch is there to the end of the last step.
+    seconds: f64,
+    /// In asking for batches but the first.
+    waiting_seconds: f64,
+    /// In asking for the first, which fills the loader's queues.
+    first_seconds: f64,
+    /// The most of batches on the device, counted one by one, with the one that is trained on.
+    held_bytes: u64,
+    /// The most that the pools had in use after a step.
+    in_use_bytes: u64,
+    /// The least that was free on the card after a step.
+    free_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    feeder: Feeder,
+    device: &'a str,
+    host_ms_per_sample: f64,
+    cores: usize,
+    num_workers: u64,
+    prefetch_depth: u64,
+    global_batch: u64,
+    batch_size: u64,
+    predicted_samples_per_s: f64,
+    samples_per_s: f64,
+    #[serde(flatten)]
+    fed: Fed,
+    /// Share of the time that the device would not have needed for a batch that is there.
+    idle_share: Option<f64>,
+    /// The same with the first batch of every round.
+    idle_share_with_first: Option<f64>,
+    /// Share of the time in which a batch was waited for.
+    waiting_share: f64,
+    /// What waited on the device at most: all that was there but the batch that is trained on.
+    queue_bytes: u64,
+    /// What may wait there by the plan.
+    budget_bytes: u64,
+    /// What the pools had in use beyond what they have with a batch that is there.
+    in_use_beyond_bytes: u64,
+    /// What the card had less free than with a batch that is there.
+    taken_beyond_bytes: Option<u64>,
+}
+
+/// A session, its trainer, and the loaders.
+struct Feeding {
+    session: Session<Config>,
+    trainer: Trainer<Convnet>,
+    images: Images,
+    census: Arc<Census>,
+    resident: Pair,
+    steps: u32,
+    #[cfg(feature = "cuda")]
+    card: Card,
+}
+
+/// Prints a line for the batch that is there and for each loader.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut feeding = Feeding::new(arguments)?;
+    // The first steps compile and tune.
+    feeding.fed(Feeder::Resident)?;
+    let feeders = [Feeder::Resident, Feeder::Library, Feeder::Burn];
+    let mut all = [Fed::default(); 3];
+    for _ in 0..arguments.rounds {
+        for (feeder, fed) in feeders.into_iter().zip(&mut all) {
+            *fed = fed.and(feeding.fed(feeder)?);
+        }
+    }
+    for (feeder, fed) in feeders.into_iter().zip(all) {
+        say("feed", &feeding.line(feeder, fed, all[0]))?;
+    }
+    Ok(())
+}
+
+impl Feeding {
+    fn new(arguments: &Arguments) -> anyhow::Result<Self> {
+        let mut config = Config { image: arguments.image, ..Config::default() };
+        config.num_workers = arguments.workers.unwrap_or(config.num_workers);
+        let options =
+            if cfg!(feature = "cuda") { Options::default().gpu(arguments.gpu) } else { Options::default().cpu() };
+        let session = options.start(config)?;
+        let device = session.device();
+        anyhow::ensure!(
+            !cfg!(feature = "cuda") || device != Device::flex(),
+            "there is no GPU: {}",
+            session.selection()
+        );
+        device.seed(0);
+        let side = session.config().image;
+        let network = Convnet::new(&dimensions(side), &device);
+        let trainer = session.trainer(network, AdamWConfig::new().init())?;
+        let samples = session.schedule().global_batch as usize;
+        let work = Work::lasting(Duration::from_secs_f64(HOST_MS / 1e3));
+        let images = Images { count: samples * arguments.steps as usize, side, classes: CLASSES, work };
+        let pixels =
+            Tensor::from_data(burn::tensor::TensorData::ones::<f32, _>([samples, 3, side, side]), &Device::flex());
+        let classes = Tensor::from_data(burn::tensor::TensorData::zeros::<i32, _>([samples]), &Device::flex());
+        let resident = MicroBatch::on_device((pixels, classes), &device);
+        Ok(Self {
+            session,
+            trainer,
+            images,
+            census: Arc::default(),
+            resident,
+            steps: arguments.steps,
+            #[cfg(feature = "cuda")]
+            card: Card::open(arguments.gpu)?,
+        })
+    }
+
+    fn loader(&self, feeder: Feeder) -> Arc<dyn DataLoader<Fetched>> {
+        let census = Arc::clone(&self.census);
+        let stack = Stack { side: self.images.side, census, counts: feeder == Feeder::Burn };
+        if feeder == Feeder::Library {
+            return self.session.loader(self.images.clone(), stack).build();
+        }
+        let builder = DataLoaderBuilder::new(stack).batch_size(self.session.schedule().global_batch as usize);
+        let workers = self.session.plan().settings.num_workers as usize;
+        builder.num_workers(workers).set_device(self.session.device()).build(self.images.clone())
+    }
+
+    /// A round of steps.
+    fn fed(&mut self, feeder: Feeder) -> anyhow::Result<Fed> {
+        release(&self.session.inner_device())?;
+        self.census.most();
+        let mut fed = Fed { free_bytes: self.free()?, ..Fed::default() };
+        if feeder == Feeder::Resident {
+            let begin = Instant::now();
+            for _ in 0..self.steps {
+                self.step(self.resident.clone(), &mut fed)?;
+            }
+            fed.seconds = begin.elapsed().as_secs_f64();
+            return Ok(fed);
+        }
+        let loader = self.loader(feeder);
+        let asked = Instant::now();
+        let mut batches = loader.iter();
+        let mut next = batches.next();
+        fed.first_seconds = asked.elapsed().as_secs_f64();
+        let begin = Instant::now();
+        while let Some(batch) = next {
+            let batch = batch?;
+            self.step(batch.pair(), &mut fed)?;
+            drop(batch);
+            let asked = Instant::now();
+            next = batches.next();
+            fed.waiting_seconds += asked.elapsed().as_secs_f64();
+        }
+        fed.seconds = begin.elapsed().as_secs_f64();
+        fed.held_bytes = self.census.most();
+        Ok(fed)
+    }
+
+    fn step(&mut self, pair: Pair, fed: &mut Fed) -> anyhow::Result<()> {
+        let step = self.trainer.step(1e-4, pair, loss)?;
+        anyhow::ensure!(step.rescues.is_empty() && step.applied, "a step was disturbed: {step:?}");
+        fed.steps += 1;
+        fed.in_use_bytes = fed.in_use_bytes.max(self.in_use());
+        fed.free_bytes = least(fed.free_bytes, self.free()?);
+        Ok(())
+    }
+
+    fn line(&self, feeder: Feeder, fed: Fed, resident: Fed) -> Line<'_> {
+        let plan = self.session.plan();
+        let settings = &plan.settings;
+        let samples = self.session.schedule().global_batch;
+        let needed = resident.seconds / resident.steps as f64 * fed.steps as f64;
+        let is_loader = feeder != Feeder::Resident;
+        let idle = |seconds: f64| is_loader.then(|| 1.0 - needed / seconds);
+        let bytes_per_sample = self.resident.bytes() as u64 / samples;
+        Line {
+            feeder,
+            device: &plan.device,
+            host_ms_per_sample: HOST_MS,
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            num_workers: settings.num_workers,
+            prefetch_depth: settings.prefetch_depth,
+            global_batch: samples,
+            batch_size: settings.batch_size,
+            predicted_samples_per_s: plan.samples_per_s,
+            samples_per_s: (fed.steps * samples) as f64 / fed.seconds,
+            fed,
+            idle_share: idle(fed.seconds),
+            idle_share_with_first: idle(fed.seconds + fed.first_seconds),
+            waiting_share: fed.waiting_seconds / fed.seconds,
+            queue_bytes: fed.held_bytes.saturating_sub(self.resident.bytes() as u64),
+            budget_bytes: settings.prefetch_depth * settings.batch_size * bytes_per_sample,
+            in_use_beyond_bytes: fed.in_use_bytes.saturating_sub(resident.in_use_bytes),
+            taken_beyond_bytes: resident.free_bytes.zip(fed.free_bytes).map(|(more, less)| more.saturating_sub(less)),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn in_use(&self) -> u64 {
+        Usage::of(&self.session.inner_device()).in_use_bytes
+    }
+
+    #[cfg(feature = "cuda")]
+    fn free(&self) -> anyhow::Result<Option<u64>> {
+        self.card.free().map(Some)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[expect(clippy::unused_self, reason = "the signature is that of the version with CUDA")]
+    fn in_use(&self) -> u64 {
+        0
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with CUDA")]
+    fn free(&self) -> anyhow::Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+impl Fed {
+    /// Both together.
+    fn and(self, other: Self) -> Self {
+        Self {
+            steps: self.steps + other.steps,
+            seconds: self.seconds + other.seconds,
+            waiting_seconds: self.waiting_seconds + other.waiting_seconds,
+            first_seconds: self.first_seconds + other.first_seconds,
+            held_bytes: self.held_bytes.max(other.held_bytes),
+            in_use_bytes: self.in_use_bytes.max(other.in_use_bytes),
+            free_bytes: least(self.free_bytes, other.free_bytes),
+        }
+    }
+}
+
+/// The less of two, of which one may be unknown.
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
+}
+
+fn dimensions(image: usize) -> convnet::Dimensions {
+    let stages = vec![[48, 8]];
+    convnet::Dimensions { image, stages, classes: CLASSES, kind: Block::Plain, group_norm: false, stem: false }
+}
+
+fn loss(network: &Convnet, (images, classes): Pair) -> Tensor<1> {
+    let logits = network.logits(images);
+    CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, classes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arguments, Fed, Feeder, Feeding};
+
+    #[test]
+    fn each_loader_brings_every_batch_and_the_librarys_keeps_to_its_budget() {
+        let arguments = Arguments { steps: 4, rounds: 1, workers: Some(2), image: 4, gpu: 0 };
+        let mut feeding = Feeding::new(&arguments).unwrap();
+        let resident = feeding.fed(Feeder::Resident).unwrap();
+        for feeder in [Feeder::Library, Feeder::Burn] {
+            let fed = feeding.fed(feeder).unwrap();
+            let line = feeding.line(feeder, fed, resident);
+            assert_eq!((fed.steps, line.num_workers), (4, 2));
+            assert!(fed.held_bytes > 0 && fed.seconds > 0.0 && line.waiting_share < 1.0, "{fed:?}");
+            assert!(feeder == Feeder::Burn || line.queue_bytes <= line.budget_bytes, "{fed:?}");
+        }
+        assert_eq!(feeding.census.most(), 0);
+        assert_eq!(Fed::default().and(resident).steps, 4);
+    }
+}
