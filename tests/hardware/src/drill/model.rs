@@ -38,7 +38,7 @@ pub(super) struct Config {
 }
 
 /// Numbers in a frame.
-const FEATURES: usize = 64;
+const FEATURES: usize = 128;
 
 /// Frames through a dense layer, Burn's encoder, and a head over every frame; without dropout and statistics, so that the
 /// loss does not depend on how a batch is cut.

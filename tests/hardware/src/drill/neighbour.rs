@@ -19,11 +19,15 @@ use crate::{catching::catching, memory::Usage};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Left {
-    /// What this process has in use, and nothing beside it.
+    /// What this process has in use, and beside it no more than loading a kernel takes.
     Nothing,
     /// This share of what a step of the planned micro-batch takes beside what stays.
     Share(f64),
 }
+
+/// What is left at least: a card on which not even a kernel can be loaded is another failure than that of a tensor.
+#[cfg(feature = "cuda")]
+const SPARE_BYTES: u64 = 8 << 20;
 
 /// What steps of the planned micro-batch take.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -58,6 +62,9 @@ pub(super) struct Neighbour {
     device: Device,
     #[cfg(feature = "cuda")]
     card: Card,
+    /// Holds what is to be spared while the rest is taken.
+    #[cfg(feature = "cuda")]
+    spare: Card,
     /// What fills the pools' holes.
     #[cfg(feature = "cuda")]
     plugs: Vec<Tensor<1>>,
@@ -70,8 +77,10 @@ impl Neighbour {
     /// A neighbour that holds nothing yet, on the card with this index of CUDA's; `device` is without autodiff.
     #[cfg(feature = "cuda")]
     pub(super) fn new(device: &Device, gpu: usize) -> anyhow::Result<Self> {
-        let card = Card::open(gpu)?;
-        Ok(Self { device: device.clone(), card, plugs: Vec::new(), need: Need::default() })
+        let (card, spare) = (Card::open(gpu)?, Card::open(gpu)?);
+        // What fills holes later is compiled now, while there is memory for kernels.
+        plug(1 << 20, device)?;
+        Ok(Self { device: device.clone(), card, spare, plugs: Vec::new(), need: Need::default() })
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -102,12 +111,9 @@ impl Neighbour {
                 self.need.between_bytes + (share * beside as f64) as u64
             }
         };
-        self.card.take_all_but(budget.saturating_sub(usage.reserved_bytes))?;
-        let filled = if left == Left::Nothing { self.fill() } else { 0 };
-        if filled > 0 {
-            // An allocation that fails makes the pools give back what they can.
-            self.card.take_all_but(0)?;
-        }
+        let leave = budget.saturating_sub(usage.reserved_bytes).max(SPARE_BYTES);
+        let filled = if left == Left::Nothing { self.fill()? } else { 0 };
+        self.card.take_all_but(leave)?;
         let usage = Usage::of(&self.device);
         Ok(Taken {
             free_before_mib: free_before >> 20,
@@ -121,6 +127,7 @@ impl Neighbour {
     /// Gives everything back.
     pub(super) fn release(&mut self) -> anyhow::Result<()> {
         self.plugs.clear();
+        self.spare.release();
         self.card.release();
         self.clean()
     }
@@ -133,24 +140,27 @@ impl Neighbour {
     }
 
     /// Fills what the pools have left in the pages that they keep, down to holes of a megabyte; returns the bytes.
-    fn fill(&mut self) -> u64 {
+    fn fill(&mut self) -> anyhow::Result<u64> {
         // A larger allocation than any before could change the size of the pools' pages.
         let largest = self.device.memory_pool_report().into_iter().flatten().map(|pool| pool.largest_alloc).max();
         let largest_mib = largest.unwrap_or_default() >> 20;
-        let mut filled = 0;
+        // No new page can be had meanwhile, not even from what is to be spared.
+        self.spare.take_all_but(self.spare.free()?.saturating_sub(SPARE_BYTES))?;
+        self.card.take_all_but(0)?;
+        let usage = Usage::of(&self.device);
+        let (holes, mut filled) = (usage.reserved_bytes.saturating_sub(usage.in_use_bytes), 0);
         for mib in [256_u64, 64, 16, 4, 1].into_iter().filter(|mib| *mib <= largest_mib) {
-            while self.plugs.len() < 256 {
-                let plug = Tensor::<1>::zeros([(mib << 20) as usize / 4], &self.device);
-                // Only a read tells whether there was memory.
-                let corner = catching(|| Ok(plug.clone().narrow(0, 0, 1).try_into_data()?));
-                if corner.is_err() {
-                    break;
-                }
+            // Only a read tells whether there was memory.
+            while filled + (mib << 20) <= holes
+                && let Ok(plug) = catching(|| plug(mib << 20, &self.device))
+            {
                 self.plugs.push(plug);
                 filled += mib << 20;
             }
         }
-        filled
+        // An allocation that failed made the pools give back what they could, which the caller takes.
+        self.spare.release();
+        Ok(filled)
     }
 
     /// Whether something is made to fail: memory that was taken fails on its own.
@@ -158,6 +168,14 @@ impl Neighbour {
     pub(super) fn strikes(&self, _: At, _: usize) -> bool {
         false
     }
+}
+
+/// A tensor of so many bytes, once it is known that there was memory for it.
+#[cfg(feature = "cuda")]
+fn plug(bytes: u64, device: &Device) -> anyhow::Result<Tensor<1>> {
+    let plug = Tensor::<1>::zeros([bytes as usize / 4], device);
+    plug.clone().narrow(0, 0, 1).try_into_data()?;
+    Ok(plug)
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -137,7 +137,9 @@ struct Feeding {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut feeding = Feeding::new(arguments)?;
     // The first steps compile and tune.
-    feeding.fed(Feeder::Resident)?;
+    for _ in 0..5 {
+        feeding.step(feeding.resident.clone(), &mut Fed::default())?;
+    }
     let feeders = [Feeder::Resident, Feeder::Library, Feeder::Burn];
     let mut all = [Fed::default(); 3];
     for _ in 0..arguments.rounds {
