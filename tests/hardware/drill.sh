@@ -10,7 +10,7 @@ say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
 # Runs `hardware` with these arguments, and notes it where that failed.
 attempt() {
-  timeout 300 hardware "$@" >> "$folder/drill.jsonl" 2> "$folder/${1}-${2:-all}.log"
+  timeout 300 hardware "$@" >> "$folder/drill.jsonl" 2>> "$folder/$1-${2:-all}.log"
   local rc=$?
   ((rc == 0)) || printf '{"way":"failed","arguments":"%s","rc":%d}\n' "$*" "$rc" >> "$folder/drill.jsonl"
   say "$* ended with $rc"
