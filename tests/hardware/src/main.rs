@@ -4,11 +4,11 @@ mod batch;
 mod catching;
 mod described;
 mod device;
+mod drill;
 mod exact;
+mod feed;
 mod learn;
 mod lesson;
-mod drill;
-mod feed;
 mod line;
 #[cfg(feature = "cuda")]
 mod memory;
