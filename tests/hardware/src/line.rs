@@ -46,3 +46,13 @@ pub(crate) fn print_under<H: Serialize, T: Serialize>(head: &H, outcome: &Result
     writeln!(stdout().lock(), "{line}")?;
     Ok(())
 }
+
+#[derive(Serialize)]
+struct Way<'a> {
+    way: &'a str,
+}
+
+/// Prints what was found, and belongs to no mode, as one line of JSON.
+pub(crate) fn say<T: Serialize>(way: &str, what: &T) -> anyhow::Result<()> {
+    print_under(&Way { way }, &Ok(what))
+}

@@ -16,7 +16,6 @@ mod mode;
 mod network;
 mod overhead;
 mod planned;
-mod say;
 mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;

@@ -19,7 +19,7 @@ use clap::{Args, ValueEnum};
 use gpu_tuned::Options;
 use serde::Serialize;
 
-use crate::say::say;
+use crate::line::say;
 use hooks::{At, Disturbance, Hooks};
 use model::{Config, Encoder, Frames};
 use neighbour::{Left, Neighbour};

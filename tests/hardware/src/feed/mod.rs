@@ -17,7 +17,7 @@ use gpu_tuned_core::workload::Block;
 use models_tests::convnet::{self, Convnet};
 use serde::Serialize;
 
-use crate::{device::release, say::say};
+use crate::{device::release, line::say};
 #[cfg(feature = "cuda")]
 use crate::{drill::card::Card, memory::Usage};
 use data::{Census, Fetched, Images, Pair, Stack, Work};
