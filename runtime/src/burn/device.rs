@@ -75,6 +75,18 @@ pub fn default_float(device: &Device, float: FloatDType) -> Result<(), OpenError
     }
 }
 
+/// Whether tensors can be added up over the GPU and others of this process: Burn does it through NCCL, which is loaded
+/// when the program runs.
+pub(crate) fn has_collectives(device: &Device) -> bool {
+    #[cfg(feature = "cuda")]
+    return cuda::has_collectives(device);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = device;
+        false
+    }
+}
+
 #[cfg(feature = "cuda")]
 mod cuda {
     use std::convert::identity;
@@ -106,6 +118,12 @@ mod cuda {
         // `CubeCL` holds the context by now; let go before, it would be destroyed and built again.
         drop(context);
         Ok(OpenGpu { device, gpu, memory_free })
+    }
+
+    pub(super) fn has_collectives(device: &Device) -> bool {
+        let indices = driver::devices().unwrap_or_default().into_iter().map(|gpu| gpu.index);
+        let opened = indices.into_iter().find(|index| Device::cuda(*index) == *device).map(cubecl::Device::cuda);
+        opened.and_then(Result::ok).is_some_and(|device| device.client().has_device_transport())
     }
 
     fn check_libdevice() -> Result<(), OpenError> {

@@ -15,6 +15,7 @@ mod tf32;
 mod threads;
 
 pub use crate::detect::CudaDevice;
+pub(crate) use device::has_collectives;
 pub use device::{OpenGpu, cpu, cuda_devices, default_float, open};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::memory_free;

@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 
 use super::budget::Budget;
 use super::epoch::{Bounds, Lazy, Prefetch, Preparation, Source};
+use super::rank::RankOf;
 use crate::train::MicroBatch;
 
 /// Batches that are prepared ahead when nobody says how many: one is uploaded while one waits.
@@ -42,6 +43,7 @@ pub struct PrefetchLoader<I, B> {
     num_workers: usize,
     device: Device,
     rng: Option<Mutex<StdRng>>,
+    rank: Option<RankOf>,
 }
 
 enum Batches<I> {
@@ -62,6 +64,7 @@ impl<I, B> PrefetchLoader<I, B> {
             num_workers: 1,
             device: Device::default(),
             rng: None,
+            rank: None,
         }
     }
 
@@ -113,6 +116,12 @@ impl<I, B> PrefetchLoader<I, B> {
     #[must_use]
     pub fn num_workers(mut self, workers: usize) -> Self {
         self.num_workers = workers;
+        self
+    }
+
+    /// Yields what one of several ranks has of each step, of whose samples every rank has a batch.
+    pub(crate) fn for_rank(mut self, rank: usize, ranks: usize) -> Self {
+        self.rank = Some(RankOf { rank, ranks });
         self
     }
 
@@ -168,6 +177,7 @@ where
             num_workers: self.num_workers,
             device,
             rng: self.rng().map(|mut rng| Mutex::new(rng.fork())),
+            rank: self.rank,
         }
     }
 
@@ -175,14 +185,21 @@ where
         self.rng.as_ref().map(|rng| rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The items in the order of the next epoch.
+    /// The items in the order of the next epoch; of a rank its own.
     fn ordered(&self) -> Arc<dyn Dataset<I>> {
-        match self.rng() {
+        let ordered = match self.rng() {
             Some(mut rng) => {
                 let dataset = Arc::new(self.dataset.clone());
                 Arc::new(SelectionDataset::<Arc<dyn Dataset<I>>, I>::new_shuffled(dataset, &mut *rng))
             }
             None => self.dataset.clone(),
+        };
+        match (self.rank, &self.batches) {
+            (Some(rank), Batches::OfSize(size)) => {
+                let own = rank.items(ordered.len(), *size, self.drop_last);
+                Arc::new(SelectionDataset::<Arc<dyn Dataset<I>>, I>::from_indices_unchecked(ordered, own))
+            }
+            _ => ordered,
         }
     }
 

@@ -66,6 +66,7 @@ mod evaluate;
 mod lines;
 mod loader;
 mod map;
+mod rank;
 mod session;
 mod token_budget;
 

@@ -7,7 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor};
 
 use super::MicroBatch;
-use super::failure::{Moment, Stopped, watched};
+use super::failure::{Moment, OutOfMemory, Stopped, watched};
 use crate::mixed::{clip, global_norm};
 
 /// What a micro-batch brings to a step; on the device, and not read yet.
@@ -24,8 +24,6 @@ pub(super) struct Attempt<T> {
     pub gradients: GradientsParams,
     /// Mean over the samples of the step, in f32, of shape `[1]`; zero where it is not known.
     pub loss: Tensor<1>,
-    /// Of the gradients before they were clipped, of shape `[1]`.
-    pub norm: Tensor<1>,
     /// Of each micro-batch.
     pub outputs: Vec<T>,
 }
@@ -33,6 +31,10 @@ pub(super) struct Attempt<T> {
 /// Samples of one micro-batch after another; together all of them.
 fn cuts(samples: usize, micro_batch: usize) -> impl Iterator<Item = Range<usize>> {
     (0..samples).step_by(micro_batch).map(move |begin| begin..(begin + micro_batch).min(samples))
+}
+
+fn zero(device: &Device) -> Tensor<1> {
+    Tensor::zeros([1], (&device.clone().without_autodiff(), DType::F32))
 }
 
 impl<T> Attempt<T> {
@@ -62,19 +64,23 @@ impl<T> Attempt<T> {
             };
             outputs.push(output);
         }
-        let gradients = sum;
-        let zero = || Tensor::zeros([1], (&device.clone().without_autodiff(), DType::F32));
-        let norm = watched(Moment::Backward, || global_norm(&gradients, model))?;
-        let (norm, loss) = (norm.unwrap_or_else(zero), mean.unwrap_or_else(zero));
-        Ok(Self { gradients, loss, norm, outputs })
+        Ok(Self { gradients: sum, loss: mean.unwrap_or_else(|| zero(device)), outputs })
     }
 
-    /// Scales all gradients down where their global norm is larger than `most`. The device decides it.
-    pub(super) fn clipped<M: Module>(mut self, model: &M, most: Option<f32>) -> Self {
+    /// Norm of all gradients together, of shape `[1]`; and scales them down where it is larger than `most`. The device
+    /// decides it.
+    pub(super) fn clipped<M: Module>(
+        mut self,
+        model: &M,
+        most: Option<f32>,
+        device: &Device,
+    ) -> Result<(Self, Tensor<1>), OutOfMemory> {
+        let norm = watched(Moment::Backward, || global_norm(&self.gradients, model))?;
+        let norm = norm.unwrap_or_else(|| zero(device));
         if let Some(most) = most {
-            self.gradients = clip(self.gradients, model, &self.norm, f64::from(most));
+            self.gradients = clip(self.gradients, model, &norm, f64::from(most));
         }
-        self
+        Ok((self, norm))
     }
 }
 

@@ -9,6 +9,7 @@ mod learning;
 mod micro_batch;
 mod outcome;
 mod pace;
+mod ranks;
 mod session;
 mod stepper;
 #[cfg(feature = "train")]
@@ -22,4 +23,6 @@ mod weights;
 pub use failure::{Moment, is_out_of_memory};
 pub use micro_batch::MicroBatch;
 pub use outcome::{Rescue, Step, StepError, TrainerError};
+pub(crate) use ranks::part;
+pub use ranks::{Ended, Rank, Ranks, RanksError};
 pub use trainer::Trainer;

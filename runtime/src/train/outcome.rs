@@ -6,6 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::failure::Moment;
+use super::ranks::Ended;
 use crate::mixed::MixedError;
 
 /// What an optimizer step did.
@@ -18,7 +19,7 @@ pub struct Step {
     pub gradient_norm: f32,
     /// Whether the parameters were changed. They are not where a gradient is not finite.
     pub applied: bool,
-    /// Samples that the step was made of.
+    /// Samples that the step was made of, over all ranks.
     pub samples: usize,
     /// Micro-batches that it was cut into.
     pub micro_batches: usize,
@@ -54,13 +55,41 @@ pub enum TrainerError {
     Mixed(#[from] MixedError),
     /// The step is shared by several ranks, and gradients would not be exchanged.
     #[error(
-        "the global batch is shared by {world_size} ranks, and the trainer exchanges no gradients: each would learn from its \
-         own part alone; train on one GPU, or exchange gradients in a loop of your own"
+        "the global batch is shared by {world_size} ranks, and a trainer of its own would learn from its part alone: take \
+         steps with `Session::ranks`"
     )]
     Ranks {
         /// Ranks that the plan is for.
         world_size: u64,
     },
+    /// Ranks are in other processes, and Burn's collectives join the devices of one process.
+    #[error(
+        "the plan is for {world_size} ranks, and this process has {devices} device(s): Burn joins the devices of one process \
+         only; take all of them with `Options::gpus`, or plan for fewer ranks"
+    )]
+    OtherProcesses {
+        /// Ranks that the plan is for.
+        world_size: u64,
+        /// Devices of this process.
+        devices: usize,
+    },
+    /// Each rank would keep its share of the optimizer's state.
+    #[error(
+        "shard_optimizer is planned, and ranks that exchange gradients hold the whole state of the optimizer each: leave it \
+         out, or train with Burn's `ExecutionStrategy::multi` and `MultiDeviceOptim::OptimSharded`"
+    )]
+    Sharded,
+    /// The model is not that of the first rank.
+    #[error(
+        "the model of rank {rank} has other shapes or types than that of rank 0: ranks train replicas of one model"
+    )]
+    Replica {
+        /// The rank.
+        rank: usize,
+    },
+    /// The ranks were ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
 }
 
 /// Why an optimizer step could not be taken. The model and the optimizer are as they were before it, unless it says
@@ -114,6 +143,17 @@ pub enum StepError {
     /// The model cannot be trained in mixed precision as it is.
     #[error(transparent)]
     Mixed(#[from] MixedError),
+    /// Memory ran out, again and again, when gradients had been exchanged.
+    #[error(
+        "out of memory after gradients were exchanged: the ranks have come apart, go on from the last checkpoint\nBurn says: {message}"
+    )]
+    Late {
+        /// Burn's words.
+        message: String,
+    },
+    /// The ranks that take steps together were ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
     /// The device failed for another reason.
     #[error("the device failed in an optimizer step")]
     Device(#[source] burn::tensor::TensorReadError),

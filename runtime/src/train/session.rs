@@ -1,5 +1,7 @@
 //! The trainer of a session.
 
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::Dataset;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
@@ -10,6 +12,7 @@ use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use super::stepper::{Remaining, Stepper};
 use super::{Trainer, TrainerError};
+use crate::load::PrefetchLoader;
 use crate::mixed::Half;
 use crate::session::Session;
 use crate::tuned::Tuned;
@@ -44,11 +47,11 @@ impl<C: Tuned> Session<C> {
     /// # Errors
     ///
     /// [`TrainerError`]: for a model that cannot be trained in the planned precision, if that is a mixed one, and for a plan of
-    /// several ranks.
+    /// several ranks, which [`ranks`](Self::ranks) are for.
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
-        let recipe = Recipe::of(self)?;
+        let recipe = Recipe::alone(self)?;
         let trainer = Trainer::of(model, optimizer, recipe.stepper());
-        Ok(match Half::of(self.plan().settings.precision) {
+        Ok(match recipe.half() {
             Some(half) => trainer.mixed(half)?,
             None => trainer,
         })
@@ -56,33 +59,84 @@ impl<C: Tuned> Session<C> {
 }
 
 /// What takes a session's steps, as often as it is needed.
+#[derive(Clone)]
 pub(super) struct Recipe {
-    device: Device,
-    #[cfg(feature = "train")]
+    /// With autodiff.
+    pub device: Device,
     half: Option<Half>,
     micro_batch: usize,
     twice: Bytes,
-    replanning: Replanning,
+    replanning: Option<Replanning>,
+    loading: Loading,
+}
+
+/// How a rank's part of a step is loaded.
+#[derive(Clone, Copy)]
+struct Loading {
+    /// Of a rank, in a step.
+    samples: usize,
+    drop_last: bool,
+    /// Batches, and as many samples as they may be on the device.
+    ahead: (usize, usize),
+    workers: usize,
 }
 
 impl Recipe {
-    pub(super) fn of<C: Tuned>(session: &Session<C>) -> Result<Self, TrainerError> {
-        let world_size = session.schedule().world_size;
-        if world_size > 1 {
-            return Err(TrainerError::Ranks { world_size });
+    /// For steps on one device.
+    pub(super) fn alone<C: Tuned>(session: &Session<C>) -> Result<Self, TrainerError> {
+        match session.schedule().world_size {
+            0 | 1 => Ok(Self::of(session, 0, session.device())),
+            world_size => Err(TrainerError::Ranks { world_size }),
         }
-        Ok(Self {
-            device: session.device(),
-            #[cfg(feature = "train")]
-            half: Half::of(session.plan().settings.precision),
-            micro_batch: usize::try_from(session.plan().settings.batch_size).unwrap_or(usize::MAX),
+    }
+
+    /// For the steps of a rank.
+    pub(super) fn of<C: Tuned>(session: &Session<C>, rank: usize, device: Device) -> Self {
+        let settings = &session.plan().settings;
+        let ahead = (settings.prefetch_depth, settings.prefetch_depth.saturating_mul(settings.batch_size));
+        Self {
+            half: Half::of(settings.precision),
+            micro_batch: size(settings.batch_size),
             twice: held_twice(&session.plan().memory),
-            replanning: Replanning::of(session),
-        })
+            replanning: Some(Replanning::of(session, rank, &device)),
+            loading: Loading {
+                samples: size(session.schedule().samples_per_rank()),
+                drop_last: session.schedule().drop_last,
+                ahead: (size(ahead.0), size(ahead.1)),
+                workers: size(settings.num_workers),
+            },
+            device,
+        }
+    }
+
+    /// For steps of any size in f32, that are loaded one micro-batch at a time.
+    pub(super) fn new(device: Device, micro_batch: usize) -> Self {
+        Self {
+            device: if device.is_autodiff() { device } else { device.autodiff() },
+            half: None,
+            micro_batch,
+            twice: Bytes(u64::MAX),
+            replanning: None,
+            loading: Loading { samples: micro_batch, drop_last: false, ahead: (2, 2 * micro_batch), workers: 1 },
+        }
+    }
+
+    /// A loader of what a rank trains on, before it is cut to its part.
+    pub(super) fn loader<I, B>(
+        &self,
+        dataset: impl Dataset<I> + 'static,
+        batcher: impl Batcher<I, B> + 'static,
+    ) -> PrefetchLoader<I, B> {
+        let Loading { samples, drop_last, ahead: (batches, on_device), workers } = self.loading;
+        PrefetchLoader::new(dataset, batcher, samples)
+            .drop_last(drop_last)
+            .depth(batches)
+            .device_samples(on_device)
+            .num_workers(workers)
+            .device(self.device.clone())
     }
 
     /// What the session computes in beside f32.
-    #[cfg(feature = "train")]
     pub(super) fn half(&self) -> Option<Half> {
         self.half
     }
@@ -90,9 +144,13 @@ impl Recipe {
     pub(super) fn stepper(&self) -> Stepper {
         let mut stepper = Stepper::new(self.device.clone(), self.micro_batch);
         stepper.twice = self.twice;
-        stepper.remaining = Some(Box::new(self.replanning.clone()));
+        stepper.remaining = self.replanning.clone().map(|replanning| Box::new(replanning) as Box<dyn Remaining>);
         stepper
     }
+}
+
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 /// As much as what the forward pass keeps: it is free again when the optimizer runs.
@@ -121,7 +179,8 @@ struct Left {
 }
 
 impl Replanning {
-    fn of<C: Tuned>(session: &Session<C>) -> Self {
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "what is left of a CPU is not known"))]
+    fn of<C: Tuned>(session: &Session<C>, rank: usize, device: &Device) -> Self {
         let settings = session.plan().settings;
         let mut pins = Pins::default();
         pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
@@ -138,8 +197,9 @@ impl Replanning {
             },
             #[cfg(feature = "cuda")]
             left: Left {
-                device: session.inner_device(),
-                gpu: session.opened.gpu.clone(),
+                device: device.clone().without_autodiff(),
+                // How much is free on the others is not read: their micro-batches are halved.
+                gpu: session.opened.gpu.clone().filter(|_| rank == 0),
                 opening: session.plan().memory.context + session.plan().memory.kernels,
             },
         }

@@ -12,6 +12,7 @@ use super::failure::{OutOfMemory, Stopped};
 use super::gradients::{groups, witness};
 use super::outcome::{Rescue, Step, StepError};
 use super::pace::Pace;
+use super::ranks::{Seat, Shares};
 use super::update::{Unread, Weights, difference, read, update_in_groups, updated};
 
 /// So many steps in a row without finite gradients are an error.
@@ -19,7 +20,7 @@ const MOST_SKIPPED: u32 = 100;
 /// Steps from one look at whether parameters change to the next.
 const LOOK_EVERY: u64 = 100;
 /// A parameter, two values of state and a gradient: what is held twice for each.
-const HELD_VALUES: u64 = 4;
+pub(super) const HELD_VALUES: u64 = 4;
 
 /// What is there when memory ran out.
 pub(super) trait Remaining: Send {
@@ -38,6 +39,8 @@ pub(super) struct Stepper {
     /// Bytes that may be held twice.
     pub twice: Bytes,
     pub remaining: Option<Box<dyn Remaining>>,
+    /// Among the ranks that take the step together.
+    seat: Option<Seat>,
     steps: u64,
     skipped: u32,
     stalled: bool,
@@ -51,13 +54,19 @@ impl Stepper {
             max_norm: None,
             twice: Bytes(u64::MAX),
             remaining: None,
+            seat: None,
             steps: 0,
             skipped: 0,
             stalled: false,
         }
     }
 
-    /// Takes a step over all samples of `batch`; `part` computes the gradients of a micro-batch that holds so large a share
+    /// Takes its steps together with other ranks.
+    pub(super) fn among(self, seat: Seat) -> Self {
+        Self { seat: Some(seat), ..self }
+    }
+
+    /// Takes a step over all samples of `batch`, or over those of all ranks; `part` computes the gradients of a micro-batch that holds so large a share
     /// of them, and may be called again. Returns what it made of each micro-batch, too.
     ///
     /// `learns` says whether the weights ought to change.
@@ -68,13 +77,17 @@ impl Stepper {
         batch: &B,
         part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<Part<T>, Stopped>,
     ) -> Result<(Step, Vec<T>), StepError> {
-        if batch.is_empty() {
+        if batch.is_empty() && self.seat.is_none() {
             return Err(StepError::Empty);
         }
         let mut rescues = Vec::new();
+        let mut shares = Shares::default();
         loop {
             let buffers = Buffers::of(&weights.model());
-            let outcome = self.attempt(weights, learns, batch, &part);
+            let outcome = match &self.seat {
+                Some(seat) => self.joint(seat, &mut shares, weights, learns, batch, &part),
+                None => self.attempt(weights, learns, batch, &part),
+            };
             if let Some(buffers) = buffers.filter(|_| !matches!(&outcome, Ok((step, _)) if step.applied)) {
                 buffers.restore(&weights.model());
             }
@@ -95,8 +108,9 @@ impl Stepper {
     ) -> Result<(Step, Vec<T>), Stopped> {
         let micro_batch = self.pace.micro_batch();
         let model = weights.model();
-        let attempt = Attempt::run(&model, batch, micro_batch, &self.device, part)?.clipped(&model, self.max_norm);
-        let Attempt { gradients, loss, norm, outputs } = attempt;
+        let attempt = Attempt::run(&model, batch, micro_batch, &self.device, part)?;
+        let (attempt, norm) = attempt.clipped(&model, self.max_norm, &self.device)?;
+        let Attempt { gradients, loss, outputs } = attempt;
         let step = |loss, gradient_norm: f32, stalled| Step {
             loss,
             gradient_norm,
@@ -118,8 +132,7 @@ impl Stepper {
             return Ok((step(read[0], read[1], false), outputs));
         }
         let new = updated(weights, gradients)?;
-        let looks = self.steps.is_multiple_of(LOOK_EVERY);
-        let moved = looks.then(|| difference(&weights.master(), &new.master())).flatten();
+        let moved = self.looks().then(|| difference(&weights.master(), &new.master())).flatten();
         let is_looked_at = moved.is_some();
         let read = read([loss, norm].into_iter().chain(witness(&new.model())).chain(moved).collect())?;
         let (loss, norm) = (read[0], read[1]);
@@ -129,6 +142,23 @@ impl Stepper {
         let stands = |moved: &f32| learns && norm.is_finite() && norm > 0.0 && *moved == 0.0;
         let stalled = if is_looked_at { read.last().is_some_and(stands) } else { self.stalled };
         Ok((step(loss, norm, stalled), outputs))
+    }
+
+    /// Ends the other ranks with an error of this one.
+    pub(super) fn end(&self, error: &StepError) {
+        if let Some(seat) = &self.seat {
+            seat.fail(error.to_string());
+        }
+    }
+
+    /// Whether it is looked after, in this step, if parameters change.
+    pub(super) fn looks(&self) -> bool {
+        self.steps.is_multiple_of(LOOK_EVERY)
+    }
+
+    /// Whether training stood still when it was last looked after.
+    pub(super) fn stalled(&self) -> bool {
+        self.stalled
     }
 
     fn finished(&mut self, step: Step) -> Result<Step, StepError> {
@@ -181,7 +211,7 @@ impl From<Unread> for Stopped {
 }
 
 /// Lets go what a failed step left behind, and gives the device's free memory back.
-fn give_back(device: &Device) {
+pub(super) fn give_back(device: &Device) {
     // A forward pass without its backward pass leaves its graph alive until the next backward pass.
     drop(Tensor::<1>::ones([1], device).require_grad().mul_scalar(2.0).backward());
     // Whether that worked is seen in the step that follows.

@@ -43,7 +43,7 @@ impl<C: Tuned> Session<C> {
         M: LearnerModel,
         <M as TrainStep>::Input: MicroBatch,
     {
-        let recipe = Recipe::of(self)?;
+        let recipe = Recipe::alone(self)?;
         Ok(TrainingStrategy::Custom(Arc::new(Steps { device: self.device(), recipe })))
     }
 }

@@ -21,19 +21,19 @@ use super::{MicroBatch, Moment, Step, StepError, Trainer};
 
 const FEATURES: usize = 12;
 const CLASSES: usize = 5;
-const OUT_OF_MEMORY: &str = "out of device memory allocating 4096 bytes";
+pub(super) const OUT_OF_MEMORY: &str = "out of device memory allocating 4096 bytes";
 
 #[derive(Module, Debug)]
-struct Network {
-    first: Linear,
-    norm: Option<BatchNorm>,
-    last: Linear,
+pub(super) struct Network {
+    pub(super) first: Linear,
+    pub(super) norm: Option<BatchNorm>,
+    pub(super) last: Linear,
 }
 
-type Batch = (Tensor<2>, Tensor<1, Int>);
+pub(super) type Batch = (Tensor<2>, Tensor<1, Int>);
 
 impl Network {
-    fn new(device: &Device, with_norm: bool) -> Self {
+    pub(super) fn new(device: &Device, with_norm: bool) -> Self {
         let layers = Self {
             first: LinearConfig::new(FEATURES, 16).init(device),
             norm: with_norm.then(|| BatchNormConfig::new(16).init(device)),
@@ -42,7 +42,7 @@ impl Network {
         layers.map(&mut Weights(7))
     }
 
-    fn loss(&self, (input, target): Batch) -> Tensor<1> {
+    pub(super) fn loss(&self, (input, target): Batch) -> Tensor<1> {
         let hidden = self.first.forward(input);
         let hidden = self.norm.iter().fold(hidden, |hidden, norm| norm.forward(hidden));
         let likely = log_softmax(self.last.forward(relu(hidden)), 1).gather(1, target.unsqueeze_dim(1));
@@ -57,7 +57,7 @@ fn values(seed: u64, count: usize) -> Vec<f32> {
 }
 
 /// Gives parameters values of their own, which are the same each time.
-struct Weights(u64);
+pub(super) struct Weights(pub u64);
 
 impl ModuleMapper for Weights {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
@@ -75,14 +75,14 @@ fn device() -> Device {
     Device::flex().autodiff()
 }
 
-fn batch(samples: usize, seed: u64) -> Batch {
+pub(super) fn batch(samples: usize, seed: u64) -> Batch {
     let device = Device::flex();
     let input = TensorData::new(values(seed, samples * FEATURES), [samples, FEATURES]);
     let classes: Vec<_> = values(seed + 1000, samples).iter().map(|x| ((x + 1.0) * 2.499) as i64).collect();
     (Tensor::from_data(input, &device), Tensor::from_data(TensorData::new(classes, [samples]), &device))
 }
 
-fn sgd() -> ModuleOptimizer {
+pub(super) fn sgd() -> ModuleOptimizer {
     SgdConfig::new().with_momentum(Some(MomentumConfig::new())).init()
 }
 
@@ -90,7 +90,7 @@ fn trainer(micro_batch: usize) -> Trainer<Network> {
     Trainer::new(Network::new(&device(), false), sgd(), device(), micro_batch)
 }
 
-fn parameters<M: Module>(model: &M) -> Vec<f32> {
+pub(super) fn parameters<M: Module>(model: &M) -> Vec<f32> {
     let mut all = Parameters(Vec::new());
     model.visit(&mut all);
     all.0
@@ -104,7 +104,7 @@ impl ModuleVisitor for Parameters {
     }
 }
 
-fn furthest(left: &[f32], right: &[f32]) -> f32 {
+pub(super) fn furthest(left: &[f32], right: &[f32]) -> f32 {
     assert_eq!(left.len(), right.len());
     left.iter().zip(right).map(|(left, right)| (left - right).abs()).fold(0.0, f32::max)
 }

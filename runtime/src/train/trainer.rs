@@ -162,7 +162,8 @@ impl<M: Module> Trainer<M> {
             let gradients = watched(Moment::Backward, || held.add(sum, of_part(), scale))??;
             Ok(Part { gradients, loss: Some(value), output: () })
         };
-        let (step, _) = self.stepper.step(&mut self.weights, learning_rate != 0.0, &batch, part)?;
+        let stepped = self.stepper.step(&mut self.weights, learning_rate != 0.0, &batch, part);
+        let (step, _) = stepped.inspect_err(|error| self.stepper.end(error))?;
         let loss_scale = self.scale.value();
         let _: StepOutcome = self.scale.update(step.applied);
         Ok(Step { loss_scale, ..step })

@@ -11,7 +11,7 @@ use super::failure::{Moment, OutOfMemory, is_out_of_memory, watched};
 use super::gradients::{copied, witness};
 use super::outcome::StepError;
 
-/// How often a group of parameters is tried.
+/// How often what cannot be begun again is tried.
 const TRIALS: u32 = 6;
 /// Before the second trial; twice as long before each that follows.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -62,28 +62,33 @@ pub(super) fn update_in_groups<W: Weights>(
     release: impl Fn(),
 ) -> Result<(), StepError> {
     for (done, group) in groups.iter().enumerate() {
-        let mut wait = FIRST_WAIT;
-        for trial in 1.. {
+        let trial = || {
             let computed = updated(weights, copied(gradients, &weights.model(), group));
-            match computed.map_err(Unread::OutOfMemory).and_then(known) {
-                Ok(new) => {
-                    *weights = new;
-                    break;
-                }
-                Err(Unread::Device(error)) => return Err(StepError::Device(error)),
-                Err(Unread::OutOfMemory(OutOfMemory { message, .. })) if trial == TRIALS => {
-                    return Err(StepError::Torn { done, all: groups.len(), message });
-                }
-                Err(Unread::OutOfMemory(_)) => {
-                    release();
-                    // What holds the memory may be gone by then.
-                    sleep(wait);
-                    wait *= 2;
-                }
-            }
-        }
+            computed.map_err(Unread::OutOfMemory).and_then(known)
+        };
+        *weights = patiently(&release, trial).map_err(|unread| match unread {
+            Unread::Device(error) => StepError::Device(error),
+            Unread::OutOfMemory(OutOfMemory { message, .. }) => StepError::Torn { done, all: groups.len(), message },
+        })?;
     }
     Ok(())
+}
+
+/// Tries again while memory runs out, some seconds long; `release` gives memory back before each trial but the first.
+pub(super) fn patiently<T>(release: impl Fn(), trial: impl Fn() -> Result<T, Unread>) -> Result<T, Unread> {
+    let mut wait = FIRST_WAIT;
+    for _ in 1..TRIALS {
+        match trial() {
+            Err(Unread::OutOfMemory(_)) => {
+                release();
+                // What holds the memory may be gone by then.
+                sleep(wait);
+                wait *= 2;
+            }
+            other => return other,
+        }
+    }
+    trial()
 }
 
 /// The weights, once it is known that all of them were computed.
