@@ -127,10 +127,10 @@ impl Recipe {
         dataset: impl Dataset<I> + 'static,
         batcher: impl Batcher<I, B> + 'static,
     ) -> PrefetchLoader<I, B> {
-        let Loading { samples, drop_last, ahead: (batches, on_device), workers } = self.loading;
+        let Loading { samples, drop_last, ahead: (depth, on_device), workers } = self.loading;
         PrefetchLoader::new(dataset, batcher, samples)
             .drop_last(drop_last)
-            .depth(batches)
+            .depth(depth)
             .device_samples(on_device)
             .num_workers(workers)
             .device(self.device.clone())

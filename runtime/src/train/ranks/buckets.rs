@@ -138,19 +138,10 @@ mod tests {
     }
 
     fn gradients(model: &Two, width: usize) -> GradientsParams {
-        let input = Tensor::<2>::arange(0..width as i64, &Device::flex().autodiff());
+        let row: Vec<f32> = (0..width).map(|column| column as f32).collect();
+        let input = Tensor::<1>::from_floats(&row[..], &Device::flex().autodiff()).unsqueeze::<2>();
         let loss = model.used.forward(input).powi_scalar(2).sum();
         GradientsParams::from_grads(loss.backward(), model)
-    }
-
-    trait Arange {
-        fn arange(range: std::ops::Range<i64>, device: &Device) -> Self;
-    }
-
-    impl Arange for Tensor<2> {
-        fn arange(range: std::ops::Range<i64>, device: &Device) -> Self {
-            Tensor::<1, burn::tensor::Int>::arange(range, device).float().unsqueeze()
-        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::distributed::{ReduceOperation, all_reduce};
+use burn::tensor::distributed::{CollectiveTensor, ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor};
 
 use super::Ended;
@@ -86,7 +86,7 @@ impl Seat {
             let reduce = |part| all_reduce(part, ReduceOperation::Sum, self.devices.to_vec());
             // All are on their way before the first is waited for.
             let reduced: Vec<_> = parts.into_iter().map(reduce).collect();
-            return Ok(reduced.into_iter().map(|part| part.resolve()).collect());
+            return Ok(reduced.into_iter().map(CollectiveTensor::resolve).collect());
         }
         let all = self.meet(Post::Part(parts), |post| match post {
             Post::Part(parts) => Some(parts.clone()),
