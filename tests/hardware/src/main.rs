@@ -16,6 +16,7 @@ mod mode;
 mod network;
 mod overhead;
 mod planned;
+mod ranks;
 mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
@@ -54,6 +55,8 @@ enum Command {
     Drill(drill::Arguments),
     /// Whether loaders keep the device busy, and what they hold on it
     Feed(feed::Arguments),
+    /// Several GPUs that take steps together: speed, gradients, and faults of one
+    Ranks(ranks::Arguments),
 }
 
 #[derive(Args)]
@@ -91,5 +94,6 @@ fn main() -> anyhow::Result<()> {
         Command::Exact(arguments) => exact::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Feed(arguments) => feed::run(&arguments),
+        Command::Ranks(arguments) => ranks::run(&arguments),
     }
 }

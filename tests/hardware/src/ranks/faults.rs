@@ -1,0 +1,130 @@
+//! A fault of one rank, and what becomes of all.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use burn::optim::AdamWConfig;
+use burn::tensor::{Device, Tensor};
+use gpu_tuned::train::{Rank, Ranks};
+use serde::Serialize;
+
+use super::model::Encoder;
+use super::{Arguments, Part};
+
+const LEARNING_RATE: f64 = 1e-4;
+const STEPS: usize = 8;
+/// The step in which it happens.
+const FAULTY: usize = 4;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Ended {
+    /// From the fault until the run had ended or, where it went on, until the next step was taken.
+    pub seconds_to_end: Option<f64>,
+    /// With its causes.
+    pub error: Option<String>,
+    /// What the other ranks were told.
+    pub others: Vec<String>,
+    /// Of each rank, where the run went on.
+    pub rescues: Vec<usize>,
+    /// Whether all ranks have the same parameters, bit by bit, where the run went on.
+    pub parameters_equal: Option<bool>,
+}
+
+/// What ranks tell while they run.
+#[derive(Default)]
+struct Told {
+    fault: Option<Instant>,
+    recovered: Option<Duration>,
+    others: Vec<String>,
+}
+
+type Shared = Arc<Mutex<Told>>;
+
+/// Runs steps of which the fifth has a fault on the last rank.
+pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> anyhow::Result<Ended> {
+    let told: Shared = Arc::default();
+    let (of_ranks, options) = (Arc::clone(&told), arguments.clone());
+    let run = Ranks::new(devices.to_vec(), arguments.batch).run(move |rank| {
+        let steps = steps(&options, part, rank, &of_ranks);
+        rank.device().memory_cleanup();
+        if let Err(error) = &steps
+            && rank.index() + 1 < rank.count()
+        {
+            lock(&of_ranks).others.push(chain(error.as_ref()));
+        }
+        steps
+    });
+    let mut told = lock(&told);
+    let since_fault = told.fault.map(|fault| fault.elapsed());
+    let (error, done) = match run {
+        Ok(done) => (None, done),
+        Err(error) => (Some(chain(&error)), Vec::new()),
+    };
+    Ok(Ended {
+        seconds_to_end: if error.is_some() { since_fault } else { told.recovered }.map(|time| time.as_secs_f64()),
+        parameters_equal: error.is_none().then(|| done.windows(2).all(|pair| pair[0].1 == pair[1].1)),
+        rescues: done.iter().map(|(rescues, _)| *rescues).collect(),
+        others: std::mem::take(&mut told.others),
+        error,
+    })
+}
+
+fn steps(
+    options: &Arguments,
+    part: Part,
+    rank: &Rank,
+    told: &Shared,
+) -> Result<(usize, Vec<f64>), Box<dyn Error + Send + Sync>> {
+    let is_last = rank.index() + 1 == rank.count();
+    let device = rank.device();
+    let (tokens, targets) = options.model.batch(options.batch * options.accumulate * rank.count(), device);
+    let own = rank.part(options.batch * options.accumulate * rank.count());
+    let batch = (tokens.slice_dim(0, own.clone()), targets.slice_dim(0, own));
+    let mut trainer = rank.trainer(options.model.model(device), AdamWConfig::new().init())?;
+    let mut rescues = 0;
+    for step in 0..STEPS {
+        let is_faulty = is_last && step == FAULTY;
+        let taken = trainer.step(LEARNING_RATE, batch.clone(), |model: &Encoder, micro| {
+            let samples = micro.0.dims()[0];
+            let loss = model.loss(micro);
+            if !is_faulty || part == Part::Rescue && samples <= options.batch / 2 {
+                return loss;
+            }
+            lock(told).fault.get_or_insert_with(Instant::now);
+            assert!(part != Part::Panic, "a fault was injected");
+            loss + devoured(device)
+        })?;
+        rescues += taken.rescues.len();
+        let mut told = lock(told);
+        if is_faulty && let Some(fault) = told.fault {
+            told.recovered = Some(fault.elapsed());
+        }
+    }
+    Ok((rescues, trainer.model().values()))
+}
+
+/// Takes more memory than any GPU has; the CPU only says so.
+fn devoured(device: &Device) -> Tensor<1> {
+    use burn::tensor::Distribution;
+
+    assert!(cfg!(feature = "cuda"), "out of device memory (injected)");
+    let piece = || Tensor::<1>::random([1 << 30], Distribution::Default, &device.clone().without_autodiff());
+    let pieces: Vec<_> = (0..80).map(|_| piece()).collect();
+    let corners = pieces.into_iter().map(|piece| piece.slice(0..1)).collect();
+    Tensor::cat(corners, 0).sum().mul_scalar(0.0).to_device(device)
+}
+
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}
+
+fn lock(told: &Shared) -> std::sync::MutexGuard<'_, Told> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
+}
