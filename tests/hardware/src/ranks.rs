@@ -94,9 +94,9 @@ impl Arguments {
         for part in &self.parts {
             let begin = Instant::now();
             let outcome = catching(|| match part {
-                Part::Throughput => json(throughput::measure(self, &devices)),
-                Part::Oom | Part::Panic | Part::Rescue => json(faults::inject(self, *part, &devices)),
-                Part::Gradients => json(gradients::compare(self, &devices, reference.as_ref())),
+                Part::Throughput => json(&throughput::measure(self, &devices)?),
+                Part::Oom | Part::Panic | Part::Rescue => json(&faults::inject(self, *part, &devices)),
+                Part::Gradients => json(&gradients::compare(self, &devices, reference.as_ref())?),
             });
             self.print(*part, begin, outcome.as_ref())?;
         }
@@ -128,8 +128,8 @@ impl Arguments {
     }
 }
 
-fn json<T: Serialize>(result: anyhow::Result<T>) -> anyhow::Result<serde_json::Value> {
-    Ok(serde_json::to_value(result?)?)
+fn json<T: Serialize>(result: &T) -> anyhow::Result<serde_json::Value> {
+    Ok(serde_json::to_value(result)?)
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
     fn faults_of_one_rank_end_all_or_are_overcome() {
         let arguments = small();
         let devices = arguments.devices().unwrap();
-        let inject = |part| faults::inject(&arguments, part, &devices).unwrap();
+        let inject = |part| faults::inject(&arguments, part, &devices);
         let (oom, panic, rescue) = (inject(Part::Oom), inject(Part::Panic), inject(Part::Rescue));
         assert!(oom.error.as_deref().is_some_and(|error| error.contains("out of memory")), "{oom:?}");
         assert!(oom.seconds_to_end < Some(10.0) && oom.others.iter().all(|other| other.contains("rank 1 failed")));

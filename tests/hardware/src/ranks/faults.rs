@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use burn::optim::AdamWConfig;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Distribution, Tensor};
 use gpu_tuned::train::{Rank, Ranks};
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ struct Told {
 type Shared = Arc<Mutex<Told>>;
 
 /// Runs steps of which the fifth has a fault on the last rank.
-pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> anyhow::Result<Ended> {
+pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> Ended {
     let told: Shared = Arc::default();
     let (of_ranks, options) = (Arc::clone(&told), arguments.clone());
     let run = Ranks::new(devices.to_vec(), arguments.batch).run(move |rank| {
@@ -61,13 +61,13 @@ pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> a
         Ok(done) => (None, done),
         Err(error) => (Some(chain(&error)), Vec::new()),
     };
-    Ok(Ended {
+    Ended {
         seconds_to_end: if error.is_some() { since_fault } else { told.recovered }.map(|time| time.as_secs_f64()),
         parameters_equal: error.is_none().then(|| done.windows(2).all(|pair| pair[0].1 == pair[1].1)),
         rescues: done.iter().map(|(rescues, _)| *rescues).collect(),
         others: std::mem::take(&mut told.others),
         error,
-    })
+    }
 }
 
 fn steps(
@@ -93,7 +93,7 @@ fn steps(
             }
             lock(told).fault.get_or_insert_with(Instant::now);
             assert!(part != Part::Panic, "a fault was injected");
-            loss + devoured(device)
+            devouring(loss, device)
         })?;
         rescues += taken.rescues.len();
         let mut told = lock(told);
@@ -104,15 +104,21 @@ fn steps(
     Ok((rescues, trainer.model().values()))
 }
 
-/// Takes more memory than any GPU has; the CPU only says so.
-fn devoured(device: &Device) -> Tensor<1> {
-    use burn::tensor::Distribution;
+/// Values of a piece, and pieces: more memory than any GPU has. The CPU only says so.
+const DEVOURED: (usize, usize) = if cfg!(feature = "cuda") { (1 << 30, 80) } else { (8, 2) };
 
-    assert!(cfg!(feature = "cuda"), "out of device memory (injected)");
-    let piece = || Tensor::<1>::random([1 << 30], Distribution::Default, &device.clone().without_autodiff());
-    let pieces: Vec<_> = (0..80).map(|_| piece()).collect();
-    let corners = pieces.into_iter().map(|piece| piece.slice(0..1)).collect();
-    Tensor::cat(corners, 0).sum().mul_scalar(0.0).to_device(device)
+/// `loss`, and nothing added that takes all memory.
+fn devouring(loss: Tensor<1>, device: &Device) -> Tensor<1> {
+    let (values, pieces) = DEVOURED;
+    let plain = device.clone().without_autodiff();
+    let piece = || Tensor::<1>::random([values], Distribution::Default, &plain);
+    let held: Vec<_> = (0..pieces).map(|_| piece()).collect();
+    let corners = held.into_iter().map(|piece| piece.slice(0..1)).collect();
+    let sum = loss + Tensor::cat(corners, 0).sum().mul_scalar(0.0).autodiff();
+    if cfg!(feature = "cuda") {
+        return sum;
+    }
+    panic!("out of device memory (injected)")
 }
 
 fn chain(error: &(dyn Error + 'static)) -> String {

@@ -54,9 +54,9 @@ impl Shape {
         let mut token = || {
             // Knuth's linear congruential generator.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as i32 % vocabulary as i32
+            (state >> 33) % vocabulary as u64
         };
-        let mut draw = || (0..samples * tokens).map(|_| token()).collect::<Vec<_>>();
+        let mut draw = || (0..samples * tokens).map(|_| i32::try_from(token()).unwrap_or_default()).collect::<Vec<_>>();
         let [inputs, targets] = [draw(), draw()].map(|values| TensorData::new(values, [samples, tokens]));
         (Tensor::from_data(inputs, device), Tensor::from_data(targets, device))
     }
