@@ -56,7 +56,8 @@
 //!
 //! [`Options::gpus`] and [`Options::all_gpus`] take several GPUs of the machine for one process. All of them get one plan,
 //! for the weakest: its memory is the limit, and the report names it. They share the global batch evenly; a number of GPUs
-//! that does not divide it is an error naming the numbers that would.
+//! that does not divide it is an error naming the numbers that would. With feature `burn` `Session::ranks` trains on them,
+//! a thread for each, and exchanges gradients through Burn's NCCL collective.
 //!
 //! # Training
 //!

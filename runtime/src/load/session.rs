@@ -12,8 +12,7 @@ impl<C> Session<C> {
     /// planned number of micro-batches: a step of more of them than that stays in the host's memory, and is uploaded
     /// as its micro-batches are trained on.
     ///
-    /// With several GPUs [`split_dataloader`](burn::data::dataloader::split::split_dataloader) gives each of the
-    /// [`devices`](Self::devices) its part of the dataset.
+    /// With several GPUs each rank loads its part with [`Rank::loader`](crate::train::Rank::loader).
     ///
     /// ```
     /// # use burn::data::dataloader::batcher::Batcher;

@@ -37,7 +37,9 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// [`TrainerError::Ranks`] for a plan of several ranks.
+    /// [`TrainerError::Ranks`] for a plan of several ranks: Burn's loop for several devices reduces within every backward
+    /// pass, so that a rank which begins its micro-batches again would leave the others waiting. Take steps with
+    /// [`ranks`](Self::ranks).
     pub fn strategy<M>(&self) -> Result<TrainingStrategy<M>, TrainerError>
     where
         M: LearnerModel,

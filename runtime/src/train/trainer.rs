@@ -43,7 +43,8 @@ use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 /// # Reading
 ///
 /// The host waits for the device once a step, at its end, to learn whether all of it was computed; and once more for each
-/// group, where parameters are changed in groups.
+/// group, where parameters are changed in groups. A trainer among [ranks](super::Ranks) waits three times: for its own
+/// gradients, for the norm of those of all ranks, and at the end.
 pub struct Trainer<M> {
     weights: ModelAndOptimizer<M>,
     scale: LossScale,
