@@ -30,7 +30,7 @@ use super::{Trainer, TrainerError};
 use crate::load::PrefetchLoader;
 
 /// An exchange of gradients that takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Ranks that were ended have so long to notice: they do when they next meet the others.
 const GRACE: Duration = Duration::from_secs(15);
 
@@ -97,7 +97,7 @@ impl Ranks {
         Self { devices, recipes, patience: PATIENCE, grace: GRACE }
     }
 
-    /// Gives an exchange of gradients up after so long; 30 s by default. The first one takes some seconds, as NCCL
+    /// Gives an exchange of gradients up after so long; 60 s by default. The first one takes some seconds, as NCCL
     /// connects the devices.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
