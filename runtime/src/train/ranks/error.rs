@@ -84,8 +84,8 @@ pub enum RanksError {
     },
     /// Burn has no collectives here.
     #[error(
-        "gradients cannot be exchanged: Burn does it through NCCL, and `libnccl.so` was not found; install NCCL 2 (package \
-         `libnccl2`) or name its folder in `LD_LIBRARY_PATH`"
+        "gradients cannot be exchanged: Burn does it through NCCL, and found no `libnccl.so`; install NCCL 2 with its \
+         development files, or link `libnccl.so` to the `libnccl.so.2` that is there, in a folder of `LD_LIBRARY_PATH`"
     )]
     NoCollectives,
     /// There was no thread for a rank.
