@@ -66,8 +66,8 @@ impl Stepper {
         Self { seat: Some(seat), ..self }
     }
 
-    /// Takes a step over all samples of `batch`, or over those of all ranks; `part` computes the gradients of a micro-batch that holds so large a share
-    /// of them, and may be called again. Returns what it made of each micro-batch, too.
+    /// Takes a step over all samples of `batch`, or over those of all ranks; `part` computes the gradients of a micro-batch
+    /// that holds so large a share of them, and may be called again. Returns what it made of each micro-batch, too.
     ///
     /// `learns` says whether the weights ought to change.
     pub(super) fn step<W: Weights, B: MicroBatch, T>(
