@@ -64,11 +64,18 @@
 //! With feature `burn` the session has a loader and a trainer: see modules `train` for steps, `mixed` for mixed
 //! precision, `load` for data.
 //!
+//! # Warm starts
+//!
+//! With feature `cuda`, what the first optimizer step compiles and tunes is kept for the next process, in the user's cache
+//! folder, unless the user has configured caches otherwise; `cargo gpu-tuned warm` bundles it for other machines. Module
+//! `warm` says how, and the session's report what was done.
+//!
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
 //! | `burn` | the session opens the planned device in Burn, loads data, trains, measures workloads, and can probe arithmetic |
 //! | `train` | the session's steps in Burn's own training loop |
+//! | `warm` | kernels and tuning that outlive the process, and bundles of them: part of `cuda`, and of use with it alone |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
@@ -95,6 +102,8 @@ mod start;
 #[cfg(feature = "burn")]
 pub mod train;
 mod tuned;
+#[cfg(feature = "warm")]
+pub mod warm;
 mod whole;
 
 pub use decide::{Decision, GpusError};

@@ -40,6 +40,9 @@ pub(crate) struct Opened {
     /// The first of the GPUs as it was found; `None` on the CPU.
     #[cfg(feature = "cuda")]
     pub(crate) gpu: Option<crate::burn::OpenGpu>,
+    /// How the caches were found.
+    #[cfg(feature = "warm")]
+    pub(crate) warm: crate::warm::WarmStart,
 }
 
 impl<C> Session<C> {
@@ -146,7 +149,12 @@ impl<C> Session<C> {
 
 impl<C> fmt::Display for Session<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.decision.fmt(f)
+        self.decision.fmt(f)?;
+        #[cfg(feature = "warm")]
+        if !self.selection().gpus.is_empty() {
+            write!(f, "\nwarm start: {}", self.opened.warm)?;
+        }
+        Ok(())
     }
 }
 

@@ -266,8 +266,13 @@ impl Options {
                 devices: vec![device],
                 #[cfg(feature = "cuda")]
                 gpu: None,
+                #[cfg(feature = "warm")]
+                warm: crate::warm::WarmStart::without_gpu(),
             }));
         }
+        // Before the first GPU is touched: CubeCL is configured once in a process.
+        #[cfg(feature = "warm")]
+        let warm = self.warm(gpus);
         let alone = self.seen().gpus.len() == 1;
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
             Ok(opened) => Ok(opened),
@@ -278,7 +283,20 @@ impl Options {
             devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
             #[cfg(feature = "cuda")]
             gpu: gpus.into_iter().next(),
+            #[cfg(feature = "warm")]
+            warm,
         }))
+    }
+
+    /// Switches the caches of kernels and tuning on for these GPUs.
+    #[cfg(feature = "warm")]
+    fn warm(&self, gpus: &[SelectedGpu]) -> crate::warm::WarmStart {
+        use crate::warm::{Fingerprint, WarmStart, begin};
+
+        let positions: Vec<_> = gpus.iter().map(|gpu| gpu.position).collect();
+        let driver = self.seen().driver_version.as_deref();
+        let fingerprint = Fingerprint::new(gpus.iter().map(|gpu| &gpu.reading), driver);
+        fingerprint.map_or_else(WarmStart::without_gpu, |fingerprint| begin(&fingerprint, &positions))
     }
 
     #[cfg(not(feature = "burn"))]

@@ -23,4 +23,12 @@ pub enum MeasureError {
     /// What was measured could not be written.
     #[error(transparent)]
     Lock(#[from] crate::lock::LockError),
+    /// A bundle of kernels and tuning was asked for, and none was made.
+    #[cfg(feature = "warm")]
+    #[error(transparent)]
+    Warm(#[from] crate::warm::WarmError),
+    /// A bundle was asked for, and the program has nothing to make it of.
+    #[cfg(not(feature = "warm"))]
+    #[error("this program is built without CUDA, and has no kernels to bundle: enable feature `cuda` of gpu-tuned")]
+    NothingToWarm,
 }

@@ -42,6 +42,11 @@ pub use subject::Subject;
 pub use timed::{Times, timed};
 pub use training::Step;
 
+#[cfg(feature = "warm")]
+pub(crate) use session::{is_asked, package, slug};
+#[cfg(feature = "warm")]
+pub(crate) use versions::burn as burn_release;
+
 use crate::burn::catching;
 
 /// Runs `measure` on a thread of its own, and turns a panic of it into an error.

@@ -39,17 +39,21 @@ impl<C: Tuned> Session<C> {
     /// of the package that cargo runs, else in the current one. Progress goes to standard error, and with
     /// `GPU_TUNED_MEASURE_JSON=1` the outcome to standard output, as one line of JSON.
     ///
+    /// Where `cargo gpu-tuned warm` runs the program, it makes a bundle of what the planned steps compile and tune instead,
+    /// and ends the process: see module `warm`. Without feature `warm` that is an error.
+    ///
     /// Call it before the model is made: nothing else may use the device in the meantime.
     ///
     /// # Errors
     ///
-    /// See [`MeasureError`]. A lock that is there is then as it was.
+    /// See [`MeasureError`]. A lock or a bundle that is there is then as it was.
     pub fn measure_if_asked<M: Module, B: Clone>(
         &self,
         name: &str,
         subject: &Subject<'_, M, B>,
     ) -> Result<(), MeasureError> {
-        if !is_on(ASKED) {
+        self.warm_where_asked(name, subject)?;
+        if !is_asked() {
             return Ok(());
         }
         let lock = LockFile::new(lock_path());
@@ -61,7 +65,27 @@ impl<C: Tuned> Session<C> {
         if is_on(JSON) {
             println!("{}", report::json(name, lock.path(), &workload));
         }
+        #[cfg(feature = "warm")]
+        crate::warm::clear_away();
         process::exit(0);
+    }
+
+    #[cfg(feature = "warm")]
+    fn warm_where_asked<M: Module, B: Clone>(
+        &self,
+        name: &str,
+        subject: &Subject<'_, M, B>,
+    ) -> Result<(), MeasureError> {
+        Ok(self.warm_if_asked(name, subject)?)
+    }
+
+    #[cfg(not(feature = "warm"))]
+    #[expect(clippy::unused_self, reason = "the signature is that of the version that makes bundles")]
+    fn warm_where_asked<M: Module, B: Clone>(&self, _: &str, _: &Subject<'_, M, B>) -> Result<(), MeasureError> {
+        if env::var_os("GPU_TUNED_WARM").is_some_and(|folder| !folder.is_empty()) {
+            return Err(MeasureError::NothingToWarm);
+        }
+        Ok(())
     }
 
     /// Measures the workload on the session's device, without and with gradient checkpointing.
@@ -178,6 +202,11 @@ impl<C: Tuned> Session<C> {
     }
 }
 
+/// Whether this run is for a measurement.
+pub(crate) fn is_asked() -> bool {
+    is_on(ASKED)
+}
+
 fn is_on(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| value == "1")
 }
@@ -188,12 +217,12 @@ fn lock_path() -> PathBuf {
 }
 
 /// The folder of the package that cargo runs.
-fn package() -> Option<PathBuf> {
+pub(crate) fn package() -> Option<PathBuf> {
     env::var_os("CARGO_MANIFEST_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// A name made of what a driver calls a device: letters and digits in lower case, everything else a hyphen.
-fn slug(name: &str) -> String {
+pub(crate) fn slug(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }

@@ -69,11 +69,11 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         (self.model)(device)
     }
 
-    pub(super) fn optimizer(&self) -> ModuleOptimizer {
+    pub(crate) fn optimizer(&self) -> ModuleOptimizer {
         (self.optimizer)()
     }
 
-    pub(super) fn batch(&self, samples: usize, device: &Device) -> B {
+    pub(crate) fn batch(&self, samples: usize, device: &Device) -> B {
         (self.batch)(samples, device)
     }
 
@@ -82,7 +82,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         self.host_batch.as_deref()
     }
 
-    pub(super) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
+    pub(crate) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
         (self.loss)(model, batch)
     }
 }

@@ -9,7 +9,7 @@ const BURN: &str = "0.22.1";
 const CUBECL: &str = "0.11.3";
 
 /// The release of Burn in the program, as the `Cargo.lock` of its package says; without one, that of this crate.
-pub(super) fn burn(package: Option<&Path>) -> String {
+pub(crate) fn burn(package: Option<&Path>) -> String {
     locked(package, "burn").unwrap_or_else(|| BURN.to_owned())
 }
 

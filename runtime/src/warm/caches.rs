@@ -1,0 +1,199 @@
+//! `CubeCL`'s caches, switched on for a fingerprint.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+use cubecl::environment;
+use cubecl_environment::persistence::{self, CacheConfig};
+use cubecl_environment::records::RecordLevel;
+use serde::Serialize;
+
+use super::configured::by_user;
+use super::fingerprint::Fingerprint;
+
+/// Beyond this a database is begun anew: every build of a program leaves its kernels there, and nothing removes them.
+const LARGEST: u64 = 2 << 30;
+
+/// The namespaces of tuned choices.
+pub(super) const TUNED: &str = "autotune";
+
+/// What `CubeCL` writes into a record of tuning where a kernel was tried and found no memory: of a launch, of a buffer,
+/// and as a name of an error.
+const NO_MEMORY: [&[u8]; 3] = [b"out-of-memory", b"out of device memory", b"OutOfMemory"];
+
+/// Whether compiled kernels and tuned choices outlive the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "caches", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Caches {
+    /// They do.
+    On {
+        /// The database that they are in.
+        path: PathBuf,
+        /// Whether compiled kernels are kept, too: they are keyed by the build ID that the linker gave the program,
+        /// and are not kept where it has none.
+        kernels: bool,
+        /// Tuned choices that were dropped because a kernel had found no memory when it was tried.
+        dropped: usize,
+    },
+    /// They should, and nothing can be written there: what is compiled and tuned is known to this process alone.
+    NotWritable {
+        /// Where the database would be.
+        path: PathBuf,
+    },
+    /// They are for this run alone, which measures or makes a bundle.
+    Throwaway {
+        /// The database that they are in.
+        path: PathBuf,
+    },
+    /// The user's own configuration says what to do, and is left alone.
+    Configured {
+        /// Where it says so.
+        by: String,
+    },
+    /// `CubeCL` was configured, or used, earlier in this process, and is left as it was.
+    TooLate,
+    /// There is no GPU: nothing is compiled or tuned.
+    NoGpu,
+}
+
+/// The folder that this process has switched its caches on in; `None` before that, and where it may not.
+static OURS: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Switches caches on, unless the user or the process has said otherwise. `throwaway` is a folder for this run alone, and
+/// `overrules` whether it is taken whatever the user has said.
+pub(super) fn switch_on(fingerprint: &Fingerprint, throwaway: Option<&Path>, overrules: bool) -> Caches {
+    // Taken by two threads that start at once, the second finds it done.
+    let mut ours = OURS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let name = fingerprint.environment();
+    let kernels = buildid::build_id().is_some();
+    if let Some(root) = &*ours {
+        if *environment::active() != *name {
+            environment::activate(&name);
+        }
+        return on(root.join(environment::file_name(&name)), kernels, throwaway.is_some());
+    }
+    let folder = std::env::current_dir().ok();
+    if let Some(by) = by_user(folder.as_deref(), |name| std::env::var_os(name)).filter(|_| !overrules) {
+        return Caches::Configured { by };
+    }
+    // Other things that the user has configured stay as they are.
+    let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
+    let place = throwaway.map_or(CacheConfig::Global, |folder| CacheConfig::Directory(folder.to_owned()));
+    let root = place.root();
+    let path = root.join(environment::file_name(&name));
+    config.compilation.cache = kernels;
+    config.autotune.disable_cache = false;
+    config.environment.name.clone_from(&name);
+    config.environment.path = place;
+    config.environment.records.level = RecordLevel::Off;
+    begin_anew_if_large(&path, LARGEST);
+    if !CubeClRuntimeConfig::try_set(config) {
+        return Caches::TooLate;
+    }
+    *ours = Some(root);
+    on(path, kernels, throwaway.is_some())
+}
+
+fn on(path: PathBuf, kernels: bool, is_throwaway: bool) -> Caches {
+    if is_throwaway {
+        return Caches::Throwaway { path };
+    }
+    let dropped = drop_choices_without_memory();
+    // Reading has opened the database; where there is none now, CubeCL goes on in memory.
+    if path.exists() { Caches::On { path, kernels, dropped } } else { Caches::NotWritable { path } }
+}
+
+/// Removes a database that has grown beyond `largest` bytes.
+///
+/// Another process that has it open goes on with the file that it has.
+fn begin_anew_if_large(path: &Path, largest: u64) {
+    if !fs::metadata(path).is_ok_and(|file| file.len() > largest) {
+        return;
+    }
+    tracing::info!(path = %path.display(), "the cache of kernels has grown too large, and is begun anew");
+    if let Err(error) = remove(path) {
+        tracing::warn!(%error, path = %path.display(), "the cache of kernels cannot be removed");
+    }
+}
+
+/// Removes a database, and first what lies beside it: a log without its database is read by nobody, whereas one that is
+/// left over would be read into the next.
+fn remove(path: &Path) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))?.flatten() {
+        let other = entry.file_name();
+        if other.len() > name.len() && other.as_encoded_bytes().starts_with(name) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    fs::remove_file(path)
+}
+
+/// Drops the tuned choices that were made while memory was short, so that they are made again.
+///
+/// Kept, they would slow every later process down: a kernel that found no memory counts as one that does not work.
+fn drop_choices_without_memory() -> usize {
+    let tuned = |namespace: &String| namespace.split('/').next() == Some(TUNED);
+    let mut dropped = 0;
+    for namespace in persistence::namespaces().into_iter().filter(tuned) {
+        let storage = persistence::open(&namespace);
+        let mut spoilt = Vec::new();
+        storage.scan(&mut |key, value| {
+            if NO_MEMORY.iter().any(|words| value.windows(words.len()).any(|part| part == *words)) {
+                spoilt.push(key.to_vec());
+            }
+        });
+        for key in &spoilt {
+            storage.purge_key(key);
+        }
+        dropped += spoilt.len();
+    }
+    dropped
+}
+
+impl fmt::Display for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::On { path, kernels, dropped } => {
+                let kept = if *kernels { "kernels and tuning" } else { "tuning, not kernels (no build ID)," };
+                write!(f, "{kept} kept in {}", path.display())?;
+                if *dropped > 0 { write!(f, "; {dropped} choices made without memory dropped") } else { Ok(()) }
+            }
+            Self::NotWritable { path } => {
+                write!(f, "nothing can be kept in {}: every process compiles and tunes anew", path.display())
+            }
+            Self::Throwaway { path } => write!(f, "from nothing, in {}", path.display()),
+            Self::Configured { by } => write!(f, "caches as configured by {by}"),
+            Self::TooLate => f.write_str("caches as they were: CubeCL was configured or used before the start"),
+            Self::NoGpu => f.write_str("nothing to warm without a GPU"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::begin_anew_if_large;
+
+    #[test]
+    fn a_database_that_has_grown_is_removed_with_what_belongs_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str| folder.path().join(name);
+        for name in ["h200.db", "h200.db-wal", "h200.db-tshm", "h200-other.db", "h200"] {
+            fs::write(file(name), [0; 100]).expect("it is written");
+        }
+        begin_anew_if_large(&file("h200.db"), 100);
+        assert!(file("h200.db").exists());
+        begin_anew_if_large(&file("h200.db"), 99);
+        let mut left: Vec<_> = fs::read_dir(folder.path()).expect("files").flatten().map(|e| e.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["h200", "h200-other.db"]);
+        begin_anew_if_large(&file("h200.db"), 0);
+    }
+}
