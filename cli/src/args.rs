@@ -10,7 +10,7 @@ Exit codes:
   0  fine
   1  the answer is no: does not fit, stale, would not hold
   2  bad input or usage
-  3  a program that was run failed, or measured nothing";
+  3  a program that was run failed, or did not do what it was run for";
 
 /// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
 #[derive(Debug, Parser)]
@@ -25,6 +25,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Measure(MeasureArgs),
+    Warm(WarmArgs),
     Plan(PlanArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
@@ -74,6 +75,25 @@ impl Colour {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct MeasureArgs {
+    #[command(flatten)]
+    pub program: ProgramArgs,
+}
+
+/// Run the program so that it makes a bundle of what its planned steps compile and tune
+///
+/// The program is built in release mode and run with `GPU_TUNED_WARM` set: where it would be measured, it takes the planned
+/// steps, writes the bundle into `gpu-tuned.warm`, and exits. The bundle is for GPUs, drivers and releases as they are
+/// here, and its kernels are for this build: enable the features that the program will run with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct WarmArgs {
+    #[command(flatten)]
+    pub program: ProgramArgs,
+}
+
+/// Which program is run, and how it is built.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProgramArgs {
     /// The binary to run, where the package has several
     #[arg(long, value_name = "NAME", conflicts_with = "example")]
     pub bin: Option<String>,

@@ -56,10 +56,18 @@ pub(crate) enum Error {
     Plan { workload: String, source: PlanError },
     #[error("cannot run `{program}`: {source}")]
     Start { program: String, source: io::Error },
-    #[error("the program failed: {how}\n  help: what it said is above; gpu-tuned.lock is whole")]
-    ProgramFailed { how: String },
+    #[error("the program failed: {how}\n  help: what it said is above{left}")]
+    ProgramFailed {
+        how: String,
+        /// What it left behind.
+        left: &'static str,
+    },
     #[error("the program of `{package}` ended without measuring anything\n  help: {}", crate::measure::how_to())]
     NothingMeasured { package: String },
+    #[error("the program of `{package}` ended without making a bundle\n  help: {}", crate::measure::how_to())]
+    NothingWarmed { package: String },
+    #[error("cannot write `{}`: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
@@ -68,8 +76,19 @@ impl Error {
     /// The exit code.
     pub(crate) const fn code(&self) -> Code {
         match self {
-            Self::ProgramFailed { .. } | Self::NothingMeasured { .. } | Self::Start { .. } => Code::ProgramFailed,
+            Self::ProgramFailed { .. }
+            | Self::NothingMeasured { .. }
+            | Self::NothingWarmed { .. }
+            | Self::Start { .. } => Code::ProgramFailed,
             _ => Code::Input,
+        }
+    }
+
+    /// The same, with what a program that failed has left behind.
+    pub(crate) fn leaving(self, left: &'static str) -> Self {
+        match self {
+            Self::ProgramFailed { how, .. } => Self::ProgramFailed { how, left },
+            other => other,
         }
     }
 

@@ -1,4 +1,5 @@
-//! `cargo gpu-tuned`: measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
+//! `cargo gpu-tuned`: measures workloads, plans them for GPUs, explains the plans, checks that they hold, and bundles
+//! kernels.
 
 #![forbid(unsafe_code)]
 
@@ -8,9 +9,11 @@ mod error;
 mod explain;
 mod measure;
 mod plan;
+mod program;
 mod project;
 mod table;
 mod targets;
+mod warm;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -58,6 +61,7 @@ fn without_own_name(args: impl Iterator<Item = OsString>) -> impl Iterator<Item 
 fn run(args: &Args) -> Result<Answer, Error> {
     match &args.command {
         Command::Measure(measure) => measure::run(&args.common, measure),
+        Command::Warm(warm) => warm::run(&args.common, warm),
         Command::Plan(plan) => plan::run(&args.common, plan),
         Command::Explain(explain) => explain::run(&args.common, explain),
         Command::Check(check) => check::run(&args.common, check),

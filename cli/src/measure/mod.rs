@@ -1,24 +1,40 @@
 //! `cargo gpu-tuned measure`.
 
 mod changes;
-mod program;
 
 use std::time::Instant;
 
 use gpu_tuned::detect;
 use gpu_tuned_core::lock::Lock;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::{Common, MeasureArgs};
 use crate::error::Error;
+use crate::program::{Program, Run};
 use crate::project::{Project, RUNTIME};
 use crate::table::{FAINT, styled};
 use crate::{Answer, Code};
 use changes::Changed;
-use program::Program;
 
 /// The runtime's feature that counts memory on the CPU.
 const COUNTING: &str = "counting-allocator";
+
+/// Asks a program to measure itself.
+const ASK: (&str, &str) = ("GPU_TUNED_MEASURE", "1");
+/// Asks it for a line of JSON on standard output when it has.
+const ASK_JSON: (&str, &str) = ("GPU_TUNED_MEASURE_JSON", "1");
+/// Says where its lock is.
+const LOCK_VARIABLE: &str = "GPU_TUNED_LOCK";
+
+/// The line that a program prints when it has measured a workload.
+#[derive(Deserialize)]
+struct Line {
+    workload: String,
+    #[serde(rename = "lock")]
+    _lock: String,
+    #[serde(rename = "measured")]
+    _measured: serde::de::IgnoredAny,
+}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -36,8 +52,10 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
     // A file with mistakes stops it here, before anything is built.
     let project = Project::read(common)?;
     let begin = Instant::now();
-    let program = Program::new(&project, common.color, args, counting(&project)?);
-    let measured = program.run()?;
+    let program = Program::new(&project, common.color, Run { args: &args.program, feature: counting(&project)? });
+    let lines = program.with(ASK).with(ASK_JSON).with((LOCK_VARIABLE, project.root().join(Lock::NAME))).run::<Line>();
+    let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is whole"))?;
+    let measured: Vec<_> = lines.into_iter().map(|line| line.workload).collect();
     let after = project.read_lock()?;
     let changed = changes::between(project.lock(), &after);
     let seconds = begin.elapsed().as_secs_f64();
@@ -65,7 +83,7 @@ fn counting(project: &Project) -> Result<Option<String>, Error> {
     Ok(project.runtime_with_feature(COUNTING)?.map(|name| format!("{name}/{COUNTING}")))
 }
 
-/// What programs say to be measured.
+/// What programs say to be measured, and to be warmed.
 pub(crate) fn how_to() -> String {
     format!("in `main`, before the model is made, call `session.measure_if_asked(\"NAME\", &subject)?` of `{RUNTIME}`")
 }

@@ -7,3 +7,4 @@ mod measure;
 mod packages;
 mod plan;
 mod project;
+mod warm;
