@@ -4,7 +4,6 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
 use cubecl::environment;
@@ -107,14 +106,6 @@ fn started_again() {
             begin(&here, &[0]);
             json!(save(&env::current_dir().expect("a folder"), &here).expect_err("nothing is there").to_string())
         }
-        ["save-much", mib] => {
-            begin(&here, &[0]);
-            let kernel = "k".repeat(1 << 15);
-            for number in 0..mib.parse::<usize>().expect("a number") * 32 {
-                put(KERNELS, &format!("kernel {number}"), &kernel);
-            }
-            json!(save(&env::current_dir().expect("a folder").join("gpu-tuned.warm"), &here).expect("a bundle"))
-        }
         other => panic!("{other:?} is no task"),
     };
     println!("\n{MARK}{result}");
@@ -122,9 +113,7 @@ fn started_again() {
 
 /// What a start does, and what is in the caches then.
 fn begun(fingerprint: &Fingerprint, gpus: &[usize]) -> Value {
-    let clock = Instant::now();
     let warm = begin(fingerprint, gpus);
-    let seconds = clock.elapsed().as_secs_f64();
     let config = CubeClRuntimeConfig::get();
     json!({
         "warm": warm,
@@ -136,7 +125,6 @@ fn begun(fingerprint: &Fingerprint, gpus: &[usize]) -> Value {
         "tuned_on_the_third": get(TUNED_ON_THE_THIRD, "512x512"),
         "spoilt": get(TUNED, "2048x2048"),
         "kernel": get(KERNELS, "matmul"),
-        "seconds": seconds,
     })
 }
 
@@ -283,18 +271,4 @@ fn a_cache_that_cannot_be_written_keeps_nothing_and_stops_nothing() {
     fs::write(machine.0.path().join("cache"), "").expect("it is written");
     let begun = machine.run("fill", &[]);
     assert_eq!(begun["warm"]["caches"], "not_writable", "{begun:#}");
-}
-
-/// How long a large bundle takes, for `docs/warm.md`: `cargo test --features warm --test warm -- --ignored --nocapture`.
-#[test]
-#[ignore = "it prints times and holds nothing"]
-fn large_bundles() {
-    for mib in ["25", "50", "100"] {
-        let (maker, machine) = (Machine::new(), Machine::new());
-        let saved = maker.run(&format!("save-much {mib}"), &[]);
-        let file = PathBuf::from(saved["path"].as_str().expect("a path"));
-        let first = machine.run("begin", &[(BUNDLE, file.as_path())]);
-        let second = machine.run("begin", &[(BUNDLE, file.as_path())]);
-        println!("{mib} MiB: {} s, then {} s", first["seconds"], second["seconds"]);
-    }
 }
