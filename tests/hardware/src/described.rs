@@ -8,6 +8,7 @@ use burn::optim::AdamWConfig;
 use crate::{
     mode,
     network::{Batch, Fill, Model, Network},
+    warm::{self, Warmed},
 };
 
 macro_rules! described {
@@ -55,16 +56,7 @@ pub(crate) const GLOBAL_BATCH: usize = 512;
 impl Model {
     /// Measures the model on the GPU that a session of it settles on.
     pub(crate) fn measure(self, precision: mode::Precision) -> anyhow::Result<LockedWorkload> {
-        let precision = match precision {
-            mode::Precision::F32 => Precision::F32,
-            mode::Precision::Bf16 => Precision::Bf16Params,
-        };
-        let subject = Subject::new(
-            move |device| self.network(device),
-            || AdamWConfig::new().init(),
-            move |samples, device| self.batch(samples, Fill::Random, device),
-            |network: &Network, batch: Batch| network.loss(batch),
-        );
+        let (precision, subject) = (planned(precision), self.subject());
         let options = Options::default();
         Ok(match self {
             Self::Transformer => options.start(TransformerConfig { precision })?.measure(&subject)?,
@@ -72,6 +64,34 @@ impl Model {
             Self::ResNet => options.start(ResNetConfig { precision })?.measure(&subject)?,
             Self::Lstm => options.start(LstmConfig { precision })?.measure(&subject)?,
         })
+    }
+
+    /// Takes the first steps of a session, or makes a bundle where one is asked for.
+    pub(crate) fn warmed(self, precision: mode::Precision, wanted: warm::Wanted) -> anyhow::Result<Warmed> {
+        let (precision, options) = (planned(precision), Options::default());
+        match self {
+            Self::Transformer => wanted.take(self, || options.start(TransformerConfig { precision })),
+            Self::Convnet => wanted.take(self, || options.start(ConvnetConfig { precision })),
+            Self::ResNet => wanted.take(self, || options.start(ResNetConfig { precision })),
+            Self::Lstm => wanted.take(self, || options.start(LstmConfig { precision })),
+        }
+    }
+
+    /// How a step of it is made.
+    pub(crate) fn subject(self) -> Subject<'static, Network, Batch> {
+        Subject::new(
+            move |device| self.network(device),
+            || AdamWConfig::new().init(),
+            move |samples, device| self.batch(samples, Fill::Random, device),
+            |network: &Network, batch: Batch| network.loss(batch),
+        )
+    }
+}
+
+fn planned(precision: mode::Precision) -> Precision {
+    match precision {
+        mode::Precision::F32 => Precision::F32,
+        mode::Precision::Bf16 => Precision::Bf16Params,
     }
 }
 

@@ -22,6 +22,7 @@ mod sweep;
 mod trace;
 mod training;
 mod weights;
+mod warm;
 
 use std::{path::PathBuf, time::Instant};
 
@@ -57,6 +58,8 @@ enum Command {
     Feed(feed::Arguments),
     /// Several GPUs that take steps together: speed, gradients, and faults of one
     Ranks(ranks::Arguments),
+    /// How long the first optimizer steps of a session take, or a bundle for them, where `GPU_TUNED_WARM` asks for one
+    Warm(warm::Arguments),
 }
 
 #[derive(Args)]
@@ -95,5 +98,6 @@ fn main() -> anyhow::Result<()> {
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Feed(arguments) => feed::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
+        Command::Warm(arguments) => warm::run(&arguments),
     }
 }

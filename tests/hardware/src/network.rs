@@ -119,7 +119,6 @@ pub(crate) enum Samples {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// Zeros that come from the host, as a loader's do.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "memory alone is traced with them"))]
     Uploaded,
     /// Noise, since products of zeros take less power, and so less time, than those of training.
     Random,

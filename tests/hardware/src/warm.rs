@@ -1,0 +1,167 @@
+//! The first optimizer steps of a process.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use burn::optim::AdamWConfig;
+use clap::Args;
+use gpu_tuned::{Session, StartError, Tuned};
+use serde::Serialize;
+
+use crate::{
+    mode::Precision,
+    network::{Fill, Model, Network},
+};
+
+const LEARNING_RATE: f64 = 1e-4;
+
+/// Steps after the first one.
+const LATER: usize = 5;
+
+/// What the first steps are taken of.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The model
+    #[arg(long)]
+    model: Model,
+    /// Format of parameters and activations
+    #[arg(long, default_value = "f32")]
+    precision: Precision,
+    /// What the line of output calls this run
+    #[arg(long, default_value = "")]
+    case: String,
+    /// Planned micro-batches in a step; 0 for all of the global batch
+    #[arg(long, default_value_t = 2)]
+    micro_batches: u64,
+}
+
+/// How many micro-batches a step has; 0 for all of the global batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    micro_batches: u64,
+    begin: Instant,
+}
+
+/// How long it took, in seconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Warmed {
+    /// What was done about caches, in words.
+    warm: String,
+    micro_batch: u64,
+    samples: u64,
+    /// The session, with the device opened and a bundle taken.
+    start_s: f64,
+    /// The model and its optimizer.
+    model_s: f64,
+    first_step_s: f64,
+    second_step_s: f64,
+    /// The fastest of the steps that follow.
+    later_step_s: f64,
+    /// From the program's beginning to the end of the first step.
+    until_first_step_s: f64,
+    loss: f32,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    case: &'a str,
+    model: Model,
+    precision: Precision,
+    #[serde(flatten)]
+    warmed: Option<Warmed>,
+    error: Option<String>,
+}
+
+/// Takes the first steps and prints one line of JSON, whatever comes of it.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { model, precision, case, micro_batches } = arguments;
+    let wanted = Wanted { micro_batches: *micro_batches, begin: Instant::now() };
+    let (warmed, error) = match model.warmed(*precision, wanted) {
+        Ok(warmed) => (Some(warmed), None),
+        Err(error) => (None, Some(format!("{error:#}"))),
+    };
+    let failed = error.is_some();
+    let line = Line { case, model: *model, precision: *precision, warmed, error };
+    println!("{}", serde_json::to_string(&line)?);
+    if failed { Err(anyhow::anyhow!("{case}: there was no first step")) } else { Ok(()) }
+}
+
+impl Wanted {
+    /// Takes the steps of a session.
+    pub(crate) fn take<C: Tuned>(
+        self,
+        model: Model,
+        start: impl FnOnce() -> Result<Session<C>, StartError>,
+    ) -> anyhow::Result<Warmed> {
+        let clock = Instant::now();
+        let session = start()?;
+        let start_s = clock.elapsed().as_secs_f64();
+        let name = serde_json::to_value(model)?;
+        session.measure_if_asked(name.as_str().context("BUG: a model is written as its name")?, &model.subject())?;
+
+        let clock = Instant::now();
+        let device = session.device();
+        let mut trainer = session.trainer(model.network(&device), AdamWConfig::new().init())?;
+        device.sync()?;
+        let model_s = clock.elapsed().as_secs_f64();
+
+        let schedule = session.schedule();
+        let whole = schedule.samples_per_rank();
+        let samples = match self.micro_batches {
+            0 => whole,
+            some => whole.min(some * schedule.micro_batch),
+        };
+        // As a loader's, a batch comes from the host; samples of nothing stand for it until it is cut.
+        let loss = |network: &Network, micro: Vec<()>| network.loss(model.batch(micro.len(), Fill::Uploaded, &device));
+        let mut step = || -> anyhow::Result<(f64, f32)> {
+            let clock = Instant::now();
+            let step = trainer.step(LEARNING_RATE, vec![(); usize::try_from(samples)?], loss)?;
+            Ok((clock.elapsed().as_secs_f64(), step.loss))
+        };
+        let (first_step_s, loss) = step()?;
+        let until_first_step_s = self.begin.elapsed().as_secs_f64();
+        let (second_step_s, _) = step()?;
+        let mut later_step_s = f64::INFINITY;
+        for _ in 0..LATER {
+            later_step_s = later_step_s.min(step()?.0);
+        }
+        Ok(Warmed {
+            warm: said(&session),
+            micro_batch: schedule.micro_batch,
+            samples,
+            start_s,
+            model_s,
+            first_step_s,
+            second_step_s,
+            later_step_s,
+            until_first_step_s,
+            loss,
+        })
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn said<C>(session: &Session<C>) -> String {
+    session.warm_start().to_string()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn said<C>(_: &Session<C>) -> String {
+    "built without CUDA".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::Wanted;
+    use crate::{mode::Precision, network::Model};
+
+    #[test]
+    fn the_first_steps_of_a_session_are_taken() {
+        let wanted = Wanted { micro_batches: 1, begin: Instant::now() };
+        let warmed = Model::Lstm.warmed(Precision::F32, wanted).expect("steps");
+        assert!(warmed.loss.is_finite() && warmed.samples == warmed.micro_batch, "{warmed:?}");
+        assert!(warmed.until_first_step_s >= warmed.start_s + warmed.model_s + warmed.first_step_s, "{warmed:?}");
+    }
+}
