@@ -4,13 +4,18 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::AdamWConfig;
+use burn::tensor::Tensor;
 use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
 use cubecl::environment;
 use cubecl_environment::bytes::Bytes;
 use cubecl_environment::persistence::{Origin, open};
-use gpu_tuned::warm::{Fingerprint, begin, save};
-use gpu_tuned::{ComputeCapability, GpuReading};
+use gpu_tuned::measure::Subject;
+use gpu_tuned::warm::{Caches, Fingerprint, begin, save};
+use gpu_tuned::{ComputeCapability, GpuReading, Options, Session, gpu_tuned};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -105,6 +110,10 @@ fn started_again() {
         ["save-nothing"] => {
             begin(&here, &[0]);
             json!(save(&env::current_dir().expect("a folder"), &here).expect_err("nothing is there").to_string())
+        }
+        ["bundle-on-cpu"] => {
+            let error = session().measure_if_asked("one-layer", &subject(&Mutex::default())).expect_err("no GPU");
+            json!(error.to_string())
         }
         other => panic!("{other:?} is no task"),
     };
@@ -257,6 +266,51 @@ fn the_kernels_of_another_build_are_left_out_and_its_choices_are_taken() {
     let begun = machine.run("begin", &[(BUNDLE, file.as_path())]);
     assert_eq!((&begun["tuned"], &begun["kernel"]), (&json!("the third is fastest"), &Value::Null), "{begun:#}");
     assert!(begun["said"].as_str().expect("a report").ends_with("of another build, and left out"));
+}
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 10, target = "generic")]
+#[derive(Clone, Debug)]
+struct Config {
+    #[tuned]
+    batch_size: usize,
+}
+
+/// Micro-batches of four: two of them, and two samples that remain.
+fn session() -> Session<Config> {
+    Options::default().cpu().start(Config { batch_size: 4 }).expect("there is a CPU")
+}
+
+/// It notes the sizes of its micro-batches.
+fn subject(sizes: &Mutex<Vec<usize>>) -> Subject<'_, Linear, Tensor<2>> {
+    Subject::new(
+        |device| LinearConfig::new(8, 8).init(device),
+        || AdamWConfig::new().init(),
+        |samples, device| {
+            sizes.lock().expect("no panic").push(samples);
+            Tensor::ones([samples, 8], device)
+        },
+        |model: &Linear, batch| model.forward(batch).mean(),
+    )
+}
+
+#[test]
+fn warming_up_takes_steps_of_every_micro_batch_that_is_planned_or_would_be() {
+    let sizes = Mutex::default();
+    let session = session();
+    assert_eq!((session.schedule().micro_batch, &session.warm_start().caches), (4, &Caches::NoGpu));
+    assert_eq!(session.warm_up(&subject(&sizes)).expect("steps"), [4, 2, 1]);
+    let three = |step: &[usize]| step.repeat(3);
+    let expected = [three(&[4, 4, 2]), three(&[2, 2]), three(&[1, 1])].concat();
+    assert_eq!(sizes.into_inner().expect("no panic"), expected);
+}
+
+#[test]
+fn no_bundle_is_made_without_a_gpu() {
+    let machine = Machine::new();
+    let bundles = machine.work().join("gpu-tuned.warm");
+    let refused = machine.run("bundle-on-cpu", &[("GPU_TUNED_WARM", &bundles)]);
+    assert!(refused.as_str().expect("a reason").starts_with("there is no GPU: "), "{refused}");
+    assert!(!bundles.exists());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::Write;
+use std::path::Path;
 use std::process;
 use std::time::{Duration, Instant};
 
@@ -107,10 +108,7 @@ impl<C: Tuned> Session<C> {
     ) -> Result<(), WarmError> {
         let Some(folder) = asked() else { return Ok(()) };
         let begin = Instant::now();
-        let made = self.warm(subject).and_then(|(fingerprint, sizes)| {
-            driver::collect(|name| env::var_os(name)).map_err(BundleError::Read)?;
-            Ok((save(&folder, &fingerprint)?, sizes))
-        });
+        let made = self.bundled(subject, &folder);
         clear_away();
         let (bundle, micro_batches) = made?;
         let seconds = begin.elapsed().as_secs_f64();
@@ -123,16 +121,31 @@ impl<C: Tuned> Session<C> {
         process::exit(0);
     }
 
-    /// Takes the planned steps, so that all they need is compiled and tuned, and returns the micro-batches that were taken.
-    ///
-    /// They are run and not only compiled: what a step does next depends on numbers that it reads. They fit, since they
-    /// are planned, and are over in seconds; tuning is what takes long.
-    fn warm<M: Module, B: Clone>(&self, subject: &Subject<'_, M, B>) -> Result<(Fingerprint, Vec<usize>), WarmError> {
+    fn bundled<M: Module, B: Clone>(
+        &self,
+        subject: &Subject<'_, M, B>,
+        folder: &Path,
+    ) -> Result<(Saved, Vec<usize>), WarmError> {
         let fingerprint = self.fingerprint().ok_or(WarmError::NoGpu)?;
         let caches = &self.warm_start().caches;
         if !matches!(caches, Caches::Throwaway { .. }) {
             return Err(WarmError::Caches { caches: caches.clone() });
         }
+        let sizes = self.warm_up(subject)?;
+        driver::collect(|name| env::var_os(name)).map_err(BundleError::Read)?;
+        Ok((save(folder, &fingerprint)?, sizes))
+    }
+
+    /// Takes the planned steps with weights that are thrown away, so that all they need is compiled and tuned, and returns
+    /// the micro-batches that were taken: the planned one, then those that a rescue would take, for a minute more at most.
+    ///
+    /// They are run and not only compiled: what a step does next depends on numbers that it reads. They fit, since they
+    /// are planned, and are over in seconds; tuning is what takes long.
+    ///
+    /// # Errors
+    ///
+    /// See [`WarmError`].
+    pub fn warm_up<M: Module, B: Clone>(&self, subject: &Subject<'_, M, B>) -> Result<Vec<usize>, WarmError> {
         let begin = Instant::now();
         let mut taken = Vec::new();
         let mut planned = Duration::ZERO;
@@ -147,7 +160,7 @@ impl<C: Tuned> Session<C> {
                 planned = begin.elapsed();
             }
         }
-        Ok((fingerprint, taken))
+        Ok(taken)
     }
 
     /// Micro-batches, each with the samples of the steps to take: the planned one first.
