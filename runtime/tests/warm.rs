@@ -103,6 +103,7 @@ fn started_again() {
         ["save"] => {
             begin(&here, &[0]);
             put(TUNED, "512x512", "the third is fastest");
+            put(TUNED, "2048x2048", "only the naive one works\nAn out-of-memory error happened during launch\n");
             put(KERNELS, "matmul", "PTX");
             put("records/0.11.3/session", "1", "what was done");
             json!(save(&env::current_dir().expect("a folder").join("gpu-tuned.warm"), &here).expect("a bundle"))
@@ -204,13 +205,14 @@ fn a_run_that_measures_finds_nothing_and_leaves_nothing() {
 fn a_bundle_of_one_machine_fills_the_caches_of_another_once() {
     let (maker, machine) = (Machine::new(), Machine::new());
     let saved = maker.run("save", &[]);
-    assert_eq!(saved["entries"], 2, "records stay at home: {saved:#}");
+    assert_eq!(saved["entries"], 3, "records stay at home: {saved:#}");
     let file = PathBuf::from(saved["path"].as_str().expect("a path"));
     let folder = file.parent().expect("a folder");
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 1, "drafts are removed");
 
     let first = machine.run("begin", &[(BUNDLE, folder)]);
     assert_eq!((&first["tuned"], &first["kernel"]), (&json!("the third is fastest"), &json!("PTX")), "{first:#}");
+    assert_eq!(first["spoilt"], Value::Null, "it was chosen without memory");
     let bundle = &first["warm"]["bundle"];
     assert_eq!((&bundle["bundle"], &bundle["entries"], &bundle["kernels"]), (&json!("taken"), &json!(2), &json!(true)));
     let second = machine.run("begin", &[(BUNDLE, folder)]);

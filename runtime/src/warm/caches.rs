@@ -144,7 +144,7 @@ fn drop_choices_without_memory() -> usize {
         let storage = persistence::open(&namespace);
         let mut spoilt = Vec::new();
         storage.scan(&mut |key, value| {
-            if NO_MEMORY.iter().any(|words| value.windows(words.len()).any(|part| part == *words)) {
+            if found_no_memory(value) {
                 spoilt.push(key.to_vec());
             }
         });
@@ -154,6 +154,11 @@ fn drop_choices_without_memory() -> usize {
         dropped += spoilt.len();
     }
     dropped
+}
+
+/// Whether a tuned choice was made while memory was short.
+pub(super) fn found_no_memory(choice: &[u8]) -> bool {
+    NO_MEMORY.iter().any(|words| choice.windows(words.len()).any(|part| part == *words))
 }
 
 impl fmt::Display for Caches {

@@ -12,7 +12,7 @@ use cubecl_environment::persistence::{self, Insertion, Origin};
 use serde::Serialize;
 
 use super::bundle::{BundleError, EXTENSION, Found, build, file_name};
-use super::caches::TUNED;
+use super::caches::{TUNED, found_no_memory};
 use super::fingerprint::Fingerprint;
 use super::{BUNDLE, FOLDER, NOTES, driver};
 use crate::measure::package;
@@ -116,8 +116,7 @@ fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Fill
     let driver_files = if kernels { driver_files(&bundle) } else { 0 };
     let mut entries = 0;
     for namespace in bundle.namespaces().into_iter().filter(|namespace| namespace != driver::NAMESPACE) {
-        let is_tuned = namespace.split('/').next() == Some(TUNED);
-        if !is_tuned && !kernels {
+        if !is_tuned(&namespace) && !kernels {
             continue;
         }
         for target in for_gpus(&namespace, gpus) {
@@ -139,11 +138,19 @@ fn driver_files(bundle: &dyn Bundle) -> usize {
     })
 }
 
-/// Copies the entries of a namespace, and returns how many are new.
+fn is_tuned(namespace: &str) -> bool {
+    namespace.split('/').next() == Some(TUNED)
+}
+
+/// Copies the entries of a namespace, but for choices made without memory, and returns how many are new.
 fn insert(bundle: &dyn Bundle, namespace: &str, target: &str) -> Result<usize, BundleError> {
     let mut entries = Vec::new();
     let owned = |bytes: &[u8]| Bytes::from_bytes_vec(bytes.to_vec());
-    bundle.scan(namespace, &mut |key, value| entries.push((owned(key), owned(value))));
+    bundle.scan(namespace, &mut |key, value| {
+        if !is_tuned(namespace) || !found_no_memory(value) {
+            entries.push((owned(key), owned(value)));
+        }
+    });
     let summary = persistence::open(target).insert_many(&mut entries.into_iter(), Origin::Imported);
     if summary.failed > 0 {
         let message = format!("{} entries could not be written to the caches", summary.failed);
