@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::thread;
 
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
@@ -230,6 +231,24 @@ fn a_bundle_of_one_machine_fills_the_caches_of_another_once() {
     let elsewhere = fresh.run("begin-elsewhere", &[]);
     let because = elsewhere["warm"]["bundle"]["because"].as_str().expect("a reason");
     assert!(because.starts_with("none of its bundles is gpu-tuned-nvidia-h200-sm90-driver-550.1-"), "{because}");
+}
+
+#[test]
+fn processes_that_start_at_once_share_the_caches() {
+    let (maker, machine) = (Machine::new(), Machine::new());
+    let file = PathBuf::from(maker.run("save", &[])["path"].as_str().expect("a path"));
+    let begun: Vec<_> = thread::scope(|scope| {
+        let start = || machine.run("begin", &[(BUNDLE, file.as_path())]);
+        let started: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
+        started.into_iter().map(|process| process.join().expect("it ends")).collect()
+    });
+    for begun in &begun {
+        assert_eq!((&begun["warm"]["caches"], &begun["kernel"]), (&json!("on"), &json!("PTX")), "{begun:#}");
+        assert_eq!(begun["warm"]["bundle"]["bundle"], "taken", "{begun:#}");
+    }
+    // Each entry was new to one of them.
+    let new: u64 = begun.iter().filter_map(|begun| begun["warm"]["bundle"]["entries"].as_u64()).sum();
+    assert_eq!(new, 2, "{begun:#?}");
 }
 
 #[test]
