@@ -43,7 +43,7 @@ pub use timed::{Times, timed};
 pub use training::Step;
 
 #[cfg(feature = "warm")]
-pub(crate) use session::{is_asked, package, slug};
+pub(crate) use session::{package, slug};
 #[cfg(feature = "warm")]
 pub(crate) use versions::burn as burn_release;
 

@@ -53,7 +53,7 @@ impl<C: Tuned> Session<C> {
         subject: &Subject<'_, M, B>,
     ) -> Result<(), MeasureError> {
         self.warm_where_asked(name, subject)?;
-        if !is_asked() {
+        if !is_on(ASKED) {
             return Ok(());
         }
         let lock = LockFile::new(lock_path());
@@ -65,8 +65,6 @@ impl<C: Tuned> Session<C> {
         if is_on(JSON) {
             println!("{}", report::json(name, lock.path(), &workload));
         }
-        #[cfg(feature = "warm")]
-        crate::warm::clear_away();
         process::exit(0);
     }
 
@@ -200,11 +198,6 @@ impl<C: Tuned> Session<C> {
             _ => slug(name),
         }
     }
-}
-
-/// Whether this run is for a measurement.
-pub(crate) fn is_asked() -> bool {
-    is_on(ASKED)
 }
 
 fn is_on(variable: &str) -> bool {

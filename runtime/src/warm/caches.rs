@@ -45,7 +45,7 @@ pub enum Caches {
         /// Where the database would be.
         path: PathBuf,
     },
-    /// They are for this run alone, which measures or makes a bundle.
+    /// They are for this run alone, which makes a bundle.
     Throwaway {
         /// The database that they are in.
         path: PathBuf,

@@ -79,13 +79,12 @@ fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, 
     warm
 }
 
-/// A folder for caches that this run alone sees: what is measured must not depend on what was there, and a bundle has what
-/// the planned steps need and nothing else. `None` in every other run.
+/// A folder for caches that this run alone sees: a bundle has what the planned steps need and nothing else. `None` in every
+/// other run; one that measures leaves what it tuned to the training that is planned by it.
 fn throwaway() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let make = || {
-        let asks = asked().is_some() || crate::measure::is_asked();
-        let folder = asks.then(|| tempfile::Builder::new().prefix("gpu-tuned-warm-").tempdir());
+        let folder = asked().map(|_| tempfile::Builder::new().prefix("gpu-tuned-warm-").tempdir());
         // Not removed when it is dropped, since statics never are: see `clear_away`.
         folder?.ok().map(tempfile::TempDir::keep)
     };
@@ -93,7 +92,7 @@ fn throwaway() -> Option<&'static Path> {
 }
 
 /// Removes what [`throwaway`] has made. The run is over.
-pub(crate) fn clear_away() {
+fn clear_away() {
     if let Some(folder) = throwaway() {
         // What cannot be removed is in the system's folder for such things.
         drop(std::fs::remove_dir_all(folder));

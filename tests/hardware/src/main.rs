@@ -21,8 +21,8 @@ mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
 mod training;
-mod weights;
 mod warm;
+mod weights;
 
 use std::{path::PathBuf, time::Instant};
 
