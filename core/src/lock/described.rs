@@ -7,7 +7,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::facts::Facts;
 use crate::Goal;
 use crate::config;
-use crate::dims::{self, Described, Dim};
+use crate::dims::{self, Described, Dim, PRODUCT_KEYS};
 use crate::workload::{ModelKind, Training, WorkloadSpec};
 
 /// `[workload.NAME.described]`. `None` where it says something that this release does not know: it is then of a model
@@ -40,23 +40,25 @@ fn known(table: DeTable<'_>) -> Option<(DeTable<'_>, bool)> {
     let is_known =
         |key: &str, value: &_| model(key, value).is_some() || is_in(Training::DIMS, key) || is_in(costs, key);
     let (known, mut is_whole) = retain(table, is_known);
-    let below = known.into_iter().map(|(key, value)| match model(key.get_ref(), &value) {
-        Some(kind) => {
-            let (value, is_all) = dimensions(kind, value);
-            is_whole &= is_all;
-            (key, value)
-        }
-        None => (key, value),
+    let below = known.into_iter().map(|(key, value)| {
+        let (value, is_all) = match model(key.get_ref(), &value) {
+            Some(kind) => within(value, |key| is_in(kind.dims, key)),
+            // The one fact that is a table.
+            None => within(value, |key| PRODUCT_KEYS.contains(&key)),
+        };
+        is_whole &= is_all;
+        (key, value)
     });
     let known = below.collect();
     Some((known, is_whole))
 }
 
-fn dimensions<'i>(kind: &ModelKind, value: Spanned<DeValue<'i>>) -> (Spanned<DeValue<'i>>, bool) {
+/// What is to be kept within a value, if that is a table, and whether that is all.
+fn within(value: Spanned<DeValue<'_>>, keep: impl Fn(&str) -> bool) -> (Spanned<DeValue<'_>>, bool) {
     let span = value.span();
     let (value, is_all) = match value.into_inner() {
         DeValue::Table(table) => {
-            let (known, is_all) = retain(table, |key, _| is_in(kind.dims, key));
+            let (known, is_all) = retain(table, |key, _| keep(key));
             (DeValue::Table(known), is_all)
         }
         other => (other, true),
