@@ -15,7 +15,12 @@ use tempfile::{TempDir, tempdir};
 /// A workload that was measured `round` times.
 fn measured(round: u64) -> LockedWorkload {
     let point = Point { reserved_bytes: Some(Bytes(1 << 30)), micro_step_ms: Some(12.5), ..Point::default() };
-    let mode = MeasuredMode { way: Way::Executed, residual: Some(0.01), batch: [(64, point), (1024, point)].into() };
+    let mode = MeasuredMode {
+        way: Way::Executed,
+        residual: Some(0.01),
+        time_residual: None,
+        batch: [(64, point), (1024, point)].into(),
+    };
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,

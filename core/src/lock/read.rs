@@ -120,13 +120,14 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
     facts.needs(&["batch", "way"]);
     let way = facts.choice("way", "executed, dry-run, replayed");
     let residual = facts.number("residual", &(0.0..=1.0), "a share from 0 to 1");
+    let time_residual = facts.number("time_residual", &(0.0..=1.0), "a share from 0 to 1");
     let mut batch = BTreeMap::new();
     let mut places = Vec::new();
     let points = facts.tables("batch");
     for (name, facts) in points {
         places.push(facts.place.clone());
         match name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name) {
-            Some(size) => drop(batch.insert(size, point(facts))),
+            Some(size) => drop(batch.insert(size, point(facts, size))),
             None => facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path)),
         }
     }
@@ -138,13 +139,14 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
     if places.is_empty() {
         facts.reader.mistake(&facts.place, format!("{} needs a batch", facts.path));
     }
-    Some(MeasuredMode { way: way?, residual, batch })
+    Some(MeasuredMode { way: way?, residual, time_residual, batch })
 }
 
-fn point(mut facts: Facts<'_, '_>) -> Point {
+fn point(mut facts: Facts<'_, '_>, batch: u64) -> Point {
     Point {
         reserved_bytes: bytes(&mut facts, "reserved_bytes"),
         reserved_bytes_per_sample: bytes(&mut facts, "reserved_bytes_per_sample"),
+        reserved_from: facts.count("reserved_from", &(1..=batch)),
         residual: facts.number("residual", &(0.0..=1.0), "a share from 0 to 1"),
         reserved_accumulating_bytes: bytes(&mut facts, "reserved_accumulating_bytes"),
         in_use_bytes: bytes(&mut facts, "in_use_bytes"),

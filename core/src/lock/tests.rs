@@ -39,6 +39,7 @@ sm_count = 132
 
 [workload.char-lm.on.h200.mode.f32]
 residual = 0.0042
+time_residual = 0.0179
 way = "dry-run"
 
 [workload.char-lm.on.h200.mode.f32.batch.64]
@@ -48,6 +49,7 @@ optimizer_ms = 1.234
 reserved_accumulating_bytes = 1_560_000_000
 reserved_bytes = 1_548_747_520
 reserved_bytes_per_sample = 24_000_123
+reserved_from = 48
 residual = 0.002
 spread = 0.01
 
@@ -67,6 +69,7 @@ fn whole() -> LockedWorkload {
     let small = Point {
         reserved_bytes: Some(Bytes(1_548_747_520)),
         reserved_bytes_per_sample: Some(Bytes(24_000_123)),
+        reserved_from: Some(48),
         residual: Some(0.002),
         reserved_accumulating_bytes: Some(Bytes(1_560_000_000)),
         in_use_bytes: Some(Bytes(1_000_000)),
@@ -75,7 +78,8 @@ fn whole() -> LockedWorkload {
         spread: Some(0.01),
     };
     let large = Point { reserved_bytes: Some(Bytes(24_779_960_320)), ..Point::default() };
-    let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.004_101), batch: [(64, small), (1024, large)].into() };
+    let batch = [(64, small), (1024, large)].into();
+    let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.004_101), time_residual: Some(0.017_83), batch };
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,
@@ -135,7 +139,7 @@ fn mistakes_have_their_places() {
         (
             "way = \"dry-run\"",
             "way = \"dry\"",
-            "35:7: workload.char-lm.on.h200.mode.f32.way: expected one of executed, dry-run, replayed",
+            "36:7: workload.char-lm.on.h200.mode.f32.way: expected one of executed, dry-run, replayed",
         ),
         ("way =", "wey =", "33:32: workload.char-lm.on.h200.mode.f32 needs way"),
         (
@@ -151,17 +155,17 @@ fn mistakes_have_their_places() {
         (
             "12.31",
             "-12.31",
-            "39:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+            "40:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
         ),
         (
             "12.31",
             "0",
-            "39:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+            "40:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
         ),
         (
             "12.31",
             "\"12\"",
-            "39:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+            "40:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
         ),
         ("818_256", "1e3", "7:14: workload.char-lm.parameters: expected a whole number from 0 to 2^50"),
         (
@@ -173,18 +177,23 @@ fn mistakes_have_their_places() {
         (
             ".batch.64]",
             ".batch.0]",
-            "37:42: workload.char-lm.on.h200.mode.f32.batch.0: expected samples, from 1 to 2^30",
+            "38:42: workload.char-lm.on.h200.mode.f32.batch.0: expected samples, from 1 to 2^30",
         ),
         (
             ".batch.64]",
             ".batch.064]",
-            "37:42: workload.char-lm.on.h200.mode.f32.batch.064: expected samples, from 1 to 2^30",
+            "38:42: workload.char-lm.on.h200.mode.f32.batch.064: expected samples, from 1 to 2^30",
         ),
         ("d_model =", "d_modell =", "13:29: workload.char-lm.described needs d_model"),
         ("d_model = 128", "d_model = 0", "14:11: d_model = 0 is out of range, expected 1 to 2^24"),
         ("optimizer = \"muon\"", "optimizer = \"moun\"", "11:13: optimizer: expected one of sgd"),
         ("global_batch = 512", "global_batch = []", "20:16: global_batch: expected a whole number"),
         ("kind = \"gpu\"", "kind = \"npu\"", "29:8: workload.char-lm.on.h200.kind: expected one of gpu, cpu"),
+        (
+            "reserved_from = 48",
+            "reserved_from = 65",
+            "45:17: workload.char-lm.on.h200.mode.f32.batch.64.reserved_from: expected a whole number from 1 to 64",
+        ),
         ("sm_count = 132", "sm_count = 132\nsm_count = 132", "32:1: duplicate key"),
         ("format = 1\n", "", "1:1: `format = 1` is missing"),
         ("format = 1", "format = \"1\"", "3:10: format: expected 1"),
@@ -205,7 +214,7 @@ fn mistakes_have_their_places() {
 fn all_mistakes_are_found_at_once() {
     let text = WHOLE.replace("12.31", "0").replace("kind =", "knid =").replace("seq = 128", "seq = -1");
     let places: Vec<_> = parse(&text).expect_err("three").iter().map(|found| found.place.line).collect();
-    assert_eq!(places, [16, 22, 39]);
+    assert_eq!(places, [16, 22, 40]);
 }
 
 #[test]
@@ -215,7 +224,7 @@ fn a_fifth_batch_is_one_too_many() {
     let mistakes = parse(&format!("{WHOLE}{}", more.concat())).expect_err("five batches");
     let found = mistakes[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:56:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
+        found.starts_with("gpu-tuned.lock:58:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
     );
 }
 
@@ -229,7 +238,7 @@ fn the_two_sides_of_a_merge_are_told_at_the_first_marker() {
         let mistakes = parse(&text).expect_err("a conflict");
         let [only] = mistakes.as_slice() else { panic!("{mistakes:?}") };
         let found = only.to_string();
-        assert!(found.starts_with("gpu-tuned.lock:35:1: a merge left both sides here: keep either side"), "{found}");
+        assert!(found.starts_with("gpu-tuned.lock:36:1: a merge left both sides here: keep either side"), "{found}");
     }
     let comment = WHOLE.replace("[workload.char-lm.goal]", "# ======= goal\n#=======\n[workload.char-lm.goal]");
     assert!(parse(&comment).is_ok());
@@ -248,7 +257,7 @@ fn the_layout_of_a_newer_release_is_left_to_it() {
 fn a_file_cut_short_within_a_figure_is_no_other_figure() {
     let cut = WHOLE.strip_suffix("_960_320\n").expect("the last figure");
     let found = parse(cut).expect_err("cut short")[0].to_string();
-    assert!(found.starts_with("gpu-tuned.lock:48:24: the file ends within a line: it was cut short"), "{found}");
+    assert!(found.starts_with("gpu-tuned.lock:50:24: the file ends within a line: it was cut short"), "{found}");
 }
 
 /// A file of a release that knows more.
@@ -299,7 +308,7 @@ fn a_mode_that_is_measured_anew_is_replaced_whole() {
     let mut again = whole();
     let on = again.measured.on.get_mut("h200").expect("it was measured");
     let (mode, mut figures) = on.mode.pop_first().expect("it was measured");
-    figures.residual = None;
+    (figures.residual, figures.time_residual) = (None, None);
     figures.batch = [(256, Point { reserved_bytes: Some(Bytes(7)), ..Point::default() })].into();
     on.mode = [(mode, figures.clone()), ("bf16_params".parse().expect("a mode"), figures)].into();
     on.context_bytes = None;

@@ -64,6 +64,7 @@ fn mode(mode: &MeasuredMode) -> Table {
     table([
         ("way", Some(name(&mode.way))),
         ("residual", mode.residual.map(share)),
+        ("time_residual", mode.time_residual.map(share)),
         ("batch", tables(mode.batch.iter().map(|(size, measured)| (size.to_string(), point(measured))))),
     ])
 }
@@ -72,6 +73,7 @@ fn point(point: &Point) -> Table {
     table([
         ("reserved_bytes", point.reserved_bytes.map(bytes)),
         ("reserved_bytes_per_sample", point.reserved_bytes_per_sample.map(bytes)),
+        ("reserved_from", point.reserved_from.map(count)),
         ("residual", point.residual.map(share)),
         ("reserved_accumulating_bytes", point.reserved_accumulating_bytes.map(bytes)),
         ("in_use_bytes", point.in_use_bytes.map(bytes)),

@@ -3,16 +3,30 @@
 /// Beyond the last point it rises as steeply as anywhere between the points; before the first it falls along the first
 /// line, but not towards less than the micro-batch's share. With a single point, larger micro-batches take their multiple
 /// of it and smaller ones as much: in each case rather too much than too little. A line whose slope was measured need not
-/// meet the next point, and says nothing of what is below it.
+/// meet the next point, may begin before its own, and says nothing of what is below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     /// In ascending order of the micro-batches; at least one.
     lines: Vec<Line>,
 }
 
+/// A figure at a micro-batch, and what is known of the line through it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub batch: u64,
+    pub figure: f64,
+    /// Of each sample more.
+    pub slope: Option<f64>,
+    /// The first micro-batch of the line, where it is not this one.
+    pub from: Option<u64>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Line {
+    /// The first micro-batch that it tells of.
     from: u64,
+    /// The micro-batch of the figure.
+    at: u64,
     figure: f64,
     slope: f64,
     is_measured: bool,
@@ -21,18 +35,27 @@ struct Line {
 impl Curve {
     /// The curve through these points, in ascending order of their micro-batches; `None` without any.
     pub(crate) fn through(points: impl IntoIterator<Item = (u64, f64)>) -> Option<Self> {
-        Self::along(points.into_iter().map(|(batch, figure)| (batch, figure, None)))
+        Self::along(points.into_iter().map(|(batch, figure)| Known { batch, figure, slope: None, from: None }))
     }
 
-    /// The same, where some points have the slope of the line that they begin.
-    pub(crate) fn along(points: impl IntoIterator<Item = (u64, f64, Option<f64>)>) -> Option<Self> {
+    /// The same, where some lines have a slope and a beginning of their own.
+    pub(crate) fn along(points: impl IntoIterator<Item = Known>) -> Option<Self> {
         let points: Vec<_> = points.into_iter().collect();
-        let &(last, highest, _) = points.last()?;
-        let between = |pair: &[(u64, f64, _)]| (pair[1].1 - pair[0].1) / (pair[1].0 as f64 - pair[0].0 as f64);
-        let steepest = points.windows(2).map(between).reduce(f64::max).unwrap_or(highest / last as f64).max(0.0);
-        let line = |(index, &(from, figure, slope)): (usize, &(u64, f64, Option<f64>))| {
+        let last = points.last()?;
+        let between =
+            |pair: &[Known]| (pair[1].figure - pair[0].figure) / (pair[1].batch as f64 - pair[0].batch as f64);
+        let highest = last.figure / last.batch as f64;
+        let steepest = points.windows(2).map(between).reduce(f64::max).unwrap_or(highest).max(0.0);
+        let line = |(index, point): (usize, &Known)| {
             let to_the_next = || points.get(index..index + 2).map_or(steepest, between);
-            Line { from, figure, slope: slope.unwrap_or_else(to_the_next), is_measured: slope.is_some() }
+            let after = index.checked_sub(1).map_or(1, |before| points[before].batch + 1);
+            Line {
+                from: point.from.unwrap_or(point.batch).clamp(after, point.batch),
+                at: point.batch,
+                figure: point.figure,
+                slope: point.slope.unwrap_or_else(to_the_next),
+                is_measured: point.slope.is_some(),
+            }
         };
         Some(Self { lines: points.iter().enumerate().map(line).collect() })
     }
@@ -41,31 +64,32 @@ impl Curve {
     pub(crate) fn at(&self, batch: u64) -> f64 {
         let (first, line) = (self.lines[0], self.line(batch));
         if batch >= line.from {
-            return line.figure + (batch - line.from) as f64 * line.slope;
+            return line.said(batch);
         }
         let slope = if first.is_measured || self.lines.len() == 1 { 0.0 } else { first.slope };
-        let share = first.figure * batch as f64 / first.from as f64;
-        (first.figure - (first.from - batch) as f64 * slope).max(share).min(first.figure)
+        let begin = first.said(first.from);
+        let share = begin * batch as f64 / first.from as f64;
+        (begin - (first.from - batch) as f64 * slope).max(share).min(begin)
     }
 
     /// Whether a point was measured at this micro-batch.
     pub(crate) fn has(&self, batch: u64) -> bool {
-        self.line(batch).from == batch
+        self.line(batch).at == batch
     }
 
     /// The smallest micro-batch of all points.
     pub(crate) fn first(&self) -> u64 {
-        self.lines[0].from
+        self.lines[0].at
     }
 
     /// The point whose line passes this micro-batch.
     pub(crate) fn point(&self, batch: u64) -> u64 {
-        self.line(batch).from
+        self.line(batch).at
     }
 
     /// The least figure for one sample at any of the points.
     pub(crate) fn least_per_sample(&self) -> f64 {
-        self.lines.iter().map(|line| line.figure / line.from as f64).fold(f64::INFINITY, f64::min)
+        self.lines.iter().map(|line| line.figure / line.at as f64).fold(f64::INFINITY, f64::min)
     }
 
     fn line(&self, batch: u64) -> Line {
@@ -74,9 +98,16 @@ impl Curve {
     }
 }
 
+impl Line {
+    fn said(&self, batch: u64) -> f64 {
+        let apart = batch as f64 - self.at as f64;
+        if batch == self.at { self.figure } else { (self.figure + apart * self.slope).max(0.0) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Curve;
+    use super::{Curve, Known};
 
     /// Reserved MiB of the transformer of 27 M parameters on an H200.
     const TRANSFORMER: [(u64, f64); 4] = [(8, 1477.0), (32, 4738.0), (64, 8833.0), (256, 31872.0)];
@@ -98,12 +129,30 @@ mod tests {
 
     #[test]
     fn a_measured_slope_leads_up_to_a_jump() {
-        let curve = Curve::along([(16, 2425.0, Some(144.0)), (144, 18554.0, Some(128.0))]).expect("points");
+        let known = |batch, figure, slope| Known { batch, figure, slope: Some(slope), from: None };
+        let curve = Curve::along([known(16, 2425.0, 144.0), known(144, 18554.0, 128.0)]).expect("points");
         for (batch, figure) in [(16, 2425.0), (96, 13945.0), (143, 20713.0), (144, 18554.0), (256, 32890.0)] {
             assert!((curve.at(batch) - figure).abs() < 1e-9, "{batch}: {}", curve.at(batch));
         }
         assert!((curve.at(4) - 2425.0).abs() < 1e-9);
         assert_eq!([15, 16, 143, 144, 512].map(|batch| curve.point(batch)), [16, 16, 16, 144, 144]);
+    }
+
+    #[test]
+    fn a_point_may_stand_anywhere_in_its_line() {
+        let known = |batch, figure, slope, from| Known { batch, figure, slope: Some(slope), from: Some(from) };
+        let curve = Curve::along([known(64, 9337.0, 144.0, 16), known(256, 32890.0, 128.0, 144)]).expect("points");
+        for (batch, figure) in [(16, 2425.0), (64, 9337.0), (143, 20713.0), (144, 18554.0), (512, 65658.0)] {
+            assert!((curve.at(batch) - figure).abs() < 1e-9, "{batch}: {}", curve.at(batch));
+        }
+        // Below the first line its beginning counts as it is.
+        assert!((curve.at(4) - 2425.0).abs() < 1e-9);
+        assert_eq!([4, 16, 143, 144, 512].map(|batch| curve.point(batch)), [64, 64, 64, 256, 256]);
+        assert_eq!([16, 64, 144, 256].map(|batch| curve.has(batch)), [false, true, false, true]);
+        assert_eq!(curve.first(), 64);
+        // No line goes back to the point of another, or below nothing.
+        let odd = Curve::along([known(8, 100.0, 50.0, 1), known(16, 200.0, 10.0, 2)]).expect("points");
+        assert_eq!([1, 8, 9].map(|batch| (odd.point(batch), odd.at(batch))), [(8, 0.0), (8, 100.0), (16, 130.0)]);
     }
 
     #[test]

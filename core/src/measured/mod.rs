@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use curve::Curve;
+pub(crate) use curve::{Curve, Known};
 pub use mode::{Mode, ParseModeError};
 
 use crate::Bytes;
@@ -75,6 +75,11 @@ pub struct MeasuredMode {
     /// prediction is raised by, so that it is a bound. Where steps were replayed, with what replaying is known to miss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
+    /// The largest error of lines between the points' times at other micro-batches that were timed and are nearly as fast as
+    /// any, as a share of the time: what an estimate has to be faster by before it counts for more than a measurement.
+    /// `None` where no others were timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_residual: Option<f64>,
     /// Each point by its micro-batch in samples; at most four.
     pub batch: BTreeMap<u64, Point>,
 }
@@ -98,11 +103,15 @@ pub struct Point {
     /// not measured, as on a CPU without the allocator that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<Bytes>,
-    /// What each sample more adds to that, up to the next point, where the number of pages may change. `None` where a
-    /// line to the next point says as much.
+    /// What each sample more adds to that, up to the next line, where the number of pages may change; each sample less takes
+    /// as much away, down to [`reserved_from`](Self::reserved_from). `None` where a line to the next point says as much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes_per_sample: Option<Bytes>,
-    /// The most that was found above the line from this point on, as a share of what the line says; without it that of the
+    /// The smallest micro-batch, in samples, of which the line through this point tells; above that of the point before, and
+    /// `None` where it is the point's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_from: Option<u64>,
+    /// The most that was found above the line through this point, as a share of what the line says; without it that of the
     /// mode counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,

@@ -18,6 +18,8 @@ pub(super) struct Candidate {
     pub checkpointing: bool,
     pub memory: MemoryEstimate,
     pub samples_per_s: f64,
+    /// What counts in comparisons: the same, less what such estimates were found to err by.
+    pub counted_per_s: f64,
     /// What stands behind the throughput.
     pub provenance: Provenance,
     /// Predicted share of the time in which the device computes.
@@ -30,7 +32,7 @@ pub(super) struct Candidate {
 /// The way that was taken, and what it was taken over.
 pub(super) struct Choice {
     pub best: Candidate,
-    /// The highest predicted throughput among what fits.
+    /// The highest predicted throughput among what fits, estimates counted for less by what they were found to err by.
     pub fastest: Candidate,
     /// All that fits.
     pub fitting: Vec<Candidate>,
@@ -66,20 +68,10 @@ impl Choice {
                 }));
             }
         }
-        let fastest = fitting.iter().max_by(|a, b| a.samples_per_s.total_cmp(&b.samples_per_s)).cloned();
-        let Some(fastest) = fastest else { return Ok(None) };
+        let Some((fastest, best)) = best(&fitting, goal, |candidate| candidate.counted_per_s) else { return Ok(None) };
+        let (fastest, best) = (fastest.clone(), best.clone());
         let largest = fitting.iter().map(|candidate| candidate.batch).max().unwrap_or(fastest.batch);
         let memory_limits = splits.first().is_some_and(|asked| largest < asked.batch);
-        let is_enough = |candidate: &Candidate| match goal.target_utilization {
-            Some(target) => candidate.utilization >= target,
-            None => candidate.samples_per_s >= fastest.samples_per_s * (1.0 - goal.throughput_tolerance),
-        };
-        let best = fitting
-            .iter()
-            .filter(|candidate| is_enough(candidate))
-            .min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch))
-            .unwrap_or(&fastest)
-            .clone();
         Ok(Some(Self { best, fastest, fitting, largest, memory_limits, transfer }))
     }
 
@@ -125,6 +117,10 @@ impl Choice {
         } else if goal.global_batch.is_some() && self.best.micro_steps == 1 {
             why.push_str("; the whole global batch at once");
         }
+        if let Some(doubt) = self.decided_by_doubt(goal) {
+            why =
+                format!("{why}; estimates, which err by up to {:.1}%, are counted as that much slower", doubt * 100.0);
+        }
         if let Some(transfer) = &self.transfer {
             why = format!("{why}; {transfer}");
         }
@@ -133,6 +129,16 @@ impl Choice {
             measured => measured,
         };
         Reason { setting: Setting::BatchSize, provenance, why }
+    }
+
+    /// By what share estimates were counted for less, if another micro-batch would have been taken without.
+    fn decided_by_doubt(&self, goal: &Goal) -> Option<f64> {
+        let doubt = |candidate: &Candidate| 1.0 - candidate.counted_per_s / candidate.samples_per_s;
+        let most = self.fitting.iter().map(doubt).fold(0.0, f64::max);
+        let at_face_value = |candidate: &Candidate| candidate.samples_per_s;
+        let (_, taken) = best(&self.fitting, goal, at_face_value)?;
+        let is_other = (taken.batch, taken.checkpointing) != (self.best.batch, self.best.checkpointing);
+        (most > 0.0 && is_other).then_some(most)
     }
 
     pub(super) fn accumulation_reason(&self, goal: &Goal) -> Reason {
@@ -201,17 +207,36 @@ impl Choice {
 impl Candidate {
     fn new(goal: &Goal, checkpointing: bool, split: Split, memory: MemoryEstimate, time: &StepTime) -> Self {
         let Split { batch, samples } = split;
+        let samples_per_s = time.samples_per_s(split) * goal.world_size as f64;
         Self {
             batch,
             micro_steps: split.micro_steps(),
             checkpointing,
             memory,
-            samples_per_s: time.samples_per_s(split) * goal.world_size as f64,
+            samples_per_s,
+            counted_per_s: samples_per_s * (1.0 - time.doubt(batch)),
             provenance: time.provenance(batch),
             utilization: time.utilization(split),
             even: if goal.global_batch.is_some() { samples.is_multiple_of(batch) } else { batch.is_power_of_two() },
         }
     }
+}
+
+/// The fastest by `speed`, and what is taken: the smallest that is enough for the goal, rather without checkpointing, and
+/// rather even.
+fn best<'c>(
+    fitting: &'c [Candidate],
+    goal: &Goal,
+    speed: impl Fn(&Candidate) -> f64,
+) -> Option<(&'c Candidate, &'c Candidate)> {
+    let fastest = fitting.iter().max_by(|a, b| speed(a).total_cmp(&speed(b)))?;
+    let is_enough = |candidate: &&Candidate| match goal.target_utilization {
+        Some(target) => candidate.utilization >= target,
+        None => speed(candidate) >= speed(fastest) * (1.0 - goal.throughput_tolerance),
+    };
+    let enough = fitting.iter().filter(is_enough);
+    let best = enough.min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch));
+    Some((fastest, best.unwrap_or(fastest)))
 }
 
 /// The candidates of the splits, largest first, that `fitting` lets pass; with `between` also the largest that fits

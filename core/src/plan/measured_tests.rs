@@ -34,8 +34,12 @@ fn h200() -> MeasuredOn {
         };
         (batch, point)
     };
-    let measured =
-        MeasuredMode { way: Way::DryRun, residual: Some(0.041), batch: RUN.into_iter().map(point).collect() };
+    let measured = MeasuredMode {
+        way: Way::DryRun,
+        residual: Some(0.041),
+        time_residual: None,
+        batch: RUN.into_iter().map(point).collect(),
+    };
     let mode = Mode { precision: Precision::F32, checkpointing: false };
     MeasuredOn {
         device: "NVIDIA H200".to_owned(),
@@ -204,7 +208,7 @@ fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
         for (checkpointing, points) in [(false, [(8, 500.0), (256, 700.0)]), (true, [(32, 900.0), (64, 950.0)])] {
             let batch = points.map(|(batch, speed)| (batch, at(speed, batch))).into();
             let mode = Mode { precision: Precision::F32, checkpointing };
-            on.mode.insert(mode, MeasuredMode { way: Way::DryRun, residual: Some(0.0), batch });
+            on.mode.insert(mode, MeasuredMode { way: Way::DryRun, residual: Some(0.0), time_residual: None, batch });
         }
     }
     for batch in [16, 32, 48, 64, 128, 256] {
@@ -215,4 +219,63 @@ fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
         };
         assert!(speed(true) <= speed(false), "{batch}: {} with, {} without", speed(true), speed(false));
     }
+}
+
+#[test]
+fn an_estimate_wins_by_more_than_estimates_were_found_to_err_by() {
+    // 970 samples/s at 64 and 1000 at 256: on the line 128 is within 2% of the fastest.
+    let mut workload = measured();
+    let at = |samples_per_s: f64, batch: u64| Point {
+        reserved_bytes: Some(Bytes::from_mib(1000 + 50 * batch)),
+        micro_step_ms: Some(batch as f64 / samples_per_s * 1e3),
+        ..Point::default()
+    };
+    let pins = crate::Pins { gradient_checkpointing: Some(false), ..crate::Pins::default() };
+    let goal = Goal { global_batch: Some(512), pins, ..Goal::default() };
+    let mut planned = |time_residual| {
+        for mode in workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut()) {
+            mode.batch = [(64, at(970.0, 64)), (256, at(1000.0, 256))].into();
+            mode.time_residual = time_residual;
+        }
+        let plan = plan(&nominal("h200"), &workload, &goal).expect("it fits");
+        (plan, super::explain(&nominal("h200"), &workload, &goal).expect("it fits").considered)
+    };
+    for unknown in [None, Some(0.0), Some(0.003)] {
+        let (plan, _) = planned(unknown);
+        assert_eq!(plan.settings.batch_size, 128, "{plan}");
+        assert!(!batch_reason(&plan).why.contains("estimates"), "{plan}");
+    }
+    let (plan, considered) = planned(Some(0.05));
+    assert_eq!((plan.settings.batch_size, plan.samples_per_s_provenance), (256, Provenance::Measured), "{plan}");
+    assert!(batch_reason(&plan).why.contains("estimates, which err by up to 5.0%"), "{plan}");
+    let other = considered.iter().find(|one| one.batch_size == 128).expect("a neighbour");
+    assert_eq!(other.verdict.to_string(), "estimated, and estimates err by up to 5.0%");
+    // What is said of it is still the prediction.
+    assert!((other.samples_per_s.expect("it fits") / 992.0 - 1.0).abs() < 0.01, "{other:?}");
+}
+
+#[test]
+fn a_line_counts_from_where_it_begins() {
+    let mut workload = measured();
+    for mode in workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut()) {
+        let point = |reserved, slope, from, residual| Point {
+            reserved_bytes: Some(Bytes::from_mib(reserved)),
+            reserved_bytes_per_sample: Some(Bytes::from_mib(slope)),
+            reserved_from: Some(from),
+            residual: Some(residual),
+            ..Point::default()
+        };
+        mode.batch = [(64, point(9337, 144, 16, 0.0)), (256, point(32890, 128, 144, 0.1))].into();
+    }
+    let pools = |batch| {
+        let memory = plan(&nominal("h200"), &workload, &pinned(batch)).expect("it fits").memory;
+        let queue = Bytes(2 * batch * 256 * 2 * 8);
+        (memory.total() - memory.context - memory.kernels - memory.margin - queue, memory.margin, memory.provenance)
+    };
+    let page = super::calibration::SMALL_PAGE;
+    assert_eq!(pools(64), (Bytes::from_mib(9337), Bytes::ZERO, Provenance::Measured));
+    assert_eq!(pools(16), (Bytes::from_mib(2425), page, Provenance::Estimated));
+    assert_eq!(pools(143), (Bytes::from_mib(20713), page, Provenance::Estimated));
+    let jumped = Bytes::from_mib(18554);
+    assert_eq!(pools(144), (jumped, jumped.scaled(0.1) + page, Provenance::Estimated));
 }

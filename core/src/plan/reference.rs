@@ -1,7 +1,7 @@
 //! What of a workload's measurements speaks for a device and a mode.
 
 use crate::device::{DeviceFacts, DeviceKind};
-use crate::measured::{Curve, Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
+use crate::measured::{Curve, Known, Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::workload::Workload;
 use crate::{Bytes, Provenance};
 
@@ -109,10 +109,15 @@ impl<'a> Reference<'a> {
         all.get(all.len() / 2).map(|ms| ms / 1e3)
     }
 
-    /// The most that was found above the line from this point on.
+    /// The most that was found above the line through this point.
     pub(super) fn residual(&self, point: u64) -> f64 {
         let own = self.measured.batch.get(&point).and_then(|point| point.residual);
         own.or(self.measured.residual).unwrap_or(UNKNOWN_RESIDUAL)
+    }
+
+    /// By what share lines between the points' times were found to err.
+    pub(super) fn time_residual(&self) -> f64 {
+        self.measured.time_residual.unwrap_or(0.0)
     }
 
     /// The device that was measured, as far as speed goes.
@@ -151,9 +156,11 @@ impl<'a> Reference<'a> {
 
     /// Bytes of pages, whose number changes in jumps.
     fn pages(&self, bytes: impl Fn(&Point) -> Option<Bytes>) -> Option<Curve> {
-        let slope = |point: &Point| point.reserved_bytes_per_sample.map(|bytes| bytes.0 as f64);
-        let points = self.measured.batch.iter();
-        Curve::along(points.filter_map(|(batch, point)| Some((*batch, bytes(point)?.0 as f64, slope(point)))))
+        let known = |(batch, point): (&u64, &Point)| {
+            let slope = point.reserved_bytes_per_sample.map(|bytes| bytes.0 as f64);
+            Some(Known { batch: *batch, figure: bytes(point)?.0 as f64, slope, from: point.reserved_from })
+        };
+        Curve::along(self.measured.batch.iter().filter_map(known))
     }
 
     fn curve(&self, figure: impl Fn(&Point) -> Option<f64>) -> Option<Curve> {

@@ -36,7 +36,11 @@ fn on(gpu: &str, way: Way, mib: u64, residual: f64) -> MeasuredOn {
         cubecl: Some("0.11.3".to_owned()),
         context_bytes: is_run.then_some(Bytes::from_mib(537)),
         kernels_bytes: is_run.then_some(Bytes::from_mib(30)),
-        mode: [("f32".parse().expect("a mode"), MeasuredMode { way, residual: Some(residual), batch })].into(),
+        mode: [(
+            "f32".parse().expect("a mode"),
+            MeasuredMode { way, residual: Some(residual), time_residual: None, batch },
+        )]
+        .into(),
     }
 }
 

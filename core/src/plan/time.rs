@@ -65,6 +65,12 @@ impl<'a> StepTime<'a> {
         self.measured.as_ref().map_or(Provenance::Derived, of)
     }
 
+    /// By what share the time of micro-batches of this size was found to err, if it is an estimate between measured ones.
+    pub(super) fn doubt(&self, batch: u64) -> f64 {
+        let is_estimate = self.provenance(batch) == Provenance::Estimated;
+        self.measured.as_ref().filter(|_| is_estimate).map_or(0.0, |measured| measured.reference.time_residual())
+    }
+
     /// In words where the times come from and how far off they were elsewhere, when another device was measured.
     pub(super) fn transfer(&self, workload: &Workload) -> Option<String> {
         let measured = self.measured.as_ref().filter(|measured| !measured.reference.is_here())?;

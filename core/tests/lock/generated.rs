@@ -31,6 +31,7 @@ prop_compose! {
     fn points()(
         reserved_bytes in of(bytes()),
         reserved_bytes_per_sample in of(bytes()),
+        reserved_from in of(Just(1u64)),
         residual in of(shares()),
         reserved_accumulating_bytes in of(bytes()),
         in_use_bytes in of(bytes()),
@@ -41,6 +42,7 @@ prop_compose! {
         Point {
             reserved_bytes,
             reserved_bytes_per_sample,
+            reserved_from,
             residual,
             reserved_accumulating_bytes,
             in_use_bytes,
@@ -55,9 +57,10 @@ prop_compose! {
     fn modes()(
         way in select(vec![Way::Executed, Way::DryRun, Way::Replayed]),
         residual in of(shares()),
+        time_residual in of(shares()),
         batch in btree_map((1u64..=1 << 30, 0u32..30).prop_map(|(size, shift)| (size >> shift).max(1)), points(), 1..5),
     ) -> MeasuredMode {
-        MeasuredMode { way, residual, batch }
+        MeasuredMode { way, residual, time_residual, batch }
     }
 }
 

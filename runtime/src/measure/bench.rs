@@ -72,6 +72,7 @@ impl Tried {
         Point {
             reserved_bytes: self.reserved(),
             reserved_bytes_per_sample: self.piece.map(|piece| piece.per_sample),
+            reserved_from: None,
             residual: self.piece.map(|piece| piece.residual),
             reserved_accumulating_bytes: self.accumulating.map(|memory| memory.reserved_bytes),
             in_use_bytes: self.memory.map(|memory| memory.in_use_bytes),

@@ -45,7 +45,12 @@ fn mode<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, checkpointing: bool) -
     }
     let samples: Vec<_> = all.iter().filter_map(Tried::sample).collect();
     let batch = all.iter().map(|tried| (tried.batch, tried.point())).collect();
-    Ok(MeasuredMode { way: Way::Executed, residual: left_out(&samples).map(|residual| residual.min(1.0)), batch })
+    Ok(MeasuredMode {
+        way: Way::Executed,
+        residual: left_out(&samples).map(|residual| residual.min(1.0)),
+        time_residual: None,
+        batch,
+    })
 }
 
 fn measured<M: Module, B: Clone>(

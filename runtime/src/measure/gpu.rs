@@ -201,7 +201,7 @@ impl Climb<'_> {
             }
         }
         let batch = kept.iter().map(|tried| (tried.batch, tried.point())).collect();
-        Ok(MeasuredMode { way: Way::DryRun, residual: Some(residual.min(1.0)), batch })
+        Ok(MeasuredMode { way: Way::DryRun, residual: Some(residual.min(1.0)), time_residual: None, batch })
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
     fn the_summary_has_the_fastest_batch() {
         let run = |ms| Point { micro_step_ms: Some(ms), ..Point::default() };
         let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, Point::default())].into();
-        let found = MeasuredMode { way: Way::DryRun, residual: Some(0.0123), batch };
+        let found = MeasuredMode { way: Way::DryRun, residual: Some(0.0123), time_residual: None, batch };
         assert_eq!(
             summary(&found),
             "batches 1, 8, 64, 128; memory between them at most 1.2% above the lines; 800 samples/s at 8"

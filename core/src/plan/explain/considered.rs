@@ -53,6 +53,12 @@ pub enum Verdict {
         /// By how much, as a share of the fastest.
         by: f64,
     },
+    /// It may be as fast, but that is an estimate, and the fastest is faster by more than the goal gives up once such
+    /// estimates are counted for less by what they were found to err by.
+    Uncertain {
+        /// What they were found to err by, as a share.
+        by: f64,
+    },
     /// The device would wait for launches more than the goal allows.
     Idle {
         /// Predicted share of the time in which the device computes.
@@ -75,6 +81,7 @@ impl fmt::Display for Verdict {
             Self::DoesNotFit { missing } => write!(f, "does not fit: {missing} too much"),
             Self::TensorTooLarge => f.write_str("its largest tensor cannot be allocated in one piece"),
             Self::Slower { by } => write!(f, "{:.1}% slower than the fastest", by * 100.0),
+            Self::Uncertain { by } => write!(f, "estimated, and estimates err by up to {:.1}%", by * 100.0),
             Self::Idle { utilization } => write!(f, "keeps the device busy {:.0}% of the time", utilization * 100.0),
             Self::Checkpointed => f.write_str("recomputes what fits without"),
             Self::Uneven => f.write_str("does not divide the step evenly"),
@@ -152,9 +159,13 @@ fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict
         return Verdict::Taken;
     }
     let by = 1.0 - candidate.samples_per_s / choice.fastest.samples_per_s;
+    let counted = 1.0 - candidate.counted_per_s / choice.fastest.counted_per_s;
     match goal.target_utilization {
         Some(target) if candidate.utilization < target => Verdict::Idle { utilization: candidate.utilization },
-        None if by > goal.throughput_tolerance => Verdict::Slower { by },
+        None if counted > goal.throughput_tolerance && by <= goal.throughput_tolerance => {
+            Verdict::Uncertain { by: 1.0 - candidate.counted_per_s / candidate.samples_per_s }
+        }
+        None if counted > goal.throughput_tolerance => Verdict::Slower { by },
         _ if candidate.checkpointing && !best.checkpointing => Verdict::Checkpointed,
         _ if best.even && !candidate.even && goal.global_batch.is_none() => Verdict::NoPowerOfTwo,
         _ if best.even && !candidate.even => Verdict::Uneven,

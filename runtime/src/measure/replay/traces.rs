@@ -56,7 +56,7 @@ impl Traces {
         }
         let residual = kept.iter().filter_map(|tried| Some(tried.piece?.residual)).reduce(f64::max)?;
         let batch = kept.iter().map(|tried| (tried.batch, tried.point())).collect();
-        Some(MeasuredMode { way: Way::Replayed, residual: Some(residual), batch })
+        Some(MeasuredMode { way: Way::Replayed, residual: Some(residual), time_residual: None, batch })
     }
 }
 
