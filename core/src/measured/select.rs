@@ -2,24 +2,43 @@
 //!
 //! Memory pools hold pages as large as the largest tensor, and as many as a step needs. Both follow from the micro-batch:
 //! the pages grow with it in a straight line, their number falls in jumps. So what is reserved is a line up to a jump, and
-//! another line from there on. A point that is kept stands at the beginning of such a piece, with its slope.
+//! another line from there on. A point that is kept stands anywhere in such a piece, with its slope and beginning: where its
+//! time tells most.
+
+mod lines;
+mod times;
 
 use crate::Bytes;
+use lines::Lines;
+use times::Times;
 
-/// What was reserved at one micro-batch.
+/// What is known of one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// The micro-batch in samples.
     pub batch: u64,
     /// Memory that was reserved.
     pub reserved: Bytes,
+    /// How long steps took, where they were run.
+    pub seconds: Option<Seconds>,
 }
 
-/// A micro-batch to keep, and the line from it to the next one.
+/// How long the parts of an optimizer step take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seconds {
+    /// Seconds of the forward and backward pass of one micro-batch.
+    pub micro_step: f64,
+    /// Seconds of the optimizer.
+    pub optimizer: f64,
+}
+
+/// A micro-batch to keep, and the line through it up to the next one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
     /// The micro-batch in samples.
     pub batch: u64,
+    /// The first micro-batch that the line tells of; at most `batch`.
+    pub from: u64,
     /// What each sample more adds.
     pub per_sample: Bytes,
     /// The most that was found above the line, as a share of what it says, where there is enough of it to matter; at least
@@ -30,7 +49,7 @@ pub struct Piece {
 /// What memory is never taken to be known better than: a program does a little more than steps.
 pub const LEAST_RESIDUAL: f64 = 0.002;
 
-/// Errors below this are as good as none, when there is a choice.
+/// Errors that differ by less than this are as good as each other, when there is a choice.
 const TOLERATED: f64 = 0.005;
 
 /// Where less is reserved, it does not matter how much: the smallest GPUs that train have eight times as much.
@@ -41,6 +60,9 @@ const NEAR: f64 = 1.05;
 
 /// The most batches that are tried.
 const MOST_BATCHES: usize = 20;
+
+/// Of more samples than these not every choice is looked at.
+const MOST_SAMPLES: usize = 24;
 
 /// Batches to try, ascending, from 1 to `largest`: 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on, and `largest`.
 ///
@@ -73,33 +95,66 @@ pub fn refined(samples: &[Sample]) -> Option<u64> {
     (change > NEAR.ln()).then_some(batch)
 }
 
-/// Keeps at most `most` micro-batches, so that the lines from them on err least; among choices that err little the ones
-/// that lie evenly.
+/// Keeps at most `most` micro-batches, each with a line for what is reserved around it.
 ///
-/// `run`, the largest micro-batch that is to be run, is kept unless memory is told better without it. `samples` are sorted by batch; `most` is at least 1.
-pub fn select(samples: &[Sample], most: usize, run: Option<u64>) -> Vec<Piece> {
-    let lines = Lines::of(samples);
-    let is_left_out = |chosen: &[usize]| run.is_some_and(|run| chosen.iter().all(|at| samples[*at].batch != run));
-    let mut best: Option<((f64, bool, f64), Vec<usize>)> = None;
-    let mut chosen = Vec::with_capacity(most);
-    each_choice(samples.len(), most, &mut chosen, &mut |chosen| {
-        let worth = (lines.error(chosen).max(TOLERATED), is_left_out(chosen), widest(samples, chosen));
+/// First of all the lines are to err little: half a percent more than the least is as good. Then the times that are kept are
+/// to be those that plans need: the smallest micro-batch that is within 2% of the fastest, by the time of a step of `global`
+/// samples (without it, of one micro-batch), the fastest, and others so that lines between times err least where steps were
+/// timed. Then they are to lie evenly. `samples` are sorted by batch; `most` is at least 1.
+pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<Piece> {
+    let few = thinned(samples);
+    let (lines, times) = (Lines::of(&few), Times::of(&few, global));
+    let mut harms = Vec::new();
+    each_choice(few.len(), most, &mut Vec::new(), &mut |chosen| harms.push(lines.least_harm(chosen).harm));
+    let tolerated = harms.iter().copied().fold(f64::INFINITY, f64::min) + TOLERATED;
+    let mut best: Option<(_, Vec<u64>)> = None;
+    let mut harms = harms.into_iter();
+    each_choice(few.len(), most, &mut Vec::new(), &mut |chosen| {
+        if harms.next().is_none_or(|harm| harm > tolerated) {
+            return;
+        }
+        let against = times.as_ref().map(|times| times.against(chosen));
+        let worth = (against, lines.slight(chosen).max(TOLERATED), widest(&few, chosen));
         if best.as_ref().is_none_or(|(least, _)| worth < *least) {
-            best = Some((worth, chosen.to_vec()));
+            best = Some((worth, chosen.iter().map(|at| few[*at].batch).collect()));
         }
     });
-    best.map_or_else(Vec::new, |(_, chosen)| lines.pieces(&chosen))
+    let Some((_, kept)) = best else { return Vec::new() };
+    let is_kept = |sample: &Sample| kept.contains(&sample.batch);
+    let chosen: Vec<usize> = (0..samples.len()).filter(|at| is_kept(&samples[*at])).collect();
+    Lines::through(samples, is_kept).pieces(&chosen)
+}
+
+/// The largest error of lines between the times that are kept, at batches that were timed and are not kept, as a share of
+/// the time; only where a plan may go, or would be led to by the lines: to no less than 80% of the highest speed. `None`
+/// where nothing was timed there. `samples` are sorted by batch; steps are of `global` samples, or of one micro-batch.
+pub fn time_residual(samples: &[Sample], kept: &[u64], global: Option<u64>) -> Option<f64> {
+    Times::of(samples, global)?.residual(kept)
+}
+
+/// At most so many samples that every choice of them can be looked at, without those that neighbours tell of.
+fn thinned(samples: &[Sample]) -> Vec<Sample> {
+    let mut few = samples.to_vec();
+    while few.len() > MOST_SAMPLES {
+        let told = |at: &usize| (off_line(&few[at - 1..at + 2]).abs(), *at);
+        let untimed = (1..few.len() - 1).filter(|at| few[*at].seconds.is_none());
+        let least = untimed.map(|at| told(&at)).min_by(|a, b| a.0.total_cmp(&b.0));
+        few.remove(least.map_or(1, |(_, at)| at));
+    }
+    few
+}
+
+/// How far the second of three samples lies above a line through the others, as a share of what the line says.
+fn off_line(three: &[Sample]) -> f64 {
+    let [x, at, to] = [0, 1, 2].map(|index| three[index].batch as f64);
+    let [from, found, end] = [0, 1, 2].map(|index| three[index].reserved.0 as f64);
+    found / (from + (end - from) * (at - x) / (to - x)) - 1.0
 }
 
 /// The largest amount by which a sample lies above a line from the one before it to the one after it, as a share of what
 /// the line says: what is known of lines between samples that are all kept. `None` for fewer than three.
 pub fn left_out(samples: &[Sample]) -> Option<f64> {
-    let above = |three: &[Sample]| {
-        let [x, at, to] = [0, 1, 2].map(|index| three[index].batch as f64);
-        let [from, found, end] = [0, 1, 2].map(|index| three[index].reserved.0 as f64);
-        found / (from + (end - from) * (at - x) / (to - x)) - 1.0
-    };
-    samples.windows(3).map(above).reduce(f64::max).map(|above| above.max(LEAST_RESIDUAL))
+    samples.windows(3).map(off_line).reduce(f64::max).map(|above| above.max(LEAST_RESIDUAL))
 }
 
 /// Calls `each` with every ascending choice of 1 to `most` of the numbers below `count`.
@@ -121,86 +176,6 @@ fn widest(samples: &[Sample], chosen: &[usize]) -> f64 {
     let ends = chosen.iter().copied().chain([samples.len() - 1]);
     let gaps = begins.zip(ends).map(|(from, to)| samples[to].batch as f64 / samples[from].batch as f64);
     gaps.fold(1.0, f64::max)
-}
-
-/// The best line from each sample up to each later one.
-struct Lines<'s> {
-    samples: &'s [Sample],
-    /// By the sample at which the line begins, and the one before which it ends: its slope and the most harm it does.
-    best: Vec<Vec<(f64, f64)>>,
-}
-
-impl<'s> Lines<'s> {
-    fn of(samples: &'s [Sample]) -> Self {
-        let from = |from: usize| (from + 1..=samples.len()).map(|to| line(&samples[from..to])).collect();
-        Self { samples, best: (0..samples.len()).map(from).collect() }
-    }
-
-    fn line(&self, from: usize, to: usize) -> (f64, f64) {
-        self.best[from][to - from - 1]
-    }
-
-    fn ends(&self, chosen: &[usize]) -> impl Iterator<Item = (usize, usize)> {
-        chosen.iter().copied().zip(chosen.iter().copied().skip(1).chain([self.samples.len()]))
-    }
-
-    /// The largest error of the lines, and of taking the first point for all that is smaller.
-    fn error(&self, chosen: &[usize]) -> f64 {
-        let first = self.samples[chosen[0]].reserved.0 as f64;
-        let below = self.samples[..chosen[0]].iter().map(|sample| harm(sample, first));
-        let lines = self.ends(chosen).map(|(from, to)| self.line(from, to).1);
-        below.chain(lines).fold(0.0, f64::max)
-    }
-
-    fn pieces(&self, chosen: &[usize]) -> Vec<Piece> {
-        let piece = |(from, to)| {
-            let (begin, slope) = (&self.samples[from], self.line(from, to).0);
-            let above = self.samples[from..to].iter().map(|sample| {
-                let said = on(begin, slope, sample).max(MATTERS.0 as f64);
-                sample.reserved.0 as f64 / said - 1.0
-            });
-            let residual = above.fold(LEAST_RESIDUAL, f64::max);
-            Piece { batch: begin.batch, per_sample: Bytes(slope.ceil() as u64), residual }
-        };
-        self.ends(chosen).map(piece).collect()
-    }
-}
-
-/// The slope of a line from the first sample on that errs least at the others, and the most harm it does.
-fn line(samples: &[Sample]) -> (f64, f64) {
-    let (begin, others) = (&samples[0], &samples[1..]);
-    let slope =
-        |sample: &Sample| (sample.reserved.0 as f64 - begin.reserved.0 as f64) / (sample.batch - begin.batch) as f64;
-    let worst =
-        |slope: f64| others.iter().map(|sample| error(sample, on(begin, slope, sample)).abs()).fold(0.0, f64::max);
-    // With no other sample, a micro-batch takes its multiple, which is rather too much.
-    let Some(mut low) = others.iter().map(slope).reduce(f64::min) else {
-        return (begin.reserved.0 as f64 / begin.batch as f64, 0.0);
-    };
-    let mut high = others.iter().map(slope).fold(low, f64::max);
-    // The largest of several errors, each of which falls and rises in a straight line, falls and then rises.
-    for _ in 0..60 {
-        let third = (high - low) / 3.0;
-        if worst(low + third) <= worst(high - third) { high -= third } else { low += third }
-    }
-    let slope = low.midpoint(high).max(0.0);
-    (slope, others.iter().map(|sample| harm(sample, on(begin, slope, sample))).fold(0.0, f64::max))
-}
-
-fn on(begin: &Sample, slope: f64, sample: &Sample) -> f64 {
-    begin.reserved.0 as f64 + slope * (sample.batch - begin.batch) as f64
-}
-
-/// How far off `said` is, as a share of what there is.
-fn error(sample: &Sample, said: f64) -> f64 {
-    let there = sample.reserved.0.max(1) as f64;
-    (said - there) / there
-}
-
-/// The same, where it matters.
-fn harm(sample: &Sample, said: f64) -> f64 {
-    let there = sample.reserved.max(MATTERS).0 as f64;
-    (said.max(MATTERS.0 as f64) - there).abs() / there
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::measured::select::{Piece, Sample};
+use gpu_tuned_core::measured::select::{Piece, Sample, Seconds};
 use gpu_tuned_core::measured::{Mode, Point};
 use gpu_tuned_core::{Bytes, Precision};
 
@@ -28,10 +28,10 @@ pub(super) struct Tried {
     /// With gradients added up.
     pub(super) accumulating: Option<Memory>,
     pub(super) times: Option<Times>,
-    /// What steps that were run reserved beyond their dry run.
+    /// What steps that were run reserved, with gradients added up.
     #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code, reason = "what concerns GPUs alone"))]
-    pub(super) beyond: Bytes,
-    /// The line that it begins, where it is kept.
+    pub(super) ran: Option<Bytes>,
+    /// The line through it, where it is kept.
     pub(super) piece: Option<Piece>,
 }
 
@@ -65,14 +65,17 @@ impl Tried {
 
     /// `None` where memory was not measured.
     pub(super) fn sample(&self) -> Option<Sample> {
-        Some(Sample { batch: self.batch, reserved: self.reserved()? })
+        let seconds = self
+            .times
+            .map(|times| Seconds { micro_step: times.micro_step_ms / 1e3, optimizer: times.optimizer_ms / 1e3 });
+        Some(Sample { batch: self.batch, reserved: self.reserved()?, seconds })
     }
 
     pub(super) fn point(&self) -> Point {
         Point {
             reserved_bytes: self.reserved(),
             reserved_bytes_per_sample: self.piece.map(|piece| piece.per_sample),
-            reserved_from: None,
+            reserved_from: self.piece.map(|piece| piece.from).filter(|from| *from != self.batch),
             residual: self.piece.map(|piece| piece.residual),
             reserved_accumulating_bytes: self.accumulating.map(|memory| memory.reserved_bytes),
             in_use_bytes: self.memory.map(|memory| memory.in_use_bytes),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gpu_tuned_core::measured::select::{Sample, ladder, refined, select};
+use gpu_tuned_core::measured::select::{Piece, Sample, ladder, refined, select, time_residual};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
 use gpu_tuned_core::{Bytes, Precision};
 
@@ -13,6 +13,11 @@ use super::{MeasureError, Memory, Step};
 
 /// The part of the free memory that may be reserved by steps that are run: the device must never run out of it.
 const SHARE: f64 = 0.85;
+/// The part of what may be reserved up to which gradients that are added up need no dry run first: they take no more than the
+/// rest of a step.
+const FAR_FROM_IT: f64 = 0.5;
+/// Where half a batch takes so much of its time, launches bound it.
+const LAUNCHES: f64 = 0.9;
 /// What timing the steps of a mode may take, without compiling and tuning.
 const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
@@ -43,6 +48,8 @@ pub(super) struct Plan<'p> {
     pub(super) precision: Precision,
     /// No micro-batch is larger than a rank's part of the global batch.
     pub(super) largest_batch: u64,
+    /// A rank's part of the global batch, if there is one.
+    pub(super) global: Option<u64>,
     /// What was free when the GPU was opened, before anything was allocated.
     pub(super) at_open: Bytes,
     /// Told of every batch that was measured.
@@ -66,7 +73,6 @@ pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureE
         let mut climb = Climb { trial, plan, mode, tried: Vec::new() };
         climb.up_to(most)?;
         climb.refine(most)?;
-        climb.choose(most);
         climb.time(most)?;
         kernels = kernels.max(plan.at_open - trial.free()? - trial.held());
         modes.insert(mode, climb.kept()?);
@@ -140,68 +146,71 @@ impl Climb<'_> {
         self.tried.iter().filter_map(Tried::sample).collect()
     }
 
-    /// Chooses the points to keep; the largest that may be run is one of them, unless memory is told better without.
-    fn choose(&mut self, most: Bytes) {
-        let samples = self.samples();
-        let largest = samples.iter().rfind(|sample| sample.reserved <= most).map(|sample| sample.batch);
-        let pieces = select(&samples, Measured::MOST_POINTS, largest);
-        for tried in &mut self.tried {
-            tried.piece = pieces.iter().find(|piece| piece.batch == tried.batch).copied();
-        }
-    }
-
-    /// Runs the steps of the points to keep that reserve at most `most`: the largest batch and the smallest first, should
-    /// the budget end.
+    /// Runs the steps of powers of two that reserve at most `most`, and of all samples at once: the largest batch first, each
+    /// as a rule half as long as the one before, until launches bound them or the budget ends.
     fn time(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let fits = |tried: &Tried| tried.reserved().is_some_and(|reserved| reserved <= most);
-        let is_due = |at: &usize| self.tried[*at].piece.is_some() && fits(&self.tried[*at]);
-        let mut order: Vec<usize> = (0..self.tried.len()).filter(is_due).collect();
-        let largest = usize::from(!order.is_empty());
-        order.rotate_right(largest);
+        let is_even = |batch: u64| batch.is_power_of_two() || batch == self.plan.largest_batch;
+        let is_due = |at: &usize| fits(&self.tried[*at]) && is_even(self.tried[*at].batch);
+        let order: Vec<usize> = (0..self.tried.len()).rev().filter(is_due).collect();
         let mut left = BUDGET;
         for at in order {
-            if !left.is_zero() {
-                left = left.saturating_sub(self.time_at(at, most, SPEND.min(left))?);
+            if left.is_zero() || self.is_bound_by_launches() {
+                break;
             }
+            left = left.saturating_sub(self.time_at(at, most, SPEND.min(left))?);
         }
         Ok(())
+    }
+
+    /// Whether the smallest batch that was timed takes hardly less than one of twice its size: so do smaller ones.
+    fn is_bound_by_launches(&self) -> bool {
+        let mut timed = self.tried.iter().filter_map(|tried| Some((tried.batch, tried.times?.micro_step_ms)));
+        let Some((smallest, ms)) = timed.next() else { return false };
+        timed.find(|(batch, _)| *batch >= 2 * smallest).is_some_and(|(_, twice)| ms >= LAUNCHES * twice)
     }
 
     /// Runs the steps of a batch, if they fit with gradients added up too, and says how long it took.
     fn time_at(&mut self, at: usize, most: Bytes, spend: Duration) -> Result<Duration, MeasureError> {
         let Self { trial, mode: Mode { checkpointing, .. }, .. } = *self;
         let tried = &mut self.tried[at];
-        let accumulating = trial.dry(Step::accumulating(tried.batch, checkpointing))?;
-        tried.accumulating = Some(accumulating);
-        if accumulating.reserved_bytes > most {
-            return Ok(Duration::ZERO);
+        if tried.reserved().is_none_or(|reserved| reserved > most.scaled(FAR_FROM_IT)) {
+            let accumulating = trial.dry(Step::accumulating(tried.batch, checkpointing))?;
+            tried.accumulating = Some(accumulating);
+            if accumulating.reserved_bytes > most {
+                return Ok(Duration::ZERO);
+            }
         }
         let Run { times, took, reserved } = trial.run(Step::single(tried.batch, checkpointing), spend)?;
-        tried.times = Some(times);
+        (tried.times, tried.ran) = (Some(times), reserved);
         (self.plan.progress)(self.mode, tried);
-        // Steps that were run added gradients up, too.
-        tried.beyond = reserved.unwrap_or_default() - accumulating.reserved_bytes;
         Ok(took)
     }
 
+    /// The points to keep.
     fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
-        let mut kept: Vec<Tried> = core::mem::take(&mut self.tried);
-        kept.retain(|tried| tried.piece.is_some());
+        let (samples, global) = (self.samples(), self.plan.global);
+        let pieces = select(&samples, Measured::MOST_POINTS, global);
+        let batches: Vec<u64> = pieces.iter().map(|piece| piece.batch).collect();
         let mut residual: f64 = 0.0;
-        for tried in &mut kept {
+        let mut batch = BTreeMap::new();
+        for piece in pieces {
+            let known = self.tried.iter_mut().find(|tried| tried.batch == piece.batch);
+            let tried = known.expect("BUG: pieces pass what was tried");
             let accumulating = match tried.accumulating {
                 Some(accumulating) => accumulating,
                 None => self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?,
             };
+            let missed = tried.ran.unwrap_or_default() - accumulating.reserved_bytes;
+            let missed = missed.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64;
+            let own = piece.residual.max(missed).min(1.0);
+            residual = residual.max(own);
             tried.accumulating = Some(accumulating);
-            if let Some(piece) = &mut tried.piece {
-                let missed = tried.beyond.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64;
-                piece.residual = piece.residual.max(missed).min(1.0);
-                residual = residual.max(piece.residual);
-            }
+            tried.piece = Some(Piece { residual: own, ..piece });
+            batch.insert(tried.batch, tried.point());
         }
-        let batch = kept.iter().map(|tried| (tried.batch, tried.point())).collect();
-        Ok(MeasuredMode { way: Way::DryRun, residual: Some(residual.min(1.0)), time_residual: None, batch })
+        let time_residual = time_residual(&samples, &batches, global).map(|error| error.min(1.0));
+        Ok(MeasuredMode { way: Way::DryRun, residual: Some(residual), time_residual, batch })
     }
 }
 

@@ -20,6 +20,8 @@ struct Fake {
     really: f64,
     /// Seconds of the repeats of a batch.
     took: f64,
+    /// Milliseconds of a micro-step by its samples.
+    ms: fn(f64) -> f64,
     calls: RefCell<Vec<(&'static str, Step)>>,
 }
 
@@ -31,6 +33,7 @@ fn fake() -> Fake {
         largest: usize::MAX,
         really: 1.0,
         took: 1.0,
+        ms: |batch| 2.0 + batch,
         calls: RefCell::default(),
     }
 }
@@ -46,6 +49,7 @@ impl Fake {
         let plan = Plan {
             precision: Precision::F32,
             largest_batch,
+            global: None,
             at_open: Bytes::from_mib(self.total - 5000),
             progress: &|_, _| (),
         };
@@ -68,7 +72,7 @@ impl Trial for Fake {
 
     fn run(&self, step: Step, _: Duration) -> Result<Run, MeasureError> {
         self.calls.borrow_mut().push(("run", step));
-        let times = Times { micro_step_ms: 2.0 + step.batch as f64, optimizer_ms: 1.0, spread: 0.0 };
+        let times = Times { micro_step_ms: (self.ms)(step.batch as f64), optimizer_ms: 1.0, spread: 0.0 };
         let reserved = self.reserved(Step { micro_batches: 2, ..step }).scaled(self.really);
         Ok(Run { times, took: Duration::from_secs_f64(self.took), reserved: Some(reserved) })
     }
@@ -140,7 +144,7 @@ fn a_tensor_that_is_too_large_ends_the_climb() {
         assert_eq!(batches(&found, mode).last().expect("points").0, 32, "{mode}");
     }
     let at_open = Bytes::from_mib(100_000);
-    let plan = Plan { precision: Precision::F32, largest_batch: 8, at_open, progress: &|_, _| () };
+    let plan = Plan { precision: Precision::F32, largest_batch: 8, global: None, at_open, progress: &|_, _| () };
     assert!(matches!(modes(&Fake { largest: 0, ..fake() }, plan), Err(MeasureError::Step { .. })));
 }
 
@@ -164,4 +168,83 @@ fn what_steps_really_take_counts_for_the_residual() {
     };
     assert!(residual(1.0) < 0.01 && residual(0.9) < 0.01);
     assert!((0.03..0.04).contains(&residual(1.03)));
+}
+
+#[test]
+fn more_batches_are_timed_than_are_kept_and_the_knee_is_among_these() {
+    // Launches take 12 ms until 16 samples; from 64 on it becomes slower.
+    let fake =
+        Fake { ms: |batch| f64::max(12.0, 0.75 * batch) * (1.0 + 0.1 * (batch / 64.0 - 1.0).max(0.0)), ..fake() };
+    let found = fake.measured(4096);
+    for (mode, runs) in [("f32", [128, 64, 32, 16, 8]), ("f32-checkpointed", [256, 128, 64, 32, 16])] {
+        let is_checkpointed = mode != "f32";
+        let ran: Vec<_> = fake
+            .calls("run")
+            .iter()
+            .filter(|step| step.checkpointing == is_checkpointed)
+            .map(|step| step.batch)
+            .collect();
+        assert_eq!(ran[..5], runs, "{mode}");
+        let points = batches(&found, mode);
+        let timed = |batch: u64| points.iter().any(|(known, point)| *known == batch && point.micro_step_ms.is_some());
+        // At 32 one micro-step and the optimizer take 25 ms, at 64 49 ms.
+        assert!(points.len() <= 4 && timed(64), "{mode}: {points:?}");
+        for (batch, point) in &points {
+            assert!(point.reserved_from.is_none_or(|from| from < *batch), "{batch}: {point:?}");
+        }
+        assert!(found.modes[&mode.parse().expect("a mode")].time_residual.is_some_and(|error| error < 0.05));
+    }
+}
+
+#[test]
+fn what_launches_bind_is_timed_at_two_batches() {
+    // A recurrent network: 0.33 s whatever the batch, and 8.5 s to time it.
+    let fake = Fake { ms: |_| 330.0, took: 8.5, ..fake() };
+    let found = fake.measured(512);
+    for (mode, runs) in [("f32", [128, 64]), ("f32-checkpointed", [256, 128])] {
+        let is_checkpointed = mode != "f32";
+        let ran: Vec<_> = fake
+            .calls("run")
+            .iter()
+            .filter(|step| step.checkpointing == is_checkpointed)
+            .map(|step| step.batch)
+            .collect();
+        assert_eq!(ran, runs, "{mode}");
+        let largest = batches(&found, mode)
+            .iter()
+            .any(|(batch, point)| *batch == runs[0] as u64 && point.micro_step_ms.is_some());
+        assert!(largest, "{mode}");
+    }
+}
+
+#[test]
+fn all_samples_at_once_are_timed_where_they_fit() {
+    let fake = fake();
+    let plan = Plan {
+        precision: Precision::F32,
+        largest_batch: 100,
+        global: Some(100),
+        at_open: Bytes::from_mib(fake.total - 5000),
+        progress: &|_, _| (),
+    };
+    modes(&fake, plan).expect("it can be measured");
+    assert_eq!(fake.calls("run")[..3].iter().map(|step| step.batch).collect::<Vec<_>>(), [100, 64, 32]);
+}
+
+#[test]
+fn gradients_are_added_up_in_dry_runs_only_where_it_counts() {
+    let fake = fake();
+    let found = fake.measured(4096);
+    for (checkpointing, mode) in [(false, "f32"), (true, "f32-checkpointed")] {
+        let dry = fake.calls("dry");
+        let added: Vec<u64> = dry
+            .iter()
+            .filter(|step| step.checkpointing == checkpointing && step.micro_batches > 1)
+            .map(|step| step.batch as u64)
+            .collect();
+        let kept: Vec<u64> = batches(&found, mode).iter().map(|(batch, _)| *batch).collect();
+        let half = Bytes::from_mib(92_000).scaled(0.85 * 0.5);
+        let near = |batch: u64| fake.reserved(Step::single(batch, checkpointing)) > half;
+        assert!(added.iter().all(|batch| kept.contains(batch) || near(*batch)), "{added:?} {kept:?}");
+    }
 }

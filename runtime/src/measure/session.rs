@@ -89,7 +89,8 @@ impl<C: Tuned> Session<C> {
     /// Measures the workload on the session's device, without and with gradient checkpointing.
     ///
     /// On a GPU memory is found out by dry runs, of micro-batches up to a rank's part
-    /// of the global batch; steps are run and timed only where they leave much memory free. On the CPU steps are run, and
+    /// of the global batch; steps are run and timed only where they leave much memory free, from the largest power of two down to
+    /// where launches bound them. On the CPU steps are run, and
     /// with feature `counting-allocator` a few of them are replayed to find out what they would reserve on the GPU that the
     /// program was built for. It takes up to a minute for each of the two, and on a GPU where nothing has been tuned yet
     /// some minutes more.
@@ -99,12 +100,11 @@ impl<C: Tuned> Session<C> {
     /// See [`MeasureError`].
     pub fn measure<M: Module, B: Clone>(&self, subject: &Subject<'_, M, B>) -> Result<LockedWorkload, MeasureError> {
         let goal = C::goal();
-        let is_free = goal.global_batch.is_none() && goal.global_tokens.is_none();
         let bench = Bench {
             device: &self.inner_device(),
             subject,
             precision: self.plan().settings.precision,
-            largest_batch: if is_free { LARGEST_BATCH } else { self.schedule().samples_per_rank() },
+            largest_batch: if is_free::<C>() { LARGEST_BATCH } else { self.schedule().samples_per_rank() },
             progress: &report::point,
         };
         let model = subject.model(&Step::single(1, false).device(bench.device));
@@ -176,6 +176,7 @@ impl<C: Tuned> Session<C> {
         let plan = Plan {
             precision: bench.precision,
             largest_batch: bench.largest_batch,
+            global: (!is_free::<C>()).then_some(bench.largest_batch),
             at_open: opened.memory_free,
             progress: bench.progress,
         };
@@ -198,6 +199,12 @@ impl<C: Tuned> Session<C> {
             _ => slug(name),
         }
     }
+}
+
+/// Whether the goal leaves it open how many samples a step has.
+fn is_free<C: Tuned>() -> bool {
+    let goal = C::goal();
+    goal.global_batch.is_none() && goal.global_tokens.is_none()
 }
 
 fn is_on(variable: &str) -> bool {

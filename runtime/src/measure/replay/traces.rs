@@ -90,7 +90,10 @@ fn spread(batches: &[u64], count: usize) -> Vec<u64> {
 }
 
 fn samples(found: &[(u64, Memory)]) -> Vec<Sample> {
-    found.iter().map(|(batch, memory)| Sample { batch: *batch, reserved: memory.reserved_bytes }).collect()
+    found
+        .iter()
+        .map(|(batch, memory)| Sample { batch: *batch, reserved: memory.reserved_bytes, seconds: None })
+        .collect()
 }
 
 /// The ones worth keeping, each with its line.

@@ -1,0 +1,188 @@
+//! Lines through what was reserved at some micro-batches, and where each begins.
+
+use super::{LEAST_RESIDUAL, MATTERS, Piece, Sample};
+use crate::Bytes;
+
+/// How much an error counts where it does not matter, beside one that does.
+const SLIGHTLY: f64 = 0.05;
+
+/// The best lines through samples, by the sample that a line passes, the first that it tells of and the one before which it
+/// ends.
+pub(super) struct Lines<'s> {
+    samples: &'s [Sample],
+    /// None of a sample that is not to be kept.
+    fits: Vec<Vec<Vec<Fit>>>,
+}
+
+/// A line.
+#[derive(Clone, Copy)]
+struct Fit {
+    slope: f64,
+    /// The most harm that it does where it is told of.
+    harm: f64,
+    /// The same, and slightly what errs where it does not matter.
+    cost: f64,
+    /// The most harm of taking its beginning for all that is smaller.
+    below: f64,
+}
+
+/// Samples to keep, and the one at which the line of each begins.
+pub(super) struct Laid {
+    /// The most harm of any line.
+    pub harm: f64,
+    begins: Vec<usize>,
+}
+
+impl<'s> Lines<'s> {
+    /// Of lines through any of the samples.
+    pub(super) fn of(samples: &'s [Sample]) -> Self {
+        Self::through(samples, |_| true)
+    }
+
+    /// Of lines through those that pass.
+    pub(super) fn through(samples: &'s [Sample], passes: impl Fn(&Sample) -> bool) -> Self {
+        let count = samples.len();
+        let through = |at: usize| {
+            let from = |from: usize| (at + 1..=count).map(|to| Fit::of(samples, at, from, to)).collect();
+            if passes(&samples[at]) { (0..=at).map(from).collect() } else { Vec::new() }
+        };
+        Self { samples, fits: (0..count).map(through).collect() }
+    }
+
+    fn fit(&self, at: usize, from: usize, to: usize) -> Fit {
+        self.fits[at][from][to - at - 1]
+    }
+
+    /// The beginnings with which lines through the chosen samples do the least harm.
+    pub(super) fn least_harm(&self, chosen: &[usize]) -> Laid {
+        self.laid(chosen, |fit, is_first| if is_first { fit.harm.max(fit.below) } else { fit.harm }, f64::max)
+    }
+
+    /// Of all beginnings with which no line does more than `harm`, the ones with which all of them together err least.
+    fn least_cost(&self, chosen: &[usize], harm: f64) -> Laid {
+        let cost = |fit: Fit, is_first: bool| {
+            let below = if is_first { fit.below } else { 0.0 };
+            if fit.harm.max(below) > harm { f64::INFINITY } else { fit.cost + below }
+        };
+        self.laid(chosen, cost, |a, b| a + b)
+    }
+
+    /// The beginnings of lines through the chosen samples with the least cost, where costs are joined from line to line.
+    fn laid(&self, chosen: &[usize], cost: impl Fn(Fit, bool) -> f64, join: fn(f64, f64) -> f64) -> Laid {
+        // By the sample before which all lines so far end: their cost and where the last of them begins.
+        let mut ends: Vec<Vec<(f64, usize)>> = Vec::with_capacity(chosen.len());
+        for (number, &at) in chosen.iter().enumerate() {
+            let before = number.checked_sub(1).map(|before| (&ends[before], chosen[before] + 1));
+            let first = before.map_or(0, |(_, first)| first);
+            let last = chosen.get(number + 1).copied().unwrap_or(self.samples.len());
+            let to_end = if number + 1 == chosen.len() { last } else { at + 1 };
+            let until = |to: usize| {
+                let begun = |from: usize| {
+                    let own = cost(self.fit(at, from, to), before.is_none());
+                    (before.map_or(own, |(ends, first)| join(ends[from - first].0, own)), from)
+                };
+                (first..=at).map(begun).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, at))
+            };
+            let found = (to_end..=last).map(until).collect();
+            ends.push(found);
+        }
+        let mut begins = Vec::with_capacity(chosen.len());
+        let harm = ends.last().map_or(0.0, |all| all[0].0);
+        let mut to = self.samples.len();
+        for (number, all) in ends.iter().enumerate().rev() {
+            let first = if number + 1 == chosen.len() { to } else { chosen[number] + 1 };
+            to = all[to - first].1;
+            begins.push(to);
+        }
+        begins.reverse();
+        Laid { harm, begins }
+    }
+
+    /// The lines through the chosen samples.
+    pub(super) fn pieces(&self, chosen: &[usize]) -> Vec<Piece> {
+        let least = self.least_harm(chosen).harm;
+        let Laid { begins, .. } = self.least_cost(chosen, least);
+        let ends = begins.iter().copied().skip(1).chain([self.samples.len()]);
+        let lines = chosen.iter().zip(&begins).zip(ends);
+        lines.map(|((at, from), to)| self.piece(*at, *from, to)).collect()
+    }
+
+    fn piece(&self, at: usize, from: usize, to: usize) -> Piece {
+        let kept = &self.samples[at];
+        let slope = self.fit(at, from, to).slope.ceil();
+        let above = self.samples[from..to].iter().map(|sample| {
+            let said = on(kept, slope, sample).max(MATTERS.0 as f64);
+            sample.reserved.0 as f64 / said - 1.0
+        });
+        let residual = above.fold(LEAST_RESIDUAL, f64::max);
+        Piece { batch: kept.batch, from: self.samples[from].batch, per_sample: Bytes(slope as u64), residual }
+    }
+
+    /// The largest error of these lines where it does not matter, too, as a share of what does.
+    pub(super) fn slight(&self, chosen: &[usize]) -> f64 {
+        let Laid { begins, .. } = self.least_cost(chosen, self.least_harm(chosen).harm);
+        let ends = begins.iter().copied().skip(1).chain([self.samples.len()]);
+        let fits = chosen.iter().zip(&begins).zip(ends).map(|((at, from), to)| self.fit(*at, *from, to));
+        fits.map(|fit| (fit.cost - fit.harm) / SLIGHTLY).fold(0.0, f64::max)
+    }
+}
+
+impl Fit {
+    /// The line through a sample that errs least at those from one to before another.
+    fn of(samples: &[Sample], at: usize, from: usize, to: usize) -> Self {
+        let (kept, part) = (&samples[at], &samples[from..to]);
+        let cost = |slope: f64| {
+            let mut most = (0.0_f64, 0.0_f64);
+            for sample in part {
+                let (matters, slightly) = costs(sample, on(kept, slope, sample));
+                most = (most.0.max(matters), most.1.max(slightly));
+            }
+            most.0 + SLIGHTLY * most.1
+        };
+        let slope = best_slope(kept, part, cost);
+        let worst = |part: &[Sample], said: &dyn Fn(&Sample) -> f64| {
+            part.iter().map(|sample| harm(sample, said(sample))).fold(0.0, f64::max)
+        };
+        let begin = on(kept, slope, &samples[from]);
+        let harm = worst(part, &|sample| on(kept, slope, sample));
+        Self { slope, harm, cost: cost(slope).max(harm), below: worst(&samples[..from], &|_| begin) }
+    }
+}
+
+/// The slope with the least cost, which falls and then rises with it; 0 rather than less.
+fn best_slope(kept: &Sample, part: &[Sample], cost: impl Fn(f64) -> f64) -> f64 {
+    let others = part.iter().filter(|sample| sample.batch != kept.batch);
+    let slopes = others
+        .map(|sample| (sample.reserved.0 as f64 - kept.reserved.0 as f64) / (sample.batch as f64 - kept.batch as f64));
+    let ends = slopes.fold(None, |ends: Option<(f64, f64)>, slope| {
+        Some(ends.map_or((slope, slope), |(low, high)| (low.min(slope), high.max(slope))))
+    });
+    // With no other sample, a micro-batch takes its multiple, which is rather too much.
+    let Some((low, high)) = ends else { return kept.reserved.0 as f64 / kept.batch as f64 };
+    let (mut low, mut high) = (low.max(0.0), high.max(0.0));
+    for _ in 0..40 {
+        if high - low < 1.0 {
+            break;
+        }
+        let third = (high - low) / 3.0;
+        if cost(low + third) <= cost(high - third) { high -= third } else { low += third }
+    }
+    low.midpoint(high)
+}
+
+fn on(kept: &Sample, slope: f64, sample: &Sample) -> f64 {
+    kept.reserved.0 as f64 + slope * (sample.batch as f64 - kept.batch as f64)
+}
+
+/// How far off `said` is, as a share of what there is, where it matters.
+fn harm(sample: &Sample, said: f64) -> f64 {
+    let there = sample.reserved.max(MATTERS).0 as f64;
+    (said.max(MATTERS.0 as f64) - there).abs() / there
+}
+
+/// The same, and how far off it is in any case; both rise on either side of what is there, along straight lines.
+fn costs(sample: &Sample, said: f64) -> (f64, f64) {
+    let (there, matters) = (sample.reserved.0 as f64, sample.reserved.max(MATTERS).0 as f64);
+    let off = (said - there).abs() / matters;
+    if sample.reserved < MATTERS { ((said - matters).max(0.0) / matters, off) } else { (off, off) }
+}

@@ -1,0 +1,139 @@
+//! Which points measuring would keep of the models of the sweep, and how good the plans are that follow.
+//!
+//! The truth is what the sweep ran; between its batches the seconds of a micro-batch lie on lines, below its smallest they
+//! are those of the smallest, which launches bound. Memory is what the lock says of there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::lock::Lock;
+use gpu_tuned_core::measured::select::{Sample, Seconds, ladder, select, time_residual};
+use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Point};
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::source::Source;
+use gpu_tuned_core::{Bytes, Goal, Precision, plan};
+
+const GLOBAL: u64 = 512;
+/// Seconds of the optimizer, about.
+const OPTIMIZER: f64 = 0.0015;
+
+fn results(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hardware/results/h200");
+    fs::read_to_string(folder.join(name)).expect("results of an H200")
+}
+
+/// Samples per second by batch, of each model, precision and checkpointing.
+fn sweep() -> BTreeMap<(String, bool, bool), BTreeMap<u64, f64>> {
+    let mut runs: BTreeMap<_, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
+    for line in results("sweep.jsonl").lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        let Some(rate) = line["samples_per_second"].as_f64() else { continue };
+        let model = line["model"].as_str().expect("a name").to_owned();
+        let key = (model, line["precision"] == "f32", line["checkpointing"] == true);
+        runs.entry(key).or_default().entry(line["batch"].as_u64().expect("samples")).or_default().push(rate);
+    }
+    let median = |mut rates: Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    runs.into_iter().map(|(key, runs)| (key, runs.into_iter().map(|(at, all)| (at, median(all))).collect())).collect()
+}
+
+/// Seconds of a micro-batch.
+fn micro_step(rates: &BTreeMap<u64, f64>, batch: u64) -> f64 {
+    let seconds = |at: u64| (GLOBAL as f64 / rates[&at] - OPTIMIZER) * at as f64 / GLOBAL as f64;
+    let below = rates.range(..=batch).next_back().map(|(at, _)| *at);
+    let above = rates.range(batch..).next().map(|(at, _)| *at);
+    match (below, above) {
+        (Some(below), Some(above)) if below < above => {
+            let share = (batch - below) as f64 / (above - below) as f64;
+            seconds(below) * (1.0 - share) + seconds(above) * share
+        }
+        (_, Some(at)) => seconds(at),
+        (at, None) => seconds(at.expect("a batch")),
+    }
+}
+
+fn rate(rates: &BTreeMap<u64, f64>, batch: u64) -> f64 {
+    GLOBAL as f64 / (micro_step(rates, batch) * GLOBAL as f64 / batch as f64 + OPTIMIZER)
+}
+
+/// What a mode of the old lock, whose points begin their lines, says of a batch.
+fn reserved(mode: &MeasuredMode, batch: u64) -> Bytes {
+    let (at, point) =
+        mode.batch.range(..=batch).next_back().unwrap_or_else(|| mode.batch.iter().next().expect("points"));
+    let slope = point.reserved_bytes_per_sample.expect("a line");
+    point.reserved_bytes.expect("measured") + slope.times(batch.saturating_sub(*at))
+}
+
+/// The mode as it would be measured: memory along the ladder and where lines begin, times at powers of two.
+fn measured(mode: &MeasuredMode, rates: &BTreeMap<u64, f64>) -> MeasuredMode {
+    let mut batches: Vec<u64> = ladder(GLOBAL).into_iter().chain(mode.batch.keys().copied()).collect();
+    batches.sort_unstable();
+    batches.dedup();
+    let sample = |batch: &u64| Sample {
+        batch: *batch,
+        reserved: reserved(mode, *batch),
+        seconds: batch
+            .is_power_of_two()
+            .then(|| Seconds { micro_step: micro_step(rates, *batch), optimizer: OPTIMIZER }),
+    };
+    let samples: Vec<Sample> = batches.iter().map(sample).collect();
+    let pieces = select(&samples, Measured::MOST_POINTS, Some(GLOBAL));
+    let kept: Vec<u64> = pieces.iter().map(|piece| piece.batch).collect();
+    let points = pieces.iter().map(|piece| {
+        let seconds = samples.iter().find(|sample| sample.batch == piece.batch).and_then(|sample| sample.seconds);
+        let point = Point {
+            reserved_bytes: Some(reserved(mode, piece.batch)),
+            reserved_bytes_per_sample: Some(piece.per_sample),
+            reserved_from: Some(piece.from),
+            residual: Some(piece.residual),
+            micro_step_ms: seconds.map(|seconds| seconds.micro_step * 1e3),
+            optimizer_ms: seconds.map(|seconds| seconds.optimizer * 1e3),
+            ..Point::default()
+        };
+        (piece.batch, point)
+    });
+    let time_residual = time_residual(&samples, &kept, Some(GLOBAL));
+    MeasuredMode { time_residual, batch: points.collect(), ..mode.clone() }
+}
+
+#[test]
+fn plans_by_the_points_that_would_be_kept_are_nearly_the_fastest() {
+    let text = results("gpu-tuned.lock");
+    let lock = Lock::parse(Source { file: Lock::NAME, text: &text }).expect("it is valid");
+    let device = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
+    let (sweep, mut ratios) = (sweep(), Vec::new());
+    for (name, entry) in &lock.workload {
+        for precision in [Precision::F32, Precision::Bf16Params] {
+            let rates = |checkpointing| &sweep[&(name.clone(), precision == Precision::F32, checkpointing)];
+            let mut figures = entry.measured.clone();
+            for (mode, measured) in figures.on.values_mut().flat_map(|on| &mut on.mode) {
+                if mode.precision == precision {
+                    *measured = self::measured(measured, rates(mode.checkpointing));
+                    let kept: Vec<_> = measured
+                        .batch
+                        .iter()
+                        .map(|(at, point)| (*at, point.reserved_from, point.micro_step_ms))
+                        .collect();
+                    println!("{name} {mode}: {kept:?} time residual {:?}", measured.time_residual);
+                }
+            }
+            let spec = entry.described.as_ref().expect("it is described");
+            let workload = spec.workload().with_measured(figures);
+            let goal = Goal { global_batch: Some(GLOBAL), precision: Some(precision), ..Goal::default() };
+            let plan = plan(&device, &workload, &goal).expect("it fits");
+            let mode = Mode { precision, checkpointing: plan.settings.gradient_checkpointing };
+            let found = rate(rates(mode.checkpointing), plan.settings.batch_size);
+            let best = [false, true].iter().flat_map(|kept| rates(*kept).values()).copied().fold(0.0, f64::max);
+            println!("{name} {mode}: {} at {found:.0}, {:.3} of the best", plan.settings.batch_size, found / best);
+            ratios.push(found / best);
+        }
+    }
+    let mean = (ratios.iter().map(|ratio: &f64| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    println!("geometric mean {mean:.3}");
+    assert_eq!(ratios.len(), 6);
+    assert!(ratios.iter().all(|ratio| *ratio >= 0.95), "{ratios:?}");
+}
