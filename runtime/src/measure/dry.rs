@@ -15,7 +15,7 @@ const STEPS: usize = 12;
 const FEWEST: usize = 4;
 
 /// How long steps may go on when each takes the host long, as those of recurrent networks do.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Finds out what steps would reserve on a GPU, without running them; batches may be larger than its memory.
 ///

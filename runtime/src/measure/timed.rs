@@ -5,6 +5,7 @@ use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::bench::ACCUMULATING;
 use super::training::Training;
 use super::{MeasureError, Step, Subject, isolated, release, reserved};
 
@@ -19,22 +20,32 @@ pub struct Times {
     pub spread: f64,
 }
 
-/// Micro-batches of the longer of the two steps that are timed.
-pub(super) const MANY: usize = 3;
 /// Shorter windows than this are mostly waiting for the device.
-const WINDOW: Duration = Duration::from_millis(100);
+const WINDOW: f64 = 0.1;
+/// The longer of the two steps that are timed takes about this, and so many micro-batches: what a short step hides of the
+/// host's work counts once for all of them.
+const LONGER: f64 = 0.2;
+const FEW: usize = 3;
+const MANY: usize = 16;
 /// No part is known to take less.
 const LEAST_MS: f64 = 1e-3;
 const MOST_STEPS: usize = 100;
 const MOST_REPEATS: usize = 7;
 const LEAST_REPEATS: usize = 3;
 const MOST_WARM_UPS: usize = 12;
+/// Equal steps with which memory pools begin: at least as many as dry runs of slow steps take, at most as many as any.
+const FEWEST_EQUAL: usize = 4;
+const MOST_EQUAL: usize = 12;
+/// After this no more of them than necessary, and after that none.
+const EQUAL: Duration = Duration::from_millis(500);
+const TOO_LONG: Duration = Duration::from_secs(10);
 
 /// Runs steps and times them, for about as long as `spend` says once they are warm; `step.micro_batches` does not count.
 ///
-/// On a GPU steps of one and of three micro-batches are timed in turns, several of each in a row with one wait for the
-/// device at the end, as training runs them: their difference is two micro-steps, and what is left of the first is the
-/// optimizer. What overlaps is so counted once. On the CPU nothing overlaps, and the parts of a step are timed as they are.
+/// On a GPU steps of one micro-batch and of many, three to sixteen as they fill a fifth of a second, are timed in turns,
+/// several of each in a row with one wait for the device at the end, as training runs them: their difference is
+/// micro-steps alone, and what is left of the first is the optimizer. What overlaps is so counted once. On the CPU nothing
+/// overlaps, and the parts of a step are timed as they are. Steps that take long are repeated less.
 ///
 /// The steps must fit the device's memory with much to spare, gradients added up included: a device that ran out of it is
 /// slow from then on.
@@ -56,9 +67,11 @@ pub fn timed<M: Module, B: Clone>(
 #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code, reason = "what concerns GPUs alone"))]
 pub(super) struct Run {
     pub(super) times: Times,
-    /// What they took without the first ones, which compile and tune.
+    /// What they took without the first one, which compiles and tunes.
     pub(super) took: Duration,
-    /// What the device's memory pools held in the end; `None` on the CPU.
+    /// What the device's memory pools held after equal steps, each of which adds up the gradients of two micro-batches, and
+    /// before any other: pools that steps of several kinds share hold a page more. `None` on the CPU, and where such steps
+    /// take too long.
     pub(super) reserved: Option<Bytes>,
 }
 
@@ -72,14 +85,10 @@ pub(super) fn run<M: Module, B: Clone>(
     let run = isolated(step, || {
         let before = reserved(device);
         let clock = Clock { device, step, is_cpu: before.is_none() };
-        let (training, warm) = clock.warm_up(Training::new(subject, step, device))?;
-        let begin = Instant::now();
-        let (training, times) = clock.repeat(training, warm, spend)?;
-        let took = begin.elapsed();
-        let after = reserved(device);
-        drop(training);
+        let held = || reserved(device).zip(before).map(|(held, before)| held - before);
+        let run = clock.run(Training::new(subject, step, device), spend, held)?;
         release(device, step)?;
-        Ok(Run { times, took, reserved: after.zip(before).map(|(after, before)| after - before) })
+        Ok(run)
     });
     run?
 }
@@ -100,27 +109,84 @@ struct Clock<'d> {
     is_cpu: bool,
 }
 
+/// How often steps are taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pace {
+    /// Micro-batches of the longer step.
+    many: usize,
+    /// Short steps in a row, and longer ones.
+    steps: usize,
+    longer_steps: usize,
+    repeats: usize,
+}
+
+impl Pace {
+    /// For steps that take `warm` seconds with one micro-batch; the CPU takes no others.
+    fn of(warm: f64, spend: Duration, is_cpu: bool) -> Self {
+        let within = |seconds: f64, each: f64| (seconds / each) as usize;
+        let many = within(LONGER, warm).clamp(FEW, MANY);
+        let steps = within(WINDOW, warm).clamp(1, MOST_STEPS);
+        let longer_steps = if is_cpu { 0 } else { within(WINDOW, warm * many as f64).clamp(1, MOST_STEPS) };
+        let one = warm * (steps + many * longer_steps) as f64;
+        // Slow steps vary little.
+        let least = within(spend.as_secs_f64() * LEAST_REPEATS as f64, one).clamp(1, LEAST_REPEATS);
+        Self { many, steps, longer_steps, repeats: within(spend.as_secs_f64(), one).clamp(least, MOST_REPEATS) }
+    }
+}
+
+type Outcome<'s, 'a, M, B, T> = Result<(Training<'s, 'a, M, B>, T), MeasureError>;
+
 impl Clock<'_> {
+    /// Steps, and what the device's memory pools `held` after the first of them.
+    fn run<M: Module, B: Clone>(
+        self,
+        training: Training<'_, '_, M, B>,
+        spend: Duration,
+        held: impl Fn() -> Option<Bytes>,
+    ) -> Result<Run, MeasureError> {
+        let (training, first) = self.time(training, 1, if self.is_cpu { 1 } else { ACCUMULATING })?;
+        let begin = Instant::now();
+        let (training, is_steady) = if self.is_cpu { (training, false) } else { self.equal(training)? };
+        let reserved = held().filter(|_| is_steady);
+        let (training, warm) = self.warm_up(training, first, spend)?;
+        let (training, times) = self.repeat(training, warm, spend)?;
+        self.check(&training)?;
+        Ok(Run { times, took: begin.elapsed(), reserved })
+    }
+
+    /// More steps like the first one, and whether they were as many as a dry run takes.
+    fn equal<'s, 'a, M: Module, B: Clone>(self, mut training: Training<'s, 'a, M, B>) -> Outcome<'s, 'a, M, B, bool> {
+        let begin = Instant::now();
+        let mut taken = 1;
+        while taken < MOST_EQUAL {
+            let is_late = begin.elapsed() > if taken < FEWEST_EQUAL { TOO_LONG } else { EQUAL };
+            if is_late {
+                break;
+            }
+            (training, _) = self.time(training, 1, ACCUMULATING)?;
+            taken += 1;
+        }
+        self.check(&training)?;
+        Ok((training, taken >= FEWEST_EQUAL))
+    }
+
     /// Steps until they get no faster: kernels are compiled and tuned in the first ones.
     fn warm_up<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,
-    ) -> Result<(Training<'s, 'a, M, B>, f64), MeasureError> {
-        if !self.is_cpu {
-            (training, _) = self.time(training, 1, MANY)?;
-        }
-        let mut last;
-        (training, last) = self.time(training, 1, 1)?;
+        first: f64,
+        spend: Duration,
+    ) -> Outcome<'s, 'a, M, B, f64> {
+        let (begin, mut last) = (Instant::now(), first);
         for _ in 0..MOST_WARM_UPS {
             let seconds;
             (training, seconds) = self.time(training, 1, 1)?;
             let settled = seconds > 0.8 * last;
             last = seconds.min(last);
-            if settled {
+            if settled || begin.elapsed() > spend {
                 break;
             }
         }
-        self.check(&training)?;
         Ok((training, last))
     }
 
@@ -129,15 +195,12 @@ impl Clock<'_> {
         mut training: Training<'s, 'a, M, B>,
         warm: f64,
         spend: Duration,
-    ) -> Result<(Training<'s, 'a, M, B>, Times), MeasureError> {
-        let steps = ((WINDOW.as_secs_f64() / warm) as usize).clamp(1, MOST_STEPS);
-        let micro_batches = if self.is_cpu { 1 } else { 1 + MANY };
-        let one = warm * (steps * micro_batches) as f64;
-        let repeats = ((spend.as_secs_f64() / one) as usize).clamp(LEAST_REPEATS, MOST_REPEATS);
-        let mut all = Vec::with_capacity(repeats);
-        for _ in 0..repeats {
+    ) -> Outcome<'s, 'a, M, B, Times> {
+        let pace = Pace::of(warm, spend, self.is_cpu);
+        let mut all = Vec::with_capacity(pace.repeats);
+        for _ in 0..pace.repeats {
             let seconds;
-            (training, seconds) = if self.is_cpu { watch(training, steps) } else { self.compare(training, steps)? };
+            (training, seconds) = if self.is_cpu { watch(training, pace.steps) } else { self.compare(training, pace)? };
             all.push(seconds);
         }
         Ok((training, Times::of(&all)))
@@ -147,12 +210,11 @@ impl Clock<'_> {
     fn compare<'s, 'a, M: Module, B: Clone>(
         self,
         training: Training<'s, 'a, M, B>,
-        steps: usize,
-    ) -> Result<(Training<'s, 'a, M, B>, Seconds), MeasureError> {
-        let (training, step) = self.time(training, steps, 1)?;
-        let (training, longer) = self.time(training, steps, MANY)?;
-        self.check(&training)?;
-        Ok((training, Seconds::from_steps(step, longer)))
+        pace: Pace,
+    ) -> Outcome<'s, 'a, M, B, Seconds> {
+        let (training, step) = self.time(training, pace.steps, 1)?;
+        let (training, longer) = self.time(training, pace.longer_steps, pace.many)?;
+        Ok((training, Seconds::from_steps(step, longer, pace.many)))
     }
 
     /// So many equal steps, and the seconds that one of them took.
@@ -161,7 +223,7 @@ impl Clock<'_> {
         mut training: Training<'s, 'a, M, B>,
         steps: usize,
         micro_batches: usize,
-    ) -> Result<(Training<'s, 'a, M, B>, f64), MeasureError> {
+    ) -> Outcome<'s, 'a, M, B, f64> {
         let begin = Instant::now();
         for _ in 0..steps {
             training = training.step(micro_batches);
@@ -196,9 +258,9 @@ fn watch<'s, 'a, M: Module, B: Clone>(
 }
 
 impl Seconds {
-    /// The parts, neither of them negative, that best explain a step and one with [`MANY`] micro-batches.
-    fn from_steps(step: f64, longer: f64) -> Self {
-        let many = MANY as f64;
+    /// The parts, neither of them negative, that best explain a step and one with `many` micro-batches.
+    fn from_steps(step: f64, longer: f64, many: usize) -> Self {
+        let many = many as f64;
         let micro_step = ((longer - step) / (many - 1.0)).max(0.0);
         if micro_step <= step {
             return Self { step, micro_step, optimizer: step - micro_step };
@@ -233,40 +295,5 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Seconds, Times, median};
-
-    fn close(found: (f64, f64), expected: (f64, f64)) {
-        assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9, "{found:?}");
-    }
-
-    fn parts(step: f64, longer: f64) -> (f64, f64) {
-        let seconds = Seconds::from_steps(step, longer);
-        (seconds.micro_step, seconds.optimizer)
-    }
-
-    #[test]
-    fn a_step_is_its_micro_steps_and_the_optimizer() {
-        close(parts(10.0 + 3.0, 30.0 + 3.0), (10.0, 3.0));
-        close(parts(10.0, 30.0), (10.0, 0.0));
-    }
-
-    #[test]
-    fn noise_makes_no_part_negative() {
-        for (step, longer) in [(10.0, 30.5), (10.0, 40.0), (10.0, 9.0)] {
-            let (micro_step, optimizer) = parts(step, longer);
-            assert!(micro_step >= 0.0 && optimizer >= 0.0, "{step} {longer}: {micro_step} {optimizer}");
-        }
-        // Nearest to both: (10 + 3 x 30.5) / 10.
-        close(parts(10.0, 30.5), (10.15, 0.0));
-    }
-
-    #[test]
-    fn outliers_show_in_the_spread_alone() {
-        let steps = [0.013, 0.011, 0.013, 0.014, 0.013];
-        let times = Times::of(&steps.map(|step| Seconds { step, micro_step: step - 0.003, optimizer: 0.003 }));
-        close((times.micro_step_ms, times.optimizer_ms), (10.0, 3.0));
-        assert!((times.spread - 0.0015 / 0.013).abs() < 1e-9, "{}", times.spread);
-        assert!((median(&mut [4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-12);
-    }
-}
+#[path = "timed_tests.rs"]
+mod tests;
