@@ -75,8 +75,8 @@ pub struct MeasuredMode {
     /// prediction is raised by, so that it is a bound. Where steps were replayed, with what replaying is known to miss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
-    /// The largest error of lines between the points' times at other micro-batches that were timed and are nearly as fast as
-    /// any, as a share of the time: what an estimate has to be faster by before it counts for more than a measurement.
+    /// The most by which other micro-batches, nearly as fast as any, were timed to take longer than lines between the points'
+    /// times say, as a share of the time: what an estimate has to be faster by before it counts for more than a measurement.
     /// `None` where no others were timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_residual: Option<f64>,

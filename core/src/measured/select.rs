@@ -99,8 +99,8 @@ pub fn refined(samples: &[Sample]) -> Option<u64> {
 ///
 /// First of all the lines are to err little: half a percent more than the least is as good. Then the times that are kept are
 /// to be those that plans need: the smallest micro-batch that is within 2% of the fastest, by the time of a step of `global`
-/// samples (without it, of one micro-batch), the fastest, and others so that lines between times err least where steps were
-/// timed. Then they are to lie evenly. `samples` are sorted by batch; `most` is at least 1.
+/// samples (without it, of one micro-batch), the fastest, one below which all are much slower, and others so that lines
+/// between times err least where steps were timed. Then they are to lie evenly. `samples` are sorted by batch; `most` is at least 1.
 pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<Piece> {
     let few = thinned(samples);
     let (lines, times) = (Lines::of(&few), Times::of(&few, global));
@@ -125,9 +125,10 @@ pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<Piece
     Lines::through(samples, is_kept).pieces(&chosen)
 }
 
-/// The largest error of lines between the times that are kept, at batches that were timed and are not kept, as a share of
-/// the time; only where a plan may go, or would be led to by the lines: to no less than 80% of the highest speed. `None`
-/// where nothing was timed there. `samples` are sorted by batch; steps are of `global` samples, or of one micro-batch.
+/// The most by which micro-batches that were timed and are not kept took longer than lines between the times that are kept
+/// say, as a share of the time; only where a plan may go, or would be led to by the lines: to no less than 80% of the highest
+/// speed. `None` where nothing was timed there. `samples` are sorted by batch; steps are of `global` samples, or of one
+/// micro-batch.
 pub fn time_residual(samples: &[Sample], kept: &[u64], global: Option<u64>) -> Option<f64> {
     Times::of(samples, global)?.residual(kept)
 }

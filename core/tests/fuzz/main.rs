@@ -90,6 +90,7 @@ bandwidth_gb_s = 4_800.0
 
 [workload.lm.on.h200.mode.f32]
 residual = 0.01
+time_residual = 0.03
 way = "dry-run"
 
 [workload.lm.on.h200.mode.f32.batch.8]
@@ -99,6 +100,7 @@ optimizer_ms = 1.0
 reserved_accumulating_bytes = 1_600_000_000
 reserved_bytes = 1_550_000_000
 reserved_bytes_per_sample = 140_000_000
+reserved_from = 6
 residual = 0.02
 spread = 0.01
 

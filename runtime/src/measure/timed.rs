@@ -148,6 +148,7 @@ impl Clock<'_> {
         let begin = Instant::now();
         let (training, is_steady) = if self.is_cpu { (training, false) } else { self.equal(training)? };
         let reserved = held().filter(|_| is_steady);
+        self.check(&training)?;
         let (training, warm) = self.warm_up(training, first, spend)?;
         let (training, times) = self.repeat(training, warm, spend)?;
         self.check(&training)?;
@@ -166,7 +167,6 @@ impl Clock<'_> {
             (training, _) = self.time(training, 1, ACCUMULATING)?;
             taken += 1;
         }
-        self.check(&training)?;
         Ok((training, taken >= FEWEST_EQUAL))
     }
 

@@ -51,36 +51,54 @@ impl Times {
         samples / (samples / batch as f64 * seconds + self.optimizer)
     }
 
-    /// What speaks against keeping these: that the smallest good one is not among them, or the fastest, and the error of lines
-    /// between their times.
-    pub(super) fn against(&self, chosen: &[usize]) -> (bool, bool, f64) {
+    /// What speaks against keeping these: that the smallest good one is not among them, or the fastest; that what a plan for
+    /// less memory may go to lies below all of them; and the error of lines between their times.
+    pub(super) fn against(&self, chosen: &[usize]) -> (bool, bool, bool, f64) {
         let [knee, fastest] = self.needed.map(|at| !chosen.contains(&at));
-        (knee, fastest, self.error(|timed| chosen.contains(&timed.at)).unwrap_or(0.0).max(2.0 * TOLERATED))
+        let is_kept = |timed: &Timed| chosen.contains(&timed.at);
+        let mut below = self.timed.iter().take_while(|timed| !is_kept(timed));
+        let is_below = below.any(|timed| self.rate(timed.batch, timed.seconds) >= CONCERNS * self.fastest);
+        (knee, fastest, is_below, self.error(is_kept).unwrap_or(0.0).max(2.0 * TOLERATED))
     }
 
     /// The largest error of lines between the times of those that are kept, at the others that a plan may go to or would be
     /// led to; `None` where there are no others, infinite where none is kept.
     fn error(&self, is_kept: impl Fn(&Timed) -> bool) -> Option<f64> {
-        let kept = self.timed.iter().filter(|timed| is_kept(timed)).map(|timed| (timed.batch, timed.seconds));
-        let curve = Curve::through(kept);
-        let first = curve.as_ref().map_or(0, Curve::first);
+        let Some(curve) = self.curve(&is_kept) else { return Some(f64::INFINITY) };
+        let first = curve.first();
         // Further below plans go by launches, as lines know nothing of them.
         let nearest = self.timed.iter().map(|timed| timed.batch).rfind(|batch| *batch < first);
+        let others = self.timed.iter().filter(|timed| !is_kept(timed));
+        let told = others.filter(|timed| timed.batch > first || Some(timed.batch) == nearest);
         let error = |timed: &Timed| {
-            let Some(curve) = &curve else { return Some(f64::INFINITY) };
-            if timed.batch < first && Some(timed.batch) != nearest {
-                return None;
-            }
             let share = (timed.batch as f64 / first as f64).min(1.0);
             let said = curve.at(timed.batch.max(first)) * share;
-            let rate = self.rate(timed.batch, said).max(self.rate(timed.batch, timed.seconds));
-            (rate >= CONCERNS * self.fastest).then(|| (said / timed.seconds - 1.0).abs())
+            // What is said below the first is no faster than that: only where that may be taken, it leads there.
+            let is_no_lead = share < 1.0 && self.rate(timed.batch, said) < (1.0 - 2.0 * KNEE) * self.fastest;
+            let said_to_be = if is_no_lead { timed.seconds } else { said };
+            self.concerns(timed, said_to_be).then(|| (said / timed.seconds - 1.0).abs())
         };
-        self.timed.iter().filter(|timed| !is_kept(timed)).filter_map(error).reduce(f64::max)
+        told.filter_map(error).reduce(f64::max)
     }
 
-    /// The same for the micro-batches of a lock.
+    /// The most by which others took longer than lines between the times of the micro-batches that are kept say.
     pub(super) fn residual(&self, kept: &[u64]) -> Option<f64> {
-        self.error(|timed| kept.contains(&timed.batch)).filter(|error| error.is_finite())
+        let is_kept = |timed: &Timed| kept.contains(&timed.batch);
+        let curve = self.curve(is_kept)?;
+        let between = self.timed.iter().filter(|timed| !is_kept(timed) && timed.batch > curve.first());
+        let missed = |timed: &Timed| {
+            let said = curve.at(timed.batch);
+            self.concerns(timed, said).then(|| 1.0 - said / timed.seconds)
+        };
+        between.filter_map(missed).reduce(f64::max).map(|missed| missed.max(0.0))
+    }
+
+    fn curve(&self, is_kept: impl Fn(&Timed) -> bool) -> Option<Curve> {
+        Curve::through(self.timed.iter().filter(|timed| is_kept(timed)).map(|timed| (timed.batch, timed.seconds)))
+    }
+
+    /// Whether a plan may go there, or would be led there by what is `said` of it.
+    fn concerns(&self, timed: &Timed, said: f64) -> bool {
+        self.rate(timed.batch, said.min(timed.seconds)) >= CONCERNS * self.fastest
     }
 }
