@@ -97,10 +97,11 @@ pub fn refined(samples: &[Sample]) -> Option<u64> {
 
 /// Keeps at most `most` micro-batches, each with a line for what is reserved around it.
 ///
-/// First of all the lines are to err little: half a percent more than the least is as good. Then the times that are kept are
-/// to be those that plans need: the smallest micro-batch that is within 2% of the fastest, by the time of a step of `global`
-/// samples (without it, of one micro-batch), the fastest, one below which all are much slower, and others so that lines
-/// between times err least where steps were timed. Then they are to lie evenly. `samples` are sorted by batch; `most` is at least 1.
+/// First of all the lines are to err little: half a percent more than the least is as good. Then the times that are kept
+/// are to be those that plans need: the smallest micro-batch that is within 2% of the fastest, by the time of a step of
+/// `global` samples (without it, of one micro-batch), the fastest, one below which all are much slower, and others so
+/// that lines between times err least where steps were timed. Then they are to lie evenly. `samples` are sorted by batch;
+/// `most` is at least 1.
 pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<Piece> {
     let few = thinned(samples);
     let (lines, times) = (Lines::of(&few), Times::of(&few, global));
