@@ -42,9 +42,8 @@ fn known(table: DeTable<'_>) -> Option<(DeTable<'_>, bool)> {
     let (known, mut is_whole) = retain(table, is_known);
     let below = known.into_iter().map(|(key, value)| {
         let (value, is_all) = match model(key.get_ref(), &value) {
-            Some(kind) => within(value, |key| is_in(kind.dims, key)),
-            // The one fact that is a table.
-            None => within(value, |key| PRODUCT_KEYS.contains(&key)),
+            Some(kind) => within(value, &|key| is_in(kind.dims, key)),
+            None => product(value),
         };
         is_whole &= is_all;
         (key, value)
@@ -53,12 +52,23 @@ fn known(table: DeTable<'_>) -> Option<(DeTable<'_>, bool)> {
     Some((known, is_whole))
 }
 
+/// What is to be kept within a dimension, of which one is a table.
+fn product(value: Spanned<DeValue<'_>>) -> (Spanned<DeValue<'_>>, bool) {
+    within(value, &|key| PRODUCT_KEYS.contains(&key))
+}
+
 /// What is to be kept within a value, if that is a table, and whether that is all.
-fn within(value: Spanned<DeValue<'_>>, keep: impl Fn(&str) -> bool) -> (Spanned<DeValue<'_>>, bool) {
+fn within<'i>(value: Spanned<DeValue<'i>>, keep: &dyn Fn(&str) -> bool) -> (Spanned<DeValue<'i>>, bool) {
     let span = value.span();
     let (value, is_all) = match value.into_inner() {
         DeValue::Table(table) => {
-            let (known, is_all) = retain(table, |key, _| keep(key));
+            let (known, mut is_all) = retain(table, |key, _| keep(key));
+            let below = known.into_iter().map(|(key, value)| {
+                let (value, is_whole) = product(value);
+                is_all &= is_whole;
+                (key, value)
+            });
+            let known = below.collect();
             (DeValue::Table(known), is_all)
         }
         other => (other, true),
