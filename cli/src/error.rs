@@ -64,7 +64,7 @@ pub(crate) enum Error {
     },
     #[error("the program of `{package}` ended without measuring anything\n  help: {}", crate::measure::how_to())]
     NothingMeasured { package: String },
-    #[error("the program of `{package}` ended without making a bundle\n  help: {}", crate::measure::how_to())]
+    #[error("the program of `{package}` ended without making a bundle\n  help: {}", crate::measure::how_to_describe())]
     NothingWarmed { package: String },
     #[error("cannot write `{}`: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },

@@ -12,6 +12,7 @@ use burn::tensor::{Device, Tensor};
 use gpu_tuned::lock::{LockFile, LockedWorkload};
 use gpu_tuned::measure::{MeasureError, Step, Subject, timed};
 use gpu_tuned::{Options, Session, gpu_tuned};
+use gpu_tuned_core::measured::{Measured, Mode};
 #[cfg(feature = "counting-allocator")]
 use {
     gpu_tuned::{Bytes, DeviceFacts, Provenance, Tuned},
@@ -68,6 +69,18 @@ fn program_that_cannot_be_replayed() {
     session().measure_if_asked("one-layer", &subject).expect("it is measured");
 }
 
+/// Which says nothing of measuring: it trains.
+#[test]
+#[ignore = "a program for the tests below"]
+fn program_that_only_trains() {
+    let session = session();
+    let model = LinearConfig::new(WIDTH, WIDTH).init(&session.device());
+    let mut trainer = session.trainer(model, AdamWConfig::new().init()).expect("a trainer");
+    let batch = Tensor::<2>::ones([7, WIDTH], &Device::flex());
+    let step = trainer.step(1e-3, batch, |model: &Linear, batch| model.forward(batch).mean()).expect("a step");
+    println!("went on, {} samples", step.samples);
+}
+
 fn run(lock: &Path, variables: &[(&str, &str)]) -> Output {
     run_program("program", lock, variables)
 }
@@ -114,6 +127,32 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(json["measured"]["shape"], measured.shape.as_str());
     assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), 4, "{stderr}");
+}
+
+#[test]
+fn a_program_that_only_trains_is_measured_in_place_of_its_first_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = folder.path().join("gpu-tuned.lock");
+    let trains = run_program("program_that_only_trains", &lock, &[]);
+    assert!(String::from_utf8_lossy(&trains.stdout).contains("went on, 7 samples"), "{trains:?}");
+    assert!(!lock.exists());
+
+    let measures = run_program("program_that_only_trains", &lock, &[("GPU_TUNED_MEASURE", "1")]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&measures.stdout), String::from_utf8_lossy(&measures.stderr));
+    assert!(measures.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
+    let found = LockFile::new(&lock).read().expect("a lock").expect("it was written").workload;
+    let (name, found) = found.first_key_value().expect("a workload");
+    // Test programs have a hash behind their name.
+    assert!(name.starts_with("measure-"), "{name}");
+    let (told, _) = measured_by("program");
+    assert_eq!((&found.described, &found.goal), (&told.described, &told.goal));
+    let (found, told) = (&found.measured, &told.measured);
+    assert_eq!((found.parameters, &found.shape), (told.parameters, &told.shape));
+    let modes = |measured: &Measured| -> Vec<(Mode, Vec<u64>)> {
+        let on = measured.on.values().find(|on| on.device.starts_with("CPU")).expect("the CPU");
+        on.mode.iter().map(|(mode, found)| (*mode, found.batch.keys().copied().collect())).collect()
+    };
+    assert_eq!(modes(found), modes(told));
 }
 
 #[cfg(feature = "counting-allocator")]

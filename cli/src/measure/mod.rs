@@ -83,7 +83,12 @@ fn counting(project: &Project) -> Result<Option<String>, Error> {
     Ok(project.runtime_with_feature(COUNTING)?.map(|name| format!("{name}/{COUNTING}")))
 }
 
-/// What programs say to be measured, and to be warmed.
+/// What programs do to be measured.
 pub(crate) fn how_to() -> String {
+    format!("train with `session.trainer(model, optimizer)?` of `{RUNTIME}`, or {}", how_to_describe())
+}
+
+/// What programs say where a trainer's first step is not enough.
+pub(crate) fn how_to_describe() -> String {
     format!("in `main`, before the model is made, call `session.measure_if_asked(\"NAME\", &subject)?` of `{RUNTIME}`")
 }

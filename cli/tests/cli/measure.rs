@@ -72,8 +72,9 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
     assert!(failed.contains("error: the program failed: exit status 7\n"), "{failed}");
     let never = project.run(&["measure"]).refused(3);
     assert!(never.contains("trained\n"), "{never}");
-    let told = "error: the program of `measuring` ended without measuring anything\n  help: in `main`, before the model is \
-                made, call `session.measure_if_asked(\"NAME\", &subject)?`";
+    let told = "error: the program of `measuring` ended without measuring anything\n  help: train with \
+                `session.trainer(model, optimizer)?` of `gpu-tuned`, or in `main`, before the model is made, call \
+                `session.measure_if_asked(\"NAME\", &subject)?`";
     assert!(never.contains(told), "{never}");
     assert!(!project.path(LOCK).exists());
 

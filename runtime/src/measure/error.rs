@@ -17,6 +17,12 @@ pub enum MeasureError {
     /// The device does not say what its memory pools hold.
     #[error("the device keeps no memory pools, so that a dry run tells nothing: measure on a CUDA GPU")]
     NoPools,
+    /// Steps in mixed precision hold two copies of the weights, which measurements do not make.
+    #[error("steps in {precision} cannot be measured yet: measure in f32 or bf16_params, and plan {precision} without")]
+    Mixed {
+        /// The precision of the session.
+        precision: gpu_tuned_core::Precision,
+    },
     /// The driver does not say how much memory is free.
     #[error("the driver does not say how much memory is free")]
     Driver(#[source] crate::burn::OpenError),

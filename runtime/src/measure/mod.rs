@@ -4,6 +4,7 @@
 //! are here for programs that measure in their own way.
 
 mod bench;
+mod case;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -21,6 +22,7 @@ mod session;
 mod shape;
 mod subject;
 mod timed;
+mod trained;
 mod training;
 mod versions;
 
@@ -29,6 +31,7 @@ use std::thread;
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
 
+pub(crate) use case::Case;
 #[cfg(feature = "cuda")]
 pub use dry::dry;
 pub use error::MeasureError;

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::failure::Moment;
 use super::ranks::Ended;
+use crate::measure::MeasureError;
 use crate::mixed::MixedError;
 
 /// What an optimizer step did.
@@ -97,6 +98,9 @@ pub enum TrainerError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StepError {
+    /// The step was to be measured, and that failed.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// The batch has no samples.
     #[error("the batch is empty: a step needs at least one sample")]
     Empty,

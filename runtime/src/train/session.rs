@@ -50,7 +50,7 @@ impl<C: Tuned> Session<C> {
     /// several ranks, which [`ranks`](Self::ranks) are for.
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
         let recipe = Recipe::alone(self)?;
-        let trainer = Trainer::of(model, optimizer, recipe.stepper());
+        let trainer = Trainer::of(model, optimizer, recipe.stepper()).measuring(self.measured_case());
         Ok(match recipe.half() {
             Some(half) => trainer.mixed(half)?,
             None => trainer,

@@ -9,6 +9,7 @@ use super::failure::{Moment, watched};
 use super::outcome::{Step, StepError};
 use super::stepper::Stepper;
 use super::weights::{Held, ModelAndOptimizer};
+use crate::measure::Case;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 
 /// Takes optimizer steps: each over all samples it is given, in micro-batches that fit the device, and completely or not
@@ -49,6 +50,8 @@ pub struct Trainer<M> {
     weights: ModelAndOptimizer<M>,
     scale: LossScale,
     stepper: Stepper,
+    /// What is measured in place of the first step, if that is asked for.
+    measured: Option<Box<Case>>,
 }
 
 impl<M: Module> Trainer<M> {
@@ -60,7 +63,12 @@ impl<M: Module> Trainer<M> {
 
     pub(super) fn of(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
         let weights = ModelAndOptimizer { held: Held::Plain(model), optimizer, learning_rate: 0.0 };
-        Self { weights, scale: LossScale::none(), stepper }
+        Self { weights, scale: LossScale::none(), stepper, measured: None }
+    }
+
+    /// Measures this in place of the first step.
+    pub(super) fn measuring(self, measured: Option<Case>) -> Self {
+        Self { measured: measured.map(Box::new), ..self }
     }
 
     /// Computes in 16 bits from now on, with the weights and all that the optimizer does in f32: see
@@ -140,6 +148,9 @@ impl<M: Module> Trainer<M> {
     /// `loss` is the mean over the samples of a micro-batch, of shape `[1]`; what is learned from is the mean over the
     /// whole batch, however it is cut. `loss` may be called again for the same samples.
     ///
+    /// Under `cargo gpu-tuned measure` the first step of a session's trainer is measured in place of being taken, unless the
+    /// program has done that itself, and the process ends: see [`measure`](crate::measure).
+    ///
     /// # Errors
     ///
     /// [`StepError`]. An out-of-memory is one only when nothing smaller is left to try.
@@ -152,8 +163,11 @@ impl<M: Module> Trainer<M> {
         &mut self,
         learning_rate: f64,
         batch: B,
-        loss: impl Fn(&M, B) -> Tensor<1>,
+        loss: impl Fn(&M, B) -> Tensor<1> + Sync,
     ) -> Result<Step, StepError> {
+        if let Some(case) = self.measured.take() {
+            case.of_trainer(self.master(), &self.weights.optimizer, &batch, &loss)?;
+        }
         self.weights.learning_rate = learning_rate;
         let (held, scale) = (self.weights.held.clone(), &self.scale);
         let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {

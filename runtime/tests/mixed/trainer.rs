@@ -1,6 +1,6 @@
 //! The trainer, against the loop by hand.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::optim::AdamWConfig;
 use burn::tensor::Tensor;
@@ -41,9 +41,9 @@ pub(crate) fn task() -> String {
     let left_out = !step.applied && bits(run.master()) == before;
     let factor = run.loss_scale().value() / scale;
 
-    let starved = Cell::new(true);
+    let starved = AtomicBool::new(true);
     let once = |model: &Transformer, seeds: Vec<u64>| {
-        assert!(!starved.replace(false), "out of device memory allocating 1 bytes");
+        assert!(!starved.swap(false, Ordering::Relaxed), "out of device memory allocating 1 bytes");
         loss(model, &seeds)
     };
     let step = run.step(RATE, vec![7, 8], once).expect("there is memory for one");

@@ -46,7 +46,7 @@ fn steps(
     rank: &Rank,
     optimizer: ModuleOptimizer,
     sizes: &[usize],
-    loss: impl Fn(usize, &Network, Batch) -> Tensor<1>,
+    loss: impl Fn(usize, &Network, Batch) -> Tensor<1> + Sync,
 ) -> Result<(Vec<f32>, Vec<Step>), Failure> {
     let mut trainer = rank.trainer(model(rank), optimizer)?;
     let mut taken = Vec::new();

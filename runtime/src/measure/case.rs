@@ -1,0 +1,215 @@
+//! What there is to measure: a session without its config.
+
+use std::collections::BTreeMap;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::measured::{Measured, MeasuredOn};
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Goal, Precision};
+
+use super::bench::Bench;
+#[cfg(feature = "counting-allocator")]
+use super::replay;
+use super::session::{is_json, lock_path, package, slug};
+use super::{MeasureError, Step, Subject, cpu, host, parameters, report, shape, versions};
+use crate::lock::{LockFile, LockedWorkload};
+use crate::selection::Recognised;
+use crate::session::Session;
+use crate::tuned::Tuned;
+
+/// Micro-batches to try where the goal says nothing of their size.
+const LARGEST_BATCH: u64 = 1 << 16;
+/// Samples that the host prepares at a time while it is timed.
+const HOST_SAMPLES: u64 = 64;
+
+/// A workload on a device.
+pub(crate) struct Case {
+    /// Without autodiff.
+    device: Device,
+    facts: DeviceFacts,
+    /// What the lock calls the device.
+    key: String,
+    precision: Precision,
+    described: WorkloadSpec,
+    goal: Goal,
+    /// A rank's part of the global batch, if there is one.
+    #[cfg(feature = "cuda")]
+    global: Option<u64>,
+    /// No micro-batch is larger.
+    largest_batch: u64,
+    #[cfg(feature = "counting-allocator")]
+    replayed_for: Option<crate::tuned::Built>,
+    #[cfg(not(feature = "counting-allocator"))]
+    is_cpu: bool,
+    #[cfg(feature = "cuda")]
+    gpu: Option<Gpu>,
+}
+
+/// The GPU as it was opened.
+#[cfg(feature = "cuda")]
+struct Gpu {
+    opened: crate::burn::OpenGpu,
+    /// What was free before that.
+    free_before: Option<gpu_tuned_core::Bytes>,
+    driver: Option<String>,
+}
+
+impl Case {
+    pub(super) fn of<C: Tuned>(session: &Session<C>) -> Self {
+        let (facts, goal, selection) = (session.facts(), C::goal(), session.selection());
+        let is_free = goal.global_batch.is_none() && goal.global_tokens.is_none();
+        let global = (!is_free).then(|| session.schedule().samples_per_rank());
+        let key = match &selection.device {
+            Recognised::Exact { profile } => profile.clone(),
+            _ => slug(&facts.name),
+        };
+        Self {
+            device: session.inner_device(),
+            key,
+            precision: session.plan().settings.precision,
+            described: session.config.workload(),
+            goal,
+            #[cfg(feature = "cuda")]
+            global,
+            largest_batch: global.unwrap_or(LARGEST_BATCH),
+            #[cfg(feature = "counting-allocator")]
+            replayed_for: selection.gpus.is_empty().then_some(C::BUILT),
+            #[cfg(not(feature = "counting-allocator"))]
+            is_cpu: selection.gpus.is_empty(),
+            #[cfg(feature = "cuda")]
+            gpu: session.opened.gpu.clone().map(|opened| Gpu {
+                opened,
+                free_before: selection.gpu.as_ref().and_then(|gpu| gpu.memory_free),
+                driver: session.machine.driver_version.clone(),
+            }),
+            facts,
+        }
+    }
+
+    /// The same with no micro-batch larger than so many samples.
+    pub(super) fn up_to(self, samples: usize) -> Self {
+        Self { largest_batch: self.largest_batch.min(samples as u64).max(1), ..self }
+    }
+
+    /// Measures, and writes what comes out into the lock; says it all. What the host takes for a sample stays as it is there
+    /// if the subject does not tell it.
+    pub(super) fn write<M: Module, B: Clone>(
+        &self,
+        name: &str,
+        subject: &Subject<'_, M, B>,
+    ) -> Result<(), MeasureError> {
+        let lock = LockFile::new(lock_path());
+        let before = lock.read()?;
+        report::begin(name, &self.facts.name);
+        let mut workload = self.measure(subject)?;
+        let known = before.and_then(|lock| lock.workload.get(name)?.measured.host_ms_per_sample);
+        workload.measured.host_ms_per_sample = workload.measured.host_ms_per_sample.or(known);
+        let update = lock.update(name, &workload)?;
+        report::end(name, lock.path(), &workload, &update.dropped);
+        if is_json() {
+            println!("{}", report::json(name, lock.path(), &workload));
+        }
+        Ok(())
+    }
+
+    /// See [`Session::measure`].
+    pub(super) fn measure<M: Module, B: Clone>(
+        &self,
+        subject: &Subject<'_, M, B>,
+    ) -> Result<LockedWorkload, MeasureError> {
+        if self.precision.is_mixed() {
+            return Err(MeasureError::Mixed { precision: self.precision });
+        }
+        let bench = Bench {
+            device: &self.device,
+            subject,
+            precision: self.precision,
+            largest_batch: self.largest_batch,
+            progress: &report::point,
+        };
+        let model = subject.model(&Step::single(1, false).device(bench.device));
+        let (parameters, shape) = (parameters(&model), shape(&model));
+        drop(model);
+        let mut on = self.replayed(&bench);
+        on.insert(self.key.clone(), self.measure_device(&bench)?);
+        let samples = bench.largest_batch.min(HOST_SAMPLES) as usize;
+        let host_ms_per_sample = subject.preparation().map(|prepare| host::ms_per_sample(prepare, samples));
+        Ok(LockedWorkload {
+            described: Some(self.described.clone()),
+            goal: Some(self.goal.clone()),
+            measured: Measured { parameters, shape, host_ms_per_sample, on },
+        })
+    }
+
+    /// What steps would reserve on the GPU that the program was built for, where there is none.
+    #[cfg(feature = "counting-allocator")]
+    fn replayed<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
+        let family = self.described.workload().family;
+        let devices = |built| replay::devices(bench, built, family, package().as_deref());
+        self.replayed_for.as_ref().map(devices).unwrap_or_default()
+    }
+
+    /// Nothing counts what steps allocate.
+    #[cfg(not(feature = "counting-allocator"))]
+    fn replayed<M: Module, B: Clone>(&self, _: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
+        if self.is_cpu {
+            report::not_counted();
+        }
+        BTreeMap::new()
+    }
+
+    fn measure_device<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> Result<MeasuredOn, MeasureError> {
+        let facts = self.facts.clone();
+        let four_digits = |rate: f64| format!("{rate:.3e}").parse().unwrap_or(rate);
+        let on = MeasuredOn {
+            device: facts.name,
+            kind: facts.kind,
+            memory_bytes: facts.memory_total,
+            sm_count: facts.sm_count,
+            fp32_tflops: facts.fp32_tflops.map(four_digits),
+            bandwidth_gb_s: facts.bandwidth_gb_s.map(four_digits),
+            driver: None,
+            burn: versions::burn(package().as_deref()),
+            cubecl: None,
+            context_bytes: None,
+            kernels_bytes: None,
+            mode: BTreeMap::new(),
+        };
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return self.measure_gpu(bench, gpu, on);
+        }
+        Ok(MeasuredOn { mode: cpu::modes(bench)?, ..on })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn measure_gpu<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+        gpu: &Gpu,
+        on: MeasuredOn,
+    ) -> Result<MeasuredOn, MeasureError> {
+        use super::cuda::OnGpu;
+        use super::gpu::{Found, Plan, modes};
+
+        let Gpu { opened, free_before, driver } = gpu;
+        let plan = Plan {
+            precision: bench.precision,
+            largest_batch: bench.largest_batch,
+            global: self.global,
+            at_open: opened.memory_free,
+            progress: bench.progress,
+        };
+        let Found { modes, kernels } = modes(&OnGpu { bench, gpu: &opened.gpu }, plan)?;
+        Ok(MeasuredOn {
+            driver: driver.clone(),
+            cubecl: Some(versions::cubecl(package().as_deref())),
+            context_bytes: free_before.map(|before| before - opened.memory_free),
+            kernels_bytes: Some(kernels),
+            mode: modes,
+            ..on
+        })
+    }
+}
