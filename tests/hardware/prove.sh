@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
-# `hardware` is on the PATH. PRECISIONS, if set, are those to measure. BALLAST, if set, is a command that leaves so many MiB
+# `hardware` is on the PATH. PRECISIONS, if set, are those to measure, and STAGES what to do of `measure sweep trace confirm
+# boundary`, so that it can be spread over several runs with one folder. BALLAST, if set, is a command that leaves so many MiB
 # free on the GPU and writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it nothing is confirmed
 # with less memory, and boundaries are not bisected.
 set -uo pipefail
@@ -8,6 +9,7 @@ folder=$1; shift
 mkdir -p "$folder"
 lock=$folder/gpu-tuned.lock
 held_out=24,40,80,160,224,320
+does() { [[ " ${STAGES:-measure sweep trace confirm boundary} " = *" $1 "* ]]; }
 say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
 # Steps of the LSTM take a third of a second whatever the batch: small ones would take minutes, and nobody plans them.
@@ -45,19 +47,29 @@ boundary() {
 
 for model in "$@"; do
   for precision in ${PRECISIONS:-f32 bf16}; do
-    hardware measure --model "$model" --precision "$precision" --lock "$lock" && say "$model $precision measured"
-    # shellcheck disable=SC2046 # several words
-    hardware sweep --model "$model" --precision "$precision" --lock "$lock" $(swept "$model") >> "$folder/sweep.jsonl"
-    say "$model $precision swept"
-    trace "$model" "$precision"; trace "$model" "$precision" --checkpointing
+    if does measure; then
+      hardware measure --model "$model" --precision "$precision" --lock "$lock" && say "$model $precision measured"
+    fi
+    if does sweep; then
+      # shellcheck disable=SC2046 # several words
+      hardware sweep --model "$model" --precision "$precision" --lock "$lock" $(swept "$model") >> "$folder/sweep.jsonl"
+      say "$model $precision swept"
+    fi
+    if does trace; then
+      trace "$model" "$precision"; trace "$model" "$precision" --checkpointing; say "$model $precision traced"
+    fi
   done
   [ -z "${BALLAST:-}" ] && continue
-  for precision in f32 bf16; do
-    confirm "$model" "$precision" 24576; confirm "$model" "$precision" 8192
-  done
-  say "$model confirmed with 24 and 8 GiB free"
-  case $model in
-    transformer) boundary transformer 64 9300 10500 ;;
-    convnet) boundary convnet 64 4500 6500 ;;
-  esac
+  if does confirm; then
+    for precision in ${PRECISIONS:-f32 bf16}; do
+      confirm "$model" "$precision" 24576; confirm "$model" "$precision" 8192
+    done
+    say "$model confirmed with 24 and 8 GiB free"
+  fi
+  if does boundary; then
+    case $model in
+      transformer) boundary transformer 64 9300 10500 ;;
+      convnet) boundary convnet 64 4500 6500 ;;
+    esac
+  fi
 done
