@@ -272,10 +272,10 @@ fn a_line_counts_from_where_it_begins() {
         let queue = Bytes(2 * batch * 256 * 2 * 8);
         (memory.total() - memory.context - memory.kernels - memory.margin - queue, memory.margin, memory.provenance)
     };
-    let page = super::calibration::SMALL_PAGE;
+    let pages = super::calibration::SMALL_PAGES;
     assert_eq!(pools(64), (Bytes::from_mib(9337), Bytes::ZERO, Provenance::Measured));
-    assert_eq!(pools(16), (Bytes::from_mib(2425), page, Provenance::Estimated));
-    assert_eq!(pools(143), (Bytes::from_mib(20713), page, Provenance::Estimated));
+    assert_eq!(pools(16), (Bytes::from_mib(2425), pages, Provenance::Estimated));
+    assert_eq!(pools(143), (Bytes::from_mib(20713), pages, Provenance::Estimated));
     let jumped = Bytes::from_mib(18554);
-    assert_eq!(pools(144), (jumped, jumped.scaled(0.1) + page, Provenance::Estimated));
+    assert_eq!(pools(144), (jumped, jumped.scaled(0.1) + pages, Provenance::Estimated));
 }

@@ -55,7 +55,7 @@ impl<'a> Pools<'a> {
         let margin = if self.reference.is_exact(self.mode) && is_point {
             Bytes::ZERO
         } else {
-            measured.scaled(self.reference.residual(curve.point(batch))) + calibration::SMALL_PAGE
+            measured.scaled(self.reference.residual(curve.point(batch))) + calibration::SMALL_PAGES
         };
         MemoryEstimate {
             activations,

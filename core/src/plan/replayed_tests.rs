@@ -73,7 +73,7 @@ fn a_gpu_that_nobody_measured_gets_the_memory_that_was_replayed_and_nothing_else
     for gpu in ["rtx4090", "l4"] {
         let (plan, derived) = (planned(gpu, &lock), planned(gpu, &workload([])));
         assert_eq!(pools(&plan), Bytes::from_mib(5000), "{plan}");
-        assert_eq!(plan.memory.margin, Bytes::from_mib(1250 + 8), "{plan}");
+        assert_eq!(plan.memory.margin, Bytes::from_mib(1250 + 24), "{plan}");
         assert_eq!(plan.memory.provenance, Provenance::Transferred);
         let others = |plan: &Plan| (plan.memory.context, plan.memory.kernels, plan.samples_per_s);
         assert_eq!(others(&plan), others(&derived));
@@ -100,7 +100,7 @@ fn what_was_replayed_is_of_no_device_whatever_it_is_called() {
     let named = MeasuredOn { device: "NVIDIA H200".to_owned(), ..replayed("h200", 5000) };
     let plan = planned("h200", &workload([("h200", named)]));
     assert_eq!(plan.memory.provenance, Provenance::Transferred);
-    assert_eq!(plan.memory.margin, Bytes::from_mib(1250 + 8));
+    assert_eq!(plan.memory.margin, Bytes::from_mib(1250 + 24));
 }
 
 #[test]

@@ -22,8 +22,9 @@ const LAUNCHES: f64 = 0.9;
 const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
 const SPEND: Duration = Duration::from_secs(2);
-/// After this only powers of two are dry-run.
-const CLIMBING: Duration = Duration::from_secs(10);
+/// After so long only powers of these are dry-run, and the largest batch: where every batch has its own kernels to tune,
+/// as in recurrent networks, each takes half a minute.
+const CLIMBING: [(Duration, u64); 2] = [(Duration::from_secs(10), 2), (Duration::from_secs(60), 4)];
 /// What dry runs between those of the ladder may take, in a mode.
 const REFINING: Duration = Duration::from_secs(5);
 
@@ -80,6 +81,12 @@ pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureE
     Ok(Found { modes, kernels })
 }
 
+/// Whether a batch is dry-run once that has taken so long.
+fn is_worth(batch: u64, taken: Duration) -> bool {
+    let is_power = |of: u64| batch.is_power_of_two() && batch.trailing_zeros().is_multiple_of(of.trailing_zeros());
+    CLIMBING.iter().all(|(after, of)| taken <= *after || is_power(*of))
+}
+
 /// A mode, batch by batch upwards.
 struct Climb<'c> {
     trial: &'c dyn Trial,
@@ -103,8 +110,7 @@ impl Climb<'_> {
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let begin = Instant::now();
         for batch in ladder(self.plan.largest_batch) {
-            // Each step of a recurrent network keeps the host busy for long.
-            if begin.elapsed() > CLIMBING && !batch.is_power_of_two() {
+            if batch < self.plan.largest_batch && !is_worth(batch, begin.elapsed()) {
                 continue;
             }
             if self.expected(batch).is_some_and(|expected| expected > most) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use gpu_tuned_core::measured::Point;
 use gpu_tuned_core::{Bytes, Precision};
 
-use super::{Found, Plan, Trial, modes};
+use super::{Found, Plan, Trial, is_worth, modes};
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
 
@@ -248,4 +248,10 @@ fn gradients_are_added_up_in_dry_runs_only_where_it_counts() {
         let near = |batch: u64| fake.reserved(Step::single(batch, checkpointing)) > half;
         assert!(added.iter().all(|batch| kept.contains(batch) || near(*batch)), "{added:?} {kept:?}");
     }
+}
+
+#[test]
+fn the_longer_dry_runs_take_the_fewer_there_are() {
+    let worth = |seconds| (1..=64).filter(|batch| is_worth(*batch, Duration::from_secs(seconds))).count();
+    assert_eq!((worth(0), worth(11), worth(61)), (64, 7, 4));
 }

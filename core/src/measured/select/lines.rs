@@ -24,6 +24,8 @@ struct Fit {
     cost: f64,
     /// The most harm of taking its beginning for all that is smaller.
     below: f64,
+    /// The same, and slightly what errs where it does not matter.
+    below_cost: f64,
 }
 
 /// Samples to keep, and the one at which the line of each begins.
@@ -61,8 +63,8 @@ impl<'s> Lines<'s> {
     /// Of all beginnings with which no line does more than `harm`, the ones with which all of them together err least.
     fn least_cost(&self, chosen: &[usize], harm: f64) -> Laid {
         let cost = |fit: Fit, is_first: bool| {
-            let below = if is_first { fit.below } else { 0.0 };
-            if fit.harm.max(below) > harm { f64::INFINITY } else { fit.cost + below }
+            let (below, below_cost) = if is_first { (fit.below, fit.below_cost) } else { (0.0, 0.0) };
+            if fit.harm.max(below) > harm { f64::INFINITY } else { fit.cost + below_cost }
         };
         self.laid(chosen, cost, |a, b| a + b)
     }
@@ -104,15 +106,32 @@ impl<'s> Lines<'s> {
         let Laid { begins, .. } = self.least_cost(chosen, least);
         let ends = begins.iter().copied().skip(1).chain([self.samples.len()]);
         let lines = chosen.iter().zip(&begins).zip(ends);
-        lines.map(|((at, from), to)| self.piece(*at, *from, to)).collect()
+        let mut pieces: Vec<Piece> = lines.map(|((at, from), to)| self.piece(*at, *from, to)).collect();
+        for (number, begin) in begins.into_iter().enumerate().skip(1) {
+            pieces[number].from = self.beginning(&pieces[number - 1], &pieces[number], begin);
+        }
+        pieces
+    }
+
+    /// Where a line that tells of a sample takes over from the one before: nothing was tried between that sample and the
+    /// one before it, so that the higher of the two lines counts there.
+    fn beginning(&self, before: &Piece, line: &Piece, begin: usize) -> u64 {
+        let [untried, tried] = [self.samples[begin - 1].batch + 1, self.samples[begin].batch];
+        let said = |piece: &Piece, batch: u64| {
+            let kept = self.samples.iter().find(|sample| sample.batch == piece.batch);
+            let kept = kept.expect("BUG: lines pass samples").reserved.0 as f64;
+            kept + piece.per_sample.0 as f64 * (batch as f64 - piece.batch as f64)
+        };
+        (untried..tried).find(|batch| said(line, *batch) >= said(before, *batch)).unwrap_or(tried)
     }
 
     fn piece(&self, at: usize, from: usize, to: usize) -> Piece {
         let kept = &self.samples[at];
         let slope = self.fit(at, from, to).slope.ceil();
         let above = self.samples[from..to].iter().map(|sample| {
-            let said = on(kept, slope, sample).max(MATTERS.0 as f64);
-            sample.reserved.0 as f64 / said - 1.0
+            let said = on(kept, slope, sample).max(1.0);
+            let matters = if sample.reserved < MATTERS { said.max(MATTERS.0 as f64) } else { said };
+            sample.reserved.0 as f64 / matters - 1.0
         });
         let residual = above.fold(LEAST_RESIDUAL, f64::max);
         Piece { batch: kept.batch, from: self.samples[from].batch, per_sample: Bytes(slope as u64), residual }
@@ -145,7 +164,9 @@ impl Fit {
         };
         let begin = on(kept, slope, &samples[from]);
         let harm = worst(part, &|sample| on(kept, slope, sample));
-        Self { slope, harm, cost: cost(slope).max(harm), below: worst(&samples[..from], &|_| begin) }
+        let below = worst(&samples[..from], &|_| begin);
+        let slight = samples[..from].iter().map(|sample| costs(sample, begin).1).fold(0.0, f64::max);
+        Self { slope, harm, cost: cost(slope).max(harm), below, below_cost: below + SLIGHTLY * slight }
     }
 }
 

@@ -84,8 +84,8 @@ impl Pooled {
         let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
         match (name, self.in_use) {
             ("margin", _) => {
-                let (reserved, page) = (mib(self.reserved), mib(calibration::SMALL_PAGE));
-                format!("{:.4} x {reserved} reserved {} + {page} of a small page", self.residual, self.at)
+                let (reserved, page) = (mib(self.reserved), mib(calibration::SMALL_PAGES));
+                format!("{:.4} x {reserved} reserved {} + {page} of small pages", self.residual, self.at)
             }
             ("allocator reserve", _) => {
                 format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))
