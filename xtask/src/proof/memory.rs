@@ -45,6 +45,11 @@ const FROM_CPU: (f64, f64) = (0.05, 0.15);
 /// Below this the choice of points makes nothing of a difference: no GPU that trains has so little.
 const MATTERS: Bytes = Bytes::from_mib(1024);
 
+/// Whether as much was observed as counts where GPUs have 8 GiB or more.
+pub(super) fn matters(held: &HeldOut) -> bool {
+    held.observed >= MATTERS
+}
+
 impl Comparison {
     pub(super) fn of(subjects: &[Subject], trace: &[Line]) -> Result<Self> {
         let mut comparison = Self::default();
@@ -89,7 +94,7 @@ impl Comparison {
              \n| | runs | median error | 95th percentile | largest | above the bound |\n|---|---|---|---|---|---|\n",
         );
         self.summary(text, "all", |_| true)?;
-        self.summary(text, "of 1 GiB and more", |held| held.observed >= MATTERS)?;
+        self.summary(text, "of 1 GiB and more", matters)?;
         self.summary(text, "executed", |held| held.is_executed)?;
         self.summary(text, "dry", |held| !held.is_executed)?;
         self.summary(text, "accumulating, or with batches waiting", |held| !held.is_plain())?;
