@@ -158,18 +158,6 @@ fn four_pieces_know_the_memory_of_a_transformer_at_batches_that_were_never_tried
 }
 
 #[test]
-fn where_nothing_was_tried_the_higher_of_two_lines_counts() {
-    // Up to 40 samples 1200 MiB and 10 for each, from 80 on another line: above that one, below it, and across it.
-    for (fixed, slope, begins) in [(1200.0, 40.0, 41), (0.0, 25.0, 80), (0.0, 30.0, 60)] {
-        let below = [10, 20, 40].map(|batch| (batch, 1200.0 + 10.0 * batch as f64));
-        let above = [80, 160, 320].map(|batch| (batch, fixed + slope * batch as f64));
-        let tried: Vec<Sample> = below.into_iter().chain(above).map(|(batch, mib)| sample(batch, mib)).collect();
-        let pieces = select(&tried, 2, None);
-        assert_eq!(pieces.iter().map(|piece| piece.from).collect::<Vec<_>>(), [10, begins], "{pieces:?}");
-    }
-}
-
-#[test]
 fn of_choices_that_err_as_little_the_even_one_is_taken() {
     let samples: Vec<_> = ladder(512).into_iter().map(|batch| sample(batch, 100.0 + 7.0 * batch as f64)).collect();
     let pieces = select(&samples, 4, None);

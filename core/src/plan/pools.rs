@@ -55,7 +55,8 @@ impl<'a> Pools<'a> {
         let margin = if self.reference.is_exact(self.mode) && is_point {
             Bytes::ZERO
         } else {
-            measured.scaled(self.reference.residual(curve.point(batch))) + calibration::SMALL_PAGES
+            let residual = measured.scaled(self.reference.residual(curve.point(batch)));
+            residual + Bytes(curve.next_above(batch).ceil() as u64) + calibration::SMALL_PAGES
         };
         MemoryEstimate {
             activations,

@@ -106,23 +106,7 @@ impl<'s> Lines<'s> {
         let Laid { begins, .. } = self.least_cost(chosen, least);
         let ends = begins.iter().copied().skip(1).chain([self.samples.len()]);
         let lines = chosen.iter().zip(&begins).zip(ends);
-        let mut pieces: Vec<Piece> = lines.map(|((at, from), to)| self.piece(*at, *from, to)).collect();
-        for (number, begin) in begins.into_iter().enumerate().skip(1) {
-            pieces[number].from = self.beginning(&pieces[number - 1], &pieces[number], begin);
-        }
-        pieces
-    }
-
-    /// Where a line that tells of a sample takes over from the one before: nothing was tried between that sample and the
-    /// one before it, so that the higher of the two lines counts there.
-    fn beginning(&self, before: &Piece, line: &Piece, begin: usize) -> u64 {
-        let [untried, tried] = [self.samples[begin - 1].batch + 1, self.samples[begin].batch];
-        let said = |piece: &Piece, batch: u64| {
-            let kept = self.samples.iter().find(|sample| sample.batch == piece.batch);
-            let kept = kept.expect("BUG: lines pass samples").reserved.0 as f64;
-            kept + piece.per_sample.0 as f64 * (batch as f64 - piece.batch as f64)
-        };
-        (untried..tried).find(|batch| said(line, *batch) >= said(before, *batch)).unwrap_or(tried)
+        lines.map(|((at, from), to)| self.piece(*at, *from, to)).collect()
     }
 
     fn piece(&self, at: usize, from: usize, to: usize) -> Piece {

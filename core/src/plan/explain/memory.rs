@@ -52,6 +52,8 @@ struct Pooled {
     /// Input batches that are prepared ahead.
     queued: Bytes,
     residual: f64,
+    /// What the line of the next point says more.
+    next: Bytes,
 }
 
 impl Pooled {
@@ -72,6 +74,7 @@ impl Pooled {
             in_use: pools.in_use.as_ref().map(|in_use| figure(in_use.at(estimate.batch))),
             queued: estimate.inputs - input,
             residual: curve.as_ref().map_or(0.0, |curve| reference.residual(curve.point(estimate.batch))),
+            next: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.next_above(estimate.batch))),
         }
     }
 
@@ -84,8 +87,10 @@ impl Pooled {
         let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
         match (name, self.in_use) {
             ("margin", _) => {
-                let (reserved, page) = (mib(self.reserved), mib(calibration::SMALL_PAGES));
-                format!("{:.4} x {reserved} reserved {} + {page} of small pages", self.residual, self.at)
+                let (reserved, pages) = (mib(self.reserved), mib(calibration::SMALL_PAGES));
+                let next = (self.next > Bytes::ZERO).then(|| format!(" + {} more on the next line", mib(self.next)));
+                let next = next.unwrap_or_default();
+                format!("{:.4} x {reserved} reserved {}{next} + {pages} of small pages", self.residual, self.at)
             }
             ("allocator reserve", _) => {
                 format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))
