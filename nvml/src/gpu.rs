@@ -44,7 +44,7 @@ fn read_identity(device: &Device<'_>, gpu: &mut GpuReading) -> Result<(), Troubl
     Ok(())
 }
 
-fn address(pci: &PciInfo) -> Option<PciAddress> {
+pub(crate) fn address(pci: &PciInfo) -> Option<PciAddress> {
     let part = |number: u32| u8::try_from(number).ok();
     Some(PciAddress { domain: pci.domain, bus: part(pci.bus)?, device: part(pci.device)? })
 }

@@ -8,6 +8,7 @@
 
 mod answer;
 mod error;
+mod gauge;
 mod gpu;
 mod library;
 mod mig;
@@ -23,6 +24,7 @@ use nvml_wrapper::error::NvmlError;
 use serde::{Deserialize, Serialize};
 
 pub use error::{DriverError, GpuTrouble, Trouble};
+pub use gauge::{Gauge, GaugeError, Load};
 
 /// The environment variable that names the management library, for machines where it is in no usual place.
 pub const LIBRARY_VARIABLE: &str = "GPU_TUNED_NVML_PATH";

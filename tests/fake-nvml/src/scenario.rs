@@ -53,6 +53,8 @@ pub struct Unit {
     pub memory_free_mib: Option<u64>,
     /// CUDA cores.
     pub cores: Option<u32>,
+    /// Part of the last sample period in which a kernel ran, and in which memory was read or written, in percent.
+    pub utilisation_percent: Option<[u32; 2]>,
     /// Width of the memory bus.
     pub bus_bits: Option<u32>,
     /// Highest memory clock.
@@ -110,6 +112,7 @@ pub enum Call {
     MemoryV1,
     MemoryV2,
     Cores,
+    Utilisation,
     Bus,
     MemoryClock,
     SmClock,

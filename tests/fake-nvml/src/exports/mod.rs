@@ -152,6 +152,20 @@ unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: Handle, domain: c_uint, o
     unsafe { hand_out(clock, out) }
 }
 
+/// `nvmlUtilization_t`.
+#[repr(C)]
+struct Utilisation {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Handle, out: *mut Utilisation) -> Return {
+    let rates = ask(device, Call::Utilisation, |unit| unit.utilisation_percent.ok_or(Code::NotSupported));
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(rates.map(|[gpu, memory]| Utilisation { gpu, memory }), out) }
+}
+
 macro_rules! numbers {
     ($($symbol:ident: $call:ident = $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]
