@@ -133,4 +133,5 @@ pub use loss::in_f32;
 pub use loss_scale::{LossScale, StepOutcome};
 pub use master::Master;
 pub use optimizer::{F32State, Wide};
+pub(crate) use place::{Place, keeps_place};
 pub use rotary::rotary;

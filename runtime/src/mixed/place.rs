@@ -4,7 +4,7 @@ pub(super) const ISLAND: [&str; 2] = ["InF32", "InF32 end"];
 
 /// Where in a model a visitor or mapper is.
 #[derive(Default)]
-pub(super) struct Place {
+pub(crate) struct Place {
     path: Vec<String>,
     /// Modules in f32 around it.
     islands: usize,
@@ -12,7 +12,7 @@ pub(super) struct Place {
 
 impl Place {
     /// To be called from `enter_module`.
-    pub(super) fn enter(&mut self, name: &str, container: &str) {
+    pub(crate) fn enter(&mut self, name: &str, container: &str) {
         if container == ISLAND[0] {
             self.islands += 1;
         } else if container == ISLAND[1] {
@@ -23,7 +23,7 @@ impl Place {
     }
 
     /// To be called from `exit_module`.
-    pub(super) fn exit(&mut self, container: &str) {
+    pub(crate) fn exit(&mut self, container: &str) {
         if !ISLAND.contains(&container) {
             self.path.pop();
         }
@@ -35,7 +35,7 @@ impl Place {
     }
 
     /// As records spell it.
-    pub(super) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         self.path.join(".")
     }
 }
@@ -52,4 +52,4 @@ macro_rules! keeps_place {
         }
     };
 }
-pub(super) use keeps_place;
+pub(crate) use keeps_place;

@@ -4,6 +4,7 @@ mod attempt;
 mod buffers;
 pub(crate) mod failure;
 mod gradients;
+mod health;
 #[cfg(feature = "train")]
 mod learning;
 mod micro_batch;
@@ -21,6 +22,7 @@ mod update;
 mod weights;
 
 pub use failure::{Moment, is_out_of_memory};
+pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use micro_batch::MicroBatch;
 pub use outcome::{Rescue, Step, StepError, TrainerError};
 pub(crate) use ranks::part;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::failure::Moment;
+use super::health::GradientHealth;
 use super::ranks::Ended;
 use crate::measure::MeasureError;
 use crate::mixed::MixedError;
@@ -33,6 +34,10 @@ pub struct Step {
     /// Whether training stands still: gradients are not zero, but the optimizer changes no parameter. It is looked after
     /// in the first step and in every hundredth; in between it is as it was seen last.
     pub stalled: bool,
+    /// What the gradients of this step are made of, where that was to be counted in it: see
+    /// [`Trainer::gradient_health`](super::Trainer::gradient_health).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_health: Option<GradientHealth>,
 }
 
 /// Memory ran out in a step, and the step was begun again with smaller micro-batches.

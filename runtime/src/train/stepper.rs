@@ -1,5 +1,6 @@
 //! The loop around an optimizer step: try, look, and begin again smaller where memory ran out.
 
+use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
@@ -8,8 +9,9 @@ use gpu_tuned_core::plan::PlanError;
 use super::MicroBatch;
 use super::attempt::{Attempt, Part};
 use super::buffers::Buffers;
-use super::failure::{OutOfMemory, Stopped};
+use super::failure::{Moment, OutOfMemory, Stopped, watched};
 use super::gradients::{groups, witness};
+use super::health::Counts;
 use super::outcome::{Rescue, Step, StepError};
 use super::pace::Pace;
 use super::ranks::{Seat, Shares};
@@ -39,6 +41,8 @@ pub(super) struct Stepper {
     /// Bytes that may be held twice.
     pub twice: Bytes,
     pub remaining: Option<Box<dyn Remaining>>,
+    /// Steps from one in which gradients are counted to the next.
+    pub health_every: Option<u64>,
     /// Among the ranks that take the step together.
     seat: Option<Seat>,
     steps: u64,
@@ -54,6 +58,7 @@ impl Stepper {
             max_norm: None,
             twice: Bytes(u64::MAX),
             remaining: None,
+            health_every: None,
             seat: None,
             steps: 0,
             skipped: 0,
@@ -109,9 +114,11 @@ impl Stepper {
         let micro_batch = self.pace.micro_batch();
         let model = weights.model();
         let attempt = Attempt::run(&model, batch, micro_batch, &self.device, part)?;
+        // Before they are clipped, which a norm that is not finite leaves nothing of.
+        let health = self.health(&attempt.gradients, &model)?;
         let (attempt, norm) = attempt.clipped(&model, self.max_norm, &self.device)?;
         let Attempt { gradients, loss, outputs } = attempt;
-        let step = |loss, gradient_norm: f32, stalled| Step {
+        let step = |loss, gradient_norm: f32, stalled, gradient_health| Step {
             loss,
             gradient_norm,
             applied: gradient_norm.is_finite(),
@@ -121,27 +128,40 @@ impl Stepper {
             rescues: Vec::new(),
             loss_scale: 1.0,
             stalled,
+            gradient_health,
         };
         let groups = groups(&gradients, &model, self.twice.0 / HELD_VALUES);
         if groups.len() > 1 {
             let read = read(vec![loss, norm])?;
+            let health = health.map(Counts::watched).transpose()?;
             if read[1].is_finite() {
                 drop(model);
                 update_in_groups(weights, &gradients, &groups, || give_back(&self.device))?;
             }
-            return Ok((step(read[0], read[1], false), outputs));
+            return Ok((step(read[0], read[1], false, health), outputs));
         }
         let new = updated(weights, gradients)?;
         let moved = self.looks().then(|| difference(&weights.master(), &new.master())).flatten();
         let is_looked_at = moved.is_some();
         let read = read([loss, norm].into_iter().chain(witness(&new.model())).chain(moved).collect())?;
+        let health = health.map(Counts::watched).transpose()?;
         let (loss, norm) = (read[0], read[1]);
         if norm.is_finite() {
             *weights = new;
         }
         let stands = |moved: &f32| learns && norm.is_finite() && norm > 0.0 && *moved == 0.0;
         let stalled = if is_looked_at { read.last().is_some_and(stands) } else { self.stalled };
-        Ok((step(loss, norm, stalled), outputs))
+        Ok((step(loss, norm, stalled, health), outputs))
+    }
+
+    /// The counts of what gradients are made of, on the device, where it is their turn.
+    pub(super) fn health<M: Module>(
+        &self,
+        gradients: &GradientsParams,
+        model: &M,
+    ) -> Result<Option<Counts>, OutOfMemory> {
+        let is_due = self.health_every.is_some_and(|every| self.steps.is_multiple_of(every.max(1)));
+        is_due.then(|| watched(Moment::Backward, || Counts::of(gradients, model))).transpose()
     }
 
     /// Ends the other ranks with an error of this one.

@@ -98,6 +98,18 @@ impl<M: Module> Trainer<M> {
         self
     }
 
+    /// Counts what gradients are made of, parameter by parameter, in the first step and in each `every`th after it: see
+    /// [`gradient_health`](super::gradient_health()). What is found is in [`Step::gradient_health`]. Among
+    /// [ranks](super::Ranks) each counts those of its own samples.
+    ///
+    /// The device counts, in some ten kernels for each parameter, and with copies of the largest gradient; the host waits
+    /// for it once more in such a step.
+    #[must_use]
+    pub fn gradient_health(mut self, every: u64) -> Self {
+        self.stepper.health_every = Some(every);
+        self
+    }
+
     /// Tries larger micro-batches again after so many steps without a failure; 100 by default, and longer after each trial
     /// that failed.
     #[must_use]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{FloatDType, Tensor};
+use burn::tensor::{FloatDType, Tensor, TensorReadError};
 
 use super::failure::{Moment, OutOfMemory, is_out_of_memory, watched};
 use super::gradients::{copied, witness};
@@ -35,13 +35,18 @@ pub(super) trait Weights: Clone {
 /// Why a value could not be read.
 pub(super) enum Unread {
     OutOfMemory(OutOfMemory),
-    Device(burn::tensor::TensorReadError),
+    Device(TensorReadError),
 }
 
 /// Reads values of shape `[1]` in f32, all at once: the only way to learn that work on the device failed.
 pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, Unread> {
     let all = Tensor::cat(values, 0);
-    let read = watched(Moment::Step, || all.try_into_vec_as::<f32>()).map_err(Unread::OutOfMemory)?;
+    watched_read(|| all.try_into_vec_as::<f32>())
+}
+
+/// What is read, or why it could not be.
+pub(super) fn watched_read<T>(read: impl FnOnce() -> Result<T, TensorReadError>) -> Result<T, Unread> {
+    let read = watched(Moment::Step, read).map_err(Unread::OutOfMemory)?;
     read.map_err(|error| match error.to_string() {
         message if is_out_of_memory(&message) => Unread::OutOfMemory(OutOfMemory { moment: Moment::Step, message }),
         _ => Unread::Device(error),

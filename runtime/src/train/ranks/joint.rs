@@ -9,6 +9,7 @@ use super::{Ended, Seat};
 use crate::train::attempt::{Attempt, Part};
 use crate::train::failure::{Moment, Stopped, watched};
 use crate::train::gradients::groups;
+use crate::train::health::Counts;
 use crate::train::stepper::{HELD_VALUES, Stepper, give_back};
 use crate::train::update::{Weights, difference, patiently, read, update_in_groups};
 use crate::train::{MicroBatch, Step, StepError};
@@ -55,6 +56,8 @@ impl Stepper {
         let micro_batch = self.pace.micro_batch();
         let model = weights.model();
         let Attempt { gradients, loss, outputs } = Attempt::run(&model, batch, micro_batch, &self.device, part)?;
+        // Its own: once they are exchanged, a step cannot be begun again.
+        let health = self.health(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
         let own = Own { gradients, loss, samples: batch.len() };
         let summed = self.summed(seat, shares, weights, own)?;
@@ -71,6 +74,7 @@ impl Stepper {
             rescues: Vec::new(),
             loss_scale: 1.0,
             stalled: stalled.map_or(self.stalled(), stands),
+            gradient_health: health,
         };
         Ok((step, outputs))
     }
