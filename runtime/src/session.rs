@@ -29,6 +29,9 @@ pub struct Session<C> {
     /// What it was decided for.
     #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "it is part of what is measured with Burn"))]
     pub(crate) machine: Machine,
+    /// What its strategy did.
+    #[cfg(feature = "train")]
+    pub(crate) record: crate::train::metrics::Record,
 }
 
 /// The devices of a session; there are none without Burn.

@@ -186,7 +186,14 @@ impl Options {
         }
         tracing::info!("{selection}");
         config.apply(&decision.plan.settings);
-        Ok(Session { config, decision, opened, machine: self.seen().clone() })
+        Ok(Session {
+            config,
+            decision,
+            opened,
+            machine: self.seen().clone(),
+            #[cfg(feature = "train")]
+            record: crate::train::metrics::Record::default(),
+        })
     }
 
     fn seen(&self) -> &Machine {

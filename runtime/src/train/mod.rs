@@ -7,6 +7,8 @@ mod gradients;
 mod health;
 #[cfg(feature = "train")]
 mod learning;
+#[cfg(feature = "train")]
+pub mod metrics;
 mod micro_batch;
 mod outcome;
 mod pace;

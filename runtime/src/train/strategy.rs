@@ -14,6 +14,7 @@ use burn::train::{
 use super::attempt::Part;
 use super::failure::{Moment, watched};
 use super::learning::Learning;
+use super::metrics::Record;
 use super::session::Recipe;
 use super::stepper::Stepper;
 use super::update::Weights;
@@ -31,6 +32,8 @@ impl<C: Tuned> Session<C> {
     /// [`Trainer`](super::Trainer) does it, and begun again with smaller ones where memory runs out. Metrics see every
     /// micro-batch; the learning rate is asked for once a step; the loop's own accumulation of gradients is not to be set.
     ///
+    /// [`metrics`](Self::metrics) of what its steps do are made by the session, too.
+    ///
     /// In `mixed_bf16` the learner's model is widened to f32, which is what checkpoints hold and what comes back; a copy in
     /// bf16 computes and is validated. `mixed_f16` is refused: the loss would have to be scaled within the model's own
     /// training step.
@@ -46,7 +49,7 @@ impl<C: Tuned> Session<C> {
         <M as TrainStep>::Input: MicroBatch,
     {
         let recipe = Recipe::alone(self)?;
-        Ok(TrainingStrategy::Custom(Arc::new(Steps { device: self.device(), recipe })))
+        Ok(TrainingStrategy::Custom(Arc::new(Steps { device: self.device(), recipe, record: self.record.clone() })))
     }
 }
 
@@ -54,12 +57,14 @@ impl<C: Tuned> Session<C> {
 struct Steps {
     device: Device,
     recipe: Recipe,
+    record: Record,
 }
 
 /// What is needed over all epochs.
 struct Fit<'f, M: LearnerModel> {
     learning: Learning<M>,
     stepper: Stepper,
+    record: Record,
     events: SupervisedTrainingEventProcessor<M>,
     interrupter: &'f Interrupter,
 }
@@ -108,7 +113,9 @@ where
         let train = train.to_device(&self.device);
         let valid = valid.to_device(&self.device.clone().inner());
         let events = components.event_processor;
-        let mut fit = Fit { learning, stepper: self.recipe.stepper(), events, interrupter: &interrupter };
+        let mut stepper = self.recipe.stepper();
+        stepper.health_every = self.record.begin();
+        let mut fit = Fit { learning, stepper, record: self.record.clone(), events, interrupter: &interrupter };
         for epoch in starting_epoch..=num_epochs {
             if interrupter.should_stop() {
                 break;
@@ -172,7 +179,8 @@ where
             Ok(Part { gradients, loss: None, output: item })
         };
         match self.stepper.step(&mut self.learning, rate.base() != 0.0, batch, part) {
-            Ok((_, outputs)) => {
+            Ok((step, outputs)) => {
+                self.record.took(iteration, &step);
                 for item in outputs {
                     let (progress, lr) = (progress.clone(), Some(rate.clone()));
                     let item = TrainingItem { item, progress, iteration: Some(iteration), lr };

@@ -1,0 +1,107 @@
+//! A GPU, looked at now and then.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::device::GpuReading;
+
+/// From one look to the next. The driver's own sample period is between a sixth of a second and a second.
+pub(super) const EVERY: Duration = Duration::from_millis(200);
+
+/// What a GPU is doing at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Load {
+    pub memory_used: Option<Bytes>,
+    pub memory_total: Option<Bytes>,
+    pub utilisation_percent: Option<u32>,
+}
+
+/// Looks at a GPU.
+type Look = Box<dyn FnMut() -> Result<Load, String> + Send>;
+
+/// Looks at a GPU so often and no oftener, and no more once it is known that there is nothing to see.
+pub(super) struct Sampler {
+    every: Duration,
+    look: Result<Look, String>,
+    last: Option<(Instant, u64, Load)>,
+}
+
+impl Sampler {
+    /// Looks through the driver's management library, which is opened at the first look.
+    pub(super) fn new(gpu: Option<GpuReading>, library: Option<PathBuf>) -> Self {
+        match gpu {
+            Some(gpu) => Self::with(EVERY, through(gpu, library)),
+            None => Self { every: EVERY, look: Err("the session trains on the CPU".to_owned()), last: None },
+        }
+    }
+
+    pub(super) fn with(every: Duration, look: Look) -> Self {
+        Self { every, look: Ok(look), last: None }
+    }
+
+    /// The latest look and its number, or why there is nothing to see.
+    pub(super) fn latest(&mut self) -> Result<(u64, Load), Cow<'static, str>> {
+        let look = self.look.as_mut().map_err(|reason| reason.clone())?;
+        let is_fresh = |last: &&(Instant, u64, Load)| last.0.elapsed() < self.every;
+        if let Some((_, number, load)) = self.last.as_ref().filter(is_fresh) {
+            return Ok((*number, *load));
+        }
+        match look() {
+            Ok(load) => {
+                let number = self.last.map_or(0, |(_, number, _)| number + 1);
+                if number == 0 {
+                    say_what_is_missing(&load);
+                }
+                self.last = Some((Instant::now(), number, load));
+                Ok((number, load))
+            }
+            Err(reason) => {
+                tracing::warn!("no metrics of the GPU: {reason}");
+                self.look = Err(reason.clone());
+                Err(reason.into())
+            }
+        }
+    }
+}
+
+fn say_what_is_missing(load: &Load) {
+    if load.memory_used.is_none() {
+        tracing::warn!("no metric of the GPU's memory: the driver does not tell it");
+    }
+    if load.utilisation_percent.is_none() {
+        tracing::warn!("no metric of the GPU's utilisation: the driver does not tell it");
+    }
+}
+
+#[cfg(feature = "nvml")]
+fn through(gpu: GpuReading, library: Option<PathBuf>) -> Look {
+    use gpu_tuned_nvml::Gauge;
+
+    let mut opened = None;
+    Box::new(move || {
+        let gauge = match &opened {
+            Some(gauge) => gauge,
+            None => &*opened.insert(Gauge::open(library.as_deref(), &gpu).map_err(|error| error.to_string())?),
+        };
+        let load = gauge.read().map_err(|trouble| trouble.to_string())?;
+        Ok(Load {
+            memory_used: load.memory_used,
+            memory_total: load.memory_total,
+            utilisation_percent: load.utilisation_percent,
+        })
+    })
+}
+
+#[cfg(not(feature = "nvml"))]
+fn through(_: GpuReading, _: Option<PathBuf>) -> Look {
+    Box::new(|| Err("built without feature `nvml`".to_owned()))
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("every", &self.every).field("last", &self.last).finish_non_exhaustive()
+    }
+}
