@@ -178,7 +178,8 @@ impl Metrics {
         GradientReport::of(self.record.clone())
     }
 
-    /// What the last step did; `None` before the first.
+    /// What the last step did; `None` before the first. Its loss is zero, as the strategy does not know it: that is what
+    /// Burn's `LossMetric` is for.
     pub fn last_step(&self) -> Option<Step> {
         self.record.last()
     }
