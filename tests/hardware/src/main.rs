@@ -14,6 +14,7 @@ mod line;
 mod memory;
 mod mode;
 mod network;
+mod observe;
 mod overhead;
 mod planned;
 mod ranks;
@@ -50,6 +51,8 @@ enum Command {
     Learn(learn::Arguments),
     /// What the trainer takes beyond a plain loop: time of a step, and memory
     Overhead(overhead::Arguments),
+    /// What metrics see: memory and utilisation of the GPU, and what gradients are made of
+    Observe(observe::Arguments),
     /// Gradients of one step, however it is cut, against f64
     Exact(exact::Arguments),
     /// Memory runs out on purpose, and training goes on
@@ -94,6 +97,7 @@ fn main() -> anyhow::Result<()> {
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Learn(arguments) => learn::run(&arguments),
         Command::Overhead(arguments) => overhead::run(&arguments),
+        Command::Observe(arguments) => observe::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Feed(arguments) => feed::run(&arguments),

@@ -86,3 +86,15 @@ fn both_loops_are_timed_with_every_number_of_micro_batches() {
         assert!((number(line, "samples_per_second") / right - 1.0).abs() < 1e-9, "{line}");
     }
 }
+
+#[test]
+fn gradients_are_counted_and_a_gpu_that_is_not_there_is_said_to_be_missing() {
+    let (found, succeeded) = lines("observe --model lstm --batch 1 --steps 4");
+    assert!(succeeded && found.len() == 5, "{found:?}");
+    assert_eq!(found[0]["message"], "there is no GPU", "{found:?}");
+    for line in &found[1..4] {
+        assert_eq!((&line["way"], &line["equal"]), (&Value::from("counts"), &Value::from(true)), "{line}");
+        assert!(line["right"].as_array().expect("counts").iter().all(|count| count.as_u64() > Some(1000)), "{line}");
+    }
+    assert_eq!(found[4]["is_finite"], Value::from(true), "{found:?}");
+}
