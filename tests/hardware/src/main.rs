@@ -13,6 +13,7 @@ mod line;
 #[cfg(feature = "cuda")]
 mod memory;
 mod mode;
+mod naive;
 mod network;
 mod observe;
 mod overhead;
@@ -59,6 +60,8 @@ enum Command {
     Drill(drill::Arguments),
     /// Whether loaders keep the device busy, and what they hold on it
     Feed(feed::Arguments),
+    /// What tuning guides promise, over a naive configuration: an LSTM and a CNN in both ways
+    Naive(naive::Arguments),
     /// Several GPUs that take steps together: speed, gradients, and faults of one
     Ranks(ranks::Arguments),
     /// How long the first optimizer steps of a session take, or a bundle for them, where `GPU_TUNED_WARM` asks for one
@@ -101,6 +104,7 @@ fn main() -> anyhow::Result<()> {
         Command::Exact(arguments) => exact::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Feed(arguments) => feed::run(&arguments),
+        Command::Naive(arguments) => naive::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Warm(arguments) => warm::run(&arguments),
     }

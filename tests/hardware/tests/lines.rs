@@ -98,3 +98,42 @@ fn gradients_are_counted_and_a_gpu_that_is_not_there_is_said_to_be_missing() {
     }
     assert_eq!(found[4]["is_finite"], Value::from(true), "{found:?}");
 }
+
+/// All parts, in processes of their own, as beside a GPU.
+#[test]
+fn the_naive_way_and_the_planned_ones_are_compared() {
+    let (found, succeeded) = lines("naive --small --seconds 0.3 --precision mixed_f16");
+    assert!(succeeded, "{found:?}");
+    let of = |model: &str, way: &str| {
+        let is_it = |line: &&Value| line["model"] == model && line["way"] == way;
+        found.iter().find(is_it).unwrap_or_else(|| panic!("{model}, {way}: {found:?}")).clone()
+    };
+    for model in ["cnn", "lstm"] {
+        let (naive, plan, verdict) = (of(model, "naive"), of(model, "plan"), of(model, "verdict"));
+        assert_eq!((number(&naive, "num_workers"), number(&naive, "prefetch_depth")), (0.0, 0.0));
+        let measured = plan["measured"].as_array().expect("points");
+        assert!(measured.len() >= 2 && measured[0]["batch"] == naive["batch_size"], "{plan}");
+        for (way, precision) in [("tuned_f32", "f32"), ("tuned_half", "mixed_f16"), ("naive_with_workers", "f32")] {
+            let line = of(model, way);
+            assert!(line["precision"] == precision && line["by_measurement"] == true, "{line}");
+            assert!(number(&line, "num_workers") >= 1.0 && number(&line, "samples_per_second") > 0.0, "{line}");
+            let batch = if way == "naive_with_workers" { &naive["batch_size"] } else { &plan["f32"]["batch_size"] };
+            assert_eq!((&line["batch_size"], &line["global_batch"]), (batch, batch));
+        }
+        let rate = |way: &str| number(&of(model, way), "samples_per_second");
+        let factor = rate("tuned_f32").max(rate("tuned_half")) / rate("naive");
+        assert!((number(&verdict, "factor") / factor - 1.0).abs() < 1e-9, "{verdict}");
+        // No driver tells how busy a CPU is.
+        assert_eq!((&verdict["within"], &verdict["utilisation"]), (&Value::Bool(false), &Value::Null));
+        assert!(number(&verdict, "naive_loss_after_same_samples") > 0.0, "{verdict}");
+    }
+}
+
+#[test]
+fn what_there_is_no_time_for_is_said_and_takes_nothing_from_the_rest() {
+    let (found, succeeded) = lines("naive --small --model lstm --seconds 0.1 --budget 0.5");
+    assert!(succeeded, "{found:?}");
+    let ways: Vec<_> = found.iter().map(|line| line["way"].as_str().expect("a way")).collect();
+    assert_eq!(ways, ["broken", "broken", "verdict"]);
+    assert_eq!(found[2]["within"], false);
+}

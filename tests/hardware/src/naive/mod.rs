@@ -1,0 +1,105 @@
+//! What tuning guides promise: three to five times the speed of a naive configuration, and a busy GPU.
+//!
+//! The same model learns from the same samples in Burn's own loop as guides find it, and with this library's plan, loader and
+//! trainer. Each model is trained by a process of its own in f32, and by another in 16 bits: what fails in one, or takes too
+//! long, takes nothing from the others.
+
+mod child;
+mod course;
+mod noise;
+mod part;
+mod patches;
+mod plan;
+mod series;
+mod task;
+mod utilisation;
+mod verdict;
+mod ways;
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use gpu_tuned::Precision;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::line::say;
+
+/// What is kept of the time for a model that has not begun, in seconds: kernels are tuned in it.
+const KEPT: f64 = 40.0;
+
+/// Options of `naive`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// The models
+    #[arg(long = "model", value_delimiter = ',', default_values = ["cnn", "lstm"])]
+    models: Vec<Model>,
+    /// The same kind of models and samples, much smaller
+    #[arg(long)]
+    small: bool,
+    /// Seconds that each way is timed for
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Seconds after which everything ends, tuning of kernels included
+    #[arg(long, default_value_t = 150.0)]
+    budget: f64,
+    /// The precision of 16 bits
+    #[arg(long, default_value = "mixed_bf16")]
+    precision: Precision,
+    /// Index of the GPU in CUDA's order
+    #[arg(long, default_value_t = 0)]
+    gpu: usize,
+    /// One part of one model, in this process
+    #[arg(long, hide = true)]
+    part: Option<Part>,
+    /// Seconds after which a part begins nothing that can be left out
+    #[arg(long, hide = true)]
+    allotted: Option<f64>,
+    /// Planned settings of a part, as JSON
+    #[arg(long, hide = true)]
+    settings: Option<String>,
+}
+
+/// What is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Model {
+    /// Two layers of width 128 over windows of 30 days
+    Lstm,
+    /// Four residual blocks of 32 channels over patches of 64 x 64
+    Cnn,
+}
+
+/// What a process trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// All that is in f32
+    F32,
+    /// The planned way in 16 bits
+    Half,
+}
+
+/// Prints a line for every way of every model, and one for each model that says what came of it.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(part) = arguments.part {
+        return arguments.models.iter().try_for_each(|model| part::run(arguments, *model, part));
+    }
+    let end = Instant::now() + Duration::from_secs_f64(arguments.budget.clamp(0.0, 1e6));
+    let mut lines: Vec<Value> = Vec::new();
+    for (place, model) in arguments.models.iter().enumerate() {
+        let later = (arguments.models.len() - place - 1) as f64;
+        let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+        let most = (left - later * KEPT).max(left / (later + 1.0));
+        // What can be left out is, so that there is time for 16 bits.
+        let allotted = (most - KEPT).max(0.5 * most);
+        lines.extend(child::run(arguments, *model, Part::F32, most, allotted)?);
+    }
+    for (place, model) in arguments.models.iter().enumerate() {
+        let later = (arguments.models.len() - place - 1) as f64;
+        let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+        let planned = verdict::found(&lines, *model, "plan").map(|plan| plan["half"].to_string());
+        let arguments = Arguments { settings: planned, ..arguments.clone() };
+        lines.extend(child::run(&arguments, *model, Part::Half, left / (0.75 * later + 1.0), left)?);
+    }
+    arguments.models.iter().try_for_each(|model| say("verdict", &verdict::Verdict::of(*model, &lines)))
+}

@@ -1,0 +1,268 @@
+//! What is planned for a task, by what its steps were measured to take.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use burn::{optim::AdamWConfig, tensor::Device};
+use gpu_tuned::{
+    DeviceFacts, Goal, MicroBatch, Options, Pins, Plan, Precision, Session, Setting, Settings, Tuned, WorkloadSpec,
+    detect,
+    measure::{Step, Subject, timed},
+};
+use gpu_tuned_core::{
+    matching::identify,
+    measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way},
+    plan,
+    profile::ProfileTable,
+};
+use serde::Serialize;
+
+use super::task::Task;
+
+/// What is planned for: the smallest micro-batch that keeps the device so busy.
+const BUSY: f64 = 0.98;
+/// What timing a micro-batch may take, once it is warm.
+const SPEND: Duration = Duration::from_secs(1);
+/// A micro-batch that takes less than this many times what the smallest takes is bound by launches as that is.
+const LAUNCHES: f64 = 1.25;
+/// What timing the preparation of samples takes.
+const PREPARING: Duration = Duration::from_millis(300);
+/// Samples that are prepared at a time meanwhile.
+const PREPARED: usize = 64;
+
+/// A micro-batch that was timed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Timed {
+    batch: u64,
+    micro_step_ms: f64,
+    optimizer_ms: f64,
+    spread: f64,
+}
+
+/// Plans, and what they rest on.
+#[derive(Debug, Serialize)]
+pub(super) struct Planned {
+    /// In words.
+    goal: String,
+    measured: Vec<Timed>,
+    /// Of one core.
+    host_ms_per_sample: f64,
+    /// With compiling and tuning.
+    measuring_seconds: f64,
+    /// The micro-batch that is planned without a measurement.
+    derived_batch_size: u64,
+    pub(super) f32: Settings,
+    /// The same batch in 16 bits.
+    pub(super) half: Settings,
+    predicted_samples_per_second: f64,
+    /// Why the micro-batch is what it is, and why there are so many workers.
+    reasons: Vec<String>,
+}
+
+/// Times the steps of a task in f32, at a few micro-batches, and plans by them.
+///
+/// What `cargo gpu-tuned measure` does takes minutes: it finds out memory as well, with and without checkpointing, at many
+/// micro-batches. Here memory is as described.
+pub(super) fn planned<T: Task>(
+    task: &T,
+    session: &Session<T::Config>,
+    half: Precision,
+    until: Instant,
+) -> anyhow::Result<Planned> {
+    let begin = Instant::now();
+    let host_ms_per_sample = host_ms(task)?;
+    let measured = measured(task, &session.inner_device(), until)?;
+    let measuring_seconds = begin.elapsed().as_secs_f64();
+    let case = Case { facts: facts(session)?, described: task.config().workload(), goal: T::Config::goal() };
+    let [best, in_half] = case.plans(&measured, host_ms_per_sample, half)?;
+    Ok(Planned {
+        goal: format!(
+            "the smallest micro-batch that keeps the device {:.0}% busy; the global batch is left free, and is the \
+             micro-batch",
+            BUSY * 100.0
+        ),
+        measured,
+        host_ms_per_sample,
+        measuring_seconds,
+        derived_batch_size: session.plan().settings.batch_size,
+        f32: best.settings,
+        half: Settings { precision: half, ..in_half.settings },
+        predicted_samples_per_second: best.samples_per_s,
+        reasons: reasons(&best),
+    })
+}
+
+/// What plans are made from beside measurements.
+struct Case {
+    facts: DeviceFacts,
+    described: WorkloadSpec,
+    goal: Goal,
+}
+
+impl Case {
+    /// The plan in f32, and that of the same batch in 16 bits, whose times are those of f32 as the planner carries them over.
+    fn plans(self, measured: &[Timed], host_ms_per_sample: f64, half: Precision) -> anyhow::Result<[Plan; 2]> {
+        let Self { facts, described, goal } = self;
+        let name = facts.profile.clone().unwrap_or_else(|| facts.name.clone());
+        let workload = described.workload().with_measured(Measured {
+            host_ms_per_sample: Some(host_ms_per_sample),
+            on: BTreeMap::from([(name, on(&facts, measured))]),
+            ..Measured::default()
+        });
+        let goal = Goal { target_utilization: Some(BUSY), ..goal };
+        let best = plan::plan(&facts, &workload, &goal).context("nothing is planned")?;
+        let mut pins = Pins::default();
+        pins.batch_size = Some(best.settings.batch_size);
+        // Where there is no bf16 the session says so.
+        let precision = Some(half).filter(|half| facts.has_bf16 || !half.needs_bf16());
+        let in_half = plan::plan(&facts, &workload, &Goal { precision, pins, ..goal });
+        Ok([best, in_half.context("nothing is planned in 16 bits")?])
+    }
+}
+
+fn reasons(plan: &Plan) -> Vec<String> {
+    let asked = [Setting::BatchSize, Setting::NumWorkers];
+    let told = plan.reasons.iter().filter(|reason| asked.contains(&reason.setting));
+    told.map(|reason| format!("{} ({}): {}", reason.setting, reason.provenance, reason.why)).collect()
+}
+
+/// A session of these settings.
+pub(super) fn session<T: Task>(
+    task: &T,
+    gpu: usize,
+    settings: Option<&Settings>,
+) -> anyhow::Result<Session<T::Config>> {
+    let mut config = task.config();
+    if let Some(settings) = settings {
+        config.apply(settings);
+    }
+    let session = options(gpu).start(config)?;
+    anyhow::ensure!(
+        !cfg!(feature = "cuda") || session.inner_device() != Device::flex(),
+        "there is no GPU: {}",
+        session.selection()
+    );
+    Ok(session)
+}
+
+/// The GPU of this index, or the CPU where the program knows no other device.
+pub(super) fn options(gpu: usize) -> Options {
+    if cfg!(feature = "cuda") { Options::default().gpu(gpu) } else { Options::default().cpu() }
+}
+
+/// Times micro-batches from the smallest upwards, two at least, for as long as launches bound them and there is time.
+fn measured<T: Task>(task: &T, device: &Device, until: Instant) -> anyhow::Result<Vec<Timed>> {
+    let on_device = |samples, device: &Device| {
+        let batch = task.first(samples).expect("BUG: samples that are made cannot fail");
+        batch.on_device(device)
+    };
+    let subject = Subject::new(|device| task.model(device), || AdamWConfig::new().init(), on_device, T::loss);
+    let mut all: Vec<Timed> = Vec::new();
+    for batch in task.ladder() {
+        let bound = |last: &Timed| last.micro_step_ms < LAUNCHES * all[0].micro_step_ms;
+        if all.len() >= 2 && (Instant::now() > until || !all.last().is_some_and(bound)) {
+            break;
+        }
+        match timed(device, &subject, Step { batch, micro_batches: 1, checkpointing: false }, SPEND) {
+            Ok(times) => all.push(Timed {
+                batch: batch as u64,
+                micro_step_ms: times.micro_step_ms,
+                optimizer_ms: times.optimizer_ms,
+                spread: times.spread,
+            }),
+            Err(error) if all.is_empty() => return Err(error.into()),
+            Err(error) => {
+                eprintln!("no larger micro-batch is timed: {error}");
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Milliseconds that one core takes for a sample, a median.
+fn host_ms<T: Task>(task: &T) -> anyhow::Result<f64> {
+    let mut all = Vec::new();
+    let begin = Instant::now();
+    while all.len() < 3 || begin.elapsed() < PREPARING {
+        let begin = Instant::now();
+        std::hint::black_box(task.first(PREPARED)?);
+        all.push(begin.elapsed().as_secs_f64() * 1e3 / PREPARED as f64);
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all[all.len() / 2])
+}
+
+/// What a plan knows of the session's device.
+fn facts<C>(session: &Session<C>) -> anyhow::Result<DeviceFacts> {
+    let host = detect().host;
+    let Some(gpu) = &session.selection().gpu else {
+        return Ok(DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores));
+    };
+    let found = identify(gpu, &ProfileTable::default());
+    DeviceFacts::of_gpu(gpu, found.profile(), Some(host.cores)).context("the GPU's memory is not known")
+}
+
+fn on(facts: &DeviceFacts, measured: &[Timed]) -> MeasuredOn {
+    let point = |timed: &Timed| Point {
+        micro_step_ms: Some(timed.micro_step_ms),
+        optimizer_ms: Some(timed.optimizer_ms),
+        spread: Some(timed.spread),
+        ..Point::default()
+    };
+    let batch = measured.iter().map(|timed| (timed.batch, point(timed))).collect();
+    let mode = Mode { precision: Precision::F32, checkpointing: false };
+    let of_mode = MeasuredMode { way: Way::Executed, residual: None, time_residual: None, batch };
+    MeasuredOn {
+        device: facts.name.clone(),
+        kind: facts.kind,
+        memory_bytes: facts.memory_total,
+        sm_count: facts.sm_count,
+        fp32_tflops: facts.fp32_tflops,
+        bandwidth_gb_s: facts.bandwidth_gb_s,
+        driver: None,
+        burn: "of this program".to_owned(),
+        cubecl: None,
+        context_bytes: None,
+        kernels_bytes: None,
+        mode: BTreeMap::from([(mode, of_mode)]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned::{Precision, Tuned};
+
+    use super::{super::patches::Patches, super::series::Series, Case, Task, Timed};
+    use crate::planned::h200;
+
+    /// Micro-batch, workers and workers in 16 bits that are planned for an H200 with 16 cores.
+    fn planned<T: Task>(task: &T, host_ms: f64, times: &[(u64, f64)]) -> [u64; 3] {
+        let point = |&(batch, ms): &(u64, f64)| Timed { batch, micro_step_ms: ms, optimizer_ms: 0.5, spread: 0.01 };
+        let facts = gpu_tuned::DeviceFacts { host_cores: Some(16), ..h200(None).unwrap() };
+        let case = Case { facts, described: task.config().workload(), goal: T::Config::goal() };
+        let measured: Vec<_> = times.iter().map(point).collect();
+        let [best, half] = case.plans(&measured, host_ms, Precision::MixedBf16).unwrap();
+        assert_eq!((best.settings.precision, half.settings.precision), (Precision::F32, Precision::MixedBf16));
+        assert_eq!(
+            (half.settings.batch_size, half.schedule.global_batch),
+            (best.settings.batch_size, best.settings.batch_size)
+        );
+        [best.settings.batch_size, best.settings.num_workers, half.settings.num_workers]
+    }
+
+    /// Times that are made up, for steps that launches bound and steps that they do not.
+    #[test]
+    fn batches_grow_until_the_device_and_not_launches_bounds_them() {
+        let series = Series::new(true);
+        assert_eq!(planned(&series, 1e-3, &[(128, 110.0), (8192, 112.0), (65536, 250.0)])[0], 65536);
+        assert_eq!(planned(&series, 1e-3, &[(128, 110.0), (8192, 500.0)])[0], 8192);
+        let [batch, workers, in_half] = planned(&Patches::new(true), 1.2, &[(16, 8.0), (256, 45.0)]);
+        // 5626 samples a second take 6.8 cores, and a quarter more is planned; 16 bits are predicted to need more still.
+        assert_eq!((batch, workers), (256, 9));
+        assert!((10..=15).contains(&in_half), "{in_half}");
+    }
+}
