@@ -83,7 +83,7 @@ pub(super) struct Patch {
 impl Patches {
     /// 2^16 patches of 64 x 64; when `small`, 256 of 12 x 12.
     pub(super) fn new(small: bool) -> Self {
-        if small { Self::of([2, 64], 12, 2, 256) } else { Self::of([16, 512], 64, 6, 1 << 16) }
+        if small { Self::of([2, 64], 12, 3, 256) } else { Self::of([16, 512], 64, 8, 1 << 16) }
     }
 
     fn of([pictures, whole]: [usize; 2], side: usize, radius: usize, count: usize) -> Self {
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_description_is_that_of_the_network() {
-        let full = Patches::of([1, 512], 64, 6, 1);
+        let full = Patches::of([1, 512], 64, 8, 1);
         let (found, built) = (full.config().workload(), Config::default().workload());
         assert_eq!(found, built);
         let products = 64 * 64 * 9 * CHANNELS * (2 * COLOURS + 2 * BLOCKS * CHANNELS);

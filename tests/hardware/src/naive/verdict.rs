@@ -17,7 +17,7 @@ const LAST: f64 = 0.1;
 pub(super) struct Verdict {
     run: &'static str,
     model: Model,
-    /// The faster of the planned ones: the planner leaves the precision to the user.
+    /// The one that reaches both goals, or the faster one: the planner leaves the precision to the user.
     tuned_way: Option<&'static str>,
     naive_samples_per_second: Option<f64>,
     tuned_samples_per_second: Option<f64>,
@@ -49,20 +49,21 @@ pub(super) fn found<'l>(lines: &'l [Value], model: Model, way: &str) -> Option<&
 impl Verdict {
     pub(super) fn of(model: Model, lines: &[Value]) -> Self {
         let line = |way| found(lines, model, way);
+        let utilisation = |line: Option<&Value>| line?["utilisation"]["mean"].as_f64();
         let rate = |way| line(way)?["samples_per_second"].as_f64();
         let naive = line("naive");
         let naive_rate = rate("naive");
-        let planned = ["tuned_f32", "tuned_half"].into_iter().filter(|way| rate(way).is_some());
-        let tuned_way = planned.max_by(|one, other| rate(one).unwrap_or(0.0).total_cmp(&rate(other).unwrap_or(0.0)));
-        let tuned = tuned_way.and_then(line);
         let factor = |way| Some(rate(way)? / naive_rate?);
+        let reached = |found: Option<f64>, goal: f64| found.is_some_and(|found| found >= goal);
+        let is_within = |way| reached(factor(way), FACTOR) && reached(utilisation(line(way)), UTILISATION);
+        let planned = ["tuned_f32", "tuned_half"].into_iter().filter_map(|way| Some((is_within(way), rate(way)?, way)));
+        let better = |one: &(bool, f64, _), other: &(bool, f64, _)| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1));
+        let tuned_way = planned.max_by(better).map(|(_, _, way)| way);
+        let tuned = tuned_way.and_then(line);
         let changes = ["naive_with_workers", "tuned_f32", "tuned_half"];
-        let utilisation = |line: Option<&Value>| line?["utilisation"]["mean"].as_f64();
         let same = |key: &str| Some(last(naive?, key)?.min(last(tuned?, key)?));
         let (samples, seconds) = (same("learned"), same("seconds"));
         let loss = |line: Option<&Value>, key: &str, same: Option<f64>| loss(line?, key, same?);
-        let tuned_factor = tuned_way.and_then(factor);
-        let reached = |found: Option<f64>, goal: f64| found.is_some_and(|found| found >= goal);
         Self {
             run: "naive",
             model,
@@ -70,12 +71,12 @@ impl Verdict {
             naive_samples_per_second: naive_rate,
             tuned_samples_per_second: tuned_way.and_then(rate),
             factors: changes.into_iter().filter_map(|way| Some((way, factor(way)?))).collect(),
-            factor: tuned_factor,
+            factor: tuned_way.and_then(factor),
             utilisation: utilisation(tuned),
             naive_utilisation: utilisation(naive),
             goal_factor: FACTOR,
             goal_utilisation: UTILISATION,
-            within: reached(tuned_factor, FACTOR) && reached(utilisation(tuned), UTILISATION),
+            within: tuned_way.is_some_and(is_within),
             batch_size: tuned.and_then(|line| line["batch_size"].as_u64()),
             naive_batch_size: naive.and_then(|line| line["batch_size"].as_u64()),
             same_samples: samples.map(|samples| samples as u64),
@@ -132,6 +133,9 @@ mod tests {
         assert_eq!(verdict.factors, [("tuned_f32", 6.0), ("tuned_half", 5.0)]);
         half["samples_per_second"] = json!(700.0);
         assert_eq!(Verdict::of(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]).factor, Some(7.0));
+        half["utilisation"]["mean"] = json!(0.5);
+        assert_eq!(Verdict::of(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]).factor, Some(6.0));
+        half["utilisation"]["mean"] = json!(0.99);
         half["message"] = json!("it failed");
         assert_eq!(Verdict::of(Model::Lstm, &[naive.clone(), f32, half]).factor, Some(6.0));
         for (rate, busy) in [(499.0, Some(0.9)), (600.0, Some(0.84)), (600.0, None)] {

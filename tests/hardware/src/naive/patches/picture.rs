@@ -133,7 +133,7 @@ impl Blur {
     /// A blur of any direction and strength.
     pub(super) fn drawn(radius: usize, random: &mut StdRng) -> Self {
         let angle = random.random_range(0.0..PI);
-        let [along, across] = [(); 2].map(|()| random.random_range(0.2..0.5) * radius as f32);
+        let [along, across] = [(); 2].map(|()| random.random_range(0.15..0.4) * radius as f32);
         let reach = radius as f32;
         let side = 2 * radius + 1;
         let weight = |place: usize| {
