@@ -2,13 +2,14 @@
 
 use std::{
     env,
+    path::Path,
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
 
 use gpu_tuned::Session;
-use nvml_wrapper::Nvml;
+use gpu_tuned_nvml::Gauge;
 use serde::Serialize;
 
 /// Names the driver's library, as it does for the library that is tested.
@@ -19,10 +20,7 @@ const EVERY: Duration = Duration::from_millis(100);
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// Asks the driver how busy a GPU is.
-pub(super) struct Watch {
-    nvml: Nvml,
-    uuid: String,
-}
+pub(super) struct Watch(Gauge);
 
 /// Share of the time in which some kernel was running, 0 to 1, over the looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -35,19 +33,14 @@ pub(super) struct Utilisation {
 impl Watch {
     /// For the GPU of a session; `None` where no driver speaks of it.
     pub(super) fn of<C>(session: &Session<C>) -> Option<Self> {
-        let uuid = session.selection().gpu.as_ref()?.uuid.clone()?;
+        let gpu = session.selection().gpu.as_ref()?;
         let library = env::var_os(LIBRARY).filter(|path| !path.is_empty());
-        let mut nvml = Nvml::builder();
-        if let Some(path) = &library {
-            nvml.lib_path(path);
-        }
-        let watch = Self { nvml: nvml.init().ok()?, uuid };
+        let watch = Self(Gauge::open(library.as_deref().map(Path::new), gpu).ok()?);
         watch.look().is_some().then_some(watch)
     }
 
     fn look(&self) -> Option<f64> {
-        let device = self.nvml.device_by_uuid(self.uuid.as_str()).ok()?;
-        Some(f64::from(device.utilization_rates().ok()?.gpu) / 100.0)
+        Some(f64::from(self.0.read().ok()?.utilisation_percent?) / 100.0)
     }
 
     /// What it is until `over` closes.
