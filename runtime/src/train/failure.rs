@@ -9,13 +9,30 @@ use serde::Serialize;
 use super::outcome::StepError;
 use crate::mixed::MixedError;
 
+/// What is said of an allocation that failed, in the words of `CubeCL` 0.11 and of the CUDA driver.
+///
+/// The last three are about what follows from one. A buffer that could not be allocated has no place, so that a kernel
+/// that would have written it is not launched; what else that kernel would have written then carries "never initialized"
+/// as the root of its failure, and only the buffer itself carries the allocation's own error. Nothing but an allocation
+/// gives a buffer its place, and work on it is queued behind the allocation, so that these words have no other cause.
+const WORDS: [&str; 6] = [
+    "out of device memory",
+    "can't allocate buffer of size",
+    "OUT_OF_MEMORY",
+    "every page size the memory tracks still holds live allocations",
+    "Memory location was never initialized",
+    "the reservation behind it failed",
+];
+/// What is said of a device that a fault has made useless: allocations fail there, too, and not for want of memory.
+const LOST: [&str; 2] = ["device is poisoned", "device was poisoned"];
+
 /// Whether an error or a panic of Burn's speaks of memory that could not be had.
 ///
-/// Burn keeps no type for it: these are the words of `CubeCL` 0.11 and of the CUDA driver.
+/// Burn keeps no type for it. An allocation that failed because the device is lost is told from others only where the
+/// message says so.
 pub fn is_out_of_memory(message: &str) -> bool {
-    ["out of device memory", "can't allocate buffer of size", "OUT_OF_MEMORY"]
-        .iter()
-        .any(|words| message.contains(words))
+    let has = |words: &[&str]| words.iter().any(|words| message.contains(words));
+    has(&WORDS) && !has(&LOST)
 }
 
 /// What was done when memory ran out.
@@ -99,7 +116,65 @@ fn message(payload: &(dyn Any + Send)) -> Option<&str> {
 mod tests {
     use std::panic::catch_unwind;
 
-    use super::{Moment, watched};
+    use super::{Moment, is_out_of_memory, watched};
+
+    /// What was read on an H200 when no memory was left for the optimizer: a fused kernel of several results, one of
+    /// which had no place.
+    const ONE_OF_SEVERAL: &str = "An error happened during execution
+Caused by:
+  Several failures at once
+Caused by:
+  The bytes were never written (failure #168866, still claiming 6 buffer(s))
+  skipped `ElemwiseFuse`: it needed memory ManagedMemoryId { value: 277495 }, which carried the failure
+  skipped `ReduceKernel`: it needed memory ManagedMemoryId { value: 277489 }, which carried the failure
+  skipped `ElemwiseFuse`: it needed memory ManagedMemoryId { value: 277311 }, which carried the failure
+  skipped `SliceKernel`: it needed memory ManagedMemoryId { value: 276482 }, which carried the failure
+Caused by:
+  An IO error happened
+Caused by:
+  couldn't find resource for that handle: Memory location was never initialized
+No backtrace available
+Asked at:
+No backtrace available";
+
+    /// The same chain, with another root.
+    fn rooted(root: &str) -> String {
+        ONE_OF_SEVERAL.replace("couldn't find resource for that handle: Memory location was never initialized", root)
+    }
+
+    #[test]
+    fn what_follows_from_an_allocation_that_failed_is_want_of_memory() {
+        let roots = [
+            "out of device memory allocating 4096 bytes",
+            "can't allocate buffer of size: 68719476736",
+            "couldn't find resource for that handle: memory ManagedMemoryId { value: 7 } was never allocated: the \
+             reservation behind it failed",
+            "Can't allocate 4096 bytes: every page size the memory tracks still holds live allocations",
+        ];
+        assert!(is_out_of_memory(ONE_OF_SEVERAL));
+        for root in roots {
+            assert!(is_out_of_memory(&rooted(root)), "{root}");
+        }
+    }
+
+    #[test]
+    fn other_roots_of_work_that_was_skipped_are_errors() {
+        let roots = [
+            "couldn't find resource for that handle: Memory location points to a different allocation",
+            "couldn't find resource for that handle: Memory pool 3 doesn't exist",
+            "the storage holds no allocation for that handle: StorageId { value: 5 }",
+            "A launch error happened\nCaused by:\n  A compilation error happened during launch\nCaused by:\n  ptxas: syntax",
+            "The device is poisoned: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS",
+            "The work writing this buffer was torn down before it could say what went wrong",
+            "CUDA allocation error: DriverError(CUDA_ERROR_ILLEGAL_ADDRESS)",
+        ];
+        for root in roots {
+            assert!(!is_out_of_memory(&rooted(root)), "{root}");
+        }
+        // Allocations fail on a device that is lost, and what would have used them.
+        let poison = "The device is poisoned\nCaused by:\n  cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS";
+        assert!(!is_out_of_memory(&format!("{ONE_OF_SEVERAL}\n{poison}")));
+    }
 
     #[test]
     fn a_panic_for_want_of_memory_is_told_from_others() {
