@@ -87,25 +87,54 @@ impl ModuleVisitor for Copying<'_> {
     }
 }
 
-/// A value on the device, of shape `[1]`, that depends on every trained parameter of a model; `None` if there is none.
+/// A value on the device, of shape `[1]`, that depends on every trained parameter of a model that is `seen`; `None` if
+/// there is none.
 ///
 /// Which value is of no interest: reading it fails if one of the parameters could not be computed.
-pub(super) fn witness<M: Module>(model: &M) -> Option<Tensor<1>> {
-    let mut corners = Corners::default();
+pub(super) fn witness<M: Module>(model: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
+    let mut corners = Corners { seen, values: Vec::new() };
     model.visit(&mut corners);
-    (!corners.0.is_empty()).then(|| Tensor::cat(corners.0, 0).sum())
+    let values = corners.values;
+    (!values.is_empty()).then(|| Tensor::cat(values, 0).sum())
 }
 
 /// A value of each parameter.
-#[derive(Default)]
-struct Corners(Vec<Tensor<1>>);
+struct Corners<F> {
+    seen: F,
+    values: Vec<Tensor<1>>,
+}
 
-impl ModuleVisitor for Corners {
+impl<F: Fn(ParamId) -> bool> ModuleVisitor for Corners<F> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if param.is_require_grad() {
+        if param.is_require_grad() && (self.seen)(param.id) {
             let value = param.base().without_autodiff();
             let first = value.slice(std::array::from_fn::<_, D, _>(|_| 0..1)).reshape([1]);
-            self.0.push(first.cast(FloatDType::F32));
+            self.values.push(first.cast(FloatDType::F32));
+        }
+    }
+}
+
+/// Bytes of a model's trained parameters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sizes {
+    pub all: u64,
+    /// Of the largest of them.
+    pub largest: u64,
+}
+
+impl Sizes {
+    pub(super) fn of<M: Module>(model: &M) -> Self {
+        let mut sizes = Self::default();
+        model.visit(&mut sizes);
+        sizes
+    }
+}
+
+impl ModuleVisitor for Sizes {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad() {
+            let bytes = (param.shape().num_elements() * param.dtype().size()) as u64;
+            *self = Self { all: self.all + bytes, largest: self.largest.max(bytes) };
         }
     }
 }

@@ -13,6 +13,7 @@ mod micro_batch;
 mod outcome;
 mod pace;
 mod ranks;
+mod rescue;
 mod session;
 mod stepper;
 #[cfg(feature = "train")]

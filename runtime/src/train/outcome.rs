@@ -40,7 +40,8 @@ pub struct Step {
     pub gradient_health: Option<GradientHealth>,
 }
 
-/// Memory ran out in a step, and the step was begun again with smaller micro-batches.
+/// Memory ran out in a step, and the step was begun again: with smaller micro-batches, or where the optimizer had no
+/// memory, with fewer parameters changed at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Rescue {
@@ -48,8 +49,10 @@ pub struct Rescue {
     pub moment: Moment,
     /// Samples in a micro-batch before.
     pub from: usize,
-    /// Samples in a micro-batch after it.
+    /// Samples in a micro-batch after it; as many where they were not to blame.
     pub to: usize,
+    /// Bytes of parameters and optimizer state that are held twice after it, where those were to blame: fewer than before.
+    pub held_twice: Option<Bytes>,
 }
 
 /// Why a session's steps cannot be taken.
@@ -109,7 +112,7 @@ pub enum StepError {
     /// The batch has no samples.
     #[error("the batch is empty: a step needs at least one sample")]
     Empty,
-    /// Not even one sample at a time fits.
+    /// Not even one sample at a time fits; or, in the optimizer, one parameter at a time.
     #[error(
         "out of memory {moment} with micro-batches of {micro_batch}, and there is nothing smaller{}{}\nBurn says: {message}",
         available(*.memory),

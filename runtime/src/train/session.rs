@@ -143,7 +143,7 @@ impl Recipe {
 
     pub(super) fn stepper(&self) -> Stepper {
         let mut stepper = Stepper::new(self.device.clone(), self.micro_batch);
-        stepper.twice = self.twice;
+        stepper.twice = stepper.twice.with_planned(self.twice.0);
         stepper.remaining = self.replanning.clone().map(|replanning| Box::new(replanning) as Box<dyn Remaining>);
         stepper
     }

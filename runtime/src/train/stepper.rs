@@ -10,19 +10,17 @@ use super::MicroBatch;
 use super::attempt::{Attempt, Part};
 use super::buffers::Buffers;
 use super::failure::{Moment, OutOfMemory, Stopped, watched};
-use super::gradients::{groups, witness};
+use super::gradients::{Sizes, witness};
 use super::health::Counts;
-use super::outcome::{Rescue, Step, StepError};
+use super::outcome::{Step, StepError};
 use super::pace::Pace;
 use super::ranks::{Seat, Shares};
-use super::update::{Unread, Weights, difference, read, update_in_groups, updated};
+use super::update::{Unread, Weights, difference, read, updated};
 
 /// So many steps in a row without finite gradients are an error.
 const MOST_SKIPPED: u32 = 100;
 /// Steps from one look at whether parameters change to the next.
 const LOOK_EVERY: u64 = 100;
-/// A parameter, two values of state and a gradient: what is held twice for each.
-pub(super) const HELD_VALUES: u64 = 4;
 
 /// What is there when memory ran out.
 pub(super) trait Remaining: Send {
@@ -36,15 +34,18 @@ pub(super) trait Remaining: Send {
 /// Takes optimizer steps with whatever has weights.
 pub(super) struct Stepper {
     pub device: Device,
+    /// Samples in a micro-batch.
     pub pace: Pace,
     pub max_norm: Option<f32>,
     /// Bytes that may be held twice.
-    pub twice: Bytes,
+    pub twice: Pace,
     pub remaining: Option<Box<dyn Remaining>>,
     /// Steps from one in which gradients are counted to the next.
     pub health_every: Option<u64>,
     /// Among the ranks that take the step together.
     seat: Option<Seat>,
+    /// Of what the optimizer changes, once a step has come to it.
+    pub(super) sizes: Option<Sizes>,
     steps: u64,
     skipped: u32,
     stalled: bool,
@@ -54,12 +55,13 @@ impl Stepper {
     pub(super) fn new(device: Device, micro_batch: usize) -> Self {
         Self {
             device,
-            pace: Pace::new(micro_batch),
+            pace: Pace::new(micro_batch as u64),
             max_norm: None,
-            twice: Bytes(u64::MAX),
+            twice: Pace::new(u64::MAX),
             remaining: None,
             health_every: None,
             seat: None,
+            sizes: None,
             steps: 0,
             skipped: 0,
             stalled: false,
@@ -69,6 +71,11 @@ impl Stepper {
     /// Takes its steps together with other ranks.
     pub(super) fn among(self, seat: Seat) -> Self {
         Self { seat: Some(seat), ..self }
+    }
+
+    /// Samples in a micro-batch.
+    pub(super) fn micro_batch(&self) -> usize {
+        usize::try_from(self.pace.now()).unwrap_or(usize::MAX)
     }
 
     /// Takes a step over all samples of `batch`, or over those of all ranks; `part` computes the gradients of a micro-batch
@@ -87,71 +94,99 @@ impl Stepper {
         }
         let mut rescues = Vec::new();
         let mut shares = Shares::default();
+        let seat = self.seat.clone();
         loop {
             let buffers = Buffers::of(&weights.model());
-            let outcome = match &self.seat {
+            let outcome = match &seat {
                 Some(seat) => self.joint(seat, &mut shares, weights, learns, batch, &part),
-                None => self.attempt(weights, learns, batch, &part),
+                None => self.attempt(weights, learns, batch, &part, !rescues.is_empty()),
             };
             if let Some(buffers) = buffers.filter(|_| !matches!(&outcome, Ok((step, _)) if step.applied)) {
                 buffers.restore(&weights.model());
             }
             match outcome {
-                Ok((step, outputs)) => return self.finished(Step { rescues, ..step }).map(|step| (step, outputs)),
+                Ok((step, outputs)) => {
+                    rescues.extend(step.rescues);
+                    return self.finished(Step { rescues, ..step }).map(|step| (step, outputs));
+                }
                 Err(Stopped::Error(error)) => return Err(error),
                 Err(Stopped::OutOfMemory(failure)) => rescues.push(self.rescue(failure)?),
             }
         }
     }
 
+    /// `carefully` makes sure that the gradients were computed before the optimizer is let on them: it costs a read, and
+    /// tells who is to blame for a failure.
     fn attempt<W: Weights, B: MicroBatch, T>(
-        &self,
+        &mut self,
         weights: &mut W,
         learns: bool,
         batch: &B,
         part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<Part<T>, Stopped>,
+        carefully: bool,
     ) -> Result<(Step, Vec<T>), Stopped> {
-        let micro_batch = self.pace.micro_batch();
+        let micro_batch = self.micro_batch();
         let model = weights.model();
         let attempt = Attempt::run(&model, batch, micro_batch, &self.device, part)?;
         // Before they are clipped, which a norm that is not finite leaves nothing of.
         let health = self.health(&attempt.gradients, &model)?;
         let (attempt, norm) = attempt.clipped(&model, self.max_norm, &self.device)?;
+        drop(model);
         let Attempt { gradients, loss, outputs } = attempt;
-        let step = |loss, gradient_norm: f32, stalled, gradient_health| Step {
-            loss,
-            gradient_norm,
-            applied: gradient_norm.is_finite(),
+        let mut step = Step {
+            loss: 0.0,
+            gradient_norm: 0.0,
+            applied: false,
             samples: batch.len(),
             micro_batches: outputs.len(),
             micro_batch,
             rescues: Vec::new(),
             loss_scale: 1.0,
-            stalled,
-            gradient_health,
+            stalled: self.stalled,
+            gradient_health: None,
         };
-        let groups = groups(&gradients, &model, self.twice.0 / HELD_VALUES);
-        if groups.len() > 1 {
-            let read = read(vec![loss, norm])?;
-            let health = health.map(Counts::watched).transpose()?;
-            if read[1].is_finite() {
-                drop(model);
-                update_in_groups(weights, &gradients, &groups, || give_back(&self.device))?;
-            }
-            return Ok((step(read[0], read[1], false, health), outputs));
+        let values = [loss, norm];
+        let in_groups = self.is_too_much_at_once(weights);
+        if in_groups || carefully {
+            let read = read(values.to_vec()).map_err(|unread| unread.at(Moment::Backward))?;
+            (step.loss, step.gradient_norm) = (read[0], read[1]);
         }
-        let new = updated(weights, gradients)?;
+        if !in_groups {
+            let (new, read, moved) =
+                self.at_once(weights, gradients, &values).map_err(|unread| blamed(unread, &values))?;
+            step.gradient_health = health.map(Counts::watched).transpose()?;
+            (step.loss, step.gradient_norm) = (read[0], read[1]);
+            let is_finite = step.gradient_norm.is_finite();
+            if is_finite {
+                *weights = new;
+            }
+            if let Some(moved) = moved {
+                step.stalled = learns && is_finite && step.gradient_norm > 0.0 && moved == 0.0;
+            }
+        } else {
+            step.gradient_health = health.map(Counts::watched).transpose()?;
+            if step.gradient_norm.is_finite() {
+                step.rescues.extend(self.change_in_groups(weights, &gradients)?);
+            }
+        }
+        step.applied = step.gradient_norm.is_finite();
+        Ok((step, outputs))
+    }
+
+    /// What the optimizer makes of the weights, all of it; the `values`, read with it; and how far parameters moved, where
+    /// it is looked after.
+    fn at_once<W: Weights>(
+        &self,
+        weights: &W,
+        gradients: GradientsParams,
+        values: &[Tensor<1>; 2],
+    ) -> Result<(W, Vec<f32>, Option<f32>), Unread> {
+        let new = updated(weights, gradients).map_err(Unread::OutOfMemory)?;
         let moved = self.looks().then(|| difference(&weights.master(), &new.master())).flatten();
         let is_looked_at = moved.is_some();
-        let read = read([loss, norm].into_iter().chain(witness(&new.model())).chain(moved).collect())?;
-        let health = health.map(Counts::watched).transpose()?;
-        let (loss, norm) = (read[0], read[1]);
-        if norm.is_finite() {
-            *weights = new;
-        }
-        let stands = |moved: &f32| learns && norm.is_finite() && norm > 0.0 && *moved == 0.0;
-        let stalled = if is_looked_at { read.last().is_some_and(stands) } else { self.stalled };
-        Ok((step(loss, norm, stalled, health), outputs))
+        let read = read(values.iter().cloned().chain(witness(&new.model(), |_| true)).chain(moved).collect())?;
+        let moved = read.last().copied().filter(|_| is_looked_at);
+        Ok((new, read, moved))
     }
 
     /// The counts of what gradients are made of, on the device, where it is their turn.
@@ -198,43 +233,16 @@ impl Stepper {
         if let Some(size) = self.pace.stepped() {
             tracing::info!(micro_batch = size, "memory has been enough for a while: larger micro-batches again");
         }
+        if let Some(bytes) = self.twice.stepped() {
+            let held = Bytes(bytes);
+            tracing::info!(%held, "memory has been enough for a while: more parameters are changed at a time again");
+        }
         Ok(step)
     }
-
-    /// Gives memory back and goes on smaller.
-    fn rescue(&mut self, failure: OutOfMemory) -> Result<Rescue, StepError> {
-        give_back(&self.device);
-        let memory = self.remaining.as_ref().and_then(|remaining| remaining.memory());
-        let planned = self.remaining.as_ref().zip(memory).map(|(remaining, memory)| remaining.plan(memory));
-        let (planned, plan) = match planned {
-            Some(Ok(planned)) => (Some(planned), None),
-            Some(Err(error)) => (None, Some(Box::new(error))),
-            None => (None, None),
-        };
-        let OutOfMemory { moment, message } = failure;
-        let from = self.pace.micro_batch();
-        let Some(to) = self.pace.shrink(planned) else {
-            return Err(StepError::DoesNotFit { moment, micro_batch: from, memory, plan, message });
-        };
-        tracing::warn!(from, to, "out of memory {moment}: the step is begun again with smaller micro-batches");
-        Ok(Rescue { moment, from, to })
-    }
 }
 
-impl From<Unread> for Stopped {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::OutOfMemory(failure) => Self::OutOfMemory(failure),
-            Unread::Device(error) => Self::Error(StepError::Device(error)),
-        }
-    }
-}
-
-/// Lets go what a failed step left behind, and gives the device's free memory back.
-pub(super) fn give_back(device: &Device) {
-    // A forward pass without its backward pass leaves its graph alive until the next backward pass.
-    drop(Tensor::<1>::ones([1], device).require_grad().mul_scalar(2.0).backward());
-    // Whether that worked is seen in the step that follows.
-    device.sync().ok();
-    device.memory_cleanup();
+/// Who is to blame where a step that was taken at once failed: the optimizer, if what it was given can be read.
+fn blamed(unread: Unread, values: &[Tensor<1>; 2]) -> Unread {
+    let is_known = matches!(&unread, Unread::OutOfMemory(_)) && read(values.to_vec()).is_ok();
+    unread.at(if is_known { Moment::Optimizer } else { Moment::Step })
 }

@@ -174,7 +174,7 @@ where
         let rate = self.learning.learner.lr_current();
         let learning = self.learning.clone();
         let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
-            let TrainOutput { grads, item } = watched(Moment::Step, || TrainStep::step(model, micro))?;
+            let TrainOutput { grads, item } = watched(Moment::Backward, || TrainStep::step(model, micro))?;
             let gradients = watched(Moment::Backward, || learning.add(sum, grads, share))??;
             Ok(Part { gradients, loss: None, output: item })
         };

@@ -39,7 +39,8 @@ use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 /// Wherever memory runs out, a step is thrown away and begun again with smaller micro-batches, and the samples of the step
 /// stay the same; later, larger ones are tried again. That is why the loss is a function that can be called again. For
 /// that the parameters and the optimizer's state are held twice while the optimizer runs, when what the forward pass
-/// kept is free again; where they are larger than that, they are changed group by group.
+/// kept is free again; where they are larger than that, they are changed group by group. If it is the optimizer that has
+/// no memory, the groups become smaller instead of the micro-batches, down to single parameters, and grow again later.
 ///
 /// # Reading
 ///
@@ -110,18 +111,19 @@ impl<M: Module> Trainer<M> {
         self
     }
 
-    /// Tries larger micro-batches again after so many steps without a failure; 100 by default, and longer after each trial
-    /// that failed.
+    /// Tries larger micro-batches, and more parameters at a time, again after so many steps without a failure; 100 by
+    /// default, and longer after each trial that failed.
     #[must_use]
     pub fn grow_after(mut self, steps: u32) -> Self {
         self.stepper.pace = self.stepper.pace.with_patience(steps);
+        self.stepper.twice = self.stepper.twice.with_patience(steps);
         self
     }
 
     /// Holds at most so many bytes of parameters and optimizer state twice while the optimizer runs.
     #[must_use]
     pub fn hold_twice(mut self, most: Bytes) -> Self {
-        self.stepper.twice = most;
+        self.stepper.twice = self.stepper.twice.with_planned(most.0);
         self
     }
 
@@ -147,7 +149,7 @@ impl<M: Module> Trainer<M> {
 
     /// Samples in a micro-batch now: as planned, or fewer after memory ran out.
     pub fn micro_batch(&self) -> usize {
-        self.stepper.pace.micro_batch()
+        self.stepper.micro_batch()
     }
 
     /// The [`master`](Self::master) and the optimizer.

@@ -1,5 +1,6 @@
 //! Changing parameters, completely or not at all.
 
+use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor, TensorReadError};
 
-use super::failure::{Moment, OutOfMemory, is_out_of_memory, watched};
+use super::failure::{Moment, OutOfMemory, Stopped, is_out_of_memory, watched};
 use super::gradients::{copied, witness};
 use super::outcome::StepError;
 
@@ -38,6 +39,25 @@ pub(super) enum Unread {
     Device(TensorReadError),
 }
 
+impl Unread {
+    /// The same, where it is known better when memory ran out.
+    pub(super) fn at(self, moment: Moment) -> Self {
+        match self {
+            Self::OutOfMemory(failure) => Self::OutOfMemory(OutOfMemory { moment, ..failure }),
+            error @ Self::Device(_) => error,
+        }
+    }
+}
+
+impl From<Unread> for Stopped {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::OutOfMemory(failure) => Self::OutOfMemory(failure),
+            Unread::Device(error) => Self::Error(StepError::Device(error)),
+        }
+    }
+}
+
 /// Reads values of shape `[1]` in f32, all at once: the only way to learn that work on the device failed.
 pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, Unread> {
     let all = Tensor::cat(values, 0);
@@ -59,24 +79,58 @@ pub(super) fn updated<W: Weights>(weights: &W, gradients: GradientsParams) -> Re
 }
 
 /// Takes the step group by group, each only once it is known that it was computed, so that no more than one group is held
-/// twice. `release` gives memory back before a group is tried again.
+/// twice. Where there is no memory for one, `release` gives some back, and after a while it goes on with halves of the
+/// groups, down to single parameters. Returns how often they were halved.
+///
+/// What no memory is found for is an out-of-memory as long as nothing was changed.
 pub(super) fn update_in_groups<W: Weights>(
     weights: &mut W,
     gradients: &GradientsParams,
-    groups: &[Vec<ParamId>],
+    groups: Vec<Vec<ParamId>>,
     release: impl Fn(),
-) -> Result<(), StepError> {
-    for (done, group) in groups.iter().enumerate() {
-        let trial = || {
-            let computed = updated(weights, copied(gradients, &weights.model(), group));
-            computed.map_err(Unread::OutOfMemory).and_then(known)
+) -> Result<u32, Stopped> {
+    let mut left = VecDeque::from(groups);
+    let (mut done, mut halvings, mut failures) = (0, 0, 0);
+    while let Some(group) = left.front() {
+        let failure = match changed(weights, gradients, group) {
+            Ok(changed) => {
+                *weights = changed;
+                left.pop_front();
+                (done, failures) = (done + 1, 0);
+                continue;
+            }
+            Err(Unread::OutOfMemory(failure)) => failure,
+            Err(error) => return Err(error.into()),
         };
-        *weights = patiently(&release, trial).map_err(|unread| match unread {
-            Unread::Device(error) => StepError::Device(error),
-            Unread::OutOfMemory(OutOfMemory { message, .. }) => StepError::Torn { done, all: groups.len(), message },
-        })?;
+        failures += 1;
+        let is_single = group.len() == 1;
+        if is_single && failures >= TRIALS {
+            let torn = StepError::Torn { done, all: done + left.len(), message: failure.message.clone() };
+            return Err(if done == 0 { failure.into() } else { torn.into() });
+        }
+        release();
+        // What holds the memory may be gone by then.
+        sleep(FIRST_WAIT * 2_u32.pow(failures.min(TRIALS - 1) - 1));
+        if !is_single {
+            left = left.into_iter().flat_map(halves).collect();
+            halvings += 1;
+        }
     }
-    Ok(())
+    Ok(halvings)
+}
+
+/// The weights with one group changed, once it is known that it was computed.
+fn changed<W: Weights>(weights: &W, gradients: &GradientsParams, group: &[ParamId]) -> Result<W, Unread> {
+    let new = updated(weights, copied(gradients, &weights.model(), group)).map_err(Unread::OutOfMemory)?;
+    let witness = witness(&new.model(), |id| group.contains(&id));
+    let known = witness.map(|witness| read(vec![witness])).transpose();
+    known.map(|_| new).map_err(|unread| unread.at(Moment::Optimizer))
+}
+
+/// A group in two; one parameter stays alone.
+fn halves(mut group: Vec<ParamId>) -> impl Iterator<Item = Vec<ParamId>> {
+    let second = group.split_off(group.len().div_ceil(2));
+    [group, second].into_iter().filter(|half| !half.is_empty())
 }
 
 /// Tries again while memory runs out, some seconds long; `release` gives memory back before each trial but the first.
@@ -94,14 +148,6 @@ pub(super) fn patiently<T>(release: impl Fn(), trial: impl Fn() -> Result<T, Unr
         }
     }
     trial()
-}
-
-/// The weights, once it is known that all of them were computed.
-fn known<W: Weights>(weights: W) -> Result<W, Unread> {
-    match witness(&weights.model()) {
-        Some(witness) => read(vec![witness]).map(|_| weights),
-        None => Ok(weights),
-    }
 }
 
 /// Sum of what parameters differ by, in f32, of shape `[1]`; `None` if a model has none that are trained.

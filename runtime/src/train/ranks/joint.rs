@@ -8,11 +8,11 @@ use super::seat::Agreed;
 use super::{Ended, Seat};
 use crate::train::attempt::{Attempt, Part};
 use crate::train::failure::{Moment, Stopped, watched};
-use crate::train::gradients::groups;
 use crate::train::health::Counts;
-use crate::train::stepper::{HELD_VALUES, Stepper, give_back};
-use crate::train::update::{Weights, difference, patiently, read, update_in_groups};
-use crate::train::{MicroBatch, Step, StepError};
+use crate::train::rescue::give_back;
+use crate::train::stepper::Stepper;
+use crate::train::update::{Weights, difference, patiently, read};
+use crate::train::{MicroBatch, Rescue, Step, StepError};
 
 /// Added to the norm that is divided by, as in [`clip`](crate::mixed::clip).
 const CLIP_EPSILON: f64 = 1e-6;
@@ -45,7 +45,7 @@ impl Stepper {
     /// A rank that runs out of memory may begin again up to where all of them have read that their gradients were
     /// computed. From there on it tries what is left until it succeeds, or ends all of them.
     pub(in crate::train) fn joint<W: Weights, B: MicroBatch, T>(
-        &self,
+        &mut self,
         seat: &Seat,
         shares: &mut Shares,
         weights: &mut W,
@@ -53,7 +53,7 @@ impl Stepper {
         batch: &B,
         part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<Part<T>, Stopped>,
     ) -> Result<(Step, Vec<T>), Stopped> {
-        let micro_batch = self.pace.micro_batch();
+        let micro_batch = self.micro_batch();
         let model = weights.model();
         let Attempt { gradients, loss, outputs } = Attempt::run(&model, batch, micro_batch, &self.device, part)?;
         // Its own: once they are exchanged, a step cannot be begun again.
@@ -62,7 +62,7 @@ impl Stepper {
         let own = Own { gradients, loss, samples: batch.len() };
         let summed = self.summed(seat, shares, weights, own)?;
         let (norm, loss, samples) = (summed.norm, summed.agreed.loss, summed.samples);
-        let stalled = if norm.is_finite() { self.learned(weights, summed)? } else { None };
+        let (rescue, stalled) = if norm.is_finite() { self.learned(weights, summed)? } else { (None, None) };
         let stands = |stands: bool| learns && norm > 0.0 && stands;
         let step = Step {
             loss,
@@ -71,7 +71,7 @@ impl Stepper {
             samples,
             micro_batches: outputs.len(),
             micro_batch,
-            rescues: Vec::new(),
+            rescues: rescue.into_iter().collect(),
             loss_scale: 1.0,
             stalled: stalled.map_or(self.stalled(), stands),
             gradient_health: health,
@@ -87,7 +87,8 @@ impl Stepper {
         }
         let share = own.samples as f64 / samples as f64;
         let mut buckets = watched(Moment::Backward, || Buckets::of(own.gradients, &weights.master(), share))?;
-        let known = read(std::iter::once(own.loss).chain(buckets.corners()).collect())?;
+        let known = read(std::iter::once(own.loss).chain(buckets.corners()).collect());
+        let known = known.map_err(|unread| unread.at(Moment::Backward))?;
         let agreed = seat.ready(&shares, known[0], buckets.present.clone())?;
         let norm = seat.exchange(|| {
             buckets.vectors = seat.summed(std::mem::take(&mut buckets.vectors))?;
@@ -100,23 +101,23 @@ impl Stepper {
         Ok(Summed { buckets, agreed, norm, samples })
     }
 
-    /// Changes the weights; whether they stand still, where it was looked after.
-    fn learned<W: Weights>(&self, weights: &mut W, summed: Summed) -> Result<Option<bool>, Stopped> {
+    /// Changes the weights; whether memory was found for less at a time only, and whether they stand still, where it was
+    /// looked after.
+    fn learned<W: Weights>(
+        &mut self,
+        weights: &mut W,
+        summed: Summed,
+    ) -> Result<(Option<Rescue>, Option<bool>), Stopped> {
         let Summed { buckets, agreed, norm, .. } = summed;
         let most = self.max_norm.map_or(1.0, |most| f64::from(most) / (f64::from(norm) + CLIP_EPSILON));
         let master = weights.master();
         let gradients = watched(Moment::Optimizer, || buckets.split(&master, &agreed.present, most));
         let gradients = gradients.map_err(Stopped::from).map_err(late)?;
-        let groups = groups(&gradients, &master, self.twice.0 / HELD_VALUES);
-        let before = (self.looks() && groups.len() == 1).then_some(master);
-        update_in_groups(weights, &gradients, &groups, || give_back(&self.device))?;
+        let before = (!self.is_too_much_at_once(weights) && self.looks()).then_some(master);
+        let rescue = self.change_in_groups(weights, &gradients).map_err(late)?;
         let moved = before.and_then(|before| difference(&before, &weights.master()));
-        Ok(moved
-            .map(|moved| read(vec![moved]))
-            .transpose()
-            .map_err(Stopped::from)
-            .map_err(late)?
-            .map(|read| read[0] == 0.0))
+        let moved = moved.map(|moved| read(vec![moved])).transpose().map_err(Stopped::from).map_err(late)?;
+        Ok((rescue, moved.map(|read| read[0] == 0.0)))
     }
 }
 

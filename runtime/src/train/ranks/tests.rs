@@ -1,16 +1,18 @@
 //! Ranks on the CPU: what their steps add up to, and how they end.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
-use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, Optimizer, SgdConfig};
 use burn::tensor::{Device, Tensor};
 
 use super::{Ended, Rank, Ranks, RanksError};
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, Weights, batch, furthest, parameters, sgd};
-use crate::train::{MicroBatch, Step, StepError};
+use crate::train::{MicroBatch, Moment, Step, StepError};
 
 const RATE: f64 = 0.05;
 
@@ -274,4 +276,46 @@ fn running_statistics_are_each_rank_s_own() {
     let all = all.unwrap();
     assert_eq!(all[0].0, all[1].0);
     assert_ne!(all[0].1, all[1].1);
+}
+
+/// Plain descent that has no memory the first so many times it is called.
+#[derive(Clone)]
+struct Starved(Arc<AtomicUsize>);
+
+impl Optimizer for Starved {
+    type State<const D: usize> = <burn::optim::Sgd as Optimizer>::State<D>;
+
+    fn step<const D: usize>(
+        &self,
+        rate: f64,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
+        _: Option<Self::State<D>>,
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
+        let fails = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        assert!(!fails, "{OUT_OF_MEMORY}");
+        (tensor - gradient * rate, None)
+    }
+
+    fn to_device<const D: usize>(state: Self::State<D>, _: &Device) -> Self::State<D> {
+        state
+    }
+}
+
+#[test]
+fn a_rank_whose_optimizer_has_no_memory_changes_less_at_a_time_and_stays_with_the_others() {
+    let all = ranks(2, 12).run(|rank| {
+        let starved = Starved(Arc::new(AtomicUsize::new(if rank.index() == 1 { 2 } else { 0 })));
+        steps(rank, starved.into(), &[24; 3], |_, model, micro| model.loss(micro))
+    });
+    let all = all.unwrap();
+    assert_eq!(all[0].0, all[1].0);
+    assert!(furthest(&all[0].0, &all_at_once(&[24; 3], SgdConfig::new().init())) < 1e-5);
+    let rescues: Vec<usize> = all.iter().map(|(_, taken)| taken.iter().map(|step| step.rescues.len()).sum()).collect();
+    assert_eq!(rescues, [0, 1]);
+    let rescue = &all[1].1[0].rescues[0];
+    assert!(
+        rescue.moment == Moment::Optimizer && rescue.from == rescue.to && rescue.held_twice.is_some(),
+        "{rescue:?}"
+    );
 }

@@ -1,0 +1,98 @@
+//! What is done when memory ran out: it is given back, and what is to blame becomes smaller.
+
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use gpu_tuned_core::Bytes;
+
+use super::failure::{Moment, OutOfMemory, Stopped};
+use super::gradients::{Sizes, groups};
+use super::outcome::{Rescue, StepError};
+use super::stepper::Stepper;
+use super::update::{Unread, Weights, read, update_in_groups};
+
+/// A parameter, two values of state and a gradient: what is held twice for each.
+const HELD_VALUES: u64 = 4;
+
+impl Stepper {
+    /// Gives memory back and goes on smaller: with smaller micro-batches, unless the optimizer is to blame, for which fewer
+    /// parameters are changed at a time. Either is possible so often that it always ends.
+    pub(super) fn rescue(&mut self, failure: OutOfMemory) -> Result<Rescue, StepError> {
+        give_back(&self.device);
+        // Allocations fail on a device that is lost, too: there, nothing can be computed any more.
+        if let Err(Unread::Device(error)) = read(vec![Tensor::ones([1], &self.device.clone().without_autodiff())]) {
+            return Err(StepError::Device(error));
+        }
+        let memory = self.remaining.as_ref().and_then(|remaining| remaining.memory());
+        let planned = self.remaining.as_ref().zip(memory).map(|(remaining, memory)| remaining.plan(memory));
+        let (planned, plan) = match planned {
+            Some(Ok(planned)) => (Some(planned as u64), None),
+            Some(Err(error)) => (None, Some(Box::new(error))),
+            None => (None, None),
+        };
+        let OutOfMemory { moment, message } = failure;
+        let from = self.micro_batch();
+        let smaller = if moment == Moment::Optimizer { None } else { self.pace.shrink(planned) };
+        let is_optimizers = matches!(moment, Moment::Optimizer | Moment::Step);
+        let held_twice = if is_optimizers && smaller.is_none() { self.hold_less(1) } else { None };
+        if smaller.is_none() && held_twice.is_none() {
+            return Err(StepError::DoesNotFit { moment, micro_batch: from, memory, plan, message });
+        }
+        let to = self.micro_batch();
+        match held_twice {
+            None => {
+                tracing::warn!(from, to, "out of memory {moment}: the step is begun again with smaller micro-batches");
+            }
+            Some(held) => {
+                tracing::warn!(%held, "out of memory {moment}: the step is begun again, and changes fewer parameters at a time");
+            }
+        }
+        Ok(Rescue { moment, from, to, held_twice })
+    }
+
+    /// Whether more would be held twice than may be, if all parameters were changed at once.
+    pub(super) fn is_too_much_at_once<W: Weights>(&mut self, weights: &W) -> bool {
+        let sizes = *self.sizes.get_or_insert_with(|| Sizes::of(&weights.master()));
+        self.twice.now() < sizes.all.saturating_mul(HELD_VALUES)
+    }
+
+    /// Changes the weights group by group, so that no more is held twice than may be; and less from then on where there was
+    /// no memory for that, which it tells.
+    pub(super) fn change_in_groups<W: Weights>(
+        &mut self,
+        weights: &mut W,
+        gradients: &GradientsParams,
+    ) -> Result<Option<Rescue>, Stopped> {
+        let groups = groups(gradients, &weights.model(), self.twice.now() / HELD_VALUES);
+        let done = update_in_groups(weights, gradients, groups, || give_back(&self.device));
+        // What failed was tried with single parameters.
+        let halvings = done.as_ref().copied().unwrap_or(u32::MAX);
+        if halvings == 0 {
+            return Ok(None);
+        }
+        let held_twice = self.hold_less(halvings);
+        done?;
+        let size = self.micro_batch();
+        tracing::warn!("out of memory in the optimizer: it goes on with fewer parameters at a time");
+        Ok(Some(Rescue { moment: Moment::Optimizer, from: size, to: size, held_twice }))
+    }
+
+    /// Holds half as much twice from now on, so many times over; `None` when single parameters are changed.
+    fn hold_less(&mut self, halvings: u32) -> Option<Bytes> {
+        let Sizes { all, largest } = self.sizes?;
+        self.twice.within(largest.saturating_mul(HELD_VALUES), all.saturating_mul(HELD_VALUES));
+        let most = self.twice.now().checked_shr(halvings).unwrap_or_default();
+        self.twice.shrink(Some(most)).map(Bytes)
+    }
+}
+
+/// Lets go what a failed step left behind, and gives the device's free memory back.
+pub(super) fn give_back(device: &Device) {
+    // A forward pass without its backward pass leaves its graph alive until the next backward pass.
+    drop(Tensor::<1>::ones([1], device).require_grad().mul_scalar(2.0).backward());
+    // Whether that worked is seen in the step that follows.
+    device.sync().ok();
+    device.memory_cleanup();
+}
+
+#[cfg(test)]
+mod tests;
