@@ -82,24 +82,75 @@ impl ModuleVisitor for WidenGradients {
 /// depends on each of them: it is infinite or not a number if one of them is (or if the norm is above 1.8e19, whose
 /// square f32 does not hold), and on a GPU the reading fails if the memory for one of them could not be had.
 pub fn global_norm<M: Module>(gradients: &GradientsParams, model: &M) -> Option<Tensor<1>> {
-    let mut visitor = SumOfSquares { gradients, sum: None };
-    model.visit(&mut visitor);
-    visitor.sum.map(Tensor::sqrt)
+    norm_in_parts(gradients, model, PART_VALUES)
+}
+
+/// Gradients of fewer values are put together into vectors of at most so many, of which one sum is made: a sum takes
+/// several kernels, however few values it is of. Squares are held of one vector at a time, in f32 16 MiB.
+const PART_VALUES: usize = 1 << 22;
+/// Tensors that are put together at once at most. Burn makes it one kernel, to which all of them are arguments, and of
+/// arguments CUDA has 4 KiB.
+pub(crate) const TOGETHER: usize = 128;
+
+fn norm_in_parts<M: Module>(gradients: &GradientsParams, model: &M, part: usize) -> Option<Tensor<1>> {
+    let mut squares = SumOfSquares { gradients, part, open: Vec::new(), values: 0, sums: Vec::new() };
+    model.visit(&mut squares);
+    squares.close();
+    // Added up at the end, where it is one kernel.
+    let sum = squares.sums.into_iter().reduce(|sum, other| other.to_device(&sum.device()) + sum);
+    sum.map(Tensor::sqrt)
 }
 
 struct SumOfSquares<'a> {
     gradients: &'a GradientsParams,
-    sum: Option<Tensor<1>>,
+    /// Values of a vector at most.
+    part: usize,
+    /// What goes into the next one, of one type and on one device.
+    open: Vec<Tensor<1>>,
+    values: usize,
+    sums: Vec<Tensor<1>>,
+}
+
+impl SumOfSquares<'_> {
+    fn close(&mut self) {
+        self.values = 0;
+        let vector = match &self.open[..] {
+            [] => return,
+            [_] => self.open.pop(),
+            _ => Some(Tensor::cat(std::mem::take(&mut self.open), 0)),
+        };
+        self.sums.extend(vector.map(of_squares));
+    }
+
+    fn has_room(&self, gradient: &Tensor<1>, values: usize) -> bool {
+        self.values + values <= self.part
+            && self.open.len() < TOGETHER
+            && self
+                .open
+                .last()
+                .is_none_or(|last| last.dtype() == gradient.dtype() && last.device() == gradient.device())
+    }
+}
+
+/// The sum of the squares in f32, of shape `[1]`.
+fn of_squares<const D: usize>(values: Tensor<D>) -> Tensor<1> {
+    values.cast(FloatDType::F32).square().sum()
 }
 
 impl ModuleVisitor for SumOfSquares<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
-        let squares = gradient.cast(FloatDType::F32).square().sum();
-        self.sum = Some(match self.sum.take() {
-            Some(sum) => squares.to_device(&sum.device()) + sum,
-            None => squares,
-        });
+        let values = gradient.shape().num_elements();
+        if values >= self.part {
+            self.sums.push(of_squares(gradient));
+            return;
+        }
+        let gradient = gradient.reshape([values]);
+        if !self.has_room(&gradient, values) {
+            self.close();
+        }
+        self.values += values;
+        self.open.push(gradient);
     }
 }
 
@@ -134,7 +185,7 @@ mod tests {
     use burn::optim::GradientsParams;
     use burn::tensor::{DType, Device, Distribution, Tensor};
 
-    use super::{clip, global_norm, widen, widen_onto};
+    use super::{TOGETHER, clip, global_norm, norm_in_parts, widen, widen_onto};
     use crate::mixed::MixedError;
 
     #[derive(Module, Debug)]
@@ -184,6 +235,56 @@ mod tests {
         let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f64>();
         assert!((norm / right - 1.0).abs() < 1e-6, "{norm} is not {right}");
         assert!(global_norm(&GradientsParams::new(), &model).is_none());
+    }
+
+    #[test]
+    fn the_norm_is_the_same_however_gradients_are_put_together() {
+        let model = model();
+        for dtype in [DType::F32, DType::BF16] {
+            let mut gradients = gradients(&model, DType::F32);
+            let two = gradients.remove::<2>(model.two.id).unwrap().cast(dtype);
+            gradients.register(model.two.id, two);
+            let right = norm_of(&values(&gradients, &model));
+            // 7, 15 and 24 values: each alone, the first two, the last two, all.
+            for part in [1, 7, 8, 22, 23, 24, 25, 39, 45, 46, 47, 1000] {
+                let norm = norm_in_parts(&gradients, &model, part).unwrap().into_scalar::<f64>();
+                assert!((norm / right - 1.0).abs() < 1e-6, "{norm} is not {right}, in parts of {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_norm_is_that_of_any_number_of_gradients() {
+        for count in [TOGETHER - 1, TOGETHER, TOGETHER + 1, 3 * TOGETHER] {
+            let ones = || Tensor::<1>::ones([3], &Device::flex());
+            let model: Vec<_> = (0..count).map(|_| Param::from_tensor(ones())).collect();
+            let mut gradients = GradientsParams::new();
+            for param in &model {
+                gradients.register(param.id, ones());
+            }
+            let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f64>();
+            assert!((norm / (3.0 * count as f64).sqrt() - 1.0).abs() < 1e-6, "{norm} of {count}");
+        }
+    }
+
+    #[test]
+    fn the_norm_of_many_values_is_exact_enough() {
+        let device = Device::flex();
+        let mut model = model();
+        let random = |shape| Tensor::<2>::random(shape, Distribution::Normal(0.1, 3.0), &device);
+        // One vector of the first and some of the second size, and one gradient that is a part of its own.
+        for shapes in [[[700, 1000], [300, 1000]], [[2100, 2000], [10, 10]]] {
+            let [large, small] = shapes.map(random);
+            let mut gradients = GradientsParams::new();
+            model.one = Param::from_tensor(Tensor::zeros([small.shape().num_elements()], &device));
+            gradients.register(model.two.id, large.clone());
+            gradients.register(model.one.id, small.clone().reshape([small.shape().num_elements()]));
+            let values = [large, small].map(Tensor::into_data);
+            let right =
+                values.iter().flat_map(|data| data.iter::<f64>()).map(|value| value * value).sum::<f64>().sqrt();
+            let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f64>();
+            assert!((norm / right - 1.0).abs() < 1e-6, "{norm} is not {right}");
+        }
     }
 
     #[test]
