@@ -124,6 +124,7 @@ mod statistics;
 mod tests;
 
 pub use error::MixedError;
+pub(crate) use gradients::TOGETHER;
 #[cfg(feature = "train")]
 pub(crate) use gradients::widen_by;
 pub use gradients::{clip, global_norm, widen, widen_onto};
