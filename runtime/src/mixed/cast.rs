@@ -9,7 +9,7 @@ pub(super) struct Widen;
 
 impl ModuleMapper for Widen {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if is_half(param.dtype()) { param.map(|tensor| leaf(tensor, FloatDType::F32)) } else { param }
+        if is_half(param.dtype()) { param.map(|tensor| leaf(&tensor, FloatDType::F32)) } else { param }
     }
 }
 
@@ -32,7 +32,7 @@ impl ModuleMapper for Narrow {
         if self.place.is_f32() || param.dtype() != DType::F32 {
             return param;
         }
-        param.map(|tensor| leaf(tensor, self.half.float()))
+        param.map(|tensor| leaf(&tensor, self.half.float()))
     }
 }
 
@@ -43,9 +43,21 @@ pub(super) fn is_half(dtype: DType) -> bool {
 
 /// The same values in another type, without the graph they come from; with autodiff, gradient checkpointing and whether
 /// a gradient is kept as before. The cast itself is not part of a graph.
-fn leaf<const D: usize>(tensor: Tensor<D>, float: FloatDType) -> Tensor<D> {
-    let Some(strategy) = tensor.gradient_checkpointing_strategy() else { return tensor.cast(float) };
-    let keeps_gradient = tensor.is_require_grad();
-    let cast = tensor.without_autodiff().cast(float);
-    cast.autodiff().with_gradient_checkpointing_strategy(strategy).set_require_grad(keeps_gradient)
+fn leaf<const D: usize>(tensor: &Tensor<D>, float: FloatDType) -> Tensor<D> {
+    like(tensor, tensor.clone().without_autodiff().cast(float))
+}
+
+/// Values without autodiff as a leaf of the type of `tensor`, and with autodiff, gradient checkpointing and whether a
+/// gradient is kept as it has them.
+pub(super) fn leaf_like<const D: usize>(tensor: &Tensor<D>, values: Tensor<D>) -> Tensor<D> {
+    like(tensor, values.cast(tensor.dtype()))
+}
+
+fn like<const D: usize>(tensor: &Tensor<D>, values: Tensor<D>) -> Tensor<D> {
+    match tensor.gradient_checkpointing_strategy() {
+        Some(strategy) => {
+            values.autodiff().with_gradient_checkpointing_strategy(strategy).set_require_grad(tensor.is_require_grad())
+        }
+        None => values,
+    }
 }

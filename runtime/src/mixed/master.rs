@@ -1,6 +1,8 @@
-use burn::module::Module;
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
 
-use super::cast::{Narrow, Widen};
+use super::cast::{Narrow, Widen, leaf_like};
 use super::{Half, MixedError, statistics};
 
 /// The f32 weights of a model that computes in 16 bits: what the optimizer changes and what is saved.
@@ -80,11 +82,42 @@ impl<M: Module> Master<M> {
         self.model.clone().map(&mut Narrow::to(self.half))
     }
 
+    /// A copy that was made before with some parameters as they are now; the others are those it has, with their memory.
+    #[must_use]
+    pub(crate) fn refreshed(&self, copy: M, changed: &[ParamId]) -> M {
+        let mut values = Values { of: changed, values: GradientsParams::new() };
+        self.model.visit(&mut values);
+        copy.map(&mut values)
+    }
+
     /// Lets an optimizer change the f32 weights, or a record replace them; what is in 16 bits then is widened.
     ///
     /// Copies made before keep the old weights, and their memory: drop them first.
     #[must_use]
     pub fn update(self, step: impl FnOnce(M) -> M) -> Self {
         Self { model: step(self.model).map(&mut Widen), half: self.half }
+    }
+}
+
+/// Values of some of the f32 weights, and what puts them into a copy.
+struct Values<'i> {
+    of: &'i [ParamId],
+    values: GradientsParams,
+}
+
+impl ModuleVisitor for Values<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if self.of.contains(&param.id) {
+            self.values.register(param.id, param.base().without_autodiff());
+        }
+    }
+}
+
+impl ModuleMapper for Values<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        match self.values.remove::<D>(param.id) {
+            Some(value) => param.map(|old| leaf_like(&old, value)),
+            None => param,
+        }
     }
 }

@@ -248,3 +248,36 @@ fn an_island_prints_what_it_holds() {
     let printed = Net::init(&device()).to_string();
     assert!(printed.contains("InF32") && printed.contains("BatchNorm {num_features: 4"), "{printed}");
 }
+
+#[test]
+fn a_copy_is_refreshed_in_the_parameters_that_changed_and_is_a_copy_all_the_same() {
+    for half in HALVES {
+        let device = device();
+        let master = Master::new(Net::init(&device), half).unwrap();
+        let old = master.compute_copy();
+        let (weight, norm) = (old.head.weight.id, old.norm.module().gamma.id);
+        let master = master.update(|model| model.map(&mut Add(1.0)));
+        let new = master.compute_copy();
+        let refreshed = master.refreshed(old.clone(), &[weight, norm]);
+        assert_eq!(seen(&refreshed), seen(&new));
+        assert_eq!(floats(refreshed.head.weight.val()), floats(new.head.weight.val()));
+        assert_eq!(floats(refreshed.norm.module().gamma.val()), floats(new.norm.module().gamma.val()));
+        assert_eq!(floats(refreshed.conv.weight.val()), floats(old.conv.weight.val()));
+        let gradients = refreshed.loss(images(&device, half.float().into())).backward();
+        let gradients = GradientsParams::from_grads(gradients, &refreshed);
+        assert_eq!(gradients.get::<2>(weight).unwrap().dtype(), half.float().into());
+        assert_eq!(gradients.get::<1>(norm).unwrap().dtype(), DType::F32);
+    }
+}
+
+/// Adds to every trained parameter.
+struct Add(f32);
+
+impl ModuleMapper for Add {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if !param.is_require_grad() {
+            return param;
+        }
+        param.map(|tensor| tensor.detach().add_scalar(self.0).detach().require_grad())
+    }
+}

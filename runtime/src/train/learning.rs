@@ -1,5 +1,6 @@
 //! A learner of Burn's, and the weights of mixed precision.
 
+use burn::module::ParamId;
 use burn::optim::GradientsParams;
 use burn::train::{Learner, LearnerModel};
 
@@ -58,14 +59,18 @@ impl<M: LearnerModel> Weights for Learning<M> {
         self.learner.model()
     }
 
-    fn updated(&self, gradients: GradientsParams) -> Self {
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
         let mut learner = self.learner.clone();
         learner.optimizer_step(gradients);
-        let copy = |half| {
-            let master = Master::new(learner.model(), half).expect("BUG: its statistics were looked at before");
-            (half, master.compute_copy())
-        };
-        Self { computing: self.computing.as_ref().map(|(half, _)| copy(*half)), learner }
+        let computing = self.computing.as_ref().map(|(half, copy)| {
+            let master = Master::new(learner.model(), *half).expect("BUG: its statistics were looked at before");
+            let copy = match group {
+                Some(group) => master.refreshed(copy.clone(), group),
+                None => master.compute_copy(),
+            };
+            (*half, copy)
+        });
+        Self { learner, computing }
     }
 }
 
@@ -135,7 +140,7 @@ mod tests {
             let model = learning.model();
             assert_eq!(model.layer.weight.dtype(), DType::BF16);
             let gradients = TrainStep::step(&model, pair()).grads;
-            learning = learning.updated(learning.add(GradientsParams::new(), gradients, 1.0).unwrap());
+            learning = learning.updated(learning.add(GradientsParams::new(), gradients, 1.0).unwrap(), None);
 
             let copy = master.compute_copy();
             let gradients =

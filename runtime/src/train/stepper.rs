@@ -181,7 +181,7 @@ impl Stepper {
         gradients: GradientsParams,
         values: &[Tensor<1>; 2],
     ) -> Result<(W, Vec<f32>, Option<f32>), Unread> {
-        let new = updated(weights, gradients).map_err(Unread::OutOfMemory)?;
+        let new = updated(weights, gradients, None).map_err(Unread::OutOfMemory)?;
         let moved = self.looks().then(|| difference(&weights.master(), &new.master())).flatten();
         let is_looked_at = moved.is_some();
         let read = read(values.iter().cloned().chain(witness(&new.model(), |_| true)).chain(moved).collect())?;

@@ -30,7 +30,9 @@ pub(super) trait Weights: Clone {
 
     /// What an optimizer step makes of them. They stay as they are, so that it can be thrown away; until one of the two is
     /// dropped, both take memory.
-    fn updated(&self, gradients: GradientsParams) -> Self;
+    ///
+    /// `group` are the parameters that there are gradients for, where there are not for all: no others take memory twice.
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self;
 }
 
 /// Why a value could not be read.
@@ -74,8 +76,12 @@ pub(super) fn watched_read<T>(read: impl FnOnce() -> Result<T, TensorReadError>)
 }
 
 /// What an optimizer step makes of the weights.
-pub(super) fn updated<W: Weights>(weights: &W, gradients: GradientsParams) -> Result<W, OutOfMemory> {
-    watched(Moment::Optimizer, || weights.updated(gradients))
+pub(super) fn updated<W: Weights>(
+    weights: &W,
+    gradients: GradientsParams,
+    group: Option<&[ParamId]>,
+) -> Result<W, OutOfMemory> {
+    watched(Moment::Optimizer, || weights.updated(gradients, group))
 }
 
 /// Takes the step group by group, each only once it is known that it was computed, so that no more than one group is held
@@ -121,7 +127,7 @@ pub(super) fn update_in_groups<W: Weights>(
 
 /// The weights with one group changed, once it is known that it was computed.
 fn changed<W: Weights>(weights: &W, gradients: &GradientsParams, group: &[ParamId]) -> Result<W, Unread> {
-    let new = updated(weights, copied(gradients, &weights.model(), group)).map_err(Unread::OutOfMemory)?;
+    let new = updated(weights, copied(gradients, &weights.model(), group), Some(group)).map_err(Unread::OutOfMemory)?;
     let witness = witness(&new.model(), |id| group.contains(&id));
     let known = witness.map(|witness| read(vec![witness])).transpose();
     known.map(|_| new).map_err(|unread| unread.at(Moment::Optimizer))

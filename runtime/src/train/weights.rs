@@ -1,6 +1,6 @@
 //! A model and its optimizer in a manual loop.
 
-use burn::module::Module;
+use burn::module::{Module, ParamId};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 
 use super::gradients::added;
@@ -54,10 +54,15 @@ impl<M: Module> Held<M> {
         }
     }
 
-    fn updated(&self, step: impl FnOnce(M) -> M) -> Self {
-        match self {
-            Self::Plain(model) => Self::Plain(step(model.clone())),
-            Self::Mixed { master, .. } => Self::mixed(master.clone().update(step)),
+    fn updated(&self, step: impl FnOnce(M) -> M, group: Option<&[ParamId]>) -> Self {
+        match (self, group) {
+            (Self::Plain(model), _) => Self::Plain(step(model.clone())),
+            (Self::Mixed { master, .. }, None) => Self::mixed(master.clone().update(step)),
+            (Self::Mixed { master, copy }, Some(group)) => {
+                let master = master.clone().update(step);
+                let copy = master.refreshed(copy.clone(), group);
+                Self::Mixed { master, copy }
+            }
         }
     }
 
@@ -86,9 +91,9 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
         self.held.master().clone()
     }
 
-    fn updated(&self, gradients: GradientsParams) -> Self {
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
         let mut optimizer = self.optimizer.clone();
-        let held = self.held.updated(|model| optimizer.step(self.learning_rate, model, gradients));
+        let held = self.held.updated(|model| optimizer.step(self.learning_rate, model, gradients), group);
         Self { held, optimizer, learning_rate: self.learning_rate }
     }
 }

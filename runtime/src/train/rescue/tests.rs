@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burn::module::Module;
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 
 use crate::mixed::{Half, LossScale, Master};
@@ -60,12 +60,12 @@ impl Weights for Hungry {
         self.inner.master()
     }
 
-    fn updated(&self, gradients: GradientsParams) -> Self {
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
         self.tried.fetch_add(1, Ordering::Relaxed);
         let mut held = Values { gradients: &gradients, count: 0 };
         self.master().visit(&mut held);
         assert!(held.count <= self.most.load(Ordering::Relaxed), "{OUT_OF_MEMORY}");
-        Self { inner: self.inner.updated(gradients), ..self.clone() }
+        Self { inner: self.inner.updated(gradients, group), ..self.clone() }
     }
 }
 
@@ -75,8 +75,8 @@ struct Values<'g> {
     count: usize,
 }
 
-impl burn::module::ModuleVisitor for Values<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &burn::module::Param<burn::tensor::Tensor<D>>) {
+impl ModuleVisitor for Values<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.count += self.gradients.get::<D>(param.id).map_or(0, |gradient| gradient.shape().num_elements());
     }
 }
