@@ -69,9 +69,9 @@ impl Stepper {
         if halvings == 0 {
             return Ok(None);
         }
-        let held_twice = self.hold_less(halvings);
+        self.hold_less(halvings);
         done?;
-        let size = self.micro_batch();
+        let (size, held_twice) = (self.micro_batch(), Some(Bytes(self.twice.now())));
         tracing::warn!("out of memory in the optimizer: it goes on with fewer parameters at a time");
         Ok(Some(Rescue { moment: Moment::Optimizer, from: size, to: size, held_twice }))
     }

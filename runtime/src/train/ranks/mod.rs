@@ -68,7 +68,8 @@ const GRACE: Duration = Duration::from_secs(15);
 ///
 /// # Failures
 ///
-/// A rank that runs out of memory begins its part again with smaller micro-batches, and the others wait. Before gradients
+/// A rank that runs out of memory begins its part again with smaller micro-batches, and the others wait; one that has
+/// none for its optimizer, when gradients have been exchanged, changes fewer parameters at a time. Before gradients
 /// are exchanged every rank has read that its own were computed, and they meet on the host: so a rank that fails, panics,
 /// or has no more batches leaves none waiting in NCCL, and all end with its error, those that wait within milliseconds.
 ///
