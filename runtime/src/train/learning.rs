@@ -1,6 +1,6 @@
 //! A learner of Burn's, and the weights of mixed precision.
 
-use burn::module::ParamId;
+use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
 use burn::train::{Learner, LearnerModel};
 
@@ -30,19 +30,25 @@ impl<M: LearnerModel> Learning<M> {
         Ok(Self { learner, computing: Some((half, copy)) })
     }
 
-    /// A share of gradients added to a sum, in the type that the optimizer takes.
-    pub(super) fn add(
-        &self,
-        sum: GradientsParams,
-        gradients: GradientsParams,
-        share: f64,
-    ) -> Result<GradientsParams, MixedError> {
-        if let Some((_, copy)) = &self.computing {
-            return widen_by(sum, gradients, copy, share);
-        }
-        let model = self.learner.model();
-        Ok(added(sum, times(gradients, &model, share), &model))
+    /// Whether what computes is a copy in another type.
+    pub(super) const fn is_mixed(&self) -> bool {
+        self.computing.is_some()
     }
+}
+
+/// A share of the gradients of a model that computes added to a sum, in the type that the optimizer takes: another one where
+/// it `is_mixed`.
+pub(super) fn share_added<M: Module>(
+    is_mixed: bool,
+    model: &M,
+    sum: GradientsParams,
+    gradients: GradientsParams,
+    share: f64,
+) -> Result<GradientsParams, MixedError> {
+    if is_mixed {
+        return widen_by(sum, gradients, model, share);
+    }
+    Ok(added(sum, times(gradients, model, share), model))
 }
 
 impl<M: LearnerModel> Weights for Learning<M> {
@@ -82,7 +88,7 @@ mod tests {
     use burn::tensor::{DType, Device, Tensor};
     use burn::train::{InferenceStep, Learner, RegressionOutput, TrainOutput, TrainStep};
 
-    use super::Learning;
+    use super::{Learning, share_added};
     use crate::mixed::{Half, Master, in_f32, widen};
     use crate::train::update::Weights;
 
@@ -140,7 +146,8 @@ mod tests {
             let model = learning.model();
             assert_eq!(model.layer.weight.dtype(), DType::BF16);
             let gradients = TrainStep::step(&model, pair()).grads;
-            learning = learning.updated(learning.add(GradientsParams::new(), gradients, 1.0).unwrap(), None);
+            let gradients = share_added(true, &model, GradientsParams::new(), gradients, 1.0).unwrap();
+            learning = learning.updated(gradients, None);
 
             let copy = master.compute_copy();
             let gradients =

@@ -13,7 +13,7 @@ use burn::train::{
 
 use super::attempt::Part;
 use super::failure::{Moment, watched};
-use super::learning::Learning;
+use super::learning::{Learning, share_added};
 use super::metrics::Record;
 use super::session::Recipe;
 use super::stepper::Stepper;
@@ -172,10 +172,10 @@ where
         // Once, however often the step is begun.
         self.learning.learner.lr_step();
         let rate = self.learning.learner.lr_current();
-        let learning = self.learning.clone();
+        let is_mixed = self.learning.is_mixed();
         let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
             let TrainOutput { grads, item } = watched(Moment::Backward, || TrainStep::step(model, micro))?;
-            let gradients = watched(Moment::Backward, || learning.add(sum, grads, share))??;
+            let gradients = watched(Moment::Backward, || share_added(is_mixed, model, sum, grads, share))??;
             Ok(Part { gradients, loss: None, output: item })
         };
         match self.stepper.step(&mut self.learning, rate.base() != 0.0, batch, part) {

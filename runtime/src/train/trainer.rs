@@ -8,7 +8,7 @@ use super::attempt::Part;
 use super::failure::{Moment, watched};
 use super::outcome::{Step, StepError};
 use super::stepper::Stepper;
-use super::weights::{Held, ModelAndOptimizer};
+use super::weights::{Held, ModelAndOptimizer, summed};
 use crate::measure::Case;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 
@@ -183,12 +183,13 @@ impl<M: Module> Trainer<M> {
             case.of_trainer(self.master(), &self.weights.optimizer, &batch, &loss)?;
         }
         self.weights.learning_rate = learning_rate;
-        let (held, scale) = (self.weights.held.clone(), &self.scale);
+        // Nothing that lives as long as the step holds the weights: parameters that were changed are to be released.
+        let (is_mixed, scale) = (self.weights.held.is_mixed(), &self.scale);
         let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
             let loss = watched(Moment::Forward, || loss(model, micro).cast(FloatDType::F32).mul_scalar(share))?;
             let value = loss.clone().without_autodiff();
             let of_part = || GradientsParams::from_grads(scale.scale(loss).backward(), model);
-            let gradients = watched(Moment::Backward, || held.add(sum, of_part(), scale))??;
+            let gradients = watched(Moment::Backward, || summed(is_mixed, model, sum, of_part(), scale))??;
             Ok(Part { gradients, loss: Some(value), output: () })
         };
         let stepped = self.stepper.step(&mut self.weights, learning_rate != 0.0, &batch, part);

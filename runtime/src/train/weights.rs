@@ -66,18 +66,21 @@ impl<M: Module> Held<M> {
         }
     }
 
-    /// The sum of gradients, in the type that the optimizer takes.
-    pub(super) fn add(
-        &self,
-        sum: GradientsParams,
-        gradients: GradientsParams,
-        scale: &LossScale,
-    ) -> Result<GradientsParams, MixedError> {
-        match self {
-            Self::Plain(model) => Ok(added(sum, gradients, model)),
-            Self::Mixed { copy, .. } => scale.widen_onto(sum, gradients, copy),
-        }
+    /// Whether what computes is a copy in another type.
+    pub(super) const fn is_mixed(&self) -> bool {
+        matches!(self, Self::Mixed { .. })
     }
+}
+
+/// The sum of gradients of a model that computes, in the type that the optimizer takes: another one where it `is_mixed`.
+pub(super) fn summed<M: Module>(
+    is_mixed: bool,
+    model: &M,
+    sum: GradientsParams,
+    gradients: GradientsParams,
+    scale: &LossScale,
+) -> Result<GradientsParams, MixedError> {
+    if is_mixed { scale.widen_onto(sum, gradients, model) } else { Ok(added(sum, gradients, model)) }
 }
 
 impl<M: Module> Weights for ModelAndOptimizer<M> {

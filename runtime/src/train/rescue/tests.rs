@@ -15,7 +15,7 @@ use crate::train::gradients::Sizes;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
 use crate::train::update::Weights;
-use crate::train::weights::{Held, ModelAndOptimizer};
+use crate::train::weights::{Held, ModelAndOptimizer, summed};
 use crate::train::{Moment, Step, StepError};
 
 /// Values of the network's parameters: of all, and of the largest.
@@ -86,16 +86,17 @@ fn stepper(micro_batch: usize) -> Stepper {
 }
 
 fn step(stepper: &mut Stepper, weights: &mut Hungry, batch: &Batch) -> Result<Step, StepError> {
-    let held = weights.inner.held.clone();
+    let is_mixed = weights.inner.held.is_mixed();
     let part = |model: &Network, micro: Batch, share: f64, sum| {
-        let micro = match &held {
-            Held::Plain(_) => micro,
-            Held::Mixed { .. } => (micro.0.cast(Half::Bf16.float()), micro.1),
-        };
+        let micro = if is_mixed { (micro.0.cast(Half::Bf16.float()), micro.1) } else { micro };
         let loss = crate::mixed::in_f32(model.loss(micro)).mul_scalar(share);
         let value = loss.clone().without_autodiff();
         let of_part = GradientsParams::from_grads(loss.backward(), model);
-        Ok(Part { gradients: held.add(sum, of_part, &LossScale::none())?, loss: Some(value), output: () })
+        Ok(Part {
+            gradients: summed(is_mixed, model, sum, of_part, &LossScale::none())?,
+            loss: Some(value),
+            output: (),
+        })
     };
     stepper.step(weights, true, batch, part).map(|(step, _)| step)
 }
