@@ -151,7 +151,12 @@ impl Stepper {
             let read = read(values.to_vec()).map_err(|unread| unread.at(Moment::Backward))?;
             (step.loss, step.gradient_norm) = (read[0], read[1]);
         }
-        if !in_groups {
+        if in_groups {
+            step.gradient_health = health.map(Counts::watched).transpose()?;
+            if step.gradient_norm.is_finite() {
+                step.rescues.extend(self.change_in_groups(weights, &gradients)?);
+            }
+        } else {
             let (new, read, moved) =
                 self.at_once(weights, gradients, &values).map_err(|unread| blamed(unread, &values))?;
             step.gradient_health = health.map(Counts::watched).transpose()?;
@@ -162,11 +167,6 @@ impl Stepper {
             }
             if let Some(moved) = moved {
                 step.stalled = learns && is_finite && step.gradient_norm > 0.0 && moved == 0.0;
-            }
-        } else {
-            step.gradient_health = health.map(Counts::watched).transpose()?;
-            if step.gradient_norm.is_finite() {
-                step.rescues.extend(self.change_in_groups(weights, &gradients)?);
             }
         }
         step.applied = step.gradient_norm.is_finite();

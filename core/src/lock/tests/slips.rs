@@ -1,0 +1,75 @@
+//! Mistakes in a lock, and what is said of them.
+
+use super::super::merged;
+use super::{WHOLE, parse, source, whole};
+
+/// What stands in the lock, what is written in its place, and how the first mistake begins.
+const SLIPS: [(&str, &str, &str); 22] = [
+    (
+        "way = \"dry-run\"",
+        "way = \"dry\"",
+        "36:7: workload.char-lm.on.h200.mode.f32.way: expected one of executed, dry-run, replayed",
+    ),
+    ("way =", "wey =", "33:32: workload.char-lm.on.h200.mode.f32 needs way"),
+    (
+        "residual = 0.0042",
+        "residual = 1.5",
+        "34:12: workload.char-lm.on.h200.mode.f32.residual: expected a share from 0 to 1",
+    ),
+    (
+        "residual = 0.0042",
+        "residual = nan",
+        "34:12: workload.char-lm.on.h200.mode.f32.residual: expected a share from 0 to 1",
+    ),
+    (
+        "12.31",
+        "-12.31",
+        "40:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+    ),
+    (
+        "12.31",
+        "0",
+        "40:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+    ),
+    (
+        "12.31",
+        "\"12\"",
+        "40:17: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+    ),
+    ("818_256", "1e3", "7:14: workload.char-lm.parameters: expected a whole number from 0 to 2^50"),
+    ("818_256", "1_125_899_906_842_625", "7:14: workload.char-lm.parameters: expected a whole number from 0 to 2^50"),
+    ("\"5e1f\"", "5", "8:9: workload.char-lm.shape: expected a text in quotes"),
+    (".batch.64]", ".batch.0]", "38:42: workload.char-lm.on.h200.mode.f32.batch.0: expected samples, from 1 to 2^30"),
+    (
+        ".batch.64]",
+        ".batch.064]",
+        "38:42: workload.char-lm.on.h200.mode.f32.batch.064: expected samples, from 1 to 2^30",
+    ),
+    ("d_model =", "d_modell =", "13:29: workload.char-lm.described needs d_model"),
+    ("d_model = 128", "d_model = 0", "14:11: d_model = 0 is out of range, expected 1 to 2^24"),
+    ("optimizer = \"muon\"", "optimizer = \"moun\"", "11:13: optimizer: expected one of sgd"),
+    ("global_batch = 512", "global_batch = []", "20:16: global_batch: expected a whole number"),
+    ("kind = \"gpu\"", "kind = \"npu\"", "29:8: workload.char-lm.on.h200.kind: expected one of gpu, cpu"),
+    (
+        "reserved_from = 48",
+        "reserved_from = 65",
+        "45:17: workload.char-lm.on.h200.mode.f32.batch.64.reserved_from: expected a whole number from 1 to 64",
+    ),
+    ("sm_count = 132", "sm_count = 132\nsm_count = 132", "32:1: duplicate key"),
+    ("format = 1\n", "", "1:1: `format = 1` is missing"),
+    ("format = 1", "format = \"1\"", "3:10: format: expected 1"),
+    ("[workload.char-lm.goal]\nglobal_batch", "[workload.char-lm]\ngoal", "19:11: duplicate key"),
+];
+
+#[test]
+fn mistakes_have_their_places() {
+    for (right, wrong, expected) in SLIPS {
+        let text = WHOLE.replace(right, wrong);
+        let mistakes = parse(&text).expect_err(wrong);
+        let found = mistakes[0].to_string();
+        assert!(found.starts_with(&format!("gpu-tuned.lock:{expected}")), "{wrong}: {found}");
+        let last = mistakes.last().expect("there is one").to_string();
+        assert!(last.ends_with("or delete it and run `cargo gpu-tuned measure`"), "{last}");
+        assert_eq!(merged(Some(source(&text)), "char-lm", &whole()), Err(mistakes));
+    }
+}
