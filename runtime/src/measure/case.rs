@@ -9,7 +9,8 @@ use gpu_tuned_core::measured::{Measured, MeasuredOn};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Precision};
 
-use super::bench::Bench;
+use super::bench::{Bench, Tried};
+use super::patience::Patience;
 #[cfg(feature = "counting-allocator")]
 use super::replay;
 use super::session::{is_json, lock_path, package, slug};
@@ -122,12 +123,17 @@ impl Case {
         if self.precision.is_mixed() {
             return Err(MeasureError::Mixed { precision: self.precision });
         }
+        let patience = Patience::begin(report::QUIET, report::waiting);
+        let progress = |mode, tried: &Tried| {
+            report::point(mode, tried);
+            patience.said();
+        };
         let bench = Bench {
             device: &self.device,
             subject,
             precision: self.precision,
             largest_batch: self.largest_batch,
-            progress: &report::point,
+            progress: &progress,
         };
         let model = subject.model(&Step::single(1, false).device(bench.device));
         let (parameters, shape) = (parameters(&model), shape(&model));

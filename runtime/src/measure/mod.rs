@@ -15,6 +15,7 @@ mod error;
 mod gpu;
 mod host;
 mod memory;
+mod patience;
 #[cfg(feature = "counting-allocator")]
 mod replay;
 mod report;

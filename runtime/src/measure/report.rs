@@ -1,6 +1,7 @@
 //! What is said of measurements while they are taken, and afterwards.
 
 use std::path::Path;
+use std::time::Duration;
 
 use gpu_tuned_core::lock::LockedWorkload;
 use gpu_tuned_core::measured::{MeasuredMode, Mode, Point, Way};
@@ -9,6 +10,15 @@ use super::bench::Tried;
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
+}
+
+/// So long nothing may be said.
+pub(super) const QUIET: Duration = Duration::from_secs(10);
+
+/// That it goes on, where nothing was said for so long.
+pub(super) fn waiting(quiet: Duration) {
+    let seconds = quiet.as_secs_f64();
+    eprintln!("  ... {seconds:.0} s; before a GPU's first step with a batch its kernels are compiled and tuned");
 }
 
 /// A line for every batch that was measured.
