@@ -1,6 +1,6 @@
 //! Warm starts: compiled kernels and tuned choices that outlive the process, and bundles of them for other machines.
 //!
-//! The first optimizer step of a process compiles every kernel and tries out many of them, for 20 to 90 seconds.
+//! The first optimizer step of a process compiles every kernel and tries out many of them, for 20 to 110 seconds.
 //! [`start`](crate::start) lets `CubeCL` keep what comes of it, in the user's cache folder, in an environment for each
 //! [`Fingerprint`]: GPU, driver, releases. `CubeCL` is configured once in a process, before its first use. Where the user
 //! has said something of caches (in `cubecl.toml`, in `burn.toml`, in `CUBECL_ENVIRONMENT` or `CUBECL_AUTOTUNE_CACHE`), or
