@@ -194,8 +194,8 @@ fn optimizer_state(workload: &Workload, goal: &Goal, parameter_bytes: u64) -> By
     Bytes(whole.0.div_ceil(ranks))
 }
 
-/// The largest allocation that CubeCL makes in one piece; `None` where there is no limit.
-pub(super) fn largest_piece(device: &DeviceFacts) -> Option<Bytes> {
+/// The largest allocation that CubeCL makes in one piece on a device; `None` where there is no limit.
+pub fn largest_piece(device: &DeviceFacts) -> Option<Bytes> {
     (device.kind == DeviceKind::Gpu).then_some(Bytes(device.memory_total.0 / calibration::LARGEST_ALLOCATION))
 }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::PlanError;
 pub use explain::{Considered, Explanation, Item, Outcome, TimeTerm, Verdict, explain};
-pub use memory::MemoryEstimate;
+pub use memory::{MemoryEstimate, largest_piece};
 pub use misfit::{Misfit, Remedy, TooLarge};
 pub use schedule::Schedule;
 
