@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::{Goal, Precision};
 
 const EXIT_CODES: &str = "\
@@ -26,6 +27,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Measure(MeasureArgs),
     Warm(WarmArgs),
+    Targets(TargetsArgs),
     Plan(PlanArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
@@ -109,6 +111,63 @@ pub(crate) struct ProgramArgs {
     /// What the program gets
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<std::ffi::OsString>,
+}
+
+const TARGETS_EXAMPLES: &str = "\
+Examples:
+  cargo gpu-tuned targets                        all profiles
+  cargo gpu-tuned targets rtx 40 --bf16          those that have both words in their names
+  cargo gpu-tuned targets --min-memory 80        those with 80 GiB or more, as advertised
+  cargo gpu-tuned targets rtx4090                all that is known of one, with sources
+  cargo gpu-tuned targets --here                 the GPUs of this machine
+
+Exit codes:
+  0  fine
+  1  the answer is no: nothing matches, or there is no GPU here that can be used
+  2  bad input or usage";
+
+/// Show the GPUs to build for: search them, see what is known of one and from where, and which one is here
+///
+/// Without a word, all of them: the shipped profiles and those of the package's gpu-tuned.toml. With the name of one, all
+/// that is known of it: each figure with its source, what a plan has to keep to, and the feature to add to Cargo.toml. No
+/// package is needed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TARGETS_EXAMPLES)]
+pub(crate) struct TargetsArgs {
+    /// What to look for in the names of profiles, products, architectures, chips and memory; of several words, all
+    #[arg(value_name = "WORD")]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// All that is known of each
+    #[arg(long)]
+    pub details: bool,
+    /// The GPUs of this machine: which profiles they are, how sure that is, and what differs
+    #[arg(long, conflicts_with_all = ["words", "min_memory", "compute_capability", "bf16", "project", "details"])]
+    pub here: bool,
+}
+
+/// Which profiles are left out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FilterArgs {
+    /// Those with so much memory at least, as advertised
+    #[arg(long, value_name = "GIB", value_parser = gib)]
+    pub min_memory: Option<f64>,
+    /// Those of this compute capability, such as 8.9
+    #[arg(long, value_name = "MAJOR.MINOR")]
+    pub compute_capability: Option<ComputeCapability>,
+    /// Those with bf16 tensor cores
+    #[arg(long)]
+    pub bf16: bool,
+    /// Those that the package declares as features
+    #[arg(long)]
+    pub project: bool,
+}
+
+/// An amount of memory.
+fn gib(text: &str) -> Result<f64, String> {
+    let amount = text.parse().ok().filter(|gib: &f64| gib.is_finite() && *gib >= 0.0);
+    amount.ok_or_else(|| "expected an amount in GiB, such as 24".to_owned())
 }
 
 /// Plan workloads for GPUs: what fits, how it runs, and where the figures come from

@@ -1,4 +1,4 @@
-//! `cargo gpu-tuned`: measures workloads, plans them for GPUs, explains the plans, checks that they hold, and bundles
+//! `cargo gpu-tuned`: shows GPUs, measures workloads, plans them, explains the plans, checks that they hold, and bundles
 //! kernels.
 
 #![forbid(unsafe_code)]
@@ -62,6 +62,7 @@ fn run(args: &Args) -> Result<Answer, Error> {
     match &args.command {
         Command::Measure(measure) => measure::run(&args.common, measure),
         Command::Warm(warm) => warm::run(&args.common, warm),
+        Command::Targets(targets) => targets::run(&args.common, targets),
         Command::Plan(plan) => plan::run(&args.common, plan),
         Command::Explain(explain) => explain::run(&args.common, explain),
         Command::Check(check) => check::run(&args.common, check),

@@ -47,7 +47,8 @@ pub(super) fn profile(project: &Project, target: &Target) -> Option<String> {
     Some(format!("profile `{}` (docs/profiles.md); general sources: {sources}", profile.id))
 }
 
-fn total(memory: &Memory) -> &'static str {
+/// What stands behind the memory that a program can count on.
+pub(crate) fn total(memory: &Memory) -> &'static str {
     match (memory.cuda_total_mib.iter().min(), memory.nvml_total_mib.iter().min()) {
         (None, None) => "as advertised",
         (Some(cuda), Some(nvml)) if nvml < cuda => "the least total that NVML reported",

@@ -3,6 +3,7 @@
 mod device;
 mod sections;
 
+pub(crate) use device::total;
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 

@@ -7,4 +7,5 @@ mod measure;
 mod packages;
 mod plan;
 mod project;
+mod targets;
 mod warm;

@@ -1,0 +1,131 @@
+//! The GPUs of this machine.
+
+mod certainty;
+mod compared;
+
+use gpu_tuned::Recognised;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::matching::Match;
+use serde::Serialize;
+
+use super::catalogue::Catalogue;
+use super::details;
+use super::limits::Limits;
+use super::wrap::wrapped;
+use crate::args::Common;
+use crate::explain::total;
+use crate::table::{BOLD, GOOD, MARKED, styled};
+use crate::{Answer, Code};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Here<'a> {
+    driver_version: Option<&'a str>,
+    gpus: Vec<Gpu<'a>>,
+    /// Why there are no GPUs, or not all of them: one sentence each.
+    trouble: &'a [String],
+}
+
+/// A GPU of this machine.
+#[derive(Serialize)]
+struct Gpu<'a> {
+    /// What the driver calls it.
+    name: String,
+    /// What it was recognised as.
+    device: Recognised,
+    /// How sure that is and why, in words.
+    why: String,
+    /// The power limit in force as a share of the one that the board was shipped with, where it is lower.
+    power_capped_to: Option<f64>,
+    /// What a plan has to keep to; unknown where the memory is.
+    limits: Option<Limits>,
+    #[serde(skip)]
+    found: &'a Match,
+    reading: &'a GpuReading,
+}
+
+/// The GPUs, and the trouble with those that are missing. The answer is no where there is none.
+pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<String>) -> Answer {
+    let machine = &catalogue.machine;
+    let read = machine.gpus.iter().zip(&catalogue.recognised);
+    let here = Here {
+        driver_version: machine.driver_version.as_deref(),
+        gpus: read.map(|(reading, found)| gpu(reading, found)).collect(),
+        trouble: &machine.trouble,
+    };
+    notes.extend(machine.trouble.iter().cloned());
+    if here.gpus.is_empty() && machine.trouble.is_empty() {
+        notes.push("the driver works and shows no GPU".to_owned());
+    }
+    let text = if common.json { super::json(&here) } else { text(&here, catalogue) };
+    let code = if here.gpus.is_empty() { Code::No } else { Code::Fine };
+    Answer { text, notes, code }
+}
+
+fn gpu<'a>(reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
+    Gpu {
+        name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
+        device: found.into(),
+        why: certainty::in_words(reading, found),
+        power_capped_to: compared::power_cap(reading),
+        limits: DeviceFacts::of_gpu(reading, found.profile(), None).as_ref().map(Limits::of),
+        found,
+        reading,
+    }
+}
+
+fn text(here: &Here, catalogue: &Catalogue) -> String {
+    let driver = here.driver_version.map_or_else(String::new, |version| format!(", driver {version}"));
+    let heading = match here.gpus.len() {
+        0 => return "no GPU here that can be used\n".to_owned(),
+        1 => format!("1 GPU{driver}\n"),
+        count => format!("{count} GPUs{driver}\n"),
+    };
+    let sections: String = here.gpus.iter().map(section).collect();
+    heading + &sections + &details::section("to build for this machine", &building(here, catalogue))
+}
+
+fn section(gpu: &Gpu) -> String {
+    let style = if matches!(gpu.found, Match::Exact { .. }) { GOOD } else { MARKED };
+    let why = wrapped(&gpu.why, 2);
+    let (sure, because) = why.split_once(':').unwrap_or((&why, ""));
+    let mut text = format!("\n{}\n  {}:{because}\n", heading(gpu), styled(style, sure));
+    text.extend(compared::table(gpu.reading, gpu.found).map(|table| format!("\n{table}")));
+    text + "\n"
+        + &gpu.limits.as_ref().map_or_else(
+            || "  it cannot be planned for: nothing says how much memory it has\n".to_owned(),
+            |limits| details::limits(limits, available(gpu)),
+        )
+}
+
+/// What stands behind the memory that a plan counts on.
+fn available(gpu: &Gpu) -> &'static str {
+    match (gpu.reading.memory_free, gpu.reading.memory_total, gpu.found.profile()) {
+        (Some(_), ..) => "what a new process can take now",
+        (None, None, Some(profile)) => total(&profile.memory),
+        (None, ..) => "all of it: the driver does not say what is free",
+    }
+}
+
+/// The features to build with, or how to do without.
+fn building(here: &Here, catalogue: &Catalogue) -> String {
+    let mut ids: Vec<&str> = here.gpus.iter().filter_map(|gpu| Some(gpu.found.profile()?.id.as_str())).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() { undescribed() } else { details::features(&ids, |id| catalogue.declares(id)) }
+}
+
+/// Its number in the driver's order; of a slice, which one it is.
+fn heading(gpu: &Gpu) -> String {
+    let index = gpu.reading.index;
+    let slice = gpu.reading.mig.map_or_else(String::new, |slice| {
+        format!(", MIG slice {}/{} (GPU/compute instance)", slice.gpu_instance, slice.compute_instance)
+    });
+    format!("{}{slice}: {}", styled(BOLD, format!("GPU {index}")), styled(BOLD, &gpu.name))
+}
+
+fn undescribed() -> String {
+    let help = "build without a GPU's feature: the program plans when it starts, by what the driver says; or describe \
+                the GPU in gpu-tuned.toml: [profile.NAME]";
+    format!("  {}\n", wrapped(help, 2))
+}

@@ -1,0 +1,82 @@
+//! Profiles as a table.
+
+use gpu_tuned_core::profile::Peak;
+
+use super::catalogue::{Entry, Nearness};
+use super::wrap::wrapped;
+use crate::table::{Align, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+
+const COLUMNS: [(&str, Align); 7] = [
+    ("  target", Align::Left),
+    ("family", Align::Left),
+    ("cc", Align::Right),
+    ("memory", Align::Right),
+    ("GB/s", Align::Right),
+    ("f32", Align::Right),
+    ("bf16", Align::Right),
+];
+
+/// A row for each profile, and what the columns are.
+pub(super) fn text(entries: &[&Entry]) -> String {
+    if entries.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(0, COLUMNS);
+    for entry in entries {
+        let style = match entry.here {
+            Some(Nearness::Exact) => GOOD,
+            Some(Nearness::Variant) => MARKED,
+            None => PLAIN,
+        };
+        table.row(style, cells(entry), if entry.own { "own" } else { "" });
+    }
+    table.print() + "\n" + &legend(entries).iter().map(|line| styled(FAINT, line) + "\n").collect::<String>()
+}
+
+fn cells(entry: &Entry) -> Vec<String> {
+    let mark = match entry.here {
+        Some(Nearness::Exact) => '*',
+        Some(Nearness::Variant) => '~',
+        None => ' ',
+    };
+    let profile = entry.profile;
+    let peak = |peak: &Option<Peak>| peak.as_ref().map_or_else(unknown, |peak| figure(peak.tflops));
+    vec![
+        format!("{mark} {}", entry.target),
+        profile.architecture.clone(),
+        profile.compute_capability.to_string(),
+        format!("{} GiB", gib(profile.memory.nominal_mib)),
+        profile.memory.bandwidth_gb_s.map_or_else(unknown, |rate| format!("{rate:.0}")),
+        peak(&profile.peaks.fp32),
+        peak(&profile.peaks.bf16),
+    ]
+}
+
+fn legend(entries: &[&Entry]) -> Vec<String> {
+    let has = |nearness| entries.iter().any(|entry| entry.here == Some(nearness));
+    let count = entries.len();
+    let what = "cc: compute capability; memory as advertised; f32 and bf16: dense peaks in TFLOP/s, - where unknown";
+    let mut lines = vec![wrapped(&format!("{count} profile{}; {what}", if count == 1 { "" } else { "s" }), 0)];
+    lines.extend(has(Nearness::Exact).then(|| "*: in this machine".to_owned()));
+    lines
+        .extend(has(Nearness::Variant).then(|| "~: nearest to a GPU of this machine; --here says what differs".into()));
+    lines.extend(entries.iter().any(|entry| entry.own).then(|| "own: a profile of gpu-tuned.toml".to_owned()));
+    if let [only] = entries {
+        lines.push(format!("all that is known of it: cargo gpu-tuned targets {}", only.target));
+    }
+    lines
+}
+
+/// A rate with the digits that tell it from others.
+fn figure(rate: f64) -> String {
+    if rate < 100.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+/// A size in GiB; whole ones without a fraction.
+fn gib(mib: u64) -> String {
+    if mib.is_multiple_of(1024) { (mib / 1024).to_string() } else { format!("{:.1}", mib as f64 / 1024.0) }
+}
+
+fn unknown() -> String {
+    "-".to_owned()
+}

@@ -1,0 +1,127 @@
+//! Which profiles are looked for.
+
+use gpu_tuned_core::profile::Profile;
+
+use super::catalogue::{Catalogue, Entry};
+use crate::args::{FilterArgs, TargetsArgs};
+
+/// Words and filters.
+pub(super) struct Search<'a> {
+    filter: &'a FilterArgs,
+    words: Vec<&'a str>,
+}
+
+/// What was found.
+pub(super) struct Found<'a, 'e> {
+    pub entries: Vec<&'a Entry<'e>>,
+    /// Whether it is the one that the words are the name of.
+    pub exact: bool,
+}
+
+/// As many names are given where there are more.
+const NAMED: usize = 6;
+
+/// The letters and digits of the shortest number that may stand for a GPU without the name of its series.
+const SHORTEST_NUMBER: usize = 4;
+
+impl<'a> Search<'a> {
+    pub(super) fn new(args: &'a TargetsArgs) -> Self {
+        Self { filter: &args.filter, words: args.words.iter().flat_map(|word| word.split_whitespace()).collect() }
+    }
+
+    /// The one that has the words for a name, else all in which each of them is found.
+    pub(super) fn among<'s, 'e>(&self, entries: &'s [Entry<'e>]) -> Found<'s, 'e> {
+        let (entries, exact) = match self.named(entries) {
+            Some(entry) => (vec![entry], true),
+            None => (self.matching(entries), false),
+        };
+        Found { entries: entries.into_iter().filter(|entry| self.passes(entry)).collect(), exact }
+    }
+
+    /// The one whose id the words are, or else whose product's name they are.
+    fn named<'s, 'e>(&self, entries: &'s [Entry<'e>]) -> Option<&'s Entry<'e>> {
+        let wanted = Some(without_maker(bare(&self.words.concat()))).filter(|wanted| !wanted.is_empty())?;
+        let has_name = |entry: &&Entry| entry.profile.names.iter().any(|name| without_maker(bare(name)) == wanted);
+        let of_product: Vec<_> = entries.iter().filter(has_name).collect();
+        let product = <[_; 1]>::try_from(of_product).ok().map(|[entry]| entry);
+        entries.iter().find(|entry| bare(entry.target) == wanted).or(product)
+    }
+
+    fn matching<'s, 'e>(&self, entries: &'s [Entry<'e>]) -> Vec<&'s Entry<'e>> {
+        let has_all = |entry: &&Entry| self.words.iter().all(|word| has(entry.profile, word));
+        entries.iter().filter(|entry| !entry.is_generic()).filter(has_all).collect()
+    }
+
+    fn passes(&self, entry: &Entry) -> bool {
+        let (filter, profile) = (self.filter, entry.profile);
+        let memory_gib = profile.memory.nominal_mib as f64 / 1024.0;
+        let capability = profile.compute_capability;
+        filter.min_memory.is_none_or(|least| memory_gib >= least)
+            && filter.compute_capability.is_none_or(|wanted| capability == wanted)
+            && (!filter.bf16 || capability.has_tensor_bf16())
+            && (!filter.project || entry.declared)
+    }
+
+    /// Says that more profiles than the one that is shown have the words in their names.
+    pub(super) fn others(&self, entries: &[Entry], shown: &[&Entry]) -> Option<String> {
+        let is_shown = |entry: &&Entry| shown.iter().any(|shown| shown.target == entry.target);
+        let others: Vec<_> = self.matching(entries).into_iter().filter(|entry| !is_shown(entry)).collect();
+        let found = format!("also with `{}`: {}", self.words.join(" "), names(&others));
+        (!others.is_empty()).then_some(found)
+    }
+
+    /// Says that nothing was found, and what is near.
+    pub(super) fn in_vain(&self, catalogue: &Catalogue, entries: &[Entry]) -> String {
+        let of_project = catalogue.project.as_ref().filter(|_| self.filter.project);
+        if let Some(project) = of_project.filter(|_| !entries.iter().any(|entry| entry.declared)) {
+            return format!("`{}` declares no GPU; declare one in Cargo.toml: [features] h200 = []", project.name());
+        }
+        let unfiltered = self.named(entries).map_or_else(|| self.matching(entries), |entry| vec![entry]);
+        let words = self.words.join(" ");
+        match (words.as_str(), unfiltered.as_slice()) {
+            ("", _) => "no profile passes the filters".to_owned(),
+            (_, []) => format!("no profile matches `{words}`{}", self.hint(catalogue)),
+            (_, found) => {
+                format!("no profile matches `{words}` and passes the filters; without them: {}", names(found))
+            }
+        }
+    }
+
+    /// The nearest name, also where only its number was said; else what to do.
+    fn hint(&self, catalogue: &Catalogue) -> String {
+        let (known, whole) = (catalogue.known(), bare(&self.words.concat()));
+        let number = self.words.last().map(|word| bare(word)).filter(|number| number.len() >= SHORTEST_NUMBER);
+        let series = number.iter().flat_map(|number| ["rtx", "gtx"].map(|series| format!("{series}{number}")));
+        let mut hints = core::iter::once(whole).chain(series).map(|name| known.hint(&name));
+        let near = hints.find(|hint| !hint.is_empty());
+        near.unwrap_or_else(|| "; a GPU that is missing can be described in gpu-tuned.toml: [profile.NAME]".to_owned())
+    }
+}
+
+/// Whether a word is part of a name by which people know a GPU, begins that of its architecture, chip or memory, or is one
+/// of its PCI ids.
+fn has(profile: &Profile, word: &str) -> bool {
+    let wanted = bare(word);
+    let mut names = profile.names.iter().map(String::as_str).chain([profile.id.as_str()]);
+    let mut kinds =
+        [Some(&profile.architecture), profile.chip.as_ref(), profile.memory.kind.as_ref()].into_iter().flatten();
+    let is_said = names.any(|name| bare(name).contains(&wanted))
+        || kinds.any(|kind| bare(kind).starts_with(&wanted))
+        || profile.pci_ids.iter().any(|id| id.to_string().eq_ignore_ascii_case(word));
+    !wanted.is_empty() && is_said
+}
+
+fn names(entries: &[&Entry]) -> String {
+    let named: Vec<_> = entries.iter().take(NAMED).map(|entry| entry.target).collect();
+    let more = entries.len() - named.len();
+    named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+/// The letters and digits of a name.
+fn bare(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+fn without_maker(name: String) -> String {
+    name.strip_prefix("nvidia").map(str::to_owned).unwrap_or(name)
+}
