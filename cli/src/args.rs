@@ -13,6 +13,15 @@ Exit codes:
   2  bad input or usage
   3  a program that was run failed, or did not do what it was run for";
 
+const INIT_HELP: &str = "\
+Example:
+  cargo gpu-tuned init --target rtx4090 --target h200 --dry-run
+
+Exit codes:
+  0  written, nothing to do, or only shown as --dry-run asks
+  1  not written: the answer was no, or there was no terminal to ask on
+  2  bad input or usage; nothing was written";
+
 /// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
 #[derive(Debug, Parser)]
 #[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = EXIT_CODES)]
@@ -25,6 +34,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(InitArgs),
     Measure(MeasureArgs),
     Warm(WarmArgs),
     Targets(TargetsArgs),
@@ -68,6 +78,29 @@ impl Colour {
             Self::Never => "never",
         }
     }
+}
+
+/// Set a package up: dependencies, features, build script and gpu-tuned.toml, shown as a diff before they are written
+///
+/// What is there is kept: formatting, comments, features and the build script, which gets one line where that is safe. A
+/// package that is set up is not changed. Training configs among its structs are named with the annotation that they
+/// could have, which is only shown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = INIT_HELP)]
+pub(crate) struct InitArgs {
+    /// GPUs to declare as features, such as `h200`; by default the GPU in this machine, `h200` and `rtx4090`, unless the
+    /// package declares one
+    #[arg(long = "target", value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub targets: Vec<String>,
+    /// Write without asking
+    #[arg(long, short, conflicts_with = "dry_run")]
+    pub yes: bool,
+    /// Show the changes and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Depend on the crates of this checkout of gpu-tuned, in place of the release
+    #[arg(long, value_name = "DIR")]
+    pub checkout: Option<PathBuf>,
 }
 
 /// Run the program so that it measures its workloads, and keep what comes of it in gpu-tuned.lock

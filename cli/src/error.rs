@@ -68,6 +68,16 @@ pub(crate) enum Error {
     NothingWarmed { package: String },
     #[error("cannot write `{}`: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("`{}` was changed meanwhile: nothing was written\n  help: run the command again", path.display())]
+    Changed { path: PathBuf },
+    #[error(
+        "cannot write `{}`: {source}\n  and what was written before it could not be taken back: {}",
+        path.display(),
+        left.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
+    )]
+    HalfWritten { path: PathBuf, source: io::Error, left: Vec<PathBuf> },
+    #[error("`{}` is no checkout of gpu-tuned: it has no `{missing}`", path.display())]
+    NoCheckout { path: PathBuf, missing: &'static str },
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }

@@ -1,5 +1,5 @@
-//! `cargo gpu-tuned`: shows GPUs, measures workloads, plans them, explains the plans, checks that they hold, and bundles
-//! kernels.
+//! `cargo gpu-tuned`: sets packages up, shows GPUs, measures workloads, plans them, explains the plans, checks that they hold,
+//! and bundles kernels.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,7 @@ mod args;
 mod check;
 mod error;
 mod explain;
+mod init;
 mod measure;
 mod plan;
 mod program;
@@ -60,6 +61,7 @@ fn without_own_name(args: impl Iterator<Item = OsString>) -> impl Iterator<Item 
 
 fn run(args: &Args) -> Result<Answer, Error> {
     match &args.command {
+        Command::Init(init) => init::run(&args.common, init),
         Command::Measure(measure) => measure::run(&args.common, measure),
         Command::Warm(warm) => warm::run(&args.common, warm),
         Command::Targets(targets) => targets::run(&args.common, targets),

@@ -65,6 +65,16 @@ impl Project {
         self.package.manifest_path.as_std_path()
     }
 
+    /// The folder of its workspace's `Cargo.toml`, which is its own where it has no workspace.
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// What cargo says of it.
+    pub(crate) fn package(&self) -> &Package {
+        &self.package
+    }
+
     /// What its `gpu-tuned.lock` says.
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock

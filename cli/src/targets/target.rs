@@ -50,6 +50,14 @@ impl Target {
         (found, machine.trouble)
     }
 
+    /// The profiles of the GPUs in this machine, each once.
+    pub(crate) fn recognised_here(project: &Project) -> Vec<ProfileId> {
+        let mut ids: Vec<_> = gpus(&detect(), project).into_iter().filter_map(|gpu| Some(gpu.profile?.id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
     /// The first of them.
     pub(crate) fn first_here(project: &Project) -> (Self, Vec<String>) {
         let (mut all, trouble) = Self::here(project);

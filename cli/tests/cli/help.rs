@@ -11,7 +11,7 @@ fn the_command_says_what_it_does() {
 
 #[test]
 fn its_subcommands_say_what_they_do() {
-    for name in ["measure", "warm", "targets", "plan", "explain", "check"] {
+    for name in ["init", "measure", "warm", "targets", "plan", "explain", "check"] {
         insta::assert_snapshot!(format!("help_{name}"), help(&[name, "--help"]));
     }
 }

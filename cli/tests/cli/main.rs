@@ -3,6 +3,7 @@
 mod check;
 mod explain;
 mod help;
+mod init;
 mod measure;
 mod packages;
 mod plan;

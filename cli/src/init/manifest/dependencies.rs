@@ -1,0 +1,207 @@
+//! The dependencies.
+
+use std::path::PathBuf;
+
+use toml_edit::{Array, InlineTable, Item, TableLike, Value};
+
+use super::Manifest;
+use super::insert::{self, Order};
+use crate::error::Error;
+
+/// A dependency that the package shall have.
+pub(in crate::init) struct Wanted<'a> {
+    /// The table that it belongs in.
+    pub table: &'static str,
+    pub krate: &'static str,
+    /// Features that it shall have; where there are several, each of them.
+    pub features: &'a [&'static str],
+    /// Features that mean the last of these, too.
+    pub enough: &'a [&'static str],
+    pub from: &'a Origin,
+}
+
+/// Where a crate comes from.
+pub(in crate::init) enum Origin {
+    Release,
+    /// From this folder.
+    Path(PathBuf),
+}
+
+impl Manifest {
+    /// Sees to a dependency, and returns the name that the package has for it.
+    ///
+    /// # Errors
+    ///
+    /// Where it has one that would not do.
+    pub(in crate::init) fn depend(
+        &mut self,
+        wanted: &Wanted<'_>,
+        root: Option<&mut Self>,
+        inherits: Option<Style>,
+    ) -> Result<String, Error> {
+        self.refuse_elsewhere(wanted)?;
+        let known = self.table(&[wanted.table]).and_then(|table| named(table, wanted.krate));
+        let name = known.clone().unwrap_or_else(|| wanted.krate.to_owned());
+        if known.is_some() {
+            self.complete(wanted, &name, root.as_deref());
+            return Ok(name);
+        }
+        let item = match inherits {
+            None => Item::Value(described(wanted)),
+            Some(style) => {
+                let root = match root {
+                    Some(root) => root,
+                    None => &mut *self,
+                };
+                root.offer(wanted);
+                inherited(wanted, style)
+            }
+        };
+        let table = insert::table(&mut self.document, wanted.table, &["package", "features", "lib", "dependencies"]);
+        insert::entry(table, &name, item, Order::Sorted);
+        Ok(name)
+    }
+
+    /// How the package writes dependencies that its workspace describes, if it has any or could have this one so.
+    pub(in crate::init) fn inherits(&self, root: Option<&Self>) -> Option<Style> {
+        root.unwrap_or(self).table(&["workspace", "dependencies"])?;
+        let tables =
+            ["dependencies", "build-dependencies", "dev-dependencies"].iter().filter_map(|name| self.table(&[name]));
+        let all = tables.flat_map(TableLike::iter).map(|(_, item)| item);
+        let inherited: Vec<_> = all.filter(|item| is_true(item, "workspace")).collect();
+        let is_dotted = |item: &&&Item| item.as_table().is_some_and(toml_edit::Table::is_dotted);
+        let dotted = inherited.iter().filter(is_dotted).count();
+        (!inherited.is_empty()).then_some(if dotted * 2 > inherited.len() { Style::Dotted } else { Style::InLine })
+    }
+
+    /// Refuses a dependency that is there under conditions.
+    fn refuse_elsewhere(&self, wanted: &Wanted<'_>) -> Result<(), Error> {
+        let Wanted { table, krate, .. } = *wanted;
+        let old_name = table.replace('-', "_");
+        if old_name != table && self.get(&[&old_name]).is_some() {
+            return Err(self.mistake(&[&old_name], format!("rename this table to `{table}`")));
+        }
+        if let Some(name) = self.table(&[table]).and_then(|all| named(all, krate)) {
+            if self.get(&[table, &name]).is_some_and(|item| is_true(item, "optional")) {
+                let message = format!("`{krate}` is optional, and it is always needed; take `optional = true` away");
+                return Err(self.mistake(&[table, &name, "optional"], message));
+            }
+            return Ok(());
+        }
+        for (target, item) in self.table(&["target"]).into_iter().flat_map(TableLike::iter) {
+            let all = item.get(table).and_then(Item::as_table_like);
+            if let Some(name) = all.and_then(|all| named(all, krate)) {
+                let message = format!("`{krate}` is for some targets only; move it into [{table}]");
+                return Err(self.mistake(&["target", target, table, &name], message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the features that a dependency lacks.
+    fn complete(&mut self, wanted: &Wanted<'_>, name: &str, root: Option<&Self>) {
+        let item = self.get(&[wanted.table, name]);
+        let mut has: Vec<String> = item.map(features).unwrap_or_default();
+        if item.is_some_and(|item| is_true(item, "workspace")) {
+            let offered = root.unwrap_or(self).get(&["workspace", "dependencies", name]);
+            has.extend(offered.map(features).unwrap_or_default());
+        }
+        let is_enough = |has: &String| wanted.enough.contains(&has.as_str());
+        let Some((last, others)) = wanted.features.split_last() else { return };
+        let lacks = |feature: &&&'static str| !has.iter().any(|has| has == **feature);
+        let mut lacking: Vec<&'static str> = others.iter().filter(lacks).copied().collect();
+        if lacks(&last) && !has.iter().any(is_enough) {
+            lacking.push(*last);
+        }
+        let Some(item) = self.document.get_mut(wanted.table).and_then(|table| table.get_mut(name)) else { return };
+        lacking.into_iter().for_each(|feature| enable(item, feature));
+    }
+
+    /// Describes a dependency for the members of the workspace.
+    fn offer(&mut self, wanted: &Wanted<'_>) {
+        let offered = &mut self.document["workspace"]["dependencies"];
+        if offered.get(wanted.krate).is_none() {
+            let plain = Wanted { features: &[], ..*wanted };
+            insert::entry(offered, wanted.krate, Item::Value(described(&plain)), Order::Sorted);
+        }
+    }
+}
+
+/// How a dependency of the workspace is written.
+#[derive(Clone, Copy)]
+pub(in crate::init) enum Style {
+    /// `a.workspace = true`
+    Dotted,
+    /// `a = { workspace = true }`
+    InLine,
+}
+
+/// The name of the entry that is for this crate.
+fn named(table: &dyn TableLike, krate: &str) -> Option<String> {
+    let is_it = |(name, item): &(&str, &Item)| {
+        item.get("package").and_then(Item::as_str).map_or(*name == krate, |package| package == krate)
+    };
+    table.iter().find(is_it).map(|(name, _)| name.to_owned())
+}
+
+fn is_true(item: &Item, key: &str) -> bool {
+    item.get(key).and_then(Item::as_bool) == Some(true)
+}
+
+fn features(item: &Item) -> Vec<String> {
+    let list = item.get("features").and_then(Item::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn described(wanted: &Wanted<'_>) -> Value {
+    let mut table = InlineTable::new();
+    if let Origin::Path(folder) = wanted.from {
+        table.insert("path", folder.display().to_string().into());
+    }
+    // As one writes it by hand: all compatible releases.
+    let (release, _) = env!("CARGO_PKG_VERSION").rsplit_once('.').expect("BUG: a version has three parts");
+    table.insert("version", release.into());
+    if !wanted.features.is_empty() {
+        table.insert("features", Value::Array(wanted.features.iter().copied().collect::<Array>()));
+    }
+    match table.len() {
+        1 => release.into(),
+        _ => Value::InlineTable(table),
+    }
+}
+
+fn inherited(wanted: &Wanted<'_>, style: Style) -> Item {
+    let mut table = InlineTable::new();
+    table.insert("workspace", true.into());
+    if !wanted.features.is_empty() {
+        table.insert("features", Value::Array(wanted.features.iter().copied().collect::<Array>()));
+    }
+    match style {
+        Style::Dotted if wanted.features.is_empty() => {
+            let mut table = table.into_table();
+            table.set_dotted(true);
+            Item::Table(table)
+        }
+        _ => Item::Value(Value::InlineTable(table)),
+    }
+}
+
+fn enable(dependency: &mut Item, feature: &str) {
+    if let Some(list) = dependency.get_mut("features").and_then(Item::as_array_mut) {
+        return insert::in_list(list, feature);
+    }
+    let list = Value::Array(std::iter::once(feature).collect());
+    match dependency {
+        Item::Value(Value::InlineTable(table)) => insert::in_line(table, "features", list),
+        Item::Value(version) => {
+            let decor = version.decor().clone();
+            let mut bare = version.clone();
+            bare.decor_mut().clear();
+            let mut table: InlineTable = [("version", bare), ("features", list)].into_iter().collect();
+            *table.decor_mut() = decor;
+            *version = Value::InlineTable(table);
+        }
+        Item::Table(table) => drop(table.insert("features", Item::Value(list))),
+        _ => {}
+    }
+}

@@ -1,0 +1,152 @@
+//! New entries where one would write them by hand.
+
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
+
+/// The table with this name, made behind the named ones when there is none.
+pub(super) fn table<'d>(document: &'d mut DocumentMut, name: &str, behind: &[&str]) -> &'d mut Item {
+    if document.get(name).is_none() {
+        let last = behind.iter().filter_map(|name| last_position(document.get(name)?)).max();
+        let mut table = Table::new();
+        // Tables at the same position keep the order of their insertion.
+        table.set_position(last);
+        document.insert(name, Item::Table(table));
+    }
+    &mut document[name]
+}
+
+/// The position of the last table in an item.
+fn last_position(item: &Item) -> Option<isize> {
+    match item {
+        Item::Table(table) => table.iter().filter_map(|(_, item)| last_position(item)).chain(table.position()).max(),
+        Item::ArrayOfTables(tables) => tables.iter().filter_map(Table::position).max(),
+        _ => None,
+    }
+}
+
+/// Where an entry goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// At its place in the alphabet where the others are so sorted, else behind them.
+    Sorted,
+    Last,
+}
+
+/// Adds an entry to a table.
+pub(super) fn entry(into: &mut Item, name: &str, value: Item, order: Order) {
+    match (into, value) {
+        (Item::Table(table), value) => in_table(table, name, value, order),
+        (Item::Value(Value::InlineTable(table)), value) => {
+            in_line(table, name, value.into_value().expect("BUG: what is added is a value"));
+        }
+        _ => unreachable!("BUG: cargo has read it as a table"),
+    }
+}
+
+fn in_table(table: &mut Table, name: &str, item: Item, order: Order) {
+    // Tables with a header of their own stand elsewhere.
+    let is_line = |item: &Item| item.as_table().map_or_else(|| item.is_value(), Table::is_dotted);
+    let names: Vec<String> = table.iter().filter(|(_, item)| is_line(item)).map(|(name, _)| name.to_owned()).collect();
+    // By custom the default features come first.
+    let sorted = names.strip_prefix(&["default".to_owned()]).unwrap_or(&names);
+    let behind = if order == Order::Sorted && sorted.is_sorted() && sorted.len() > 1 {
+        sorted.iter().position(|other| other.as_str() > name).map_or(&[][..], |at| &sorted[at..])
+    } else {
+        &[]
+    };
+    let moved: Vec<_> = behind.iter().filter_map(|name| table.remove_entry(name)).collect();
+    table.insert(name, item);
+    for (key, item) in moved {
+        table.insert_formatted(&key, item);
+    }
+}
+
+/// Adds a value to `{ … }`, whose last value has the space before the brace.
+pub(super) fn in_line(table: &mut InlineTable, name: &str, mut value: Value) {
+    let last = table.iter().last().map(|(name, _)| name.to_owned());
+    if let Some(last) = last.and_then(|name| table.get_mut(&name)) {
+        let suffix = last.decor().suffix().and_then(|suffix| suffix.as_str()).unwrap_or_default().to_owned();
+        last.decor_mut().set_suffix("");
+        value = value.decorated(" ", suffix);
+    }
+    table.insert(name, value);
+}
+
+/// Adds a text to a list, on a line of its own where the others have theirs.
+pub(super) fn in_list(list: &mut Array, text: &str) {
+    let raw = |text: Option<&toml_edit::RawString>| text.and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+    let mut value = Value::from(text);
+    if let Some(last) = list.len().checked_sub(1).and_then(|last| list.get_mut(last)) {
+        let (prefix, suffix) = (raw(last.decor().prefix()), raw(last.decor().suffix()));
+        let indent = prefix.rfind('\n').map(|newline| prefix[newline..].to_owned());
+        let trailing = raw(Some(list.trailing()));
+        let mut new = indent.clone().unwrap_or_else(|| " ".to_owned());
+        // What is said behind the last one is about that one.
+        if indent.is_some() && list.trailing_comma() && trailing.contains('#') {
+            let (said, end) = trailing.rsplit_once('\n').unwrap_or((&trailing, ""));
+            new = format!("{said}{new}");
+            list.set_trailing(format!("\n{end}"));
+        } else if indent.is_some() && !list.trailing_comma() && !suffix.contains('#') {
+            if let Some(last) = list.get_mut(list.len() - 1) {
+                last.decor_mut().set_suffix("");
+            }
+            value.decor_mut().set_suffix(suffix);
+        }
+        value.decor_mut().set_prefix(new);
+        if indent.is_none() && list.trailing_comma() {
+            list.set_trailing_comma(false);
+        }
+    }
+    list.push_formatted(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use toml_edit::{DocumentMut, Item, Value};
+
+    use super::{Order, entry, in_list};
+
+    fn listed(before: &str) -> String {
+        let mut document: DocumentMut = before.parse().expect("it is TOML");
+        in_list(document["a"].as_array_mut().expect("it is a list"), "new");
+        let after = document.to_string();
+        let read: toml::Table = after.parse().unwrap_or_else(|error| panic!("{error}: {after}"));
+        assert_eq!(read["a"].as_array().and_then(|list| list.last()?.as_str()), Some("new"), "{after}");
+        after
+    }
+
+    #[test]
+    fn lists_keep_their_form() {
+        for (before, after) in [
+            ("a = []", "a = [\"new\"]"),
+            ("a = [\"b\"]", "a = [\"b\", \"new\"]"),
+            ("a = [ \"b\" ]", "a = [ \"b\" , \"new\"]"),
+            ("a = [\n  \"b\",\n]", "a = [\n  \"b\",\n  \"new\",\n]"),
+            ("a = [\n  \"b\"\n]", "a = [\n  \"b\",\n  \"new\"\n]"),
+            ("a = [\n  \"b\", # why\n]", "a = [\n  \"b\", # why\n  \"new\",\n]"),
+            ("a = [\n  # why\n  \"b\",\n]", "a = [\n  # why\n  \"b\",\n  \"new\",\n]"),
+        ] {
+            assert_eq!(listed(before).trim_end(), after);
+        }
+    }
+
+    fn added(before: &str, name: &str) -> String {
+        let mut document: DocumentMut = before.parse().expect("it is TOML");
+        entry(&mut document["t"], name, Item::Value(Value::from(1)), Order::Sorted);
+        document.to_string()
+    }
+
+    #[test]
+    fn entries_go_where_the_alphabet_has_them_if_that_is_the_order() {
+        for (before, after) in [
+            ("[t]\na = 0 # x\n# of n\nn = 0\n\n[u]\n", "[t]\na = 0 # x\nm = 1\n# of n\nn = 0\n\n[u]\n"),
+            ("[t]\nz = 0\na = 0\n\n[u]\n", "[t]\nz = 0\na = 0\nm = 1\n\n[u]\n"),
+            ("[t]\ndefault = 0\na = 0\nn = 0\n", "[t]\ndefault = 0\na = 0\nm = 1\nn = 0\n"),
+            ("[t]\na.x = 0\nn.x = 0\n", "[t]\na.x = 0\nm = 1\nn.x = 0\n"),
+            ("[t.a]\nx = 0\n", "[t]\nm = 1\n[t.a]\nx = 0\n"),
+            ("t = { a = 0 }\n", "t = { a = 0, m = 1 }\n"),
+            ("t = {}\n", "t = { m = 1 }\n"),
+        ] {
+            assert_eq!(added(before, "m").trim_start(), after);
+        }
+    }
+}

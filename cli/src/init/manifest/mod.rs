@@ -1,0 +1,91 @@
+//! `Cargo.toml`, edited in place.
+
+mod dependencies;
+mod features;
+mod insert;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::source::{FileError, Source};
+use toml_edit::{Document, DocumentMut, Item, TableLike};
+
+pub(super) use dependencies::{Origin, Wanted};
+
+use super::change::{self, Change};
+use super::text::{Style, Text};
+use crate::error::Error;
+
+/// A `Cargo.toml` that is being edited.
+pub(super) struct Manifest {
+    path: PathBuf,
+    name: String,
+    before: String,
+    text: Text,
+    document: DocumentMut,
+    /// Whether its table of features is made by us.
+    has_new_features: bool,
+}
+
+impl Manifest {
+    pub(super) fn read(path: &Path, workspace: &Path) -> Result<Self, Error> {
+        let before = fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let name = change::name(path, workspace);
+        let text = Text::of(&name, &before).map_err(|mistake| told(*mistake, &before))?;
+        let document = Document::parse(text.lines.as_str()).map_err(|error| {
+            let source = Source { file: &name, text: &text.lines };
+            told(source.error(&error.span().unwrap_or(0..0), error.message()), &text.lines)
+        })?;
+        let document = document.into_mut();
+        Ok(Self { path: path.to_owned(), name, before, text, document, has_new_features: false })
+    }
+
+    /// How its lines end.
+    pub(super) const fn style(&self) -> Style {
+        self.text.style()
+    }
+
+    /// What became of it.
+    pub(super) fn change(self) -> Change {
+        let after = self.text.with(self.document.to_string()).written();
+        Change { path: self.path, name: self.name, before: Some(self.before), after }
+    }
+
+    /// The item at the end of these keys.
+    fn get(&self, keys: &[&str]) -> Option<&Item> {
+        keys.iter().try_fold(self.document.as_item(), |item, key| item.as_table_like()?.get(key))
+    }
+
+    /// The table at the end of these keys.
+    fn table(&self, keys: &[&str]) -> Option<&dyn TableLike> {
+        self.get(keys)?.as_table_like()
+    }
+
+    /// Refuses what stands at the end of these keys.
+    fn mistake(&self, keys: &[&str], message: impl Into<String>) -> Error {
+        let text = &self.text.lines;
+        let place = Document::parse(text.as_str()).ok().and_then(|document| place(document.as_item(), keys));
+        told(Source { file: &self.name, text }.error(&place.unwrap_or(0..0), message), text)
+    }
+
+    /// Refuses a package that says that it has no build script.
+    pub(super) fn has_no_script(&self) -> Error {
+        self.mistake(&["package", "build"], "the package says that it has no build script; take `build = false` away")
+    }
+
+    /// Whether it says `build = …`, and to something that is not a path.
+    pub(super) fn forbids_script(&self) -> bool {
+        self.get(&["package", "build"]).is_some_and(|build| build.as_bool() == Some(false))
+    }
+}
+
+fn told(mistake: FileError, text: &str) -> Error {
+    Error::Files { mistakes: vec![(mistake, text.to_owned())] }
+}
+
+/// Where the last of these keys stands, or as many of them as have a place.
+fn place(item: &Item, keys: &[&str]) -> Option<std::ops::Range<usize>> {
+    let [first, rest @ ..] = keys else { return None };
+    let (key, item) = item.as_table_like()?.get_key_value(first)?;
+    place(item, rest).or_else(|| key.span())
+}

@@ -1,0 +1,165 @@
+//! What a package needs to be set up.
+
+use std::fs;
+use std::path::Path;
+
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::profile::ProfileId;
+
+use super::change::{self, Change};
+use super::manifest::{Manifest, Origin, Wanted};
+use super::script::{self, Script};
+use crate::args::InitArgs;
+use crate::error::Error;
+use crate::project::{Project, RUNTIME};
+use crate::targets::Target;
+
+/// The crate that build scripts depend on.
+const BUILD: &str = "gpu-tuned-build";
+/// The GPUs that packages declare by custom.
+const USUAL: [&str; 2] = ["h200", "rtx4090"];
+/// The release of Burn that the runtime is for.
+const BURN: (u64, u64) = (0, 22);
+/// A name that programs with Burn's own loop have in them.
+const OWN_LOOP: &str = "SupervisedTraining";
+
+const FILE: &str = "\
+# What gpu-tuned does not know from the code; it may stay empty.
+
+# [goal]
+# global_batch = 256       # samples of one optimizer step
+# memory_headroom = 0.15   # share of the memory to leave alone
+
+# A workload by name, for `#[gpu_tuned(workload = \"NAME\")]`: the model's dimensions, or its costs.
+# [workload.NAME.transformer]
+# layers = 12
+# d_model = 768
+# vocab = 50257
+# seq = 1024
+";
+
+/// What is to be changed, and what is left to do.
+#[derive(Debug, Default)]
+pub(super) struct Setup {
+    pub changes: Vec<Change>,
+    pub by_hand: Vec<String>,
+    pub steps: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+impl Setup {
+    pub(super) fn of(project: &Project, args: &InitArgs) -> Result<Self, Error> {
+        let targets = targets(project, args)?;
+        let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
+        let workspace = project.workspace();
+        let mut manifest = Manifest::read(project.manifest(), workspace)?;
+        let is_root = project.root() == workspace;
+        let mut root = if is_root { None } else { Some(Manifest::read(&workspace.join("Cargo.toml"), workspace)?) };
+        let style = manifest.style();
+
+        let mut setup = Self::default();
+        manifest.declare(&targets)?;
+        let names = setup.depend(project, &mut manifest, root.as_mut(), &sources)?;
+        setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
+        let script = script::of(project, &manifest, &names[1])?;
+        let file = project.root().join(ConfigFile::NAME);
+        setup.changes.extend(std::iter::once(manifest.change()).chain(root.map(Manifest::change)));
+        match script {
+            Script::Fine => {}
+            Script::Change(change) => setup.changes.push(change),
+            Script::ByHand(what) => setup.by_hand.push(what),
+        }
+        if !file.exists() {
+            let name = change::name(&file, workspace);
+            setup.changes.push(Change { path: file, name, before: None, after: style.apply(FILE) });
+        }
+        setup.changes.retain(Change::changes);
+        setup.notes.extend(of_burn(project));
+        setup.steps = steps(project, &targets);
+        Ok(setup)
+    }
+
+    /// Sees to both dependencies; returns the names that the package has for them.
+    fn depend(
+        &mut self,
+        project: &Project,
+        manifest: &mut Manifest,
+        mut root: Option<&mut Manifest>,
+        [runtime, build]: &[Origin; 2],
+    ) -> Result<[String; 2], Error> {
+        let inherits = manifest.inherits(root.as_deref());
+        let own_loop = ["burn", "train"];
+        let features = if says(&project.root().join("src"), OWN_LOOP) { &own_loop[..] } else { &own_loop[..1] };
+        let enough = if features.len() == 1 { &["train", "cuda", "warm"][..] } else { &[] };
+        let runtime = Wanted { table: "dependencies", krate: RUNTIME, features, enough, from: runtime };
+        let build = Wanted { table: "build-dependencies", krate: BUILD, features: &[], enough: &[], from: build };
+        let name = manifest.depend(&runtime, root.as_deref_mut(), inherits)?;
+        if name != RUNTIME {
+            self.notes.push(format!("the package has `{RUNTIME}` as `{name}`: macros look for it by its own name"));
+        }
+        Ok([name, manifest.depend(&build, root, inherits)?])
+    }
+}
+
+/// The GPUs to declare.
+fn targets(project: &Project, args: &InitArgs) -> Result<Vec<ProfileId>, Error> {
+    let known = |name: &String| {
+        let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().hint(name) };
+        project.known().get(name).ok_or_else(unknown)
+    };
+    let mut targets: Vec<ProfileId> = if !args.targets.is_empty() {
+        args.targets.iter().map(known).collect::<Result<_, _>>()?
+    } else if project.declared().is_empty() {
+        let usual = USUAL.iter().filter_map(|name| project.known().get(name));
+        Target::recognised_here(project).into_iter().chain(usual).collect()
+    } else {
+        Vec::new()
+    };
+    targets.sort_unstable();
+    targets.dedup();
+    Ok(targets)
+}
+
+/// The crates of a checkout.
+fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
+    let read = |source| Error::Read { path: checkout.to_owned(), source };
+    let folder = fs::canonicalize(checkout).map_err(read)?;
+    let origin = |name: &'static str| match folder.join(name) {
+        path if path.join("Cargo.toml").is_file() => Ok(Origin::Path(path)),
+        _ => Err(Error::NoCheckout { path: checkout.to_owned(), missing: name }),
+    };
+    Ok([origin("runtime")?, origin("build-support")?])
+}
+
+/// What is to be known of the package's Burn.
+fn of_burn(project: &Project) -> Option<String> {
+    let (major, minor) = BURN;
+    let Some(burn) = project.package().dependencies.iter().find(|dependency| dependency.name == "burn") else {
+        return Some(format!("the package does not depend on `burn` itself; gpu-tuned is for Burn {major}.{minor}"));
+    };
+    let fits = (0..100).any(|patch| burn.req.matches(&cargo_metadata::semver::Version::new(major, minor, patch)));
+    let told = || format!("the package asks for Burn `{}`, and gpu-tuned is for {major}.{minor}", burn.req);
+    (!fits).then(told)
+}
+
+/// The commands that come next.
+fn steps(project: &Project, added: &[ProfileId]) -> Vec<String> {
+    let name = project.name();
+    let target = added.first().cloned().or_else(|| project.declared().into_iter().next());
+    let target = target.map_or_else(|| "native".to_owned(), |id| id.to_string());
+    vec![
+        format!("cargo gpu-tuned measure -p {name}"),
+        format!("cargo gpu-tuned plan -p {name}"),
+        format!("cargo run --release -p {name} --features {target},cuda"),
+    ]
+}
+
+/// Whether a word is in a source below this folder.
+fn says(folder: &Path, word: &str) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    entries.flatten().map(|entry| entry.path()).any(|path| {
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        let has_it = || fs::read_to_string(&path).is_ok_and(|text| text.contains(word));
+        if path.is_dir() { says(&path, word) } else { is_source && has_it() }
+    })
+}

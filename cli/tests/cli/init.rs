@@ -1,0 +1,285 @@
+use std::fs;
+use std::process::Command;
+
+use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
+
+use crate::project::{Project, Ran};
+
+const FILES: [&str; 3] = ["Cargo.toml", "build.rs", "gpu-tuned.toml"];
+
+/// A package with this manifest.
+fn package(manifest: &str) -> Project {
+    let project = Project::new("bare");
+    project.write("Cargo.toml", manifest);
+    project
+}
+
+const PLAIN: &str = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+
+/// With comments, lists of several lines, inline tables, features of the same names, and a build script.
+const RICH: &str = "\
+# Trains things.
+[package]
+name = \"rich\" # the name
+version = \"0.1.0\"
+edition = \"2024\"
+
+[features]
+default = [\"cpu\"]
+cpu = []
+cuda = [
+    \"burn/cuda\", # the real thing
+]
+h200 = [\"cuda\"]
+
+[dependencies]
+# For errors.
+anyhow = \"1\"
+burn = { version = \"0.22.1\", features = [\"train\"] } # 0.23 is not out
+
+# For files.
+serde = { version = \"1\", features = [\"derive\"] }
+
+[dependencies.clap]
+version = \"4\"
+
+[build-dependencies]
+cc = \"1\"
+
+[profile.release]
+lto = \"thin\"
+
+[workspace]
+";
+
+fn rich() -> Project {
+    let project = package(RICH);
+    project.write(
+        "build.rs",
+        "//! Builds C.\n\nfn main() {\n    // First of all:\n    println!(\"cargo::warning=hi\");\n}\n",
+    );
+    project.write("src/main.rs", "fn main() { let _ = SupervisedTraining::new; }\n");
+    project
+}
+
+/// A workspace whose member has its dependencies from there.
+fn inheriting(dependencies: &str) -> Project {
+    let project = package(
+        "[workspace]\nresolver = \"3\"\nmembers = [\"one\", \"two\"]\n\n[workspace.dependencies]\n# All of it.\nanyhow = \
+         \"1\"\nburn = \"0.22.1\"\nserde = \"1\"\n",
+    );
+    for name in ["one", "two"] {
+        fs::create_dir_all(project.path(name).join("src")).expect("a folder can be made");
+        let manifest = format!(
+            "[package]\nname = {name:?}\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\n{dependencies}"
+        );
+        project.write(&format!("{name}/Cargo.toml"), &manifest);
+        project.write(&format!("{name}/src/lib.rs"), "");
+    }
+    project
+}
+
+/// What cargo makes of the package as it is now.
+fn metadata(project: &Project) -> serde_json::Value {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--no-deps", "--format-version=1"]).current_dir(project.path(""));
+    Ran::of(&mut cargo).json(0)
+}
+
+/// Writes, sees to it that cargo still reads the package, and that there is nothing to do any more.
+fn written(project: &Project, args: &[&str]) -> serde_json::Value {
+    let all = |more: &[&'static str]| [&["init"], args, more].concat();
+    project.run(&all(&["--yes"])).ended(0);
+    let read = metadata(project);
+    let said = project.run(&all(&["--yes"])).ended(0);
+    assert!(said.starts_with("nothing to do: "), "{said}");
+    assert_eq!(project.run(&all(&["--json"])).json(0)["files"].as_array().map(Vec::len), Some(0));
+    read
+}
+
+#[test]
+fn a_plain_package_is_set_up() {
+    let project = package(PLAIN);
+    insta::assert_snapshot!("init_plain", project.run(&["init", "--dry-run"]).ended(0));
+    let read = written(&project, &[]);
+    let package = &read["packages"][0];
+    let dependencies = package["dependencies"].as_array().expect("it has dependencies");
+    let named: Vec<_> = dependencies.iter().map(|it| (it["name"].as_str(), it["kind"].as_str())).collect();
+    assert_eq!(named, [(Some("gpu-tuned"), None), (Some("gpu-tuned-build"), Some("build"))]);
+    assert_eq!(package["features"]["native"][0], "gpu-tuned-build/native");
+    // The commands that come next see the GPUs.
+    project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n");
+    let planned = project.run(&["plan"]).ended(0);
+    assert!(planned.contains("h200") && planned.contains("rtx4090"), "{planned}");
+}
+
+#[test]
+fn what_is_there_is_kept() {
+    let project = rich();
+    let ran = project.run(&["init", "--dry-run", "--target", "h200", "l4"]);
+    assert!(ran.stderr.contains("the feature `cuda` was there: it enables `gpu-tuned/cuda`, too"), "{}", ran.stderr);
+    insta::assert_snapshot!("init_rich", ran.ended(0));
+    let read = written(&project, &["--target", "h200,l4"]);
+    assert_eq!(read["packages"][0]["features"]["cuda"], serde_json::json!(["burn/cuda", "gpu-tuned/cuda"]));
+    let after = project.read("Cargo.toml");
+    assert!(RICH.lines().all(|line| after.lines().any(|kept| kept == line)), "{after}");
+}
+
+#[test]
+fn members_have_dependencies_from_their_workspace_if_they_have_others_from_there() {
+    let project = inheriting("anyhow.workspace = true\nburn = { workspace = true, features = [\"std\"] }\n");
+    let said = project.run(&["init"]).refused(2);
+    assert!(said.contains("name one with -p: one, two"), "{said}");
+    insta::assert_snapshot!("init_workspace", project.run(&["init", "--dry-run", "-p", "two"]).ended(0));
+    written(&project, &["-p", "two"]);
+    assert!(!project.path("one/build.rs").exists());
+    // The second finds them there.
+    let diff = project.run(&["init", "--dry-run", "-p", "one"]).ended(0);
+    assert!(diff.contains("+++ b/one/Cargo.toml") && !diff.contains("+++ b/Cargo.toml"), "{diff}");
+    written(&project, &["-p", "one"]);
+
+    let own = inheriting("anyhow = \"1\"\n");
+    let diff = own.run(&["init", "--dry-run", "-p", "two"]).ended(0);
+    assert!(diff.contains("+gpu-tuned = { version") && !diff.contains("+++ b/Cargo.toml"), "{diff}");
+    written(&own, &["-p", "two"]);
+}
+
+#[test]
+fn what_is_half_set_up_is_completed() {
+    for (dependency, completed) in [
+        ("gpu-tuned = \"0.1\" # ours\n", "gpu-tuned = { version = \"0.1\", features = [\"burn\"] } # ours\n"),
+        ("gpu-tuned = { version = \"0.1\" }\n", "gpu-tuned = { version = \"0.1\", features = [\"burn\"] }\n"),
+        (
+            "gpu-tuned = { version = \"0.1\", features = [\"nvml\"] }\n",
+            "gpu-tuned = { version = \"0.1\", features = [\"nvml\", \"burn\"] }\n",
+        ),
+        ("gpu-tuned.version = \"0.1\"\n", "gpu-tuned.version = \"0.1\"\ngpu-tuned.features = [\"burn\"]\n"),
+        ("gpu-tuned = { version = \"0.1\", features = [\"train\"] }\n", ""),
+        ("\n[dependencies.gpu-tuned]\nversion = \"0.1\"\n", "version = \"0.1\"\nfeatures = [\"burn\"]\n"),
+        ("tuned = { package = \"gpu-tuned\", version = \"0.1\", features = [\"burn\"] }\n", "[\"tuned/cuda\"]"),
+    ] {
+        let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
+        written(&project, &[]);
+        let after = project.read("Cargo.toml");
+        assert!(after.contains(completed), "{dependency}: {after}");
+    }
+}
+
+#[test]
+fn dependencies_in_one_line_stay_there() {
+    let manifest = "dependencies = { anyhow = \"1\" }\nfeatures = { slow = [] }\n".to_owned() + PLAIN;
+    let project = package(&manifest);
+    written(&project, &[]);
+    let after = project.read("Cargo.toml");
+    assert!(after.starts_with("dependencies = { anyhow = \"1\", gpu-tuned = { "), "{after}");
+    assert!(after.contains("features = { slow = [], h200 = [], rtx4090 = []"), "{after}");
+}
+
+#[test]
+fn line_endings_stay() {
+    let project = rich();
+    for file in ["Cargo.toml", "build.rs"] {
+        let crlf = project.read(file).replace('\n', "\r\n");
+        project.write(file, &crlf);
+    }
+    written(&project, &[]);
+    for file in FILES {
+        let text = project.read(file);
+        assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{file}: {text:?}");
+    }
+    let mixed = package(&PLAIN.replacen('\n', "\r\n", 2));
+    let said = mixed.run(&["init", "--yes"]).refused(2);
+    assert!(said.contains("--> Cargo.toml:3:1") && said.contains("have them all end alike"), "{said}");
+}
+
+#[test]
+fn what_would_not_do_is_refused_with_its_place() {
+    for (more, said_of_it) in [
+        ("[dependencies]\ngpu-tuned = { version = \"0.1\", optional = true }\n", ["Cargo.toml:9:32", "take `optional"]),
+        ("[target.'cfg(unix)'.dependencies]\ngpu-tuned = \"0.1\"\n", ["Cargo.toml:9:1", "move it into [dependencies]"]),
+        ("[dependencies]\ncuda = { version = \"1\", optional = true }\n", ["Cargo.toml:9:1", "name it `dep:cuda`"]),
+    ] {
+        let project = package(&format!("{PLAIN}\n{more}"));
+        let before = project.read("Cargo.toml");
+        let said = project.run(&["init", "--yes"]).refused(2);
+        assert!(said_of_it.iter().all(|part| said.contains(part)), "{more}: {said}");
+        assert_eq!(project.read("Cargo.toml"), before);
+        assert!(FILES[1..].iter().all(|file| !project.path(file).exists()), "{more}");
+    }
+    let project = package(&PLAIN.replace("edition", "build = false\nedition"));
+    let said = project.run(&["init", "--yes"]).refused(2);
+    assert!(said.contains("Cargo.toml:4:1") && said.contains("take `build = false` away"), "{said}");
+    let hidden = "\n[features]\nfast = [\"dep:cuda\"]\n\n[dependencies]\ncuda = { version = \"1\", optional = true }\n";
+    written(&package(&format!("{PLAIN}{hidden}")), &[]);
+}
+
+#[test]
+fn a_manifest_that_cargo_cannot_read_is_told_with_its_place() {
+    let project = package("[package]\nname = \"plain\"\nversion = \n");
+    let said = project.run(&["init", "--yes"]).refused(2);
+    assert!(said.contains("Cargo.toml:3:"), "{said}");
+    project.write("Cargo.toml", PLAIN);
+    project.write("gpu-tuned.toml", "[workload]\nx = 1\n");
+    let said = project.run(&["init", "--yes"]).refused(2);
+    assert!(said.contains("gpu-tuned.toml:2:"), "{said}");
+}
+
+#[test]
+fn nothing_is_written_unless_it_is_asked_for() {
+    for (args, code) in [(&["init"][..], 1), (&["init", "--json"], 1), (&["init", "--dry-run"], 0)] {
+        let project = package(PLAIN);
+        let ran = project.run(args);
+        assert!(ran.stdout.contains("gpu-tuned-build"), "{}", ran.stdout);
+        ran.ended(code);
+        assert_eq!(project.read("Cargo.toml"), PLAIN);
+        let mut left: Vec<_> = fs::read_dir(project.path("")).expect("it can be read").flatten().collect();
+        left.sort_by_key(fs::DirEntry::file_name);
+        assert_eq!(left.iter().map(fs::DirEntry::file_name).collect::<Vec<_>>(), ["Cargo.toml", "src"]);
+    }
+}
+
+#[test]
+fn when_one_file_cannot_be_written_none_is() {
+    let project = rich();
+    let mut permissions = fs::metadata(project.path("build.rs")).expect("it is there").permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(project.path("build.rs"), permissions).expect("it can be set");
+    let before = project.read("Cargo.toml");
+    let said = project.run(&["init", "--yes"]).refused(2);
+    assert!(said.contains("cannot write `") && said.contains("build.rs`: it is read-only"), "{said}");
+    assert_eq!(project.read("Cargo.toml"), before);
+    assert!(!project.path("gpu-tuned.toml").exists());
+}
+
+#[test]
+fn a_script_that_cannot_be_edited_is_left_to_the_user() {
+    let project = package(PLAIN);
+    project.write("build.rs", "include!(\"other.rs\");\n");
+    let said = project.run(&["init", "--yes"]).ended(0);
+    let told =
+        "by hand: add `gpu_tuned_build::configure().emit();` to `main` of build.rs: it has no `main`, or several\n";
+    assert!(said.contains(told), "{said}");
+    assert_eq!(project.read("build.rs"), "include!(\"other.rs\");\n");
+}
+
+#[test]
+fn the_gpu_in_the_machine_is_declared_with_the_usual_ones() {
+    let project = package(PLAIN);
+    let mut command = project.command(&["init", "--dry-run"]);
+    command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario("l4"));
+    let diff = Ran::of(&mut command).ended(0);
+    assert!(["h200", "l4", "rtx4090"].iter().all(|id| diff.contains(&format!("+{id} = []"))), "{diff}");
+    let said = project.run(&["init", "--target", "rtx4900"]).refused(2);
+    assert_eq!(said, "error: there is no profile `rtx4900`; did you mean `rtx4090`?\n");
+}
+
+#[test]
+fn a_checkout_takes_the_place_of_the_release() {
+    let project = package(PLAIN);
+    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let read = written(&project, &["--checkout", checkout]);
+    let path = read["packages"][0]["dependencies"][0]["path"].as_str().expect("it has a path");
+    assert!(path.ends_with("/runtime"), "{path}");
+    let said = project.run(&["init", "--checkout", "src"]).refused(2);
+    assert_eq!(said, "error: `src` is no checkout of gpu-tuned: it has no `runtime`\n");
+}
