@@ -45,7 +45,7 @@ pub(super) fn coloured(diff: &str) -> String {
         [b'@', ..] => FAINT,
         _ => PLAIN,
     };
-    diff.lines().map(|line| format!("{}\n", styled(style(line), line))).collect()
+    diff.lines().flat_map(|line| [styled(style(line), line), "\n".to_owned()]).collect()
 }
 
 /// A file's name for people.

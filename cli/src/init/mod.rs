@@ -2,6 +2,7 @@
 
 mod change;
 mod manifest;
+mod proposal;
 mod script;
 mod setup;
 mod text;
@@ -18,6 +19,7 @@ use crate::project::Project;
 use crate::table::{FAINT, styled};
 use crate::{Answer, Code};
 use change::{Change, coloured};
+use proposal::Proposal;
 use setup::Setup;
 
 /// What `--json` prints.
@@ -27,6 +29,8 @@ struct Report<'a> {
     /// Whether the files are as `files` has them by now.
     written: bool,
     files: Vec<FileReport<'a>>,
+    /// The struct that looks most like a training config, and how it could be annotated.
+    proposal: Option<&'a Proposal>,
     /// What has to be done by hand.
     by_hand: &'a [String],
     /// Commands, in their order.
@@ -117,10 +121,20 @@ fn names(setup: &Setup) -> String {
 
 /// What is left for the user to do.
 fn remaining(setup: &Setup) -> String {
+    let proposed = setup.proposal.iter().map(in_words);
     let by_hand = setup.by_hand.iter().map(|line| format!("by hand: {line}\n"));
     let steps = setup.steps.iter().map(|step| format!("    {step}\n"));
     let then = std::iter::once(format!("\n{}\n", styled(FAINT, "then:")));
-    by_hand.chain(then).chain(steps).collect()
+    proposed.chain(by_hand).chain(then).chain(steps).collect()
+}
+
+/// The annotation, to be made by hand.
+fn in_words(proposal: &Proposal) -> String {
+    let Proposal { file, line, name, fields, diff, help, .. } = proposal;
+    let fields = fields.join(", ");
+    let said = format!("\n{file}:{line}: `{name}` looks like a training config ({fields}); to be edited by hand:\n");
+    let help: String = help.iter().flat_map(|line| ["  help: ", line, "\n"]).collect();
+    format!("{said}{}{help}", coloured(diff))
 }
 
 fn json(project: &Project, setup: &Setup, outcome: Outcome) -> String {
@@ -133,6 +147,7 @@ fn json(project: &Project, setup: &Setup, outcome: Outcome) -> String {
         package: project.name(),
         written: outcome == Outcome::Written,
         files: files.collect(),
+        proposal: setup.proposal.as_ref(),
         by_hand: &setup.by_hand,
         steps: &setup.steps,
         notes: &setup.notes,

@@ -8,6 +8,7 @@ use gpu_tuned_core::profile::ProfileId;
 
 use super::change::{self, Change};
 use super::manifest::{Manifest, Origin, Wanted};
+use super::proposal::{self, Found, Proposal};
 use super::script::{self, Script};
 use crate::args::InitArgs;
 use crate::error::Error;
@@ -43,6 +44,7 @@ const FILE: &str = "\
 pub(super) struct Setup {
     pub changes: Vec<Change>,
     pub by_hand: Vec<String>,
+    pub proposal: Option<Proposal>,
     pub steps: Vec<String>,
     pub notes: Vec<String>,
 }
@@ -75,6 +77,12 @@ impl Setup {
         }
         setup.changes.retain(Change::changes);
         setup.notes.extend(of_burn(project));
+        let Found { proposal, notes } = proposal::find(project, &names[0]);
+        if proposal.is_some() {
+            setup.by_hand.extend(start(&names[0], has_own_loop(project)));
+        }
+        setup.proposal = proposal;
+        setup.notes.extend(notes);
         setup.steps = steps(project, &targets);
         Ok(setup)
     }
@@ -89,7 +97,7 @@ impl Setup {
     ) -> Result<[String; 2], Error> {
         let inherits = manifest.inherits(root.as_deref());
         let own_loop = ["burn", "train"];
-        let features = if says(&project.root().join("src"), OWN_LOOP) { &own_loop[..] } else { &own_loop[..1] };
+        let features = if has_own_loop(project) { &own_loop[..] } else { &own_loop[..1] };
         let enough = if features.len() == 1 { &["train", "cuda", "warm"][..] } else { &[] };
         let runtime = Wanted { table: "dependencies", krate: RUNTIME, features, enough, from: runtime };
         let build = Wanted { table: "build-dependencies", krate: BUILD, features: &[], enough: &[], from: build };
@@ -152,6 +160,19 @@ fn steps(project: &Project, added: &[ProfileId]) -> Vec<String> {
         format!("cargo gpu-tuned plan -p {name}"),
         format!("cargo run --release -p {name} --features {target},cuda"),
     ]
+}
+
+/// What the program has to do with its annotated config.
+fn start(krate: &str, has_own_loop: bool) -> Vec<String> {
+    let krate = krate.replace('-', "_");
+    let config = format!("where the config is made: `let session = {krate}::start(config)?;`, then `session.config()`");
+    let device = "where the device is made: `session.device()`".to_owned();
+    let own_loop = "the training loop: `.with_training_strategy(session.strategy()?)`".to_owned();
+    [config, device].into_iter().chain(has_own_loop.then_some(own_loop)).collect()
+}
+
+fn has_own_loop(project: &Project) -> bool {
+    says(&project.root().join("src"), OWN_LOOP)
 }
 
 /// Whether a word is in a source below this folder.

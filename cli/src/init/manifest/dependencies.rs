@@ -114,7 +114,9 @@ impl Manifest {
             lacking.push(*last);
         }
         let Some(item) = self.document.get_mut(wanted.table).and_then(|table| table.get_mut(name)) else { return };
-        lacking.into_iter().for_each(|feature| enable(item, feature));
+        for feature in lacking {
+            enable(item, feature);
+        }
     }
 
     /// Describes a dependency for the members of the workspace.

@@ -1,0 +1,103 @@
+//! What a training config looks like.
+
+use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta};
+
+/// Fields that training configs have. The first ones are those that are planned.
+const BATCH: &[&str] = &["batch_size", "train_batch_size", "micro_batch_size"];
+const OTHERS: &[&str] = &[
+    "num_epochs",
+    "epochs",
+    "n_epochs",
+    "learning_rate",
+    "lr",
+    "num_workers",
+    "seed",
+    "optimizer",
+    "weight_decay",
+    "gradient_accumulation",
+    "grad_accumulation_steps",
+    "warmup_steps",
+    "eval_batch_size",
+    "max_steps",
+];
+/// How much it takes.
+const ENOUGH: u32 = 3;
+
+/// A struct that looks like a training config.
+pub(super) struct Candidate<'a> {
+    pub item: &'a ItemStruct,
+    pub known: Vec<String>,
+    pub score: u32,
+}
+
+impl Candidate<'_> {
+    /// The line of its name.
+    pub(super) fn line(&self) -> usize {
+        self.item.ident.span().start().line
+    }
+
+    /// Whether it is a `Config` of Burn.
+    pub(super) fn is_burn(&self) -> bool {
+        derives(&self.item.attrs, "Config")
+    }
+
+    /// Its fields with their names.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&Field, String)> {
+        self.item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
+    }
+}
+
+/// Whether a field of this name holds the size of a batch.
+pub(super) fn is_batch(name: &str) -> bool {
+    BATCH.contains(&name)
+}
+
+/// The candidates among items, those in modules included.
+pub(super) fn of(items: &[Item]) -> impl Iterator<Item = Candidate<'_>> {
+    structs(items).into_iter().filter_map(candidate)
+}
+
+/// Whether one of the structs has the annotation.
+pub(super) fn is_annotated(items: &[Item]) -> bool {
+    let is_ours =
+        |attribute: &Attribute| attribute.path().segments.last().is_some_and(|segment| segment.ident == "gpu_tuned");
+    structs(items).iter().any(|item| item.attrs.iter().any(is_ours))
+}
+
+fn structs(items: &[Item]) -> Vec<&ItemStruct> {
+    items.iter().flat_map(nested).collect()
+}
+
+fn nested(item: &Item) -> Vec<&ItemStruct> {
+    match item {
+        Item::Struct(item) => vec![item],
+        Item::Mod(module) => module.content.as_ref().map(|(_, items)| structs(items)).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
+    let Fields::Named(fields) = &item.fields else { return None };
+    let names = fields.named.iter().filter_map(|field| Some(field.ident.as_ref()?.to_string()));
+    let known: Vec<String> = names.filter(|name| is_batch(name) || OTHERS.contains(&name.as_str())).collect();
+    // Without one that is planned there is nothing to annotate.
+    if !known.iter().any(|name| is_batch(name) || name == "num_workers") {
+        return None;
+    }
+    let name = item.ident.to_string();
+    let by_name = match () {
+        () if name.ends_with("TrainingConfig") || name.ends_with("TrainConfig") => 2,
+        () if name.ends_with("Config") => 1,
+        () => 0,
+    };
+    let score = known.len() as u32 + by_name + u32::from(derives(&item.attrs, "Config"));
+    (score >= ENOUGH).then_some(Candidate { item, known, score })
+}
+
+fn derives(attributes: &[Attribute], name: &str) -> bool {
+    attributes.iter().any(|attribute| {
+        let Meta::List(list) = &attribute.meta else { return false };
+        let is_it = |token| matches!(token, proc_macro2::TokenTree::Ident(ident) if ident == name);
+        attribute.path().is_ident("derive") && list.tokens.clone().into_iter().any(is_it)
+    })
+}
