@@ -20,7 +20,7 @@ Example:
 Exit codes:
   0  written, nothing to do, or only shown as --dry-run asks
   1  not written: the answer was no, or there was no terminal to ask on
-  2  bad input or usage; nothing was written";
+  2  bad input or usage, or a file that cannot be written: all are as they were";
 
 /// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
 #[derive(Debug, Parser)]

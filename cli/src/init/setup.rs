@@ -51,7 +51,8 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn of(project: &Project, args: &InitArgs) -> Result<Self, Error> {
-        let targets = targets(project, args)?;
+        let here = Target::recognised_here(project);
+        let targets = targets(project, args, &here)?;
         let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
         let workspace = project.workspace();
         let mut manifest = Manifest::read(project.manifest(), workspace)?;
@@ -83,7 +84,7 @@ impl Setup {
         }
         setup.proposal = proposal;
         setup.notes.extend(notes);
-        setup.steps = steps(project, &targets);
+        setup.steps = steps(project, targets, &here);
         Ok(setup)
     }
 
@@ -110,7 +111,7 @@ impl Setup {
 }
 
 /// The GPUs to declare.
-fn targets(project: &Project, args: &InitArgs) -> Result<Vec<ProfileId>, Error> {
+fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec<ProfileId>, Error> {
     let known = |name: &String| {
         let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().hint(name) };
         project.known().get(name).ok_or_else(unknown)
@@ -119,7 +120,7 @@ fn targets(project: &Project, args: &InitArgs) -> Result<Vec<ProfileId>, Error> 
         args.targets.iter().map(known).collect::<Result<_, _>>()?
     } else if project.declared().is_empty() {
         let usual = USUAL.iter().filter_map(|name| project.known().get(name));
-        Target::recognised_here(project).into_iter().chain(usual).collect()
+        here.iter().cloned().chain(usual).collect()
     } else {
         Vec::new()
     };
@@ -150,15 +151,19 @@ fn of_burn(project: &Project) -> Option<String> {
     (!fits).then(told)
 }
 
-/// The commands that come next.
-fn steps(project: &Project, added: &[ProfileId]) -> Vec<String> {
+/// The commands that come next: for the GPU in this machine, else one that is usual, else the first.
+fn steps(project: &Project, added: Vec<ProfileId>, here: &[ProfileId]) -> Vec<String> {
+    let all: Vec<ProfileId> = added.into_iter().chain(project.declared()).collect();
+    let found = here.iter().find(|id| all.contains(id));
+    let usual = || all.iter().find(|id| USUAL.contains(&id.as_str()));
+    let target = found.or_else(usual).or(all.first()).map_or("native", ProfileId::as_str);
+    // Without a GPU the program trains on the CPU.
+    let features = if here.is_empty() { target.to_owned() } else { format!("{target},cuda") };
     let name = project.name();
-    let target = added.first().cloned().or_else(|| project.declared().into_iter().next());
-    let target = target.map_or_else(|| "native".to_owned(), |id| id.to_string());
     vec![
-        format!("cargo gpu-tuned measure -p {name}"),
+        format!("cargo gpu-tuned measure -p {name} --features {features}"),
         format!("cargo gpu-tuned plan -p {name}"),
-        format!("cargo run --release -p {name} --features {target},cuda"),
+        format!("cargo run --release -p {name} --features {features}"),
     ]
 }
 

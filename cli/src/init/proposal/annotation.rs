@@ -159,7 +159,7 @@ fn start_of(visibility: &Visibility, or: proc_macro2::Span) -> usize {
     let span = match visibility {
         Visibility::Public(token) => token.span,
         Visibility::Restricted(restricted) => restricted.pub_token.span,
-        _ => or,
+        Visibility::Inherited => or,
     };
     span.byte_range().start
 }

@@ -46,7 +46,7 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => collect(&path, paths),
             Ok(kind) if kind.is_file() && path.extension().is_some_and(|extension| extension == "rs") => {
-                paths.push(path)
+                paths.push(path);
             }
             _ => {}
         }
