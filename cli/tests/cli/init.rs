@@ -363,3 +363,14 @@ fn a_model_of_no_known_kind_is_declared() {
     );
     assert!(said.contains("help: nothing in the code says what kind of model it is"), "{said}");
 }
+
+#[test]
+fn a_config_that_has_a_default_is_told_to_lose_it() {
+    let derived = "#[derive(Clone, Default)]\nstruct TrainConfig { batch_size: usize, seed: u64 }\n";
+    let (_, ran) = proposed(&[("src/lib.rs", derived)]);
+    assert!(ran.stdout.contains("help: take `Default` out of the derive"), "{}", ran.stdout);
+    let other = "struct TrainConfig { batch_size: usize, seed: u64 }\nmod more {}\n";
+    let by_hand = "impl Clone for super::TrainConfig {}\n\nimpl Default for super::TrainConfig {}\n";
+    let (_, ran) = proposed(&[("src/lib.rs", other), ("src/more.rs", by_hand)]);
+    assert!(ran.stdout.contains("help: src/more.rs:3: take this `impl Default` away"), "{}", ran.stdout);
+}

@@ -1,6 +1,6 @@
 //! What a training config looks like.
 
-use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta};
+use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta, Type};
 
 /// Fields that training configs have. The first ones are those that are planned.
 const BATCH: &[&str] = &["batch_size", "train_batch_size", "micro_batch_size"];
@@ -41,6 +41,11 @@ impl Candidate<'_> {
         derives(&self.item.attrs, "Config")
     }
 
+    /// Whether it derives its `Default`.
+    pub(super) fn derives_default(&self) -> bool {
+        derives(&self.item.attrs, "Default")
+    }
+
     /// Its fields with their names.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&Field, String)> {
         self.item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
@@ -62,6 +67,20 @@ pub(super) fn is_annotated(items: &[Item]) -> bool {
     let is_ours =
         |attribute: &Attribute| attribute.path().segments.last().is_some_and(|segment| segment.ident == "gpu_tuned");
     structs(items).iter().any(|item| item.attrs.iter().any(is_ours))
+}
+
+/// The line of a struct's own `impl Default`.
+pub(super) fn default_of(name: &proc_macro2::Ident, items: &[Item]) -> Option<usize> {
+    items.iter().find_map(|item| match item {
+        Item::Mod(module) => default_of(name, &module.content.as_ref()?.1),
+        Item::Impl(item) => {
+            let Type::Path(of) = item.self_ty.as_ref() else { return None };
+            let is_ours = of.path.segments.last().is_some_and(|segment| segment.ident == *name);
+            let trait_name = &item.trait_.as_ref()?.0.segments.last()?.ident;
+            (is_ours && trait_name == "Default").then(|| item.impl_token.span.start().line)
+        }
+        _ => None,
+    })
 }
 
 fn structs(items: &[Item]) -> Vec<&ItemStruct> {

@@ -47,13 +47,32 @@ pub(super) fn find(project: &Project, krate: &str) -> Found {
     all.sort_by_key(|(_, candidate)| std::cmp::Reverse(candidate.score));
     let mut all = all.into_iter();
     if let Some((source, best)) = all.next() {
-        found.proposal = Some(proposal(source, &best, &Family::of(&sources), krate));
+        let mut proposal = proposal(source, &best, &Family::of(&sources), krate);
+        proposal.help.extend(without_default(&sources, &best));
+        found.proposal = Some(proposal);
     }
     let other = |(source, other): (&Source, Candidate<'_>)| {
         format!("{}:{}: `{}` looks like a training config, too", source.name, other.line(), other.item.ident)
     };
     found.notes.extend(all.map(other));
     found
+}
+
+/// What becomes of a `Default` that the struct has: the annotation implements it.
+fn without_default(sources: &[Source], candidate: &Candidate<'_>) -> Option<String> {
+    let name = &candidate.item.ident;
+    if candidate.is_burn() {
+        return None;
+    }
+    if candidate.derives_default() {
+        return Some("take `Default` out of the derive: the annotation implements it".to_owned());
+    }
+    let own = |source: &Source| Some((source.name.clone(), candidate::default_of(name, &source.file.items)?));
+    let (file, line) = sources.iter().find_map(own)?;
+    Some(format!(
+        "{file}:{line}: take this `impl Default` away, the annotation implements it; values that are not planned become \
+         `#[tuned(default = …)]`"
+    ))
 }
 
 fn proposal(source: &Source, candidate: &Candidate<'_>, family: &Family, krate: &str) -> Proposal {
