@@ -52,15 +52,17 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
     let diffs: String = setup.changes.iter().map(Change::diff).collect();
     let can_ask = !common.json && io::stdin().is_terminal() && io::stderr().is_terminal();
     let shown = if common.json { String::new() } else { coloured(&diffs) };
-    let outcome = match () {
-        () if setup.changes.is_empty() => Outcome::Nothing,
-        () if args.dry_run => Outcome::Shown,
-        () if args.yes => Outcome::Written,
-        () if !can_ask => Outcome::NotAsked,
-        () => {
-            AutoStream::auto(io::stdout()).write_all(shown.as_bytes())?;
-            ask(&setup, &mut io::stdin().lock(), &mut AutoStream::auto(io::stderr()))?
-        }
+    let outcome = if setup.changes.is_empty() {
+        Outcome::Nothing
+    } else if args.dry_run {
+        Outcome::Shown
+    } else if args.yes {
+        Outcome::Written
+    } else if can_ask {
+        AutoStream::auto(io::stdout()).write_all(shown.as_bytes())?;
+        ask(&setup, &mut io::stdin().lock(), &mut AutoStream::auto(io::stderr()))?
+    } else {
+        Outcome::NotAsked
     };
     if outcome == Outcome::Written {
         write::all(&setup.changes)?;
