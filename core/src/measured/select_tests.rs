@@ -157,6 +157,24 @@ fn four_pieces_know_the_memory_of_a_transformer_at_batches_that_were_never_tried
     }
 }
 
+/// What a ResNet-18 reserves on an H200 in f32, with the times of powers of two: points stand where times matter, and small
+/// steps are told of nevertheless.
+#[test]
+fn small_steps_count_for_where_the_first_line_begins() {
+    let small =
+        [(1, 264.4), (4, 284.4), (8, 368.4), (16, 444.4), (32, 733.4), (48, 907.4)].map(|(b, mib)| sample(b, mib));
+    let large =
+        [(64, 1126.0, 23.8), (128, 1988.4, 26.3), (256, 3902.4, 50.0), (512, 7680.0, 101.8)].map(|(b, mib, ms)| {
+            Sample { seconds: Some(Seconds { micro_step: ms / 1e3, optimizer: 0.002 }), ..sample(b, mib) }
+        });
+    let tried: Vec<Sample> = small.into_iter().chain(large).collect();
+    let pieces = select(&tried, 4, Some(512));
+    for small in &small[3..] {
+        let error = said(&tried, &pieces, small.batch) / small.reserved.0 as f64 - 1.0;
+        assert!(error.abs() < 0.15, "{}: {error} {pieces:?}", small.batch);
+    }
+}
+
 #[test]
 fn of_choices_that_err_as_little_the_even_one_is_taken() {
     let samples: Vec<_> = ladder(512).into_iter().map(|batch| sample(batch, 100.0 + 7.0 * batch as f64)).collect();

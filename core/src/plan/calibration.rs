@@ -66,7 +66,7 @@ impl Calibration {
 const POOLS: Bytes = Bytes::from_mib(20);
 
 /// The pools of small tensors may hold some pages of 8 MiB more between two points than at either: on an H200 up to 20 MiB
-/// more than lines said, at 80 batches of four models that no lock had.
+/// more than lines said, at 84 batches of four models that no lock had.
 pub(super) const SMALL_PAGES: Bytes = Bytes::from_mib(24);
 
 /// Bytes reserved for each byte that lives as long as the run (weights, optimizer state).

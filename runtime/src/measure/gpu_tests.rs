@@ -56,6 +56,11 @@ impl Fake {
         modes(self, plan).expect("it can be measured")
     }
 
+    /// Batches of the steps that were run, in their order.
+    fn ran(&self, checkpointing: bool) -> Vec<usize> {
+        self.calls("run").iter().filter(|step| step.checkpointing == checkpointing).map(|step| step.batch).collect()
+    }
+
     fn calls(&self, kind: &str) -> Vec<Step> {
         self.calls.borrow().iter().filter(|(name, _)| *name == kind).map(|(_, step)| *step).collect()
     }
@@ -177,13 +182,7 @@ fn more_batches_are_timed_than_are_kept_and_the_knee_is_among_these() {
         Fake { ms: |batch| f64::max(12.0, 0.75 * batch) * (1.0 + 0.1 * (batch / 64.0 - 1.0).max(0.0)), ..fake() };
     let found = fake.measured(4096);
     for (mode, runs) in [("f32", [128, 64, 32, 16, 8]), ("f32-checkpointed", [256, 128, 64, 32, 16])] {
-        let is_checkpointed = mode != "f32";
-        let ran: Vec<_> = fake
-            .calls("run")
-            .iter()
-            .filter(|step| step.checkpointing == is_checkpointed)
-            .map(|step| step.batch)
-            .collect();
+        let ran = fake.ran(mode != "f32");
         assert_eq!(ran[..5], runs, "{mode}");
         let points = batches(&found, mode);
         let timed = |batch: u64| points.iter().any(|(known, point)| *known == batch && point.micro_step_ms.is_some());
@@ -203,13 +202,7 @@ fn what_launches_bind_is_timed_at_two_batches() {
     let fake = Fake { ms: |_| 330.0, took: 8.5, ..fake() };
     let found = fake.measured(512);
     for (mode, runs) in [("f32", [128, 64]), ("f32-checkpointed", [256, 128])] {
-        let is_checkpointed = mode != "f32";
-        let ran: Vec<_> = fake
-            .calls("run")
-            .iter()
-            .filter(|step| step.checkpointing == is_checkpointed)
-            .map(|step| step.batch)
-            .collect();
+        let ran = fake.ran(mode != "f32");
         assert_eq!(ran, runs, "{mode}");
         let largest = batches(&found, mode)
             .iter()
