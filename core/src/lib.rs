@@ -20,6 +20,7 @@ pub mod plan;
 mod precision;
 pub mod profile;
 mod provenance;
+pub mod recording;
 pub mod resolved;
 mod settings;
 /// Texts with a name, and mistakes with a place in them.

@@ -94,6 +94,7 @@ pub mod lock;
 pub mod measure;
 #[cfg(feature = "burn")]
 pub mod mixed;
+pub mod recording;
 mod resume;
 mod saved;
 mod selection;
