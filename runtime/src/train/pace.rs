@@ -2,6 +2,8 @@
 
 /// Optimizer steps without a failure after which it is tried larger again.
 const PATIENCE: u32 = 100;
+/// The same of what is held twice: a trial that fails costs a part of a step, and tunes nothing.
+pub(super) const SHORT_PATIENCE: u32 = 10;
 /// It grows with every trial that failed, to at most so many.
 const MOST_PATIENCE: u32 = 10_000;
 

@@ -13,7 +13,7 @@ use super::failure::{Moment, OutOfMemory, Stopped, watched};
 use super::gradients::{Sizes, witness};
 use super::health::Counts;
 use super::outcome::{Step, StepError};
-use super::pace::Pace;
+use super::pace::{Pace, SHORT_PATIENCE};
 use super::ranks::{Seat, Shares};
 use super::update::{Unread, Weights, difference, read, updated};
 
@@ -57,7 +57,7 @@ impl Stepper {
             device,
             pace: Pace::new(micro_batch as u64),
             max_norm: None,
-            twice: Pace::new(u64::MAX),
+            twice: Pace::new(u64::MAX).with_patience(SHORT_PATIENCE),
             remaining: None,
             health_every: None,
             seat: None,

@@ -111,8 +111,8 @@ impl<M: Module> Trainer<M> {
         self
     }
 
-    /// Tries larger micro-batches, and more parameters at a time, again after so many steps without a failure; 100 by
-    /// default, and longer after each trial that failed.
+    /// Tries larger micro-batches, and more parameters at a time, again after so many steps without a failure; by default
+    /// after 100 and 10, and longer after each trial that failed.
     #[must_use]
     pub fn grow_after(mut self, steps: u32) -> Self {
         self.stepper.pace = self.stepper.pace.with_patience(steps);

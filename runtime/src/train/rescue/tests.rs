@@ -161,6 +161,18 @@ fn all_parameters_are_changed_at_once_again_after_a_quiet_interval() {
 }
 
 #[test]
+fn parameters_are_tried_again_long_before_micro_batches() {
+    let (mut hungry, mut stepper) = (Hungry::new(None, LARGEST), stepper(8));
+    assert_eq!(step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap().rescues.len(), 1);
+    hungry.set_most(ALL);
+    let later: Vec<_> = (0..50).map(|seed| step(&mut stepper, &mut hungry, &batch(8, seed)).unwrap()).collect();
+    assert!(later.iter().all(|step| step.rescues.is_empty()));
+    let before = hungry.tried.load(Ordering::Relaxed);
+    step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap();
+    assert_eq!(hungry.tried.load(Ordering::Relaxed) - before, 1, "in one group");
+}
+
+#[test]
 fn groups_are_halved_where_they_are_too_large_still() {
     let mut hungry = Hungry::new(None, LARGEST);
     let mut stepper = stepper(8);

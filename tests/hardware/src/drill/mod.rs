@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(3..))]
     before: u32,
     /// Steps from then on, with the one that it happens in
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(4..))]
     after: u32,
     /// Share of a planned step's memory that a neighbour leaves
     #[arg(long, default_value_t = 0.4)]
