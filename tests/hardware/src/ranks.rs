@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// Turns of one GPU and of all
     #[arg(long, default_value_t = 5)]
     repeats: usize,
+    /// Samples of the step whose gradients are compared; not as many on every rank where it is odd
+    #[arg(long, default_value_t = 5)]
+    samples: usize,
     /// What to do
     #[arg(long, value_delimiter = ',', default_value = "throughput,oom,panic,rescue,gradients")]
     parts: Vec<Part>,
@@ -82,7 +85,8 @@ struct Line<'a> {
 
 /// Prints a line for every part, whatever becomes of the others.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    ensure!(arguments.gpus > 0 && arguments.batch > 0 && arguments.accumulate > 0, "nothing to train with");
+    let sizes = [arguments.gpus, arguments.batch, arguments.accumulate, arguments.samples];
+    ensure!(!sizes.contains(&0), "nothing to train with");
     if arguments.here { arguments.run_here() } else { watched::run(arguments) }
 }
 
@@ -176,7 +180,10 @@ mod tests {
     #[test]
     fn gradients_of_ranks_are_those_of_one() {
         let arguments = small();
-        let compared = gradients::compare(&arguments, &arguments.devices().unwrap(), None).unwrap();
-        assert!(compared.ranks_and_one < 1e-4, "{compared:?}");
+        for samples in [5, 24] {
+            let arguments = super::Arguments { samples, ..arguments.clone() };
+            let compared = gradients::compare(&arguments, &arguments.devices().unwrap(), None).unwrap();
+            assert!(compared.ranks_and_one < 1e-4, "{compared:?}");
+        }
     }
 }

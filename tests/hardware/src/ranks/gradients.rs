@@ -11,9 +11,8 @@ use super::model::{Batch, Encoder};
 
 /// With it what a parameter changes by is not lost beside its value.
 const LEARNING_RATE: f64 = 100.0;
-/// Not as many on every rank.
-const SAMPLES: usize = 5;
-const MICRO_BATCH: usize = 2;
+/// Samples of a micro-batch in f64: the host's memory is smaller than a GPU's.
+const IN_F64: usize = 8;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Compared {
@@ -41,28 +40,30 @@ pub(super) fn compare(
     devices: &[Device],
     reference: Option<&Device>,
 ) -> anyhow::Result<Compared> {
-    let shape = arguments.model;
+    let (shape, samples) = (arguments.model, arguments.samples);
+    // Several on every rank.
+    let micro_batch = arguments.batch.min(samples.div_ceil(2 * devices.len() + 1));
     let first = devices[0].clone().autodiff();
     let before = shape.model(&first).values();
     let values = before.clone();
-    let after = Ranks::new(devices.to_vec(), MICRO_BATCH).run(move |rank| {
+    let after = Ranks::new(devices.to_vec(), micro_batch).run(move |rank| {
         let model = shape.model(rank.device()).with(values.clone());
         let mut trainer = rank.trainer(model, SgdConfig::new().init())?;
-        let (tokens, targets) = shape.batch(SAMPLES, rank.device());
-        let own = rank.part(SAMPLES);
+        let (tokens, targets) = shape.batch(samples, rank.device());
+        let own = rank.part(samples);
         let batch = (tokens.slice_dim(0, own.clone()), targets.slice_dim(0, own));
         trainer.step(LEARNING_RATE, batch, Encoder::loss)?;
         Ok(trainer.model().values())
     })?;
-    let alone = |device: &Device| {
+    let alone = |device: &Device, micro_batch| {
         let model = shape.model(device).with(before.clone());
-        let mut trainer = Trainer::new(model, SgdConfig::new().init(), device.clone(), SAMPLES);
-        let batch: Batch = shape.batch(SAMPLES, device);
+        let mut trainer = Trainer::new(model, SgdConfig::new().init(), device.clone(), micro_batch);
+        let batch: Batch = shape.batch(samples, device);
         trainer.step(LEARNING_RATE, batch, Encoder::loss)?;
         anyhow::Ok(change(&before, &trainer.model().values()))
     };
-    let (ranks, one) = (change(&before, &after[0]), alone(&first)?);
-    let exact = reference.map(|device| alone(&device.clone().autodiff())).transpose()?;
+    let (ranks, one) = (change(&before, &after[0]), alone(&first, samples)?);
+    let exact = reference.map(|device| alone(&device.clone().autodiff(), IN_F64)).transpose()?;
     Ok(Compared {
         ranks_and_one: distance(&ranks, &one),
         ranks_and_f64: exact.as_ref().map(|exact| distance(&ranks, exact)),
