@@ -24,7 +24,7 @@ Exit codes:
 
 /// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
 #[derive(Debug, Parser)]
-#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = EXIT_CODES)]
+#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub common: Common,

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod commands;
 mod dimensions;
 mod profiles;
 mod proof;
@@ -29,6 +30,7 @@ type Generated = (&'static str, fn(&Path) -> Result<String>);
 const FILES: &[Generated] = &[
     ("core/src/profile/builtin.rs", profiles::builtin),
     ("README.md", profiles::readme),
+    ("docs/cli.md", commands::reference),
     ("docs/profiles.md", profiles::reference),
     ("macros/src/reference.md", dimensions::reference),
 ];

@@ -1,0 +1,5 @@
+//! As the book says.
+
+fn main() {
+    gpu_tuned_build::configure().emit();
+}

@@ -1,0 +1,27 @@
+//! Every Rust block of the book is a test of this crate's documentation; `tests` reads the others.
+
+#![allow(clippy::needless_doctest_main, reason = "a build script is a main function")]
+
+/// A page, whose blocks are compiled and run.
+macro_rules! pages {
+    ($($name:ident = $file:literal,)*) => {
+        $(
+            #[doc = include_str!(concat!("../../../docs/", $file))]
+            pub mod $name {}
+        )*
+
+        /// The pages with Rust in them.
+        pub const PAGES: &[&str] = &[$($file),*];
+    };
+}
+
+pages! {
+    introduction = "introduction.md",
+    getting_started = "getting-started.md",
+    planner = "planner.md",
+    measuring = "measuring.md",
+    falling_back = "falling-back.md",
+    several_gpus = "several-gpus.md",
+    ranks = "ranks.md",
+    faq = "faq.md",
+}

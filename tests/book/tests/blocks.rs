@@ -1,0 +1,106 @@
+//! What the book shows beside Rust: every block is of a kind that something checks, and every page is in the book.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::lock::Lock;
+use gpu_tuned_core::source::Source;
+
+/// A fenced block of a page.
+struct Block {
+    page: String,
+    line: usize,
+    kind: String,
+    text: String,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// The pages by name, with their text.
+fn pages() -> Vec<(String, String)> {
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
+        .collect();
+    pages.sort();
+    pages
+}
+
+fn blocks() -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (page, text) in pages() {
+        let mut is_open = false;
+        for (index, line) in text.lines().enumerate() {
+            match line.strip_prefix("```") {
+                Some(_) if is_open => is_open = false,
+                Some(kind) => {
+                    is_open = true;
+                    let kind = kind.trim().to_owned();
+                    blocks.push(Block { page: page.clone(), line: index + 1, kind, text: String::new() });
+                }
+                None if is_open => blocks.last_mut().unwrap().text.extend([line, "\n"]),
+                None => {}
+            }
+        }
+        assert!(!is_open, "{page}: a block is not closed");
+    }
+    blocks
+}
+
+/// Whether the block is what its first line, or its page, says it is. A lock that begins with a table goes on with the one
+/// `before` it.
+fn check(block: &Block, before: Option<&Block>) -> Result<(), String> {
+    let before = before.filter(|before| before.page == block.page && block.text.starts_with("[workload."));
+    let text = before.map_or_else(String::new, |before| before.text.clone()) + &block.text;
+    let source = Source { file: &block.page, text: &text };
+    let mistakes = |mistakes: Vec<_>| format!("{mistakes:?}");
+    match (block.kind.as_str(), text.lines().next().unwrap_or_default()) {
+        ("toml", "# Cargo.toml") => text.parse::<toml::Table>().map(|_| ()).map_err(|error| error.to_string()),
+        ("toml", "# gpu-tuned.toml") => ConfigFile::parse(source).map(|_| ()).map_err(mistakes),
+        ("toml", "format = 1") => Lock::parse(source).map(|_| ()).map_err(mistakes),
+        ("toml", _) => Err("the first line does not say which file it is".to_owned()),
+        ("json", _) => serde_json::from_str::<serde_json::Value>(&text).map(|_| ()).map_err(|e| e.to_string()),
+        // Those are run, by the documentation tests and by the tests of the command line.
+        ("rust" | "rust,no_run", _) if book_tests::PAGES.contains(&block.page.as_str()) => Ok(()),
+        ("console", command) if command.starts_with("$ cargo gpu-tuned ") => Ok(()),
+        // What something else prints.
+        ("text", _) => Ok(()),
+        (kind, _) => Err(format!("nothing checks `{kind}` here")),
+    }
+}
+
+#[test]
+fn every_block_is_checked_by_something() {
+    let blocks = blocks();
+    assert!(blocks.len() > 15, "{} blocks", blocks.len());
+    let wrong = blocks.iter().enumerate().filter_map(|(at, block)| {
+        let before = blocks[..at].iter().rfind(|before| before.kind == block.kind);
+        let mistake = check(block, before).err()?;
+        Some(format!("{}:{}: {mistake}", block.page, block.line))
+    });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Where the links of a page lead within the book.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.map(|target| target.split('#').next().unwrap_or_default()).filter(|target| !target.is_empty())
+}
+
+#[test]
+fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
+    let pages = pages();
+    let summary = &pages.iter().find(|(page, _)| page == "SUMMARY.md").unwrap().1;
+    let listed: Vec<_> = links(summary).collect();
+    for (page, text) in &pages {
+        assert!(page == "SUMMARY.md" || listed.contains(&page.as_str()), "{page} is not in SUMMARY.md");
+        for target in links(text).filter(|target| !target.contains("://")) {
+            assert!(folder().join(target).exists(), "{page} links to {target}, which is not there");
+        }
+    }
+}
