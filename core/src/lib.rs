@@ -11,6 +11,7 @@ pub mod compile;
 pub mod config;
 pub mod device;
 pub mod dims;
+pub mod figure;
 mod goal;
 mod grouped;
 pub mod lock;

@@ -1,6 +1,7 @@
 //! Statistics, and figures in words.
 
 use gpu_tuned_core::Bytes;
+pub(super) use gpu_tuned_core::figure::rate;
 
 /// The middle one, or the mean of the two in the middle; `None` of nothing.
 pub(super) fn median(figures: &[f64]) -> Option<f64> {
@@ -50,16 +51,6 @@ pub(super) fn difference(share: f64) -> String {
 /// Mebibytes without a unit.
 pub(super) fn mib(bytes: Bytes) -> String {
     format!("{:.0}", bytes.mib())
-}
-
-/// Samples per second: four digits, but no fractions of thousands.
-pub(super) fn rate(samples_per_s: f64) -> String {
-    let decimals = match samples_per_s {
-        ..10.0 => 2,
-        10.0..100.0 => 1,
-        _ => 0,
-    };
-    format!("{samples_per_s:.decimals$}")
 }
 
 /// What is there, or a dash.

@@ -1,0 +1,87 @@
+//! Pictures of what was measured: samples per second by the memory needed, as SVG.
+//!
+//! The text is the same for the same figures, so that it can be kept beside what it shows.
+
+mod draw;
+mod scale;
+
+pub use scale::step;
+
+use crate::Bytes;
+use crate::measured::Mode;
+
+/// A picture: lines of batches in the plane of memory and speed.
+#[derive(Clone, Debug, Default)]
+pub struct Figure {
+    /// What it is of.
+    pub title: String,
+    /// What stands at the upper right, to explain what the legend does not.
+    pub note: String,
+    /// A line for each mode.
+    pub lines: Vec<Line>,
+    /// Amounts of memory that are marked from top to bottom.
+    pub limits: Vec<Limit>,
+    /// Points with a ring around them.
+    pub rings: Vec<Ring>,
+    /// What rings stand for, in the legend; empty where there is none.
+    pub ringed: String,
+    /// Memory and samples per second of points that no other is better than, ascending: steps are drawn below them.
+    pub frontier: Vec<(Bytes, f64)>,
+}
+
+/// The batches of one mode.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Which decides on colour and dashes.
+    pub mode: Mode,
+    /// Its points, in the order in which they are joined.
+    pub points: Vec<Point>,
+}
+
+/// A batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// Samples in it.
+    pub batch: u64,
+    /// What it needs.
+    pub memory: Bytes,
+    /// A median.
+    pub samples_per_s: f64,
+    /// The slowest and the fastest repeat.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// An amount of memory that is marked.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// Where.
+    pub memory: Bytes,
+    /// What stands above it.
+    pub label: String,
+}
+
+/// A ring around a point, and a line from there to larger amounts of memory.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    /// Where.
+    pub memory: Bytes,
+    /// Where.
+    pub samples_per_s: f64,
+    /// The amounts of memory that the line leads to.
+    pub until: Vec<Bytes>,
+    /// What is said of it.
+    pub title: String,
+}
+
+/// Samples per second: four digits, but no fractions of thousands.
+pub fn rate(samples_per_s: f64) -> String {
+    let decimals = match samples_per_s {
+        ..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    format!("{samples_per_s:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests;
