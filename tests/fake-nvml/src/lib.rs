@@ -9,8 +9,10 @@
 //!
 //! A scenario is a TOML file, one `[[gpu]]` per GPU in NVML's order; [`Scenario`] describes its keys. A key that is
 //! missing answers "not supported", as drivers do. Its section `[expect]` says what is to be made of the machine; tests
-//! that go through all scenarios hold the code under test against it.
+//! that go through all scenarios hold the code under test against it. Figures that change while a GPU is watched are its
+//! `[[gpu.acts]]`, see [`Act`].
 
+mod act;
 mod code;
 mod expect;
 mod exports;
@@ -18,8 +20,9 @@ mod play;
 mod scenario;
 mod stage;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+pub use act::{Act, Counted, Reason};
 pub use code::Code;
 pub use expect::{Expectation, Rung};
 pub use play::{library, play, play_file};
@@ -33,12 +36,24 @@ pub fn scenario(name: &str) -> PathBuf {
     scenario_folder().join(name).with_extension("toml")
 }
 
-/// The files of all scenarios, sorted by name.
+/// The files of all scenarios, sorted by name; those of `watch`, in which figures change, are not among them.
 ///
 /// # Panics
 /// When the scenario folder cannot be read.
 pub fn scenarios() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(scenario_folder()).expect("the scenario folder is part of the repository");
+    files_of(&scenario_folder())
+}
+
+/// The files of the scenarios `watch/…`, in which figures change while a GPU is watched, sorted by name.
+///
+/// # Panics
+/// When the scenario folder cannot be read.
+pub fn watch_scenarios() -> Vec<PathBuf> {
+    files_of(&scenario_folder().join("watch"))
+}
+
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the scenario folder is part of the repository");
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();

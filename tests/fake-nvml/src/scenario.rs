@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::act::{Act, Counted, Reason};
 use crate::{Code, Expectation};
 
 /// What a driver answers: one scenario file.
@@ -67,6 +68,22 @@ pub struct Unit {
     pub enforced_power_limit_mw: Option<u32>,
     /// The power limit that the board was shipped with.
     pub default_power_limit_mw: Option<u32>,
+    /// Power drawn.
+    pub power_draw_mw: Option<u32>,
+    /// Clocks of the moment: of the multiprocessors and of the memory.
+    pub clocks_mhz: Option<[u32; 2]>,
+    /// What holds the clocks down.
+    pub throttle: Option<Vec<Reason>>,
+    /// Temperature of the chip.
+    pub temperature_c: Option<u32>,
+    /// Generation and lanes of the PCIe link at the moment.
+    pub pcie: Option<[u32; 2]>,
+    /// Generation and lanes that the PCIe link could have.
+    pub pcie_max: Option<[u32; 2]>,
+    /// Traffic of the PCIe link, to the GPU and from it, in kB per second.
+    pub pcie_kb_s: Option<[u32; 2]>,
+    /// What its performance counters tell; without it, it has none.
+    pub counters: Option<Counted>,
     /// How the GPU reaches this machine.
     pub virtualization: Option<Virtualization>,
     /// Compute processes on the GPU.
@@ -87,6 +104,10 @@ pub struct Unit {
     pub fails: BTreeMap<Call, Code>,
     /// Once this call was answered, all later ones answer "GPU is lost".
     pub lost_after: Option<Call>,
+    /// What changes while it is watched.
+    pub acts: Vec<Act>,
+    /// Whether the first act follows the last.
+    pub acts_repeat: bool,
 }
 
 /// A process with a compute context on a GPU.
@@ -127,6 +148,17 @@ pub enum Call {
     Attributes,
     GpuInstance,
     ComputeInstance,
+    PowerDraw,
+    Clocks,
+    Throttle,
+    Temperature,
+    PcieGeneration,
+    PcieLanes,
+    MaxPcieGeneration,
+    MaxPcieLanes,
+    PcieThroughput,
+    CounterSupport,
+    Counters,
 }
 
 /// NVML's `nvmlGpuVirtualizationMode_t`.
@@ -238,7 +270,7 @@ mod tests {
     fn every_scenario_of_the_folder_can_be_played() {
         let files = crate::scenarios();
         assert!(files.len() >= 44, "{files:?}");
-        for file in files {
+        for file in files.into_iter().chain(crate::watch_scenarios()) {
             if let Err(error) = Scenario::load(&file) {
                 panic!("{error}");
             }

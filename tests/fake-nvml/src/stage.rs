@@ -13,6 +13,23 @@ struct Stage {
     users: u32,
     scenario: Scenario,
     lost: Vec<usize>,
+    /// Each GPU as it is at its look of the moment.
+    now: Vec<Moment>,
+}
+
+/// A GPU at one look.
+#[derive(Clone)]
+struct Moment {
+    looks: u32,
+    unit: Unit,
+    is_lost: bool,
+}
+
+impl Moment {
+    fn of(unit: &Unit, looks: u32) -> Self {
+        let (unit, is_lost) = unit.at(looks);
+        Self { looks, unit, is_lost }
+    }
 }
 
 /// The stage of one thread, with the scenario that a test wants there.
@@ -37,6 +54,7 @@ pub(crate) fn open() -> Code {
         let Some(file) = file else { return Err(format!("{SCENARIO_VARIABLE} is not set")) };
         stage.scenario = Scenario::load(file).map_err(|error| error.to_string())?;
         stage.lost.clear();
+        stage.now = stage.scenario.gpu.iter().map(|unit| Moment::of(unit, 0)).collect();
         let code = stage.scenario.init.unwrap_or(Code::Success);
         stage.users += u32::from(code == Code::Success);
         Ok(code)
@@ -74,10 +92,15 @@ pub(crate) fn ask<T>(
         if stage.users == 0 {
             return Err(Code::Uninitialized);
         }
-        let whole = stage.scenario.gpu.get(gpu).ok_or(Code::InvalidArgument)?;
-        if stage.lost.contains(&gpu) {
+        let now = stage.now.get_mut(gpu).ok_or(Code::InvalidArgument)?;
+        if call == Call::Handle && !stage.scenario.gpu[gpu].acts.is_empty() {
+            // The first opening is that of look 0.
+            *now = Moment { looks: now.looks + 1, ..Moment::of(&stage.scenario.gpu[gpu], now.looks) };
+        }
+        if now.is_lost || stage.lost.contains(&gpu) {
             return Err(Code::GpuIsLost);
         }
+        let whole = &now.unit;
         let unit = slice.map_or(Some(whole), |slice| whole.mig.get(slice)).ok_or(Code::InvalidArgument)?;
         if unit.lost_after == Some(call) {
             stage.lost.push(gpu);

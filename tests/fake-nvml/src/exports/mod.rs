@@ -4,13 +4,14 @@
 //! what is written through them.
 #![allow(non_snake_case, reason = "the names are NVML's")]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::path::PathBuf;
 
 use crate::Code;
 use crate::scenario::{Call, Unit};
 use crate::stage;
 
+mod counters;
 mod memory;
 mod mig;
 mod pci;
@@ -185,4 +186,48 @@ numbers! {
     nvmlDeviceGetVirtualizationMode: Virtualization = |unit| unit.virtualization.map(|mode| mode as c_uint);
     nvmlDeviceGetGpuInstanceId: GpuInstance = |unit| unit.gpu_instance;
     nvmlDeviceGetComputeInstanceId: ComputeInstance = |unit| unit.compute_instance;
+    nvmlDeviceGetPowerUsage: PowerDraw = |unit| unit.power_draw_mw;
+    nvmlDeviceGetCurrPcieLinkGeneration: PcieGeneration = |unit| unit.pcie.map(|[generation, _]| generation);
+    nvmlDeviceGetCurrPcieLinkWidth: PcieLanes = |unit| unit.pcie.map(|[_, lanes]| lanes);
+    nvmlDeviceGetMaxPcieLinkGeneration: MaxPcieGeneration = |unit| unit.pcie_max.map(|[generation, _]| generation);
+    nvmlDeviceGetMaxPcieLinkWidth: MaxPcieLanes = |unit| unit.pcie_max.map(|[_, lanes]| lanes);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Handle, domain: c_uint, out: *mut c_uint) -> Return {
+    let clock = ask(device, Call::Clocks, |unit| {
+        let [sm, memory] = unit.clocks_mhz.ok_or(Code::NotSupported)?;
+        // nvmlClockType_t, as above.
+        if domain == 2 { Ok(memory) } else { Ok(sm) }
+    });
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(clock, out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetTemperature(device: Handle, _sensor: c_uint, out: *mut c_uint) -> Return {
+    let temperature = ask(device, Call::Temperature, |unit| unit.temperature_c.ok_or(Code::NotSupported));
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(temperature, out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetPcieThroughput(device: Handle, counter: c_uint, out: *mut c_uint) -> Return {
+    let traffic = ask(device, Call::PcieThroughput, |unit| {
+        let [to_gpu, from_gpu] = unit.pcie_kb_s.ok_or(Code::NotSupported)?;
+        // nvmlPcieUtilCounter_t: 0 what the GPU sends, 1 what it receives.
+        if counter == 0 { Ok(from_gpu) } else { Ok(to_gpu) }
+    });
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(traffic, out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, out: *mut c_ulonglong) -> Return {
+    let reasons = ask(device, Call::Throttle, |unit| {
+        let reasons = unit.throttle.as_ref().ok_or(Code::NotSupported)?;
+        Ok(reasons.iter().fold(0, |bits, reason| bits | *reason as c_ulonglong))
+    });
+    // SAFETY: by NVML's contract.
+    unsafe { hand_out(reasons, out) }
 }
