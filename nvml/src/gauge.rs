@@ -101,14 +101,9 @@ impl Gauge {
 fn load(device: &Device<'_>) -> Result<Load, Trouble> {
     let mut unit = GpuReading::default();
     gpu::read_memory(device, &mut unit)?;
-    let reserved = unit.memory_reserved.unwrap_or(Bytes::ZERO);
-    let used = unit.memory_total.zip(unit.memory_free).and_then(|(total, free)| {
-        let used = total.0.checked_sub(free.0)?;
-        Some(Bytes(used.saturating_sub(reserved.0)))
-    });
     let utilisation = known(device.utilization_rates())?.map(|rates| rates.gpu);
     Ok(Load {
-        memory_used: used,
+        memory_used: gpu::memory_used(&unit),
         memory_total: unit.memory_total,
         utilisation_percent: utilisation.filter(|percent| *percent <= 100),
     })

@@ -71,6 +71,13 @@ pub(crate) fn read_memory(device: &Device<'_>, unit: &mut GpuReading) -> Result<
     Ok(())
 }
 
+/// What processes hold of the memory, without what the driver keeps for itself, where it says so.
+pub(crate) fn memory_used(unit: &GpuReading) -> Option<Bytes> {
+    let (total, free) = unit.memory_total.zip(unit.memory_free)?;
+    let reserved = unit.memory_reserved.unwrap_or(Bytes::ZERO);
+    Some(Bytes(total.0.checked_sub(free.0)?.saturating_sub(reserved.0)))
+}
+
 /// NVML counts lanes ("CUDA cores"), not multiprocessors.
 fn sm_count(cores: Option<u32>, capability: Option<ComputeCapability>) -> Option<u32> {
     let (cores, per_sm) = (cores?, capability?.cores_per_sm()?);

@@ -14,6 +14,7 @@ mod library;
 mod mig;
 #[allow(unsafe_code, reason = "calls that nvml-wrapper does not wrap")]
 mod raw;
+mod telemetry;
 
 use std::fmt;
 use std::path::Path;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
+pub use telemetry::{Telemetry, WatchedGpu};
 
 /// The environment variable that names the management library, for machines where it is in no usual place.
 pub const LIBRARY_VARIABLE: &str = "GPU_TUNED_NVML_PATH";

@@ -25,7 +25,7 @@ pub(crate) fn read_slices(device: &Device<'_>, whole: &GpuReading) -> Result<Vec
 }
 
 /// A slice without instance numbers cannot be told from the whole GPU and is left out.
-fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReading>, Trouble> {
+pub(crate) fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReading>, Trouble> {
     let instances = (known(raw::gpu_instance(slice))?, known(raw::compute_instance(slice))?);
     let (Some(gpu_instance), Some(compute_instance)) = instances else { return Ok(None) };
     let mut unit = GpuReading::default();

@@ -1,7 +1,13 @@
 //! The calls that nvml-wrapper does not wrap.
 
-use nvml_wrapper::Device;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
+use nvml_wrapper::gpm::gpm_metrics_get;
+use nvml_wrapper::{Device, GpmSample, Nvml};
 
 /// Total and free memory in bytes, from the call that every driver has; its total includes what the driver reserves.
 pub(crate) fn memory_v1(device: &Device<'_>) -> Result<(u64, u64), NvmlError> {
@@ -31,4 +37,48 @@ pub(crate) fn compute_instance(slice: &Device<'_>) -> Result<u32, NvmlError> {
     // SAFETY: the handle is used while `slice` borrows the library; `instance` is valid for the write.
     nvml_try(unsafe { call(slice.handle(), &raw mut instance) })?;
     Ok(instance)
+}
+
+/// A sample of the GPU's performance counters (GPM) that is kept from one look to the next.
+#[derive(Debug)]
+pub(crate) struct KeptSample {
+    handle: *mut c_void,
+    nvml: Arc<Nvml>,
+}
+
+// SAFETY: a sample is memory of the library that is bound to no thread; nvml-wrapper's own `GpmSample` is `Send`, too. It is
+// used through `&self` by whoever owns it and not shared.
+unsafe impl Send for KeptSample {}
+
+impl KeptSample {
+    /// Samples the GPU `device`, which `nvml` opened, or the GPU instance of it that a MIG slice lies in.
+    pub(crate) fn take(nvml: &Arc<Nvml>, device: &Device<'_>, instance: Option<u32>) -> Result<Self, NvmlError> {
+        // nvml-wrapper panics when it frees a sample with a library that cannot.
+        nvml_sym(nvml.lib().nvmlGpmSampleFree.as_ref())?;
+        let sample = match instance {
+            Some(instance) => device.gpm_mig_sample(instance)?,
+            None => device.gpm_sample()?,
+        };
+        Ok(Self { handle: sample.into_handle().cast(), nvml: Arc::clone(nvml) })
+    }
+
+    /// What the counters say of the time between this sample and a newer one; what they do not say is an error each.
+    pub(crate) fn until(&self, newer: &Self, metrics: &[GpmMetricId]) -> Result<Vec<Option<f64>>, NvmlError> {
+        // SAFETY: both handles were allocated by this library, are freed by `drop` alone, and are not freed by these.
+        let (older, newer) = unsafe {
+            (
+                ManuallyDrop::new(GpmSample::from_handle(&self.nvml, self.handle.cast())),
+                ManuallyDrop::new(GpmSample::from_handle(&self.nvml, newer.handle.cast())),
+            )
+        };
+        let results = gpm_metrics_get(&self.nvml, &older, &newer, metrics)?;
+        Ok(results.into_iter().map(|result| result.ok().map(|result| result.value)).collect())
+    }
+}
+
+impl Drop for KeptSample {
+    fn drop(&mut self) {
+        // SAFETY: the handle was allocated by this library, which is still open, and this is the only place that frees it.
+        drop(unsafe { GpmSample::from_handle(&self.nvml, self.handle.cast()) });
+    }
 }

@@ -104,6 +104,9 @@ pub struct GpuSample {
     /// Compute processes on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<GpuProcess>>,
+    /// Why there are no figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// A process on a GPU.
