@@ -70,6 +70,10 @@
 //! folder, unless the user has configured caches otherwise; `cargo gpu-tuned warm` bundles it for other machines. Module
 //! `warm` says how, and the session's report what was done.
 //!
+//! # Watching
+//!
+//! [`monitor::Monitor`] watches the GPUs, the host and the program's own figures while it trains, and sums them up.
+//!
 //! | feature | what it brings |
 //! |---|---|
 //! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
@@ -94,6 +98,7 @@ pub mod lock;
 pub mod measure;
 #[cfg(feature = "burn")]
 pub mod mixed;
+pub mod monitor;
 pub mod recording;
 mod resume;
 mod saved;

@@ -4,7 +4,9 @@
 
 mod generated;
 
-use fake_nvml::{Call, Code, Hex, Process, Scenario, Unit, Virtualization};
+use fake_nvml::{Act, Call, Code, Counted, Hex, Process, Scenario, Unit, Virtualization, play_file};
+use gpu_tuned::monitor::{self, Sampler, Summary};
+use gpu_tuned::recording::Record;
 use gpu_tuned::{Bytes, Options};
 use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
@@ -29,7 +31,9 @@ fn calls() -> impl Strategy<Value = Call> {
     let rates = [C::MemoryClock, C::SmClock, C::PowerLimit, C::EnforcedPowerLimit, C::DefaultPowerLimit];
     let memory = [C::MemoryV1, C::MemoryV2, C::Processes];
     let mig = [C::MigMode, C::MigCount, C::MigHandle, C::Attributes, C::GpuInstance, C::ComputeInstance];
-    select([&identity[..], &rates, &memory, &mig].concat())
+    let work = [C::Utilisation, C::PowerDraw, C::Clocks, C::Throttle, C::Temperature, C::CounterSupport, C::Counters];
+    let link = [C::PcieGeneration, C::PcieLanes, C::MaxPcieGeneration, C::MaxPcieLanes, C::PcieThroughput];
+    select([&identity[..], &rates, &memory, &mig, &work, &link].concat())
 }
 
 fn virtualizations() -> impl Strategy<Value = Virtualization> {
@@ -79,16 +83,40 @@ prop_compose! {
     }
 }
 
+/// Figures of work: percentages, pairs, numbers, and what counters tell.
+type Work = (Option<[u32; 2]>, [Option<[u32; 2]>; 4], [Option<u32>; 3], Option<[Option<f64>; 6]>);
+
+fn work() -> impl Strategy<Value = Work> {
+    // TOML has no numbers that are none.
+    let counted =
+        any::<[Option<f64>; 6]>().prop_map(|all| all.map(|figure| figure.filter(|figure| figure.is_finite())));
+    (any::<Option<[u32; 2]>>(), any::<[Option<[u32; 2]>; 4]>(), any::<[Option<u32>; 3]>(), of(counted))
+}
+
 prop_compose! {
     /// GPUs and nonsense, of which some calls fail, some slices are cut, and some fall off the bus.
     fn troubled_units()(
         unit in prop_oneof![boards().prop_map(|(_, unit)| unit), garbage()],
+        work in work(),
         mig in prop_oneof![3 => Just(vec![]), 1 => vec(garbage(), 0..3)],
         mig_enabled in of(any::<bool>()),
         fails in btree_map(calls(), codes(), 0..4),
         lost_after in weighted(0.1, calls()),
     ) -> Unit {
-        Unit { mig, mig_enabled, fails, lost_after, ..unit }
+        let (percents, pairs, [power_draw_mw, temperature_c, looks], counted) = work;
+        let act = looks.map(|looks| Act { looks: looks % 4, lost: looks % 2 == 0, ..Act::default() });
+        Unit {
+            mig, mig_enabled, fails, lost_after,
+            utilisation_percent: percents,
+            clocks_mhz: pairs[0], pcie: pairs[1], pcie_max: pairs[2], pcie_kb_s: pairs[3],
+            power_draw_mw, temperature_c,
+            counters: counted.map(|[sm, occupancy, tensor, dram, to_gpu_mib_s, from_gpu_mib_s]| {
+                Counted { sm, occupancy, tensor, dram, to_gpu_mib_s, from_gpu_mib_s }
+            }),
+            acts: act.into_iter().collect(),
+            acts_repeat: true,
+            ..unit
+        }
     }
 }
 
@@ -119,6 +147,24 @@ proptest! {
         let options = Options::default();
         for options in [options.clone(), options.clone().all_gpus(), options.clone().gpu(gpu), options.cpu()] {
             decide(&options, &machine)?;
+        }
+    }
+
+    #[test]
+    fn no_driver_makes_watching_panic_or_show_what_cannot_be(scenario in troubled_machines()) {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("fuzz.toml");
+        scenario.save(&file).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let records: Vec<Record> = play_file(&file, |library| {
+            let mut sampler = Sampler::open(&monitor::Options::default().no_program().library(library));
+            let start = Record::Start(sampler.start());
+            [start].into_iter().chain((0..11).flat_map(|_| sampler.look()).collect::<Vec<_>>()).collect()
+        });
+        let summary = Summary::of(&records);
+        prop_assert_eq!(summary.looks, 11);
+        for (key, stats) in summary.gpus.iter().flat_map(|gpu| &gpu.figures) {
+            prop_assert!(stats.mean.is_finite() && stats.min <= stats.max, "{}: {:?}", key, stats);
+            prop_assert!(!key.ends_with("_percent") || (stats.min >= 0.0 && stats.max <= 100.0), "{}: {:?}", key, stats);
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub(super) fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let mut system = System::new();
         system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
         let (total, available) = (system.total_memory(), system.available_memory());

@@ -9,7 +9,7 @@ use crate::scenario::Process;
 ///
 /// Time is counted in looks: each time that the GPU is opened by its index, the first of which is often made to find out
 /// what there is. The last act stays, unless the GPU says that its acts are repeated.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Act {
     /// For how many looks.

@@ -1,0 +1,76 @@
+//! What is watched, how often, and what is kept.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The least time between looks: performance counters need so long.
+pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a [`Monitor`](super::Monitor) watches, how often, and what it keeps.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) interval: Duration,
+    pub(super) process: Option<u32>,
+    pub(super) record: Option<PathBuf>,
+    pub(super) history: usize,
+    pub(super) library: Option<PathBuf>,
+    pub(super) gpus: Option<Vec<u32>>,
+}
+
+impl Default for Options {
+    /// All GPUs, the host and this program, once per second, with the last 20,000 records kept in memory and none in a file.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            process: Some(std::process::id()),
+            record: None,
+            history: 20_000,
+            library: None,
+            gpus: None,
+        }
+    }
+}
+
+impl Options {
+    /// Time between looks; at least [`LEAST_INTERVAL`].
+    #[must_use]
+    pub fn interval(self, interval: Duration) -> Self {
+        Self { interval: interval.max(LEAST_INTERVAL), ..self }
+    }
+
+    /// Watches this program with its children, in place of the one that asks.
+    #[must_use]
+    pub fn pid(self, pid: u32) -> Self {
+        Self { process: Some(pid), ..self }
+    }
+
+    /// Watches no program.
+    #[must_use]
+    pub fn no_program(self) -> Self {
+        Self { process: None, ..self }
+    }
+
+    /// Appends all that is seen to the recording at this path. The program that is watched may write the same file.
+    #[must_use]
+    pub fn record(self, path: impl Into<PathBuf>) -> Self {
+        Self { record: Some(path.into()), ..self }
+    }
+
+    /// Records that are kept in memory: of each look one for each GPU, one for the host.
+    #[must_use]
+    pub fn history(self, records: usize) -> Self {
+        Self { history: records, ..self }
+    }
+
+    /// Watches these GPUs only, by the driver's numbers.
+    #[must_use]
+    pub fn gpus(self, gpus: impl Into<Vec<u32>>) -> Self {
+        Self { gpus: Some(gpus.into()), ..self }
+    }
+
+    /// Loads the driver's management library (NVML) from this path instead of its usual places.
+    #[must_use]
+    pub fn library(self, path: impl Into<PathBuf>) -> Self {
+        Self { library: Some(path.into()), ..self }
+    }
+}
