@@ -23,6 +23,7 @@ pub mod profile;
 mod provenance;
 pub mod recording;
 pub mod resolved;
+mod set;
 mod settings;
 /// Texts with a name, and mistakes with a place in them.
 pub mod source;
@@ -35,5 +36,6 @@ pub use grouped::grouped;
 pub use plan::plan;
 pub use precision::{ParsePrecisionError, Precision};
 pub use provenance::Provenance;
+pub use set::SetError;
 pub use settings::{Setting, SettingKind, SettingValue, Settings};
 pub use suggest::suggest;

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod choice;
+mod curve;
 mod error;
 mod explain;
 mod global;
@@ -18,6 +19,7 @@ mod time;
 
 use serde::{Deserialize, Serialize};
 
+pub use curve::curve;
 pub use error::PlanError;
 pub use explain::{Considered, Explanation, Item, Outcome, TimeTerm, Verdict, explain};
 pub use memory::{MemoryEstimate, largest_piece};

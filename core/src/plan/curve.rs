@@ -1,0 +1,135 @@
+//! What is expected of micro-batches on a device, whichever of them is taken.
+
+use super::memory::{MemoryModel, largest_batch_in_one_piece};
+use super::split::{self, Split};
+use super::time::StepTime;
+use super::{PlanError, choice, precision};
+use crate::device::DeviceFacts;
+use crate::measured::Mode;
+use crate::recording::Expected;
+use crate::workload::Workload;
+use crate::{Goal, Pins, Provenance};
+
+/// What the planner expects of micro-batches on `device`, smallest first, without checkpointing before with it: speed and
+/// memory in the goal's precision, whatever micro-batch the goal fixes.
+///
+/// Up to a rank's share of the global batch they are ways to take the goal's steps. Larger ones are steps of a larger
+/// global batch, which is then one micro-batch: they say where the device would be filled. Of the many that are considered
+/// powers of two are kept, those that were measured, those that cut the step evenly, and on both sides of what fits.
+///
+/// # Errors
+///
+/// As [`plan()`](super::plan()), but for a workload that does not fit: that is an answer.
+pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
+    let mut goal = goal.in_samples(workload)?;
+    let precision = precision::decide(device, &goal)?.value;
+    goal.pins = Pins { precision: Some(precision), ..Pins::default() };
+    let free = Goal { global_batch: None, ..goal.clone() };
+    let share = goal.global_batch.map_or(0, |samples| samples / goal.world_size.max(1));
+    let mut all = Vec::new();
+    for checkpointing in choice::checkpointing_modes(workload, &goal) {
+        let mode = Mode { precision, checkpointing };
+        let mut of_mode = Vec::new();
+        if goal.global_batch.is_some() {
+            let even = |split: &Split| share.is_multiple_of(split.batch);
+            of_mode.extend(expected(device, workload, &goal, mode, even)?);
+        }
+        let larger = expected(device, workload, &free, mode, |_| false)?;
+        of_mode.extend(larger.into_iter().filter(|expected| expected.batch > share));
+        of_mode.sort_by_key(|expected| expected.batch);
+        of_mode.dedup_by_key(|expected| expected.batch);
+        // One that does not fit says where the limit is.
+        let misfit = of_mode.iter().position(|expected| !expected.fits).unwrap_or(of_mode.len());
+        of_mode.truncate(misfit + 1);
+        all.extend(of_mode);
+    }
+    all.sort_by_key(|expected| (expected.batch, expected.checkpointing));
+    Ok(all)
+}
+
+/// What is worth keeping of the micro-batches of a goal; `keeps` those that are kept besides.
+fn expected(
+    device: &DeviceFacts,
+    workload: &Workload,
+    goal: &Goal,
+    mode: Mode,
+    keeps: impl Fn(&Split) -> bool,
+) -> Result<Vec<Expected>, PlanError> {
+    let time = StepTime::of(device, workload, mode);
+    let memory = MemoryModel::of(device, workload, goal, mode);
+    let in_one_piece = largest_batch_in_one_piece(device, workload, mode.precision);
+    let all = split::splits(device, workload, goal)?.into_iter().map(|split| {
+        let memory = memory.at(split.batch, split.micro_steps() > 1);
+        let provenance = time.provenance(split.batch);
+        let is_kept = split.batch.is_power_of_two() || provenance == Provenance::Measured || keeps(&split);
+        let expected = Expected {
+            batch: split.batch,
+            checkpointing: mode.checkpointing,
+            samples_per_s: time.samples_per_s(split),
+            memory_bytes: memory.total().0,
+            fits: memory.fits() && split.batch <= in_one_piece,
+            provenance: Some(provenance),
+        };
+        (is_kept, expected)
+    });
+    // Largest first.
+    let all: Vec<_> = all.collect();
+    let edge = all.iter().position(|(_, expected)| expected.fits).unwrap_or(all.len());
+    let is_near = |index: usize| index == edge || index + 1 == edge;
+    let kept = all.into_iter().enumerate().filter(|(index, (is_kept, _))| *is_kept || is_near(*index));
+    Ok(kept.map(|(_, (_, expected))| expected).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::curve;
+    use crate::device::DeviceFacts;
+    use crate::plan::plan;
+    use crate::profile::ProfileTable;
+    use crate::workload::{ModelSpec, Training, Transformer, Workload, WorkloadSpec};
+    use crate::{Bytes, Goal};
+
+    fn workload() -> Workload {
+        let model = Transformer { layers: 6, d_model: 512, vocab: 8192, seq: 256, ..Transformer::default() };
+        WorkloadSpec { model: ModelSpec::Transformer(model), training: Training::default() }.workload()
+    }
+
+    fn device(gib: u64) -> DeviceFacts {
+        let profiles = ProfileTable::builtin();
+        let profile = profiles.get("rtx4090").expect("it is built in");
+        DeviceFacts { memory_available: Bytes(gib << 30), ..DeviceFacts::nominal(profile) }
+    }
+
+    #[test]
+    fn it_has_the_plan_in_it_and_goes_on_beyond_the_step() {
+        let goal = Goal { global_batch: Some(48), ..Goal::default() };
+        let (device, workload) = (device(22), workload());
+        let planned = plan(&device, &workload, &goal).unwrap();
+        let curve = curve(&device, &workload, &goal).unwrap();
+        let settings = planned.settings;
+        let same = curve.iter().find(|expected| {
+            (expected.batch, expected.checkpointing) == (settings.batch_size, settings.gradient_checkpointing)
+        });
+        let same = same.expect("the plan is one of them");
+        assert!((same.samples_per_s - planned.samples_per_s).abs() < 1e-9 && same.fits);
+        assert_eq!(same.memory_bytes, planned.memory.total().0);
+        assert!(curve.iter().any(|expected| expected.batch > 48 && expected.fits), "beyond the step");
+        assert!(curve.iter().any(|expected| !expected.fits), "and beyond the memory");
+        assert!(curve.len() < 100, "{}", curve.len());
+        assert!(curve.is_sorted_by_key(|expected| (expected.batch, expected.checkpointing)));
+    }
+
+    #[test]
+    fn what_is_fixed_does_not_shorten_it() {
+        let mut goal = Goal { global_batch: Some(64), ..Goal::default() };
+        let free = curve(&device(22), &workload(), &goal).unwrap();
+        goal.pins.batch_size = Some(2);
+        assert_eq!(curve(&device(22), &workload(), &goal).unwrap(), free);
+    }
+
+    #[test]
+    fn where_nothing_fits_it_says_so() {
+        let curve = curve(&device(0), &workload(), &Goal::default()).unwrap();
+        assert!(!curve.is_empty() && curve.iter().all(|expected| !expected.fits));
+    }
+}
