@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::resolved::ResolvedError;
+use gpu_tuned_core::{Pins, SetError};
 use thiserror::Error;
 
 use crate::decide::{Broken, Circumstances, DecideError, Decision, GpusError, Wanted, decide};
@@ -35,6 +36,7 @@ pub struct Options {
     cpu: bool,
     machine: Option<Machine>,
     resume: Option<PathBuf>,
+    set: Pins,
 }
 
 /// Why a session could not be started.
@@ -53,6 +55,23 @@ pub enum StartError {
     /// The saved run cannot be gone on with.
     #[error(transparent)]
     Resume(#[from] ResumeError),
+    /// [`SET_VARIABLE`](Options::SET_VARIABLE) fixes no settings.
+    #[error("{}: {source}", Options::SET_VARIABLE)]
+    Set {
+        /// Which word, and what would do.
+        source: SetError,
+    },
+    /// There is no plan with the settings that were fixed for this start.
+    #[error(
+        "{source}\n  help: `{set}` was set for this start, and the samples of a step stay the same: choose other values, \
+         or leave it out"
+    )]
+    SetPlan {
+        /// What was set.
+        set: Pins,
+        /// Why it makes no plan.
+        source: PlanError,
+    },
     /// A field of the config holds a dimension that no model has.
     #[error("the config describes no model: {message}")]
     Dimensions {
@@ -76,10 +95,12 @@ pub enum StartError {
     Open(#[from] crate::burn::OpenError),
 }
 
-impl From<DecideError> for StartError {
-    fn from(error: DecideError) -> Self {
+impl StartError {
+    /// Why there is no decision, with these settings fixed for this start.
+    fn of(error: DecideError, set: Pins) -> Self {
         match error {
             DecideError::Table(error) => Self::Table(error),
+            DecideError::Plan(source) if !set.is_empty() => Self::SetPlan { set, source },
             DecideError::Plan(error) => Self::Plan(error),
             DecideError::Gpus(error) => Self::Gpus(error),
             DecideError::Resume(error) => Self::Resume(error),
@@ -91,6 +112,9 @@ impl From<DecideError> for StartError {
 impl Options {
     /// The environment variable that switches strict mode on, with the value `1`.
     pub const STRICT_VARIABLE: &'static str = "GPU_TUNED_STRICT";
+
+    /// The environment variable that fixes settings for one start: `batch_size=64,num_workers=4`.
+    pub const SET_VARIABLE: &'static str = "GPU_TUNED_SET";
 
     /// Whether any fallback is an error. Off, unless [`STRICT_VARIABLE`](Self::STRICT_VARIABLE) is `1`.
     #[must_use]
@@ -152,6 +176,17 @@ impl Options {
     #[must_use]
     pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
         self.resume = Some(directory.into());
+        self
+    }
+
+    /// Fixes settings for this start, over what the config's fields say, as if they were set there: they are checked, and
+    /// reported as set. The samples of an optimizer step stay as they are, so that a larger micro-batch is one of fewer.
+    ///
+    /// What [`SET_VARIABLE`](Self::SET_VARIABLE) fixes counts before it: that is how a run is tried with other settings
+    /// without a build. A variable that is empty fixes nothing.
+    #[must_use]
+    pub fn set(mut self, settings: Pins) -> Self {
+        self.set = settings;
         self
     }
 
@@ -217,6 +252,13 @@ impl Options {
         }
     }
 
+    /// What is fixed for this start.
+    fn fixed(&self) -> Result<Pins, StartError> {
+        let Some(text) = std::env::var_os(Self::SET_VARIABLE) else { return Ok(self.set.clone()) };
+        let set: Pins = text.to_string_lossy().parse().map_err(|source| StartError::Set { source })?;
+        Ok(set.or(&self.set))
+    }
+
     /// Decides without the GPUs that turned out to be broken.
     fn decide_without<C: Tuned>(
         &self,
@@ -227,7 +269,9 @@ impl Options {
     ) -> Result<Decision, StartError> {
         let machine = self.seen();
         let begin = Instant::now();
-        let decision = decide(config, Circumstances { machine, wanted, broken, saved })?;
+        let set = self.fixed()?;
+        let decision = decide(config, Circumstances { machine, wanted, broken, saved, set: &set });
+        let decision = decision.map_err(|error| StartError::of(error, set))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;
         Ok(decision)

@@ -1,6 +1,7 @@
 //! What is asked for: by the build, and by fields of the config that the user set.
 
-use gpu_tuned_core::{Goal, Pins};
+use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::{Goal, Pins, Provenance};
 
 use crate::tuned::{Built, Tuned};
 
@@ -36,4 +37,17 @@ pub(super) fn pins(tuned: &Pins, built: &Built) -> Pins {
         num_workers,
         eval_batch_size
     )
+}
+
+/// Whether they say how steps are cut.
+pub(super) fn cuts(pins: &Pins) -> bool {
+    pins.batch_size.is_some() || pins.gradient_accumulation.is_some()
+}
+
+/// Says of the settings that were fixed for this start alone that it was not the config.
+pub(super) fn name_the_source(plan: &mut Plan, set: &Pins) {
+    for reason in plan.reasons.iter_mut().filter(|reason| set.has(reason.setting)) {
+        reason.provenance = Provenance::Declared;
+        "set for this start".clone_into(&mut reason.why);
+    }
 }

@@ -9,11 +9,12 @@ mod restore;
 
 use std::fmt;
 
-use gpu_tuned_core::Setting;
+use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Pins, Setting};
 use serde::Serialize;
 
 pub(crate) use devices::{Broken, Wanted};
@@ -38,6 +39,18 @@ pub struct Decision {
     pub plan: Plan,
     /// What a training step costs.
     pub workload: Workload,
+    /// What was asked for.
+    #[serde(skip)]
+    pub(crate) asked: Asked,
+}
+
+/// What was planned for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    /// What all devices have.
+    pub facts: DeviceFacts,
+    /// In samples, with what is fixed.
+    pub goal: Goal,
 }
 
 /// The selection, then the plan.
@@ -57,6 +70,8 @@ pub(crate) struct Circumstances<'a> {
     pub broken: &'a [Broken],
     /// The run to go on with.
     pub saved: Option<&'a SavedRun>,
+    /// What is fixed for this start, whatever the config says.
+    pub set: &'a Pins,
 }
 
 /// Decides for the wanted devices of the machine; without a usable GPU for the CPU.
@@ -69,6 +84,12 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     let workload = resolved.as_ref().map_or_else(|| spec.workload(), |resolved| resolved.workload(&spec));
     // Before the ranks are known: a step in tokens is the same step on however many.
     let mut goal = asked::goal(config).in_samples(&workload)?;
+    if goal.global_batch.is_none() && asked::cuts(here.set) {
+        // The run stays the same: what is fixed for one start cuts its steps, and makes no others.
+        let without = decide(config, Circumstances { set: &Pins::default(), ..here })?;
+        goal.global_batch = Some(without.plan.schedule.global_batch);
+    }
+    goal.pins = here.set.or(&goal.pins);
     if let Some(saved) = here.saved {
         resume::check::<C>(saved, &spec, &workload, &goal)?;
         goal.global_batch = Some(saved.schedule().global_batch);
@@ -81,12 +102,13 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     let built_for_them = built_for::are_built_for(&C::BUILT, resolved.as_ref(), &gpus);
     let planning = Planning { built: &C::BUILT, resolved: resolved.as_ref(), facts: &facts, workload: &workload };
     let mut plan = match here.saved {
-        None => planning.run(goal, built_for_them, &mut fallbacks)?,
-        Some(saved) => planning.restore(saved, goal, built_for_them, &mut fallbacks)?,
+        None => planning.run(goal.clone(), built_for_them, &mut fallbacks)?,
+        Some(saved) => planning.restore(saved, goal.clone(), built_for_them, &mut fallbacks)?,
     };
     let before = resolved.as_ref().and_then(|resolved| resolved.measured.measured_before(None, &spec));
     plan.advice.extend(before.map(|before| before.to_string()));
-    let changes = changes(config, &C::BUILT, &plan);
+    asked::name_the_source(&mut plan, here.set);
+    let changes = changes(config, here.set, &C::BUILT, &plan);
     let resumed = here.saved.map(|saved| Resumed::new(saved, &plan));
     let selection = Selection {
         device: gpus.first().map_or(crate::Recognised::Cpu, |gpu| (&gpu.found).into()),
@@ -98,13 +120,13 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
         resumed,
         changes,
     };
-    Ok(Decision { selection, plan, workload })
+    Ok(Decision { selection, plan, workload, asked: Asked { facts, goal } })
 }
 
 /// What differs from the constants of the build, among the settings that the config has a field for.
-fn changes<C: Tuned>(config: &C, built: &Built, plan: &Plan) -> Vec<Change> {
+fn changes<C: Tuned>(config: &C, set: &Pins, built: &Built, plan: &Plan) -> Vec<Change> {
     let tuned = config.tuned();
-    let by_user = asked::pins(&tuned, built);
+    let by_user = set.or(&asked::pins(&tuned, built));
     let differs = |setting: &Setting| setting.of(&built.settings) != setting.of(&plan.settings);
     let change = |setting: Setting| Change {
         setting,
