@@ -89,6 +89,8 @@
 pub mod allocation;
 #[cfg(feature = "burn")]
 pub mod burn;
+#[cfg(feature = "burn")]
+mod course;
 mod decide;
 mod detect;
 #[cfg(feature = "burn")]
@@ -105,6 +107,7 @@ mod saved;
 mod selection;
 mod session;
 mod start;
+pub mod trace;
 #[cfg(feature = "burn")]
 pub mod train;
 mod tuned;

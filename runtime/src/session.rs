@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::decide::Decision;
 use crate::detect::Machine;
+use crate::recording::Recorder;
 use crate::saved::{SaveError, SavedRun};
 use crate::selection::Selection;
 use crate::tuned::Tuned;
@@ -29,6 +30,11 @@ pub struct Session<C> {
     /// What it was decided for.
     #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "it is part of what is measured with Burn"))]
     pub(crate) machine: Machine,
+    /// What records it.
+    pub(crate) recorder: Option<Recorder>,
+    /// What its loader and its trainer see.
+    #[cfg(feature = "burn")]
+    pub(crate) course: crate::course::Course,
     /// What its strategy did.
     #[cfg(feature = "train")]
     pub(crate) record: crate::train::metrics::Record,
@@ -72,6 +78,18 @@ impl<C> Session<C> {
     /// What a training step costs.
     pub fn workload(&self) -> &Workload {
         &self.decision.workload
+    }
+
+    /// What records the session; `None` where nothing does: see [`recording`](crate::recording).
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// Records a figure of the program's own, such as `valid/loss`, of this moment; nothing where nothing is recorded.
+    pub fn value(&self, name: &str, value: f64) {
+        if let Some(recorder) = &self.recorder {
+            recorder.value(name, value);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::decide::{Broken, Circumstances, DecideError, Decision, GpusError, Wanted, decide};
 use crate::detect::{Machine, first_look};
+use crate::recording::{self, Observer, Observers, Record, Recorder};
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::selection::Fallback;
@@ -37,6 +38,10 @@ pub struct Options {
     machine: Option<Machine>,
     resume: Option<PathBuf>,
     set: Pins,
+    record: Option<PathBuf>,
+    observers: Observers,
+    #[cfg(feature = "burn")]
+    trace: Option<(PathBuf, crate::trace::Steps)>,
 }
 
 /// Why a session could not be started.
@@ -116,6 +121,9 @@ impl Options {
     /// The environment variable that fixes settings for one start: `batch_size=64,num_workers=4`.
     pub const SET_VARIABLE: &'static str = "GPU_TUNED_SET";
 
+    /// The environment variable that names a file to record to: see [`recording`](crate::recording).
+    pub const RECORD_VARIABLE: &'static str = "GPU_TUNED_RECORD";
+
     /// Whether any fallback is an error. Off, unless [`STRICT_VARIABLE`](Self::STRICT_VARIABLE) is `1`.
     #[must_use]
     pub fn strict(mut self, strict: bool) -> Self {
@@ -190,6 +198,34 @@ impl Options {
         self
     }
 
+    /// Records what the session does, to the end of a file: see [`recording`](crate::recording). A file that cannot be
+    /// written is a warning.
+    ///
+    /// A file that [`RECORD_VARIABLE`](Self::RECORD_VARIABLE) names is taken in place of this one.
+    #[must_use]
+    pub fn record(mut self, file: impl Into<PathBuf>) -> Self {
+        self.record = Some(file.into());
+        self
+    }
+
+    /// Shows what the session does to an observer as it comes, whether it is recorded to a file or not.
+    #[must_use]
+    pub fn observe(mut self, observer: impl Observer + 'static) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Traces some steps to a file, phase by phase: see [`trace`](crate::trace). A file that cannot be written is a
+    /// warning.
+    ///
+    /// What [`trace::VARIABLE`](crate::trace::VARIABLE) names is taken in place of it.
+    #[cfg(feature = "burn")]
+    #[must_use]
+    pub fn trace(mut self, file: impl Into<PathBuf>, steps: crate::trace::Steps) -> Self {
+        self.trace = Some((file.into(), steps));
+        self
+    }
+
     /// Decides for this machine instead of the one of the process's first look.
     #[must_use]
     pub fn machine(mut self, machine: Machine) -> Self {
@@ -221,10 +257,17 @@ impl Options {
         }
         tracing::info!("{selection}");
         config.apply(&decision.plan.settings);
+        let recorder = self.recorder();
+        if let Some(recorder) = &recorder {
+            recorder.record(&Record::Run(Box::new(recording::run::<C>(&decision))));
+        }
         Ok(Session {
             config,
             decision,
             opened,
+            #[cfg(feature = "burn")]
+            course: crate::course::Course::new(recorder.clone(), crate::trace::tracer(self.trace.clone())),
+            recorder,
             machine: self.seen().clone(),
             #[cfg(feature = "train")]
             record: crate::train::metrics::Record::default(),
@@ -233,6 +276,12 @@ impl Options {
 
     fn seen(&self) -> &Machine {
         self.machine.as_ref().unwrap_or_else(|| first_look())
+    }
+
+    /// What records the session, if anything does.
+    fn recorder(&self) -> Option<Recorder> {
+        let named = std::env::var_os(Self::RECORD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        recording::recorder(named.or_else(|| self.record.clone()), &self.observers)
     }
 
     /// The run to go on with, if one is wanted.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// `waited_s` (for the loader), `outside_s` (in the program's own loop), and the rest in the trainer: `loss_s` in the
 /// program's loss function, `backward_s`, `update_s`, and `drain_s` waiting for the device at the step's end. A device
 /// works beside the host: what the host does in no time the device may take long for, and that shows in `drain_s`.
+///
+/// In Burn's training loop the program's training step calls `backward` itself: both are in `loss_s`, and there is no
+/// `backward_s`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -45,6 +48,9 @@ pub struct StepRecord {
     /// In the optimizer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_s: Option<f64>,
+    /// Waiting for other ranks, and exchanging gradients with them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange_s: Option<f64>,
     /// Waiting for the device at the end of the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_s: Option<f64>,
@@ -54,6 +60,15 @@ pub struct StepRecord {
     /// Batches that were ready when the loader was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
+    /// Batches that the loader's workers have prepared since the step before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepared: Option<u64>,
+    /// What the workers took for them, added up: fetching items and putting them together, without waiting for room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepared_s: Option<f64>,
+    /// Processor time of the workers' threads in it: far less than `prepared_s` where they wait for storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepared_cpu_s: Option<f64>,
     /// Memory in use by Burn's pools after the step, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_use_bytes: Option<u64>,

@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use super::budget::Budget;
 use super::epoch::{Bounds, Lazy, Prefetch, Preparation, Source};
 use super::rank::RankOf;
+use crate::course::Course;
 use crate::train::MicroBatch;
 
 /// Batches that are prepared ahead when nobody says how many: one is uploaded while one waits.
@@ -44,6 +45,7 @@ pub struct PrefetchLoader<I, B> {
     device: Device,
     rng: Option<Mutex<StdRng>>,
     rank: Option<RankOf>,
+    course: Course,
 }
 
 enum Batches<I> {
@@ -65,6 +67,7 @@ impl<I, B> PrefetchLoader<I, B> {
             device: Device::default(),
             rng: None,
             rank: None,
+            course: Course::default(),
         }
     }
 
@@ -125,6 +128,12 @@ impl<I, B> PrefetchLoader<I, B> {
         self
     }
 
+    /// Tells what it does to those who look at a rank's steps.
+    pub(crate) fn seen_by(mut self, course: Course) -> Self {
+        self.course = course;
+        self
+    }
+
     /// Yields batches on `device`.
     #[must_use]
     pub fn device(mut self, device: Device) -> Self {
@@ -178,6 +187,7 @@ where
             device,
             rng: self.rng().map(|mut rng| Mutex::new(rng.fork())),
             rank: self.rank,
+            course: self.course.clone(),
         }
     }
 
@@ -211,7 +221,7 @@ where
     }
 
     fn preparation(&self, dataset: &Arc<dyn Dataset<I>>) -> Preparation<I, B> {
-        Preparation { dataset: dataset.clone(), batcher: self.batcher.clone() }
+        Preparation { dataset: dataset.clone(), batcher: self.batcher.clone(), course: self.course.clone() }
     }
 
     fn prefetch(&self, dataset: &Arc<dyn Dataset<I>>) -> std::io::Result<Prefetch<B>> {

@@ -56,6 +56,7 @@ impl<C> Session<C> {
             .device_samples(size(ahead))
             .num_workers(size(settings.num_workers))
             .device(self.device())
+            .seen_by(self.course.clone())
     }
 
     /// Loads batches for an evaluation, on the device without autodiff: of the planned size, in the dataset's order, and

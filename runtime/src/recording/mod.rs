@@ -3,6 +3,19 @@
 //! One JSON object per line ([`Record`]). Several processes append to one file, a whole line at a time, so that a program
 //! and its monitor share one; what was being written when a process was killed is the last line at most, and is left out.
 //!
+//! # Recording a program
+//!
+//! With the environment variable `GPU_TUNED_RECORD=FILE`, or [`Options::record`](crate::Options::record), a session appends
+//! a [`Run`] when it starts, and with feature `burn` a [`StepRecord`] for every optimizer step of its trainer, its strategy
+//! or its ranks: where the host's time went, and what its loader's workers did meanwhile. The program adds figures of its
+//! own with [`Session::value`](crate::Session::value), and an [`Observer`] sees all of it as it comes.
+//!
+//! A step is timed by the host's clock, some ten readings of it, and is not made to wait for the device. Lines are written
+//! once a second, and when the session and what it made are dropped. A file that cannot be written is given up with a
+//! warning; training goes on.
+//!
+//! # Reading and writing
+//!
 //! ```
 //! use gpu_tuned::recording::{Record, Value, Writer, read};
 //!
@@ -19,6 +32,8 @@
 //! ```
 
 mod read;
+mod recorder;
+mod run;
 mod write;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,6 +43,9 @@ pub use gpu_tuned_core::recording::{
     VERSION, Value,
 };
 pub use read::{Recording, RecordingError, parse, read};
+pub use recorder::{Observer, Recorder};
+pub(crate) use recorder::{Observers, recorder};
+pub(crate) use run::run;
 pub use write::Writer;
 
 /// The clock of recordings: seconds since 1970 (UTC).

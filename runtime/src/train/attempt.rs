@@ -8,6 +8,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::MicroBatch;
 use super::failure::{Moment, OutOfMemory, Stopped, watched};
+use crate::course::{Clock, Phase};
 use crate::mixed::{clip, global_norm};
 
 /// What a micro-batch brings to a step; on the device, and not read yet.
@@ -47,6 +48,7 @@ impl<T> Attempt<T> {
         batch: &B,
         micro_batch: usize,
         device: &Device,
+        clock: &Clock,
         part: impl Fn(&M, B, f64, GradientsParams) -> Result<Part<T>, Stopped>,
     ) -> Result<Self, Stopped> {
         let samples = batch.len();
@@ -55,8 +57,10 @@ impl<T> Attempt<T> {
         let mut outputs = Vec::new();
         for cut in cuts(samples, micro_batch) {
             let share = cut.len() as f64 / samples as f64;
-            let micro = watched(Moment::Upload, || batch.narrow(cut).on_device(device))?;
-            let Part { gradients, loss, output } = part(model, micro, share, sum)?;
+            let Part { gradients, loss, output } = clock.micro_batch(cut.len(), || {
+                let upload = || watched(Moment::Upload, || batch.narrow(cut).on_device(device));
+                part(model, clock.time(Phase::Upload, upload)?, share, sum)
+            })?;
             sum = gradients;
             mean = match (mean, loss) {
                 (Some(mean), Some(loss)) => Some(mean + loss),

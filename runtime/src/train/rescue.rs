@@ -63,7 +63,7 @@ impl Stepper {
         gradients: &GradientsParams,
     ) -> Result<Option<Rescue>, Stopped> {
         let groups = groups(gradients, &weights.model(), self.twice.now() / HELD_VALUES);
-        let done = update_in_groups(weights, gradients, groups, || give_back(&self.device));
+        let done = update_in_groups(weights, gradients, groups, &self.clock, || give_back(&self.device));
         // What failed was tried with single parameters.
         let halvings = done.as_ref().copied().unwrap_or(u32::MAX);
         if halvings == 0 {

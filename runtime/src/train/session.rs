@@ -12,6 +12,7 @@ use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use super::stepper::{Remaining, Stepper};
 use super::{Trainer, TrainerError};
+use crate::course::{Clock, Course};
 use crate::load::PrefetchLoader;
 use crate::mixed::Half;
 use crate::session::Session;
@@ -68,6 +69,7 @@ pub(super) struct Recipe {
     twice: Bytes,
     replanning: Option<Replanning>,
     loading: Loading,
+    course: Course,
 }
 
 /// How a rank's part of a step is loaded.
@@ -105,6 +107,7 @@ impl Recipe {
                 ahead: (size(ahead.0), size(ahead.1)),
                 workers: size(settings.num_workers),
             },
+            course: session.course.of_rank(rank),
             device,
         }
     }
@@ -118,6 +121,7 @@ impl Recipe {
             twice: Bytes(u64::MAX),
             replanning: None,
             loading: Loading { samples: micro_batch, drop_last: false, ahead: (2, 2 * micro_batch), workers: 1 },
+            course: Course::default(),
         }
     }
 
@@ -134,6 +138,7 @@ impl Recipe {
             .device_samples(on_device)
             .num_workers(workers)
             .device(self.device.clone())
+            .seen_by(self.course.clone())
     }
 
     /// What the session computes in beside f32.
@@ -143,6 +148,7 @@ impl Recipe {
 
     pub(super) fn stepper(&self) -> Stepper {
         let mut stepper = Stepper::new(self.device.clone(), self.micro_batch);
+        stepper.clock = Clock::of(&self.course);
         stepper.twice = stepper.twice.with_planned(self.twice.0);
         stepper.remaining = self.replanning.clone().map(|replanning| Box::new(replanning) as Box<dyn Remaining>);
         stepper

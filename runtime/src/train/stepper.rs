@@ -16,6 +16,7 @@ use super::outcome::{Step, StepError};
 use super::pace::{Pace, SHORT_PATIENCE};
 use super::ranks::{Seat, Shares};
 use super::update::{Unread, Weights, difference, read, updated};
+use crate::course::{Clock, Phase};
 
 /// So many steps in a row without finite gradients are an error.
 const MOST_SKIPPED: u32 = 100;
@@ -40,6 +41,8 @@ pub(super) struct Stepper {
     /// Bytes that may be held twice.
     pub twice: Pace,
     pub remaining: Option<Box<dyn Remaining>>,
+    /// Times its steps, where somebody looks.
+    pub clock: Clock,
     /// Steps from one in which gradients are counted to the next.
     pub health_every: Option<u64>,
     /// Among the ranks that take the step together.
@@ -59,6 +62,7 @@ impl Stepper {
             max_norm: None,
             twice: Pace::new(u64::MAX).with_patience(SHORT_PATIENCE),
             remaining: None,
+            clock: Clock::default(),
             health_every: None,
             seat: None,
             sizes: None,
@@ -92,6 +96,7 @@ impl Stepper {
         if batch.is_empty() && self.seat.is_none() {
             return Err(StepError::Empty);
         }
+        self.clock.enter();
         let mut rescues = Vec::new();
         let mut shares = Shares::default();
         let seat = self.seat.clone();
@@ -127,10 +132,11 @@ impl Stepper {
     ) -> Result<(Step, Vec<T>), Stopped> {
         let micro_batch = self.micro_batch();
         let model = weights.model();
-        let attempt = Attempt::run(&model, batch, micro_batch, &self.device, part)?;
+        let attempt = Attempt::run(&model, batch, micro_batch, &self.device, &self.clock, part)?;
         // Before they are clipped, which a norm that is not finite leaves nothing of.
         let health = self.health(&attempt.gradients, &model)?;
-        let (attempt, norm) = attempt.clipped(&model, self.max_norm, &self.device)?;
+        let (attempt, norm) =
+            self.clock.time(Phase::Update, || attempt.clipped(&model, self.max_norm, &self.device))?;
         drop(model);
         let Attempt { gradients, loss, outputs } = attempt;
         let mut step = Step {
@@ -148,7 +154,8 @@ impl Stepper {
         let values = [loss, norm];
         let in_groups = self.is_too_much_at_once(weights);
         if in_groups || carefully {
-            let read = read(values.to_vec()).map_err(|unread| unread.at(Moment::Backward))?;
+            let read = self.clock.time(Phase::Drain, || read(values.to_vec()));
+            let read = read.map_err(|unread| unread.at(Moment::Backward))?;
             (step.loss, step.gradient_norm) = (read[0], read[1]);
         }
         if in_groups {
@@ -181,10 +188,11 @@ impl Stepper {
         gradients: GradientsParams,
         values: &[Tensor<1>; 2],
     ) -> Result<(W, Vec<f32>, Option<f32>), Unread> {
-        let new = updated(weights, gradients, None).map_err(Unread::OutOfMemory)?;
+        let new = self.clock.time(Phase::Update, || updated(weights, gradients, None)).map_err(Unread::OutOfMemory)?;
         let moved = self.looks().then(|| difference(&weights.master(), &new.master())).flatten();
         let is_looked_at = moved.is_some();
-        let read = read(values.iter().cloned().chain(witness(&new.model(), |_| true)).chain(moved).collect())?;
+        let values = values.iter().cloned().chain(witness(&new.model(), |_| true)).chain(moved).collect();
+        let read = self.clock.time(Phase::Drain, || read(values))?;
         let moved = read.last().copied().filter(|_| is_looked_at);
         Ok((new, read, moved))
     }

@@ -19,6 +19,7 @@ use super::session::Recipe;
 use super::stepper::Stepper;
 use super::update::Weights;
 use super::{MicroBatch, TrainerError};
+use crate::course::Phase;
 use crate::mixed::Half;
 use crate::session::Session;
 use crate::tuned::Tuned;
@@ -173,13 +174,16 @@ where
         self.learning.learner.lr_step();
         let rate = self.learning.learner.lr_current();
         let is_mixed = self.learning.is_mixed();
+        let clock = self.stepper.clock.clone();
         let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
-            let TrainOutput { grads, item } = watched(Moment::Backward, || TrainStep::step(model, micro))?;
+            let step = || watched(Moment::Backward, || TrainStep::step(model, micro));
+            let TrainOutput { grads, item } = clock.time(Phase::LossAndBackward, step)?;
             let gradients = watched(Moment::Backward, || share_added(is_mixed, model, sum, grads, share))??;
             Ok(Part { gradients, loss: None, output: item })
         };
         match self.stepper.step(&mut self.learning, rate.base() != 0.0, batch, part) {
             Ok((step, outputs)) => {
+                clock.took(&step, false, &self.stepper.device);
                 self.record.took(iteration, &step);
                 for item in outputs {
                     let (progress, lr) = (progress.clone(), Some(rate.clone()));

@@ -9,6 +9,7 @@ use super::failure::{Moment, watched};
 use super::outcome::{Step, StepError};
 use super::stepper::Stepper;
 use super::weights::{Held, ModelAndOptimizer, summed};
+use crate::course::Phase;
 use crate::measure::Case;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 
@@ -185,17 +186,22 @@ impl<M: Module> Trainer<M> {
         self.weights.learning_rate = learning_rate;
         // Nothing that lives as long as the step holds the weights: parameters that were changed are to be released.
         let (is_mixed, scale) = (self.weights.held.is_mixed(), &self.scale);
+        let clock = self.stepper.clock.clone();
         let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
-            let loss = watched(Moment::Forward, || loss(model, micro).cast(FloatDType::F32).mul_scalar(share))?;
+            let mean = || loss(model, micro).cast(FloatDType::F32).mul_scalar(share);
+            let loss = clock.time(Phase::Loss, || watched(Moment::Forward, mean))?;
             let value = loss.clone().without_autodiff();
             let of_part = || GradientsParams::from_grads(scale.scale(loss).backward(), model);
-            let gradients = watched(Moment::Backward, || summed(is_mixed, model, sum, of_part(), scale))??;
+            let summed = || summed(is_mixed, model, sum, of_part(), scale);
+            let gradients = clock.time(Phase::Backward, || watched(Moment::Backward, summed))??;
             Ok(Part { gradients, loss: Some(value), output: () })
         };
         let stepped = self.stepper.step(&mut self.weights, learning_rate != 0.0, &batch, part);
         let (step, _) = stepped.inspect_err(|error| self.stepper.end(error))?;
         let loss_scale = self.scale.value();
         let _: StepOutcome = self.scale.update(step.applied);
-        Ok(Step { loss_scale, ..step })
+        let step = Step { loss_scale, ..step };
+        clock.took(&step, true, &self.stepper.device);
+        Ok(step)
     }
 }

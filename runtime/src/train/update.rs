@@ -11,6 +11,7 @@ use burn::tensor::{FloatDType, Tensor, TensorReadError};
 use super::failure::{Moment, OutOfMemory, Stopped, is_out_of_memory, watched};
 use super::gradients::{copied, witness};
 use super::outcome::StepError;
+use crate::course::{Clock, Phase};
 
 /// How often what cannot be begun again is tried.
 const TRIALS: u32 = 6;
@@ -93,12 +94,13 @@ pub(super) fn update_in_groups<W: Weights>(
     weights: &mut W,
     gradients: &GradientsParams,
     groups: Vec<Vec<ParamId>>,
+    clock: &Clock,
     release: impl Fn(),
 ) -> Result<u32, Stopped> {
     let mut left = VecDeque::from(groups);
     let (mut done, mut halvings, mut failures) = (0, 0, 0);
     while let Some(group) = left.front() {
-        let failure = match changed(weights, gradients, group) {
+        let failure = match changed(weights, gradients, group, clock) {
             Ok(changed) => {
                 *weights = changed;
                 left.pop_front();
@@ -126,10 +128,16 @@ pub(super) fn update_in_groups<W: Weights>(
 }
 
 /// The weights with one group changed, once it is known that it was computed.
-fn changed<W: Weights>(weights: &W, gradients: &GradientsParams, group: &[ParamId]) -> Result<W, Unread> {
-    let new = updated(weights, copied(gradients, &weights.model(), group), Some(group)).map_err(Unread::OutOfMemory)?;
+fn changed<W: Weights>(
+    weights: &W,
+    gradients: &GradientsParams,
+    group: &[ParamId],
+    clock: &Clock,
+) -> Result<W, Unread> {
+    let update = || updated(weights, copied(gradients, &weights.model(), group), Some(group));
+    let new = clock.time(Phase::Update, update).map_err(Unread::OutOfMemory)?;
     let witness = witness(&new.model(), |id| group.contains(&id));
-    let known = witness.map(|witness| read(vec![witness])).transpose();
+    let known = clock.time(Phase::Drain, || witness.map(|witness| read(vec![witness])).transpose());
     known.map(|_| new).map_err(|unread| unread.at(Moment::Optimizer))
 }
 

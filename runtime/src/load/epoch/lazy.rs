@@ -51,7 +51,9 @@ impl<I, B: MicroBatch> Iterator for Lazy<I, B> {
         if self.is_over {
             return None;
         }
-        let next = self.prepare();
+        let course = self.preparation.course.clone();
+        // Nothing is ever ready.
+        let next = course.waiting(|| 0, || self.prepare());
         if next.is_none() {
             self.consumption.items = self.consumption.total;
         }

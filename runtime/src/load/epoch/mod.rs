@@ -20,6 +20,7 @@ pub(super) use queue::Bounds;
 use source::Claim;
 pub(super) use source::Source;
 
+use crate::course::Course;
 use crate::train::MicroBatch;
 use crate::train::failure::{Moment, watched};
 
@@ -36,13 +37,17 @@ struct Prepared<B> {
 pub(super) struct Preparation<I, B> {
     pub(super) dataset: Arc<dyn Dataset<I>>,
     pub(super) batcher: Arc<dyn Batcher<I, B>>,
+    /// Of those who look.
+    pub(super) course: Course,
 }
 
 impl<I, B: MicroBatch> Preparation<I, B> {
     fn prepare(&self, claim: Claim<I>) -> Result<Prepared<B>, DatasetError> {
         let consumed = claim.consumed;
-        let items = claim.items(&*self.dataset)?;
-        let batch = self.batcher.batch(items, &Device::flex());
+        let batch = self.course.preparing(|| {
+            let items = claim.items(&*self.dataset)?;
+            Ok::<_, DatasetError>(self.batcher.batch(items, &Device::flex()))
+        })?;
         let (bytes, samples) = (batch.bytes() as u64, batch.len() as u64);
         Ok(Prepared { batch, bytes, samples, consumed })
     }

@@ -12,6 +12,7 @@ use super::queue::{Bounds, Queue};
 use super::uploader::Uploader;
 use super::worker::{Work, caught};
 use super::{Consumption, Preparation, Prepared, Source, brought};
+use crate::course::Course;
 use crate::train::MicroBatch;
 
 /// What the consumer sees of its workers and the uploader. They end with it.
@@ -28,6 +29,7 @@ pub(super) struct Shared<B> {
     changed: Condvar,
     uploader: Uploader,
     device: Device,
+    course: Course,
 }
 
 impl<B: MicroBatch> Prefetch<B> {
@@ -44,6 +46,7 @@ impl<B: MicroBatch> Prefetch<B> {
             changed: Condvar::new(),
             uploader: Uploader::of(device)?,
             device: device.clone(),
+            course: preparation.course.clone(),
         });
         let work = Arc::new(Work { source: Mutex::new(source), preparation, shared: Arc::clone(&shared) });
         let mut epoch = Self { shared, workers: Vec::new(), consumption, is_over: false };
@@ -68,7 +71,7 @@ impl<B: MicroBatch> Iterator for Prefetch<B> {
         if self.is_over {
             return None;
         }
-        let next = self.shared.take();
+        let next = self.shared.course.waiting(|| self.shared.ready(), || self.shared.take());
         self.consumption.items = match &next {
             Some(Ok((_, consumed))) => *consumed,
             Some(Err(_)) => self.consumption.items,
@@ -130,6 +133,11 @@ impl<B: MicroBatch> Shared<B> {
         self.go_on(queue);
     }
 
+    /// Batches that wait for the consumer.
+    fn ready(&self) -> usize {
+        self.lock().ready()
+    }
+
     /// Waits for the next batch; `None` after the last.
     fn take(self: &Arc<Self>) -> Option<Result<(B, usize), DatasetError>> {
         let mut queue = self.lock();
@@ -157,7 +165,7 @@ impl<B: MicroBatch> Shared<B> {
     }
 
     fn upload(self: &Arc<Self>, batch: B) {
-        let uploaded = caught(|| Ok(brought(batch, &self.device)));
+        let uploaded = self.course.tracing("upload batch", || caught(|| Ok(brought(batch, &self.device))));
         let mut queue = self.lock();
         queue.uploaded(uploaded);
         self.go_on(queue);

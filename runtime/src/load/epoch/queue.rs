@@ -155,6 +155,11 @@ impl<B> Queue<B> {
         }))
     }
 
+    /// Batches that the consumer could have at once.
+    pub(super) fn ready(&self) -> usize {
+        self.finished.len()
+    }
+
     /// Whether the consumer has had everything.
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_dry && self.taken == self.dealt

@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use super::buckets::Buckets;
 use super::seat::Agreed;
 use super::{Ended, Seat};
+use crate::course::Phase;
 use crate::train::attempt::{Attempt, Part};
 use crate::train::failure::{Moment, Stopped, watched};
 use crate::train::health::Counts;
@@ -55,7 +56,8 @@ impl Stepper {
     ) -> Result<(Step, Vec<T>), Stopped> {
         let micro_batch = self.micro_batch();
         let model = weights.model();
-        let Attempt { gradients, loss, outputs } = Attempt::run(&model, batch, micro_batch, &self.device, part)?;
+        let Attempt { gradients, loss, outputs } =
+            { Attempt::run(&model, batch, micro_batch, &self.device, &self.clock, part)? };
         // Its own: once they are exchanged, a step cannot be begun again.
         let health = self.health(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
@@ -80,24 +82,27 @@ impl Stepper {
     }
 
     fn summed<W: Weights>(&self, seat: &Seat, shares: &mut Shares, weights: &W, own: Own) -> Result<Summed, Stopped> {
-        let shares = shares.agreed(seat, own.samples)?;
+        let shares = self.clock.time(Phase::Exchange, || shares.agreed(seat, own.samples))?;
         let samples = shares.iter().sum();
         if samples == 0 {
             return Err(StepError::Empty.into());
         }
         let share = own.samples as f64 / samples as f64;
         let mut buckets = watched(Moment::Backward, || Buckets::of(own.gradients, &weights.master(), share))?;
-        let known = read(std::iter::once(own.loss).chain(buckets.corners()).collect());
+        let known = std::iter::once(own.loss).chain(buckets.corners()).collect();
+        let known = self.clock.time(Phase::Drain, || read(known));
         let known = known.map_err(|unread| unread.at(Moment::Backward))?;
-        let agreed = seat.ready(&shares, known[0], buckets.present.clone())?;
-        let norm = seat.exchange(|| {
+        let agreed = self.clock.time(Phase::Exchange, || seat.ready(&shares, known[0], buckets.present.clone()))?;
+        let exchange = || {
             buckets.vectors = seat.summed(std::mem::take(&mut buckets.vectors))?;
             let release = || give_back(&self.device);
             // Without gradients there is nothing to wait for.
             let norm = || buckets.norm().map_or(Ok(0.0), |norm| Ok(read(vec![norm])?[0]));
             Ok::<_, Stopped>(patiently(release, norm)?)
-        });
-        let norm = seat.norm(norm.map_err(late)?)?;
+        };
+        let norm = self
+            .clock
+            .time(Phase::Exchange, || seat.norm(seat.exchange(exchange).map_err(late)?).map_err(Stopped::from))?;
         Ok(Summed { buckets, agreed, norm, samples })
     }
 
