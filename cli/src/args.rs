@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
+    Report(crate::report::ReportArgs),
 }
 
 /// What every subcommand takes.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use gpu_tuned::recording::RecordingError;
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::FileError;
 use thiserror::Error;
@@ -78,6 +79,8 @@ pub(crate) enum Error {
     HalfWritten { path: PathBuf, source: io::Error, left: Vec<PathBuf> },
     #[error("`{}` is no checkout of gpu-tuned: it has no `{missing}`", path.display())]
     NoCheckout { path: PathBuf, missing: &'static str },
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }

@@ -12,6 +12,7 @@ mod measure;
 mod plan;
 mod program;
 mod project;
+mod report;
 mod table;
 mod targets;
 mod warm;
@@ -77,6 +78,7 @@ fn run(args: &Args) -> Result<Answer, Error> {
         Command::Plan(plan) => plan::run(&args.common, plan),
         Command::Explain(explain) => explain::run(&args.common, explain),
         Command::Check(check) => check::run(&args.common, check),
+        Command::Report(report) => report::run(&args.common, report),
     }
 }
 

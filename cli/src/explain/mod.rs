@@ -7,6 +7,8 @@ pub(crate) use device::total;
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 
+pub(crate) use sections::{all as arithmetic, in_words};
+
 use crate::args::{Common, ExplainArgs};
 use crate::error::Error;
 use crate::project::Project;
@@ -44,7 +46,7 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         format!("{}\n", serde_json::to_string_pretty(&explained).expect("BUG: an explanation is always JSON"))
     } else {
         let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
-        format!("{heading}: {}\n{}", in_short(&explanation), sections::all(&project, &target, &explanation))
+        format!("{heading}: {}\n{}", in_short(&explanation), arithmetic(&project, &target, &explanation))
     };
     Ok(Answer { text, notes, code })
 }

@@ -15,7 +15,8 @@ const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
 /// Name, formula, sign and result.
 const SUMS: [(&str, Align); 3] = [("", Align::Left), ("", Align::Left), ("", Align::Right)];
 
-pub(super) fn all(project: &Project, target: &Target, explanation: &Explanation) -> String {
+/// All of them.
+pub(crate) fn all(project: &Project, target: &Target, explanation: &Explanation) -> String {
     let mut text = section("device", &of_device(project, target));
     text += &section("workload", &of_workload(explanation));
     text += &section(&memory_heading(explanation), &memory(explanation));
@@ -74,18 +75,22 @@ fn of_workload(explanation: &Explanation) -> String {
     table.print() + &measured(&workload.measured)
 }
 
+/// How it was measured.
+pub(crate) const fn in_words(way: Way) -> &'static str {
+    match way {
+        Way::Executed => "executed",
+        Way::DryRun => "dry run",
+        Way::Replayed => "allocations of a CPU",
+    }
+}
+
 /// What was measured: a line for each device and mode.
 fn measured(measured: &Measured) -> String {
     let mut table = Table::new(2, FIGURES);
     for (name, on) in &measured.on {
         for (mode, of_mode) in &on.mode {
             let batches: Vec<_> = of_mode.batch.keys().map(|batch| grouped(*batch)).collect();
-            let way = match of_mode.way {
-                Way::Executed => "executed",
-                Way::DryRun => "dry run",
-                Way::Replayed => "allocations of a CPU",
-            };
-            let found = format!("at batch {} ({way}, Burn {})", batches.join(", "), on.burn);
+            let found = format!("at batch {} ({}, Burn {})", batches.join(", "), in_words(of_mode.way), on.burn);
             let which = match of_mode.way {
                 Way::Executed | Way::DryRun => format!("measured on {name}"),
                 Way::Replayed => format!("replayed for {}", Measured::replayed_for(name)),

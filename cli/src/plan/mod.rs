@@ -12,13 +12,13 @@ use crate::table::{Align, BAD, BOLD, FAINT, PLAIN, Table, styled};
 use crate::targets::Target;
 use crate::{Answer, Code};
 use row::{Outcome, Row};
-pub(crate) use row::{misfit_in_words, speed};
+pub(crate) use row::{cells, misfit_in_words, speed};
 
 /// Plans each workload for each target.
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let workloads = project.workloads(args.workload.as_deref())?;
-    let (targets, mut notes) = targets(&project, args)?;
+    let (targets, mut notes) = Target::wanted(&project, &args.targets, args.all, args.here)?;
     notes.extend(project.left_out(&workloads));
     let mut rows = Vec::new();
     for described in &workloads {
@@ -34,21 +34,6 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         workloads.iter().map(|described| table(described, &args.goal, &rows)).collect::<Vec<_>>().join("\n")
     };
     Ok(Answer { text, notes, code: if fits { Code::Fine } else { Code::No } })
-}
-
-fn targets(project: &Project, args: &PlanArgs) -> Result<(Vec<Target>, Vec<String>), Error> {
-    if args.here {
-        return Ok(Target::here(project));
-    }
-    if args.all {
-        return Ok((Target::all(project), Vec::new()));
-    }
-    let named: Result<Vec<_>, _> = args.targets.iter().map(|name| Target::named(project, name)).collect();
-    let targets = if args.targets.is_empty() { Target::declared(project) } else { named? };
-    if targets.is_empty() {
-        return Err(Error::NoTargets { package: project.name().to_owned() });
-    }
-    Ok((targets, Vec::new()))
 }
 
 fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, Error> {
@@ -93,7 +78,8 @@ fn provenance(plan: &Plan) -> String {
     styled(FAINT, if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") })
 }
 
-fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
+/// The workload in a line.
+pub(crate) fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
     let (workload, goal) = (described.workload(), goal.over(described.goal.clone()));
     let step = match (goal.global_batch, goal.global_tokens) {
         (Some(samples), _) => format!("global batch {}", grouped(samples)),

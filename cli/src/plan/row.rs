@@ -23,7 +23,7 @@ pub(super) enum Outcome {
 }
 
 /// The cells of a plan.
-pub(super) fn cells(target: &str, plan: &Plan) -> Vec<String> {
+pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
     let settings = &plan.settings;
     vec![
         target.to_owned(),

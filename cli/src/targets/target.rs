@@ -30,6 +30,28 @@ impl Target {
         table.get(name).map(Self::nominal).ok_or_else(unknown)
     }
 
+    /// Those that were asked for: by name, all, or the devices of this machine; else those that the package declares. With
+    /// what is in the way of looking.
+    pub(crate) fn wanted(
+        project: &Project,
+        names: &[String],
+        all: bool,
+        here: bool,
+    ) -> Result<(Vec<Self>, Vec<String>), Error> {
+        if here {
+            return Ok(Self::here(project));
+        }
+        if all {
+            return Ok((Self::all(project), Vec::new()));
+        }
+        let named: Result<Vec<_>, _> = names.iter().map(|name| Self::named(project, name)).collect();
+        let targets = if names.is_empty() { Self::declared(project) } else { named? };
+        if targets.is_empty() {
+            return Err(Error::NoTargets { package: project.name().to_owned() });
+        }
+        Ok((targets, Vec::new()))
+    }
+
     /// Every profile: the shipped ones and the package's own.
     pub(crate) fn all(project: &Project) -> Vec<Self> {
         let table = project.profiles();

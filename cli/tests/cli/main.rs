@@ -8,5 +8,6 @@ mod measure;
 mod packages;
 mod plan;
 mod project;
+mod report;
 mod targets;
 mod warm;

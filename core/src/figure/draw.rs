@@ -162,6 +162,6 @@ impl Line {
 }
 
 /// The text without what would end the element that it stands in.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,10 +1,12 @@
-//! Pictures of what was measured: samples per second by the memory needed, as SVG.
+//! Pictures of what was measured, as SVG: samples per second by the memory needed, and figures over time.
 //!
 //! The text is the same for the same figures, so that it can be kept beside what it shows.
 
+mod course;
 mod draw;
 mod scale;
 
+pub use course::{Course, CourseLine};
 pub use scale::step;
 
 use crate::Bytes;

@@ -1,0 +1,40 @@
+//! The options of `report`.
+
+use std::path::PathBuf;
+
+use crate::args::GoalArgs;
+
+const HELP: &str = "\
+Examples:
+  cargo gpu-tuned report h200                        plans and measurements for one GPU
+  cargo gpu-tuned report --recording run.jsonl       with what happened in a training run
+
+Exit codes:
+  0  written
+  2  bad input or usage, or a file that cannot be read or written";
+
+/// Write a page with plans, measurements, pictures of them, and recorded runs: one HTML file that needs nothing else
+///
+/// Without a target, for those that the package declares as features. Of recordings it shows what ran, the steps, the GPUs and
+/// the host over time.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct ReportArgs {
+    /// GPUs to plan for: names of profiles, such as `h200`
+    #[arg(value_name = "TARGET", conflicts_with = "here")]
+    pub targets: Vec<String>,
+    /// Plan for the GPUs in this machine, or for its CPU where there is none
+    #[arg(long)]
+    pub here: bool,
+    /// Plan this workload only
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    /// A recording of a training run; several can be given
+    #[arg(long = "recording", value_name = "FILE")]
+    pub recordings: Vec<PathBuf>,
+    /// Where the page goes
+    #[arg(long, short, value_name = "FILE", default_value = "gpu-tuned.report.html")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub goal: GoalArgs,
+}

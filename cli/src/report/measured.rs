@@ -1,0 +1,70 @@
+//! What was measured of a workload.
+
+use gpu_tuned_core::grouped;
+use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode, Point};
+use maud::html;
+
+use super::page::{Grid, Kind, Section};
+use crate::explain::in_words;
+use crate::plan::speed;
+use crate::project::Described;
+
+const COLUMNS: [(&str, Kind); 9] = [
+    ("mode", Kind::Text),
+    ("batch", Kind::Number),
+    ("reserved", Kind::Number),
+    ("in use", Kind::Number),
+    ("micro-step, ms", Kind::Number),
+    ("optimizer, ms", Kind::Number),
+    ("samples/s", Kind::Number),
+    ("spread", Kind::Number),
+    ("way", Kind::Faint),
+];
+
+/// The measurements of a workload; `None` where there are none.
+pub(super) fn section(described: &Described<'_>) -> Option<Section> {
+    let workload = described.workload();
+    let measured: &Measured = &workload.measured;
+    if measured.on.is_empty() {
+        return None;
+    }
+    let body = html! {
+        @for (name, on) in &measured.on {
+            h3 { (name) }
+            p { (device(on)) }
+            (Grid { columns: &COLUMNS, rows: rows(on) }.table())
+        }
+    };
+    Some(Section { heading: format!("{}: measurements", described.name), body })
+}
+
+fn device(on: &MeasuredOn) -> String {
+    let driver = on.driver.as_ref().map(|driver| format!(", driver {driver}")).unwrap_or_default();
+    let cubecl = on.cubecl.as_ref().map(|cubecl| format!(", CubeCL {cubecl}")).unwrap_or_default();
+    format!("{}, {}{driver}, Burn {}{cubecl}", on.device, on.memory_bytes, on.burn)
+}
+
+fn rows(on: &MeasuredOn) -> Vec<Vec<String>> {
+    let of_mode = on.mode.iter().flat_map(|(mode, points)| {
+        let way = in_words(points.way);
+        points.batch.iter().map(move |(batch, point)| cells(*mode, *batch, point, way))
+    });
+    of_mode.collect()
+}
+
+fn cells(mode: Mode, batch: u64, point: &Point, way: &str) -> Vec<String> {
+    let told = |figure: Option<String>| figure.unwrap_or_default();
+    let ms = |figure: Option<f64>| told(figure.map(|ms| format!("{ms:.2}")));
+    let seconds = point.micro_step_ms.map(|micro_step| (micro_step + point.optimizer_ms.unwrap_or(0.0)) / 1e3);
+    vec![
+        mode.to_string(),
+        grouped(batch),
+        told(point.reserved_bytes.map(|bytes| bytes.to_string())),
+        told(point.in_use_bytes.map(|bytes| bytes.to_string())),
+        ms(point.micro_step_ms),
+        ms(point.optimizer_ms),
+        told(seconds.map(|seconds| speed(batch as f64 / seconds))),
+        told(point.spread.map(|spread| format!("{:.1}%", spread * 100.0))),
+        way.to_owned(),
+    ]
+}

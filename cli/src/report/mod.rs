@@ -1,0 +1,74 @@
+//! `cargo gpu-tuned report`.
+
+mod args;
+mod measured;
+mod page;
+mod planned;
+mod recorded;
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+pub(crate) use args::ReportArgs;
+
+use crate::args::Common;
+use crate::error::Error;
+use crate::project::Project;
+use crate::targets::Target;
+use crate::{Answer, Code};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Written<'a> {
+    report: &'a Path,
+    bytes: usize,
+    workloads: Vec<&'a str>,
+    targets: Vec<&'a str>,
+    recordings: usize,
+}
+
+/// Writes the page.
+pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
+    let project = Project::read(common)?;
+    let workloads = project.workloads(args.workload.as_deref())?;
+    let (targets, mut notes) = Target::wanted(&project, &args.targets, false, args.here)?;
+    notes.extend(project.left_out(&workloads));
+    let mut sections = Vec::new();
+    for described in &workloads {
+        sections.push(planned::section(&project, described, &targets, &args.goal)?);
+        sections.extend(measured::section(described));
+    }
+    for path in &args.recordings {
+        sections.push(recorded::section(path)?);
+    }
+    let page = page::page(project.name(), &sections);
+    write(&args.output, &page).map_err(|source| Error::Write { path: args.output.clone(), source })?;
+    let written = Written {
+        report: &args.output,
+        bytes: page.len(),
+        workloads: workloads.iter().map(|described| described.name).collect(),
+        targets: targets.iter().map(|target| target.name.as_str()).collect(),
+        recordings: args.recordings.len(),
+    };
+    let text = if common.json {
+        format!("{}\n", serde_json::to_string_pretty(&written).expect("BUG: names and numbers are always JSON"))
+    } else {
+        format!("wrote `{}`: {} KiB, to be opened in a browser\n", args.output.display(), page.len() / 1024)
+    };
+    Ok(Answer { text, notes, code: Code::Fine })
+}
+
+/// Under a temporary name beside its place, which is then renamed.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".report.").suffix(".tmp").make_in(folder, |path| {
+        // As files are that editors make; a temporary file is for its owner only.
+        std::fs::File::options().write(true).create_new(true).open(path)
+    })?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! The frame of the page: it is well-formed, holds its styles and pictures, and asks nobody for anything.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// Light and dark, and narrow enough to read.
+const STYLE: &str = "
+:root { color-scheme: light dark; --ground: #fff; --text: #222; --faint: #666; --line: #ddd; --bad: #b3261e; --good: #2c6e2f }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #15181c; --text: #ddd; --faint: #999; --line: #333a42; --bad: #ff8a80; --good: #9bd36e }
+}
+body { font: 15px/1.45 system-ui, sans-serif; background: var(--ground); color: var(--text); max-width: 68em; margin: 2em auto;
+  padding: 0 1em }
+h2 { margin-top: 2.2em; border-bottom: 1px solid var(--line); padding-bottom: .2em }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; display: block; overflow-x: auto }
+th, td { padding: .2em .7em .2em 0; text-align: left; vertical-align: top; white-space: nowrap; border-bottom: 1px solid var(--line) }
+.number { text-align: right } .faint { color: var(--faint) } .bad { color: var(--bad) } .good { color: var(--good) }
+pre { font-size: 12.5px; overflow-x: auto } svg { max-width: 100%; height: auto; margin: .6em 0 } summary { cursor: pointer }
+";
+
+/// A part of the page.
+pub(super) struct Section {
+    pub heading: String,
+    pub body: Markup,
+}
+
+/// A table: headings that say which columns hold numbers, and rows of as many cells.
+pub(super) struct Grid<'a> {
+    pub columns: &'a [(&'a str, Kind)],
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Number,
+    Faint,
+}
+
+/// The page.
+pub(super) fn page(package: &str, sections: &[Section]) -> String {
+    let title = format!("{package}: gpu-tuned");
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="generator" content=(concat!("cargo gpu-tuned ", env!("CARGO_PKG_VERSION")));
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (package) }
+                nav {
+                    ul {
+                        @for (index, section) in sections.iter().enumerate() {
+                            li { a href={ "#section-" (index) } { (section.heading) } }
+                        }
+                    }
+                }
+                @for (index, section) in sections.iter().enumerate() {
+                    section id={ "section-" (index) } {
+                        h2 { (section.heading) }
+                        (section.body)
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// A picture, which is markup already.
+pub(super) fn picture(svg: String) -> Markup {
+    PreEscaped(svg)
+}
+
+impl Grid<'_> {
+    pub(super) fn table(&self) -> Markup {
+        html! {
+            table {
+                thead {
+                    tr { @for (heading, kind) in self.columns { th class=(kind.class()) { (heading) } } }
+                }
+                tbody {
+                    @for row in &self.rows {
+                        tr { @for (cell, (_, kind)) in row.iter().zip(self.columns) { td class=(kind.class()) { (cell) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Kind {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Number => "number",
+            Self::Faint => "faint",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maud::html;
+
+    use super::{Section, page};
+
+    #[test]
+    fn names_are_text_wherever_they_stand() {
+        let heading = "<script>alert(1)</script>".to_owned();
+        let section = Section { heading, body: html! { p { "</section>" } } };
+        let page = page("a & \"b\"", &[section]);
+        assert!(!page.contains("<script>") && !page.contains("<p></section>"), "{page}");
+        assert!(page.contains("<h1>a &amp; &quot;b&quot;</h1>"), "{page}");
+    }
+}

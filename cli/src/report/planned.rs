@@ -1,0 +1,133 @@
+//! Plans, and what the planner expects of other micro-batches.
+
+use gpu_tuned_core::figure::{Figure, Line, Point, Ring};
+use gpu_tuned_core::measured::Mode;
+use gpu_tuned_core::plan::{Explanation, Outcome, Plan, curve, explain};
+use gpu_tuned_core::{Bytes, Goal, grouped};
+use maud::{Markup, html};
+
+use super::page::{Grid, Kind, Section, picture};
+use crate::args::GoalArgs;
+use crate::error::Error;
+use crate::explain::arithmetic;
+use crate::plan::{cells, heading, misfit_in_words, speed};
+use crate::project::{Described, Project};
+use crate::targets::Target;
+
+const COLUMNS: [(&str, Kind); 11] = [
+    ("GPU", Kind::Text),
+    ("batch", Kind::Number),
+    ("accumulation", Kind::Number),
+    ("precision", Kind::Text),
+    ("checkpointing", Kind::Text),
+    ("prefetch", Kind::Number),
+    ("workers", Kind::Number),
+    ("memory", Kind::Number),
+    ("of", Kind::Number),
+    ("samples/s", Kind::Number),
+    ("from", Kind::Faint),
+];
+
+/// The plans of a workload.
+pub(super) fn section(
+    project: &Project,
+    described: &Described<'_>,
+    targets: &[Target],
+    asked: &GoalArgs,
+) -> Result<Section, Error> {
+    let mut explained = Vec::new();
+    for target in targets {
+        let goal = asked.over(target.goal(described.goal.clone()));
+        let explanation = explain(&target.facts, &described.workload(), &goal);
+        let explanation = explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
+        explained.push((target, goal, explanation));
+    }
+    let grid =
+        Grid { columns: &COLUMNS, rows: explained.iter().map(|(target, _, found)| row(&target.name, found)).collect() };
+    let body = html! {
+        p { (plain(&heading(described, asked))) }
+        (grid.table())
+        @for (target, goal, explanation) in &explained {
+            (details(project, described, target, goal, explanation))
+        }
+    };
+    Ok(Section { heading: format!("{}: plans", described.name), body })
+}
+
+fn row(target: &str, explanation: &Explanation) -> Vec<String> {
+    match &explanation.outcome {
+        Outcome::Plan(plan) => cells(target, plan).into_iter().chain([source(plan)]).collect(),
+        Outcome::Misfit(misfit) => {
+            let mut cells = vec![String::new(); COLUMNS.len()];
+            (cells[0], cells[COLUMNS.len() - 1]) = (target.to_owned(), misfit_in_words(misfit));
+            cells
+        }
+    }
+}
+
+/// Without what colours a terminal.
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+fn source(plan: &Plan) -> String {
+    format!("memory {}, speed {}", plan.memory.provenance, plan.samples_per_s_provenance)
+}
+
+/// The picture, what the planner advises, and its arithmetic.
+fn details(
+    project: &Project,
+    described: &Described<'_>,
+    target: &Target,
+    goal: &Goal,
+    explanation: &Explanation,
+) -> Markup {
+    let arithmetic = arithmetic(project, target, explanation);
+    let advice: &[String] = match &explanation.outcome {
+        Outcome::Plan(plan) => &plan.advice,
+        Outcome::Misfit(_) => &[],
+    };
+    html! {
+        h3 { (target.name) }
+        @if let Some(svg) = frontier(described, target, goal, explanation) { (picture(svg)) }
+        @for advice in advice { p { (advice) } }
+        details {
+            summary { "the arithmetic" }
+            pre { (plain(&arithmetic)) }
+        }
+    }
+}
+
+/// Speed by memory of all that was considered and fits, with a ring around the plan.
+fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation: &Explanation) -> Option<String> {
+    let Outcome::Plan(plan) = &explanation.outcome else { return None };
+    let expected = curve(&target.facts, &described.workload(), goal).ok()?;
+    let precision = plan.settings.precision;
+    let line = |checkpointing| {
+        let fitting = expected.iter().filter(|expected| expected.fits && expected.checkpointing == checkpointing);
+        let points = fitting.map(|expected| Point {
+            batch: expected.batch,
+            memory: Bytes(expected.memory_bytes),
+            samples_per_s: expected.samples_per_s,
+            interval: None,
+        });
+        Line { mode: Mode { precision, checkpointing }, points: points.collect() }
+    };
+    let lines: Vec<_> = [false, true].map(line).into_iter().filter(|line| !line.points.is_empty()).collect();
+    let batch = grouped(plan.settings.batch_size);
+    let ring = Ring {
+        memory: plan.memory.total(),
+        samples_per_s: plan.samples_per_s,
+        until: Vec::new(),
+        title: format!("batch {batch}: {} samples/s", speed(plan.samples_per_s)),
+    };
+    let figure = Figure {
+        title: format!("{} on {}", described.name, target.name),
+        note: "expected, by micro-batch".to_owned(),
+        lines,
+        rings: vec![ring],
+        ringed: "planned".to_owned(),
+        ..Figure::default()
+    };
+    Some(figure.svg())
+}

@@ -1,0 +1,163 @@
+//! A training run as it was recorded.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gpu_tuned::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
+use gpu_tuned::recording::{GpuSample, Record, Recording, Run, StepRecord, read};
+use gpu_tuned_core::figure::{Course, CourseLine};
+use maud::{Markup, html};
+
+use super::page::{Grid, Kind, Section, picture};
+use crate::error::Error;
+use crate::plan::speed;
+
+const COLUMNS: [(&str, Kind); 7] = [
+    ("of", Kind::Text),
+    ("figure", Kind::Text),
+    ("mean", Kind::Number),
+    ("least", Kind::Number),
+    ("most", Kind::Number),
+    ("deviation", Kind::Number),
+    ("looks", Kind::Number),
+];
+
+/// Figures of GPUs that have a picture, and what is at its top where that is not the highest point.
+const PICTURES: [(&str, Option<f64>); 5] = [
+    ("utilisation_percent", Some(100.0)),
+    ("sm_activity_percent", Some(100.0)),
+    ("memory_used_bytes", None),
+    ("power_w", None),
+    ("temperature_c", None),
+];
+
+/// The recording at `path`.
+pub(super) fn section(path: &Path) -> Result<Section, Error> {
+    let recording = read(path)?;
+    let mut gathering = Gathering::default();
+    recording.records.iter().for_each(|record| gathering.observe(record));
+    let summary = gathering.summary();
+    let runs = recording.records.iter().filter_map(|record| match record {
+        Record::Run(run) => Some(run.as_ref()),
+        _ => None,
+    });
+    let body = html! {
+        @if recording.is_torn { p class="faint" { "The last line was not written to its end." } }
+        @for run in runs { (of_run(run)) }
+        (steps(&summary))
+        (Grid { columns: &COLUMNS, rows: figures(&summary) }.table())
+        @for svg in courses(&recording) { (picture(svg)) }
+    };
+    Ok(Section { heading: format!("Run: {}", path.display()), body })
+}
+
+fn of_run(run: &Run) -> Markup {
+    let built = run.target.as_deref().map_or_else(|| "no GPU in particular".to_owned(), |target| format!("`{target}`"));
+    html! {
+        p { (run.workload) " on " (run.device.name) ", built for " (built) ", process " (run.pid) }
+        @if !run.fallbacks.is_empty() {
+            ul { @for fallback in &run.fallbacks { li class="bad" { (fallback) } } }
+        }
+        @if !run.reasons.is_empty() {
+            details {
+                summary { "the settings and their reasons" }
+                ul { @for reason in &run.reasons { li { (reason) } } }
+            }
+        }
+    }
+}
+
+fn steps(summary: &Summary) -> Markup {
+    let Some(steps) = &summary.steps else { return html! {} };
+    html! {
+        p {
+            (steps.steps) " steps of " (steps.samples) " samples in all, " (speed(steps.samples_per_s.mean)) " samples/s"
+            @if let Some(loss) = steps.last_loss { ", last loss " (format!("{loss:.4}")) }
+        }
+    }
+}
+
+fn figures(summary: &Summary) -> Vec<Vec<String>> {
+    let gpus = summary.gpus.iter().flat_map(|gpu| {
+        let of = format!("GPU {}", gpu.gpu.gpu);
+        rows(of, &gpu.figures)
+    });
+    let values = summary.values.iter().map(|(name, stats)| cells("program".to_owned(), name, stats));
+    gpus.chain(rows("host".to_owned(), &summary.host)).chain(values).collect()
+}
+
+fn rows<'s>(of: String, figures: &'s BTreeMap<&'static str, Stats>) -> impl Iterator<Item = Vec<String>> + use<'s> {
+    figures.iter().map(move |(key, stats)| cells(of.clone(), key, stats))
+}
+
+fn cells(of: String, key: &str, stats: &Stats) -> Vec<String> {
+    let (name, scale) = readable(key);
+    let told = |figure: f64| format!("{:.2}", figure / scale);
+    let deviation = stats.standard_deviation.map(told).unwrap_or_default();
+    vec![of, name, told(stats.mean), told(stats.min), told(stats.max), deviation, stats.count.to_string()]
+}
+
+/// A key as a person would say it, and what the figure is divided by for that.
+fn readable(key: &str) -> (String, f64) {
+    const UNITS: [(&str, &str, f64); 6] = [
+        ("_bytes_per_s", "MB/s", 1e6),
+        ("_bytes", "GiB", (1_u64 << 30) as f64),
+        ("_percent", "%", 1.0),
+        ("_mhz", "MHz", 1.0),
+        ("_w", "W", 1.0),
+        ("_c", "°C", 1.0),
+    ];
+    let unit = UNITS.into_iter().find_map(|(suffix, unit, scale)| Some((key.strip_suffix(suffix)?, unit, scale)));
+    unit.map_or_else(
+        || (key.to_owned(), 1.0),
+        |(name, unit, scale)| (format!("{}, {unit}", name.replace('_', " ")), scale),
+    )
+}
+
+/// Pictures of all that has a course, over the same time.
+fn courses(recording: &Recording) -> Vec<String> {
+    let times = || recording.records.iter().filter_map(Record::at);
+    let Some(begin) = times().reduce(f64::min) else { return Vec::new() };
+    let between = Some((0.0, times().fold(begin, f64::max) - begin));
+    let gpu = |key: &str| GPU_FIGURES.iter().find(|figure| figure.key == key).expect("BUG: every picture has a figure");
+    let gpus = PICTURES.iter().map(|(key, most)| (readable(key).0, of_gpus(recording, gpu(key), begin), *most));
+    let host = HOST_FIGURES.iter().filter(|figure| figure.key.ends_with("cpu_percent")).map(|figure| {
+        let points = recording.records.iter().filter_map(|record| match record {
+            Record::Host(sample) => Some((sample.at - begin, (figure.of)(sample)?)),
+            _ => None,
+        });
+        let line = CourseLine { name: String::new(), points: points.collect() };
+        (format!("host: {}", readable(figure.key).0), vec![line], None)
+    });
+    let steps = [
+        ("samples/s", of_steps(recording, begin, |step| Some(step.samples as f64 / step.seconds))),
+        ("loss", of_steps(recording, begin, |step| step.loss)),
+    ];
+    let steps = steps.into_iter().map(|(title, line)| (title.to_owned(), vec![line], None));
+    let all = steps.chain(gpus).chain(host);
+    all.filter_map(|(title, lines, most)| Course { title, lines, most, limit: None, between }.svg()).collect()
+}
+
+/// A line for each GPU, in the unit that people read.
+fn of_gpus(recording: &Recording, figure: &Figure<GpuSample>, begin: f64) -> Vec<CourseLine> {
+    let scale = readable(figure.key).1;
+    let mut lines: BTreeMap<(u32, Option<u32>), Vec<(f64, f64)>> = BTreeMap::new();
+    for record in &recording.records {
+        let Record::Gpu(sample) = record else { continue };
+        let Some(value) = (figure.of)(sample) else { continue };
+        lines.entry((sample.gpu, sample.mig_slot)).or_default().push((sample.at - begin, value / scale));
+    }
+    let name = |(gpu, slot): (u32, Option<u32>)| match slot {
+        Some(slot) => format!("GPU {gpu}, slice {slot}"),
+        None => format!("GPU {gpu}"),
+    };
+    lines.into_iter().map(|(unit, points)| CourseLine { name: name(unit), points }).collect()
+}
+
+fn of_steps(recording: &Recording, begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> CourseLine {
+    let points = recording.records.iter().filter_map(|record| match record {
+        Record::Step(step) if step.rank == 0 => Some((step.at - begin, figure(step)?)),
+        _ => None,
+    });
+    CourseLine { name: String::new(), points: points.collect() }
+}

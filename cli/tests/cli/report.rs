@@ -1,0 +1,90 @@
+//! The page, and the pictures in it.
+
+use gpu_tuned::recording::{GpuSample, HostSample, Record, Run, StepRecord, Value, Writer};
+
+use crate::project::Project;
+
+/// A run of 60 steps, a second each, on a GPU.
+fn recorded(project: &Project) {
+    let mut file = Writer::append(project.path("run.jsonl")).unwrap();
+    let mut run = Run::new(1000.0, 42);
+    run.workload = "<digits>".to_owned();
+    run.device.name = "NVIDIA H200".to_owned();
+    run.fallbacks = vec!["another GPU is there".to_owned()];
+    file.write(&Record::Run(Box::new(run))).unwrap();
+    for second in 0..60_u32 {
+        let at = 1001.0 + f64::from(second);
+        let mut gpu = GpuSample::new(at, 0);
+        (gpu.utilisation_percent, gpu.memory_used_bytes) = (Some(80.0), Some(8 << 30));
+        let mut step = StepRecord::new(at, u64::from(second) + 1);
+        (step.samples, step.seconds, step.loss) = (512, 1.0, Some(1.0 / at));
+        let mut host = HostSample::new(at);
+        host.cpu_percent = Some(25.0);
+        let records = [Record::Gpu(gpu), Record::Step(Box::new(step)), Record::Host(host)];
+        records.iter().for_each(|record| file.write(record).unwrap());
+    }
+    file.write(&Record::Value(Value::new(1061.0, "valid/loss", 0.5))).unwrap();
+}
+
+fn pictures(page: &str) -> Vec<String> {
+    let svgs = page.split("<svg ").skip(1).filter_map(|rest| rest.split_once("</svg>"));
+    svgs.map(|(svg, _)| format!("<svg {svg}</svg>")).collect()
+}
+
+#[test]
+fn it_holds_plans_measurements_and_runs_and_needs_nothing_else() {
+    let project = Project::new("measured");
+    recorded(&project);
+    let said = project.run(&["report", "h200", "--recording", "run.jsonl"]).ended(0);
+    assert!(said.starts_with("wrote `gpu-tuned.report.html`: "), "{said}");
+    let page = project.read("gpu-tuned.report.html");
+    for expected in [
+        ": plans</h2>",
+        ": measurements</h2>",
+        "Run: run.jsonl</h2>",
+        "&lt;digits&gt; on NVIDIA H200",
+        "another GPU is there",
+        "60 steps of 30720 samples in all, 512 samples/s",
+        "valid/loss",
+        "<td class=\"text\">utilisation, %</td><td class=\"number\">80.00</td>",
+        "<td class=\"text\">memory used, GiB</td><td class=\"number\">8.00</td>",
+    ] {
+        assert!(page.contains(expected), "{expected} is not in {page}");
+    }
+    // Names of namespaces are no links.
+    let links = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    assert!(!links.contains("http:") && !links.contains("https:") && !links.contains("<script"), "{links}");
+    let pictures = pictures(&page);
+    let titles: Vec<_> = pictures
+        .iter()
+        .map(|svg| {
+            let tree = roxmltree::Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+            tree.descendants().find(|node| node.has_tag_name("title")).unwrap().text().unwrap().to_owned()
+        })
+        .collect();
+    let named = |word: &str| titles.iter().any(|title| title.starts_with(word));
+    assert!(["samples/s over", "loss", "utilisation, %", "memory used, GiB", "host: cpu, %"].into_iter().all(named));
+    assert!(titles.iter().any(|title| title.contains("samples per second by the memory needed")), "{titles:?}");
+}
+
+#[test]
+fn a_recording_that_is_none_is_told_with_its_line_and_the_old_page_stays() {
+    let project = Project::new("measured");
+    project.write("gpu-tuned.report.html", "old");
+    project.write("run.jsonl", "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"value\":1.0}\nnonsense\n");
+    let said = project.run(&["report", "h200", "--recording", "run.jsonl"]).refused(2);
+    assert!(said.starts_with("error: run.jsonl:2:"), "{said}");
+    assert_eq!(project.read("gpu-tuned.report.html"), "old");
+    let said = project.run(&["report", "h200", "--recording", "none.jsonl"]).refused(2);
+    assert!(said.starts_with("error: cannot read `none.jsonl`"), "{said}");
+}
+
+#[test]
+fn json_says_where_it_is() {
+    let project = Project::new("measured");
+    let written = project.run(&["report", "h200", "-o", "page.html", "--json"]).json(0);
+    let bytes = project.read("page.html").len();
+    assert_eq!((&written["report"], &written["bytes"]), (&"page.html".into(), &bytes.into()));
+    let said = project.run(&["report", "h200", "-o", "no/such/folder.html"]).refused(2);
+    assert!(said.starts_with("error: cannot write `no/such/folder.html`"), "{said}");
+}
