@@ -6,12 +6,16 @@ use clap::{Parser, Subcommand, ValueEnum};
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::{Goal, Precision};
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  fine
-  1  the answer is no: does not fit, stale, would not hold
-  2  bad input or usage
-  3  a program that was run failed, or did not do what it was run for";
+/// What stands below the help of a command: examples, if there are any, and the exit codes.
+macro_rules! below {
+    ($($example:literal)*) => {
+        concat!(
+            $("Example:\n  ", $example, "\n\n",)*
+            "Exit codes:\n  0  fine\n  1  the answer is no: does not fit, stale, would not hold\n  2  bad input or usage\n  \
+             3  a program that was run failed, or did not do what it was run for"
+        )
+    };
+}
 
 const INIT_HELP: &str = "\
 Example:
@@ -24,7 +28,7 @@ Exit codes:
 
 /// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
 #[derive(Debug, Parser)]
-#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = below!(), max_term_width = 100)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub common: Common,
@@ -109,7 +113,7 @@ pub(crate) struct InitArgs {
 /// The program is built in release mode and run with `GPU_TUNED_MEASURE` set: where it asks for a measurement, it measures
 /// itself and exits. Without a GPU, memory is counted on the CPU.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = below!("cargo gpu-tuned measure --features h200,cuda -- --epochs 1"))]
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     pub program: ProgramArgs,
@@ -121,7 +125,7 @@ pub(crate) struct MeasureArgs {
 /// steps, writes the bundle into `gpu-tuned.warm`, and exits. The bundle is for GPUs, drivers and releases as they are
 /// here, and its kernels are for this build: enable the features that the program will run with.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = below!("cargo gpu-tuned warm --features h200,cuda"))]
 pub(crate) struct WarmArgs {
     #[command(flatten)]
     pub program: ProgramArgs,
@@ -208,7 +212,7 @@ fn gib(text: &str) -> Result<f64, String> {
 ///
 /// Without a target, for those that the package declares as features.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = below!("cargo gpu-tuned plan h200 rtx4090 --global-batch 512"))]
 pub(crate) struct PlanArgs {
     /// GPUs to plan for: names of profiles, such as `h200`
     #[arg(value_name = "TARGET", conflicts_with_all = ["all", "here"])]
@@ -228,7 +232,7 @@ pub(crate) struct PlanArgs {
 
 /// Explain a plan: every figure, every item of the memory, and the ways that were not taken
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = below!("cargo gpu-tuned explain rtx4090 --workload digits"))]
 pub(crate) struct ExplainArgs {
     /// The GPU: the name of a profile, such as `h200`
     #[arg(value_name = "TARGET", required_unless_present = "here", conflicts_with = "here")]
@@ -249,7 +253,7 @@ pub(crate) struct ExplainArgs {
 /// gpu-tuned.toml are no longer those that were measured, and when it was measured with other releases of Burn or `CubeCL`
 /// than Cargo.lock has.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = below!("cargo gpu-tuned check --workload digits"))]
 pub(crate) struct CheckArgs {
     /// Check this workload only
     #[arg(long, value_name = "NAME")]

@@ -9,10 +9,17 @@ fn the_command_says_what_it_does() {
     insta::assert_snapshot!("help", help(&["--help"]));
 }
 
+/// The text of each is in the book's reference, `docs/cli.md`, which is generated and kept current.
 #[test]
-fn its_subcommands_say_what_they_do() {
-    for name in ["init", "measure", "warm", "targets", "plan", "explain", "check"] {
-        insta::assert_snapshot!(format!("help_{name}"), help(&[name, "--help"]));
+fn every_command_has_an_example_and_says_how_it_ends() {
+    let command = cargo_gpu_tuned::command();
+    let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
+    assert!(names.len() >= 8, "{names:?}");
+    for name in names {
+        let text = help(&[name, "--help"]);
+        let example = format!("  cargo gpu-tuned {name}");
+        assert!(text.contains("Example") && text.contains(&example), "{name}: {text}");
+        assert!(text.contains("Exit codes:\n  0  "), "{name}: {text}");
     }
 }
 
