@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Targets(TargetsArgs),
     Plan(PlanArgs),
     Explain(ExplainArgs),
+    Optimize(Box<crate::optimize::OptimizeArgs>),
     Check(CheckArgs),
     Report(crate::report::ReportArgs),
 }

@@ -9,6 +9,7 @@ use gpu_tuned_core::source::FileError;
 use thiserror::Error;
 
 use crate::Code;
+use crate::optimize::OptimizeError;
 
 /// Why a command has no answer. [`report`](Self::report) prints it as rustc would.
 #[derive(Debug, Error)]
@@ -81,6 +82,8 @@ pub(crate) enum Error {
     NoCheckout { path: PathBuf, missing: &'static str },
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    #[error(transparent)]
+    Optimize(#[from] OptimizeError),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }

@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod init;
 mod measure;
+mod optimize;
 mod plan;
 mod program;
 mod project;
@@ -77,6 +78,7 @@ fn run(args: &Args) -> Result<Answer, Error> {
         Command::Targets(targets) => targets::run(&args.common, targets),
         Command::Plan(plan) => plan::run(&args.common, plan),
         Command::Explain(explain) => explain::run(&args.common, explain),
+        Command::Optimize(optimize) => optimize::run(&args.common, optimize),
         Command::Check(check) => check::run(&args.common, check),
         Command::Report(report) => report::run(&args.common, report),
     }

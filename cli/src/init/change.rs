@@ -8,7 +8,7 @@ use crate::table::{BAD, BOLD, FAINT, GOOD, PLAIN, styled};
 
 /// One file. Without a text before, it is new.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
+pub(crate) struct Change {
     pub path: PathBuf,
     /// The file as people name it: from the folder of the workspace on, with slashes.
     pub name: String,
@@ -18,12 +18,12 @@ pub(super) struct Change {
 
 impl Change {
     /// Whether there is anything to write.
-    pub(super) fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         self.before.as_deref() != Some(&self.after)
     }
 
     /// The change as `diff -u` has it.
-    pub(super) fn diff(&self) -> String {
+    pub(crate) fn diff(&self) -> String {
         let (old, new) = (self.before.as_deref().unwrap_or_default(), &self.after);
         let from = if self.before.is_some() { format!("a/{}", self.name) } else { "/dev/null".to_owned() };
         unified(old, new, &from, &format!("b/{}", self.name))
@@ -37,7 +37,7 @@ pub(super) fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
 }
 
 /// A diff with the colours that it has elsewhere.
-pub(super) fn coloured(diff: &str) -> String {
+pub(crate) fn coloured(diff: &str) -> String {
     let style = |line: &str| match line.as_bytes() {
         [b'-', b'-', b'-', b' ', ..] | [b'+', b'+', b'+', b' ', ..] => BOLD,
         [b'+', ..] => GOOD,

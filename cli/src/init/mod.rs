@@ -1,12 +1,12 @@
 //! `cargo gpu-tuned init`.
 
-mod change;
+pub(crate) mod change;
 mod manifest;
 mod proposal;
 mod script;
 mod setup;
 mod text;
-mod write;
+pub(crate) mod write;
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Writes the files beside their places first, and renames them when all of them are there. When a rename fails, those
 /// before it are taken back.
-pub(super) fn all(changes: &[Change]) -> Result<(), Error> {
+pub(crate) fn all(changes: &[Change]) -> Result<(), Error> {
     let mut staged = Vec::new();
     for change in changes {
         let path = target(change)?;

@@ -8,7 +8,7 @@ use gpu_tuned::detect;
 use gpu_tuned_core::lock::Lock;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{Common, MeasureArgs};
+use crate::args::{Common, MeasureArgs, ProgramArgs};
 use crate::error::Error;
 use crate::program::{Program, Run};
 use crate::project::{Project, RUNTIME};
@@ -52,10 +52,7 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
     // A file with mistakes stops it here, before anything is built.
     let project = Project::read(common)?;
     let begin = Instant::now();
-    let program = Program::new(&project, common.color, Run { args: &args.program, feature: counting(&project)? });
-    let lines = program.with(ASK).with(ASK_JSON).with((LOCK_VARIABLE, project.root().join(Lock::NAME))).run::<Line>();
-    let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is whole"))?;
-    let measured: Vec<_> = lines.into_iter().map(|line| line.workload).collect();
+    let measured = measured(&project, common, &args.program)?;
     let after = project.read_lock()?;
     let changed = changes::between(project.lock(), &after);
     let seconds = begin.elapsed().as_secs_f64();
@@ -73,6 +70,14 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
         }
     };
     Ok(Answer { text, notes: Vec::new(), code: Code::Fine })
+}
+
+/// Runs the program so that it measures itself, and returns the workloads that it measured.
+pub(crate) fn measured(project: &Project, common: &Common, args: &ProgramArgs) -> Result<Vec<String>, Error> {
+    let program = Program::new(project, common.color, Run { args, feature: counting(project)? });
+    let lines = program.with(ASK).with(ASK_JSON).with((LOCK_VARIABLE, project.root().join(Lock::NAME))).run::<Line>();
+    let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is whole"))?;
+    Ok(lines.into_iter().map(|line| line.workload).collect())
 }
 
 /// The feature that counts memory, where there is no GPU to measure it on and the package can have it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpu_tuned_core::dims::Described as _;
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
+use gpu_tuned_core::measured::Measured;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
 
@@ -66,6 +67,11 @@ impl Project {
             (Some(workload), None) => Ok(workload),
             _ => Err(Error::SeveralWorkloads { names }),
         }
+    }
+
+    /// What was measured of a model that is described like this, with the Burn that the package is built with.
+    pub(crate) fn measured_for(&self, spec: &WorkloadSpec) -> Option<(&str, &Measured)> {
+        self.current.measured_for(spec).map(|(name, locked)| (name, &locked.measured))
     }
 
     /// Whether the package's file describes a workload of this name.

@@ -7,7 +7,7 @@ mod limits;
 mod list;
 mod search;
 mod target;
-mod wrap;
+pub(crate) mod wrap;
 
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use gpu_tuned::{Machine, detect};
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::matching::identify;
-use gpu_tuned_core::profile::{Profile, ProfileId};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::{Goal, Provenance};
 
 use crate::error::Error;
@@ -19,7 +19,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    fn nominal(profile: &Profile) -> Self {
+    /// The profile, as nobody has looked at it.
+    pub(crate) fn nominal(profile: &Profile) -> Self {
         Self { name: profile.id.to_string(), facts: DeviceFacts::nominal(profile), profile: Some(profile.clone()) }
     }
 
@@ -66,15 +67,21 @@ impl Target {
 
     /// The GPUs in this machine, or its CPU where there is none; and what is in the way of looking.
     pub(crate) fn here(project: &Project) -> (Vec<Self>, Vec<String>) {
+        Self::here_among(&project.profiles())
+    }
+
+    /// The same with these profiles.
+    pub(crate) fn here_among(table: &ProfileTable) -> (Vec<Self>, Vec<String>) {
         let machine = detect();
-        let gpus = gpus(&machine, project);
+        let gpus = gpus(&machine, table);
         let found = if gpus.is_empty() { vec![Self::cpu(&machine)] } else { gpus };
         (found, machine.trouble)
     }
 
     /// The profiles of the GPUs in this machine, each once.
     pub(crate) fn recognised_here(project: &Project) -> Vec<ProfileId> {
-        let mut ids: Vec<_> = gpus(&detect(), project).into_iter().filter_map(|gpu| Some(gpu.profile?.id)).collect();
+        let mut ids: Vec<_> =
+            gpus(&detect(), &project.profiles()).into_iter().filter_map(|gpu| Some(gpu.profile?.id)).collect();
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -102,10 +109,9 @@ impl Target {
 }
 
 /// The GPUs whose memory is known.
-fn gpus(machine: &Machine, project: &Project) -> Vec<Target> {
-    let table = project.profiles();
+fn gpus(machine: &Machine, table: &ProfileTable) -> Vec<Target> {
     let target = |reading| {
-        let found = identify(reading, &table);
+        let found = identify(reading, table);
         let facts = DeviceFacts::of_gpu(reading, found.profile(), Some(machine.host.cores))?;
         Some(Target { name: facts.name.clone(), facts, profile: found.profile().cloned() })
     };

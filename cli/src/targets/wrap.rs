@@ -5,7 +5,7 @@ const WIDTH: usize = 80;
 
 /// The text in lines of at most 80 columns; the first begins at `indent`, as if something else was before it, and the
 /// others below it. A word that is longer has a line of its own.
-pub(super) fn wrapped(text: &str, indent: usize) -> String {
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let (mut lines, mut column) = (String::new(), indent);
     for word in text.split_whitespace() {
         let length = word.chars().count();

@@ -5,6 +5,7 @@ mod explain;
 mod help;
 mod init;
 mod measure;
+mod optimize;
 mod packages;
 mod plan;
 mod project;

@@ -1,0 +1,229 @@
+//! `cargo gpu-tuned optimize`.
+
+mod advice;
+mod args;
+mod changes;
+mod config;
+mod error;
+mod found;
+mod keys;
+mod leaf;
+mod model;
+mod more;
+mod output;
+mod planned;
+mod precision;
+mod report;
+mod source;
+mod step;
+mod text;
+
+pub(crate) use args::OptimizeArgs;
+pub(crate) use error::OptimizeError;
+
+use gpu_tuned_core::config::ConfigFile;
+use gpu_tuned_core::profile::{Known, ProfileTable};
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::{Goal, suggest};
+
+use crate::args::Common;
+use crate::error::Error;
+use crate::measure;
+use crate::project::Project;
+use crate::targets::Target;
+use crate::{Answer, Code};
+use changes::Changes;
+use config::Config;
+use found::At;
+use keys::Role;
+use leaf::{Leaf, leaves};
+use planned::{Can, Outcome, Task};
+use report::{OnTarget, Report};
+use source::Read;
+use step::Step;
+use text::Node;
+
+/// Plans a config for each target, and writes a copy for each.
+pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
+    let file = Read::from(&args.config)?;
+    let project = project(common, args)?;
+    let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
+    let (targets, mut notes) = targets(project.as_ref(), &profiles, args)?;
+    only_one(args, targets.len())?;
+    let root = file.tree()?;
+    let leaves = leaves(&root);
+    let at = at(args, &leaves)?;
+    let config = Config::read(&leaves, file.source(), &at).map_err(|mistakes| file.mistakes(mistakes))?;
+    let step = Step::of(&config, args.goal.global_batch, args.goal.world_size)?;
+    let training = source::training(project.as_ref(), args, &leaves, &file, config.optimizer)?;
+    notes.extend(open_ranks(&config, args));
+    let task = Task {
+        can: Can::of(&config, args.add),
+        config: &config,
+        step,
+        workload: &training.workload,
+        name: &training.name,
+        goal: goal(args, training.goal.clone()),
+        precision: args.goal.precision,
+    };
+    let session =
+        Session { args, file: &file, leaves: &leaves, at: &at, task, training: &training, profiles: &profiles };
+    let all = targets.iter().map(|target| session.on(target)).collect::<Result<Vec<_>, _>>()?;
+    if !args.write.dry_run {
+        output::write(&all.iter().filter_map(|one| one.file.clone()).collect::<Vec<_>>())?;
+    }
+    let fits = all.iter().all(|one| one.planned.after.plan().is_some());
+    let report = Report { args, file: &file, config: &config, step, training: &training, targets: &all };
+    let text = if common.json { report.json(&notes) } else { report.text() };
+    let notes = if common.json { Vec::new() } else { notes };
+    Ok(Answer { text, notes, code: if fits { Code::Fine } else { Code::No } })
+}
+
+/// What is the same for all targets.
+struct Session<'a> {
+    args: &'a OptimizeArgs,
+    file: &'a Read,
+    leaves: &'a [Leaf<'a>],
+    at: &'a [At],
+    task: Task<'a>,
+    training: &'a source::Training,
+    profiles: &'a ProfileTable,
+}
+
+impl Session<'_> {
+    /// Plans for one target, and makes its copy.
+    fn on(&self, target: &Target) -> Result<OnTarget, Error> {
+        let Self { args, file, task, .. } = self;
+        let planned = task.on(target)?;
+        let mut one = OnTarget { target: target.name.clone(), planned, changes: None, file: None, too_small: None };
+        let Outcome::Plan(plan) = &one.planned.after else { return Ok(one) };
+        let changes = Changes::of(task.config, file.format, self.leaves, plan, args.add);
+        self.verify(&changes)?;
+        let path = output::path(&file.path, target, &args.write, self.profiles);
+        one.file = Some(output::prepared(&path, &changes.text, &file.path, &file.text, &args.write)?);
+        let goal = Goal {
+            global_batch: Some(task.step.global),
+            world_size: task.step.ranks,
+            precision: Some(plan.settings.precision),
+            ..target.goal(task.goal.clone())
+        };
+        let described = one.planned.filling.zip(self.training.spec.as_ref());
+        one.too_small =
+            described.and_then(|(filling, spec)| advice::of(&target.facts, spec, &goal, filling.utilization));
+        one.changes = Some(changes);
+        Ok(one)
+    }
+
+    /// Reads the text as it shall be, and looks whether it says what was planned: a step of the same size.
+    fn verify(&self, changes: &Changes) -> Result<(), OptimizeError> {
+        let Self { file, task, .. } = self;
+        let unsaid = |what: String| OptimizeError::Unsaid {
+            asked: what,
+            help: "--dry-run shows what was planned and writes nothing".to_owned(),
+        };
+        let source = Source { file: &file.name, text: &changes.text };
+        let broken =
+            |error: &FileError| unsaid(format!("what was planned: its text would be broken ({})", error.message));
+        let root: Node = file.format.parse(source).map_err(|error| broken(&error))?;
+        let leaves = leaves(&root);
+        let again = Config::read(&leaves, source, self.at).map_err(|all| broken(&all[0]))?;
+        let (batch, accumulation) = (again.batch.unwrap_or(0), again.accumulation.unwrap_or(1));
+        let samples = batch.saturating_mul(accumulation).saturating_mul(task.step.ranks);
+        if samples != task.step.global {
+            return Err(unsaid(format!("a step of {} samples in parts that fit", task.step.global)));
+        }
+        let asked = task.precision.filter(|asked| again.key(Role::Precision).is_some() && *asked != again.precision);
+        asked.map_or(Ok(()), |asked| Err(unsaid(asked.name().to_owned())))
+    }
+}
+
+/// What the command line and the workload ask for beside the batch.
+fn goal(args: &OptimizeArgs, goal: Goal) -> Goal {
+    Goal { global_batch: None, global_tokens: None, mean_tokens: None, precision: None, ..args.goal.over(goal) }
+}
+
+/// The package, where there is one, measured anew if that is asked for.
+fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, Error> {
+    let needs = match (args.benchmark, &args.model.workload) {
+        (true, _) => Some("benchmark"),
+        (_, Some(_)) => Some("workload"),
+        _ => None,
+    };
+    let is_named = common.package.is_some() || common.manifest_path.is_some();
+    match (Project::read(common), needs) {
+        (Ok(project), _) if args.benchmark => {
+            let measured = measure::measured(&project, common, &args.program)?;
+            if measured.is_empty() {
+                return Err(Error::NothingMeasured { package: project.name().to_owned() });
+            }
+            Project::read(common).map(Some)
+        }
+        (Ok(project), _) => Ok(Some(project)),
+        (Err(Error::NoManifest), Some(option)) => Err(OptimizeError::NoPackage { option }.into()),
+        (Err(Error::NoManifest | Error::SeveralPackages { .. }), None) if !is_named => Ok(None),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// The devices to plan for, and what is in the way of looking at some.
+fn targets(
+    project: Option<&Project>,
+    profiles: &ProfileTable,
+    args: &OptimizeArgs,
+) -> Result<(Vec<Target>, Vec<String>), Error> {
+    if args.here {
+        return Ok(Target::here_among(profiles));
+    }
+    let known = project.map_or_else(|| Known::new(&ConfigFile::default()), Project::known);
+    let named = |name: &String| {
+        let profile = profiles.get(name).map(Target::nominal);
+        profile.ok_or_else(|| Error::UnknownTarget { name: name.clone(), hint: known.hint(name) })
+    };
+    let targets = match (args.targets.is_empty(), project) {
+        (true, Some(project)) => Target::declared(project),
+        _ => args.targets.iter().map(named).collect::<Result<_, _>>()?,
+    };
+    if targets.is_empty() { Err(OptimizeError::NoTargets.into()) } else { Ok((targets, Vec::new())) }
+}
+
+fn only_one(args: &OptimizeArgs, count: usize) -> Result<(), OptimizeError> {
+    let what = if args.write.in_place {
+        "--in-place"
+    } else if args.write.output.is_some() {
+        "--output"
+    } else {
+        return Ok(());
+    };
+    if count == 1 { Ok(()) } else { Err(OptimizeError::OneTarget { what, count }) }
+}
+
+/// What `--at` says, checked against what there is.
+fn at(args: &OptimizeArgs, leaves: &[Leaf<'_>]) -> Result<Vec<At>, OptimizeError> {
+    let one = |(setting, key): &(String, String)| {
+        let names = || Role::NAMED.iter().map(|(name, _)| *name);
+        let role = Role::NAMED.iter().find(|(name, _)| name == setting).map(|(_, role)| *role);
+        let role = role.ok_or_else(|| OptimizeError::NoSetting {
+            name: setting.clone(),
+            hint: suggest(setting, names()),
+            names: names().collect::<Vec<_>>().join(", "),
+        })?;
+        if leaves.iter().any(|leaf| leaf.shown == *key && leaf.is_single()) {
+            return Ok(At { role, key: key.clone() });
+        }
+        let hint = suggest(key, leaves.iter().map(|leaf| leaf.shown.as_str()));
+        Err(OptimizeError::NoKey { setting: setting.clone(), key: key.clone(), hint })
+    };
+    args.at.iter().map(one).collect()
+}
+
+/// What is to be said where the file leaves the number of devices open.
+fn open_ranks(config: &Config<'_>, args: &OptimizeArgs) -> Option<String> {
+    let has_key = |role| config.key(role).map(|found| found.leaf.shown.as_str());
+    let key = has_key(Role::RanksOfNode).or(has_key(Role::Ranks))?;
+    (config.ranks.is_none() && args.goal.world_size.is_none()).then(|| {
+        format!("`{key}` does not say how many devices train together: one is counted; say it with --world-size")
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Configs as people have them, planned for GPUs without a file on the disk.
+
+use clap::Parser;
+use gpu_tuned_core::profile::ProfileTable;
+use proptest::prelude::*;
+
+use super::args::OptimizeArgs;
+use super::config::Config;
+use super::found::At;
+use super::leaf::leaves;
+use super::planned::{Can, Task};
+use super::report::OnTarget;
+use super::source::{self, Read};
+use super::step::Step;
+use super::text::Format;
+use super::{Session, goal};
+use crate::error::Error;
+use crate::targets::Target;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: OptimizeArgs,
+}
+
+fn args(words: &[&str]) -> OptimizeArgs {
+    Line::try_parse_from([&["optimize", "config", "--dry-run"], words].concat()).expect("arguments").args
+}
+
+/// Plans a text for one target, and hands out what comes of it.
+fn with<T>(
+    format: Format,
+    text: &str,
+    target: &str,
+    words: &[&str],
+    use_it: impl FnOnce(&OnTarget, Step) -> T,
+) -> Result<T, Error> {
+    let args = args(words);
+    let file = Read { path: "config.json".into(), name: "config".to_owned(), text: text.to_owned(), format };
+    let root = file.tree()?;
+    let leaves = leaves(&root);
+    let at: Vec<At> = super::at(&args, &leaves)?;
+    let config = Config::read(&leaves, file.source(), &at).map_err(|mistakes| file.mistakes(mistakes))?;
+    let step = Step::of(&config, args.goal.global_batch, args.goal.world_size)?;
+    let training = source::training(None, &args, &leaves, &file, config.optimizer)?;
+    let profiles = ProfileTable::builtin();
+    let task = Task {
+        can: Can::of(&config, args.add),
+        config: &config,
+        step,
+        workload: &training.workload,
+        name: &training.name,
+        goal: goal(&args, training.goal.clone()),
+        precision: args.goal.precision,
+    };
+    let session = Session { args: &args, file: &file, leaves: &leaves, at: &at, task, training: &training, profiles };
+    let target = Target::nominal(profiles.get(target).expect("a shipped profile"));
+    Ok(use_it(&session.on(&target)?, step))
+}
+
+/// The text as it becomes.
+fn optimised(format: Format, text: &str, target: &str, words: &[&str]) -> Result<Option<String>, Error> {
+    with(format, text, target, words, |one, _| one.changes.as_ref().map(|changes| changes.text.clone()))
+}
+
+fn refused(format: Format, text: &str, words: &[&str]) -> String {
+    match optimised(format, text, "h200", words) {
+        Ok(text) => panic!("not refused: {text:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+const MODEL: &str = "transformer: {n_layers: 4, d_model: 256, n_heads: 4, vocab_size: 8192, seq_len: 512}\n";
+
+#[test]
+fn a_batch_that_does_not_fit_is_cut_and_the_rest_of_the_file_stays() {
+    let text = format!(
+        "# kept\n{MODEL}train:\n  batch_size: 512   # all at once\n  grad_accum: 1\n  'num_workers': 0\n  bf16: no\nlast: [1,  2] # kept\n"
+    );
+    let changed = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    insta::assert_snapshot!(changed.replace(MODEL, ""), @r"
+    # kept
+    train:
+      batch_size: 32   # all at once
+      grad_accum: 16
+      'num_workers': 4
+      bf16: no
+    last: [1,  2] # kept
+    ");
+}
+
+#[test]
+fn spellings_stay_what_they_are() {
+    for (given, asked, becomes) in [
+        ("precision: '32-true'", "mixed_bf16", "precision: 'bf16-mixed'"),
+        ("precision: 32", "mixed_bf16", "precision: bf16"),
+        ("mixed_precision: 'no'", "mixed_f16", "mixed_precision: 'fp16'"),
+        ("mixed_precision: no", "mixed_bf16", "mixed_precision: bf16"),
+        ("mixed_precision: \"bf16\"", "f32", "mixed_precision: \"no\""),
+        ("mixed_precision: bf16", "f32", "mixed_precision: 'no'"),
+        ("dtype: torch.float32", "mixed_bf16", "dtype: torch.bfloat16"),
+        ("fp16: False\nbf16: True", "f32", "fp16: False\nbf16: False"),
+        ("fp16: 0\nbf16: 0", "mixed_f16", "fp16: 1\nbf16: 0"),
+        ("bf16: {enabled: false}", "mixed_bf16", "bf16: {enabled: true}"),
+        ("amp: true\namp_dtype: bfloat16", "mixed_f16", "amp: true\namp_dtype: float16"),
+        ("amp: on\namp_dtype: bfloat16", "f32", "amp: off\namp_dtype: bfloat16"),
+        ("mixed_precision: true", "f32", "mixed_precision: false"),
+        ("precision: f32", "bf16_params", "precision: bf16_params"),
+    ] {
+        let text = format!("{MODEL}batch_size: 8\n{given}\n");
+        let changed = optimised(Format::Yaml, &text, "h200", &["--precision", asked]);
+        let changed = changed.unwrap_or_else(|error| panic!("{given}: {error}")).expect("it fits");
+        let rest = changed.rsplit_once("batch_size: 8\n").expect("the batch is the step").1;
+        assert_eq!(rest.trim_end(), becomes);
+    }
+}
+
+#[test]
+fn what_the_keys_cannot_ask_for_is_refused() {
+    let text = format!("{MODEL}batch_size: 8\namp: false\n");
+    let said = refused(Format::Yaml, &text, &["--precision", "mixed_bf16"]);
+    assert!(said.starts_with("the config cannot say mixed_bf16"), "{said}");
+}
+
+#[test]
+fn prefetch_is_counted_for_each_worker_where_pytorch_does() {
+    for (key, becomes) in [("prefetch_factor", "1"), ("prefetch_depth", "2")] {
+        let text = format!("{MODEL}batch_size: 8\nnum_workers: 8\n{key}: 5\n");
+        let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+        assert!(changed.ends_with(&format!("num_workers: 4\n{key}: {becomes}\n")), "{changed}");
+    }
+}
+
+#[test]
+fn accumulation_is_never_planned_where_no_key_says_it_and_is_added_where_its_program_knows_the_key() {
+    let text = format!("{MODEL}batch_size: 512\n");
+    let fits = with(Format::Yaml, &text, "gtx1080", &[], |one, _| {
+        (one.planned.after.plan().is_some(), one.planned.with_accumulation.is_some())
+    });
+    assert_eq!(fits.expect("an answer"), (false, true));
+    let added = optimised(Format::Yaml, &text, "gtx1080", &["--add"]).expect("a plan").expect("it fits");
+    assert!(added.contains("\ngradient_accumulation: "), "{added}");
+    let text = text.replace("batch_size", "per_device_train_batch_size");
+    let added = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    assert!(
+        added.contains("\ngradient_accumulation_steps: ") && added.contains("\ndataloader_num_workers: 4\n"),
+        "{added}"
+    );
+    let camel = format!(
+        "{{\"model\": {}, \"batchSize\": 512}}",
+        "{\"type\": \"mlp\", \"input_size\": 9, \"hidden_sizes\": [9]}"
+    );
+    let added = optimised(Format::Json, &camel, "gtx1080", &["--add"]).expect("a plan").expect("it fits");
+    assert!(added.ends_with("\"batchSize\": 512, \"numWorkers\": 4}"), "{added}");
+}
+
+#[test]
+fn a_precision_that_the_gpu_has_not_becomes_f32_and_that_is_said() {
+    let text = format!("{MODEL}batch_size: 8\nbf16: true\n");
+    let (text, warnings) = with(Format::Yaml, &text, "gtx1080", &[], |one, _| {
+        (one.changes.as_ref().map(|changes| changes.text.clone()), one.planned.warnings.clone())
+    })
+    .expect("a plan");
+    assert!(text.is_some_and(|text| text.ends_with("batch_size: 8\nbf16: false\n")));
+    assert_eq!(
+        warnings,
+        ["gtx1080 has no bf16 tensor cores: f32 in place of mixed_bf16, which changes how the run rounds"]
+    );
+}
+
+#[test]
+fn batches_of_evaluation_and_other_tables_are_not_taken_for_training() {
+    let text =
+        format!("{MODEL}train: {{batch_size: 8}}\nval:\n  batch_size: 99\n  num_workers: 9\neval_batch_size: 8\n");
+    let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+    assert!(changed.contains("val:\n  batch_size: 99\n  num_workers: 9\n"), "{changed}");
+}
+
+#[test]
+fn bad_values_have_their_place() {
+    for (given, message) in [
+        ("batch_size: 0", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found 0"),
+        ("batch_size: -4", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found -4"),
+        ("batch_size: 99999999999999999999", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30"),
+        ("batch_size: 16.5", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found 16.5"),
+        ("batch_size: true", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found true or false"),
+        ("batch_size: '16'", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found a text"),
+        (
+            "batch_size: 8\nnum_workers: 5000",
+            "config:3:14: `num_workers`: expected a whole number from 0 to 4096, found 5000",
+        ),
+        ("batch_size: 8\nbf16: 2", "config:3:7: `bf16`: expected true or false, found 2"),
+        ("batch_size: 8\nprecision: fp8", "config:3:12: `precision` names no precision that is known"),
+        (
+            "batch_size: 8\nbf16: true\nfp16: true",
+            "config:4:1: `bf16` asks for mixed_bf16 and `fp16` for mixed_f16: keep one",
+        ),
+        (
+            "a: {batch_size: 8}\nb: {batch_size: 9}",
+            "config:3:5: `a.batch_size` and `b.batch_size` both look like the batch_size of training; say which is: --at \
+             batch_size=a.batch_size",
+        ),
+        ("learning_rate: 1", "nothing in the config says how many samples are in a batch"),
+        (
+            "batch_size: 1000000\ngrad_accum: 1000000",
+            "a batch of 1000000 x 1000000 x 1 rank(s) is more than the 2^30 samples",
+        ),
+        ("batch_size: 8\nglobal_batch: 12", "8 x 1 x 1 rank(s) are 8 samples, and `global_batch` says 12"),
+    ] {
+        let said = refused(Format::Yaml, &format!("{MODEL}{given}\n"), &[]);
+        assert!(said.starts_with(message), "{given}: {said}");
+    }
+}
+
+#[test]
+fn kinds_of_models_are_told_by_evidence_or_asked_for() {
+    let kind = |model: &str, words: &[&str]| {
+        let text = format!("batch_size: 8\n{model}\n");
+        let args = args(words);
+        let file = Read { path: "c.yaml".into(), name: "config".to_owned(), text, format: Format::Yaml };
+        let root = file.tree()?;
+        let training = source::training(None, &args, &leaves(&root), &file, None)?;
+        Ok::<_, Error>(training.name)
+    };
+    for (model, expected) in [
+        ("model: lstm\nhidden_size: 64\nnum_layers: 2\nseq_len: 30", "recurrent"),
+        ("hidden_size: 64\nnum_layers: 2\nseq_len: 30\nnum_heads: 4\nvocab_size: 99", "transformer"),
+        ("input_size: 8\nhidden_size: 64\nnum_layers: 2\nwindow: 30", "recurrent"),
+        ("arch: UNet\npatch_size: [64, 64]\nfeatures: [8, 16]", "unet"),
+        ("net: {class_path: a.b.ResNet18, channels: 32, blocks: 4}\nimage_size: 64", "convnet"),
+        ("hidden_sizes: [64, 64]\ninput_dim: 8\noutput_dim: 2", "mlp"),
+    ] {
+        assert_eq!(kind(model, &[]).unwrap_or_else(|error| panic!("{model}: {error}")), expected);
+    }
+    let said = |model: &str, words: &[&str]| kind(model, words).expect_err(model).to_string();
+    let open = "hidden_size: 64\nnum_layers: 2\nseq_len: 30\nvocab_size: 99";
+    let ambiguous = said(open, &[]);
+    assert!(
+        ambiguous.contains("it could be transformer (num_layers, hidden_size, vocab_size), or recurrent (hidden_size, num_layers, vocab_size)"),
+        "{ambiguous}"
+    );
+    assert_eq!(kind(open, &["--model", "gru"]).expect("it is said"), "recurrent");
+    let missing = said("n_head: 4\nn_layer: 2", &[]);
+    assert!(
+        missing.contains("d_model: width of the residual stream (looked for d_model")
+            && missing.contains("--dim vocab=…"),
+        "{missing}"
+    );
+    let volume = said("model: unet\npatch_size: [64, 64, 64]\nfeatures: [8, 16]", &[]);
+    assert!(
+        volume.starts_with("config:3:13: `patch_size`: no kind of model is described by its dimensions over volumes"),
+        "{volume}"
+    );
+    let odd = said("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]", &[]);
+    assert!(odd.starts_with("config:4:11: widths: 4 levels halve the image 3 times, and 100 only 2 times"), "{odd}");
+}
+
+/// The two configs of the tuning guides, in each format.
+const GUIDES: [(&str, [&str; 3]); 2] = [
+    (
+        "4 blocks of 32 channels over patches of 128",
+        [
+            "{\n  \"model\": {\"type\": \"cnn\", \"channels\": 32, \"num_blocks\": 4},\n  \"patch_size\": 128,\n  \"batch_size\": BATCH, // kept\n  \"accumulation_steps\": STEPS,\n  \"num_workers\": 0\n}\n",
+            "patch_size = 128\nbatch_size = BATCH # kept\naccumulation_steps = STEPS\nnum_workers = 0\n[model]\ntype = \"cnn\"\nchannels = 32\nnum_blocks = 4\n",
+            "model: {type: cnn, channels: 32, num_blocks: 4}\npatch_size: 128\nbatch_size: BATCH # kept\naccumulation_steps: STEPS\nnum_workers: 0\n",
+        ],
+    ),
+    (
+        "an LSTM over 7 to 30 days",
+        [
+            "{\"lstm\": {\"hidden_size\": 64, \"num_layers\": 2, \"sequence_length\": [7, 30]}, // kept\n \"batch_size\": BATCH, \"accumulation_steps\": STEPS}",
+            "batch_size = BATCH # kept\naccumulation_steps = STEPS\n[lstm]\nhidden_size = 64\nnum_layers = 2\nsequence_length = { min = 7, max = 30 }\n",
+            "batch_size: BATCH # kept\naccumulation_steps: STEPS\nlstm:\n  hidden_size: 64\n  num_layers: 2\n  sequence_length: {min: 7, max: 30}\n",
+        ],
+    ),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever the batch and the GPU, a step has as many samples as before, and what was optimised stays as it is.
+    #[test]
+    fn products_stay_and_twice_is_once(
+        batch in prop_oneof![1_u64..300, 1_u64..100_000],
+        steps in 1_u64..40,
+        ranks in 1_u64..5,
+        guide in 0_usize..2,
+        format in 0_usize..3,
+        target in prop::sample::select(vec!["rtx4090", "gtx1080", "h200", "generic"]),
+    ) {
+        let text = GUIDES[guide].1[format].replace("BATCH", &batch.to_string()).replace("STEPS", &steps.to_string());
+        let format = [Format::Json, Format::Toml, Format::Yaml][format];
+        let ranks = ranks.to_string();
+        let words = ["--world-size", &ranks];
+        let once = with(format, &text, target, &words, |one, step| {
+            one.changes.as_ref().map(|changes| (changes.text.clone(), step.global))
+        }).expect("an answer");
+        if let Some((once, global)) = once {
+            let twice = with(format, &once, target, &words, |one, step| {
+                (one.changes.as_ref().map(|changes| changes.text.clone()), step.batch * step.accumulation * step.ranks)
+            }).expect("an answer");
+            prop_assert_eq!(twice, (Some(once.clone()), global));
+            prop_assert!(once.contains("kept"));
+        }
+    }
+}
+
+#[test]
+fn the_guides_are_read_alike_in_each_format() {
+    for (name, texts) in GUIDES {
+        let formats = [Format::Json, Format::Toml, Format::Yaml];
+        let of = |(format, text): (Format, &str)| {
+            let text = text.replace("BATCH", "16").replace("STEPS", "2");
+            with(format, &text, "h200", &[], |one, step| {
+                (one.planned.after.plan().map(|plan| (plan.settings, plan.samples_per_s)), step)
+            })
+            .unwrap_or_else(|error| panic!("{name} as {format:?}: {error}"))
+        };
+        let all: Vec<_> = formats.into_iter().zip(texts).map(of).collect();
+        assert!(all[0].0.is_some() && all.iter().all(|one| *one == all[0]), "{name}: {all:#?}");
+    }
+}

@@ -1,0 +1,220 @@
+use std::fs;
+use std::path::Path;
+
+use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
+use serde_json::{Value, json};
+
+use crate::project::{Project, Ran};
+
+/// The GPUs that tuning guides are about, and the one that is measured.
+const FIVE: &str = "rtx4090,rtx4080,rtx4070,gtx1080,h200";
+
+/// A package with the configs of guides beside its manifest.
+fn project(name: &'static str) -> Project {
+    let project = Project::new(name);
+    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/configs");
+    for entry in fs::read_dir(configs).expect("the configs") {
+        let path = entry.expect("a config").path();
+        fs::copy(&path, project.path(path.file_name().and_then(|name| name.to_str()).expect("a name")))
+            .expect("a copy");
+    }
+    project
+}
+
+fn optimize(project: &Project, args: &[&str]) -> Ran {
+    project.run(&[&["optimize"], args].concat())
+}
+
+#[test]
+fn the_guides_patches_are_planned_for_five_gpus() {
+    let table = optimize(&project("bare"), &["patches.yaml", "--target", FIVE, "--dry-run"]).ended(0);
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    insta::assert_snapshot!("optimize_patches", table);
+}
+
+#[test]
+fn the_guides_series_is_planned_for_five_gpus() {
+    let table = optimize(&project("bare"), &["series.toml", "--target", FIVE, "--dry-run"]).ended(0);
+    insta::assert_snapshot!("optimize_series", table);
+}
+
+#[test]
+fn arguments_get_the_keys_that_they_lack_and_each_value_its_reason() {
+    let project = project("bare");
+    let args = ["arguments.json", "--model-config", "gpt2.json", "--target", "rtx4090"];
+    insta::assert_snapshot!("optimize_arguments", optimize(&project, &args).ended(0));
+    insta::assert_snapshot!("optimize_arguments_written", project.read("arguments.rtx4090.json"));
+}
+
+#[test]
+fn each_format_becomes_the_same_plan_and_keeps_its_comments() {
+    let project = project("bare");
+    let values = |answer: &Value| {
+        let changes = answer["targets"][0]["changes"].as_array().expect("changes").clone();
+        changes.iter().map(|change| (change["setting"].clone(), change["after"].clone())).collect::<Vec<_>>()
+    };
+    for (name, comment) in [("patches", "# small"), ("series", "# windows")] {
+        let mut all = Vec::new();
+        for extension in ["json", "toml", "yaml"] {
+            let file = format!("{name}.{extension}");
+            let answer = optimize(&project, &[&file, "--target", "rtx4070", "--json"]).json(0);
+            assert_eq!(answer["format"], extension);
+            let written = project.read(&format!("{name}.rtx4070.{extension}"));
+            assert!(extension == "json" || written.contains(comment), "{written}");
+            // Nothing but the values differs.
+            let shape = |text: &str| {
+                text.lines().map(|line| line.split([':', '=']).next().map(str::to_owned)).collect::<Vec<_>>()
+            };
+            assert_eq!(shape(&written), shape(&project.read(&file)));
+            all.push((values(&answer), answer["targets"][0]["after"].clone()));
+        }
+        assert!(all.iter().all(|one| *one == all[0]), "{name}: {all:#?}");
+    }
+}
+
+#[test]
+fn json_has_what_changes_and_what_is_expected() {
+    let project = project("bare");
+    let args = ["arguments.json", "--model-config", "gpt2.json", "--target", "rtx4090,gtx1080", "--json", "--dry-run"];
+    let answer = optimize(&project, &args).json(1);
+    let [rtx4090, gtx1080] = answer["targets"].as_array().expect("targets").as_slice() else { panic!("{answer:#}") };
+    assert_eq!(answer["model"]["parameters"], 124_439_808);
+    assert_eq!(
+        answer["step"],
+        json!({"batch_size": 64, "gradient_accumulation": 1, "world_size": 1, "global_batch": 64})
+    );
+    assert_eq!((&rtx4090["file"], &rtx4090["written"]), (&"arguments.rtx4090.json".into(), &false.into()));
+    assert_eq!((&rtx4090["before"]["fits"], &rtx4090["after"]["fits"]), (&false.into(), &true.into()));
+    let accumulation = rtx4090["changes"].as_array().expect("changes");
+    let accumulation =
+        accumulation.iter().find(|change| change["setting"] == "gradient_accumulation").expect("it is planned");
+    assert_eq!((&accumulation["state"], &accumulation["before"]), (&"added".into(), &Value::Null));
+    assert_eq!((&gtx1080["file"], &gtx1080["after"]["fits"]), (&Value::Null, &false.into()));
+    assert!(gtx1080["after"]["problem"].as_str().is_some_and(|why| why.starts_with("does not fit: ")), "{gtx1080:#}");
+    assert_eq!(answer["no_counterpart"], json!(["dataloader_pin_memory"]));
+    assert!(!project.path("arguments.rtx4090.json").exists());
+}
+
+#[test]
+fn copies_are_beside_the_config_or_where_it_is_said() {
+    let project = project("declared");
+    // Without a target for those that the package declares, and again without a change.
+    for _ in 0..2 {
+        optimize(&project, &["series.yaml"]).ended(0);
+    }
+    for target in ["gtx1080", "h200", "rtx4090"] {
+        assert!(project.read(&format!("series.{target}.yaml")).contains("num_workers: 4\n"));
+    }
+    // A copy of a copy is one of the config; the same again is nothing.
+    let again = optimize(&project, &["series.h200.yaml", "--target", "h200"]).ended(0);
+    assert!(again.ends_with("written, and nothing was to change: series.h200.yaml\n"), "{again}");
+    optimize(&project, &["series.h200.yaml", "--target", "rtx4080"]).ended(0);
+    assert!(project.path("series.rtx4080.yaml").exists());
+
+    project.write("series.h200.yaml", "edited: true\n");
+    let said = optimize(&project, &["series.yaml", "--target", "h200"]).refused(2);
+    assert_eq!(
+        said,
+        "error: `series.h200.yaml` is there and is another\n  help: write over it with --force, or elsewhere with --output\n"
+    );
+    assert_eq!(project.read("series.h200.yaml"), "edited: true\n");
+    optimize(&project, &["series.yaml", "--target", "h200", "--force"]).ended(0);
+    optimize(&project, &["series.yaml", "--target", "h200", "--output", "other.yaml"]).ended(0);
+    assert_eq!(project.read("series.h200.yaml"), project.read("other.yaml"));
+    optimize(&project, &["series.yaml", "--target", "h200", "--in-place"]).ended(0);
+    assert_eq!(project.read("series.yaml"), project.read("other.yaml"));
+    let kept = optimize(&project, &["series.yaml", "--target", "h200", "--in-place"]).ended(0);
+    assert!(kept.ends_with("\nnothing to change: series.yaml\n"), "{kept}");
+    let said = optimize(&project, &["series.yaml", "--in-place"]).refused(2);
+    assert!(said.starts_with("error: --in-place is for one target, and there are 3\n"), "{said}");
+}
+
+#[test]
+fn the_step_is_what_was_asked_for() {
+    let project = project("bare");
+    let args =
+        ["series.json", "--target", "h200", "--json", "--dry-run", "--global-batch", "2000", "--world-size", "4"];
+    let answer = optimize(&project, &args).json(0);
+    assert_eq!(answer["step"]["global_batch"], 2000);
+    assert_eq!(answer["targets"][0]["changes"][0]["after"], "500");
+    let args = ["series.json", "--target", "h200", "--global-batch", "2000", "--world-size", "7"];
+    let said = optimize(&project, &args).refused(2);
+    assert!(
+        said.starts_with("error: a global batch of 2000 cannot be cut evenly: 7 rank(s) do not divide it\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_workload_of_the_package_goes_before_dimensions_and_what_was_measured_is_told() {
+    let project = project("measured");
+    project.write("train.toml", "batch_size = 512\ngradient_accumulation = 1\n");
+    let answer = optimize(&project, &["train.toml", "--workload", "lm", "--target", "h200", "--json"]).json(0);
+    assert_eq!(answer["targets"][0]["after"]["samples_per_s_provenance"], "measured");
+    let plan = &project.run(&["plan", "h200", "--json"]).json(0)[0]["plan"]["settings"];
+    let (batch, steps) = (&plan["batch_size"], &plan["gradient_accumulation"]);
+    assert_eq!(project.read("train.h200.toml"), format!("batch_size = {batch}\ngradient_accumulation = {steps}\n"));
+    let said = optimize(&project, &["train.toml", "--workload", "ml"]).refused(2);
+    assert!(said.starts_with("error: there is no workload `ml`; did you mean `lm`?"), "{said}");
+}
+
+#[test]
+fn a_benchmark_measures_the_program_first() {
+    let project = project("measuring").beside("runtime").beside("measured");
+    project.write("train.toml", "batch_size = 512\ngradient_accumulation = 1\n");
+    let args = ["train.toml", "--target", "h200", "--benchmark", "--json", "--", "write", "../measured/gpu-tuned.lock"];
+    let answer = optimize(&project, &args).json(0);
+    assert_eq!(answer["targets"][0]["after"]["samples_per_s_provenance"], "measured");
+    let args = ["train.toml", "--target", "h200", "--benchmark", "--", "fail"];
+    let failed = optimize(&project, &args).refused(3);
+    assert!(failed.contains("error: the program failed: exit status 7\n"), "{failed}");
+    let never = optimize(&project, &["train.toml", "--target", "h200", "--benchmark"]).refused(3);
+    assert!(never.contains("ended without measuring anything"), "{never}");
+}
+
+#[test]
+fn here_is_the_gpu_of_the_machine() {
+    let project = project("bare");
+    let mut command = project.command(&["optimize", "series.yaml", "--here"]);
+    command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario("rtx4090"));
+    Ran::of(&mut command).ended(0);
+    assert!(project.path("series.rtx4090.yaml").exists());
+    let without = optimize(&project, &["series.yaml", "--here"]);
+    assert!(without.stderr.starts_with("note: no NVIDIA management library found"), "{}", without.stderr);
+    assert!(without.ended(0).ends_with("written: series.cpu.yaml\n"));
+}
+
+#[test]
+fn no_package_is_needed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("c.json"), "{\"hidden_sizes\": [64], \"input_dim\": 8, \"batch_size\": 8}")
+        .expect("a config");
+    let run = |args: &[&str]| {
+        let project = Project::new("bare");
+        Ran::of(project.command(&[&["optimize", "c.json"], args].concat()).current_dir(folder.path()))
+    };
+    run(&["--target", "h200"]).ended(0);
+    assert!(folder.path().join("c.h200.json").exists());
+    assert!(run(&[]).refused(2).starts_with("error: no GPU is named\n  help: "));
+    let said = run(&["--target", "h200", "--workload", "lm"]).refused(2);
+    assert!(said.starts_with("error: --workload needs a package\n"), "{said}");
+    assert!(run(&["--target", "h20"]).refused(2).starts_with("error: there is no profile `h20`; did you mean"));
+}
+
+#[test]
+fn mistakes_of_a_config_are_told_with_their_line() {
+    let project = project("bare");
+    let with = |name: &str, text: &str| {
+        project.write(name, text);
+        optimize(&project, &[name, "--target", "h200"]).refused(2)
+    };
+    insta::assert_snapshot!(
+        "optimize_mistakes",
+        with("bad.json", "{\n  \"batch_size\": -4,\n  \"num_workers\": \"many\"\n}\n")
+    );
+    insta::assert_snapshot!("optimize_broken", with("bad.yaml", "batch_size: 8\nmodel: {type: lstm\n"));
+    let said = with("bad.ini", "batch_size = 8");
+    assert!(said.starts_with("error: `bad.ini` has an extension that says nothing of its format\n"), "{said}");
+    let none = optimize(&project, &["none.json", "--target", "h200"]).refused(2);
+    assert!(none.starts_with("error: cannot read `none.json`: "), "{none}");
+}
