@@ -9,6 +9,7 @@ use super::found::Found;
 use super::keys::{Family, Role, Spelling};
 use super::leaf::Leaf;
 use super::precision;
+use super::step;
 use super::text::{Edit, Format, Insertion, Value, applied};
 
 /// A setting as the file has it and as it is planned.
@@ -36,6 +37,8 @@ pub(super) enum State {
     Added,
     /// The file has no key for it, and its program may know none.
     ByHand,
+    /// The file has no key for it, and it follows from others.
+    Implied,
 }
 
 /// The changes, and the text with them.
@@ -65,8 +68,12 @@ impl Changes {
         maker.precision(add);
         maker.flags(add);
         maker.eval_batch();
-        let Maker { all, mut edits, added, .. } = maker;
+        let Maker { mut all, mut edits, added, .. } = maker;
         if let Some(neighbour) = neighbour(config, leaves).filter(|_| !added.is_empty()) {
+            let tables = neighbour.shown.strip_suffix(neighbour.entry.key.as_str()).unwrap_or_default();
+            for change in all.iter_mut().filter(|change| change.state == State::Added) {
+                change.key.insert_str(0, tables);
+            }
             let insertion = Insertion {
                 beside_key: neighbour.entry.key_span.clone(),
                 beside_value: neighbour.entry.node.span.clone(),
@@ -114,10 +121,25 @@ impl Maker<'_, '_> {
         let reason = self.reason(setting);
         if let Some(found) = self.config.key(role).cloned() {
             self.replace(&found, &planned.to_string(), setting, reason);
+        } else if let (Some(setting), Some(before), Role::Accumulation) = (setting, self.implied(), role) {
+            self.all.push(Change {
+                setting: setting.name(),
+                key: setting.name().to_owned(),
+                before: Some(before.to_string()),
+                after: planned.to_string(),
+                why: reason.0,
+                provenance: reason.1,
+                state: State::Implied,
+            });
         } else if let (Some(setting), true) = (setting, setting.is_some_and(|setting| self.is_worth(setting, planned)))
         {
             self.lacking(role, setting, planned.to_string(), reason, add);
         }
+    }
+
+    /// How often gradients are accumulated, where that follows from other keys.
+    fn implied(&self) -> Option<u64> {
+        step::implied(self.config, self.config.batch?, self.plan.schedule.world_size)
     }
 
     /// Whether a key that the file lacks is to be there: not for what is so without it.

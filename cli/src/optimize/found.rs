@@ -115,6 +115,9 @@ impl<'n> AllFound<'n> {
 
 /// Whether the value could be one: tables of other things have names of settings, too.
 fn is_usable(leaf: &Leaf<'_>, key: &Key) -> bool {
+    if leaf.entry.node.value.is_reference() {
+        return false;
+    }
     match key.role {
         Role::Ranks | Role::RanksOfNode | Role::Nodes => !matches!(leaf.entry.node.value, Value::Table(_)),
         _ => leaf.is_single(),
@@ -172,7 +175,8 @@ impl<'n> Found<'n> {
             Value::Null => Ok(None),
             Value::Flag(flag) => Ok(Some(*flag)),
             Value::Number(digits) if digits == "0" || digits == "1" => Ok(Some(digits == "1")),
-            Value::Text(text) if text == "auto" => Ok(None),
+            // As axolotl has it: where the GPU has bf16. In DeepSpeed's tables it is what somebody else says.
+            Value::Text(text) if text == "auto" => Ok((self.leaf.name() == "bf16").then_some(true)),
             Value::Text(text) => match text.to_ascii_lowercase().as_str() {
                 "true" | "yes" | "on" => Ok(Some(true)),
                 "false" | "no" | "off" => Ok(Some(false)),

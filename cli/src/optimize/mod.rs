@@ -58,7 +58,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let training = source::training(project.as_ref(), args, &leaves, &file, config.optimizer)?;
     notes.extend(open_ranks(&config, args));
     let task = Task {
-        can: Can::of(&config, args.add),
+        can: Can::of(&config, step, args.add),
         config: &config,
         step,
         workload: &training.workload,
@@ -127,9 +127,8 @@ impl Session<'_> {
         let root: Node = file.format.parse(source).map_err(|error| broken(&error))?;
         let leaves = leaves(&root);
         let again = Config::read(&leaves, source, self.at).map_err(|all| broken(&all[0]))?;
-        let (batch, accumulation) = (again.batch.unwrap_or(0), again.accumulation.unwrap_or(1));
-        let samples = batch.saturating_mul(accumulation).saturating_mul(task.step.ranks);
-        if samples != task.step.global {
+        let samples = Step::of(&again, None, Some(task.step.ranks)).ok().map(|step| step.global);
+        if samples != Some(task.step.global) {
             return Err(unsaid(format!("a step of {} samples in parts that fit", task.step.global)));
         }
         let asked = task.precision.filter(|asked| again.key(Role::Precision).is_some() && *asked != again.precision);

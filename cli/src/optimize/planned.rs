@@ -9,7 +9,7 @@ use super::config::Config;
 use super::error::OptimizeError;
 use super::keys::Role;
 use super::more::More;
-use super::step::Step;
+use super::step::{self, Step};
 use crate::error::Error;
 use crate::targets::Target;
 
@@ -115,6 +115,10 @@ impl Task<'_> {
         if !self.can.checkpointing {
             goal.pins.gradient_checkpointing = Some(false);
         }
+        // What rounds otherwise is only turned on where that is asked for, or left open.
+        if self.config.tf32 == Some(false) {
+            goal.pins.allow_tf32 = Some(false);
+        }
         // The statistics of BatchNorm are over the micro-batch.
         if self.workload.batch_statistics {
             let fits = self.step.share().is_multiple_of(self.step.batch);
@@ -205,8 +209,9 @@ fn because(plan: &mut Plan, setting: Setting, why: &str) {
 
 impl Can {
     /// What a config can say; with `add` its program reads whatever is added.
-    pub(super) fn of(config: &Config<'_>, add: bool) -> Self {
+    pub(super) fn of(config: &Config<'_>, step: Step, add: bool) -> Self {
         let can = |role: Role| add || config.key(role).is_some() || config.family.key(role).is_some();
-        Self { accumulation: can(Role::Accumulation), checkpointing: can(Role::Checkpointing) }
+        let is_implied = step::implied(config, step.batch, step.ranks).is_some();
+        Self { accumulation: is_implied || can(Role::Accumulation), checkpointing: can(Role::Checkpointing) }
     }
 }

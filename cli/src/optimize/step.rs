@@ -37,10 +37,13 @@ impl Step {
         let accumulation = config.accumulation.unwrap_or(1);
         let batch = match (config.batch, config.global_batch.or(global_batch)) {
             (Some(batch), _) => batch,
-            // A key for the batch that leaves it open.
-            (None, Some(global)) if config.key(Role::Batch).is_some() => (global / ranks / accumulation).max(1),
+            // A key for the batch that leaves it open; or none, where the devices share what a key says of the step.
+            (None, Some(global)) if config.key(Role::Batch).is_some() || config.key(Role::Accumulation).is_none() => {
+                (global / ranks / accumulation).max(1)
+            }
             (None, _) => return Err(OptimizeError::NoBatch),
         };
+        let accumulation = implied(config, batch, ranks).unwrap_or(accumulation);
         let product = batch.checked_mul(accumulation).and_then(|samples| samples.checked_mul(ranks));
         let product = product.filter(|product| *product <= LARGEST).ok_or(OptimizeError::TooLarge {
             batch,
@@ -63,4 +66,12 @@ impl Step {
     pub(super) const fn share(&self) -> u64 {
         self.global / self.ranks
     }
+}
+
+/// How often gradients are accumulated where one key says the step and another a part of it, and none how many there are: as
+/// often as it takes. Where both say the same, one of them may be there for nothing.
+pub(super) fn implied(config: &Config<'_>, batch: u64, ranks: u64) -> Option<u64> {
+    let global = config.global_batch.filter(|_| config.key(Role::Accumulation).is_none() && config.batch.is_some())?;
+    let part = batch.checked_mul(ranks)?;
+    (global > part && global.is_multiple_of(part)).then(|| global / part)
 }

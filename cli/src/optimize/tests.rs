@@ -45,7 +45,7 @@ fn with<T>(
     let training = source::training(None, &args, &leaves, &file, config.optimizer)?;
     let profiles = ProfileTable::builtin();
     let task = Task {
-        can: Can::of(&config, args.add),
+        can: Can::of(&config, step, args.add),
         config: &config,
         step,
         workload: &training.workload,
@@ -116,6 +116,22 @@ fn spellings_stay_what_they_are() {
 }
 
 #[test]
+fn tf32_is_turned_on_where_it_is_left_open_and_off_where_the_gpu_has_none() {
+    for (given, target, becomes) in [
+        ("tf32: null", "h200", "tf32: true"),
+        ("tf32:   # open", "h200", "tf32: true   # open"),
+        ("tf32: false", "h200", "tf32: false"),
+        ("tf32: True", "gtx1080", "tf32: False"),
+        ("float32_matmul_precision: medium", "h200", "float32_matmul_precision: medium"),
+        ("float32_matmul_precision: high", "gtx1080", "float32_matmul_precision: highest"),
+    ] {
+        let text = format!("{MODEL}batch_size: 8\n{given}\n");
+        let changed = optimised(Format::Yaml, &text, target, &[]).expect("a plan").expect("it fits");
+        assert_eq!(changed.rsplit_once("batch_size: 8\n").expect("the batch stays").1.trim_end(), becomes);
+    }
+}
+
+#[test]
 fn what_the_keys_cannot_ask_for_is_refused() {
     let text = format!("{MODEL}batch_size: 8\namp: false\n");
     let said = refused(Format::Yaml, &text, &["--precision", "mixed_bf16"]);
@@ -152,6 +168,21 @@ fn accumulation_is_never_planned_where_no_key_says_it_and_is_added_where_its_pro
     );
     let added = optimised(Format::Json, &camel, "gtx1080", &["--add"]).expect("a plan").expect("it fits");
     assert!(added.ends_with("\"batchSize\": 512, \"numWorkers\": 4}"), "{added}");
+}
+
+#[test]
+fn a_step_that_one_key_says_and_a_part_that_another_says_imply_how_often_gradients_are_accumulated() {
+    let text = format!("{MODEL}global_train_batch_size: 512\ndevice_train_microbatch_size: 256\nmax: ${{seq}}\n");
+    let changed = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    let batch: u64 = changed
+        .rsplit_once("microbatch_size: ")
+        .and_then(|(_, rest)| rest.lines().next()?.parse().ok())
+        .expect("a number");
+    assert!(batch < 256 && 512 % batch == 0 && changed.contains("global_train_batch_size: 512\n"), "{changed}");
+    // The devices share what a key says of the step: there is nothing to cut.
+    let text = format!("{MODEL}SOLVER: {{IMS_PER_BATCH: 16}}\nnum_gpus: 2\nnum_workers: 9\n");
+    let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+    assert_eq!(changed, text.replace("workers: 9", "workers: 4"));
 }
 
 #[test]

@@ -44,7 +44,8 @@ impl<'l, 'n> Reader<'l, 'n> {
             let alias = aliases.iter().position(|alias| *alias == name)?;
             let is_table = matches!(leaf.entry.node.value, Value::Table(_));
             let in_section = leaf.path.iter().rev().skip(1).any(|table| is_section(table));
-            (!is_table && leaf.entry.node.value != Value::Null).then_some((!in_section, alias))
+            let is_said = leaf.entry.node.value != Value::Null && !leaf.entry.node.value.is_reference();
+            (!is_table && is_said).then_some((!in_section, alias))
         };
         let best = all.iter().filter_map(rank).min()?;
         let mut of_rank = all.iter().filter(|leaf| rank(leaf) == Some(best));

@@ -1,5 +1,6 @@
 //! What is to be expected of settings.
 
+use gpu_tuned_core::plan::Remedy;
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Provenance};
 use serde::Serialize;
@@ -25,9 +26,7 @@ impl Expectation {
     /// Of the config as it is: what would mend it is the plan.
     pub(super) fn before(outcome: &Outcome, workload: &Workload, workers: Option<u64>) -> Self {
         let mut all = Self::of(outcome, workload, workers);
-        if let Some((what, _)) = all.problem.as_deref().and_then(|problem| problem.split_once("; ")) {
-            all.problem = Some(what.to_owned());
-        }
+        all.problem = all.problem.as_deref().map(without_remedy);
         all
     }
 
@@ -55,7 +54,11 @@ impl Expectation {
                 memory_bytes: Some(misfit.memory.total()),
                 available_bytes: Some(misfit.memory.available),
                 memory_provenance: Some(misfit.memory.provenance),
-                problem: Some(misfit_in_words(misfit)),
+                problem: Some(match misfit.remedy {
+                    // Nothing is fixed but what the file cannot say, of which there is a note.
+                    Remedy::Unpin => without_remedy(&misfit_in_words(misfit)),
+                    _ => misfit_in_words(misfit),
+                }),
                 ..none
             },
             Outcome::Unsupported(why) => Self { problem: Some(why.clone()), ..none },
@@ -67,6 +70,11 @@ impl Expectation {
         let ratio = self.samples_per_s? / other.samples_per_s?;
         Some((ratio, self.samples_per_s_provenance?.max(other.samples_per_s_provenance?)))
     }
+}
+
+/// What is wrong, without what would mend it.
+fn without_remedy(problem: &str) -> String {
+    problem.split_once("; ").map_or(problem, |(what, _)| what).to_owned()
 }
 
 /// What of the device's speed is left behind the loader: without workers it waits for each sample.

@@ -20,6 +20,7 @@ fn why(change: &Change) -> String {
     let by_hand = match change.state {
         State::ByHand => styled(MARKED, "by hand: the config has no such key; "),
         State::Added => styled(GOOD, "added; "),
+        State::Implied => "follows from the other keys; ".to_owned(),
         State::Same | State::Changed => String::new(),
     };
     format!("{by_hand}{} {}", change.why, styled(FAINT, format!("({})", change.provenance)))

@@ -29,7 +29,7 @@ impl Report<'_> {
 
 pub(super) const fn style(state: State) -> Style {
     match state {
-        State::Same => FAINT,
+        State::Same | State::Implied => FAINT,
         State::Changed | State::Added => GOOD,
         State::ByHand => MARKED,
     }
@@ -85,6 +85,7 @@ pub(super) fn remarks(report: &Report<'_>) -> String {
         lines.extend(of_target(report, one));
     }
     lines.extend(loading(report));
+    lines.extend(by_hand(report));
     lines.extend(no_counterpart(report));
     let several = report.targets.len() > 1;
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
@@ -110,6 +111,10 @@ type Line<'a> = (Option<&'a str>, String);
 fn of_target<'a>(report: &Report<'_>, one: &'a OnTarget) -> Vec<Line<'a>> {
     let target = Some(one.target.as_str());
     let mut lines: Vec<String> = one.planned.warnings.clone();
+    if report.config.tf32 == Some(false) {
+        let key = report.config.key(Role::Tf32).map_or("tf32", |found| found.leaf.shown.as_str());
+        lines.push(format!("`{key}` is off and stays off: TF32 would round the factors of f32 products to ten bits"));
+    }
     if let (Some(free), Some(plan)) = (&one.planned.with_accumulation, one.planned.after.plan()) {
         let ratio = free.samples_per_s / plan.samples_per_s;
         let (batch, steps) = (free.settings.batch_size, free.schedule.micro_steps());
@@ -199,6 +204,19 @@ fn loading<'a>(report: &Report<'_>) -> Option<Line<'a>> {
         );
         (None, line)
     })
+}
+
+/// Settings that the file has no key for.
+fn by_hand<'a>(report: &Report<'_>) -> Option<Line<'a>> {
+    let changes = report.targets.iter().filter_map(|one| one.changes.as_ref()).flat_map(|changes| &changes.all);
+    let mut keys: Vec<_> = changes.filter(|change| change.state == State::ByHand).map(|change| &change.key).collect();
+    keys.dedup();
+    let key = keys.first()?;
+    let line = format!(
+        "`{key}`: its program may know no such key; one that reads a Burn `Config` passes over keys without a field: give \
+         the config the field, `pub {key}: usize`, and let --add write the key"
+    );
+    Some((None, line))
 }
 
 /// Switches that Burn does not have.

@@ -86,6 +86,11 @@ impl Value {
         }
     }
 
+    /// Whether it stands for what is elsewhere, as `${data.batch_size}` does.
+    pub(super) fn is_reference(&self) -> bool {
+        matches!(self, Self::Text(text) if text.starts_with("${") || text.starts_with("{{"))
+    }
+
     /// The whole number that it is, if it is one and not negative.
     pub(super) fn count(&self) -> Option<u64> {
         match self {
