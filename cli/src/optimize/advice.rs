@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{filling, plan};
-use gpu_tuned_core::workload::{ModelSpec, Stage, WorkloadSpec};
+use gpu_tuned_core::workload::{Convnet, Mlp, ModelSpec, Recurrent, Stage, Transformer, Unet, WorkloadSpec};
 use gpu_tuned_core::{Goal, Pins};
 use serde::Serialize;
 
@@ -59,100 +59,113 @@ pub(super) fn of(facts: &DeviceFacts, spec: &WorkloadSpec, goal: &Goal, utilizat
     Some(TooSmall { utilization, larger: all })
 }
 
+/// A change in words, and the model with it.
+type Variant = (String, ModelSpec);
+
 /// Larger models of the kind: wider, deeper, over longer sequences or larger images.
-fn variants(model: &ModelSpec) -> Vec<(String, ModelSpec)> {
-    let changed = |what: &str, name: &str, from: u64, to: u64| format!("{what} ({name} {from} -> {to})");
+fn variants(model: &ModelSpec) -> Vec<Variant> {
     match model {
-        ModelSpec::Transformer(now) => {
-            let (width, layers, seq) = (now.d_model * 2, now.layers * 2, now.seq * 2);
-            let wide = now.clone();
-            vec![
-                (
-                    changed("wider", "d_model", now.d_model, width),
-                    gpu_tuned_core::workload::Transformer {
-                        d_model: width,
-                        heads: now.heads.map(|heads| heads * 2),
-                        kv_heads: now.kv_heads.map(|heads| heads * 2),
-                        d_ff: now.d_ff.map(|wide| wide * 2),
-                        ..wide
-                    }
-                    .into(),
-                ),
-                (
-                    changed("deeper", "layers", now.layers, layers),
-                    gpu_tuned_core::workload::Transformer { layers, ..now.clone() }.into(),
-                ),
-                (
-                    changed("longer sequences", "seq", now.seq, seq),
-                    gpu_tuned_core::workload::Transformer { seq, ..now.clone() }.into(),
-                ),
-            ]
-        }
-        ModelSpec::Recurrent(now) => {
-            let of = |factor: u64| {
-                (
-                    changed("wider", "hidden", now.hidden, now.hidden * factor),
-                    gpu_tuned_core::workload::Recurrent { hidden: now.hidden * factor, ..now.clone() }.into(),
-                )
-            };
-            let (layers, seq) = (now.layers * 2, now.seq * 2);
-            vec![
-                of(2),
-                of(8),
-                (
-                    changed("deeper", "layers", now.layers, layers),
-                    gpu_tuned_core::workload::Recurrent { layers, ..now.clone() }.into(),
-                ),
-                (
-                    changed("longer sequences", "seq", now.seq, seq),
-                    gpu_tuned_core::workload::Recurrent { seq, ..now.clone() }.into(),
-                ),
-            ]
-        }
-        ModelSpec::Convnet(now) => {
-            let stages = |channels: u64, blocks: u64| {
-                let stage =
-                    |stage: &Stage| Stage { channels: stage.channels * channels, blocks: stage.blocks * blocks };
-                ModelSpec::from(gpu_tuned_core::workload::Convnet {
-                    stages: now.stages.iter().map(stage).collect(),
-                    ..now.clone()
-                })
-            };
-            let first = now.stages.first().copied().unwrap_or(Stage { channels: 0, blocks: 0 });
-            let image = now.image * 2;
-            vec![
-                (changed("wider", "channels", first.channels, first.channels * 2), stages(2, 1)),
-                (changed("deeper", "blocks", first.blocks, first.blocks * 2), stages(1, 2)),
-                (
-                    changed("larger patches", "image", now.image, image),
-                    gpu_tuned_core::workload::Convnet { image, ..now.clone() }.into(),
-                ),
-            ]
-        }
-        ModelSpec::Unet(now) => {
-            let widths = now.widths.iter().map(|width| width * 2).collect();
-            let (first, image) = (now.widths.first().copied().unwrap_or_default(), now.image * 2);
-            vec![
-                (
-                    changed("wider", "channels", first, first * 2),
-                    gpu_tuned_core::workload::Unet { widths, ..now.clone() }.into(),
-                ),
-                (
-                    changed("larger patches", "image", now.image, image),
-                    gpu_tuned_core::workload::Unet { image, ..now.clone() }.into(),
-                ),
-            ]
-        }
-        ModelSpec::Mlp(now) => {
-            let last = now.widths.len().saturating_sub(1);
-            let wider = |factor: u64| {
-                let inner =
-                    |(index, width): (usize, &u64)| if index == 0 || index == last { *width } else { width * factor };
-                gpu_tuned_core::workload::Mlp { widths: now.widths.iter().enumerate().map(inner).collect() }
-            };
-            let hidden = now.widths.get(1).copied().unwrap_or_default();
-            [2, 8].map(|factor| (changed("wider", "hidden", hidden, hidden * factor), wider(factor).into())).to_vec()
-        }
+        ModelSpec::Transformer(now) => transformers(now),
+        ModelSpec::Recurrent(now) => recurrent(now),
+        ModelSpec::Convnet(now) => convnets(now),
+        ModelSpec::Unet(now) => unets(now),
+        ModelSpec::Mlp(now) => perceptrons(now),
         ModelSpec::Declared(_) => Vec::new(),
+    }
+}
+
+fn variant(what: &str, name: &str, [from, to]: [u64; 2], model: impl Into<ModelSpec>) -> Variant {
+    (format!("{what} ({name} {from} -> {to})"), model.into())
+}
+
+fn transformers(now: &Transformer) -> Vec<Variant> {
+    let twice = |size: Option<u64>| size.map(|size| size * 2);
+    let (width, layers, seq) = (now.d_model * 2, now.layers * 2, now.seq * 2);
+    let (heads, kv_heads, d_ff) = (twice(now.heads), twice(now.kv_heads), twice(now.d_ff));
+    let wide = Transformer { d_model: width, heads, kv_heads, d_ff, ..now.clone() };
+    vec![
+        variant("wider", "d_model", [now.d_model, width], wide),
+        variant("deeper", "layers", [now.layers, layers], Transformer { layers, ..now.clone() }),
+        variant("longer sequences", "seq", [now.seq, seq], Transformer { seq, ..now.clone() }),
+    ]
+}
+
+fn recurrent(now: &Recurrent) -> Vec<Variant> {
+    let (layers, seq) = (now.layers * 2, now.seq * 2);
+    let wider = |factor: u64| {
+        let hidden = now.hidden * factor;
+        variant("wider", "hidden", [now.hidden, hidden], Recurrent { hidden, ..now.clone() })
+    };
+    vec![
+        wider(2),
+        wider(8),
+        variant("deeper", "layers", [now.layers, layers], Recurrent { layers, ..now.clone() }),
+        variant("longer sequences", "seq", [now.seq, seq], Recurrent { seq, ..now.clone() }),
+    ]
+}
+
+fn convnets(now: &Convnet) -> Vec<Variant> {
+    let stages = |channels: u64, blocks: u64| {
+        let stage = |stage: &Stage| Stage { channels: stage.channels * channels, blocks: stage.blocks * blocks };
+        Convnet { stages: now.stages.iter().map(stage).collect(), ..now.clone() }
+    };
+    let first = now.stages.first().copied().unwrap_or(Stage { channels: 0, blocks: 0 });
+    let image = now.image * 2;
+    vec![
+        variant("wider", "channels", [first.channels, first.channels * 2], stages(2, 1)),
+        variant("deeper", "blocks", [first.blocks, first.blocks * 2], stages(1, 2)),
+        variant("larger patches", "image", [now.image, image], Convnet { image, ..now.clone() }),
+    ]
+}
+
+fn unets(now: &Unet) -> Vec<Variant> {
+    let widths = now.widths.iter().map(|width| width * 2).collect();
+    let (first, image) = (now.widths.first().copied().unwrap_or_default(), now.image * 2);
+    vec![
+        variant("wider", "channels", [first, first * 2], Unet { widths, ..now.clone() }),
+        variant("larger patches", "image", [now.image, image], Unet { image, ..now.clone() }),
+    ]
+}
+
+fn perceptrons(now: &Mlp) -> Vec<Variant> {
+    let last = now.widths.len().saturating_sub(1);
+    let hidden = now.widths.get(1).copied().unwrap_or_default();
+    let wider = |factor: u64| {
+        let inner = |(index, width): (usize, &u64)| if index == 0 || index == last { *width } else { width * factor };
+        let widths = now.widths.iter().enumerate().map(inner).collect();
+        variant("wider", "hidden", [hidden, hidden * factor], Mlp { widths })
+    };
+    vec![wider(2), wider(8)]
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::Goal;
+    use gpu_tuned_core::device::DeviceFacts;
+    use gpu_tuned_core::plan::{filling, plan};
+    use gpu_tuned_core::profile::ProfileTable;
+    use gpu_tuned_core::workload::{Recurrent, Transformer, WorkloadSpec};
+
+    use super::{TooSmall, of};
+
+    fn advice(spec: &WorkloadSpec) -> Option<TooSmall> {
+        let device = DeviceFacts::nominal(ProfileTable::builtin().get("h200").expect("a shipped profile"));
+        let goal = Goal { global_batch: Some(128), ..Goal::default() };
+        let plan = plan(&device, &spec.workload(), &goal).expect("it fits");
+        of(&device, spec, &goal, filling(&device, &spec.workload(), &plan).utilization)
+    }
+
+    #[test]
+    fn wider_cells_fill_a_device_and_deeper_or_longer_ones_do_not() {
+        let lstm = Recurrent { inputs: 8, hidden: 64, layers: 2, seq: 30, outputs: 1, ..Recurrent::default() };
+        let small = advice(&lstm.into()).expect("it is too small");
+        let changes: Vec<_> = small.larger.iter().map(|larger| larger.change.as_str()).collect();
+        assert_eq!(changes, ["wider (hidden 64 -> 512)"]);
+        assert!(small.larger[0].utilization > small.utilization && small.larger[0].flops_ratio > 8.0, "{small:?}");
+    }
+
+    #[test]
+    fn of_a_model_that_fills_the_device_nothing_is_said() {
+        assert_eq!(advice(&Transformer::new(12, 768, 50_257, 1024).into()), None);
     }
 }

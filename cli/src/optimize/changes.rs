@@ -9,6 +9,7 @@ use super::found::Found;
 use super::keys::{Family, Role, Spelling};
 use super::leaf::Leaf;
 use super::precision;
+use super::spell::{self, plain, spelled};
 use super::step;
 use super::text::{Edit, Format, Insertion, Value, applied};
 
@@ -218,25 +219,8 @@ impl Maker<'_, '_> {
 
     /// A name spelled as the batch's key is.
     fn as_siblings(&self, name: &str) -> String {
-        let Some(sibling) = self.config.key(Role::Batch).map(|found| found.leaf.entry.key.as_str()) else {
-            return name.to_owned();
-        };
-        let has_small = sibling.chars().any(char::is_lowercase);
-        let has_large = sibling.chars().any(char::is_uppercase);
-        match (sibling.contains('-'), has_small, has_large) {
-            (true, ..) => name.replace('_', "-"),
-            (false, false, true) => name.to_uppercase(),
-            (false, true, true) if !sibling.contains('_') => {
-                let mut words = name.split('_');
-                let first = words.next().unwrap_or_default().to_owned();
-                words.fold(first, |mut joined, word| {
-                    let mut letters = word.chars();
-                    joined.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-                    joined + letters.as_str()
-                })
-            }
-            _ => name.to_owned(),
-        }
+        let sibling = self.config.key(Role::Batch).map(|found| found.leaf.entry.key.as_str());
+        sibling.map_or_else(|| name.to_owned(), |sibling| spell::like(name, sibling))
     }
 
     /// Every key that has to do with it.
@@ -311,57 +295,6 @@ impl Maker<'_, '_> {
             );
         }
     }
-}
-
-/// The value without quotes, as it is.
-fn plain(value: &Value, raw: &str) -> String {
-    match value {
-        Value::Text(text) | Value::Number(text) => text.clone(),
-        Value::Flag(flag) => flag.to_string(),
-        _ => raw.to_owned(),
-    }
-}
-
-/// How a word is written where `raw` is written now: in the same quotes, and as the same kind of flag.
-fn spelled(now: &Value, raw: &str, word: &str, format: Format) -> String {
-    let is_flag = word == "true" || word == "false";
-    let word = match (is_flag, now) {
-        (true, Value::Text(text)) => flag_like(text, word),
-        (true, _) => flag_like(raw, word),
-        _ => word.to_owned(),
-    };
-    let is_number = word.parse::<f64>().is_ok();
-    let is_bare = is_flag || is_number;
-    match (raw.chars().next(), now) {
-        (Some(quote @ ('"' | '\'')), _) => {
-            let end = raw.chars().rev().take_while(|last| *last == quote).count().min(3);
-            let quotes: String = core::iter::repeat_n(quote, if end == 3 { 3 } else { 1 }).collect();
-            format!("{quotes}{word}{quotes}")
-        }
-        // YAML reads `no` as a flag, and a number as one.
-        (_, Value::Text(_)) if format == Format::Yaml && is_number => format!("'{word}'"),
-        _ if is_bare => word,
-        _ if format == Format::Yaml && !["no", "yes", "on", "off"].contains(&word.as_str()) => word,
-        _ if format == Format::Yaml => format!("'{word}'"),
-        _ => format!("\"{word}\""),
-    }
-}
-
-/// `true` or `false` as its neighbours say it.
-fn flag_like(raw: &str, word: &str) -> String {
-    const WAYS: [[&str; 2]; 9] = [
-        ["true", "false"],
-        ["True", "False"],
-        ["TRUE", "FALSE"],
-        ["yes", "no"],
-        ["Yes", "No"],
-        ["YES", "NO"],
-        ["on", "off"],
-        ["On", "Off"],
-        ["1", "0"],
-    ];
-    let way = WAYS.iter().find(|way| way.contains(&raw)).unwrap_or(&WAYS[0]);
-    way[usize::from(word == "false")].to_owned()
 }
 
 /// The entry that keys are added beside: of one line, in the table that they belong into.

@@ -15,6 +15,7 @@ mod planned;
 mod precision;
 mod report;
 mod source;
+mod spell;
 mod step;
 mod text;
 
@@ -171,7 +172,8 @@ fn targets(
     args: &OptimizeArgs,
 ) -> Result<(Vec<Target>, Vec<String>), Error> {
     if args.here {
-        return Ok(Target::here_among(profiles));
+        let (all, trouble) = Target::here_among(profiles);
+        return Ok((each_once(all), trouble));
     }
     let known = project.map_or_else(|| Known::new(&ConfigFile::default()), Project::known);
     let named = |name: &String| {
@@ -182,7 +184,18 @@ fn targets(
         (true, Some(project)) => Target::declared(project),
         _ => args.targets.iter().map(named).collect::<Result<_, _>>()?,
     };
-    if targets.is_empty() { Err(OptimizeError::NoTargets.into()) } else { Ok((targets, Vec::new())) }
+    if targets.is_empty() { Err(OptimizeError::NoTargets.into()) } else { Ok((each_once(targets), Vec::new())) }
+}
+
+/// The targets without those whose copy would be the same file.
+fn each_once(all: Vec<Target>) -> Vec<Target> {
+    let mut kept: Vec<Target> = Vec::new();
+    for target in all {
+        if kept.iter().all(|one| output::short(one) != output::short(&target)) {
+            kept.push(target);
+        }
+    }
+    kept
 }
 
 fn only_one(args: &OptimizeArgs, count: usize) -> Result<(), OptimizeError> {

@@ -28,7 +28,7 @@ pub(super) fn path(config: &Path, target: &Target, args: &WriteArgs, profiles: &
 }
 
 /// A name for files: the profile's, else that of the device in small letters and dashes.
-fn short(target: &Target) -> String {
+pub(super) fn short(target: &Target) -> String {
     if let Some(profile) = &target.profile {
         return profile.id.to_string();
     }

@@ -186,6 +186,18 @@ fn a_step_that_one_key_says_and_a_part_that_another_says_imply_how_often_gradien
 }
 
 #[test]
+fn the_micro_batch_that_statistics_are_computed_over_stays() {
+    let with = |statistics: bool| {
+        let text = format!(
+            "arch: resnet\nimage_size: 32\nchannels: 16\nblocks: 2\nbatch_norm: {statistics}\nbatch_size: 8\naccum_steps: 64\n"
+        );
+        optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits")
+    };
+    assert!(with(true).ends_with("batch_size: 8\naccum_steps: 64\n"));
+    assert!(!with(false).contains("batch_size: 8\n"));
+}
+
+#[test]
 fn a_precision_that_the_gpu_has_not_becomes_f32_and_that_is_said() {
     let text = format!("{MODEL}batch_size: 8\nbf16: true\n");
     let (text, warnings) = with(Format::Yaml, &text, "gtx1080", &[], |one, _| {
