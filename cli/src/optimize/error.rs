@@ -45,7 +45,7 @@ pub(crate) enum OptimizeError {
         missing.join("\n    ")
     )]
     MissingDims { kind: &'static str, missing: Vec<String>, options: String },
-    #[error("a {kind} has no dimension `{name}`{hint}\n  help: {names}")]
+    #[error("{kind}: there is no dimension `{name}`{hint}\n  help: there is {names}")]
     UnknownDim { kind: &'static str, name: String, hint: String, names: String },
     #[error("{message}")]
     Dimension { message: String },

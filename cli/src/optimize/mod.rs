@@ -101,7 +101,7 @@ impl Session<'_> {
         let changes = Changes::of(task.config, file.format, self.leaves, plan, args.add);
         self.verify(&changes)?;
         let path = output::path(&file.path, target, &args.write, self.profiles);
-        one.file = Some(output::prepared(&path, &changes.text, &file.path, &file.text, &args.write)?);
+        one.file = Some(output::prepared(path, file, &changes.text, &args.write)?);
         let goal = Goal {
             global_batch: Some(task.step.global),
             world_size: task.step.ranks,

@@ -7,6 +7,7 @@ use gpu_tuned_core::profile::ProfileTable;
 
 use super::args::WriteArgs;
 use super::error::OptimizeError;
+use super::source::Read;
 use crate::error::Error;
 use crate::init::change::Change as FileChange;
 use crate::init::write;
@@ -39,27 +40,22 @@ pub(super) fn short(target: &Target) -> String {
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
 }
 
-/// Looks whether a copy may be written, and how.
-pub(super) fn prepared(
-    path: &Path,
-    text: &str,
-    config: &Path,
-    before: &str,
-    args: &WriteArgs,
-) -> Result<FileChange, Error> {
-    let there = match fs::read_to_string(path) {
+/// Looks whether a copy of this text may be written, and how.
+pub(super) fn prepared(path: PathBuf, config: &Read, text: &str, args: &WriteArgs) -> Result<FileChange, Error> {
+    let after = format!("{}{text}", config.mark);
+    let there = match fs::read_to_string(&path) {
         Ok(there) => Some(there),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(source) => return Err(Error::Read { path: path.to_owned(), source }),
+        Err(source) => return Err(Error::Read { path, source }),
     };
-    let is_config = path == config;
-    let differs = there.as_deref().is_some_and(|there| there != text);
+    let differs = there.as_ref().is_some_and(|there| *there != after);
     if differs && !args.force && !args.in_place && !args.dry_run {
-        return Err(OptimizeError::Exists { path: path.to_owned() }.into());
+        return Err(OptimizeError::Exists { path }.into());
     }
     // What was read is what is changed.
-    let there = if is_config { Some(before.to_owned()) } else { there };
-    Ok(FileChange { path: path.to_owned(), name: path.display().to_string(), before: there, after: text.to_owned() })
+    let before = if path == config.path { Some(format!("{}{}", config.mark, config.text)) } else { there };
+    let name = path.display().to_string();
+    Ok(FileChange { path, name, before, after })
 }
 
 /// Writes all copies, or none.

@@ -20,14 +20,20 @@ pub(super) struct Read {
     /// The file as it is named in messages.
     pub name: String,
     pub text: String,
+    /// The mark that some editors put before the text.
+    pub mark: &'static str,
     pub format: Format,
 }
+
+/// What stands before a text in UTF-8, where something does.
+const MARK: &str = "\u{feff}";
 
 impl Read {
     pub(super) fn from(path: &Path) -> Result<Self, Error> {
         let format = Format::of(path).ok_or_else(|| OptimizeError::Format { path: path.to_owned() })?;
         let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), name: path.display().to_string(), text, format })
+        let (mark, text) = text.strip_prefix(MARK).map_or(("", text.as_str()), |text| (MARK, text));
+        Ok(Self { path: path.to_owned(), name: path.display().to_string(), text: text.to_owned(), mark, format })
     }
 
     pub(super) fn source(&self) -> Source<'_> {

@@ -36,7 +36,7 @@ fn with<T>(
     use_it: impl FnOnce(&OnTarget, Step) -> T,
 ) -> Result<T, Error> {
     let args = args(words);
-    let file = Read { path: "config.json".into(), name: "config".to_owned(), text: text.to_owned(), format };
+    let file = Read { path: "config.json".into(), name: "config".to_owned(), text: text.to_owned(), mark: "", format };
     let root = file.tree()?;
     let leaves = leaves(&root);
     let at: Vec<At> = super::at(&args, &leaves)?;
@@ -260,7 +260,7 @@ fn kinds_of_models_are_told_by_evidence_or_asked_for() {
     let kind = |model: &str, words: &[&str]| {
         let text = format!("batch_size: 8\n{model}\n");
         let args = args(words);
-        let file = Read { path: "c.yaml".into(), name: "config".to_owned(), text, format: Format::Yaml };
+        let file = Read { path: "c.yaml".into(), name: "config".to_owned(), text, mark: "", format: Format::Yaml };
         let root = file.tree()?;
         let training = source::training(None, &args, &leaves(&root), &file, None)?;
         Ok::<_, Error>(training.name)

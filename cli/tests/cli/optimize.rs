@@ -107,7 +107,7 @@ fn copies_are_beside_the_config_or_where_it_is_said() {
     }
     // A copy of a copy is one of the config; the same again is nothing.
     let again = optimize(&project, &["series.h200.yaml", "--target", "h200"]).ended(0);
-    assert!(again.ends_with("written, and nothing was to change: series.h200.yaml\n"), "{again}");
+    assert!(again.ends_with("written without a change: series.h200.yaml\n"), "{again}");
     optimize(&project, &["series.h200.yaml", "--target", "rtx4080,rtx4080"]).ended(0);
     assert!(project.path("series.rtx4080.yaml").exists());
 
@@ -127,6 +127,18 @@ fn copies_are_beside_the_config_or_where_it_is_said() {
     assert!(kept.ends_with("\nnothing to change: series.yaml\n"), "{kept}");
     let said = optimize(&project, &["series.yaml", "--in-place"]).refused(2);
     assert!(said.starts_with("error: --in-place is for one target, and there are 3\n"), "{said}");
+}
+
+#[test]
+fn marks_and_line_endings_stay() {
+    let project = project("bare");
+    let text = "\u{feff}{\r\n  \"per_device_train_batch_size\": 8,\r\n  \"mlp\": {\"input_dim\": 9, \"hidden_sizes\": [9]}\r\n}\r\n";
+    project.write("marked.json", text);
+    optimize(&project, &["marked.json", "--target", "h200"]).ended(0);
+    let added = "_size\": 8,\r\n  \"dataloader_num_workers\": 4,\r\n";
+    assert_eq!(project.read("marked.h200.json"), text.replace("_size\": 8,\r\n", added));
+    optimize(&project, &["marked.json", "--target", "h200", "--in-place"]).ended(0);
+    assert_eq!(project.read("marked.json"), project.read("marked.h200.json"));
 }
 
 #[test]

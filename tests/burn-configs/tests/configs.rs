@@ -67,6 +67,15 @@ fn a_saved_config_is_loaded_as_it_was() {
     assert_eq!(loaded.to_string(), config.to_string());
 }
 
+/// Burn's `Config` passes over keys that it has no field for: to add one to a file alone does nothing.
+#[test]
+fn a_key_without_a_field_is_passed_over() {
+    let text = guide::config().to_string();
+    let more = text.replacen('{', "{\"gradient_accumulation\": 4,", 1);
+    let loaded = guide::TrainingConfig::load_binary(more.as_bytes()).expect("the key is passed over");
+    assert_eq!(loaded.to_string(), text);
+}
+
 /// The file of a run before the annotation holds Burn's batch size. It is the user's choice then, and stays.
 #[test]
 fn a_config_saved_before_the_annotation_pins_what_it_holds() {

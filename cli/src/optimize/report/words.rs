@@ -236,7 +236,7 @@ fn written(report: &Report<'_>) -> String {
                 let what = match (changes.any(), report.args.write.dry_run, report.args.write.in_place) {
                     (false, true, _) => "nothing to change, and --dry-run writes no copy",
                     (false, false, true) => "nothing to change",
-                    (false, false, false) => "written, and nothing was to change",
+                    (false, false, false) => "written without a change",
                     (true, true, _) => "not written, as --dry-run asks",
                     (true, false, _) => "written",
                 };
