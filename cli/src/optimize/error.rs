@@ -53,6 +53,8 @@ pub(crate) enum OptimizeError {
     NoTargets,
     #[error("{what} is for one target, and there are {count}\n  help: without it there is a copy for each")]
     OneTarget { what: &'static str, count: usize },
+    #[error("{what} is for the program that --benchmark runs, and it is not asked for")]
+    OnlyForBenchmark { what: &'static str },
     #[error("--{option} needs a package\n  help: run this in its folder, or name it with --manifest-path")]
     NoPackage { option: &'static str },
     #[error("`{}` is there and is another\n  help: write over it with --force, or elsewhere with --output", path.display())]

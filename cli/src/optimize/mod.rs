@@ -47,6 +47,7 @@ use text::Node;
 /// Plans a config for each target, and writes a copy for each.
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
     let file = Read::from(&args.config)?;
+    for_benchmark(args)?;
     let project = project(common, args)?;
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
     let (targets, mut notes) = targets(project.as_ref(), &profiles, args)?;
@@ -163,6 +164,20 @@ fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, Erro
         (Err(Error::NoManifest | Error::SeveralPackages { .. }), None) if !is_named => Ok(None),
         (Err(error), _) => Err(error),
     }
+}
+
+/// That options of a program are not given for nothing.
+fn for_benchmark(args: &OptimizeArgs) -> Result<(), OptimizeError> {
+    let program = &args.program;
+    let given = [
+        ("--bin", program.bin.is_some()),
+        ("--example", program.example.is_some()),
+        ("--features", !program.features.is_empty()),
+        ("--no-default-features", program.no_default_features),
+        ("what follows `--`", !program.args.is_empty()),
+    ];
+    let what = given.into_iter().find(|(_, is_given)| *is_given && !args.benchmark).map(|(what, _)| what);
+    what.map_or(Ok(()), |what| Err(OptimizeError::OnlyForBenchmark { what }))
 }
 
 /// The devices to plan for, and what is in the way of looking at some.

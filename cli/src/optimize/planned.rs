@@ -34,6 +34,9 @@ pub(super) struct Can {
     pub checkpointing: bool,
 }
 
+/// Why bf16 is not planned.
+const NO_BF16: &str = "no bf16 tensor cores";
+
 /// One target: before and after.
 pub(super) struct Planned {
     pub before: Outcome,
@@ -76,7 +79,11 @@ impl Task<'_> {
         let goal = Goal { global_batch: Some(self.step.global), precision, ..goal };
         let goal = self.pinned(goal, &mut warnings);
         let free = self.outcome(facts, &goal)?;
-        let (after, with_accumulation) = self.sayable(facts, &goal, free)?;
+        let (mut after, with_accumulation) = self.sayable(facts, &goal, free)?;
+        let falls_back = goal.precision.is_none() && self.precision.unwrap_or(self.config.precision) != Precision::F32;
+        if let (Outcome::Plan(plan), true) = (&mut after, falls_back) {
+            because(plan, Setting::Precision, NO_BF16);
+        }
         let filling = after.plan().map(|plan| filling(facts, self.workload, plan));
         let more = match after.plan() {
             Some(plan) => More::than(plan, self, facts, &goal)?,
@@ -101,10 +108,7 @@ impl Task<'_> {
     fn precision(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> Precision {
         let asked = self.precision.unwrap_or(self.config.precision);
         if self.precision.is_none() && asked.needs_bf16() && !facts.has_bf16 {
-            warnings.push(format!(
-                "{} has no bf16 tensor cores: f32 in place of {asked}, which changes how the run rounds",
-                facts.name
-            ));
+            warnings.push(format!("{NO_BF16}: f32 in place of {asked}, which changes how the run rounds"));
             return Precision::F32;
         }
         asked

@@ -205,10 +205,7 @@ fn a_precision_that_the_gpu_has_not_becomes_f32_and_that_is_said() {
     })
     .expect("a plan");
     assert!(text.is_some_and(|text| text.ends_with("batch_size: 8\nbf16: false\n")));
-    assert_eq!(
-        warnings,
-        ["gtx1080 has no bf16 tensor cores: f32 in place of mixed_bf16, which changes how the run rounds"]
-    );
+    assert_eq!(warnings, ["no bf16 tensor cores: f32 in place of mixed_bf16, which changes how the run rounds"]);
 }
 
 #[test]
@@ -253,6 +250,25 @@ fn bad_values_have_their_place() {
         let said = refused(Format::Yaml, &format!("{MODEL}{given}\n"), &[]);
         assert!(said.starts_with(message), "{given}: {said}");
     }
+}
+
+#[test]
+fn layouts_that_models_are_known_for_are_taken_where_no_key_says_otherwise() {
+    let parameters = |text: &str| {
+        let text = format!("batch_size: 1\n{text}");
+        let args = args(&[]);
+        let file = Read { path: "c.yaml".into(), name: "config".to_owned(), text, mark: "", format: Format::Yaml };
+        let root = file.tree().expect("it is right");
+        source::training(None, &args, &leaves(&root), &file, None).expect("a model").workload.parameters.trained()
+    };
+    // As published: Llama 3.2 1B, GPT-2.
+    let llama = "model_type: llama\nnum_hidden_layers: 16\nhidden_size: 2048\nnum_attention_heads: 32\n\
+                 num_key_value_heads: 8\nintermediate_size: 8192\nvocab_size: 128256\nmax_position_embeddings: 131072\n\
+                 tie_word_embeddings: true\n";
+    assert_eq!(parameters(llama), 1_235_814_400);
+    let gpt2 =
+        "architectures: [GPT2LMHeadModel]\nn_layer: 12\nn_embd: 768\nn_head: 12\nn_ctx: 1024\nvocab_size: 50257\n";
+    assert_eq!(parameters(gpt2), 124_439_808);
 }
 
 #[test]

@@ -185,6 +185,12 @@ fn a_benchmark_measures_the_program_first() {
 }
 
 #[test]
+fn options_of_a_program_are_for_benchmarks() {
+    let said = optimize(&project("bare"), &["series.json", "--target", "h200", "-F", "h200"]).refused(2);
+    assert_eq!(said, "error: --features is for the program that --benchmark runs, and it is not asked for\n");
+}
+
+#[test]
 fn here_is_the_gpu_of_the_machine() {
     let project = project("bare");
     let mut command = project.command(&["optimize", "series.yaml", "--here"]);

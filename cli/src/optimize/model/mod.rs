@@ -206,10 +206,10 @@ fn value(text: &str) -> Option<toml::Value> {
 
 /// The layout that a model's name is known for.
 fn layout(kind: &'static ModelKind, word: Option<&'static str>, dims: &mut Dims) {
-    let Some(word) = word.filter(|_| kind.name == "transformer") else { return };
+    let Some(word) = word else { return };
     let Some((_, layout)) = LAYOUTS.iter().find(|(words, _)| words.contains(&word)) else { return };
     for (name, text) in *layout {
-        let dim = named(kind.dims, name).expect("BUG: layouts are of dimensions that there are");
+        let Some(dim) = named(kind.dims, name) else { continue };
         let value = value(text)
             .as_ref()
             .and_then(|value| dim.kind.read(value))

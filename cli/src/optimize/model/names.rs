@@ -314,7 +314,7 @@ pub(super) const SECTIONS: &[&str] =
 /// Words of a model's name, and the dimensions that such models have, as a file has them.
 type Layout = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
-/// The layouts that models are known for.
+/// The layouts that models are known for, whatever their kind.
 pub(super) const LAYOUTS: &[Layout] = &[
     (
         &["llama", "mistral", "qwen", "gemma"],
@@ -327,6 +327,7 @@ pub(super) const LAYOUTS: &[Layout] = &[
             ("tied_head", "false"),
         ],
     ),
+    (&["resnet", "rescnn"], &[("block", "\"basic\"")]),
     (&["bert"], &[("causal", "false"), ("embedding_norm", "true"), ("final_norm", "false"), ("segments", "2")]),
 ];
 
