@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod bytes;
 pub mod cargo_lock;
 pub mod compile;

@@ -418,7 +418,8 @@ fn without_cuda(machine: &Machine) -> Option<Wanted> {
 /// The default float type that the planned precision needs; `None` for Burn's own, f32.
 #[cfg(feature = "burn")]
 fn float(decision: &Decision) -> Option<burn::tensor::FloatDType> {
-    let precision = decision.plan.settings.precision;
+    // What is measured may be asked for in other number formats than are planned, and a process has one.
+    let precision = crate::measure::asked_precision().unwrap_or(decision.plan.settings.precision);
     match crate::mixed::Half::of(precision) {
         Some(half) => Some(half.float()),
         None => (precision == gpu_tuned_core::Precision::Bf16Params).then_some(burn::tensor::FloatDType::BF16),

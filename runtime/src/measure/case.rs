@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::bench::Planned;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::measured::{Measured, MeasuredOn};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Precision};
@@ -14,7 +15,7 @@ use super::patience::Patience;
 #[cfg(feature = "counting-allocator")]
 use super::replay;
 use super::session::{is_json, lock_path, package, slug};
-use super::{MeasureError, Step, Subject, cpu, host, parameters, report, shape, versions};
+use super::{MeasureError, Step, Subject, cpu, host, parameters, range, report, shape, versions};
 use crate::lock::{LockFile, LockedWorkload};
 use crate::selection::Recognised;
 use crate::session::Session;
@@ -28,24 +29,33 @@ const HOST_SAMPLES: u64 = 64;
 /// A workload on a device.
 pub(crate) struct Case {
     /// Without autodiff.
-    device: Device,
-    facts: DeviceFacts,
+    pub(super) device: Device,
+    pub(super) facts: DeviceFacts,
+    /// The GPU as the drivers show it; `None` for the CPU.
+    pub(super) reading: Option<GpuReading>,
     /// What the lock calls the device.
     key: String,
-    precision: Precision,
-    described: WorkloadSpec,
+    pub(super) precision: Precision,
+    pub(super) planned: Planned,
+    pub(super) described: WorkloadSpec,
     goal: Goal,
     /// A rank's part of the global batch, if there is one.
     #[cfg(feature = "cuda")]
     global: Option<u64>,
     /// No micro-batch is larger.
-    largest_batch: u64,
+    pub(super) largest_batch: u64,
     #[cfg(feature = "counting-allocator")]
     replayed_for: Option<crate::tuned::Built>,
-    #[cfg(not(feature = "counting-allocator"))]
-    is_cpu: bool,
     #[cfg(feature = "cuda")]
     gpu: Option<Gpu>,
+}
+
+/// The releases that something is measured with.
+pub(super) struct Releases {
+    /// `None` for a CPU, as `cubecl`.
+    pub(super) driver: Option<String>,
+    pub(super) burn: String,
+    pub(super) cubecl: Option<String>,
 }
 
 /// The GPU as it was opened.
@@ -62,6 +72,7 @@ impl Case {
         let (facts, goal, selection) = (session.facts(), C::goal(), session.selection());
         let is_free = goal.global_batch.is_none() && goal.global_tokens.is_none();
         let global = (!is_free).then(|| session.schedule().samples_per_rank());
+        let settings = &session.plan().settings;
         let key = match &selection.device {
             Recognised::Exact { profile } => profile.clone(),
             _ => slug(&facts.name),
@@ -69,7 +80,16 @@ impl Case {
         Self {
             device: session.inner_device(),
             key,
-            precision: session.plan().settings.precision,
+            reading: selection.gpu.clone(),
+            precision: settings.precision,
+            planned: Planned {
+                precision: settings.precision,
+                checkpointing: settings.gradient_checkpointing,
+                batch: settings.batch_size,
+                workers: settings.num_workers,
+                prefetch: settings.prefetch_depth,
+                accumulation: settings.gradient_accumulation,
+            },
             described: session.config.workload(),
             goal,
             #[cfg(feature = "cuda")]
@@ -77,8 +97,6 @@ impl Case {
             largest_batch: global.unwrap_or(LARGEST_BATCH),
             #[cfg(feature = "counting-allocator")]
             replayed_for: selection.gpus.is_empty().then_some(C::BUILT),
-            #[cfg(not(feature = "counting-allocator"))]
-            is_cpu: selection.gpus.is_empty(),
             #[cfg(feature = "cuda")]
             gpu: session.opened.gpu.clone().map(|opened| Gpu {
                 opened,
@@ -94,13 +112,21 @@ impl Case {
         Self { largest_batch: self.largest_batch.min(samples as u64).max(1), ..self }
     }
 
-    /// Measures, and writes what comes out into the lock; says it all. What the host takes for a sample stays as it is there
-    /// if the subject does not tell it.
-    pub(super) fn write<M: Module, B: Clone>(
+    /// Does what is asked for in the environment: measures a range, where a request is there, else for the lock.
+    pub(super) fn answer<M: Module, B: Clone>(
         &self,
         name: &str,
         subject: &Subject<'_, M, B>,
     ) -> Result<(), MeasureError> {
+        match range::asked()? {
+            Some(request) => self.range(name, subject, &request),
+            None => self.write(name, subject),
+        }
+    }
+
+    /// Measures, and writes what comes out into the lock; says it all. What the host takes for a sample stays as it is there
+    /// if the subject does not tell it.
+    fn write<M: Module, B: Clone>(&self, name: &str, subject: &Subject<'_, M, B>) -> Result<(), MeasureError> {
         let lock = LockFile::new(lock_path());
         let before = lock.read()?;
         report::begin(name, &self.facts.name);
@@ -160,10 +186,33 @@ impl Case {
     /// Nothing counts what steps allocate.
     #[cfg(not(feature = "counting-allocator"))]
     fn replayed<M: Module, B: Clone>(&self, _: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
-        if self.is_cpu {
+        if self.is_cpu() {
             report::not_counted();
         }
         BTreeMap::new()
+    }
+
+    /// Whether it is trained on the CPU.
+    pub(super) fn is_cpu(&self) -> bool {
+        self.reading.is_none()
+    }
+
+    /// The GPU that was opened.
+    #[cfg(feature = "cuda")]
+    pub(super) fn cuda(&self) -> Option<&crate::burn::CudaDevice> {
+        self.gpu.as_ref().map(|gpu| &gpu.opened.gpu)
+    }
+
+    /// What is measured with.
+    #[cfg_attr(not(feature = "cuda"), expect(clippy::unused_self, reason = "the CPU has no driver"))]
+    pub(super) fn releases(&self) -> Releases {
+        let releases = Releases { driver: None, burn: versions::burn(package().as_deref()), cubecl: None };
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let cubecl = Some(versions::cubecl(package().as_deref()));
+            return Releases { driver: gpu.driver.clone(), cubecl, ..releases };
+        }
+        releases
     }
 
     fn measure_device<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> Result<MeasuredOn, MeasureError> {

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 use super::Step;
@@ -29,6 +31,21 @@ pub enum MeasureError {
     /// What was measured could not be written.
     #[error(transparent)]
     Lock(#[from] crate::lock::LockError),
+    /// What `cargo gpu-tuned bench` asks for cannot be read.
+    #[error("cannot read what is asked for, `{}`: {message}", gpu_tuned_core::bench::Request::VARIABLE)]
+    Request {
+        /// Why not.
+        message: String,
+    },
+    /// What was timed over a range cannot be written down.
+    #[error("cannot write `{}`", path.display())]
+    Results {
+        /// The file of results.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
     /// A bundle of kernels and tuning was asked for, and none was made.
     #[cfg(feature = "warm")]
     #[error(transparent)]

@@ -16,6 +16,7 @@ mod gpu;
 mod host;
 mod memory;
 mod patience;
+mod range;
 #[cfg(feature = "counting-allocator")]
 mod replay;
 mod report;
@@ -46,6 +47,7 @@ pub use subject::Subject;
 pub use timed::{Times, timed};
 pub use training::Step;
 
+pub(crate) use range::precision as asked_precision;
 #[cfg(feature = "warm")]
 pub(crate) use session::{package, slug};
 #[cfg(feature = "warm")]

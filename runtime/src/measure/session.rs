@@ -6,7 +6,7 @@ use std::process;
 
 use burn::module::Module;
 
-use super::{Case, MeasureError, Subject};
+use super::{Case, MeasureError, Subject, range};
 use crate::lock::{Lock, LockedWorkload};
 use crate::session::Session;
 use crate::tuned::Tuned;
@@ -20,7 +20,7 @@ const JSON: &str = "GPU_TUNED_MEASURE_JSON";
 const LOCK: &str = "GPU_TUNED_LOCK";
 
 impl<C: Tuned> Session<C> {
-    /// Measures the workload and ends the process, if `cargo gpu-tuned measure` runs it; else returns at once.
+    /// Measures the workload and ends the process, if `cargo gpu-tuned measure` or `bench` runs it; else returns at once.
     ///
     /// Asked for it is with `GPU_TUNED_MEASURE=1`. The session's device is measured, in the session's precision, with and
     /// without gradient checkpointing: see [`measure`](Self::measure). What comes out is written as the workload `name`
@@ -30,6 +30,9 @@ impl<C: Tuned> Session<C> {
     ///
     /// Where `cargo gpu-tuned warm` runs the program, it makes a bundle of what the planned steps compile and tune instead,
     /// and ends the process: see module `warm`. Without feature `warm` that is an error.
+    ///
+    /// Where `cargo gpu-tuned bench` runs it, steps of the subject are timed over a range of settings instead, each is written
+    /// down as soon as it has run, and the process ends: `GPU_TUNED_BENCH` has what is asked for, as JSON.
     ///
     /// Call it before the model is made: nothing else may use the device in the meantime.
     ///
@@ -42,11 +45,11 @@ impl<C: Tuned> Session<C> {
         subject: &Subject<'_, M, B>,
     ) -> Result<(), MeasureError> {
         self.warm_where_asked(name, subject)?;
-        if !is_on(ASKED) {
-            return Ok(());
+        if let Some(case) = self.measured_case() {
+            case.answer(name, subject)?;
+            process::exit(0);
         }
-        Case::of(self).write(name, subject)?;
-        process::exit(0);
+        Ok(())
     }
 
     #[cfg(feature = "warm")]
@@ -85,7 +88,7 @@ impl<C: Tuned> Session<C> {
 
     /// What there is to measure, where a measurement is asked for.
     pub(crate) fn measured_case(&self) -> Option<Case> {
-        is_on(ASKED).then(|| Case::of(self))
+        (is_on(ASKED) || range::is_asked()).then(|| Case::of(self))
     }
 }
 

@@ -103,10 +103,10 @@ struct Seconds {
 
 /// Steps that are waited for.
 #[derive(Clone, Copy)]
-struct Clock<'d> {
-    device: &'d Device,
-    step: Step,
-    is_cpu: bool,
+pub(super) struct Clock<'d> {
+    pub(super) device: &'d Device,
+    pub(super) step: Step,
+    pub(super) is_cpu: bool,
 }
 
 /// How often steps are taken.
@@ -134,7 +134,7 @@ impl Pace {
     }
 }
 
-type Outcome<'s, 'a, M, B, T> = Result<(Training<'s, 'a, M, B>, T), MeasureError>;
+pub(super) type Outcome<'s, 'a, M, B, T> = Result<(Training<'s, 'a, M, B>, T), MeasureError>;
 
 impl Clock<'_> {
     /// Steps, and what the device's memory pools `held` after the first of them.
@@ -171,7 +171,7 @@ impl Clock<'_> {
     }
 
     /// Steps until they get no faster: kernels are compiled and tuned in the first ones.
-    fn warm_up<'s, 'a, M: Module, B: Clone>(
+    pub(super) fn warm_up<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,
         first: f64,
@@ -218,7 +218,7 @@ impl Clock<'_> {
     }
 
     /// So many equal steps, and the seconds that one of them took.
-    fn time<'s, 'a, M: Module, B: Clone>(
+    pub(super) fn time<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,
         steps: usize,
@@ -233,8 +233,8 @@ impl Clock<'_> {
     }
 
     /// Whether memory sufficed, which on the CPU it does or the process is gone.
-    fn check<M: Module, B: Clone>(self, training: &Training<'_, '_, M, B>) -> Result<(), MeasureError> {
-        if self.is_cpu { Ok(()) } else { training.check().map_err(|error| self.step.failed(&error)) }
+    pub(super) fn check<M: Module, B: Clone>(self, training: &Training<'_, '_, M, B>) -> Result<(), MeasureError> {
+        if self.is_cpu { Ok(()) } else { training.check().map(drop).map_err(|error| self.step.failed(&error)) }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::train::MicroBatch;
 const SCALE: f64 = 0.02;
 
 impl Case {
-    /// Measures a trainer's first step: its model, its optimizer, micro-batches of its batch, and its loss. Ends the process,
+    /// Measures a trainer's first step, for the lock or over a range: its model, its optimizer, micro-batches of its batch, and its loss. Ends the process,
     /// unless that fails.
     ///
     /// The workload is called after the program.
@@ -34,7 +34,7 @@ impl Case {
             |samples, device| copy(&batches).narrow(0..samples).on_device(device),
             |model: &M, batch: B| loss(model, batch),
         );
-        self.up_to(batch.len()).write(&program(), &subject)?;
+        self.up_to(batch.len()).answer(&program(), &subject)?;
         process::exit(0);
     }
 }

@@ -81,7 +81,11 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     }
 
     fn backward(&self, micro_batches: usize) -> GradientsParams {
-        let loss = self.forward() * (1.0 / micro_batches as f64);
+        self.gradients_of(&(self.forward() * (1.0 / micro_batches as f64)))
+    }
+
+    /// The backward pass of a loss.
+    pub(super) fn gradients_of(&self, loss: &Tensor<1>) -> GradientsParams {
         GradientsParams::from_grads(loss.backward(), &self.model)
     }
 
@@ -96,14 +100,15 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     }
 
     /// Reads a loss that depends on every step before: it alone tells that memory ran out in one of them.
-    pub(super) fn check(&self) -> Result<(), TensorReadError> {
+    pub(super) fn check(&self) -> Result<f32, TensorReadError> {
         let loss = self.forward();
         let value = loss.clone().inner();
         drop(loss.backward());
-        value.cast(FloatDType::F32).try_into_scalar::<f32>().map(drop)
+        value.cast(FloatDType::F32).try_into_scalar::<f32>()
     }
 
-    fn forward(&self) -> Tensor<1> {
+    /// The loss of the batch.
+    pub(super) fn forward(&self) -> Tensor<1> {
         self.subject.loss(&self.model, self.batch.clone())
     }
 }
