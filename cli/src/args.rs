@@ -6,6 +6,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::{Goal, Precision};
 
+use crate::bench::BenchArgs;
+
 /// What stands below the help of a command: examples, if there are any, and the exit codes.
 macro_rules! below {
     ($($example:literal)*) => {
@@ -40,6 +42,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Init(InitArgs),
     Measure(MeasureArgs),
+    Bench(BenchArgs),
     Warm(WarmArgs),
     Targets(TargetsArgs),
     Plan(PlanArgs),

@@ -9,6 +9,7 @@ use gpu_tuned_core::source::FileError;
 use thiserror::Error;
 
 use crate::Code;
+use crate::bench::BenchError;
 use crate::optimize::OptimizeError;
 
 /// Why a command has no answer. [`report`](Self::report) prints it as rustc would.
@@ -84,6 +85,8 @@ pub(crate) enum Error {
     Recording(#[from] RecordingError),
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
@@ -96,6 +99,7 @@ impl Error {
             | Self::NothingMeasured { .. }
             | Self::NothingWarmed { .. }
             | Self::Start { .. } => Code::ProgramFailed,
+            Self::Bench(error) => error.code(),
             _ => Code::Input,
         }
     }

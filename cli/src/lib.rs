@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod check;
 mod error;
 mod explain;
@@ -74,6 +75,7 @@ fn run(args: &Args) -> Result<Answer, Error> {
     match &args.command {
         Command::Init(init) => init::run(&args.common, init),
         Command::Measure(measure) => measure::run(&args.common, measure),
+        Command::Bench(bench) => bench::run(&args.common, bench),
         Command::Warm(warm) => warm::run(&args.common, warm),
         Command::Targets(targets) => targets::run(&args.common, targets),
         Command::Plan(plan) => plan::run(&args.common, plan),

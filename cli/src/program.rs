@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::args::{Colour, ProgramArgs};
@@ -23,12 +24,31 @@ pub(crate) struct Run<'a> {
     pub feature: Option<String>,
 }
 
+/// No line is one.
+#[derive(Deserialize)]
+enum NoReport {}
+
 impl Program {
-    pub(crate) fn new(project: &Project, colour: Colour, Run { args, feature }: Run<'_>) -> Self {
+    /// Built in release mode.
+    pub(crate) fn new(project: &Project, colour: Colour, run: Run<'_>) -> Self {
+        Self::in_profile(project, colour, run, "release")
+    }
+
+    /// Built in this profile.
+    pub(crate) fn in_profile(project: &Project, colour: Colour, Run { args, feature }: Run<'_>, profile: &str) -> Self {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
         let mut command = Command::new(cargo);
         command
-            .args(["run", "--color", colour.name(), "--release", "--package", project.name(), "--manifest-path"])
+            .args([
+                "run",
+                "--color",
+                colour.name(),
+                "--profile",
+                profile,
+                "--package",
+                project.name(),
+                "--manifest-path",
+            ])
             .arg(project.manifest());
         for (flag, value) in [("--bin", &args.bin), ("--example", &args.example)] {
             if let Some(value) = value {
@@ -54,14 +74,23 @@ impl Program {
 
     /// Runs it to its end. What it prints passes through to standard error, so that standard output has the report only.
     /// Returns its lines that are such reports.
-    pub(crate) fn run<T: DeserializeOwned>(mut self) -> Result<Vec<T>, Error> {
+    pub(crate) fn run<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
+        let (reports, status) = self.ended()?;
+        if status.success() { Ok(reports) } else { Err(Error::ProgramFailed { how: in_words(status), left: "" }) }
+    }
+
+    /// Runs it to its end, however that comes. What it prints passes through to standard error.
+    pub(crate) fn run_to_end(self) -> Result<ExitStatus, Error> {
+        self.ended::<NoReport>().map(|(_, status)| status)
+    }
+
+    fn ended<T: DeserializeOwned>(mut self) -> Result<(Vec<T>, ExitStatus), Error> {
         let program = self.command.get_program().display().to_string();
         let failed = |source| Error::Start { program: program.clone(), source };
         let mut child = self.command.stdout(Stdio::piped()).spawn().map_err(failed)?;
         let reports = child.stdout.take().map(|out| forward(out, io::stderr()));
         let status = child.wait().map_err(failed)?;
-        let reports = reports.transpose().map_err(failed)?.unwrap_or_default();
-        if status.success() { Ok(reports) } else { Err(Error::ProgramFailed { how: in_words(status), left: "" }) }
+        Ok((reports.transpose().map_err(failed)?.unwrap_or_default(), status))
     }
 }
 
@@ -81,7 +110,8 @@ fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write) -> io::Resul
     Ok(reports)
 }
 
-fn in_words(status: ExitStatus) -> String {
+/// How a program ended.
+pub(crate) fn in_words(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("exit status {code}"),
         None => status.to_string(),

@@ -21,6 +21,7 @@ use crate::{Answer, Code};
 use change::{Change, coloured};
 use proposal::Proposal;
 use setup::Setup;
+pub(crate) use write::replace;
 
 /// What `--json` prints.
 #[derive(Serialize)]

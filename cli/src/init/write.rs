@@ -28,6 +28,13 @@ pub(crate) fn all(changes: &[Change]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes one file, whole or not at all.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let written = stage(&path, text).and_then(|text| text.persist(&path).map_err(|error| error.error));
+    written.map_err(|source| Error::Write { path, source })
+}
+
 /// Where the file is, behind links; it must be as it was when the change was made.
 fn target(change: &Change) -> Result<PathBuf, Error> {
     let changed = || Error::Changed { path: change.path.clone() };
@@ -44,7 +51,7 @@ fn target(change: &Change) -> Result<PathBuf, Error> {
 }
 
 fn stage(path: &Path, text: &str) -> io::Result<TempPath> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A temporary file is for its owner only; these are as files are that editors make.
     let mut file = new_file(folder)?;
     file.write_all(text.as_bytes())?;

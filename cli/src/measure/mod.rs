@@ -81,7 +81,7 @@ pub(crate) fn measured(project: &Project, common: &Common, args: &ProgramArgs) -
 }
 
 /// The feature that counts memory, where there is no GPU to measure it on and the package can have it.
-fn counting(project: &Project) -> Result<Option<String>, Error> {
+pub(crate) fn counting(project: &Project) -> Result<Option<String>, Error> {
     if !detect().gpus.is_empty() {
         return Ok(None);
     }

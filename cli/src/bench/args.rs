@@ -1,0 +1,213 @@
+//! What `cargo gpu-tuned bench` takes.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use gpu_tuned_core::Precision;
+use gpu_tuned_core::bench::{Feed, powers_of_two};
+
+use crate::args::ProgramArgs;
+
+const HELP: &str = "\
+Examples:
+  cargo gpu-tuned bench -F cuda                          batches around the planned one
+  cargo gpu-tuned bench --batch 16..512 --precision f32,bf16_params --svg frontier.svg
+  cargo gpu-tuned bench --batch 64 --checkpointing off --workers 0,2,4 --prefetch 1,2
+
+Exit codes:
+  0  fine, whether or not every setup ran: the table says what became of each
+  1  the answer is no: nothing ran, or there is no memory to draw a picture by
+  2  bad input or usage
+  3  the program failed outside of steps, was interrupted, or measured nothing";
+
+/// Time the program's steps over a range of settings: speed, memory and utilisation, and the frontier of these
+///
+/// The program is built in release mode and run with `GPU_TUNED_BENCH` set: where it would be measured, it times its steps in
+/// one setup after the other, smaller batches first, and ends. What would take more than is free is not run; a setup that
+/// fails, runs out of memory or takes the process with it is reported, and the others are run all the same. What has run is
+/// kept in `gpu-tuned.bench.jsonl` beside Cargo.toml, so that an interruption costs one setup: the same command goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct BenchArgs {
+    /// Micro-batches in samples: numbers, and ranges such as 16..512 for the powers of two in them; by default those from an
+    /// eighth of the planned one up to four times as much
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub batch: Vec<Batches>,
+    /// Number formats: `f32`, `bf16_params`; by default the planned one
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = enacted)]
+    pub precision: Vec<Precision>,
+    /// Gradient checkpointing: `off`, `on`
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off,on", hide_possible_values = true)]
+    pub checkpointing: Vec<Switch>,
+    /// Threads that prepare batches while steps are taken, as the subject's `host_batch` says how; each batch is timed with
+    /// them in addition
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub workers: Vec<u64>,
+    /// Prepared batches that wait at most [default: 2 where there are workers]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..), requires = "workers")]
+    pub prefetch: Vec<u64>,
+    /// What the repeats of a setup may take; there are three to nine
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub seconds: f64,
+    /// Run what is on record, too
+    #[arg(long)]
+    pub again: bool,
+    /// Draw speed by memory into a file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// The profile to build with
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    pub profile: String,
+    #[command(flatten)]
+    pub program: ProgramArgs,
+}
+
+/// Micro-batches, as one word on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batches {
+    One(u64),
+    PowersOfTwo { from: u64, to: u64 },
+}
+
+/// Off or on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    Off,
+    On,
+}
+
+impl FromStr for Batches {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.trim().parse().ok().filter(|batch| *batch > 0);
+        let expected = || "expected a number of samples, or a range of them such as 16..512".to_owned();
+        let Some((from, to)) = text.split_once("..") else { return number(text).map(Self::One).ok_or_else(expected) };
+        let (from, to) = (number(from).ok_or_else(expected)?, number(to.trim_start_matches('=')).ok_or_else(expected)?);
+        let range = Self::PowersOfTwo { from, to };
+        if range.batches().is_empty() {
+            return Err(format!("there is no power of two from {from} to {to}"));
+        }
+        Ok(range)
+    }
+}
+
+impl Batches {
+    fn batches(self) -> Vec<u64> {
+        match self {
+            Self::One(batch) => vec![batch],
+            Self::PowersOfTwo { from, to } => powers_of_two(from, to),
+        }
+    }
+}
+
+impl BenchArgs {
+    /// The micro-batches; none where nobody says.
+    pub(super) fn batches(&self) -> Vec<u64> {
+        let mut batches: Vec<u64> = self.batch.iter().flat_map(|batches| batches.batches()).collect();
+        batches.sort_unstable();
+        batches.dedup();
+        batches
+    }
+
+    /// Without and with checkpointing, as they are asked for.
+    pub(super) fn checkpointing(&self) -> Vec<bool> {
+        let asked = |wanted: Switch| self.checkpointing.contains(&wanted);
+        [(Switch::Off, false), (Switch::On, true)].into_iter().filter(|(it, _)| asked(*it)).map(|(_, it)| it).collect()
+    }
+
+    /// Every number of workers with every number of batches that wait; without workers nothing waits, and one is enough.
+    pub(super) fn feeds(&self) -> Vec<Feed> {
+        let prefetch = if self.prefetch.is_empty() { &[2][..] } else { &self.prefetch };
+        let all = self.workers.iter().flat_map(|workers| prefetch.iter().map(|prefetch| (*workers, *prefetch)));
+        let mut feeds: Vec<_> = all
+            .map(|(workers, prefetch)| Feed { workers, prefetch: if workers == 0 { 0 } else { prefetch } })
+            .collect();
+        feeds.sort_unstable();
+        feeds.dedup();
+        feeds
+    }
+
+    /// The number formats, each in a process of its own; `None` for the planned one.
+    pub(super) fn precisions(&self) -> Vec<Option<Precision>> {
+        let mut all: Vec<_> = self.precision.iter().copied().map(Some).collect();
+        all.sort_unstable();
+        all.dedup();
+        if all.is_empty() { vec![None] } else { all }
+    }
+}
+
+/// Number formats that steps can be timed in.
+fn enacted(text: &str) -> Result<Precision, String> {
+    let precision: Precision = text.parse().map_err(|error: gpu_tuned_core::ParsePrecisionError| error.to_string())?;
+    if precision.is_mixed() {
+        return Err("steps in mixed precision cannot be measured yet: f32 and bf16_params can".to_owned());
+    }
+    Ok(precision)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds, such as 2".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use gpu_tuned_core::Precision;
+
+    use super::BenchArgs;
+
+    #[derive(Parser)]
+    struct Args {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn args(words: &[&str]) -> Result<BenchArgs, String> {
+        let parsed = Args::try_parse_from(["bench"].iter().chain(words));
+        parsed.map(|args| args.bench).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn batches_are_numbers_and_powers_of_two_in_ranges() {
+        let batches = |list| args(&["--batch", list]).expect("a list").batches();
+        assert_eq!(batches("48,16..70,16"), [16, 32, 48, 64]);
+        assert_eq!(batches("16..=64"), [16, 32, 64]);
+        assert_eq!(args(&[]).expect("nothing is needed").batches(), [0; 0]);
+        for wrong in ["0", "16..", "a", "5..7", "64..16", ""] {
+            assert!(args(&["--batch", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn workers_and_waiting_batches_are_tried_with_each_other() {
+        let feeds = |words: &[&str]| -> Vec<_> {
+            let feeds = args(words).expect("lists").feeds();
+            feeds.iter().map(|feed| (feed.workers, feed.prefetch)).collect()
+        };
+        assert_eq!(feeds(&["--workers", "2,0", "--prefetch", "4,1"]), [(0, 0), (2, 1), (2, 4)]);
+        assert_eq!(feeds(&["--workers", "3"]), [(3, 2)]);
+        assert_eq!(feeds(&[]), []);
+        assert!(args(&["--prefetch", "2"]).is_err() && args(&["--workers", "1", "--prefetch", "0"]).is_err());
+    }
+
+    #[test]
+    fn number_formats_are_those_that_can_be_timed() {
+        let precisions = |words: &[&str]| args(words).map(|args| args.precisions());
+        let both = precisions(&["--precision", "bf16_params,f32,f32"]).expect("a list");
+        assert_eq!(both, [Some(Precision::F32), Some(Precision::Bf16Params)]);
+        assert_eq!(precisions(&[]).expect("nothing is needed"), [None]);
+        assert!(precisions(&["--precision", "mixed_bf16"]).expect_err("not yet").contains("cannot be measured yet"));
+        assert!(precisions(&["--precision", "f8"]).is_err());
+    }
+
+    #[test]
+    fn checkpointing_is_tried_both_ways_unless_one_is_said() {
+        let switches = |words: &[&str]| args(words).expect("a list").checkpointing();
+        assert_eq!(switches(&[]), [false, true]);
+        assert_eq!(switches(&["--checkpointing", "on,off"]), [false, true]);
+        assert_eq!(switches(&["--checkpointing", "on"]), [true]);
+    }
+}

@@ -1,0 +1,87 @@
+//! What came of everything that was asked for.
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::bench::{Begin, Figures, Header, Outcome, Planned, Setup, frontier};
+use gpu_tuned_core::device::DeviceKind;
+use serde::Serialize;
+
+use super::error::BenchError;
+use super::results::Results;
+use crate::error::Error;
+
+/// What came of everything that was asked for.
+pub(super) struct Found {
+    pub header: Header,
+    pub planned: Planned,
+    /// In the order in which they were run.
+    pub rows: Vec<Row>,
+}
+
+/// What came of a setup.
+#[derive(Serialize)]
+pub(super) struct Row {
+    #[serde(flatten)]
+    pub setup: Setup,
+    pub outcome: Outcome,
+    /// Whether no other is as fast with less memory, or faster with no more; `false` of what has no memory, too.
+    pub frontier: bool,
+    /// Whether it is what the program would train with.
+    pub planned: bool,
+}
+
+impl Found {
+    /// What the last processes have begun, as the results say.
+    pub(super) fn of(results: &Results, ignored_bytes: u64, begun: &[Begin]) -> Result<Self, Error> {
+        let record = results.since(ignored_bytes)?;
+        let missing = || BenchError::Lost { path: results.path().to_owned() };
+        let (section, last) = record.last().zip(begun.last()).ok_or_else(missing)?;
+        let setups = || begun.iter().flat_map(|begin| &begin.setups);
+        let outcomes: Option<Vec<_>> = setups().map(|setup| section.outcomes.get(setup)).collect();
+        let planned = last.planned;
+        let mut rows: Vec<_> = setups()
+            .zip(outcomes.ok_or_else(missing)?)
+            .map(|(setup, outcome)| Row {
+                setup: *setup,
+                outcome: outcome.clone(),
+                frontier: false,
+                planned: planned.is(setup),
+            })
+            .collect();
+        mark_frontier(&mut rows);
+        Ok(Self { header: section.header.clone(), planned, rows })
+    }
+
+    /// Setups whose batch was at hand, with what was measured of them.
+    pub(super) fn alone(&self) -> impl Iterator<Item = (&Row, &Figures)> {
+        self.rows.iter().filter(|row| row.setup.feed.is_none()).filter_map(|row| Some((row, row.outcome.figures()?)))
+    }
+
+    /// Whether there is anything to draw.
+    pub(super) fn has_memory(&self) -> bool {
+        self.rows.iter().any(|row| place(row).is_some())
+    }
+
+    /// Why there is nothing to draw.
+    pub(super) fn without_memory(&self) -> String {
+        match (self.header.counts_memory, self.header.kind) {
+            (false, DeviceKind::Cpu) => {
+                "nothing counts the memory of this CPU: feature `counting-allocator` of gpu-tuned does".to_owned()
+            }
+            _ => "nothing ran whose memory is known".to_owned(),
+        }
+    }
+}
+
+/// Memory and speed, of steps whose batch was at hand.
+pub(super) fn place(row: &Row) -> Option<(Bytes, f64)> {
+    let figures = row.outcome.figures().filter(|_| row.setup.feed.is_none())?;
+    Some((figures.reserved_bytes?, figures.samples_per_s.median))
+}
+
+fn mark_frontier(rows: &mut [Row]) {
+    let (at, points): (Vec<usize>, Vec<_>) =
+        rows.iter().enumerate().filter_map(|(at, row)| Some((at, place(row)?))).unzip();
+    for (at, is_best) in at.into_iter().zip(frontier(&points)) {
+        rows[at].frontier = is_best;
+    }
+}

@@ -1,0 +1,71 @@
+//! `cargo gpu-tuned bench`.
+
+mod args;
+mod drive;
+mod error;
+mod found;
+mod picture;
+mod results;
+mod table;
+
+use std::path::Path;
+use std::time::Instant;
+
+use gpu_tuned_core::bench::{Header, Planned};
+use serde::Serialize;
+
+pub(crate) use args::BenchArgs;
+pub(crate) use error::BenchError;
+
+use crate::args::Common;
+use crate::error::Error;
+use crate::init::replace;
+use crate::project::Project;
+use crate::{Answer, Code};
+use drive::Drive;
+use found::{Found, Row};
+use results::Results;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    header: &'a Header,
+    planned: Planned,
+    points: &'a [Row],
+    results: &'a Path,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    svg: Option<&'a Path>,
+    seconds: f64,
+}
+
+/// Runs the program until every setup has come to something, and shows what.
+///
+/// The program appends to the results, line by line: an interruption, here or there, leaves what has run.
+pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
+    let project = Project::read(common)?;
+    let results = Results::below(project.root())?;
+    let clock = Instant::now();
+    let ignored_bytes = if args.again { results.len()? } else { 0 };
+    let drive = Drive { project: &project, common, args, results: &results, ignored_bytes };
+    let begun = args.precisions().into_iter().map(|precision| drive.run(precision)).collect::<Result<Vec<_>, _>>()?;
+    let found = Found::of(&results, ignored_bytes, &begun)?;
+    let mut notes = Vec::new();
+    let svg = args.svg.as_deref().filter(|_| found.has_memory());
+    if let Some(path) = svg {
+        replace(path, &picture::figure(&found).svg())?;
+    }
+    if args.svg.is_some() && svg.is_none() {
+        notes.push(format!("no picture is drawn, as {}", found.without_memory()));
+    }
+    let seconds = clock.elapsed().as_secs_f64();
+    let text = if common.json {
+        let Found { header, planned, rows } = &found;
+        let report = Report { header, planned: *planned, points: rows, results: results.path(), svg, seconds };
+        format!("{}\n", serde_json::to_string_pretty(&report).expect("BUG: a report is always JSON"))
+    } else {
+        table::text(&found, svg, seconds)
+    };
+    let is_fine = found.rows.iter().any(|row| row.outcome.figures().is_some()) && svg.is_some() == args.svg.is_some();
+    Ok(Answer { text, notes, code: if is_fine { Code::Fine } else { Code::No } })
+}

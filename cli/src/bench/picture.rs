@@ -1,0 +1,42 @@
+//! Speed by memory as a picture.
+
+use std::collections::BTreeMap;
+
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::figure::{Figure, Limit, Line, Point, Ring, rate};
+use gpu_tuned_core::measured::Mode;
+
+use super::found::{Found, Row, place};
+
+/// What was found, by memory.
+pub(super) fn figure(found: &Found) -> Figure {
+    let header = &found.header;
+    let mut lines: BTreeMap<Mode, Vec<Point>> = BTreeMap::new();
+    for (row, figures) in found.alone() {
+        if let Some((memory, samples_per_s)) = place(row) {
+            let interval = Some((figures.samples_per_s.least, figures.samples_per_s.most));
+            let point = Point { batch: row.setup.batch, memory, samples_per_s, interval };
+            lines.entry(row.setup.mode()).or_default().push(point);
+        }
+    }
+    let mut frontier: Vec<_> = found.rows.iter().filter(|row| row.frontier).filter_map(place).collect();
+    frontier.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let is_gpu = header.kind == DeviceKind::Gpu;
+    let limit = Limit { memory: header.memory_bytes, label: format!("{:.0}", header.memory_bytes.gib()) };
+    let rings: Vec<_> = found.rows.iter().filter(|row| row.planned).filter_map(ring).collect();
+    Figure {
+        title: format!("{} on {}", header.workload, header.device),
+        note: if is_gpu { "dotted: the GPU's memory; grey: the frontier" } else { "grey: the frontier" }.to_owned(),
+        lines: lines.into_iter().map(|(mode, points)| Line { mode, points }).collect(),
+        limits: if is_gpu { vec![limit] } else { Vec::new() },
+        ringed: if rings.is_empty() { String::new() } else { "planned".to_owned() },
+        rings,
+        frontier,
+    }
+}
+
+fn ring(row: &Row) -> Option<Ring> {
+    let (memory, samples_per_s) = place(row)?;
+    let title = format!("planned: {}, {} samples/s", row.setup, rate(samples_per_s));
+    Some(Ring { memory, samples_per_s, until: Vec::new(), title })
+}

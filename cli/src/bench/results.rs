@@ -1,0 +1,69 @@
+//! The file of results.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::bench::{Line, Outcome, Record, Setup};
+
+use super::error::BenchError;
+use crate::error::Error;
+
+/// The file of results.
+pub(super) struct Results {
+    path: PathBuf,
+}
+
+impl Results {
+    /// Its name, beside Cargo.toml.
+    pub(super) const NAME: &'static str = "gpu-tuned.bench.jsonl";
+
+    /// Those below a folder. What has another content is left alone.
+    pub(super) fn below(root: &Path) -> Result<Self, Error> {
+        let results = Self { path: root.join(Self::NAME) };
+        let bytes = results.bytes()?;
+        if !bytes.is_empty() && lines(&bytes).next().is_none() {
+            return Err(BenchError::NoResults { path: results.path }.into());
+        }
+        Ok(results)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How long it is.
+    pub(super) fn len(&self) -> Result<u64, Error> {
+        Ok(self.bytes()?.len() as u64)
+    }
+
+    /// What it says from this byte on.
+    pub(super) fn since(&self, byte: u64) -> Result<Record, Error> {
+        let bytes = self.bytes()?;
+        let from = usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
+        Ok(Record::of(lines(&bytes[from..])))
+    }
+
+    /// Adds what came of a setup, below the last header.
+    pub(super) fn add(&self, setup: Setup, outcome: Outcome) -> Result<(), Error> {
+        let cut_off = self.bytes()?.last().is_some_and(|last| *last != b'\n');
+        let line = serde_json::to_string(&Line::Ended { setup, outcome: Box::new(outcome) });
+        let line = line.expect("BUG: a line is always JSON");
+        let text = format!("{}{line}\n", if cut_off { "\n" } else { "" });
+        let append = || File::options().append(true).open(&self.path)?.write_all(text.as_bytes());
+        append().map_err(|source: io::Error| Error::Write { path: self.path.clone(), source })
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, Error> {
+        match fs::read(&self.path) {
+            Ok(bytes) => Ok(bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(source) => Err(Error::Read { path: self.path.clone(), source }),
+        }
+    }
+}
+
+/// The lines; one that was cut off is none.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
+    bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
+}

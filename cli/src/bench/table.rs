@@ -1,0 +1,159 @@
+//! What was found, in words.
+
+use std::path::Path;
+
+use gpu_tuned_core::bench::{Feed, Figures, Phases};
+use gpu_tuned_core::figure::rate;
+use gpu_tuned_core::grouped;
+
+use super::found::{Found, Row};
+use super::results::Results;
+use crate::table::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+
+/// The tables, with what they are of and what follows from them.
+pub(super) fn text(found: &Found, svg: Option<&Path>, seconds: f64) -> String {
+    let mut said = vec![format!("{}\n{}", heading(found), alone(found))];
+    said.extend(fed(found));
+    said.push(conclusions(found, svg).concat());
+    let kept = format!("kept in {}: --again runs it anew; in {seconds:.0} s, building included", Results::NAME);
+    format!("{}{}\n", said.join("\n"), styled(FAINT, kept))
+}
+
+fn heading(found: &Found) -> String {
+    let header = &found.header;
+    let mut said = vec![format!("{} parameters", grouped(header.parameters))];
+    said.extend(header.driver.as_ref().map(|driver| format!("driver {driver}")));
+    said.push(format!("Burn {}", header.burn));
+    said.extend(header.cubecl.as_ref().map(|cubecl| format!("CubeCL {cubecl}")));
+    if header.debug {
+        said.push(styled(MARKED, "a debug build: speeds are not those of training"));
+    }
+    format!("{} on {}: {}", styled(BOLD, &header.workload), header.device, said.join(", "))
+}
+
+/// What device and processor were doing, as a column.
+fn busy(found: &Found) -> (&'static str, fn(&Figures) -> Option<f64>) {
+    let has_gpu =
+        found.rows.iter().any(|row| row.outcome.figures().is_some_and(|figures| figures.gpu_percent.is_some()));
+    if has_gpu { ("GPU", |figures| figures.gpu_percent) } else { ("CPU", |figures| figures.cpu_percent) }
+}
+
+/// Steps with their batch at hand.
+fn alone(found: &Found) -> String {
+    let (busy, busy_percent) = busy(found);
+    let columns = [
+        ("mode", Align::Left),
+        ("batch", Align::Right),
+        ("samples/s", Align::Right),
+        ("least - most", Align::Right),
+        ("step ms", Align::Right),
+        ("forward", Align::Right),
+        ("backward", Align::Right),
+        ("optimizer", Align::Right),
+        ("memory", Align::Right),
+        (busy, Align::Right),
+    ];
+    let mut table = Table::new(2, columns);
+    for row in found.rows.iter().filter(|row| row.setup.feed.is_none()) {
+        let mut cells = vec![row.setup.mode().to_string(), grouped(row.setup.batch)];
+        let Some(figures) = row.outcome.figures() else {
+            table.row(PLAIN, cells, format!("{}  {}", styled(BAD, &row.outcome), marks(row)).trim_end());
+            continue;
+        };
+        cells.extend(speed(figures));
+        cells.push(ms(figures.step_ms));
+        let parts = |phases: Phases| [phases.forward_ms, phases.backward_ms, phases.optimizer_ms].map(ms);
+        cells.extend(figures.phases.map_or_else(Default::default, parts));
+        cells.push(figures.reserved_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()));
+        cells.push(percent(busy_percent(figures)));
+        table.row(PLAIN, cells, marks(row));
+    }
+    table.print()
+}
+
+/// Steps whose batches were prepared meanwhile.
+fn fed(found: &Found) -> Option<String> {
+    let (busy, busy_percent) = busy(found);
+    let columns = [
+        ("mode", Align::Left),
+        ("batch", Align::Right),
+        ("workers", Align::Right),
+        ("prefetch", Align::Right),
+        ("samples/s", Align::Right),
+        ("least - most", Align::Right),
+        ("waiting", Align::Right),
+        (busy, Align::Right),
+    ];
+    let mut table = Table::new(2, columns);
+    let mut is_empty = true;
+    for (row, Feed { workers, prefetch }) in found.rows.iter().filter_map(|row| Some((row, row.setup.feed?))) {
+        is_empty = false;
+        let setup = &row.setup;
+        let mut cells = vec![setup.mode().to_string(), grouped(setup.batch), workers.to_string(), prefetch.to_string()];
+        let Some(figures) = row.outcome.figures() else {
+            table.row(PLAIN, cells, styled(BAD, &row.outcome));
+            continue;
+        };
+        cells.extend(speed(figures));
+        cells.push(percent(figures.waiting_percent));
+        cells.push(percent(busy_percent(figures)));
+        table.row(PLAIN, cells, "");
+    }
+    (!is_empty).then(|| format!("with batches prepared meanwhile, and without uploading them\n{}", table.print()))
+}
+
+/// What is to be known of a row beside its figures.
+fn marks(row: &Row) -> String {
+    let mut marks = Vec::new();
+    if row.frontier {
+        marks.push(styled(GOOD, "frontier"));
+    }
+    if row.planned {
+        marks.push(styled(MARKED, "planned"));
+    }
+    if row.outcome.figures().is_some_and(|figures| figures.loss.is_none()) {
+        marks.push(styled(BAD, "the loss is no finite number"));
+    }
+    marks.join("  ")
+}
+
+/// A line for the plan, one where memory is not known, and one for the picture.
+fn conclusions(found: &Found, svg: Option<&Path>) -> Vec<String> {
+    let mut said = vec![planned(found)];
+    if !found.has_memory() {
+        said.push(format!("no frontier, as {}\n", found.without_memory()));
+    }
+    said.extend(svg.map(|path| format!("drawn in {}\n", path.display())));
+    said
+}
+
+fn planned(found: &Found) -> String {
+    let planned = &found.planned;
+    let checkpointed = if planned.checkpointing { "-checkpointed" } else { "" };
+    let plan = format!("planned: {}{checkpointed}, batch {}", planned.precision, grouped(planned.batch));
+    let fastest = found.alone().max_by(|a, b| a.1.samples_per_s.median.total_cmp(&b.1.samples_per_s.median));
+    let Some((best, fastest)) = fastest else { return format!("{plan}\n") };
+    let Some((_, figures)) = found.alone().find(|(row, _)| row.planned) else {
+        return format!("{plan}: not among what ran\n");
+    };
+    let share = 100.0 * figures.samples_per_s.median / fastest.samples_per_s.median;
+    let speed = rate(figures.samples_per_s.median);
+    if best.planned {
+        return format!("{plan}: {speed} samples/s, the fastest\n");
+    }
+    let (of, setup) = (rate(fastest.samples_per_s.median), best.setup);
+    format!("{plan}: {speed} samples/s, {share:.1}% of the fastest ({of}, {setup})\n")
+}
+
+fn speed(figures: &Figures) -> [String; 2] {
+    let speed = figures.samples_per_s;
+    [rate(speed.median), format!("{} - {}", rate(speed.least), rate(speed.most))]
+}
+
+fn ms(ms: f64) -> String {
+    format!("{ms:.2}")
+}
+
+fn percent(percent: Option<f64>) -> String {
+    percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}%"))
+}
