@@ -63,7 +63,7 @@ fn alone(found: &Found) -> String {
         cells.extend(speed(figures));
         cells.push(ms(figures.step_ms));
         let parts = |phases: Phases| [phases.forward_ms, phases.backward_ms, phases.optimizer_ms].map(ms);
-        cells.extend(figures.phases.map_or_else(Default::default, parts));
+        cells.extend(figures.phases.map_or_else(|| ["-"; 3].map(str::to_owned), parts));
         cells.push(figures.reserved_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()));
         cells.push(percent(busy_percent(figures)));
         table.row(PLAIN, cells, marks(row));
@@ -156,4 +156,96 @@ fn ms(ms: f64) -> String {
 
 fn percent(percent: Option<f64>) -> String {
     percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::bench::{Feed, Figures, Header, Interval, Outcome, Planned, Setup};
+    use gpu_tuned_core::device::DeviceKind;
+    use gpu_tuned_core::workload::WorkloadSpec;
+    use gpu_tuned_core::{Bytes, Precision};
+
+    use super::text;
+    use crate::bench::found::{Found, Row};
+
+    fn header() -> Header {
+        let described: WorkloadSpec = toml::from_str("[model.mlp]\nwidths = [4, 2]\n").expect("a workload");
+        Header {
+            format: Header::FORMAT,
+            workload: "lm".to_owned(),
+            device: "NVIDIA H200".to_owned(),
+            kind: DeviceKind::Gpu,
+            memory_bytes: Bytes::from_mib(143_771),
+            sm_count: 132,
+            cpu_threads: None,
+            driver: Some("580.95.05".to_owned()),
+            burn: "0.22.1".to_owned(),
+            cubecl: Some("0.11.3".to_owned()),
+            parameters: 27_300_000,
+            shape: "00".to_owned(),
+            described,
+            debug: true,
+            counts_memory: true,
+        }
+    }
+
+    fn row(batch: u64, feed: Option<Feed>, median: f64) -> Row {
+        let setup = Setup { precision: Precision::Bf16Params, checkpointing: true, batch, feed };
+        let figures = Figures {
+            samples_per_s: Interval { median, least: median * 0.9, most: median * 1.1 },
+            repeats: 5,
+            step_ms: 1e3 * batch as f64 / median,
+            phases: None,
+            waiting_percent: feed.map(|_| 12.5),
+            reserved_bytes: feed.is_none().then(|| Bytes::from_mib(2048)),
+            in_use_bytes: None,
+            predicted_bytes: None,
+            gpu_percent: Some(93.4),
+            cpu_percent: Some(50.0),
+            loss: None,
+        };
+        Row { setup, outcome: Outcome::Measured(figures), frontier: false, planned: false }
+    }
+
+    fn lines(rows: Vec<Row>) -> Vec<String> {
+        let (precision, checkpointing) = (Precision::F32, false);
+        let planned = Planned { precision, checkpointing, batch: 32, workers: 1, prefetch: 2, accumulation: 4 };
+        let text = text(&Found { header: header(), planned, rows }, None, 61.2);
+        anstream::adapter::strip_str(&text).to_string().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_row_says_what_the_gpu_did_and_that_the_loss_is_no_number() {
+        let lines = lines(vec![row(8, None, 812.4)]);
+        assert_eq!(
+            lines,
+            [
+                "lm on NVIDIA H200: 27,300,000 parameters, driver 580.95.05, Burn 0.22.1, CubeCL 0.11.3, a debug build: \
+                 speeds are not those of training",
+                "  mode                      batch  samples/s  least - most  step ms  forward  backward  optimizer   memory  GPU",
+                "  bf16_params-checkpointed      8        812     731 - 894     9.85        -         -          -  2.0 GiB  93%  \
+                 the loss is no finite number",
+                "",
+                "planned: f32, batch 32: not among what ran",
+                "kept in gpu-tuned.bench.jsonl: --again runs it anew; in 61 s, building included",
+            ]
+        );
+    }
+
+    #[test]
+    fn steps_that_are_fed_have_a_table_of_their_own() {
+        let feed = Feed { workers: 2, prefetch: 4 };
+        let unfed = Row { outcome: Outcome::Unfed, ..row(8, Some(Feed { workers: 0, prefetch: 0 }), 1.0) };
+        let lines = lines(vec![row(8, None, 812.4), row(8, Some(feed), 640.0), unfed]);
+        assert_eq!(
+            &lines[4..8],
+            [
+                "with batches prepared meanwhile, and without uploading them",
+                "  mode                      batch  workers  prefetch  samples/s  least - most  waiting  GPU",
+                "  bf16_params-checkpointed      8        2         4        640     576 - 704      12%  93%",
+                "  bf16_params-checkpointed      8        0         0  not run: the program does not say how batches are \
+                 prepared (`host_batch`)",
+            ]
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! `cargo gpu-tuned`, run on small packages.
 
+mod bench;
 mod check;
 mod explain;
 mod help;

@@ -1,7 +1,8 @@
 //! Measuring what training steps take: memory without running them, where the device is a GPU, and time by running them.
 //!
-//! [`Session::measure_if_asked`](crate::Session::measure_if_asked) does all of it and writes `gpu-tuned.lock`. The parts
-//! are here for programs that measure in their own way.
+//! [`Session::measure_if_asked`](crate::Session::measure_if_asked) does all of it and writes `gpu-tuned.lock`, or times
+//! steps over a range of settings, as `cargo gpu-tuned bench` asks it to. The parts are here for programs that measure in
+//! their own way.
 
 mod bench;
 mod case;

@@ -163,8 +163,8 @@ impl<M: Module> Trainer<M> {
     /// `loss` is the mean over the samples of a micro-batch, of shape `[1]`; what is learned from is the mean over the
     /// whole batch, however it is cut. `loss` may be called again for the same samples.
     ///
-    /// Under `cargo gpu-tuned measure` the first step of a session's trainer is measured in place of being taken, unless the
-    /// program has done that itself, and the process ends: see [`measure`](crate::measure).
+    /// Under `cargo gpu-tuned measure` and `bench` the first step of a session's trainer is measured in place of being taken,
+    /// unless the program has done that itself, and the process ends: see [`measure`](crate::measure).
     ///
     /// # Errors
     ///

@@ -1,0 +1,174 @@
+use std::fs;
+
+use serde_json::Value;
+
+use crate::project::Project;
+
+const RESULTS: &str = "gpu-tuned.bench.jsonl";
+
+/// A program that writes down what its arguments say.
+fn project() -> Project {
+    Project::new("measuring").beside("runtime")
+}
+
+fn bench(project: &Project, flags: &[&str], words: &[&str]) -> crate::project::Ran {
+    let all: Vec<_> = ["bench"].iter().chain(flags).chain(&["--", "bench"]).chain(words).copied().collect();
+    project.run(&all)
+}
+
+/// The report without how long it took.
+fn timeless(report: &str) -> String {
+    let (before, after) = report.split_once("anew; in ").unwrap_or_else(|| panic!("{report}"));
+    let (_, after) = after.split_once(" s, ").unwrap_or_else(|| panic!("{report}"));
+    // Whether systems keep what was in memory is their own affair.
+    format!("{before}anew; in - s, {after}").replace(" (core dumped)", "")
+}
+
+/// How often the program ran a step of this batch, by what it said.
+fn ran(stderr: &str) -> usize {
+    stderr.lines().filter(|line| line.starts_with("ran ")).count()
+}
+
+#[test]
+fn the_frontier_and_the_plan_are_marked() {
+    let project = project();
+    let report = bench(&project, &["--batch", "8..32", "--svg", "frontier.svg"], &[]).ended(0);
+    insta::assert_snapshot!("bench", timeless(&report));
+    let svg = project.read("frontier.svg");
+    assert!(
+        svg.contains("lm on CPU (2 cores)") && svg.contains("<title>planned: f32, batch 16, 61.5 samples/s"),
+        "{svg}"
+    );
+    assert_eq!(svg.matches("r=\"3\"><title>").count(), 6);
+}
+
+#[test]
+fn what_has_run_is_not_run_again_unless_it_is_asked_for() {
+    let project = project();
+    let off = &["--checkpointing", "off"];
+    let first = bench(&project, &[off, &["--batch", "8,16"][..]].concat(), &[]);
+    assert_eq!(ran(&first.stderr), 2, "{}", first.stderr);
+    let more = bench(&project, &[off, &["--batch", "8,16,32"][..]].concat(), &[]);
+    assert_eq!(ran(&more.stderr), 1, "{}", more.stderr);
+    let again = bench(&project, &[off, &["--batch", "8,16", "--again"][..]].concat(), &["fail=8"]);
+    assert_eq!(ran(&again.stderr), 2, "{}", again.stderr);
+    assert!(again.ended(0).contains("failed: no such image"));
+}
+
+#[test]
+fn what_stops_the_process_is_reported_and_the_rest_is_run() {
+    let project = project();
+    let flags = ["--batch", "4,8,16,32,64", "--checkpointing", "off"];
+    let found = bench(&project, &flags, &["fail=4", "die=8", "exit=16", "out=32"]);
+    assert_eq!(found.stderr.matches("ran ").count(), 3, "{}", found.stderr);
+    let report = found.ended(0);
+    insta::assert_snapshot!("bench_stopped", timeless(&report));
+    // It is known from then on, and nothing of it is run again.
+    let known = bench(&project, &flags, &[]);
+    assert_eq!((ran(&known.stderr), timeless(&known.ended(0))), (0, timeless(&report)));
+}
+
+#[test]
+fn scripts_get_every_point_with_what_became_of_it() {
+    let project = project();
+    let flags = ["--json", "--batch", "8,16", "--precision", "f32,bf16_params", "--checkpointing", "off"];
+    let report = bench(&project, &flags, &["die=8"]).json(0);
+    let points = report["points"].as_array().expect("points");
+    let of = |index: usize, key: &str| points[index][key].clone();
+    assert_eq!([0, 1, 2, 3].map(|at| of(at, "batch")), [8, 16, 8, 16].map(Value::from));
+    assert_eq!([0, 2].map(|at| of(at, "precision")), ["f32", "bf16_params"].map(Value::from));
+    assert!(of(0, "outcome")["died"]["how"].as_str().is_some_and(|how| how.contains("signal: 6")), "{report:#}");
+    assert_eq!(of(1, "outcome")["measured"]["step_ms"], 260.0);
+    assert_eq!([1, 3].map(|at| of(at, "planned")), [true, false].map(Value::from));
+    assert_eq!((&report["workload"], &report["device"]), (&"lm".into(), &"CPU (2 cores)".into()));
+    assert_eq!(report["planned"]["accumulation"], 4);
+}
+
+#[test]
+fn nothing_that_ran_is_a_no() {
+    let project = project();
+    let report = bench(&project, &["--batch", "8", "--checkpointing", "off", "--svg", "a.svg"], &["fail=8"]);
+    assert!(
+        report.stderr.contains("note: no picture is drawn, as nothing ran whose memory is known"),
+        "{}",
+        report.stderr
+    );
+    assert!(report.ended(1).contains("no frontier, as nothing ran"));
+    assert!(!project.path("a.svg").exists());
+}
+
+#[test]
+fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
+    let project = project();
+    let failed = project.run(&["bench", "--", "fail"]).refused(3);
+    assert!(failed.contains("error: the program failed: exit status 7\n"), "{failed}");
+    let never = project.run(&["bench", "--profile", "dev"]).refused(3);
+    assert!(never.contains("`dev` profile") && never.contains("ended without measuring anything"), "{never}");
+    assert!(!project.path(RESULTS).exists());
+    project.write(RESULTS, "my own notes\n");
+    let other = project.run(&["bench"]).refused(2);
+    assert!(other.contains("has no results of a bench\n  help: move it elsewhere"), "{other}");
+    assert_eq!(project.read(RESULTS), "my own notes\n");
+}
+
+#[test]
+fn lists_that_make_no_sense_are_refused() {
+    for flags in [
+        ["--batch", "0"],
+        ["--batch", "5..7"],
+        ["--precision", "mixed_f16"],
+        ["--checkpointing", "maybe"],
+        ["--prefetch", "2"],
+        ["--seconds", "-1"],
+    ] {
+        let said = project().run(&["bench", flags[0], flags[1]]).refused(2);
+        assert!(said.contains("error:"), "{flags:?}: {said}");
+    }
+}
+
+/// As from a terminal: the signal goes to the command, to cargo and to the program.
+#[cfg(unix)]
+#[test]
+fn an_interruption_keeps_what_has_run() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Command, Stdio};
+
+    let project = project();
+    let flags = ["bench", "--batch", "8,16,32", "--checkpointing", "off", "--", "bench"];
+    let mut command = project.command(&[&flags[..], &["sleep=16"]].concat());
+    let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let said = BufReader::new(child.stderr.take().expect("its standard error"));
+    assert!(said.lines().map_while(Result::ok).any(|line| line == "asleep"), "the program never ran");
+    let kill = format!("kill -TERM -{}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    assert_eq!(child.wait().expect("the command ends").signal(), Some(15));
+
+    // What was cut off in the middle of a line is no line.
+    let kept = fs::read_to_string(project.path(RESULTS)).expect("the results");
+    project.write(RESULTS, &format!("{kept}{{\"ended\":{{\"prec\n"));
+    let next = project.run(&flags);
+    assert_eq!(ran(&next.stderr), 2, "{}", next.stderr);
+    assert!(!next.ended(0).contains("died"));
+}
+
+/// Where the program alone is told to end, it is no matter of the setup.
+#[cfg(unix)]
+#[test]
+fn a_program_that_is_told_to_end_has_not_died_of_its_setup() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let project = project();
+    let mut command =
+        project.command(&["bench", "--batch", "8,16", "--checkpointing", "off", "--", "bench", "sleep=16"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "asleep"), "the program never ran");
+    // Cargo has become the program, which is the command's only child.
+    let kill = format!("kill -TERM $(ps -o pid= --ppid {})", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    let rest = lines.collect::<Vec<_>>().join("\n");
+    assert_eq!(child.wait().expect("the command ends").code(), Some(3));
+    assert!(rest.contains("error: interrupted: ") && rest.contains("kept in gpu-tuned.bench.jsonl"), "{rest}");
+}
