@@ -85,7 +85,7 @@ impl Drive<'_> {
         }
         let Some(begin) = &section.begin else { return Err(self.without_results(status)) };
         if let Some(setup) = section.open {
-            self.results.add(setup, Outcome::Died { how: in_words(status) })?;
+            self.results.add(setup, Outcome::Died { how: died_of(status) })?;
             return Ok(Left::More);
         }
         let all = self.outcomes(section)?;
@@ -103,6 +103,13 @@ impl Drive<'_> {
         let record = self.results.since(self.ignored_bytes)?;
         Ok(record.under(&section.header).map(|section| section.outcomes.clone()).unwrap_or_default())
     }
+}
+
+/// How it ended, and what that is a sign of.
+fn died_of(status: ExitStatus) -> String {
+    let how = in_words(status);
+    let hint = if how.contains("SIGKILL") { ", as systems do that have no memory left" } else { "" };
+    how + hint
 }
 
 fn interrupted(status: ExitStatus) -> Error {

@@ -40,9 +40,9 @@ impl Scale {
             points().map(|point| point.interval.map_or(point.samples_per_s, |(_, most)| most)).fold(1.0, f64::max);
         let step = step(fastest * 1.06);
         let (from, to) = ((unit.of(least) / 1.1).log2(), (unit.of(most) * 1.1).log2());
-        // Where the points lie close together there may be no power of two between them, and the bar would have no label.
-        let has_label = from.ceil() <= to.floor();
-        let (from, to) = if has_label { (from, to) } else { (from.floor(), to.ceil()) };
+        // Where the points lie close together there may be no two powers of two between them, and the bar would have no scale.
+        let has_labels = from.ceil() < to.floor();
+        let (from, to) = if has_labels { (from, to) } else { (from.floor(), to.ceil()) };
         Self { unit, from, to, most: (fastest * 1.06 / step).ceil() * step, step }
     }
 

@@ -43,7 +43,7 @@ pub(super) struct OnDevice<'c, 's, 'a, M, B> {
 
 impl<'c, 's, 'a, M: Module, B: Clone> OnDevice<'c, 's, 'a, M, B> {
     pub(super) fn new(case: &'c Case, subject: &'s Subject<'a, M, B>, spend: Duration) -> Self {
-        let eye = case.reading.as_ref().map(Eye::on).unwrap_or_default();
+        let eye = case.reading.as_ref().map(|gpu| Eye::on(gpu, None)).unwrap_or_default();
         Self { case, subject, eye, spend }
     }
 

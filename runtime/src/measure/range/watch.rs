@@ -1,5 +1,6 @@
 //! What device and processor do while steps are timed.
 
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -34,10 +35,10 @@ pub(super) struct Watch {
 }
 
 impl Eye {
-    /// Looks through the driver's management library, if it is there.
+    /// Looks through the driver's management library, at `library` or at one of its usual places, if it is there.
     #[cfg(feature = "nvml")]
-    pub(super) fn on(gpu: &GpuReading) -> Self {
-        match gpu_tuned_nvml::Gauge::open(None, gpu) {
+    pub(super) fn on(gpu: &GpuReading, library: Option<&Path>) -> Self {
+        match gpu_tuned_nvml::Gauge::open(library, gpu) {
             Ok(gauge) => Self::with(move || gauge.read().ok()?.utilisation_percent),
             Err(error) => {
                 tracing::info!("the GPU's utilisation is not known: {error}");
@@ -47,7 +48,7 @@ impl Eye {
     }
 
     #[cfg(not(feature = "nvml"))]
-    pub(super) fn on(_: &GpuReading) -> Self {
+    pub(super) fn on(_: &GpuReading, _: Option<&Path>) -> Self {
         Self::default()
     }
 
@@ -127,6 +128,24 @@ mod tests {
         assert!(seen.gpu_percent.is_none());
         // Other tests of this process count along.
         assert!(seen.cpu_percent.is_some_and(|percent| (least..=100.0).contains(&percent)), "{seen:?}, {least}");
+    }
+
+    #[cfg(feature = "nvml")]
+    #[test]
+    fn the_gpu_is_the_one_that_is_worked_on() {
+        fake_nvml::play("two-gpus", |library| {
+            let gpus = gpu_tuned_nvml::read(Some(library)).expect("a driver").gpus;
+            let busy = gpus.iter().map(|gpu| {
+                let eye = Eye::on(gpu, Some(library));
+                let look = eye.0.expect("the GPU is found");
+                // On this thread, which the scenario is played to.
+                let mut look = look.lock().expect("nobody panicked");
+                look()
+            });
+            assert_eq!(busy.collect::<Vec<_>>(), [Some(3), Some(97)]);
+        });
+        let unknown = gpu_tuned_core::device::GpuReading::default();
+        assert!(Eye::on(&unknown, Some(std::path::Path::new("/nonexistent/libnvidia-ml.so.1"))).0.is_none());
     }
 
     #[test]
