@@ -1,5 +1,4 @@
-//! `cargo gpu-tuned`: sets packages up, shows GPUs, measures workloads, plans them, explains the plans, checks that they hold,
-//! and bundles kernels.
+//! `cargo gpu-tuned`: the command line. Each command is a folder of its own; what they share lies beside it.
 
 #![forbid(unsafe_code)]
 
