@@ -48,6 +48,8 @@ use proc_macro::TokenStream;
 /// `transformer(…)`; beside it the goal, how the model is trained, and for packages without a build script `target`: a
 /// shipped GPU profile, or `"generic"`. Values here go before those of the file.
 ///
+/// `global_batch` takes a number, or a field of the struct that holds it: see below.
+///
 /// # On a field
 ///
 /// | attribute | the field is |
@@ -78,6 +80,22 @@ use proc_macro::TokenStream;
 /// time the fields count: a model with twelve layers gets the plan for twelve. So a default that most runs do not have
 /// costs a plan at start-up, and the compile-time check against the GPU is one of the wrong model. Without `dims` a
 /// nested field says nothing about the workload. The field's own default stays what it is: Burn's, clap's, or the type's.
+///
+/// # A field that holds the global batch
+///
+/// Where a program's `batch_size` is what an optimizer step takes, as in Burn's own loop, it can stay what it is:
+///
+/// ```ignore
+/// #[gpu_tuned(convnet(image = 28, channels = 1, classes = 10, stages = [[8, 1], [16, 1]]), global_batch = batch_size)]
+/// #[derive(Config, Debug)]
+/// pub struct TrainingConfig {
+///     #[config(default = 64)]
+///     pub batch_size: usize,
+/// }
+/// ```
+///
+/// The build plans with the field's default, and the runtime with its value. The loader goes on to take its batches from the
+/// field; the session's strategy cuts them into micro-batches. No other field has to be tuned then.
 ///
 /// # Settings
 ///

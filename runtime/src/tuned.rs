@@ -9,6 +9,11 @@ pub trait Tuned {
     /// What the build asked for: its attribute over `gpu-tuned.toml` over the defaults.
     fn goal() -> Goal;
 
+    /// The same with what the config's fields say now: the global batch, where a field holds it.
+    fn asked(&self) -> Goal {
+        Self::goal()
+    }
+
     /// What a training step costs with the values that the config's fields have now.
     fn workload(&self) -> WorkloadSpec;
 

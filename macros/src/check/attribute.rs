@@ -1,16 +1,16 @@
 //! The attribute's own arguments.
 
-use gpu_tuned_core::dims::{self, Described};
+use gpu_tuned_core::dims::{self, Described, DimValue};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 
 use super::dims::Dims;
-use super::{Places, keys, values};
+use super::{Places, global_batch, keys, values};
 use crate::error::Mistakes;
-use crate::model::{Argument, Value};
+use crate::model::{Argument, Model, Value};
 use crate::table::Table;
 
 const BUILD_SCRIPT: &str = "add gpu-tuned-build to [build-dependencies], and a build.rs with \
@@ -23,6 +23,8 @@ pub(super) struct Asked<'m> {
     pub has_build_script: bool,
     pub goal: Goal,
     pub places: Places,
+    /// The field that holds the global batch, where one does.
+    pub global_batch: Option<Ident>,
     pub workload: Option<Source<'m>>,
 }
 
@@ -39,13 +41,15 @@ pub(super) enum Source<'m> {
     },
 }
 
-pub(super) fn check<'m>(arguments: &'m [Argument], table: Table, mistakes: &mut Mistakes) -> Asked<'m> {
+pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes) -> Asked<'m> {
+    let arguments = &model.arguments[..];
     let before = mistakes.len();
     keys::check(arguments, "#[gpu_tuned]", &keys::attribute(), mistakes);
     let is_plain = mistakes.len() == before;
     let has_build_script = !matches!(table, Table::Absent);
     let resolved = resolve(arguments, table, mistakes);
-    let (goal, places) = goal(arguments, resolved.as_ref(), mistakes);
+    let global_batch = global_batch::named(arguments);
+    let (goal, places) = goal(model, global_batch.as_ref(), resolved.as_ref(), mistakes);
     let given: Vec<_> = arguments.iter().filter(|it| keys::models().any(|name| it.key == name)).collect();
     let workload = match given.as_slice() {
         // A misspelled key may well have been the workload.
@@ -64,7 +68,7 @@ pub(super) fn check<'m>(arguments: &'m [Argument], table: Table, mistakes: &mut 
             source(first, resolved.as_ref(), has_build_script, mistakes)
         }
     };
-    Asked { resolved, has_build_script, goal, places, workload }
+    Asked { resolved, has_build_script, goal, places, global_batch, workload }
 }
 
 fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Option<Resolved> {
@@ -107,16 +111,25 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
 const OTHER_WORDS: [(&str, &str); 2] = [("global_batch", "global_tokens"), ("global_tokens", "global_batch")];
 
 /// The table's goal with the attribute's values over it.
-fn goal(arguments: &[Argument], resolved: Option<&Resolved>, mistakes: &mut Mistakes) -> (Goal, Places) {
+fn goal(
+    model: &Model,
+    global_batch: Option<&Ident>,
+    resolved: Option<&Resolved>,
+    mistakes: &mut Mistakes,
+) -> (Goal, Places) {
     let mut goal = resolved.map(|resolved| resolved.goal.clone()).unwrap_or_default();
     let mut places = Places::new();
     let mut said = goal.values();
-    for argument in arguments {
+    for argument in &model.arguments {
         let Some(dim) = dims::named(Goal::DIMS, &argument.name()) else { continue };
         if let Some(other) = OTHER_WORDS.iter().find(|(name, _)| *name == dim.name) {
             said.remove(other.1);
         }
-        said.extend(values::dim(&dim.kind, argument, mistakes).map(|value| (dim.name, value)));
+        let value = match global_batch.filter(|_| dim.name == global_batch::KEY) {
+            Some(field) => global_batch::read(model, field, mistakes).map(DimValue::Count),
+            None => values::dim(&dim.kind, argument, mistakes),
+        };
+        said.extend(value.map(|value| (dim.name, value)));
         places.insert(dim.name, argument.place());
     }
     goal = Goal::from_values(&said);

@@ -235,7 +235,8 @@ pub(super) fn check_is_there(field: &Field, mistakes: &mut Mistakes) {
     }
 }
 
-fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes: &mut Mistakes) {
+/// Reports a field whose type cannot hold such a value.
+pub(super) fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes: &mut Mistakes) {
     let expected = types_of(kind);
     if field.type_name().is_some_and(|name| expected.contains(&name.as_str())) {
         return;

@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 use syn::{Data, Fields};
 
+use super::global_batch;
 use crate::error::Mistakes;
 use crate::model::{Helper, Model};
 
@@ -30,7 +31,9 @@ pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
         helper.arguments.is_empty() || helper.arguments.iter().any(|argument| argument.key != "default")
     };
     let mut helpers = model.fields.iter().flat_map(|field| &field.helpers);
-    if !helpers.any(is_planned) && mistakes.is_empty() {
+    // Where the global batch stays in its field, the session has all that is planned.
+    let is_held = global_batch::named(&model.arguments).is_some();
+    if !helpers.any(is_planned) && !is_held && mistakes.is_empty() {
         mistakes
             .at(&model.item.ident, format!("no field of `{}` is tuned", model.item.ident))
             .help("mark the fields that the build should fill: `#[tuned] batch_size: usize`");

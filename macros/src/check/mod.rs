@@ -4,6 +4,7 @@ mod attribute;
 mod defaults;
 mod dims;
 mod fields;
+mod global_batch;
 mod item;
 mod keys;
 mod nested;
@@ -18,7 +19,7 @@ use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Setting};
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use syn::Member;
 
 use crate::error::Mistakes;
@@ -35,6 +36,8 @@ pub(crate) struct Checked {
     pub goal: Goal,
     /// The workload with the fields' defaults.
     pub spec: WorkloadSpec,
+    /// The field that holds the global batch, where one does.
+    pub global_batch: Option<Ident>,
     /// What to say of measurements that were of other dimensions.
     pub outdated: Option<String>,
     /// What each field is, in the order of the model's fields.
@@ -75,7 +78,7 @@ type Places = BTreeMap<&'static str, TokenStream>;
 /// Judges the model; `None` when there are mistakes.
 pub(crate) fn check(model: &Model, table: Table, mistakes: &mut Mistakes) -> Option<Checked> {
     item::check(model, mistakes);
-    let asked = attribute::check(&model.arguments, table, mistakes);
+    let asked = attribute::check(model, table, mistakes);
     let (roles, dims) = fields::check(model, &asked, mistakes);
     let spec = asked.spec(dims, mistakes);
     if !mistakes.is_empty() {

@@ -19,7 +19,7 @@ pub(super) fn check(
     mistakes: &mut Mistakes,
 ) -> Option<Checked> {
     let name = asked.workload_name().map(str::to_owned);
-    let Asked { resolved, has_build_script, goal, places, .. } = asked;
+    let Asked { resolved, has_build_script, goal, places, global_batch, .. } = asked;
     let resolved = resolved?;
     let workload = resolved.workload(&spec);
     let compiled = match compile(&resolved, &workload, &goal) {
@@ -35,7 +35,7 @@ pub(super) fn check(
     }
     let declared = declared(&resolved, &workload, &goal);
     let outdated = resolved.measured.measured_before(name.as_deref(), &spec).map(|before| before.to_string());
-    Some(Checked { resolved, has_build_script, goal, spec, outdated, roles, compiled, declared })
+    Some(Checked { resolved, has_build_script, goal, spec, global_batch, outdated, roles, compiled, declared })
 }
 
 fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut Mistakes) {

@@ -16,6 +16,7 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let (impl_generics, type_generics, where_clause) = model.item.generics.split_for_impl();
     let built = built(name, checked);
     let goal = literal::goal(&checked.goal);
+    let asked = asked(model, checked);
     let workload = workload::workload(model, checked);
     let tuned: Vec<_> = tuned_fields(model, checked).collect();
     let allow = allow(&tuned);
@@ -30,6 +31,8 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
             fn goal() -> ::gpu_tuned::Goal {
                 #goal
             }
+
+            #asked
 
             fn workload(&self) -> ::gpu_tuned::WorkloadSpec {
                 #workload
@@ -46,6 +49,20 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
             }
         }
     }
+}
+
+/// The goal with the global batch that a field has; nothing where none has it.
+fn asked(model: &Model, checked: &Checked) -> Option<TokenStream> {
+    let named = checked.global_batch.as_ref()?.unraw();
+    let field = model.fields.iter().find(|field| field.ident.unraw() == named)?;
+    let samples = workload::as_u64(field);
+    Some(quote! {
+        fn asked(&self) -> ::gpu_tuned::Goal {
+            let mut goal = <Self as ::gpu_tuned::Tuned>::goal();
+            goal.global_batch = ::core::option::Option::Some(#samples);
+            goal
+        }
+    })
 }
 
 fn built(name: &Ident, checked: &Checked) -> TokenStream {

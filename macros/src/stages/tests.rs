@@ -175,6 +175,25 @@ fn burn_config_gets_bare_defaults() {
 }
 
 #[test]
+fn a_global_batch_stays_in_its_field() {
+    let item = quote! {
+        /// How digits are trained.
+        #[derive(Config, Debug)]
+        pub struct TrainingConfig {
+            #[config(default = "64")]
+            pub batch_size: usize,
+            #[config(default = 10)]
+            pub num_epochs: usize,
+        }
+    };
+    let attribute = quote!(workload = "digits", global_batch = batch_size);
+    let expansion = formatted(run(attribute, &item, table(&["h200"])));
+    assert!(expansion.contains("#[config(default = \"64\")]"), "{expansion}");
+    assert!(expansion.contains("global_batch: ::core::option::Option::Some(64)"), "{expansion}");
+    insta::assert_snapshot!(expansion);
+}
+
+#[test]
 fn clap_arguments_get_defaults_and_keep_their_help() {
     let item = quote! {
         /// Trains.

@@ -7,7 +7,7 @@ use crate::tuned::{Built, Tuned};
 
 /// The build's goal, with what the user set in the config fixed.
 pub(super) fn goal<C: Tuned>(config: &C) -> Goal {
-    let mut goal = C::goal();
+    let mut goal = config.asked();
     goal.pins = pins(&config.tuned(), &C::BUILT);
     // Without a global batch of the user's, that of the build keeps the run the same everywhere; unless the user has
     // set the micro-batch, which then is the batch.

@@ -91,7 +91,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     }
     goal.pins = here.set.or(&goal.pins);
     if let Some(saved) = here.saved {
-        resume::check::<C>(saved, &spec, &workload, &goal)?;
+        resume::check(saved, config, &spec, &workload, &goal)?;
         goal.global_batch = Some(saved.schedule().global_batch);
     }
     let none = ProfileTable::default();

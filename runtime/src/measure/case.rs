@@ -69,7 +69,7 @@ struct Gpu {
 
 impl Case {
     pub(super) fn of<C: Tuned>(session: &Session<C>) -> Self {
-        let (facts, goal, selection) = (session.facts(), C::goal(), session.selection());
+        let (facts, goal, selection) = (session.facts(), session.config.asked(), session.selection());
         let is_free = goal.global_batch.is_none() && goal.global_tokens.is_none();
         let global = (!is_free).then(|| session.schedule().samples_per_rank());
         let settings = &session.plan().settings;

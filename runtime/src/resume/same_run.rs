@@ -10,6 +10,7 @@ use crate::tuned::Tuned;
 /// Compares the saved run with a config, of which `spec` and `workload` are the model and `goal` has the pins.
 pub(crate) fn check<C: Tuned>(
     saved: &SavedRun,
+    config: &C,
     spec: &WorkloadSpec,
     workload: &Workload,
     goal: &Goal,
@@ -23,7 +24,7 @@ pub(crate) fn check<C: Tuned>(
     }
     let then = saved.schedule().global_batch;
     // The build's own batch, where none was asked for, may differ from build to build: the saved one goes on.
-    let asked = C::goal().in_samples(workload).unwrap_or_default();
+    let asked = config.asked().in_samples(workload).unwrap_or_default();
     if let Some(now) = asked.global_batch.filter(|now| *now != then) {
         return Err(ResumeError::GlobalBatch { then, now });
     }

@@ -75,7 +75,7 @@ impl SavedRun {
             device: decision.plan.device.clone(),
             parameters: config.workload().parameters(),
             workload: in_json(&config.workload()),
-            goal: C::goal(),
+            goal: config.asked(),
             schedule: decision.plan.schedule,
             settings: decision.plan.settings,
         }

@@ -52,7 +52,7 @@ impl<C: Tuned> Session<C> {
     /// [`TrainerError::OtherProcesses`] for a plan of more ranks than this process has devices, and
     /// [`TrainerError::Sharded`] for one in which each rank keeps only its share of the optimizer's state.
     pub fn ranks(&self) -> Result<Ranks, TrainerError> {
-        if C::goal().shard_optimizer {
+        if self.config.asked().shard_optimizer {
             return Err(TrainerError::Sharded);
         }
         let world_size = self.schedule().world_size;

@@ -1,0 +1,72 @@
+//! A global batch that a field of the config holds: `global_batch = batch_size`.
+
+use gpu_tuned_core::{SettingKind, suggest};
+use proc_macro2::{Ident, TokenStream};
+use syn::ext::IdentExt;
+use syn::{LitInt, LitStr, parse2};
+
+use super::{fields, keys};
+use crate::error::Mistakes;
+use crate::model::{Argument, Field, Model, Value};
+
+/// The key that takes a field.
+pub(super) const KEY: &str = "global_batch";
+
+/// The field that the attribute names, whether there is one of that name or not.
+pub(super) fn named(arguments: &[Argument]) -> Option<Ident> {
+    match &keys::find(arguments, KEY)?.value {
+        Value::Is(tokens) => parse2(tokens.clone()).ok(),
+        Value::Absent | Value::List(_) | Value::Nested(_) => None,
+    }
+}
+
+/// What the field has by default: the build plans with it.
+pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Option<u64> {
+    let unraw = name.unraw().to_string();
+    let Some(field) = model.fields.iter().find(|field| field.name() == unraw) else {
+        let names: Vec<_> = model.fields.iter().map(Field::name).collect();
+        let near = suggest(&unraw, names.iter().map(String::as_str));
+        mistakes
+            .at(name, format!("there is no field `{name}`{near}"))
+            .help("`global_batch` takes a number, or the field that holds the samples of an optimizer step");
+        return None;
+    };
+    let before = mistakes.len();
+    if let Some(helper) = field.helpers.first().filter(|it| it.arguments.iter().any(|it| it.key != "default")) {
+        mistakes.at(&helper.path, format!("`{name}` holds the global batch, which is not planned"));
+    } else if let Some(helper) = field.helpers.first().filter(|it| it.arguments.is_empty()) {
+        mistakes.at(&helper.path, format!("`{name}` holds the global batch, which is not planned")).help(
+            "remove `#[tuned]`: micro-batches are planned all the same, and `session.strategy()` cuts steps into them",
+        );
+    }
+    fields::check_type(field, SettingKind::Count, "the global batch", mistakes);
+    fields::check_is_there(field, mistakes);
+    let samples = samples(model, field, name, mistakes)?;
+    (mistakes.len() == before).then_some(samples)
+}
+
+fn samples(model: &Model, field: &Field, name: &Ident, mistakes: &mut Mistakes) -> Option<u64> {
+    let ours = field.helpers.first().and_then(|helper| keys::find(&helper.arguments, "default"));
+    let Some(default) = ours.or_else(|| Some(&field.defaults.first()?.argument)) else {
+        let attribute = match (model.derives.config, model.derives.clap) {
+            (true, _) => "#[config(default = 64)]",
+            (_, true) => "#[arg(default_value_t = 64)]",
+            _ => "#[tuned(default = 64)]",
+        };
+        mistakes
+            .at(name, format!("`{name}` needs a default: the build plans with it"))
+            .help(format!("write `{attribute}` above it, with the samples that an optimizer step has"));
+        return None;
+    };
+    let value = if let Value::Is(tokens) = &default.value { whole(tokens) } else { None };
+    if value.is_none() {
+        mistakes.at(default.place(), format!("the build plans with the default of `{name}`: expected a whole number"));
+    }
+    value
+}
+
+/// A number, which some attributes take in quotes.
+fn whole(tokens: &TokenStream) -> Option<u64> {
+    let bare = parse2::<LitInt>(tokens.clone()).ok().and_then(|literal| literal.base10_parse().ok());
+    bare.or_else(|| parse2::<LitStr>(tokens.clone()).ok()?.value().parse().ok())
+}
