@@ -12,6 +12,8 @@ use burn::tensor::{Device, Tensor};
 use gpu_tuned::lock::{LockFile, LockedWorkload};
 use gpu_tuned::measure::{MeasureError, Step, Subject, timed};
 use gpu_tuned::{Options, Session, gpu_tuned};
+#[cfg(feature = "train")]
+use gpu_tuned_core::measured::MeasuredMode;
 use gpu_tuned_core::measured::{Measured, Mode};
 #[cfg(feature = "counting-allocator")]
 use {
@@ -79,6 +81,79 @@ fn program_that_only_trains() {
     let batch = Tensor::<2>::ones([7, WIDTH], &Device::flex());
     let step = trainer.step(1e-3, batch, |model: &Linear, batch| model.forward(batch).mean()).expect("a step");
     println!("went on, {} samples", step.samples);
+}
+
+/// The same with Burn's own loop.
+#[cfg(feature = "train")]
+mod burns_loop {
+    use burn::data::dataloader::DataLoaderBuilder;
+    use burn::data::dataloader::batcher::Batcher;
+    use burn::data::dataset::InMemDataset;
+    use burn::module::Module;
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::AdamWConfig;
+    use burn::tensor::{Device, Tensor};
+    use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
+
+    use super::{WIDTH, session};
+
+    #[derive(Module, Debug)]
+    struct Model {
+        layer: Linear,
+    }
+
+    impl Model {
+        fn mean(&self, batch: Tensor<2>) -> RegressionOutput {
+            let output = self.layer.forward(batch);
+            RegressionOutput::new(output.clone().mean(), output.clone(), output)
+        }
+    }
+
+    impl TrainStep for Model {
+        type Input = Tensor<2>;
+        type Output = RegressionOutput;
+
+        fn step(&self, batch: Tensor<2>) -> TrainOutput<RegressionOutput> {
+            let item = self.mean(batch);
+            TrainOutput::new(self, item.loss.backward(), item)
+        }
+    }
+
+    impl InferenceStep for Model {
+        type Input = Tensor<2>;
+        type Output = RegressionOutput;
+
+        fn step(&self, batch: Tensor<2>) -> RegressionOutput {
+            self.mean(batch)
+        }
+    }
+
+    struct Ones;
+
+    impl Batcher<usize, Tensor<2>> for Ones {
+        fn batch(&self, samples: Vec<usize>, device: &Device) -> Tensor<2> {
+            Tensor::ones([samples.len(), WIDTH], device)
+        }
+    }
+
+    #[test]
+    #[ignore = "a program for the tests below"]
+    fn program() {
+        let (session, device) = (session(), Device::flex());
+        let loader = || DataLoaderBuilder::new(Ones).batch_size(7).build(InMemDataset::new((0..21).collect()));
+        let folder = tempfile::tempdir().expect("a folder");
+        let training = SupervisedTraining::new(folder.path(), loader(), loader())
+            .with_training_strategy(session.strategy().expect("one device"))
+            .with_application_logger(None)
+            .num_epochs(1);
+        // On another device than the session's, as programs are that know nothing of it.
+        let model = Model { layer: LinearConfig::new(WIDTH, WIDTH).init(&device.autodiff()) };
+        let result = training.launch(Learner::new(model, AdamWConfig::new().init(), 1e-3));
+        match result.error {
+            None => println!("went on"),
+            Some(error) => panic!("{error}"),
+        }
+    }
 }
 
 fn run(lock: &Path, variables: &[(&str, &str)]) -> Output {
@@ -153,6 +228,40 @@ fn a_program_that_only_trains_is_measured_in_place_of_its_first_step() {
         on.mode.iter().map(|(mode, found)| (*mode, found.batch.keys().copied().collect())).collect()
     };
     assert_eq!(modes(found), modes(told));
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn burns_loop_is_measured_in_place_of_its_first_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = folder.path().join("gpu-tuned.lock");
+    let trains = run_program("burns_loop::program", &lock, &[]);
+    assert!(String::from_utf8_lossy(&trains.stdout).contains("went on"), "{trains:?}");
+    assert!(!lock.exists());
+
+    let measures = run_program("burns_loop::program", &lock, &[("GPU_TUNED_MEASURE", "1")]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&measures.stdout), String::from_utf8_lossy(&measures.stderr));
+    assert!(measures.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
+    let found = LockFile::new(&lock).read().expect("a lock").expect("it was written").workload;
+    let (_, found) = found.first_key_value().expect("a workload");
+    let (told, _) = measured_by("program");
+    let (found, told) = (&found.measured, &told.measured);
+    assert_eq!(found.parameters, told.parameters);
+    assert_eq!(found.on.keys().collect::<Vec<_>>(), told.on.keys().collect::<Vec<_>>(), "{stderr}");
+    for (device, on) in &found.on {
+        let told = &told.on[device];
+        assert_eq!(on.mode.keys().collect::<Vec<_>>(), told.mode.keys().collect::<Vec<_>>(), "{device}");
+        for (mode, found) in &on.mode {
+            let told = &told.mode[mode];
+            let largest = |mode: &MeasuredMode| mode.batch.values().filter_map(|point| point.reserved_bytes).max();
+            let (found, told) = (largest(found), largest(told));
+            assert_eq!(found.is_some(), cfg!(feature = "counting-allocator"), "{device}, {mode}");
+            // The strategy holds on to the weights before a step until the step is done.
+            let weights = (WIDTH * WIDTH + WIDTH) as u64 * 4;
+            let apart = found.zip(told).map(|(found, told)| found.0.abs_diff(told.0)).unwrap_or_default();
+            assert!(apart <= 2 * weights, "{device}, {mode}: {found:?} for {told:?}");
+        }
+    }
 }
 
 #[cfg(feature = "counting-allocator")]

@@ -111,7 +111,7 @@ fn marks(row: &Row) -> String {
     if row.planned {
         marks.push(styled(MARKED, "planned"));
     }
-    if row.outcome.figures().is_some_and(|figures| figures.loss.is_none()) {
+    if row.outcome.figures().is_some_and(|figures| !figures.is_finite) {
         marks.push(styled(BAD, "the loss is no finite number"));
     }
     marks.join("  ")
@@ -202,7 +202,7 @@ mod tests {
             predicted_bytes: None,
             gpu_percent: Some(93.4),
             cpu_percent: Some(50.0),
-            loss: None,
+            is_finite: false,
         };
         Row { setup, outcome: Outcome::Measured(figures), frontier: false, planned: false }
     }

@@ -34,8 +34,8 @@ pub struct Figures {
     /// The process's part of the time of all the cores that it may use, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_percent: Option<f64>,
-    /// The loss after the steps; `None` where it is no finite number.
-    pub loss: Option<f64>,
+    /// Whether the loss after the steps is a finite number; where steps keep it to themselves, whether the weights are.
+    pub is_finite: bool,
 }
 
 /// The median of some repeats, and the range of them.

@@ -78,7 +78,7 @@ impl Tried {
             reserved_from: self.piece.map(|piece| piece.from).filter(|from| *from != self.batch),
             residual: self.piece.map(|piece| piece.residual),
             reserved_accumulating_bytes: self.accumulating.map(|memory| memory.reserved_bytes),
-            in_use_bytes: self.memory.map(|memory| memory.in_use_bytes),
+            in_use_bytes: self.memory.and_then(|memory| memory.in_use_bytes),
             micro_step_ms: self.times.map(|times| times.micro_step_ms),
             optimizer_ms: self.times.map(|times| times.optimizer_ms),
             spread: self.times.map(|times| times.spread),

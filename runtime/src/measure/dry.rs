@@ -60,11 +60,11 @@ fn steps<M: Module, B: Clone>(
         }
     }
     // In a further step, so that reading it disturbs no other figure.
-    let forward = training.after_forward(|| usage(device))?;
+    let forward = training.after_forward(|| usage(device)).transpose()?;
     let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));
     Ok(Memory {
         reserved_bytes: since(most, before.bytes_reserved),
-        in_use_bytes: since(forward.bytes_in_use, before.bytes_in_use),
+        in_use_bytes: forward.map(|forward| since(forward.bytes_in_use, before.bytes_in_use)),
     })
 }
 

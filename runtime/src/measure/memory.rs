@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 pub struct Memory {
     /// What the device's memory pools hold at most after any of the steps; on a CPU, what was allocated at most.
     pub reserved_bytes: Bytes,
-    /// In use after the forward pass of a micro-batch, with the loss alive.
-    pub in_use_bytes: Bytes,
+    /// In use after the forward pass of a micro-batch, with the loss alive; `None` where that cannot be told.
+    pub in_use_bytes: Option<Bytes>,
 }
 
 /// The first step allocates the optimizer's state late, the second settles, the third is as all that follow.
@@ -51,7 +51,7 @@ mod counted {
             let peak = peak_bytes();
             let forward = training.after_forward(live_bytes);
             let since = |bytes: usize| Bytes(bytes.saturating_sub(before) as u64);
-            Memory { reserved_bytes: since(peak), in_use_bytes: since(forward) }
+            Memory { reserved_bytes: since(peak), in_use_bytes: forward.map(since) }
         })
     }
 }

@@ -16,6 +16,7 @@ mod error;
 mod gpu;
 mod host;
 mod memory;
+mod pass;
 mod patience;
 mod range;
 #[cfg(feature = "counting-allocator")]

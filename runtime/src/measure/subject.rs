@@ -1,6 +1,8 @@
 use burn::module::Module;
-use burn::optim::ModuleOptimizer;
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
+
+use super::pass::{Optimizer, Pass};
 
 /// What is measured: how to make a model, its optimizer and a micro-batch, and what the loss is.
 ///
@@ -22,15 +24,14 @@ use burn::tensor::{Device, Tensor};
 /// assert_eq!(subject.model(&Device::flex().autodiff()).weight.dims(), [8, 1]);
 /// ```
 pub struct Subject<'a, M, B> {
-    model: Box<dyn Fn(&Device) -> M + Send + Sync + 'a>,
-    optimizer: Box<dyn Fn() -> ModuleOptimizer + Send + Sync + 'a>,
+    begin: Begin<'a, M>,
     batch: MakeBatch<'a, B>,
-    loss: Loss<'a, M, B>,
+    pass: Pass<'a, M, B>,
     host_batch: Option<Box<dyn Fn(usize) + Send + Sync + 'a>>,
 }
 
+type Begin<'a, M> = Box<dyn Fn(&Device) -> (M, Optimizer<M>) + Send + Sync + 'a>;
 type MakeBatch<'a, B> = Box<dyn Fn(usize, &Device) -> B + Send + Sync + 'a>;
-type Loss<'a, M, B> = Box<dyn Fn(&M, B) -> Tensor<1> + Send + Sync + 'a>;
 
 impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     /// A subject made of four functions:
@@ -45,13 +46,17 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         batch: impl Fn(usize, &Device) -> B + Send + Sync + 'a,
         loss: impl Fn(&M, B) -> Tensor<1> + Send + Sync + 'a,
     ) -> Self {
-        Self {
-            model: Box::new(model),
-            optimizer: Box::new(optimizer),
-            batch: Box::new(batch),
-            loss: Box::new(loss),
-            host_batch: None,
-        }
+        let begin = move |device: &Device| (model(device), Optimizer::Burn(optimizer()));
+        Self::of(begin, batch, Pass::Loss(Box::new(loss)))
+    }
+
+    /// A subject whose model and optimizer are made together.
+    pub(super) fn of(
+        begin: impl Fn(&Device) -> (M, Optimizer<M>) + Send + Sync + 'a,
+        batch: impl Fn(usize, &Device) -> B + Send + Sync + 'a,
+        pass: Pass<'a, M, B>,
+    ) -> Self {
+        Self { begin: Box::new(begin), batch: Box::new(batch), pass, host_batch: None }
     }
 
     /// Adds what prepares so many samples in host memory, as a loader's worker does, to be timed on one core. Without it,
@@ -66,11 +71,12 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
 
     /// A model with fresh weights.
     pub fn model(&self, device: &Device) -> M {
-        (self.model)(device)
+        self.begin(device).0
     }
 
-    pub(crate) fn optimizer(&self) -> ModuleOptimizer {
-        (self.optimizer)()
+    /// A model with fresh weights, and what trains it.
+    pub(crate) fn begin(&self, device: &Device) -> (M, Optimizer<M>) {
+        (self.begin)(device)
     }
 
     pub(crate) fn batch(&self, samples: usize, device: &Device) -> B {
@@ -82,7 +88,37 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         self.host_batch.as_deref()
     }
 
+    pub(super) fn pass(&self) -> &Pass<'a, M, B> {
+        &self.pass
+    }
+
+    /// The gradients of a micro-batch that is one of so many. `between` is called between the passes, where there is a place
+    /// for it.
+    pub(super) fn gradients(
+        &self,
+        model: &M,
+        batch: B,
+        micro_batches: usize,
+        between: impl FnOnce(),
+    ) -> GradientsParams {
+        self.pass.gradients(model, batch, micro_batches, between)
+    }
+
+    /// The same with Burn's optimizer, which subjects have that a program makes.
+    #[cfg(feature = "warm")]
+    pub(crate) fn begin_with_burns(&self, device: &Device) -> (M, ModuleOptimizer) {
+        match self.begin(device) {
+            (model, Optimizer::Burn(optimizer)) => (model, optimizer),
+            (_, Optimizer::Learner(_)) => unreachable!("BUG: bundles are made of subjects that programs give"),
+        }
+    }
+
+    /// The loss, which subjects have that a program makes.
+    #[cfg(feature = "warm")]
     pub(crate) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
-        (self.loss)(model, batch)
+        match &self.pass {
+            Pass::Loss(loss) => loss(model, batch),
+            Pass::Whole(_) => unreachable!("BUG: bundles are made of subjects that programs give"),
+        }
     }
 }

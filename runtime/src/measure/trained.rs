@@ -1,13 +1,21 @@
 //! What a trainer is about to do, as a subject.
 
+#[cfg(feature = "train")]
+use std::any::Any;
 use std::env;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::ModuleOptimizer;
+#[cfg(feature = "train")]
+use burn::tensor::{Bool, Int};
 use burn::tensor::{Device, Distribution, Tensor};
+#[cfg(feature = "train")]
+use burn::train::{InferenceStep, Learner, LearnerModel, TrainStep};
 
+#[cfg(feature = "train")]
+use super::pass::{Optimizer, Pass, Whole};
 use super::{Case, MeasureError, Subject};
 use crate::train::MicroBatch;
 
@@ -36,6 +44,75 @@ impl Case {
         );
         self.up_to(batch.len()).answer(&program(), &subject)?;
         process::exit(0);
+    }
+
+    /// Measures a learner's first step: its model, its optimizer, and micro-batches of a batch.
+    ///
+    /// The workload is called after the program.
+    #[cfg(feature = "train")]
+    pub(crate) fn of_learner<M>(self, learner: &Learner<M>, batch: &<M as TrainStep>::Input) -> Result<(), MeasureError>
+    where
+        M: LearnerModel,
+        <M as TrainStep>::Input: MicroBatch,
+    {
+        // A learner takes other weights as a record only, and keeps its optimizer to itself.
+        let weights = learner.model().into_record();
+        let (learners, batches) = (Mutex::new(learner.clone()), Mutex::new(batch.clone()));
+        let begin = |device: &Device| {
+            let mut learner = copy(&learners);
+            learner.fork(device);
+            learner.load_model(weights.clone());
+            learner.lr_step();
+            // The learner's own weights keep the autodiff that they were made with.
+            let mut as_device = AsDevice { device: device.clone() };
+            let model = learner.model().map(&mut as_device);
+            let step = move |model, gradients| {
+                drop(model);
+                learner.optimizer_step(gradients);
+                learner.model().map(&mut as_device)
+            };
+            (model, Optimizer::Learner(Box::new(step)))
+        };
+        let whole = Whole {
+            gradients: Box::new(|model: &M, batch| TrainStep::step(model, batch).grads),
+            forward: Box::new(forward),
+        };
+        let batch_of = |samples, device: &Device| copy(&batches).narrow(0..samples).on_device(device);
+        let subject = Subject::of(begin, batch_of, Pass::Whole(whole));
+        self.up_to(batch.len()).answer(&program(), &subject)
+    }
+}
+
+/// A model's validation step with a batch of its training step, if it takes such: its forward pass and nothing else.
+#[cfg(feature = "train")]
+fn forward<M: LearnerModel>(model: &M, batch: <M as TrainStep>::Input) -> Option<Box<dyn Any>> {
+    let batch: Box<dyn Any> = Box::new(batch);
+    let batch = batch.downcast::<<M as InferenceStep>::Input>().ok()?;
+    Some(Box::new(InferenceStep::step(model, *batch)))
+}
+
+/// The same weights with the checkpointing of a device, which moving them to it leaves as it is.
+#[cfg(feature = "train")]
+struct AsDevice {
+    device: Device,
+}
+
+#[cfg(feature = "train")]
+impl ModuleMapper for AsDevice {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|old| {
+            let Some(strategy) = self.device.gradient_checkpointing_strategy() else { return old };
+            let new = old.clone().inner().autodiff().with_gradient_checkpointing_strategy(strategy);
+            if old.is_require_grad() { new.require_grad() } else { new }
+        })
+    }
+
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
+        param.map(Tensor::without_autodiff)
+    }
+
+    fn map_bool<const D: usize>(&mut self, param: Param<Tensor<D, Bool>>) -> Param<Tensor<D, Bool>> {
+        param.map(Tensor::without_autodiff)
     }
 }
 

@@ -1,9 +1,11 @@
 use burn::module::Module;
-use burn::optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer};
+use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
+use super::pass::{Optimizer, Pass};
+use crate::train::witness;
 
 /// Small enough that no model leaves the range of its numbers: results are not looked at.
 const LEARNING_RATE: f64 = 1e-6;
@@ -41,19 +43,15 @@ impl core::fmt::Display for Step {
 pub(super) struct Training<'s, 'a, M, B> {
     subject: &'s Subject<'a, M, B>,
     model: M,
-    optimizer: ModuleOptimizer,
+    optimizer: Optimizer<M>,
     batch: B,
 }
 
 impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     pub(super) fn new(subject: &'s Subject<'a, M, B>, step: Step, device: &Device) -> Self {
         let device = step.device(device);
-        Self {
-            subject,
-            model: subject.model(&device),
-            optimizer: subject.optimizer(),
-            batch: subject.batch(step.batch, &device),
-        }
+        let (model, optimizer) = subject.begin(&device);
+        Self { subject, model, optimizer, batch: subject.batch(step.batch, &device) }
     }
 
     /// Takes an optimizer step of so many micro-batches.
@@ -81,34 +79,35 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     }
 
     fn backward(&self, micro_batches: usize) -> GradientsParams {
-        self.gradients_of(&(self.forward() * (1.0 / micro_batches as f64)))
+        self.passes(micro_batches, || ())
     }
 
-    /// The backward pass of a loss.
-    pub(super) fn gradients_of(&self, loss: &Tensor<1>) -> GradientsParams {
-        GradientsParams::from_grads(loss.backward(), &self.model)
+    /// The gradients of a micro-batch that is one of so many. `between` is called between the passes, where there is a place
+    /// for it.
+    pub(super) fn passes(&self, micro_batches: usize, between: impl FnOnce()) -> GradientsParams {
+        self.subject.gradients(&self.model, self.batch.clone(), micro_batches, between)
     }
 
-    /// What `observe` sees between the forward and the backward pass of a micro-batch.
+    /// What `observe` sees between the forward and the backward pass of a micro-batch; nothing where they cannot be told
+    /// apart.
     #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
-    pub(super) fn after_forward<T>(&self, observe: impl FnOnce() -> T) -> T {
-        let loss = self.forward();
-        let seen = observe();
-        // What a forward pass keeps is let go by a backward pass alone, this one or the next.
-        drop(loss.backward());
-        seen
+    pub(super) fn after_forward<T>(&self, observe: impl FnOnce() -> T) -> Option<T> {
+        self.subject.pass().after_forward(&self.model, self.batch.clone(), observe)
     }
 
-    /// Reads a loss that depends on every step before: it alone tells that memory ran out in one of them.
-    pub(super) fn check(&self) -> Result<f32, TensorReadError> {
-        let loss = self.forward();
-        let value = loss.clone().inner();
-        drop(loss.backward());
-        value.cast(FloatDType::F32).try_into_scalar::<f32>()
-    }
-
-    /// The loss of the batch.
-    pub(super) fn forward(&self) -> Tensor<1> {
-        self.subject.loss(&self.model, self.batch.clone())
+    /// Reads what depends on every step before, a loss or the weights: it alone tells that memory ran out in one of
+    /// them. Says whether it is a finite number.
+    pub(super) fn check(&self) -> Result<bool, TensorReadError> {
+        let value = match self.subject.pass() {
+            Pass::Loss(loss) => {
+                let loss = loss(&self.model, self.batch.clone());
+                let value = loss.clone().inner();
+                drop(loss.backward());
+                Some(value)
+            }
+            Pass::Whole(_) => witness(&self.model, |_| true),
+        };
+        let read = |value: Tensor<1>| value.cast(FloatDType::F32).try_into_scalar::<f32>();
+        value.map_or(Ok(true), |value| read(value).map(f32::is_finite))
     }
 }

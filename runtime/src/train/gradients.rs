@@ -19,7 +19,7 @@ pub(super) fn added<M: Module>(sum: GradientsParams, gradients: GradientsParams,
 
 /// The gradients times a factor.
 #[cfg(feature = "train")]
-pub(super) fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
+pub(crate) fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
     let mut scaling = Scaling { gradients, factor };
     model.visit(&mut scaling);
     scaling.gradients
@@ -93,7 +93,7 @@ impl ModuleVisitor for Copying<'_> {
 /// there is none.
 ///
 /// Which value is of no interest: reading it fails if one of the parameters could not be computed.
-pub(super) fn witness<M: Module>(model: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
+pub(crate) fn witness<M: Module>(model: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
     let mut corners = Corners { seen, values: Vec::new() };
     model.visit(&mut corners);
     let sum = |values: &[Tensor<1>]| Tensor::cat(values.to_vec(), 0).cast(FloatDType::F32).sum();

@@ -24,6 +24,8 @@ mod trainer;
 mod update;
 mod weights;
 
+pub(crate) use gradients::{times, witness};
+
 pub use failure::{Moment, is_out_of_memory};
 pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use micro_batch::MicroBatch;

@@ -1,8 +1,10 @@
 //! The session's steps in Burn's own training loop.
 
-use std::sync::Arc;
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::data::dataloader::Progress;
+use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use burn::train::{
@@ -10,6 +12,7 @@ use burn::train::{
     SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader, TrainOutput, TrainStep,
     TrainingComponents, TrainingError, TrainingItem, TrainingStrategy, ValidLoader, train::WorkerFailure,
 };
+use thiserror::Error;
 
 use super::attempt::Part;
 use super::failure::{Moment, watched};
@@ -20,6 +23,7 @@ use super::stepper::Stepper;
 use super::update::Weights;
 use super::{MicroBatch, TrainerError};
 use crate::course::Phase;
+use crate::measure::{Case, MeasureError};
 use crate::mixed::Half;
 use crate::session::Session;
 use crate::tuned::Tuned;
@@ -32,6 +36,9 @@ impl<C: Tuned> Session<C> {
     /// [`Schedule::samples_per_rank`](crate::Schedule::samples_per_rank) says. Each is cut into micro-batches that fit, as a
     /// [`Trainer`](super::Trainer) does it, and begun again with smaller ones where memory runs out. Metrics see every
     /// micro-batch; the learning rate is asked for once a step; the loop's own accumulation of gradients is not to be set.
+    ///
+    /// Under `cargo gpu-tuned measure` the first step is measured in place of being taken, and the process ends: see
+    /// [`measure`](crate::measure).
     ///
     /// [`metrics`](Self::metrics) of what its steps do are made by the session, too.
     ///
@@ -50,7 +57,12 @@ impl<C: Tuned> Session<C> {
         <M as TrainStep>::Input: MicroBatch,
     {
         let recipe = Recipe::alone(self)?;
-        Ok(TrainingStrategy::Custom(Arc::new(Steps { device: self.device(), recipe, record: self.record.clone() })))
+        Ok(TrainingStrategy::Custom(Arc::new(Steps {
+            device: self.device(),
+            recipe,
+            record: self.record.clone(),
+            measured: Mutex::new(self.measured_case()),
+        })))
     }
 }
 
@@ -59,6 +71,8 @@ struct Steps {
     device: Device,
     recipe: Recipe,
     record: Record,
+    /// What is measured in place of the first step, if that is asked for.
+    measured: Mutex<Option<Case>>,
 }
 
 /// What is needed over all epochs.
@@ -72,7 +86,15 @@ struct Fit<'f, M: LearnerModel> {
 
 impl Steps {
     /// Why it cannot train at all.
-    fn refused(&self, accumulation: Option<usize>) -> Option<&'static str> {
+    fn refused(&self, model: &impl Module, accumulation: Option<usize>) -> Option<&'static str> {
+        // Moving a model leaves its autodiff as it is.
+        let strategy = |device: &Device| device.gradient_checkpointing_strategy();
+        if model.devices().iter().any(|device| strategy(device) != strategy(&self.device)) {
+            return Some(
+                "the model was made on a device whose gradient checkpointing is not that of the plan: make it on \
+                 `session.device()`",
+            );
+        }
         if accumulation.is_some() {
             return Some("the session's strategy accumulates gradients by its plan: leave `grads_accumulation` out");
         }
@@ -99,7 +121,22 @@ where
         let TrainingComponents { num_epochs, mut checkpointer, mut early_stopping, event_store, interrupter, .. } =
             components;
         learner.fork(&self.device);
-        let refused = self.refused(components.grad_accumulation);
+        let train = train.to_device(&self.device);
+        let refused = self.refused(&learner.model(), components.grad_accumulation);
+        let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(case) = measured {
+            match measure(case, &learner, &train) {
+                Ok(()) => {
+                    // It may hold the terminal.
+                    drop(components.event_processor.renderer());
+                    process::exit(0);
+                }
+                Err(error) => {
+                    fail(&interrupter, error.to_string());
+                    return (learner.model(), components.event_processor);
+                }
+            }
+        }
         let learning = match Learning::new(learner.clone(), self.recipe.half().filter(|_| refused.is_none())) {
             Ok(learning) => learning,
             Err(error) => {
@@ -111,7 +148,6 @@ where
         if let Some(reason) = refused {
             fail(&interrupter, reason.to_owned());
         }
-        let train = train.to_device(&self.device);
         let valid = valid.to_device(&self.device.clone().inner());
         let events = components.event_processor;
         let mut stepper = self.recipe.stepper();
@@ -218,6 +254,28 @@ where
         }
         self.interrupter.fail_on_error(self.events.process_valid(LearnerEvent::EndSplit(epoch)));
     }
+}
+
+/// Measures the step of the loader's first batch.
+fn measure<M>(case: Case, learner: &Learner<M>, loader: &TrainLoader<M>) -> Result<(), Unmeasured>
+where
+    M: LearnerModel,
+    <M as TrainStep>::Input: MicroBatch,
+{
+    // The loader's other batches are let go before anything is measured.
+    let batch = loader.iter().next().ok_or(Unmeasured::NoBatch)?;
+    Ok(case.of_learner(learner, &batch.map_err(|error| Unmeasured::Loader(error.to_string()))?)?)
+}
+
+/// Why a step of Burn's loop was not measured.
+#[derive(Debug, Error)]
+enum Unmeasured {
+    #[error("there is nothing to measure: the training loader has no batch")]
+    NoBatch,
+    #[error("there is nothing to measure: {0}")]
+    Loader(String),
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
 }
 
 /// Ends training with a message; Burn has no error for what a strategy of one's own may meet.

@@ -198,8 +198,9 @@ impl<C: Tuned> Session<C> {
         device: &Device,
     ) -> Result<Trainer<M>, WarmError> {
         let memory = &self.plan().memory;
-        let trainer = Trainer::new(subject.model(device), subject.optimizer(), device.clone(), micro_batch)
-            .hold_twice(memory.activations + memory.scratch);
+        let (model, optimizer) = subject.begin_with_burns(device);
+        let trainer =
+            Trainer::new(model, optimizer, device.clone(), micro_batch).hold_twice(memory.activations + memory.scratch);
         Ok(match Half::of(self.plan().settings.precision) {
             Some(half) => trainer.mixed(half).map_err(TrainerError::from)?,
             None => trainer,

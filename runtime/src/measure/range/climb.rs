@@ -105,7 +105,7 @@ impl Climb<'_> {
         if let Some(needed) = predicted_bytes.filter(|needed| *needed > available_bytes) {
             return Ok(misfit(needed));
         }
-        let in_use = foreseen.map(|Memory { in_use_bytes, .. }| in_use_bytes);
+        let in_use = foreseen.and_then(|Memory { in_use_bytes, .. }| in_use_bytes);
         let ran = self.ground.run(step)?;
         let figures = Figures { predicted_bytes, in_use_bytes: ran.in_use_bytes.or(in_use), ..ran };
         taken.learn(batch, Some(&figures));

@@ -23,15 +23,15 @@ pub(super) struct Timed {
     pub(super) samples_per_s: Interval,
     pub(super) repeats: usize,
     pub(super) step_ms: f64,
-    /// `None` of steps that are fed.
+    /// `None` of steps that are fed, and of those that are one piece.
     pub(super) phases: Option<Phases>,
     /// Of steps that are fed.
     pub(super) waiting_percent: Option<f64>,
     pub(super) seen: Seen,
     /// What the device's memory pools held; `None` on a CPU.
     pub(super) reserved: Option<gpu_tuned_core::Bytes>,
-    /// `None` where it is no finite number.
-    pub(super) loss: Option<f64>,
+    /// Whether the loss is, or where there is none to be seen the weights.
+    pub(super) is_finite: bool,
 }
 
 /// Where and how long steps are timed.
@@ -71,7 +71,7 @@ pub(super) fn alone<M: Module, B: Clone>(
         let (training, seconds) = run.repeat(training, pace, |_| Duration::ZERO)?;
         let seen = watch.end();
         let (training, phases) = run.parts(training, pace)?;
-        Ok((training, Figures { phases: Some(phases), waiting: None, seconds, seen }))
+        Ok((training, Figures { phases, waiting: None, seconds, seen }))
     })
 }
 
@@ -133,16 +133,16 @@ fn on_a_thread<'s, 'a: 's, M: Module, B: Clone>(
         let (training, warm) = clock.warm_up(training, first, spend)?;
         let (training, figures) = timed(Run { clock }, training, warm)?;
         let held = reserved(device).zip(before).map(|(held, before)| held - before);
-        let loss = training.check().map_err(|error| step.failed(&error))?;
+        let is_finite = training.check().map_err(|error| step.failed(&error))?;
         drop(training);
         release(device, step)?;
-        Ok(figures.timed(step.batch, held, loss))
+        Ok(figures.timed(step.batch, held, is_finite))
     });
     outcome?
 }
 
 impl Figures {
-    fn timed(self, batch: usize, reserved: Option<gpu_tuned_core::Bytes>, loss: f32) -> Timed {
+    fn timed(self, batch: usize, reserved: Option<gpu_tuned_core::Bytes>, is_finite: bool) -> Timed {
         let rates: Vec<f64> = self.seconds.iter().map(|seconds| batch as f64 / seconds.step).collect();
         Timed {
             samples_per_s: Interval::of(&rates).expect("BUG: there is a repeat at least"),
@@ -152,7 +152,7 @@ impl Figures {
             waiting_percent: self.waiting,
             seen: self.seen,
             reserved,
-            loss: loss.is_finite().then(|| f64::from(loss)),
+            is_finite,
         }
     }
 }
@@ -189,12 +189,12 @@ impl Run<'_> {
         Ok((training, all))
     }
 
-    /// Forward and backward pass and optimizer, each waited for.
+    /// Forward and backward pass and optimizer, each waited for; `None` where the passes are one piece.
     fn parts<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,
         Pace { repeats, .. }: Pace,
-    ) -> Outcome<'s, 'a, M, B, Phases> {
+    ) -> Outcome<'s, 'a, M, B, Option<Phases>> {
         let mut parts = [const { Vec::new() }; 3];
         self.wait()?;
         for _ in 0..repeats {
@@ -207,16 +207,19 @@ impl Run<'_> {
                 Ok::<_, MeasureError>(())
             };
             let [forward, backward, optimizer] = &mut parts;
-            let loss = training.forward();
-            waited(forward)?;
-            let gradients = training.gradients_of(&loss);
-            drop(loss);
+            let mut between = Ok(());
+            let gradients = training.passes(1, || between = waited(forward));
+            between?;
             waited(backward)?;
             training = training.optimize(gradients);
             waited(optimizer)?;
         }
-        let [forward_ms, backward_ms, optimizer_ms] = parts.map(|mut part| median(&mut part));
-        Ok((training, Phases { forward_ms, backward_ms, optimizer_ms }))
+        // A step of the program's own may be one piece.
+        let phases = parts.iter().all(|part| !part.is_empty()).then(|| {
+            let [forward_ms, backward_ms, optimizer_ms] = parts.map(|mut part| median(&mut part));
+            Phases { forward_ms, backward_ms, optimizer_ms }
+        });
+        Ok((training, phases))
     }
 }
 

@@ -118,10 +118,10 @@ fn figures(timed: Timed, counted: Option<Memory>) -> Figures {
         phases: timed.phases,
         waiting_percent: timed.waiting_percent,
         reserved_bytes: timed.reserved.or(counted.map(|memory| memory.reserved_bytes)),
-        in_use_bytes: counted.map(|memory| memory.in_use_bytes),
+        in_use_bytes: counted.and_then(|memory| memory.in_use_bytes),
         predicted_bytes: None,
         gpu_percent: timed.seen.gpu_percent,
         cpu_percent: timed.seen.cpu_percent,
-        loss: timed.loss,
+        is_finite: timed.is_finite,
     }
 }

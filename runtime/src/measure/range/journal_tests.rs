@@ -45,7 +45,7 @@ pub(in crate::measure::range) fn figures(reserved: Option<Bytes>) -> Figures {
         predicted_bytes: None,
         gpu_percent: None,
         cpu_percent: Some(97.0),
-        loss: None,
+        is_finite: false,
     }
 }
 

@@ -76,7 +76,7 @@ fn in_words(figures: &Figures) -> String {
     }));
     said.extend(figures.waiting_percent.map(|percent| format!("{percent:.0}% of it waiting for batches")));
     said.extend(figures.reserved_bytes.map(|bytes| bytes.to_string()));
-    if figures.loss.is_none() {
+    if !figures.is_finite {
         said.push("the loss is no finite number".to_owned());
     }
     said.join(", ")
@@ -107,7 +107,7 @@ mod tests {
             predicted_bytes: None,
             gpu_percent: None,
             cpu_percent: Some(97.0),
-            loss: None,
+            is_finite: false,
         };
         let place = progress.after(setup(16), Duration::from_secs(30));
         assert_eq!(

@@ -58,7 +58,7 @@ impl Replayed {
     /// The most that the pools hold after a step, and what is in use after a forward pass.
     pub fn memory(&self) -> Memory {
         let reserved_bytes = self.reserved_bytes.iter().copied().max().unwrap_or_default();
-        Memory { reserved_bytes, in_use_bytes: self.in_use_bytes }
+        Memory { reserved_bytes, in_use_bytes: Some(self.in_use_bytes) }
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use burn::module::Module;
-use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::optim::GradientsAccumulator;
 use burn::tensor::Device;
 
 use super::parameters::values;
 use super::program::{Allocation, Op, Phase, Recorded, deaths};
 use crate::allocation::log::{self, Event};
+use crate::measure::pass::Pass;
 use crate::measure::{Step, Subject};
 
 const LEARNING_RATE: f64 = 1e-6;
@@ -23,25 +24,81 @@ pub(super) fn record<M: Module, B: Clone>(
     subject: &Subject<'_, M, B>,
     step: Step,
 ) -> Option<Recorded> {
-    log::watched(|| run(device, subject, step)).map(|events| Recorded::from_events(&events))
+    let forward = forward(device, subject, step);
+    let mut events = log::watched(|| run(device, subject, step))?;
+    if let Some(allocations) = forward? {
+        events = with_ends(&events, allocations);
+    }
+    Some(Recorded::from_events(&events))
+}
+
+/// How many tensors a forward pass makes, where a step does not tell when it ends. Nothing where too much happened.
+fn forward<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: Step) -> Option<Option<usize>> {
+    if matches!(subject.pass(), Pass::Loss(_)) {
+        return Some(None);
+    }
+    let events = log::watched(|| {
+        let device = step.device(device);
+        let model = subject.model(&device);
+        values(&model);
+        let batch = subject.batch(step.batch, &device);
+        enter(Phase::Forward);
+        let seen = subject.pass().after_forward(&model, batch, || enter(Phase::Backward));
+        assert!(seen.is_some(), "its training and its validation step take different batches");
+    })?;
+    let is_at = |phase: Phase| move |event: &Event| *event == Event::Marked(phase as u64);
+    let from = events.iter().position(is_at(Phase::Forward))?;
+    let to = events.iter().position(is_at(Phase::Backward))?;
+    Some(Some(events[from..to].iter().filter(|event| is_tensor(event)).count()))
+}
+
+/// The end of a forward pass behind so many tensors from its beginning on.
+fn with_ends(events: &[Event], tensors: usize) -> Vec<Event> {
+    let [begin, end] = [Phase::Forward, Phase::Backward].map(|phase| Event::Marked(phase as u64));
+    let mut all = Vec::with_capacity(events.len() + STEPS * 4);
+    let mut left = None;
+    for event in events {
+        // What is freed at the end of the pass belongs to it.
+        if left == Some(0) && !matches!(event, Event::Freed { .. }) {
+            all.push(end);
+            left = None;
+        }
+        all.push(*event);
+        left = match left {
+            _ if *event == begin => Some(tensors),
+            Some(left) if is_tensor(event) => Some(left - 1),
+            left => left,
+        };
+    }
+    all
+}
+
+fn is_tensor(event: &Event) -> bool {
+    matches!(event, Event::Allocated { align, .. } if *align < SCRATCH_ALIGN)
 }
 
 fn run<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: Step) {
     let device = step.device(device);
     enter(Phase::Parameters);
-    let mut model = subject.model(&device);
+    let (mut model, mut optimizer) = subject.begin(&device);
     // Parameters get their values when they are first asked for.
     values(&model);
     enter(Phase::Batch);
-    let mut optimizer = subject.optimizer();
     let batch = subject.batch(step.batch, &device);
     for _ in 0..STEPS {
         let mut accumulator = GradientsAccumulator::new();
+        // Each ends in the phase in which gradients are added up or applied.
+        let gradients = |model: &M| {
+            enter(Phase::Forward);
+            let gradients = subject.gradients(model, batch.clone(), step.micro_batches, || enter(Phase::Backward));
+            enter(Phase::Update);
+            gradients
+        };
         for _ in 1..step.micro_batches {
-            let gradients = gradients(subject, &model, &batch, step);
+            let gradients = gradients(&model);
             accumulator.accumulate(&model, gradients);
         }
-        let mut gradients = gradients(subject, &model, &batch, step);
+        let mut gradients = gradients(&model);
         if step.micro_batches > 1 {
             accumulator.accumulate(&model, gradients);
             gradients = accumulator.grads();
@@ -49,19 +106,6 @@ fn run<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: 
         model = optimizer.step(LEARNING_RATE, model, gradients);
         enter(Phase::End);
     }
-}
-
-// Ends in the phase in which gradients are added up or applied.
-fn gradients<M: Module, B: Clone>(subject: &Subject<'_, M, B>, model: &M, batch: &B, step: Step) -> GradientsParams {
-    enter(Phase::Forward);
-    let mut loss = subject.loss(model, batch.clone());
-    if step.micro_batches > 1 {
-        loss = loss / step.micro_batches as f64;
-    }
-    enter(Phase::Backward);
-    let gradients = GradientsParams::from_grads(loss.backward(), model);
-    enter(Phase::Update);
-    gradients
 }
 
 const PHASES: [Phase; 6] =

@@ -1,0 +1,96 @@
+//! What a subject does with a micro-batch, and what changes its model.
+
+use std::any::Any;
+
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::Tensor;
+
+use crate::train::times;
+
+/// How the gradients of a micro-batch come about.
+pub(super) enum Pass<'a, M, B> {
+    /// A loss, and its backward pass.
+    Loss(Box<dyn Fn(&M, B) -> Tensor<1> + Send + Sync + 'a>),
+    /// A step of the program's own, both passes in one.
+    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "such steps are those of Burn's own loop"))]
+    Whole(Whole<'a, M, B>),
+}
+
+/// A step in which nothing can be seen between the passes.
+pub(super) struct Whole<'a, M, B> {
+    pub gradients: Box<dyn Fn(&M, B) -> GradientsParams + Send + Sync + 'a>,
+    pub forward: Forward<'a, M, B>,
+}
+
+/// The same forward pass on its own, with what keeps it alive; nothing where there is none that takes such batches.
+type Forward<'a, M, B> = Box<dyn Fn(&M, B) -> Option<Box<dyn Any>> + Send + Sync + 'a>;
+
+impl<M: Module, B> Pass<'_, M, B> {
+    /// The gradients of a micro-batch that is one of so many. `between` is called between the passes, where there is a place
+    /// for it.
+    pub(super) fn gradients(
+        &self,
+        model: &M,
+        batch: B,
+        micro_batches: usize,
+        between: impl FnOnce(),
+    ) -> GradientsParams {
+        let share = (micro_batches > 1).then(|| 1.0 / micro_batches as f64);
+        match self {
+            Self::Loss(loss) => {
+                let loss = loss(model, batch);
+                let loss = if let Some(share) = share { loss * share } else { loss };
+                between();
+                GradientsParams::from_grads(loss.backward(), model)
+            }
+            Self::Whole(step) => {
+                let gradients = (step.gradients)(model, batch);
+                if let Some(share) = share { times(gradients, model, share) } else { gradients }
+            }
+        }
+    }
+
+    /// What `observe` sees when a forward pass has come to its end; nothing where that cannot be told.
+    #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
+    pub(super) fn after_forward<T>(&self, model: &M, batch: B, observe: impl FnOnce() -> T) -> Option<T>
+    where
+        B: Clone,
+    {
+        // What a forward pass keeps is let go by a backward pass alone, this one or the next.
+        match self {
+            Self::Loss(loss) => {
+                let loss = loss(model, batch);
+                let seen = observe();
+                drop(loss.backward());
+                Some(seen)
+            }
+            Self::Whole(step) => {
+                let kept = (step.forward)(model, batch.clone())?;
+                let seen = observe();
+                drop(kept);
+                drop((step.gradients)(model, batch));
+                Some(seen)
+            }
+        }
+    }
+}
+
+/// What changes a model by gradients.
+pub(crate) enum Optimizer<M> {
+    /// Burn's, which takes any model.
+    Burn(ModuleOptimizer),
+    /// One that holds on to the model it was made with, as a learner does.
+    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "only Burn's own loop has learners"))]
+    Learner(Box<dyn FnMut(M, GradientsParams) -> M>),
+}
+
+impl<M: Module> Optimizer<M> {
+    /// The model after a step. A learner takes its own learning rate.
+    pub(super) fn step(&mut self, learning_rate: f64, model: M, gradients: GradientsParams) -> M {
+        match self {
+            Self::Burn(optimizer) => optimizer.step(learning_rate, model, gradients),
+            Self::Learner(step) => step(model, gradients),
+        }
+    }
+}
