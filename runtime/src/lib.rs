@@ -115,6 +115,8 @@ mod tuned;
 pub mod warm;
 mod whole;
 
+#[cfg(feature = "burn")]
+pub use burn::device;
 pub use decide::{Decision, GpusError};
 pub use detect::{Host, Machine, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};

@@ -36,6 +36,36 @@ pub fn cpu() -> Device {
     Device::flex()
 }
 
+/// The device for a program that makes one before it has a config: the first GPU where the program is built with feature
+/// `cuda` and CUDA shows one, else the CPU. It comes without autodiff, and nothing is opened yet.
+///
+/// It is what a session takes on a machine with one GPU or none; a session whose build is for the second of two GPUs takes
+/// that one, and its strategy moves model and batches there. Start the session before anything
+/// is made on this device.
+///
+/// ```
+/// let device = gpu_tuned::device();
+/// assert!(!device.is_autodiff());
+/// ```
+pub fn device() -> Device {
+    // What is free now counts later on, too.
+    let machine = crate::detect::first_look();
+    let gpus = cuda_devices().unwrap_or_default();
+    let first = machine.gpus.first().and_then(|gpu| Place::of(gpu, machine.gpus.len() == 1).find(&gpus).ok());
+    first.map_or_else(cpu, on_cuda)
+}
+
+#[cfg(feature = "cuda")]
+fn on_cuda(gpu: &CudaDevice) -> Device {
+    Device::cuda(gpu.index)
+}
+
+/// Without CUDA there are no such devices.
+#[cfg(not(feature = "cuda"))]
+fn on_cuda(_: &CudaDevice) -> Device {
+    cpu()
+}
+
 /// Opens the GPU at `place` and makes a first computation on it.
 ///
 /// The device comes without autodiff; `device.autodiff()` is the one to initialise a model on that is trained. Both

@@ -16,7 +16,7 @@ mod threads;
 
 pub use crate::detect::CudaDevice;
 pub(crate) use device::has_collectives;
-pub use device::{OpenGpu, cpu, cuda_devices, default_float, open};
+pub use device::{OpenGpu, cpu, cuda_devices, default_float, device, open};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::memory_free;
 pub use error::OpenError;
