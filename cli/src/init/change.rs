@@ -36,6 +36,12 @@ pub(super) fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
     TextDiff::from_lines(&old, &new).unified_diff().context_radius(3).header(from, to).to_string()
 }
 
+/// Lines of the new text that are not in the old one.
+pub(super) fn lines(old: &str, new: &str) -> usize {
+    let changes = TextDiff::from_lines(old, new);
+    changes.iter_all_changes().filter(|change| change.tag() == similar::ChangeTag::Insert).count()
+}
+
 /// A diff with the colours that it has elsewhere.
 pub(crate) fn coloured(diff: &str) -> String {
     let style = |line: &str| match line.as_bytes() {

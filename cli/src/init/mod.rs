@@ -19,7 +19,7 @@ use crate::project::Project;
 use crate::table::{FAINT, styled};
 use crate::{Answer, Code};
 use change::{Change, coloured};
-use proposal::Proposal;
+use proposal::{Edit, Proposal};
 use setup::Setup;
 pub(crate) use write::replace;
 
@@ -133,11 +133,16 @@ fn remaining(setup: &Setup) -> String {
 
 /// The annotation, to be made by hand.
 fn in_words(proposal: &Proposal) -> String {
-    let Proposal { file, line, name, fields, diff, help, .. } = proposal;
-    let fields = fields.join(", ");
-    let said = format!("\n{file}:{line}: `{name}` looks like a training config ({fields}); to be edited by hand:\n");
+    let Proposal { file, line, name, fields, edits, lines, diff, help, .. } = proposal;
+    let (fields, lines) = (fields.join(", "), counted(*lines));
+    let said = format!("\n{file}:{line}: `{name}` looks like a training config ({fields}); {lines} to edit by hand:\n");
+    let edits: String = edits.iter().map(|Edit { file, line, what }| format!("  {file}:{line}: {what}\n")).collect();
     let help: String = help.iter().flat_map(|line| ["  help: ", line, "\n"]).collect();
-    format!("{said}{}{help}", coloured(diff))
+    format!("{said}{}{edits}{help}", coloured(diff))
+}
+
+fn counted(lines: usize) -> String {
+    if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") }
 }
 
 fn json(project: &Project, setup: &Setup, outcome: Outcome) -> String {

@@ -21,8 +21,9 @@ const BUILD: &str = "gpu-tuned-build";
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
 /// The release of Burn that the runtime is for.
 const BURN: (u64, u64) = (0, 22);
-/// A name that programs with Burn's own loop have in them.
-const OWN_LOOP: &str = "SupervisedTraining";
+
+/// What a loop takes that was not found.
+const LOOP: &str = "the training loop: `.with_training_strategy(session.strategy()?)`";
 
 const FILE: &str = "\
 # What gpu-tuned does not know from the code; it may stay empty.
@@ -62,7 +63,8 @@ impl Setup {
 
         let mut setup = Self::default();
         manifest.declare(&targets)?;
-        let names = setup.depend(project, &mut manifest, root.as_mut(), &sources)?;
+        let has_loop = has_own_loop(project);
+        let names = setup.depend(has_loop, &mut manifest, root.as_mut(), &sources)?;
         setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
         let script = script::of(project, &manifest, &names[1])?;
         let file = project.root().join(ConfigFile::NAME);
@@ -78,27 +80,30 @@ impl Setup {
         }
         setup.changes.retain(Change::changes);
         setup.notes.extend(of_burn(project));
-        let Found { proposal, notes } = proposal::find(project, &names[0]);
+        let found = proposal::find(project, &names[0]);
+        setup.steps = steps(project, targets, &here, &found);
+        let Found { proposal, has_loop, left, notes, .. } = found;
         if proposal.is_some() {
-            setup.by_hand.extend(start(&names[0], has_own_loop(project)));
+            let in_vain = (has_own_loop(project) && !has_loop).then(|| LOOP.to_owned());
+            setup.by_hand.extend(if has_loop { left } else { start(&names[0]) });
+            setup.by_hand.extend(in_vain);
         }
         setup.proposal = proposal;
         setup.notes.extend(notes);
-        setup.steps = steps(project, targets, &here);
         Ok(setup)
     }
 
     /// Sees to both dependencies; returns the names that the package has for them.
     fn depend(
         &mut self,
-        project: &Project,
+        has_loop: bool,
         manifest: &mut Manifest,
         mut root: Option<&mut Manifest>,
         [runtime, build]: &[Origin; 2],
     ) -> Result<[String; 2], Error> {
         let inherits = manifest.inherits(root.as_deref());
         let own_loop = ["burn", "train"];
-        let features = if has_own_loop(project) { &own_loop[..] } else { &own_loop[..1] };
+        let features = if has_loop { &own_loop[..] } else { &own_loop[..1] };
         let enough = if features.len() == 1 { &["train", "cuda", "warm"][..] } else { &[] };
         let runtime = Wanted { table: "dependencies", krate: RUNTIME, features, enough, from: runtime };
         let build = Wanted { table: "build-dependencies", krate: BUILD, features: &[], enough: &[], from: build };
@@ -152,32 +157,34 @@ fn of_burn(project: &Project) -> Option<String> {
 }
 
 /// The commands that come next: for the GPU in this machine, else one that is usual, else the first.
-fn steps(project: &Project, added: Vec<ProfileId>, here: &[ProfileId]) -> Vec<String> {
+fn steps(project: &Project, added: Vec<ProfileId>, here: &[ProfileId], found: &Found) -> Vec<String> {
     let all: Vec<ProfileId> = added.into_iter().chain(project.declared()).collect();
-    let found = here.iter().find(|id| all.contains(id));
+    let is_here = here.iter().find(|id| all.contains(id));
     let usual = || all.iter().find(|id| USUAL.contains(&id.as_str()));
-    let target = found.or_else(usual).or(all.first()).map_or("native", ProfileId::as_str);
+    let target = is_here.or_else(usual).or(all.first()).map_or("native", ProfileId::as_str);
     // Without a GPU the program trains on the CPU.
-    let features = if here.is_empty() { target.to_owned() } else { format!("{target},cuda") };
+    let device = if here.is_empty() { found.cpu.as_deref() } else { Some("cuda") };
+    let features = device.map_or_else(|| target.to_owned(), |device| format!("{target},{device}"));
     let name = project.name();
+    let program = found.flag.as_ref().map(|flag| format!(" {flag}")).unwrap_or_default();
     vec![
-        format!("cargo gpu-tuned measure -p {name} --features {features}"),
+        format!("cargo gpu-tuned measure -p {name}{program} --features {features}"),
         format!("cargo gpu-tuned plan -p {name}"),
-        format!("cargo run --release -p {name} --features {features}"),
+        format!("cargo run --release -p {name}{program} --features {features}"),
     ]
 }
 
 /// What the program has to do with its annotated config.
-fn start(krate: &str, has_own_loop: bool) -> Vec<String> {
+fn start(krate: &str) -> Vec<String> {
     let krate = krate.replace('-', "_");
     let config = format!("where the config is made: `let session = {krate}::start(config)?;`, then `session.config()`");
     let device = "where the device is made: `session.device()`".to_owned();
-    let own_loop = "the training loop: `.with_training_strategy(session.strategy()?)`".to_owned();
-    [config, device].into_iter().chain(has_own_loop.then_some(own_loop)).collect()
+    vec![config, device]
 }
 
+/// Whether a source names Burn's own loop.
 fn has_own_loop(project: &Project) -> bool {
-    says(&project.root().join("src"), OWN_LOOP)
+    ["src", "examples"].iter().any(|folder| says(&project.root().join(folder), "SupervisedTraining"))
 }
 
 /// Whether a word is in a source below this folder.

@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use gpu_tuned_core::dims::{DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
-use syn::{Attribute, Expr, Field, Lit, Meta, MetaNameValue, Type, Visibility};
+use syn::{Attribute, Field, Type, Visibility};
 
 use super::candidate::{Candidate, is_batch};
+use super::code::{self, Code};
 use super::family::Family;
+use super::numbers;
+use super::patch::Patch;
+use super::sources::Source;
 
 /// Fields that hold a setting under another name.
 const SETTINGS: &[(&str, &str)] = &[
@@ -28,68 +32,107 @@ const DIMS: &[(&str, &[&str])] = &[
         &["max_seq_length", "seq_length", "seq_len", "sequence_length", "context_length", "max_seq_len", "block_size"],
     ),
     ("hidden", &["hidden_size", "hidden_dim", "d_hidden"]),
-    ("inputs", &["input_size", "input_dim", "num_features"]),
+    ("inputs", &["input_size", "input_dim", "num_features", "d_input"]),
     ("outputs", &["output_size", "output_dim"]),
     ("classes", &["num_classes", "n_classes"]),
     ("image", &["image_size", "img_size", "patch_size"]),
 ];
+/// Configs of Burn that programs' configs hold, with the dimensions that their fields are.
+const NESTED: &[(&str, &[(&str, &str)])] = &[
+    ("TransformerEncoderConfig", TRANSFORMER),
+    ("TransformerDecoderConfig", TRANSFORMER),
+    ("LstmConfig", RECURRENT),
+    ("BiLstmConfig", RECURRENT),
+    ("GruConfig", RECURRENT),
+    ("BiGruConfig", RECURRENT),
+];
+const TRANSFORMER: &[(&str, &str)] =
+    &[("layers", "n_layers"), ("heads", "n_heads"), ("d_model", "d_model"), ("d_ff", "d_ff")];
+const RECURRENT: &[(&str, &str)] = &[("inputs", "d_input"), ("hidden", "d_hidden")];
+/// The types of counts.
+const COUNTS: [&str; 5] = ["usize", "u32", "u64", "i32", "i64"];
 /// What stands for a figure that only the user knows.
 const UNKNOWN: &str = "…";
 
-/// A source with the annotation, and what is to be said of it.
-pub(super) struct Annotated {
-    pub text: String,
-    pub help: Vec<String>,
+/// What the annotation goes by.
+pub(super) struct Given<'a> {
+    pub family: &'a Family,
+    /// The whole program's code, and that of the binary that trains.
+    pub code: &'a Code,
+    pub chosen: &'a Code,
+    /// What the package calls the runtime.
+    pub krate: &'a str,
+    /// Whether the batch that the config has is an optimizer step's, as in Burn's own loop. It stays there then.
+    pub holds_step: bool,
 }
 
-/// What the annotation needs.
-#[derive(Default)]
-struct Annotation {
-    /// What replaces what, by bytes.
-    edits: Vec<(Range<usize>, String)>,
+/// The annotation so far.
+struct Annotation<'g, 'a, 'p> {
+    given: &'g Given<'g>,
+    source: &'a Source,
+    patch: &'p mut Patch<'a>,
     help: Vec<String>,
     /// The settings that fields hold.
     settings: Vec<Setting>,
     /// The dimensions that fields hold.
     dims: Vec<&'static str>,
-    global_batch: Option<u64>,
+    /// Samples of an optimizer step, or the field that holds them.
+    global_batch: Option<String>,
 }
 
-/// Annotates the candidate in its source.
-pub(super) fn of(text: &str, candidate: &Candidate<'_>, family: &Family, krate: &str) -> Annotated {
-    let mut annotation = Annotation::default();
+/// Annotates the candidate in its source; returns what is to be said of it.
+pub(super) fn of<'a>(
+    source: &'a Source,
+    candidate: &Candidate<'_>,
+    given: &Given<'_>,
+    patch: &mut Patch<'a>,
+) -> Vec<String> {
+    let (settings, dims) = (Vec::new(), Vec::new());
+    let mut annotation = Annotation { given, source, patch, help: Vec::new(), settings, dims, global_batch: None };
     for (field, name) in candidate.fields() {
-        if let Some(setting) = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting)) {
-            annotation.setting(text, candidate, field, (&name, setting));
-        } else if let Some(dim) = dimension(&name, family).filter(|dim| !annotation.dims.contains(dim)) {
-            annotation.dimension(text, field, &name, dim);
+        let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
+        let dim = dimension(&name, &field.ty, given.family).filter(|dim| !annotation.dims.contains(dim));
+        match (setting, dim) {
+            (Some(_), _) if given.holds_step => annotation.hold(field, &name),
+            (Some(setting), _) => annotation.setting(candidate, field, (&name, setting)),
+            (None, Some(dim)) => annotation.dimension(field, &name, dim),
+            (None, None) => annotation.nested(field),
         }
     }
-    annotation.head(text, candidate, family, krate);
-    let mut text = text.to_owned();
-    annotation.edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
-    for (range, new) in annotation.edits {
-        text.replace_range(range, &new);
-    }
-    Annotated { text, help: annotation.help }
+    annotation.head(candidate);
+    annotation.help
 }
 
-impl Annotation {
+impl Annotation<'_, '_, '_> {
+    /// A field that has what the program's loop takes.
+    fn hold(&mut self, field: &Field, name: &str) {
+        let has_default = field.attrs.iter().filter_map(code::default).any(|value| code::number(&value).is_some());
+        if !is_batch(name) || self.global_batch.is_some() {
+            return;
+        }
+        self.global_batch = Some(name.to_owned());
+        if !has_default {
+            self.help.push(format!("`{name}` needs a default: the build plans with it"));
+        }
+    }
+
     /// A field that is planned.
-    fn setting(&mut self, text: &str, candidate: &Candidate<'_>, field: &Field, (name, setting): (&str, Setting)) {
+    fn setting(&mut self, candidate: &Candidate<'_>, field: &Field, (name, setting): (&str, Setting)) {
         self.settings.push(setting);
         let setting = setting.to_string();
         let ours = if name == setting { "#[tuned]".to_owned() } else { format!("#[tuned(setting = {setting})]") };
         let theirs = field.attrs.iter().find(|attribute| attribute.path().is_ident("config"));
         if is_batch(name) {
-            self.global_batch = theirs.and_then(default).and_then(|value| count(&value));
+            let number = theirs.and_then(code::default).and_then(|value| code::number(&value));
+            self.global_batch = number.map(|samples| samples.to_string());
         }
         if let Some(theirs) = theirs {
             // The build plans it, so that it has no default of its own.
-            self.edits.push((range(theirs), ours));
+            self.patch.note(self.source, range(theirs).start, format!("`{name}` is planned"));
+            self.patch.replace(self.source, range(theirs), ours);
             return;
         }
-        self.above(text, field, &ours);
+        self.above(field, &ours, &format!("`{name}` is planned"));
         if candidate.is_burn() {
             let name_of_config = &candidate.item.ident;
             self.help.push(format!("`{name_of_config}::new` takes `{name}` no more: it has a default now"));
@@ -100,37 +143,78 @@ impl Annotation {
     }
 
     /// A field that holds a dimension of the model.
-    fn dimension(&mut self, text: &str, field: &Field, name: &str, dim: &'static str) {
+    fn dimension(&mut self, field: &Field, name: &str, dim: &'static str) {
         self.dims.push(dim);
-        let has_default = field.attrs.iter().any(|attribute| default(attribute).is_some());
+        let what = format!("`{name}` is a dimension of the model");
+        let has_default = field.attrs.iter().any(|attribute| code::default(attribute).is_some());
         if has_default {
-            return self.above(text, field, &format!("#[tuned(dim = {dim})]"));
+            return self.above(field, &format!("#[tuned(dim = {dim})]"), &what);
         }
-        self.above(text, field, &format!("#[tuned(dim = {dim}, default = {UNKNOWN})]"));
-        self.help.push(format!("`{name}`: in place of {UNKNOWN}, the value that most runs have"));
+        let Given { code, chosen, .. } = self.given;
+        let known = numbers::field(code, chosen, &[name]);
+        let default = known.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
+        self.above(field, &format!("#[tuned(dim = {dim}, default = {default})]"), &what);
+        if known.is_none() {
+            self.help.push(format!("`{name}`: in place of {UNKNOWN}, the value that most runs have"));
+        }
+    }
+
+    /// A field that may hold a config of Burn with dimensions in it, of which the code says with what it is made.
+    fn nested(&mut self, field: &Field) {
+        let Given { family, code, chosen, .. } = self.given;
+        let Some((_, names)) = NESTED.iter().find(|(ty, _)| code::last(&field.ty).as_deref() == Some(*ty)) else {
+            return;
+        };
+        let ty = code::last(&field.ty).unwrap_or_default();
+        let values = if chosen.fields.keys().any(|(of, _)| *of == ty) { chosen } else { code };
+        let is_open = |dim: &str| family.kind.dims.iter().any(|it| it.name == dim) && !self.dims.contains(&dim);
+        let dims = names.iter().filter(|(dim, _)| is_open(dim)).filter_map(|(dim, name)| {
+            let value = values.fields.get(&(ty.clone(), (*name).to_owned()))?;
+            Some((*dim, if dim == name { format!("{dim} = {value}") } else { format!("{dim}: {name} = {value}") }))
+        });
+        let (dims, said): (Vec<_>, Vec<_>) = dims.unzip();
+        if dims.is_empty() {
+            return;
+        }
+        self.dims.extend(dims);
+        self.above(field, &format!("#[tuned(dims({}))]", said.join(", ")), "the dimensions that it holds");
     }
 
     /// The attribute above the derives.
-    fn head(&mut self, text: &str, candidate: &Candidate<'_>, family: &Family, krate: &str) {
-        let mut inside: Vec<String> = Vec::new();
+    fn head(&mut self, candidate: &Candidate<'_>) {
+        let &Given { family, code, chosen, krate, .. } = self.given;
+        let (kind, mut inside, mut is_read) = (family.kind.name, Vec::new(), false);
         for dim in family.kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
-            if !self.dims.contains(&dim.name) {
+            if self.dims.contains(&dim.name) {
+                continue;
+            }
+            if let Some(value) = numbers::value(kind, dim.name, code, chosen, &names_of(dim.name)) {
+                inside.push(format!("{} = {value}", dim.name));
+                is_read = true;
+            } else {
                 inside.push(format!("{} = {UNKNOWN}", dim.name));
-                self.help.push(format!("`{}`: {}", dim.name, dim.meaning));
+                self.help.push(format!("`{}`: in place of {UNKNOWN}, {}", dim.name, dim.meaning));
             }
         }
+        inside.extend(numbers::extras(kind, code, chosen));
         if family.is_gru() {
             inside.push("cell = \"gru\"".to_owned());
         }
-        let model = format!("{}({})", family.kind.name, inside.join(", "));
-        let goal = self.global_batch.map(|samples| format!(", global_batch = {samples}")).unwrap_or_default();
+        let model = format!("{kind}({})", inside.join(", "));
+        let goal = self.global_batch.as_ref().map(|samples| format!(", global_batch = {samples}")).unwrap_or_default();
         let attribute = format!("#[{}::gpu_tuned({model}{goal})]", krate.replace('-', "_"));
         let start = candidate.item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
         let start = start.map_or_else(
             || start_of(&candidate.item.vis, candidate.item.struct_token.span),
             |attribute| range(attribute).start,
         );
-        self.edits.push((start..start, above(text, start, &attribute)));
+        self.patch.note(self.source, start, "the config: what the model is, and how many samples a step has");
+        self.patch.insert(self.source, start, above(&self.source.text, start, &attribute));
+        if is_read {
+            self.help.push(
+                "numbers are read off the code, and count until `cargo gpu-tuned measure` has measured".to_owned(),
+            );
+        }
         self.help.push(match &family.hint {
             Some((name, place)) => format!("`{}` because of `{name}` in {place}", family.kind.name),
             None => {
@@ -140,22 +224,23 @@ impl Annotation {
         });
     }
 
-    fn above(&mut self, text: &str, field: &Field, attribute: &str) {
+    fn above(&mut self, field: &Field, attribute: &str, what: &str) {
         let first = field.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
         let ident = field.ident.as_ref().expect("BUG: candidates have named fields");
         let start = first.map_or_else(|| start_of(&field.vis, ident.span()), |attribute| range(attribute).start);
-        self.edits.push((start..start, above(text, start, attribute)));
+        self.patch.note(self.source, start, what);
+        self.patch.insert(self.source, start, above(&self.source.text, start, attribute));
     }
 }
 
 /// An attribute on a line of its own, where what it is for begins a line.
-fn above(text: &str, start: usize, attribute: &str) -> String {
+pub(super) fn above(text: &str, start: usize, attribute: &str) -> String {
     let line = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let indent = &text[line..start];
     if indent.trim().is_empty() { format!("{attribute}\n{indent}") } else { format!("{attribute} ") }
 }
 
-fn start_of(visibility: &Visibility, or: proc_macro2::Span) -> usize {
+pub(super) fn start_of(visibility: &Visibility, or: proc_macro2::Span) -> usize {
     let span = match visibility {
         Visibility::Public(token) => token.span,
         Visibility::Restricted(restricted) => restricted.pub_token.span,
@@ -164,7 +249,7 @@ fn start_of(visibility: &Visibility, or: proc_macro2::Span) -> usize {
     span.byte_range().start
 }
 
-fn range(attribute: &Attribute) -> Range<usize> {
+pub(super) fn range(attribute: &Attribute) -> Range<usize> {
     attribute.pound_token.span.byte_range().start..attribute.bracket_token.span.close().byte_range().end
 }
 
@@ -175,7 +260,7 @@ fn setting(name: &str, ty: &Type) -> Option<Setting> {
     let Type::Path(path) = ty else { return None };
     let ty = path.path.get_ident()?.to_string();
     let fits = match setting.kind() {
-        SettingKind::Count => ["usize", "u32", "u64", "i32", "i64"].contains(&ty.as_str()),
+        SettingKind::Count => COUNTS.contains(&ty.as_str()),
         SettingKind::Flag => ty == "bool",
         SettingKind::Precision => ty == "Precision",
     };
@@ -183,31 +268,14 @@ fn setting(name: &str, ty: &Type) -> Option<Setting> {
 }
 
 /// The dimension that a field holds: one of the family's that fields can hold.
-fn dimension(name: &str, family: &Family) -> Option<&'static str> {
-    let dims = family.kind.dims.iter().filter(|dim| matches!(dim.kind, DimKind::Count(_)));
-    let is_named = |dim: &str| {
-        let others = DIMS.iter().find(|(known, _)| *known == dim).map(|(_, others)| *others);
-        dim == name || others.is_some_and(|others| others.contains(&name))
-    };
-    dims.map(|dim| dim.name).find(|dim| is_named(dim))
+fn dimension(name: &str, ty: &Type, family: &Family) -> Option<&'static str> {
+    let is_count = code::last(ty).is_some_and(|ty| COUNTS.contains(&ty.as_str()));
+    let dims = family.kind.dims.iter().filter(|dim| is_count && matches!(dim.kind, DimKind::Count(_)));
+    dims.map(|dim| dim.name).find(|dim| names_of(dim).contains(&name))
 }
 
-/// The default that an attribute of Burn gives.
-fn default(attribute: &Attribute) -> Option<Expr> {
-    let Meta::List(list) = &attribute.meta else { return None };
-    if !attribute.path().is_ident("config") {
-        return None;
-    }
-    let value: MetaNameValue = list.parse_args().ok()?;
-    value.path.is_ident("default").then_some(value.value)
-}
-
-fn count(value: &Expr) -> Option<u64> {
-    let Expr::Lit(literal) = value else { return None };
-    match &literal.lit {
-        Lit::Int(number) => number.base10_parse().ok(),
-        // Older configs have their defaults in quotes.
-        Lit::Str(text) => text.value().parse().ok(),
-        _ => None,
-    }
+/// What a dimension is called, here and in programs.
+fn names_of(dim: &'static str) -> Vec<&'static str> {
+    let others = DIMS.iter().find(|(known, _)| *known == dim).map_or(&[][..], |(_, others)| *others);
+    std::iter::once(dim).chain(others.iter().copied()).collect()
 }

@@ -41,6 +41,11 @@ impl Candidate<'_> {
         derives(&self.item.attrs, "Config")
     }
 
+    /// Whether it can be cloned; Burn's can.
+    pub(super) fn is_clone(&self) -> bool {
+        self.is_burn() || derives(&self.item.attrs, "Clone")
+    }
+
     /// Whether it derives its `Default`.
     pub(super) fn derives_default(&self) -> bool {
         derives(&self.item.attrs, "Default")
@@ -83,7 +88,7 @@ pub(super) fn default_of(name: &proc_macro2::Ident, items: &[Item]) -> Option<us
     })
 }
 
-fn structs(items: &[Item]) -> Vec<&ItemStruct> {
+pub(super) fn structs(items: &[Item]) -> Vec<&ItemStruct> {
     items.iter().flat_map(nested).collect()
 }
 
@@ -113,7 +118,7 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
     (score >= ENOUGH).then_some(Candidate { item, known, score })
 }
 
-fn derives(attributes: &[Attribute], name: &str) -> bool {
+pub(super) fn derives(attributes: &[Attribute], name: &str) -> bool {
     attributes.iter().any(|attribute| {
         let Meta::List(list) = &attribute.meta else { return false };
         let is_it = |token| matches!(token, proc_macro2::TokenTree::Ident(ident) if ident == name);

@@ -1,19 +1,30 @@
-//! Structs that look like training configs, and the annotation that they could have.
+//! Structs that look like training configs, the annotation that they could have, and what else the program needs.
 
 mod annotation;
+mod batch;
 mod candidate;
+mod code;
 mod family;
+mod numbers;
+mod patch;
+mod program;
 mod sources;
+mod training_loop;
 
 use serde::Serialize;
 
-use super::change;
 use crate::project::Project;
+use annotation::Given;
 use candidate::Candidate;
+use code::Code;
 use family::Family;
+pub(super) use patch::Edit;
+use patch::Patch;
+use program::Program;
 use sources::Source;
+use training_loop::TrainingLoop;
 
-/// An annotation for a struct. It is only shown.
+/// An annotation for a struct, and what else is to be edited. It is only shown.
 #[derive(Debug, Serialize)]
 pub(super) struct Proposal {
     pub file: String,
@@ -23,6 +34,10 @@ pub(super) struct Proposal {
     pub fields: Vec<String>,
     /// The keyword for its model.
     pub family: &'static str,
+    /// What each edit is for.
+    pub edits: Vec<Edit>,
+    /// Lines that are new or other than they were.
+    pub lines: usize,
     pub diff: String,
     pub help: Vec<String>,
 }
@@ -31,31 +46,112 @@ pub(super) struct Proposal {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub proposal: Option<Proposal>,
+    /// Whether the program has Burn's own loop.
+    pub has_loop: bool,
+    /// What is to be done in the program that no edit could be found for.
+    pub left: Vec<String>,
+    /// How cargo is told to run the program that trains: `--bin train`.
+    pub flag: Option<String>,
+    /// The feature that has the program's CPU.
+    pub cpu: Option<String>,
     pub notes: Vec<String>,
 }
 
 /// Looks through the package's own `src`. A package that has an annotated struct gets no proposal.
 pub(super) fn find(project: &Project, krate: &str) -> Found {
     let (sources, notes) = sources::read(&project.root().join("src"), project.workspace());
-    let mut found = Found { proposal: None, notes };
+    let loops = training_loop::all(&sources);
+    let mut found = Found { has_loop: !loops.is_empty(), notes, ..Found::default() };
+    let all = sources.iter().flat_map(|source| candidate::of(&source.file.items).map(move |it| (source, it)));
+    let mut all: Vec<(&Source, Candidate<'_>)> = all.collect();
+    let is_taken = |candidate: &Candidate<'_>| loops.iter().any(|training| training.takes(candidate));
+    // The first of those that look most like it.
+    all.sort_by_key(|(_, candidate)| std::cmp::Reverse((is_taken(candidate), candidate.score)));
+    let mut all = all.into_iter();
+    let best = all.next();
+    let training = best.as_ref().and_then(|(source, best)| of_config(&loops, source, best)).or(loops.first());
+    let program = training.and_then(|training| program::find(project, training));
+    if let Some(program) = &program {
+        (found.flag, found.cpu) = (program.flag.clone(), program.cpu.clone());
+    }
     if sources.iter().any(|source| candidate::is_annotated(&source.file.items)) {
         return found;
     }
-    let all = sources.iter().flat_map(|source| candidate::of(&source.file.items).map(move |it| (source, it)));
-    let mut all: Vec<(&Source, Candidate<'_>)> = all.collect();
-    // The first of those that look most like it.
-    all.sort_by_key(|(_, candidate)| std::cmp::Reverse(candidate.score));
-    let mut all = all.into_iter();
-    if let Some((source, best)) = all.next() {
-        let mut proposal = proposal(source, &best, &Family::of(&sources), krate);
-        proposal.help.extend(without_default(&sources, &best));
-        found.proposal = Some(proposal);
+    if let Some((source, best)) = best {
+        let seen = Seen { sources: &sources, training, program: program.as_ref() };
+        let (proposal, left) = seen.proposal(source, &best, krate);
+        (found.proposal, found.left) = (Some(proposal), left);
+        found.notes.extend(others(&loops, training));
     }
     let other = |(source, other): (&Source, Candidate<'_>)| {
         format!("{}:{}: `{}` looks like a training config, too", source.name, other.line(), other.item.ident)
     };
     found.notes.extend(all.map(other));
     found
+}
+
+/// The loop that a config is for: one that takes it, in the file of the config rather than another.
+fn of_config<'l, 's>(
+    loops: &'l [TrainingLoop<'s>],
+    source: &Source,
+    candidate: &Candidate<'_>,
+) -> Option<&'l TrainingLoop<'s>> {
+    let taking = || loops.iter().filter(|training| training.takes(candidate));
+    taking().find(|training| training.source.name == source.name).or_else(|| taking().next())
+}
+
+/// The loops that nothing is proposed for.
+fn others(loops: &[TrainingLoop<'_>], taken: Option<&TrainingLoop<'_>>) -> Vec<String> {
+    let place = |training: &TrainingLoop<'_>| (training.source.name.clone(), training.line());
+    let others = loops.iter().filter(|training| Some(place(training)) != taken.map(place));
+    others
+        .map(|other| {
+            let (file, line) = place(other);
+            format!("{file}:{line}: `{}` has a training loop, too: it takes the same lines", other.name())
+        })
+        .collect()
+}
+
+/// What a proposal is made from.
+struct Seen<'a> {
+    sources: &'a [Source],
+    training: Option<&'a TrainingLoop<'a>>,
+    program: Option<&'a Program>,
+}
+
+impl<'a> Seen<'a> {
+    /// The proposal, and what is left to be done without one.
+    fn proposal(&self, source: &'a Source, candidate: &Candidate<'_>, krate: &str) -> (Proposal, Vec<String>) {
+        let chosen = self.program.map(|program| &program.source);
+        let family = Family::of(self.sources);
+        let (code, chosen_code) = (Code::of(self.sources.iter().chain(chosen)), Code::of(chosen.into_iter()));
+        let holds_step = self.training.is_some();
+        let given = Given { family: &family, code: &code, chosen: &chosen_code, krate, holds_step };
+        let mut patch = Patch::default();
+        let mut help = annotation::of(source, candidate, &given, &mut patch);
+        help.extend(without_default(self.sources, candidate));
+        let mut left = Vec::new();
+        if let Some(training) = self.training {
+            left = training.edit(candidate, krate, &mut patch);
+            batch::edit(self.sources, krate, &mut patch);
+            if let Some(source) = chosen {
+                program::edit(source, krate, &mut patch);
+            }
+        }
+        let (edits, diff, lines) = patch.finish();
+        let proposal = Proposal {
+            file: source.name.clone(),
+            line: candidate.line(),
+            name: candidate.item.ident.to_string(),
+            fields: candidate.known.clone(),
+            family: family.kind.name,
+            edits,
+            lines,
+            diff,
+            help,
+        };
+        (proposal, left)
+    }
 }
 
 /// What becomes of a `Default` that the struct has: the annotation implements it.
@@ -73,18 +169,4 @@ fn without_default(sources: &[Source], candidate: &Candidate<'_>) -> Option<Stri
         "{file}:{line}: take this `impl Default` away, the annotation implements it; values that are not planned become \
          `#[tuned(default = …)]`"
     ))
-}
-
-fn proposal(source: &Source, candidate: &Candidate<'_>, family: &Family, krate: &str) -> Proposal {
-    let annotated = annotation::of(&source.text, candidate, family, krate);
-    let name = &source.name;
-    Proposal {
-        file: name.clone(),
-        line: candidate.line(),
-        name: candidate.item.ident.to_string(),
-        fields: candidate.known.clone(),
-        family: family.kind.name,
-        diff: change::unified(&source.text, &annotated.text, &format!("a/{name}"), &format!("b/{name}")),
-        help: annotated.help,
-    }
 }

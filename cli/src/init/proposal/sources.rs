@@ -20,23 +20,32 @@ pub(super) fn read(folder: &Path, workspace: &Path) -> (Vec<Source>, Vec<String>
     paths.sort_unstable();
     let (mut sources, mut notes) = (Vec::new(), Vec::new());
     for path in paths {
-        let name = change::name(&path, workspace);
-        let Ok(text) = fs::read_to_string(&path) else {
-            notes.push(format!("`{name}` cannot be read, and was not looked at"));
-            continue;
-        };
-        let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-        // syn takes such a line off, and counts from there.
-        let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };
-        match syn::parse_file(&text) {
-            Ok(file) => sources.push(Source { name, text, file }),
-            Err(error) => {
-                let line = error.span().start().line;
-                notes.push(format!("{name}:{line}: {error}; this file was not looked at"));
-            }
+        match parsed(&path, workspace) {
+            Ok(source) => sources.push(source),
+            Err(note) => notes.push(note),
         }
     }
     (sources, notes)
+}
+
+/// One source, if it can be read.
+pub(super) fn one(path: &Path, workspace: &Path) -> Option<Source> {
+    parsed(path, workspace).ok()
+}
+
+fn parsed(path: &Path, workspace: &Path) -> Result<Source, String> {
+    let name = change::name(path, workspace);
+    let text = fs::read_to_string(path).map_err(|_| format!("`{name}` cannot be read, and was not looked at"))?;
+    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    // syn takes such a line off, and counts from there.
+    let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };
+    match syn::parse_file(&text) {
+        Ok(file) => Ok(Source { name, text, file }),
+        Err(error) => {
+            let line = error.span().start().line;
+            Err(format!("{name}:{line}: {error}; this file was not looked at"))
+        }
+    }
 }
 
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {

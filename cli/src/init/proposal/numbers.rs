@@ -1,0 +1,94 @@
+//! A model's dimensions, as far as the code says them.
+
+use super::code::Code;
+
+/// Data sets that are known by name: side and channels of their images, and classes.
+const IMAGES: &[(&str, [u64; 3])] =
+    &[("Mnist", [28, 1, 10]), ("FashionMnist", [28, 1, 10]), ("Cifar10", [32, 3, 10]), ("Cifar100", [32, 3, 100])];
+/// Tokens of tokenizers that are known by name.
+const TOKENIZERS: &[(&str, u64)] = &[
+    ("bert-base-cased", 28_996),
+    ("bert-base-uncased", 30_522),
+    ("distilbert-base-uncased", 30_522),
+    ("gpt2", 50_257),
+    ("roberta-base", 50_265),
+];
+
+/// A dimension's value as it is written.
+pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[&str]) -> Option<String> {
+    let count = match (kind, dim) {
+        ("convnet", "stages") => return stages(code),
+        ("convnet", "image") => images(code).map(|[side, ..]| side),
+        (_, "vocab") => vocabulary(code).or_else(|| field(code, chosen, names)),
+        ("transformer", "seq") => code.lengths.first().copied().or_else(|| field(code, chosen, names)),
+        (_, "classes") => classes(code, chosen).or_else(|| field(code, chosen, names)),
+        _ => field(code, chosen, names),
+    };
+    count.map(|count| count.to_string())
+}
+
+/// What a model has that differs from what its kind has by default.
+pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<String> {
+    let mut extras = Vec::new();
+    match kind {
+        "convnet" => {
+            let channels = code.convolutions.first().map(|[from, _]| *from);
+            extras.extend(channels.filter(|channels| *channels != 3).map(|channels| format!("channels = {channels}")));
+            if code.names.iter().any(|name| name.starts_with("BatchNorm")) {
+                extras.push("batch_statistics = true".to_owned());
+            }
+        }
+        "transformer" if code.has("TransformerEncoder") => {
+            extras.extend(classes(code, chosen).map(|classes| format!("classes = {classes}")));
+            if !code.names.iter().any(|name| name.contains("autoregressive")) {
+                extras.push("causal = false".to_owned());
+            }
+            // Burn's has a norm in each layer only.
+            extras.push("final_norm = false".to_owned());
+        }
+        _ => {}
+    }
+    extras
+}
+
+/// A number that a config's field of one of these names has.
+pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
+    let of = |code: &Code| code.fields.iter().find(|((_, field), _)| names.contains(&field.as_str())).map(|it| *it.1);
+    of(chosen).or_else(|| of(code))
+}
+
+/// Every convolution is a block; where nothing makes the image smaller, all are one stage of the widest.
+fn stages(code: &Code) -> Option<String> {
+    let shrinks = ["MaxPool2d", "AvgPool2d", "with_strides", "with_stride"].iter().any(|name| code.has(name));
+    let mut stages: Vec<[u64; 2]> = Vec::new();
+    for [_, channels] in code.convolutions.iter().copied() {
+        match stages.last_mut() {
+            Some([widest, blocks]) if !shrinks || *widest == channels => {
+                *widest = channels.max(*widest);
+                *blocks += 1;
+            }
+            _ => stages.push([channels, 1]),
+        }
+    }
+    let list: Vec<_> = stages.iter().map(|[channels, blocks]| format!("[{channels}, {blocks}]")).collect();
+    (!list.is_empty()).then(|| format!("[{}]", list.join(", ")))
+}
+
+fn images(code: &Code) -> Option<[u64; 3]> {
+    let is_of =
+        |set: &str, name: &String| name.strip_prefix(set).is_some_and(|rest| rest == "Dataset" || rest == "Item");
+    IMAGES.iter().find(|(set, _)| code.names.iter().any(|name| is_of(set, name))).map(|(_, known)| *known)
+}
+
+fn classes(code: &Code, chosen: &Code) -> Option<u64> {
+    let is_count = |name: &str| ["num_classes", "n_classes"].contains(&name.to_lowercase().as_str());
+    let counts = || code.constants.iter().filter(|(name, ..)| is_count(name));
+    // Of several data sets, the one that is trained on.
+    let meant = counts().find(|(_, of, _)| of.as_ref().is_some_and(|of| chosen.has(of)));
+    let said = meant.or_else(|| counts().next()).map(|(.., value)| *value);
+    said.or_else(|| field(code, chosen, &["num_classes", "n_classes"])).or_else(|| Some(images(code)?[2]))
+}
+
+fn vocabulary(code: &Code) -> Option<u64> {
+    TOKENIZERS.iter().find(|(name, _)| code.has("from_pretrained") && code.has(name)).map(|(_, tokens)| *tokens)
+}

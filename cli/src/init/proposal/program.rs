@@ -1,0 +1,107 @@
+//! Which of the package's binaries and examples trains.
+
+use std::path::Path;
+
+use cargo_metadata::{Target, TargetKind};
+use syn::visit::{self, Visit};
+use syn::{Expr, ExprPath, Item, Stmt};
+
+use super::code::path;
+use super::patch::Patch;
+use super::sources::{self, Source};
+use super::training_loop::TrainingLoop;
+use crate::project::Project;
+
+/// A binary or an example.
+pub(super) struct Program {
+    pub source: Source,
+    /// What cargo is told to run it, such as `--bin train`; nothing where there is one binary.
+    pub flag: Option<String>,
+    /// Features that it takes its device by, of those that have Burn's CPU: `flex = ["burn/flex"]`.
+    pub cpu: Option<String>,
+}
+
+/// The first program that has the loop or calls its function; a binary rather than an example.
+pub(super) fn find(project: &Project, training: &TrainingLoop<'_>) -> Option<Program> {
+    let targets = &project.package().targets;
+    let of = |kind: TargetKind| targets.iter().filter(move |target| target.kind.contains(&kind));
+    let calls = |target: &&Target| {
+        let source = sources::one(Path::new(target.src_path.as_str()), project.workspace())?;
+        let is_it = source.name == training.source.name || calls(&source, training);
+        is_it.then_some((target.name.clone(), source))
+    };
+    let is_alone = of(TargetKind::Bin).count() == 1;
+    let found = of(TargetKind::Bin).find_map(|target| calls(&target)).map(|(name, source)| {
+        let is_default = is_alone || project.package().default_run.as_ref() == Some(&name);
+        ((!is_default).then(|| format!("--bin {name}")), source)
+    });
+    let example = || of(TargetKind::Example).find_map(|target| calls(&target));
+    let found = found.or_else(|| example().map(|(name, source)| (Some(format!("--example {name}")), source)));
+    let (flag, source) = found?;
+    Some(Program { cpu: cpu(project, &source), flag, source })
+}
+
+/// Whether a source calls the loop's function, by its name or through its module.
+fn calls(source: &Source, training: &TrainingLoop<'_>) -> bool {
+    let mut calls = Calls { function: training.name(), module: module(&training.source.name), found: false };
+    calls.visit_file(&source.file);
+    calls.found
+}
+
+/// What a file is called as a module; nothing for the root of a crate, whose name may be any.
+fn module(file: &str) -> Option<&str> {
+    let mut parts = file.trim_end_matches(".rs").rsplit('/');
+    match parts.next()? {
+        "lib" | "main" => None,
+        "mod" => parts.next(),
+        name => Some(name),
+    }
+}
+
+struct Calls<'m> {
+    function: String,
+    module: Option<&'m str>,
+    found: bool,
+}
+
+impl<'ast> Visit<'ast> for Calls<'_> {
+    fn visit_expr_path(&mut self, path: &'ast ExprPath) {
+        let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
+        let is_called = names.next().is_some_and(|name| *name == self.function);
+        self.found |= is_called && names.next().is_none_or(|of| self.module.is_none_or(|module| of == module));
+        visit::visit_expr_path(self, path);
+    }
+}
+
+/// A feature that has Burn's CPU, which the program asks for and which is not on by itself.
+fn cpu(project: &Project, source: &Source) -> Option<String> {
+    let features = &project.package().features;
+    let is_on = |name: &String| features.get("default").is_some_and(|on| on.contains(name));
+    let asks = |name: &String| source.text.contains(&format!("feature = \"{name}\""));
+    let has_cpu = |enabled: &Vec<String>| enabled.iter().any(|it| it == "burn/flex" || it == "burn/ndarray");
+    let mut cpus = features.iter().filter(|(name, enabled)| has_cpu(enabled) && asks(name) && !is_on(name));
+    cpus.next().map(|(name, _)| name.clone())
+}
+
+/// Has the program take the session's device, where its `main` names one.
+pub(super) fn edit<'a>(source: &'a Source, krate: &str, patch: &mut Patch<'a>) {
+    let Some(value) = main(&source.file.items).into_iter().flatten().find_map(device) else { return };
+    let range = syn::spanned::Spanned::span(value).byte_range();
+    patch.note(source, range.start, "the session's device: a GPU where there is one, else the CPU");
+    patch.replace(source, range, format!("{}::device()", krate.replace('-', "_")));
+}
+
+fn main(items: &[Item]) -> Option<&[Stmt]> {
+    items.iter().find_map(|item| match item {
+        Item::Fn(function) if function.sig.ident == "main" => Some(&function.block.stmts[..]),
+        _ => None,
+    })
+}
+
+/// The device that a statement makes.
+fn device(statement: &Stmt) -> Option<&Expr> {
+    let Stmt::Local(local) = statement else { return None };
+    let value = &*local.init.as_ref().filter(|_| local.attrs.is_empty())?.expr;
+    let Expr::Call(call) = value else { return None };
+    path(&call.func).filter(|[ty, _]| ty == "Device").map(|_| value)
+}

@@ -1,0 +1,185 @@
+//! Burn's own training loop in a program, and what is to be edited there.
+
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Block, Expr, ExprCall, ExprMethodCall, FnArg, Pat, ReturnType, Signature, Stmt};
+
+use super::candidate::Candidate;
+use super::code::{last, path};
+use super::patch::Patch;
+use super::sources::Source;
+
+/// What programs call that train with Burn's loop.
+const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
+const STRATEGY: &str = "with_training_strategy";
+
+/// A function with Burn's loop in it.
+#[derive(Clone, Copy)]
+pub(super) struct TrainingLoop<'a> {
+    pub source: &'a Source,
+    signature: &'a Signature,
+    block: &'a Block,
+    call: &'a ExprCall,
+}
+
+/// Every such function of the sources.
+pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
+    let of = |source| {
+        let mut functions = Functions { source, found: Vec::new() };
+        functions.visit_file(&source.file);
+        functions.found
+    };
+    sources.iter().flat_map(of).collect()
+}
+
+impl<'a> TrainingLoop<'a> {
+    /// The function's name.
+    pub(super) fn name(&self) -> String {
+        self.signature.ident.to_string()
+    }
+
+    pub(super) fn line(&self) -> usize {
+        self.signature.ident.span().start().line
+    }
+
+    /// Whether its config is this one.
+    pub(super) fn takes(&self, candidate: &Candidate<'_>) -> bool {
+        self.config(candidate).is_some()
+    }
+
+    /// Adds a session to it, and the session's strategy to the loop; returns what could not be added.
+    pub(super) fn edit(&self, candidate: &Candidate<'_>, krate: &str, patch: &mut Patch<'a>) -> Vec<String> {
+        let krate = krate.replace('-', "_");
+        let mut left = Vec::new();
+        match self.config(candidate).filter(|_| candidate.is_clone()) {
+            Some((name, at, indent)) => {
+                let call = format!("let session = {krate}::start({name}.clone()){};", self.or("no plan for this device"));
+                patch.note(self.source, at, "the session, before anything is made on the device");
+                patch.insert(self.source, at, format!("\n{indent}{call}"));
+            }
+            None => left.push(format!(
+                "{}:{}, in `{}`, before anything is made on the device: `let session = {krate}::start(…);` with the config",
+                self.source.name,
+                self.line(),
+                self.signature.ident
+            )),
+        }
+        self.add_strategy(patch);
+        left
+    }
+
+    fn add_strategy(&self, patch: &mut Patch<'a>) {
+        let ours = format!("session.strategy(){}", self.or("the plan is for one device"));
+        let mut other = Strategy(None);
+        other.visit_block(self.block);
+        if let Some(call) = other.0 {
+            let range = call.paren_token.span.open().byte_range().end..call.paren_token.span.close().byte_range().start;
+            patch.note(self.source, range.start, "the loop takes the session's steps");
+            return patch.replace(self.source, range, ours);
+        }
+        let end = self.call.paren_token.span.close().byte_range().end;
+        let rest = &self.source.text[end..];
+        let space: String = rest.chars().take_while(|c| c.is_whitespace()).collect();
+        // As the calls that follow.
+        let space = if rest[space.len()..].starts_with('.') { space } else { String::new() };
+        patch.note(self.source, end, "the loop takes the session's steps");
+        patch.insert(self.source, end, format!("{space}.{STRATEGY}({ours})"));
+    }
+
+    /// What becomes of an error.
+    fn or(&self, expected: &str) -> String {
+        let is_result =
+            matches!(&self.signature.output, ReturnType::Type(_, ty) if last(ty).as_deref() == Some("Result"));
+        if is_result { "?".to_owned() } else { format!(".expect({expected:?})") }
+    }
+
+    /// The variable that has the config, the place behind which it has, and how lines are indented there.
+    fn config(&self, candidate: &Candidate<'_>) -> Option<(String, usize, String)> {
+        let of = candidate.item.ident.to_string();
+        let indent = |at: usize| {
+            let line = self.source.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+            self.source.text[line..at].chars().take_while(|c| c.is_whitespace()).collect::<String>()
+        };
+        for input in &self.signature.inputs {
+            if let FnArg::Typed(input) = input
+                && let Pat::Ident(name) = &*input.pat
+                && last(&input.ty).as_ref() == Some(&of)
+            {
+                let open = self.block.brace_token.span.open().byte_range().end;
+                let first = self.block.stmts.first()?.span().byte_range().start;
+                return Some((name.ident.to_string(), open, indent(first)));
+            }
+        }
+        self.block.stmts.iter().find_map(|statement| {
+            let Stmt::Local(local) = statement else { return None };
+            let (pattern, ty) = match &local.pat {
+                Pat::Type(typed) => (&*typed.pat, last(&typed.ty)),
+                pattern => (pattern, None),
+            };
+            let Pat::Ident(name) = pattern else { return None };
+            let made = local.init.as_ref().is_some_and(|init| makes(&init.expr, &of));
+            let range = statement.span().byte_range();
+            (made || ty.as_ref() == Some(&of)).then(|| (name.ident.to_string(), range.end, indent(range.start)))
+        })
+    }
+}
+
+/// Whether an expression makes a value of a type: `Config::new(…)`, with or without methods behind it, or a literal.
+fn makes(value: &Expr, of: &str) -> bool {
+    match value {
+        Expr::MethodCall(call) => makes(&call.receiver, of),
+        Expr::Try(value) => makes(&value.expr, of),
+        Expr::Call(call) => path(&call.func).is_some_and(|[ty, _]| ty == of),
+        Expr::Struct(literal) => literal.path.segments.last().is_some_and(|last| last.ident == of),
+        _ => false,
+    }
+}
+
+/// Looks for functions with the loop in them.
+struct Functions<'a> {
+    source: &'a Source,
+    found: Vec<TrainingLoop<'a>>,
+}
+
+impl<'a> Functions<'a> {
+    fn look(&mut self, signature: &'a Signature, block: &'a Block) {
+        let mut calls = Calls(None);
+        calls.visit_block(block);
+        let source = self.source;
+        self.found.extend(calls.0.map(|call| TrainingLoop { source, signature, block, call }));
+    }
+}
+
+impl<'a> Visit<'a> for Functions<'a> {
+    fn visit_item_fn(&mut self, function: &'a syn::ItemFn) {
+        self.look(&function.sig, &function.block);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'a syn::ImplItemFn) {
+        self.look(&function.sig, &function.block);
+    }
+}
+
+/// The first call that makes a loop.
+struct Calls<'a>(Option<&'a ExprCall>);
+
+impl<'a> Visit<'a> for Calls<'a> {
+    fn visit_expr_call(&mut self, call: &'a ExprCall) {
+        if self.0.is_none() && path(&call.func).is_some_and(|names| names == LOOP) {
+            self.0 = Some(call);
+        }
+        visit::visit_expr_call(self, call);
+    }
+}
+
+/// The first call that gives a loop its strategy.
+struct Strategy<'a>(Option<&'a ExprMethodCall>);
+
+impl<'a> Visit<'a> for Strategy<'a> {
+    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+        if self.0.is_none() && call.method == STRATEGY {
+            self.0 = Some(call);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+}
