@@ -136,7 +136,8 @@ fn in_words(proposal: &Proposal) -> String {
     let Proposal { file, line, name, fields, edits, lines, diff, help, .. } = proposal;
     let (fields, lines) = (fields.join(", "), counted(*lines));
     let said = format!("\n{file}:{line}: `{name}` looks like a training config ({fields}); {lines} to edit by hand:\n");
-    let edits: String = edits.iter().map(|Edit { file, line, what }| format!("  {file}:{line}: {what}\n")).collect();
+    let edit = |Edit { file, line, what }: &Edit| ["  ", file, ":", &line.to_string(), ": ", what, "\n"].concat();
+    let edits: String = edits.iter().map(edit).collect();
     let help: String = help.iter().flat_map(|line| ["  help: ", line, "\n"]).collect();
     format!("{said}{}{edits}{help}", coloured(diff))
 }

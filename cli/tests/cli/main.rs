@@ -5,6 +5,7 @@ mod check;
 mod explain;
 mod help;
 mod init;
+mod init_program;
 mod measure;
 mod optimize;
 mod packages;

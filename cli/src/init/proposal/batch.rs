@@ -19,25 +19,20 @@ pub(super) fn edit<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'a>
     if sources.iter().any(|source| implements(&source.file.items, &name)) {
         return;
     }
-    let path = format!("{}::{DERIVE}", krate.replace('-', "_"));
+    let ours = format!("{}::{DERIVE}", krate.replace('-', "_"));
     let what = format!("`{name}` is cut into micro-batches");
     let list = item
         .attrs
         .iter()
         .find_map(|attribute| if is_derive(attribute) { Some((attribute, list(attribute)?)) } else { None });
-    match list.filter(|_| derives(&item.attrs, "Clone")) {
-        Some((attribute, end)) => {
-            patch.note(source, range(attribute).start, what);
-            patch.insert(source, end, format!(", {path}"));
-        }
-        None => {
-            let first = item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
-            let start =
-                first.map_or_else(|| start_of(&item.vis, item.struct_token.span), |attribute| range(attribute).start);
-            patch.note(source, start, what);
-            patch.insert(source, start, above(&source.text, start, &format!("#[derive(Clone, {path})]")));
-        }
+    if let Some((attribute, end)) = list.filter(|_| derives(&item.attrs, "Clone")) {
+        patch.note(source, range(attribute).start, what);
+        return patch.insert(source, end, format!(", {ours}"));
     }
+    let first = item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
+    let start = first.map_or_else(|| start_of(&item.vis, item.struct_token.span), |attribute| range(attribute).start);
+    patch.note(source, start, what);
+    patch.insert(source, start, above(&source.text, start, &format!("#[derive(Clone, {ours})]")));
 }
 
 /// What the first training step among items takes.

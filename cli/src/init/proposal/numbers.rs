@@ -38,7 +38,7 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<String> {
                 extras.push("batch_statistics = true".to_owned());
             }
         }
-        "transformer" if code.has("TransformerEncoder") => {
+        "transformer" if code.names.iter().any(|name| name.starts_with("TransformerEncoder")) => {
             extras.extend(classes(code, chosen).map(|classes| format!("classes = {classes}")));
             if !code.names.iter().any(|name| name.contains("autoregressive")) {
                 extras.push("causal = false".to_owned());
@@ -59,7 +59,8 @@ pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
 
 /// Every convolution is a block; where nothing makes the image smaller, all are one stage of the widest.
 fn stages(code: &Code) -> Option<String> {
-    let shrinks = ["MaxPool2d", "AvgPool2d", "with_strides", "with_stride"].iter().any(|name| code.has(name));
+    const SHRINKING: [&str; 3] = ["MaxPool2d", "AvgPool2d", "with_stride"];
+    let shrinks = code.names.iter().any(|name| SHRINKING.iter().any(|prefix| name.starts_with(prefix)));
     let mut stages: Vec<[u64; 2]> = Vec::new();
     for [_, channels] in code.convolutions.iter().copied() {
         match stages.last_mut() {

@@ -16,11 +16,14 @@ pub(in crate::init) struct Edit {
     pub what: String,
 }
 
+/// What replaces what, by bytes.
+type Changes = Vec<(Range<usize>, String)>;
+
 /// Edits, and what becomes of the sources.
 #[derive(Default)]
 pub(super) struct Patch<'a> {
     edits: Vec<Edit>,
-    files: BTreeMap<&'a str, (&'a Source, Vec<(Range<usize>, String)>)>,
+    files: BTreeMap<&'a str, (&'a Source, Changes)>,
 }
 
 impl<'a> Patch<'a> {

@@ -1,0 +1,127 @@
+//! What `init` proposes for whole programs with Burn's own loop.
+
+use std::fs;
+
+use crate::project::{Project, Ran};
+
+const MANIFEST: &str = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+
+/// A package with these files, set up but for its program.
+fn set_up(manifest: &str, files: &[(&str, &str)]) -> Project {
+    let project = Project::new("bare");
+    fs::remove_file(project.path("src/main.rs")).expect("it is there");
+    project.write("Cargo.toml", manifest);
+    for (name, text) in files {
+        fs::create_dir_all(project.path(name).parent().expect("it is in a folder")).expect("a folder can be made");
+        project.write(name, text);
+    }
+    project.run(&["init", "--yes", "--target", "h200"]).ended(0);
+    project
+}
+
+/// What is proposed, and how many lines that is.
+fn proposed(project: &Project) -> (Ran, u64) {
+    let lines = project.run(&["init", "--json"]).json(0)["proposal"]["lines"].as_u64().expect("a number");
+    (project.run(&["init"]), lines)
+}
+
+/// A library that trains, a binary that calls it and one that does not.
+const SHAPES: [(&str, &str); 5] = [
+    ("src/lib.rs", "pub mod data;\npub mod learn;\n"),
+    (
+        "src/data.rs",
+        "/// Pictures with what they show.\n#[derive(Clone, Debug)]\npub struct Pictures {\n    pub pictures: Tensor<3>,\n    \
+         pub shows: Tensor<1, Int>,\n}\n\nfn load() -> Cifar10Dataset { todo!() }\n",
+    ),
+    (
+        "src/learn.rs",
+        "#[derive(Config)]\npub struct NetConfig {\n    num_classes: usize,\n}\n\nfn net() {\n    \
+         Conv2dConfig::new([3, 12], [3, 3]);\n    Conv2dConfig::new([12, 24], [3, 3]);\n    MaxPool2dConfig::new([2, \
+         2]);\n}\n\nimpl TrainStep for Net {\n    type Input = Pictures;\n}\n\n#[derive(Config, Debug)]\npub struct \
+         LearningConfig {\n    pub net: NetConfig,\n    #[config(default = 48)]\n    pub batch_size: usize,\n    \
+         #[config(default = 3)]\n    pub num_workers: usize,\n    #[config(default = 2)]\n    pub num_epochs: \
+         usize,\n}\n\npub fn learn(config: &LearningConfig, device: Device) {\n    let loader = \
+         DataLoaderBuilder::new(batcher).batch_size(config.batch_size).build(load());\n    let training = \
+         SupervisedTraining::new(\"out\", loader.clone(), loader)\n        .num_epochs(config.num_epochs)\n        \
+         .summary();\n    training.launch(Learner::new(model, optimizer, 1e-3));\n}\n",
+    ),
+    ("src/bin/look.rs", "fn main() {\n    let device = Device::cuda(0);\n    shapes::data::show(device);\n}\n"),
+    (
+        "src/bin/teach.rs",
+        "use shapes::learn;\n\nfn main() {\n    // The first there is.\n    let device = \
+         Device::vulkan(DeviceKind::DefaultDevice);\n    \
+         learn::learn(&LearningConfig::new(NetConfig::new(7)), device);\n}\n",
+    ),
+];
+
+#[test]
+fn a_library_that_trains_takes_five_lines() {
+    let (ran, lines) = proposed(&set_up(MANIFEST, &SHAPES));
+    assert_eq!(lines, 5);
+    insta::assert_snapshot!("init_program_library", ran.ended(0));
+}
+
+/// Sentences, by an encoder whose config is Burn's; trained by an example that is asked for its device by a feature.
+const SENTENCES: [(&str, &str); 3] = [
+    (
+        "src/lib.rs",
+        "pub mod tuning;\n\n#[derive(Debug, Clone)]\npub struct Sentences {\n    pub tokens: Tensor<2, Int>,\n}\n\nimpl \
+         TrainStep for Reader {\n    type Input = Sentences;\n}\n\nfn tokens() {\n    \
+         Tokenizer::from_pretrained(\"gpt2\", None);\n}\n\nimpl Topics for News {\n    fn n_classes() -> usize {\n        \
+         5\n    }\n}\n\nimpl Topics for Letters {\n    fn n_classes() -> usize {\n        9\n    }\n}\n\n#[derive(Config)]\npub \
+         struct ReadingConfig {\n    pub encoder: TransformerEncoderConfig,\n    #[config(default = \
+         \"SeqLengthOption::Max(96)\")]\n    pub length: SeqLengthOption,\n    #[config(default = 16)]\n    pub batch_size: \
+         usize,\n    #[config(default = 1)]\n    pub num_epochs: usize,\n}\n\npub fn read<T: Topics>(strategy: \
+         ExecutionStrategy, encoder: TransformerEncoderConfig) -> Result<(), Box<dyn Error>> {\n    let config = \
+         ReadingConfig::new(encoder).with_num_epochs(2);\n    let training = SupervisedTraining::new(\"out\", train, \
+         valid)\n        .with_training_strategy(strategy.into())\n        .num_epochs(config.num_epochs);\n    \
+         training.launch(Learner::new(model, optimizer, 1e-3));\n    Ok(())\n}\n",
+    ),
+    (
+        "src/tuning.rs",
+        "pub fn tune(config: ReadingConfig) {\n    SupervisedTraining::new(\"out\", train, valid).launch(learner);\n}\n",
+    ),
+    (
+        "examples/letters.rs",
+        "fn main() {\n    #[cfg(feature = \"cpu\")]\n    let device = Device::flex();\n    \
+         sentences::read::<Letters>(device.into(), TransformerEncoderConfig::new(48, 96, 6, 3));\n}\n",
+    ),
+];
+
+#[test]
+fn a_nested_config_of_burns_is_read_where_it_is_made() {
+    let manifest = format!("{MANIFEST}\n[features]\ncpu = [\"burn/flex\"]\n\n[dependencies]\nburn = \"0.22.1\"\n");
+    let (ran, lines) = proposed(&set_up(&manifest, &SENTENCES));
+    assert_eq!(lines, 5);
+    let note = "src/tuning.rs:1: `tune` has a training loop, too: it takes the same lines";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    insta::assert_snapshot!("init_program_nested", ran.ended(0));
+}
+
+#[test]
+fn what_init_printed_is_all_there_is_to_do() {
+    let project = set_up(MANIFEST, &SHAPES);
+    let diff = project.run(&["init", "--json"]).json(0)["proposal"]["diff"].as_str().expect("a diff").to_owned();
+    for (name, text) in SHAPES {
+        let Some(hunks) = diff.split("--- a/").find_map(|part| part.strip_prefix(name)) else { continue };
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        // From the last change to the first, so that places stay right.
+        for hunk in hunks.split("\n@@ -").skip(1).collect::<Vec<_>>().into_iter().rev() {
+            let mut old = hunk.split([',', ' ']).next().and_then(|line| line.parse::<usize>().ok()).expect("a line");
+            for line in hunk.lines().skip(1) {
+                match line.split_at_checked(1) {
+                    Some(("-", gone)) => assert_eq!(lines.remove(old - 1), gone),
+                    Some(("+", new)) => {
+                        lines.insert(old - 1, new.to_owned());
+                        old += 1;
+                    }
+                    _ => old += 1,
+                }
+            }
+        }
+        project.write(name, &(lines.join("\n") + "\n"));
+    }
+    let ran = project.run(&["init"]);
+    assert!(!ran.stdout.contains("to edit by hand"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("cargo gpu-tuned measure -p plain --bin teach --features h200\n"), "{}", ran.stdout);
+}
