@@ -7,6 +7,7 @@ use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{Setting, SettingKind, suggest};
 use proc_macro2::TokenStream;
 use quote::ToTokens;
+use syn::ext::IdentExt;
 
 use super::attribute::{Asked, Source};
 use super::defaults;
@@ -21,7 +22,8 @@ pub(super) fn check<'m>(model: &'m Model, asked: &Asked<'m>, mistakes: &mut Mist
     if let Some(Source::Family { name, kind, given }) = asked.workload {
         dims.read(name, kind, given, mistakes);
     }
-    let mut fields = Fields { model, workload: asked.workload.as_ref(), dims, tuned: BTreeMap::new() };
+    let global_batch = asked.global_batch.as_ref().map(|name| name.unraw().to_string());
+    let mut fields = Fields { model, workload: asked.workload.as_ref(), global_batch, dims, tuned: BTreeMap::new() };
     let roles = model.fields.iter().map(|field| fields.role(field, mistakes)).collect();
     (roles, fields.dims)
 }
@@ -29,6 +31,8 @@ pub(super) fn check<'m>(model: &'m Model, asked: &Asked<'m>, mistakes: &mut Mist
 pub(super) struct Fields<'a, 'm> {
     model: &'m Model,
     workload: Option<&'a Source<'m>>,
+    /// The field that holds the global batch, where one does.
+    global_batch: Option<String>,
     pub(super) dims: Dims<'m>,
     tuned: BTreeMap<Setting, &'m Field>,
 }
@@ -52,12 +56,17 @@ impl<'m> Fields<'_, 'm> {
                 self.dims.doubt();
             }
             (None, Some(dim), default) => return self.dimension(field, dim, default, mistakes),
-            (None, None, Some(default)) if field.setting().is_none() => return self.untouched(default, mistakes),
+            (None, None, Some(default)) if self.is_own(field) => return self.untouched(default, mistakes),
             // An unknown key may have been the one that says which setting it is.
             _ if mistakes.len() > before => self.dims.doubt(),
             (setting, None, default) => return self.tuned(field, setting, default, mistakes),
         }
         Role::Untouched(None)
+    }
+
+    /// Whether a field without a key is the user's.
+    fn is_own(&self, field: &Field) -> bool {
+        field.setting().is_none() || self.global_batch.as_ref() == Some(&field.name())
     }
 
     pub(super) fn untouched(&self, default: &Argument, mistakes: &mut Mistakes) -> Role {

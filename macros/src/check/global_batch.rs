@@ -7,7 +7,7 @@ use syn::{LitInt, LitStr, parse2};
 
 use super::{fields, keys};
 use crate::error::Mistakes;
-use crate::model::{Argument, Field, Model, Value};
+use crate::model::{Argument, Field, Helper, Model, Value};
 
 /// The key that takes a field.
 pub(super) const KEY: &str = "global_batch";
@@ -32,12 +32,14 @@ pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Opti
         return None;
     };
     let before = mistakes.len();
-    if let Some(helper) = field.helpers.first().filter(|it| it.arguments.iter().any(|it| it.key != "default")) {
-        mistakes.at(&helper.path, format!("`{name}` holds the global batch, which is not planned"));
-    } else if let Some(helper) = field.helpers.first().filter(|it| it.arguments.is_empty()) {
+    let is_planned = |helper: &&Helper| {
+        helper.arguments.is_empty() || helper.arguments.iter().any(|argument| argument.key != "default")
+    };
+    if let Some(helper) = field.helpers.first().filter(is_planned) {
         mistakes.at(&helper.path, format!("`{name}` holds the global batch, which is not planned")).help(
             "remove `#[tuned]`: micro-batches are planned all the same, and `session.strategy()` cuts steps into them",
         );
+        return None;
     }
     fields::check_type(field, SettingKind::Count, "the global batch", mistakes);
     fields::check_is_there(field, mistakes);
