@@ -250,7 +250,9 @@ fn burns_loop_is_measured_in_place_of_its_first_step() {
     assert_eq!(found.on.keys().collect::<Vec<_>>(), told.on.keys().collect::<Vec<_>>(), "{stderr}");
     for (device, on) in &found.on {
         let told = &told.on[device];
-        assert_eq!(on.mode.keys().collect::<Vec<_>>(), told.mode.keys().collect::<Vec<_>>(), "{device}");
+        // Whether activations are recomputed goes by the device that the program made its model on.
+        let plain = told.mode.keys().filter(|mode| !mode.checkpointing);
+        assert_eq!(on.mode.keys().collect::<Vec<_>>(), plain.collect::<Vec<_>>(), "{device}");
         for (mode, found) in &on.mode {
             let told = &told.mode[mode];
             let largest = |mode: &MeasuredMode| mode.batch.values().filter_map(|point| point.reserved_bytes).max();

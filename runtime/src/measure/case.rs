@@ -253,6 +253,7 @@ impl Case {
         let plan = Plan {
             precision: bench.precision,
             largest_batch: bench.largest_batch,
+            checkpointing: bench.subject.checkpointing(),
             global: self.global,
             at_open: opened.memory_free,
             progress: bench.progress,

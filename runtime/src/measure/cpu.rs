@@ -22,8 +22,11 @@ const FACTOR: u64 = 4;
 pub(super) fn modes<M: Module, B: Clone>(
     bench: &Bench<'_, '_, M, B>,
 ) -> Result<BTreeMap<Mode, MeasuredMode>, MeasureError> {
-    [false, true]
-        .into_iter()
+    bench
+        .subject
+        .checkpointing()
+        .iter()
+        .copied()
         .map(|checkpointing| Ok((bench.mode(checkpointing), mode(bench, checkpointing)?)))
         .collect()
 }

@@ -49,6 +49,8 @@ pub(super) struct Plan<'p> {
     pub(super) precision: Precision,
     /// No micro-batch is larger than a rank's part of the global batch.
     pub(super) largest_batch: u64,
+    /// With and without recomputing activations, as far as the model can be had so.
+    pub(super) checkpointing: &'static [bool],
     /// A rank's part of the global batch, if there is one.
     pub(super) global: Option<u64>,
     /// What was free when the GPU was opened, before anything was allocated.
@@ -69,7 +71,7 @@ pub(super) struct Found {
 pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureError> {
     let most = (trial.free()? + trial.held()).scaled(SHARE);
     let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
-    for checkpointing in [false, true] {
+    for checkpointing in plan.checkpointing.iter().copied() {
         let mode = Mode { precision: plan.precision, checkpointing };
         let mut climb = Climb { trial, plan, mode, tried: Vec::new() };
         climb.up_to(most)?;

@@ -49,6 +49,7 @@ impl Fake {
         let plan = Plan {
             precision: Precision::F32,
             largest_batch,
+            checkpointing: &[false, true],
             global: None,
             at_open: Bytes::from_mib(self.total - 5000),
             progress: &|_, _| (),
@@ -149,7 +150,14 @@ fn a_tensor_that_is_too_large_ends_the_climb() {
         assert_eq!(batches(&found, mode).last().expect("points").0, 32, "{mode}");
     }
     let at_open = Bytes::from_mib(100_000);
-    let plan = Plan { precision: Precision::F32, largest_batch: 8, global: None, at_open, progress: &|_, _| () };
+    let plan = Plan {
+        precision: Precision::F32,
+        largest_batch: 8,
+        checkpointing: &[false, true],
+        global: None,
+        at_open,
+        progress: &|_, _| (),
+    };
     assert!(matches!(modes(&Fake { largest: 0, ..fake() }, plan), Err(MeasureError::Step { .. })));
 }
 
@@ -217,6 +225,7 @@ fn all_samples_at_once_are_timed_where_they_fit() {
     let plan = Plan {
         precision: Precision::F32,
         largest_batch: 100,
+        checkpointing: &[false, true],
         global: Some(100),
         at_open: Bytes::from_mib(fake.total - 5000),
         progress: &|_, _| (),

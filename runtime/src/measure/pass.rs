@@ -11,7 +11,7 @@ use crate::train::times;
 /// How the gradients of a micro-batch come about.
 pub(super) enum Pass<'a, M, B> {
     /// A loss, and its backward pass.
-    Loss(Box<dyn Fn(&M, B) -> Tensor<1> + Send + Sync + 'a>),
+    Loss(Function<'a, M, B, Tensor<1>>),
     /// A step of the program's own, both passes in one.
     #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "such steps are those of Burn's own loop"))]
     Whole(Whole<'a, M, B>),
@@ -19,12 +19,15 @@ pub(super) enum Pass<'a, M, B> {
 
 /// A step in which nothing can be seen between the passes.
 pub(super) struct Whole<'a, M, B> {
-    pub gradients: Box<dyn Fn(&M, B) -> GradientsParams + Send + Sync + 'a>,
-    pub forward: Forward<'a, M, B>,
+    pub gradients: Function<'a, M, B, GradientsParams>,
+    /// The same forward pass on its own, with what keeps it alive; nothing where there is none that takes such batches.
+    pub forward: Function<'a, M, B, Option<Box<dyn Any>>>,
+    /// Whether activations are recomputed goes by the device that the program made its model on.
+    pub checkpointing: bool,
 }
 
-/// The same forward pass on its own, with what keeps it alive; nothing where there is none that takes such batches.
-type Forward<'a, M, B> = Box<dyn Fn(&M, B) -> Option<Box<dyn Any>> + Send + Sync + 'a>;
+/// What is made of a model and a micro-batch.
+pub(super) type Function<'a, M, B, T> = Box<dyn Fn(&M, B) -> T + Send + Sync + 'a>;
 
 impl<M: Module, B> Pass<'_, M, B> {
     /// The gradients of a micro-batch that is one of so many. `between` is called between the passes, where there is a place
@@ -48,6 +51,15 @@ impl<M: Module, B> Pass<'_, M, B> {
                 let gradients = (step.gradients)(model, batch);
                 if let Some(share) = share { times(gradients, model, share) } else { gradients }
             }
+        }
+    }
+
+    /// With and without recomputing activations, as far as the model can be had so.
+    pub(super) fn checkpointing(&self) -> &'static [bool] {
+        match self {
+            Self::Loss(_) => &[false, true],
+            Self::Whole(Whole { checkpointing: false, .. }) => &[false],
+            Self::Whole(Whole { checkpointing: true, .. }) => &[true],
         }
     }
 

@@ -88,6 +88,11 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         self.host_batch.as_deref()
     }
 
+    /// With and without recomputing activations, as far as the model can be had so.
+    pub(super) fn checkpointing(&self) -> &'static [bool] {
+        self.pass.checkpointing()
+    }
+
     pub(super) fn pass(&self) -> &Pass<'a, M, B> {
         &self.pass
     }

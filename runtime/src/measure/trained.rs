@@ -8,8 +8,6 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::ModuleOptimizer;
-#[cfg(feature = "train")]
-use burn::tensor::{Bool, Int};
 use burn::tensor::{Device, Distribution, Tensor};
 #[cfg(feature = "train")]
 use burn::train::{InferenceStep, Learner, LearnerModel, TrainStep};
@@ -63,24 +61,30 @@ impl Case {
             learner.fork(device);
             learner.load_model(weights.clone());
             learner.lr_step();
-            // The learner's own weights keep the autodiff that they were made with.
-            let mut as_device = AsDevice { device: device.clone() };
-            let model = learner.model().map(&mut as_device);
+            let model = learner.model();
             let step = move |model, gradients| {
                 drop(model);
                 learner.optimizer_step(gradients);
-                learner.model().map(&mut as_device)
+                learner.model()
             };
             (model, Optimizer::Learner(Box::new(step)))
         };
         let whole = Whole {
             gradients: Box::new(|model: &M, batch| TrainStep::step(model, batch).grads),
             forward: Box::new(forward),
+            checkpointing: is_checkpointing(&learner.model()),
         };
         let batch_of = |samples, device: &Device| copy(&batches).narrow(0..samples).on_device(device);
         let subject = Subject::of(begin, batch_of, Pass::Whole(whole));
         self.up_to(batch.len()).answer(&program(), &subject)
     }
+}
+
+/// Whether a model was made on a device that recomputes activations: to move it to another changes nothing of that.
+#[cfg(feature = "train")]
+fn is_checkpointing<M: Module>(model: &M) -> bool {
+    let checkpointing = Device::flex().autodiff().gradient_checkpointing().gradient_checkpointing_strategy();
+    model.devices().iter().any(|device| device.gradient_checkpointing_strategy() == checkpointing)
 }
 
 /// A model's validation step with a batch of its training step, if it takes such: its forward pass and nothing else.
@@ -89,31 +93,6 @@ fn forward<M: LearnerModel>(model: &M, batch: <M as TrainStep>::Input) -> Option
     let batch: Box<dyn Any> = Box::new(batch);
     let batch = batch.downcast::<<M as InferenceStep>::Input>().ok()?;
     Some(Box::new(InferenceStep::step(model, *batch)))
-}
-
-/// The same weights with the checkpointing of a device, which moving them to it leaves as it is.
-#[cfg(feature = "train")]
-struct AsDevice {
-    device: Device,
-}
-
-#[cfg(feature = "train")]
-impl ModuleMapper for AsDevice {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.map(|old| {
-            let Some(strategy) = self.device.gradient_checkpointing_strategy() else { return old };
-            let new = old.clone().inner().autodiff().with_gradient_checkpointing_strategy(strategy);
-            if old.is_require_grad() { new.require_grad() } else { new }
-        })
-    }
-
-    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
-        param.map(Tensor::without_autodiff)
-    }
-
-    fn map_bool<const D: usize>(&mut self, param: Param<Tensor<D, Bool>>) -> Param<Tensor<D, Bool>> {
-        param.map(Tensor::without_autodiff)
-    }
 }
 
 fn copy<T: Clone>(shared: &Mutex<T>) -> T {

@@ -73,7 +73,7 @@ fn modes<M: Module, B: Clone>(
 ) -> BTreeMap<Mode, MeasuredMode> {
     let begin = Instant::now();
     let mut modes = BTreeMap::new();
-    for checkpointing in [false, true] {
+    for checkpointing in bench.subject.checkpointing().iter().copied() {
         if begin.elapsed() > PATIENCE {
             report::not_replayed(&"a step with checkpointing: those without took the CPU too long");
             break;

@@ -24,19 +24,16 @@ pub(super) fn record<M: Module, B: Clone>(
     subject: &Subject<'_, M, B>,
     step: Step,
 ) -> Option<Recorded> {
-    let forward = forward(device, subject, step);
-    let mut events = log::watched(|| run(device, subject, step))?;
-    if let Some(allocations) = forward? {
-        events = with_ends(&events, allocations);
+    if matches!(subject.pass(), Pass::Loss(_)) {
+        return log::watched(|| run(device, subject, step)).map(|events| Recorded::from_events(&events));
     }
-    Some(Recorded::from_events(&events))
+    let tensors = forward(device, subject, step)?;
+    let events = log::watched(|| run(device, subject, step))?;
+    Some(Recorded::from_events(&with_ends(&events, tensors)))
 }
 
-/// How many tensors a forward pass makes, where a step does not tell when it ends. Nothing where too much happened.
-fn forward<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: Step) -> Option<Option<usize>> {
-    if matches!(subject.pass(), Pass::Loss(_)) {
-        return Some(None);
-    }
+/// How many tensors a forward pass makes, where a step does not tell when it ends; `None` when more happened than is kept.
+fn forward<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: Step) -> Option<usize> {
     let events = log::watched(|| {
         let device = step.device(device);
         let model = subject.model(&device);
@@ -49,7 +46,7 @@ fn forward<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, st
     let is_at = |phase: Phase| move |event: &Event| *event == Event::Marked(phase as u64);
     let from = events.iter().position(is_at(Phase::Forward))?;
     let to = events.iter().position(is_at(Phase::Backward))?;
-    Some(Some(events[from..to].iter().filter(|event| is_tensor(event)).count()))
+    Some(events[from..to].iter().filter(|event| is_tensor(event)).count())
 }
 
 /// The end of a forward pass behind so many tensors from its beginning on.
