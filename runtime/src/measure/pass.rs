@@ -21,6 +21,10 @@ pub(super) enum Pass<'a, M, B> {
 pub(super) struct Whole<'a, M, B> {
     pub gradients: Function<'a, M, B, GradientsParams>,
     /// The same forward pass on its own, with what keeps it alive; nothing where there is none that takes such batches.
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "counting-allocator")),
+        expect(dead_code, reason = "nothing is looked at between the passes")
+    )]
     pub forward: Function<'a, M, B, Option<Box<dyn Any>>>,
     /// Whether activations are recomputed goes by the device that the program made its model on.
     pub checkpointing: bool,

@@ -21,6 +21,8 @@ pub(super) struct Climb<'c> {
     pub(super) ground: &'c dyn Ground,
     /// Samples that a step has on one rank.
     pub(super) largest: u64,
+    /// With and without recomputing activations, as far as the model can be had so.
+    pub(super) checkpointing: &'static [bool],
     /// What is on record; then what has come of this process, too.
     pub(super) known: Vec<(Setup, Outcome)>,
     pub(super) journal: &'c mut Journal,
@@ -69,6 +71,11 @@ impl Climb<'_> {
     fn attempt(&self, setup: Setup, taken: &mut Taken) -> Result<Outcome, MeasureError> {
         if setup.batch > self.largest {
             return Ok(Outcome::TooLarge { samples: self.largest });
+        }
+        if !self.checkpointing.contains(&setup.checkpointing) {
+            let how = if setup.checkpointing { "without" } else { "with" };
+            let message = format!("the program makes its model on a device {how} gradient checkpointing");
+            return Ok(Outcome::Failed { message });
         }
         let step = Step::single(setup.batch, setup.checkpointing);
         let outcome = match setup.feed {

@@ -88,7 +88,14 @@ fn run(fake: &Fake, known: &[(Setup, Outcome)], setups: &[Setup]) -> Ran {
     let mut journal = Journal::open(&folder.path().join("results")).expect("it is opened");
     let begin = super::super::journal::tests::begin();
     journal.begin(header(), begin).expect("it is written");
-    let climb = Climb { ground: fake, largest: 512, known: known.to_vec(), journal: &mut journal, said: &|| () };
+    let climb = Climb {
+        ground: fake,
+        largest: 512,
+        checkpointing: &[false, true],
+        known: known.to_vec(),
+        journal: &mut journal,
+        said: &|| (),
+    };
     climb.run(setups).expect("nothing but steps fails");
     Ran { known: journal.known(0, &header()).expect("it is read"), folder }
 }

@@ -81,7 +81,8 @@ impl Case {
         let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
         let ground = OnDevice::new(self, subject, spend);
         let said = || patience.said();
-        Climb { ground: &ground, largest: self.largest_batch, known, journal: &mut journal, said: &said }.run(&setups)
+        let (largest, checkpointing) = (self.largest_batch, subject.checkpointing());
+        Climb { ground: &ground, largest, checkpointing, known, journal: &mut journal, said: &said }.run(&setups)
     }
 
     fn header<M: Module, B: Clone>(&self, workload: &str, subject: &Subject<'_, M, B>) -> Header {
