@@ -143,7 +143,7 @@ fn each_setup_is_timed_and_written_down() {
         let figures = outcome.figures().unwrap_or_else(|| panic!("{setup}: {outcome}"));
         let speed = figures.samples_per_s;
         assert!(speed.least > 0.0 && speed.least <= speed.median && speed.median <= speed.most && figures.repeats >= 3);
-        assert!(figures.loss.is_some_and(f64::is_finite) && figures.cpu_percent.is_some_and(|percent| percent > 0.0));
+        assert!(figures.is_finite && figures.cpu_percent.is_some_and(|percent| percent > 0.0));
         let is_fed = setup.feed.is_some();
         assert_eq!((figures.phases.is_none(), figures.waiting_percent.is_some()), (is_fed, is_fed), "{setup}");
         let counted = cfg!(feature = "counting-allocator") && !is_fed;

@@ -18,20 +18,17 @@ pub(super) fn added<M: Module>(sum: GradientsParams, gradients: GradientsParams,
 }
 
 /// The gradients times a factor.
-#[cfg(feature = "train")]
 pub(crate) fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
     let mut scaling = Scaling { gradients, factor };
     model.visit(&mut scaling);
     scaling.gradients
 }
 
-#[cfg(feature = "train")]
 struct Scaling {
     gradients: GradientsParams,
     factor: f64,
 }
 
-#[cfg(feature = "train")]
 impl ModuleVisitor for Scaling {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.remove::<D>(param.id) {
