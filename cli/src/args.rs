@@ -7,6 +7,7 @@ use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::{Goal, Precision};
 
 use crate::bench::BenchArgs;
+use crate::monitor::MonitorArgs;
 
 /// What stands below the help of a command: examples, if there are any, and the exit codes.
 macro_rules! below {
@@ -18,6 +19,7 @@ macro_rules! below {
         )
     };
 }
+
 
 const INIT_HELP: &str = "\
 Example:
@@ -50,6 +52,7 @@ pub(crate) enum Command {
     Optimize(Box<crate::optimize::OptimizeArgs>),
     Check(CheckArgs),
     Report(crate::report::ReportArgs),
+    Monitor(MonitorArgs),
 }
 
 /// What every subcommand takes.

@@ -87,6 +87,8 @@ pub(crate) enum Error {
     Optimize(#[from] OptimizeError),
     #[error(transparent)]
     Bench(#[from] BenchError),
+    #[error(transparent)]
+    Monitor(#[from] crate::monitor::Failure),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }

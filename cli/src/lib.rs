@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod init;
 mod measure;
+mod monitor;
 mod optimize;
 mod plan;
 mod program;
@@ -80,6 +81,7 @@ fn run(args: &Args) -> Result<Answer, Error> {
         Command::Plan(plan) => plan::run(&args.common, plan),
         Command::Explain(explain) => explain::run(&args.common, explain),
         Command::Optimize(optimize) => optimize::run(&args.common, optimize),
+        Command::Monitor(monitor) => monitor::run(&args.common, monitor),
         Command::Check(check) => check::run(&args.common, check),
         Command::Report(report) => report::run(&args.common, report),
     }

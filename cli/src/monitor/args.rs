@@ -1,0 +1,117 @@
+//! The command line of `monitor`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+const HELP: &str = "\
+Examples:
+  cargo gpu-tuned monitor                                  all GPUs, on the whole terminal
+  cargo gpu-tuned monitor --gpu 0 --interval 500ms         one GPU, twice a second
+  cargo gpu-tuned monitor --pid 4711 --record run.jsonl    with a training program, kept in a file
+  cargo gpu-tuned monitor --duration 60s --csv gpu.csv     a minute, as a table besides
+  cargo gpu-tuned monitor --replay run.jsonl               what was recorded
+  cargo gpu-tuned monitor --json | jq .                    one JSON object per line, the summary last
+
+Keys:
+  arrows, tab  another GPU        p  pause        PgUp, PgDn  back and forth in time
+  q            quit               ?  help
+
+Exit codes:
+  0  fine, also without a GPU: the host is watched then, and one line says why
+  2  bad input or usage: a file that cannot be read or written, a GPU or a process that is not there";
+
+/// Watch the GPUs, the host and a training program: live on a terminal, as lines in a pipe, with a summary at the end
+///
+/// A program that records its steps into the file of --record is shown with them. Nothing is changed on the GPUs, and no
+/// package is needed. Utilisation is what the driver calls so: the part of the time in which any kernel ran. SM activity,
+/// from Hopper on, is how much of the GPU that kernel used.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct MonitorArgs {
+    /// Time between looks, such as 500ms or 2s; at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// Stop after this time, such as 30s, 5m or 1h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub duration: Option<Duration>,
+    /// Watch this GPU only, by the driver's number; may be given several times
+    #[arg(long = "gpu", value_name = "N")]
+    pub gpus: Vec<u32>,
+    /// Watch this process with its children besides, and stop when it ends
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Append all that is seen to this recording; a program may write its steps into the same file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Write comma-separated values to this file, or print them where none is named
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with = "json")]
+    pub csv: Option<PathBuf>,
+    /// Show a recording in place of this machine
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "pid", "duration", "interval"])]
+    pub replay: Option<PathBuf>,
+    /// Print lines on a terminal, too, as in a pipe
+    #[arg(long)]
+    pub plain: bool,
+}
+
+impl MonitorArgs {
+    /// Whether the table of values takes the standard output.
+    pub(super) fn prints_csv(&self) -> bool {
+        self.csv.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+
+    /// The file of the table.
+    pub(super) fn csv_file(&self) -> Option<&PathBuf> {
+        self.csv.as_ref().filter(|_| !self.prints_csv())
+    }
+}
+
+/// A time with its unit; without one, in seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let mistake = || "expected a time, such as 500ms, 2s, 1.5m or 1h".to_owned();
+    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim() {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(mistake()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| mistake())? * scale;
+    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(mistake)
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let least = gpu_tuned::monitor::LEAST_INTERVAL;
+    time(text).and_then(|time| {
+        let is_enough = (least..=Duration::from_secs(3600)).contains(&time);
+        is_enough.then_some(time).ok_or_else(|| "expected 100ms at least and 1h at most".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{interval, time};
+
+    #[test]
+    fn times_have_units() {
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("2s", 2000),
+            ("2", 2000),
+            ("1.5s", 1500),
+            ("3m", 180_000),
+            ("1h", 3_600_000),
+            ("1 min", 60_000),
+        ] {
+            assert_eq!(time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "s", "-1s", "0s", "1d", "nan", "1e999", "1.2.3s", "99999999999999999999999h", "٣s"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+        assert!(interval("50ms").is_err() && interval("2h").is_err() && interval("100ms").is_ok());
+    }
+}

@@ -1,0 +1,56 @@
+//! Following this machine without a screen.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpu_tuned::recording::Record;
+
+use super::args::MonitorArgs;
+use super::failure::Failure;
+use super::output::{Ended, Output};
+use super::seen::Seen;
+use super::source::Source;
+use super::stop::Stop;
+
+/// How soon a signal is answered.
+const REST: Duration = Duration::from_millis(50);
+
+/// Prints what is seen until somebody stops it, time is over, or the program has ended.
+pub(super) fn follow(
+    args: &MonitorArgs,
+    source: &mut Source,
+    output: &mut Output,
+    stop: &Stop,
+) -> Result<Ended, Failure> {
+    let begin = Instant::now();
+    let mut seen = Seen::default();
+    let mut has_ended = false;
+    loop {
+        let is_over = stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time);
+        for record in source.news() {
+            seen.observe(&record);
+            has_ended |= ended(source, &record, &seen)?;
+            if let Record::Start(start) = &record {
+                start.trouble.iter().for_each(|trouble| crate::say(&format!("note: {trouble}")));
+            }
+            if !output.write(&record, &seen)? {
+                return Ok(Ended::NobodyReads);
+            }
+        }
+        if is_over {
+            return Ok(Ended::Whole(Box::new(seen)));
+        }
+        thread::sleep(REST);
+    }
+}
+
+/// Whether the program has ended; one that was never there is a mistake.
+pub(super) fn ended(source: &Source, record: &Record, seen: &Seen) -> Result<bool, Failure> {
+    let has_ended = source.has_ended(record);
+    match source.pid() {
+        Some(pid) if has_ended && seen.host.iter().all(|host| host.process.is_none()) => {
+            Err(Failure::NoProcess { pid })
+        }
+        _ => Ok(has_ended),
+    }
+}

@@ -1,0 +1,107 @@
+//! What is printed and written while something is watched.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use gpu_tuned::monitor::{Summary, csv_header, csv_line};
+use gpu_tuned::recording::Record;
+
+use super::args::MonitorArgs;
+use super::failure::Failure;
+use super::lines;
+use super::seen::{Seen, Track};
+
+/// How following came to its end.
+pub(super) enum Ended {
+    /// With what was seen.
+    Whole(Box<Seen>),
+    /// Whoever read the output has seen enough.
+    NobodyReads,
+}
+
+/// Records on their way to the standard output and a table.
+pub(super) struct Output {
+    kind: Kind,
+    table: Option<Table>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Lines,
+    Json,
+    Csv,
+}
+
+/// A file of comma-separated values, written a line at a time.
+pub(super) struct Table {
+    path: PathBuf,
+    file: File,
+}
+
+impl Output {
+    pub(super) fn new(is_json: bool, args: &MonitorArgs) -> Result<Self, Failure> {
+        let kind = match (is_json, args.prints_csv()) {
+            (true, _) => Kind::Json,
+            (_, true) => Kind::Csv,
+            _ => Kind::Lines,
+        };
+        let table = args.csv_file().map(|path| Table::create(path)).transpose()?;
+        if kind == Kind::Csv {
+            print(&csv_header())?;
+        }
+        Ok(Self { kind, table })
+    }
+
+    /// Takes a record that `seen` holds already; `false` when nobody reads any more.
+    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<bool, Failure> {
+        if let Some(table) = &mut self.table {
+            table.write(record, seen)?;
+        }
+        let text = match self.kind {
+            // The lines of a replay go to the table alone.
+            Kind::Lines => lines::line(record, seen),
+            Kind::Json => Some(format!("{}\n", serde_json::to_string(record).expect("BUG: records are always JSON"))),
+            Kind::Csv => csv_line(record, uuid(record, seen)),
+        };
+        text.map_or(Ok(true), |text| print(&text))
+    }
+}
+
+impl Table {
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let failure = |source| Failure::Csv { path: path.to_owned(), source };
+        let mut file = File::create(path).map_err(failure)?;
+        file.write_all(csv_header().as_bytes()).map_err(failure)?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<(), Failure> {
+        let Some(line) = csv_line(record, uuid(record, seen)) else { return Ok(()) };
+        let written = self.file.write_all(line.as_bytes());
+        written.map_err(|source| Failure::Csv { path: self.path.clone(), source })
+    }
+}
+
+/// The last line of `--json`.
+pub(super) fn summary_line(summary: &Summary) -> String {
+    let mut json = serde_json::to_value(summary).expect("BUG: a summary is always JSON");
+    json["kind"] = "summary".into();
+    format!("{json}\n")
+}
+
+/// Prints at once: somebody may be waiting for it. `false` when nobody reads any more.
+fn print(text: &str) -> Result<bool, Failure> {
+    let mut out = anstream::AutoStream::auto(io::stdout());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Print(error)),
+    }
+}
+
+fn uuid<'a>(record: &Record, seen: &'a Seen) -> Option<&'a str> {
+    let Record::Gpu(sample) = record else { return None };
+    let is_it = |track: &&Track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot);
+    seen.gpus.iter().find(is_it)?.gpu.uuid.as_deref()
+}

@@ -1,0 +1,269 @@
+//! The screen as a whole: what gets how many lines.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::graphs::Graph;
+use super::palette::{CHOSEN, STRONG};
+use super::{Screen, gpu, help, host, list};
+use crate::monitor::amounts::{clock, gib, rate, short};
+use crate::monitor::seen::{Seen, Track};
+
+/// Smaller screens get figures alone.
+const LEAST_GRAPHS: u16 = 4;
+
+impl Screen {
+    pub(super) fn draw(&self, frame: &mut Frame<'_>, seen: &Seen) {
+        let area = frame.area();
+        if area.height < 3 || area.width < 20 {
+            return;
+        }
+        let [head, body, foot] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(area);
+        self.draw_head(frame, head, seen);
+        self.draw_body(frame, body, seen);
+        let keys = if self.replayed.is_some() { "PgUp/PgDn time" } else { "p pause" };
+        let others = if seen.gpus.len() > 1 { " arrows GPU " } else { "" };
+        let foot_line = Line::styled(format!(" q quit  {keys} {others} ? help"), self.palette.faint());
+        frame.render_widget(foot_line, foot);
+        if self.is_help_open {
+            help::draw(frame);
+        }
+    }
+
+    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect, seen: &Seen) {
+        let end = self.end(seen);
+        let run = clock(end - seen.first.unwrap_or(end));
+        let what = match (&self.replayed, self.until) {
+            (Some(file), _) => format!("{file} at {run} "),
+            (None, Some(_)) => format!("paused at {run} "),
+            (None, None) => format!("{run}, every {} ", interval(self.interval)),
+        };
+        let driver =
+            seen.start.driver_version.as_deref().map(|driver| format!("  driver {driver}")).unwrap_or_default();
+        let name = format!(" gpu-tuned monitor{driver}");
+        let gap = usize::from(area.width).saturating_sub(name.chars().count() + what.chars().count());
+        let line = Line::from(vec![Span::raw(name), Span::raw(" ".repeat(gap)), Span::raw(what)]);
+        frame.render_widget(line.style(CHOSEN), area);
+    }
+
+    fn draw_body(&self, frame: &mut Frame<'_>, area: Rect, seen: &Seen) {
+        let end = self.end(seen);
+        let chosen = self.chosen.min(seen.gpus.len().saturating_sub(1));
+        let cells = usize::from(area.width);
+        let mut above = Vec::new();
+        if seen.gpus.len() > 1 {
+            let rows = seen.gpus.len().min((usize::from(area.height) / 3).max(3));
+            above.extend(list::lines(&seen.gpus, chosen, end, rows, cells, self.palette));
+            above.push(Line::raw(""));
+        }
+        let track = seen.gpus.get(chosen);
+        let mut below: Vec<_> = host::steps(seen, end).into_iter().collect();
+        below.extend(host::program(seen, end));
+        below.push(host::line(seen, end));
+        let sample = track.and_then(|track| track.at(end));
+        match track {
+            Some(track) => {
+                above.push(Line::styled(heading(track), STRONG));
+                match sample {
+                    Some(sample) if sample.trouble.is_none() => {
+                        above.extend(gpu::lines(&track.gpu, sample, cells, self.palette));
+                        let left = usize::from(area.height).saturating_sub(above.len() + below.len());
+                        let rows = (left / 3).clamp(2, 10);
+                        let processes = gpu::processes(sample, rows, cells, self.palette);
+                        below.splice(0..0, processes);
+                    }
+                    Some(sample) => {
+                        let trouble = sample.trouble.clone().unwrap_or_default();
+                        let trouble = wrapped(&trouble, cells).into_iter();
+                        above.extend(trouble.map(|line| Line::styled(line, self.palette.bad())));
+                    }
+                    None => above.push(Line::styled("not seen yet", self.palette.faint())),
+                }
+            }
+            None => above.extend(self.why(seen, cells)),
+        }
+        self.draw_parts(frame, area, above, below, &self.graphs(seen, track, end), end);
+    }
+
+    /// Why no GPU is watched.
+    fn why(&self, seen: &Seen, cells: usize) -> Vec<Line<'static>> {
+        let why = seen.start.trouble.first().map_or("waiting for the first look", String::as_str);
+        let heading = Line::styled("No GPU is watched", STRONG);
+        let why = wrapped(why, cells).into_iter().map(|line| Line::styled(line, self.palette.bad()));
+        [heading].into_iter().chain(why).collect()
+    }
+
+    /// Lines above and below, and graphs in what is left between them.
+    fn draw_parts(
+        &self,
+        frame: &mut Frame<'_>,
+        area: Rect,
+        above: Vec<Line<'static>>,
+        mut below: Vec<Line<'static>>,
+        graphs: &[Graph],
+        end: f64,
+    ) {
+        let above_height = (above.len() as u16).min(area.height);
+        let room = area.height - above_height;
+        // What is next to the host is kept longest.
+        let cut = below.len().saturating_sub(room.into());
+        below.drain(..cut);
+        let below_height = below.len() as u16;
+        let areas =
+            Layout::vertical([Constraint::Length(above_height), Constraint::Min(0), Constraint::Length(below_height)]);
+        let [top, middle, bottom] = areas.areas(area);
+        frame.render_widget(Paragraph::new(above), top);
+        frame.render_widget(Paragraph::new(below), bottom);
+        self.draw_graphs(frame, middle, graphs, end);
+    }
+
+    fn draw_graphs(&self, frame: &mut Frame<'_>, area: Rect, graphs: &[Graph], end: f64) {
+        if area.height < LEAST_GRAPHS || graphs.is_empty() {
+            return;
+        }
+        let columns = (area.width / 40).clamp(1, 4);
+        let most = usize::from(columns) * usize::from((area.height / 5).max(1));
+        let shown = &graphs[..graphs.len().min(most)];
+        let rows = shown.len().div_ceil(columns.into());
+        let heights = Layout::vertical(vec![Constraint::Fill(1); rows]).split(area);
+        let widths = Layout::horizontal(vec![Constraint::Fill(1); columns.into()]).spacing(2);
+        for (row, graphs) in shown.chunks(columns.into()).enumerate() {
+            let line = Rect { height: heights[row].height.saturating_sub(1), ..heights[row] };
+            let line = Rect { y: line.y + 1, ..line };
+            for (place, graph) in widths.split(line).iter().zip(graphs) {
+                graph.draw(frame, *place, end, self.seconds_per_cell());
+            }
+        }
+    }
+
+    /// A column for each look, and of a recording for each second.
+    fn seconds_per_cell(&self) -> f64 {
+        if self.interval.is_zero() { 1.0 } else { self.interval.as_secs_f64() }
+    }
+
+    /// The graphs in the order of what they tell.
+    fn graphs(&self, seen: &Seen, track: Option<&Track>, end: f64) -> Vec<Graph> {
+        let mut graphs: Vec<Graph> = track.map(|track| self.of_gpu(track)).unwrap_or_default();
+        let steps = seen.steps.iter().filter(|step| step.seconds > 0.0);
+        let rates = steps.map(|step| (step.at, step.samples as f64 / step.seconds)).collect();
+        let losses = seen.steps.iter().filter_map(|step| Some((step.at, step.loss?))).collect();
+        let own = [
+            graph("Samples/s", rates, None, short, self.palette.clock()),
+            graph("Loss", losses, None, short, self.palette.heat()),
+        ];
+        graphs.splice(2.min(graphs.len())..2.min(graphs.len()), own.into_iter().flatten());
+        let percent = |figure: f64| format!("{figure:.0} %");
+        let host = |of: fn(&gpu_tuned::recording::HostSample) -> Option<f64>| {
+            seen.host.iter().filter_map(|host| Some((host.at, of(host)?))).collect()
+        };
+        let total = Some(seen.start.memory_bytes as f64);
+        let memory = host(|host| host.memory_used_bytes.map(|bytes| bytes as f64));
+        graphs.extend(graph("Processors", host(|host| host.cpu_percent), Some(100.0), percent, self.palette.work()));
+        let gibs = |bytes: f64| format!("{:.1} GiB", gib(bytes));
+        graphs.extend(graph("Host memory", memory, total, gibs, self.palette.memory()));
+        for graph in &mut graphs {
+            graph.close(end);
+        }
+        graphs
+    }
+
+    fn of_gpu(&self, track: &Track) -> Vec<Graph> {
+        let of = |figure: fn(&gpu_tuned::recording::GpuSample) -> Option<f64>| -> Vec<(f64, f64)> {
+            track.samples.iter().filter_map(|sample| Some((sample.at, figure(sample)?))).collect()
+        };
+        let percent = |figure: f64| format!("{figure:.0} %");
+        let gpu = &track.gpu;
+        let limit =
+            track.samples.iter().rev().find_map(|sample| sample.power_limit_mw).map(|limit| f64::from(limit) / 1e3);
+        let palette = self.palette;
+        let total = gpu.memory_total_bytes.map(|bytes| bytes as f64);
+        let top_clock = gpu.max_sm_clock_mhz.map(f64::from);
+        let whole = Some(100.0);
+        [
+            graph("Utilisation", of(|gpu| gpu.utilisation_percent), whole, percent, palette.work()),
+            graph("SM activity", of(|gpu| gpu.sm_activity_percent), whole, percent, palette.work()),
+            graph(
+                "Memory",
+                of(|gpu| gpu.memory_used_bytes.map(|bytes| bytes as f64)),
+                total,
+                |bytes| format!("{:.1} GiB", gib(bytes)),
+                palette.memory(),
+            ),
+            graph(
+                "Power",
+                of(|gpu| gpu.power_mw.map(|power| f64::from(power) / 1e3)),
+                limit,
+                |watts| format!("{watts:.0} W"),
+                palette.power(),
+            ),
+            graph(
+                "SM clock",
+                of(|gpu| gpu.sm_clock_mhz.map(f64::from)),
+                top_clock,
+                |clock| format!("{clock:.0} MHz"),
+                palette.clock(),
+            ),
+            graph(
+                "Temperature",
+                of(|gpu| gpu.temperature_c.map(f64::from)),
+                whole,
+                |celsius| format!("{celsius:.0} °C"),
+                palette.heat(),
+            ),
+            graph(
+                "PCIe to the GPU",
+                of(|gpu| gpu.pcie_to_gpu_bytes_per_s.map(|bytes| bytes as f64)),
+                None,
+                rate,
+                palette.clock(),
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// A graph of what was seen, if anything; without a top, as high as its highest value.
+fn graph(
+    title: &'static str,
+    points: Vec<(f64, f64)>,
+    top: Option<f64>,
+    said: fn(f64) -> String,
+    style: Style,
+) -> Option<Graph> {
+    let highest = points.iter().map(|(_, value)| *value).fold(f64::MIN, f64::max);
+    let top = top.unwrap_or(highest).max(f64::MIN_POSITIVE);
+    (!points.is_empty()).then(|| Graph { title, points, top, said, last: String::new(), style })
+}
+
+fn heading(track: &Track) -> String {
+    let profile = track.gpu.profile.as_deref().map(|profile| format!(" ({profile})")).unwrap_or_default();
+    format!("{}{profile}", track.title())
+}
+
+fn interval(interval: std::time::Duration) -> String {
+    let seconds = interval.as_secs_f64();
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds} s") }
+}
+
+/// The text in lines of so many cells, broken between words where there are any.
+fn wrapped(text: &str, cells: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("BUG: there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= cells {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}

@@ -1,0 +1,65 @@
+//! The host, the program and its steps: a line each.
+
+use gpu_tuned::recording::{HostSample, StepRecord};
+use ratatui::text::{Line, Span};
+
+use super::palette::STRONG;
+use crate::monitor::amounts::{gib, short};
+use crate::monitor::seen::Seen;
+
+/// The line of the host at a moment.
+pub(super) fn line(seen: &Seen, end: f64) -> Line<'static> {
+    let mut spans = vec![Span::styled(format!("{:<13}", "Host"), STRONG)];
+    let Some(host) = at(seen, end) else { return Line::from(spans) };
+    let mut parts = Vec::new();
+    let cores = Some(seen.start.cores).filter(|cores| *cores > 0).map(|cores| format!(" of {cores} cores"));
+    parts.extend(host.cpu_percent.map(|percent| format!("{percent:.0} %{}", cores.unwrap_or_default())));
+    let total = Some(seen.start.memory_bytes).filter(|bytes| *bytes > 0);
+    let total = total.map(|bytes| format!("/{:.1}", gib(bytes as f64))).unwrap_or_default();
+    parts.extend(host.memory_used_bytes.map(|used| format!("{:.1}{total} GiB", gib(used as f64))));
+    spans.push(Span::raw(parts.join(" · ")));
+    Line::from(spans)
+}
+
+/// The line of the program that is watched.
+pub(super) fn program(seen: &Seen, end: f64) -> Option<Line<'static>> {
+    let process = at(seen, end)?.process.as_ref()?;
+    let mut parts = vec![format!("pid {}", process.pid)];
+    parts.extend(process.cpu_percent.map(|percent| format!("{percent:.0} % of a core")));
+    parts.extend(process.memory_bytes.map(|bytes| format!("{:.1} GiB", gib(bytes as f64))));
+    parts.extend(process.busiest_thread_percent.map(|percent| format!("busiest thread {percent:.0} %")));
+    Some(Line::from(vec![Span::styled(format!("{:<13}", "Program"), STRONG), Span::raw(parts.join(" · "))]))
+}
+
+/// The line of the program's steps, where it records them, or of the values that it named.
+pub(super) fn steps(seen: &Seen, end: f64) -> Option<Line<'static>> {
+    let mut parts = Vec::new();
+    if let Some(step) = seen.steps.iter().rev().find(|step| step.at <= end) {
+        parts.push(format!("{}", step.step));
+        parts.extend(rate(seen, end).map(|rate| format!("{} samples/s", short(rate))));
+        parts.extend(step.loss.map(|loss| format!("loss {}", short(loss))));
+        parts.extend(waiting(step).map(|percent| format!("{percent:.0} % waiting for data")));
+    }
+    parts.extend(seen.values.values().map(|value| format!("{} {}", value.name, short(value.value))));
+    let heading = if seen.steps.is_empty() { "Values" } else { "Step" };
+    (!parts.is_empty())
+        .then(|| Line::from(vec![Span::styled(format!("{heading:<13}"), STRONG), Span::raw(parts.join(" · "))]))
+}
+
+/// The last look at the host that is not later than this.
+pub(super) fn at(seen: &Seen, end: f64) -> Option<&HostSample> {
+    seen.host.iter().rev().find(|host| host.at <= end)
+}
+
+/// Samples per second over the last steps: single ones go up and down.
+fn rate(seen: &Seen, end: f64) -> Option<f64> {
+    let last = seen.steps.iter().rev().filter(|step| step.at <= end).take(20);
+    let (samples, seconds) =
+        last.fold((0, 0.0), |(samples, seconds), step| (samples + step.samples, seconds + step.seconds));
+    (seconds > 0.0).then(|| samples as f64 / seconds)
+}
+
+fn waiting(step: &StepRecord) -> Option<f64> {
+    let waited = step.waited_s? + step.upload_s.unwrap_or(0.0);
+    (step.seconds > 0.0).then(|| (waited / step.seconds * 100.0).clamp(0.0, 100.0))
+}

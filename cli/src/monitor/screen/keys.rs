@@ -1,0 +1,56 @@
+//! What keys do.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::Screen;
+use crate::monitor::seen::Seen;
+
+/// What follows from a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Quit,
+    Draw,
+    Nothing,
+}
+
+/// How far a page goes back in time, in seconds of the recording or the run.
+const PAGE: f64 = 30.0;
+
+impl Screen {
+    pub(super) fn press(&mut self, key: KeyEvent, seen: &Seen) -> Act {
+        if key.kind == KeyEventKind::Release {
+            return Act::Nothing;
+        }
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if is_control => return Act::Quit,
+            KeyCode::Char('q') => return Act::Quit,
+            KeyCode::Esc if !self.is_help_open => return Act::Quit,
+            KeyCode::Char('?' | 'h') => self.is_help_open = !self.is_help_open,
+            KeyCode::Esc => self.is_help_open = false,
+            KeyCode::Down | KeyCode::Right | KeyCode::Tab => self.choose(1, seen),
+            KeyCode::Up | KeyCode::Left | KeyCode::BackTab => self.choose(-1, seen),
+            KeyCode::Char('p' | ' ') if self.replayed.is_none() => {
+                self.until = if self.until.is_some() { None } else { seen.last };
+            }
+            KeyCode::PageUp => self.travel(-PAGE, seen),
+            KeyCode::PageDown => self.travel(PAGE, seen),
+            KeyCode::Home => self.until = seen.first,
+            KeyCode::End => self.until = if self.replayed.is_some() { seen.last } else { None },
+            _ => return Act::Nothing,
+        }
+        Act::Draw
+    }
+
+    /// Another GPU of the list, round and round.
+    fn choose(&mut self, by: isize, seen: &Seen) {
+        let count = seen.gpus.len().max(1);
+        self.chosen = (self.chosen.min(count - 1) + count).wrapping_add_signed(by) % count;
+    }
+
+    fn travel(&mut self, by: f64, seen: &Seen) {
+        let (Some(first), Some(last)) = (seen.first, seen.last) else { return };
+        let to = self.end(seen) + by;
+        self.until = if to >= last && self.replayed.is_none() { None } else { Some(to.clamp(first, last.max(first))) };
+    }
+}

@@ -1,0 +1,144 @@
+//! The whole terminal: what is seen at the moment, and how it came there.
+
+mod bars;
+mod draw;
+mod gpu;
+mod graphs;
+mod help;
+mod host;
+mod keys;
+mod list;
+mod palette;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gpu_tuned::recording::Record;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+
+use super::args::MonitorArgs;
+use super::failure::Failure;
+use super::live::ended;
+use super::output::Table;
+use super::seen::Seen;
+use super::source::Source;
+use super::stop::Stop;
+use crate::args::Common;
+use keys::Act;
+use palette::Palette;
+
+/// How soon news are shown and signals answered.
+const REST: Duration = Duration::from_millis(100);
+
+/// What is shown, and how.
+#[derive(Debug)]
+pub(super) struct Screen {
+    /// The GPU that is shown in full, by its place in the list.
+    chosen: usize,
+    /// The end of what is shown, where that is not now.
+    until: Option<f64>,
+    is_help_open: bool,
+    palette: Palette,
+    /// The file that is replayed.
+    replayed: Option<String>,
+    /// Time between looks.
+    interval: Duration,
+}
+
+/// The terminal, which is as it was before once this is dropped; the panic hook of ratatui sees to panics.
+struct Stage(DefaultTerminal);
+
+impl Stage {
+    fn open() -> Result<Self, Failure> {
+        ratatui::try_init().map(Self).map_err(Failure::Terminal)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Shows this machine until somebody stops it, time is over, or the program has ended.
+pub(super) fn live(
+    common: &Common,
+    args: &MonitorArgs,
+    source: &mut Source,
+    mut table: Option<&mut Table>,
+    stop: &Stop,
+) -> Result<Seen, Failure> {
+    let mut screen = Screen::new(Palette::new(common.color), None, args.interval);
+    let begin = Instant::now();
+    let (mut seen, mut is_old, mut has_ended) = (Seen::default(), true, false);
+    let mut stage = Stage::open()?;
+    loop {
+        for record in source.news() {
+            seen.observe(&record);
+            has_ended |= ended(source, &record, &seen)?;
+            if let Some(table) = &mut table {
+                table.write(&record, &seen)?;
+            }
+            is_old |= matches!(record, Record::Host(_) | Record::Start(_));
+        }
+        if stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time) {
+            return Ok(seen);
+        }
+        if std::mem::take(&mut is_old) {
+            stage.0.draw(|frame| screen.draw(frame, &seen)).map_err(Failure::Terminal)?;
+        }
+        match screen.wait(&seen)? {
+            Act::Quit => return Ok(seen),
+            Act::Draw => is_old = true,
+            Act::Nothing => {}
+        }
+    }
+}
+
+/// Shows what was recorded until somebody has seen enough.
+pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), Failure> {
+    let name = path.display().to_string();
+    let mut screen = Screen::new(Palette::new(common.color), Some(name), Duration::ZERO);
+    screen.until = seen.last;
+    let mut stage = Stage::open()?;
+    let mut is_old = true;
+    while !stop.is_wanted() {
+        if std::mem::take(&mut is_old) {
+            stage.0.draw(|frame| screen.draw(frame, seen)).map_err(Failure::Terminal)?;
+        }
+        match screen.wait(seen)? {
+            Act::Quit => break,
+            Act::Draw => is_old = true,
+            Act::Nothing => {}
+        }
+    }
+    Ok(())
+}
+
+impl Screen {
+    fn new(palette: Palette, replayed: Option<String>, interval: Duration) -> Self {
+        Self { chosen: 0, until: None, is_help_open: false, palette, replayed, interval }
+    }
+
+    /// Waits a moment for a key.
+    fn wait(&mut self, seen: &Seen) -> Result<Act, Failure> {
+        let happened = event::poll(REST).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) });
+        match happened {
+            Ok(Some(Event::Key(key))) => Ok(self.press(key, seen)),
+            Ok(Some(Event::Resize(..))) => Ok(Act::Draw),
+            Ok(_) => Ok(Act::Nothing),
+            // A signal came: whoever asked for it looks next.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Act::Nothing),
+            Err(error) => Err(Failure::Terminal(error)),
+        }
+    }
+
+    /// The end of what is shown.
+    fn end(&self, seen: &Seen) -> f64 {
+        self.until.or(seen.last).unwrap_or_default()
+    }
+}

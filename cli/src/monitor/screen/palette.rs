@@ -1,0 +1,62 @@
+//! Colours, for terminals that have them and people who want them.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::args::Colour;
+
+/// What stands out.
+pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+/// What is chosen.
+pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+/// The styles that have colours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Palette {
+    has_colours: bool,
+}
+
+impl Palette {
+    /// Colours as they are asked for; by default, unless `NO_COLOR` is set or the terminal is a plain one.
+    pub(super) fn new(colour: Colour) -> Self {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        let has_colours = match colour {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => !is_set("NO_COLOR") && !is_dumb,
+        };
+        Self { has_colours }
+    }
+
+    fn of(self, colour: Color) -> Style {
+        if self.has_colours { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    pub(super) fn work(self) -> Style {
+        self.of(Color::Green)
+    }
+
+    pub(super) fn memory(self) -> Style {
+        self.of(Color::Blue)
+    }
+
+    pub(super) fn power(self) -> Style {
+        self.of(Color::Yellow)
+    }
+
+    pub(super) fn clock(self) -> Style {
+        self.of(Color::Cyan)
+    }
+
+    pub(super) fn heat(self) -> Style {
+        self.of(Color::Magenta)
+    }
+
+    pub(super) fn bad(self) -> Style {
+        self.of(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    pub(super) fn faint(self) -> Style {
+        if self.has_colours { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
+    }
+}

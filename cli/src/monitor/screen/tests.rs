@@ -1,0 +1,172 @@
+//! Screens, as people see them.
+
+use std::time::Duration;
+
+use gpu_tuned::monitor::{Options, Sampler};
+use gpu_tuned::recording::{HostSample, ProcessSample, Record, StepRecord};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::keys::Act;
+use super::palette::Palette;
+use super::{Screen, Seen};
+use crate::args::Colour;
+
+/// So many looks at a scenario, a second apart, with a host that is the same everywhere.
+fn watched(name: &str, looks: usize) -> Seen {
+    let mut seen = Seen::default();
+    fake_nvml::play(&format!("watch/{name}"), |library| {
+        let mut sampler = Sampler::open(&Options::default().no_program().library(library));
+        let mut start = sampler.start();
+        (start.at, start.cores, start.memory_bytes) = (0.0, 16, 128 << 30);
+        seen.observe(&Record::Start(start));
+        for look in 0..looks {
+            for record in sampler.look() {
+                seen.observe(&moved(record, look as f64));
+            }
+        }
+    });
+    seen
+}
+
+/// The record as of another moment, and on another host.
+fn moved(record: Record, at: f64) -> Record {
+    match record {
+        Record::Gpu(mut sample) => {
+            sample.at = at;
+            Record::Gpu(sample)
+        }
+        Record::Host(_) => {
+            let mut host = HostSample::new(at);
+            (host.cpu_percent, host.memory_used_bytes) = (Some(22.0 + (at * 0.9).sin() * 5.0), Some(31 << 30));
+            let mut process = ProcessSample::new(5120);
+            process.cpu_percent = Some(340.0);
+            process.memory_bytes = Some(9 << 30);
+            process.busiest_thread_percent = Some(98.0);
+            host.process = Some(process);
+            Record::Host(host)
+        }
+        other => other,
+    }
+}
+
+fn screen() -> Screen {
+    Screen::new(Palette::new(Colour::Never), None, Duration::from_secs(1))
+}
+
+fn drawn(screen: &Screen, seen: &Seen, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+    terminal.draw(|frame| screen.draw(frame, seen)).expect("it is drawn");
+    terminal.backend().to_string()
+}
+
+fn with_steps(mut seen: Seen) -> Seen {
+    for step in 1..=160u32 {
+        let mut record = StepRecord::new(7.0 + f64::from(step) * 0.25, step.into());
+        (record.seconds, record.samples) = (0.25, 256);
+        (record.loss, record.waited_s) = (Some(2.3 / f64::from(step).sqrt()), Some(0.01));
+        seen.observe(&Record::Step(Box::new(record)));
+    }
+    seen
+}
+
+#[test]
+fn a_training_run_at_both_sizes() {
+    let seen = with_steps(watched("training", 48));
+    insta::assert_snapshot!("training_80", drawn(&screen(), &seen, 80, 24));
+    insta::assert_snapshot!("training_200", drawn(&screen(), &seen, 200, 50));
+}
+
+#[test]
+fn clocks_that_are_held_down() {
+    insta::assert_snapshot!("thermal_80", drawn(&screen(), &watched("thermal", 33), 80, 24));
+    insta::assert_snapshot!("power_cap_80", drawn(&screen(), &watched("power-cap", 20), 80, 24));
+    insta::assert_snapshot!("pcie_reduced_80", drawn(&screen(), &watched("pcie-reduced", 20), 80, 24));
+}
+
+#[test]
+fn several_gpus_are_a_list_and_one_in_full() {
+    let seen = watched("eight-h200", 30);
+    let mut screen = screen();
+    insta::assert_snapshot!("eight_80", drawn(&screen, &seen, 80, 24));
+    screen.press(KeyEvent::new(KeyCode::Up, KeyModifiers::NONE), &seen);
+    insta::assert_snapshot!("eight_200", drawn(&screen, &seen, 200, 50));
+}
+
+#[test]
+fn a_lost_gpu_and_slices() {
+    let mut screen = screen();
+    screen.chosen = 1;
+    insta::assert_snapshot!("lost_80", drawn(&screen, &watched("lost-between", 12), 80, 24));
+    insta::assert_snapshot!("mig_80", drawn(&screen, &watched("mig", 5), 80, 24));
+}
+
+#[test]
+fn without_a_driver_the_host_is_shown_and_why() {
+    let mut seen = Seen::default();
+    let mut sampler = Sampler::open(&Options::default().no_program().library("/nonexistent/libnvidia-ml.so.1"));
+    let mut start = sampler.start();
+    (start.at, start.cores, start.memory_bytes) = (0.0, 16, 128 << 30);
+    seen.observe(&Record::Start(start));
+    for look in 0..20 {
+        sampler.look().into_iter().for_each(|record| seen.observe(&moved(record, f64::from(look))));
+    }
+    insta::assert_snapshot!("no_driver_80", drawn(&screen(), &seen, 80, 24));
+}
+
+#[test]
+fn help_explains_keys_and_figures() {
+    let seen = watched("idle", 3);
+    let mut screen = screen();
+    assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('?'), KeyModifiers::NONE), &seen), Act::Draw);
+    insta::assert_snapshot!("help_80", drawn(&screen, &seen, 80, 24));
+}
+
+#[test]
+fn every_size_and_machine_can_be_drawn() {
+    for name in ["training", "no-counters", "mig", "lost-between", "eight-h200", "idle"] {
+        let seen = with_steps(watched(name, 20));
+        for (width, height) in [(1, 1), (20, 3), (30, 8), (60, 12), (69, 60), (80, 10), (300, 100)] {
+            for chosen in [0, 7] {
+                let screen = Screen { chosen, is_help_open: height == 8, ..screen() };
+                let text = drawn(&screen, &seen, width, height);
+                assert_eq!(text.lines().count(), usize::from(height), "{name} at {width}x{height}");
+            }
+        }
+    }
+    drawn(&screen(), &Seen::default(), 80, 24);
+}
+
+#[test]
+fn keys_choose_pause_and_quit() {
+    let seen = watched("lost-between", 40);
+    let mut screen = screen();
+    let mut press = |code| {
+        let act = screen.press(KeyEvent::new(code, KeyModifiers::NONE), &seen);
+        (act, screen.chosen, screen.until)
+    };
+    assert_eq!(press(KeyCode::Tab), (Act::Draw, 1, None));
+    assert_eq!(press(KeyCode::Down), (Act::Draw, 0, None));
+    assert_eq!(press(KeyCode::Up), (Act::Draw, 1, None));
+    assert_eq!(press(KeyCode::Char('p')), (Act::Draw, 1, Some(39.0)));
+    assert_eq!(press(KeyCode::PageUp), (Act::Draw, 1, Some(9.0)));
+    assert_eq!(press(KeyCode::PageUp), (Act::Draw, 1, Some(0.0)));
+    assert_eq!(press(KeyCode::End), (Act::Draw, 1, None));
+    assert_eq!(press(KeyCode::Char('x')), (Act::Nothing, 1, None));
+    assert_eq!(press(KeyCode::Char('q')).0, Act::Quit);
+    assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &seen), Act::Quit);
+}
+
+#[test]
+fn colours_are_left_out_when_they_are_not_wanted() {
+    let seen = watched("thermal", 33);
+    let colours = |screen: &Screen| {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
+        terminal.draw(|frame| screen.draw(frame, &seen)).expect("it is drawn");
+        let cells = &terminal.backend().buffer().content;
+        cells.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count()
+    };
+    assert_eq!(colours(&screen()), 0);
+    assert!(colours(&Screen { palette: Palette::new(Colour::Always), ..screen() }) > 100);
+}

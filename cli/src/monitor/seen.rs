@@ -1,0 +1,108 @@
+//! All that is shown: what was seen so far, of each GPU, the host and the program.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gpu_tuned::monitor::{Gathering, Summary};
+use gpu_tuned::recording::{Gpu, GpuSample, HostSample, Record, Run, Start, StepRecord, Value};
+
+/// Samples of each kind that are kept: over five hours of one in a second.
+const KEPT: usize = 20_000;
+
+/// What was seen so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub start: Start,
+    pub gpus: Vec<Track>,
+    pub host: VecDeque<HostSample>,
+    pub run: Option<Run>,
+    /// Steps of the first rank.
+    pub steps: VecDeque<StepRecord>,
+    pub values: BTreeMap<String, Value>,
+    pub first: Option<f64>,
+    pub last: Option<f64>,
+    gathering: Gathering,
+}
+
+/// A GPU or a slice of one, with what was seen of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Track {
+    pub gpu: Gpu,
+    pub samples: VecDeque<GpuSample>,
+}
+
+impl Seen {
+    pub(super) fn observe(&mut self, record: &Record) {
+        self.gathering.observe(record);
+        match record {
+            Record::Start(start) => self.begin(start),
+            Record::Gpu(sample) => {
+                self.saw(sample.at);
+                let track = self.track(sample.gpu, sample.mig_slot);
+                push(&mut track.samples, sample.clone());
+            }
+            Record::Host(sample) => {
+                self.saw(sample.at);
+                push(&mut self.host, sample.clone());
+            }
+            Record::Run(run) => self.run = Some((**run).clone()),
+            Record::Step(step) if step.rank == 0 => push(&mut self.steps, (**step).clone()),
+            Record::Value(value) => {
+                self.values.insert(value.name.clone(), value.clone());
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        self.gathering.summary()
+    }
+
+    fn begin(&mut self, start: &Start) {
+        self.start = start.clone();
+        for gpu in &start.gpus {
+            self.track(gpu.gpu, gpu.mig_slot).gpu = gpu.clone();
+        }
+    }
+
+    fn track(&mut self, gpu: u32, mig_slot: Option<u32>) -> &mut Track {
+        let found = self.gpus.binary_search_by_key(&(gpu, mig_slot), |track| (track.gpu.gpu, track.gpu.mig_slot));
+        let place = found.unwrap_or_else(|between| {
+            let mut known = Gpu::new(gpu);
+            known.mig_slot = mig_slot;
+            self.gpus.insert(between, Track { gpu: known, samples: VecDeque::new() });
+            between
+        });
+        &mut self.gpus[place]
+    }
+
+    fn saw(&mut self, at: f64) {
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
+        self.last = Some(self.last.map_or(at, |last| last.max(at)));
+    }
+}
+
+impl Track {
+    /// What it is called, with its number.
+    pub(super) fn title(&self) -> String {
+        let name = self.gpu.name.as_deref().unwrap_or("a GPU without a name");
+        format!("{} {name}", self.number())
+    }
+
+    /// `GPU 0`, or `GPU 0.1` of its slice in slot 1.
+    pub(super) fn number(&self) -> String {
+        let slot = self.gpu.mig_slot.map(|slot| format!(".{slot}")).unwrap_or_default();
+        format!("GPU {}{slot}", self.gpu.gpu)
+    }
+
+    /// The last look at it that is not later than this.
+    pub(super) fn at(&self, until: f64) -> Option<&GpuSample> {
+        self.samples.iter().rev().find(|sample| sample.at <= until)
+    }
+}
+
+fn push<T>(kept: &mut VecDeque<T>, new: T) {
+    if kept.len() == KEPT {
+        kept.pop_front();
+    }
+    kept.push_back(new);
+}

@@ -1,0 +1,71 @@
+//! Where records come from: the monitor of this machine, and the program that writes the same recording.
+
+use gpu_tuned::monitor::{Monitor, Options};
+use gpu_tuned::recording::Record;
+
+use super::args::MonitorArgs;
+use super::failure::Failure;
+use super::tail::Tail;
+
+/// This machine, watched.
+pub(super) struct Source {
+    monitor: Monitor,
+    next: u64,
+    tail: Option<Tail>,
+    pid: Option<u32>,
+}
+
+impl Source {
+    /// Starts to watch.
+    pub(super) fn open(args: &MonitorArgs) -> Result<Self, Failure> {
+        let mut options = Options::default().interval(args.interval);
+        options = match args.pid {
+            Some(pid) => options.pid(pid),
+            None => options.no_program(),
+        };
+        if !args.gpus.is_empty() {
+            options = options.gpus(args.gpus.clone());
+        }
+        if let Some(path) = &args.record {
+            options = options.record(path);
+        }
+        // The program's lines are those from the beginning: it may have begun before.
+        let tail = args.record.as_deref().map(Tail::new);
+        let monitor = Monitor::start(&options)?;
+        let there: Vec<u32> = monitor.latest().start.gpus.iter().map(|gpu| gpu.gpu).collect();
+        if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
+            // Where no driver can be asked, one line says so, and the host is watched.
+            let all = gpu_tuned::detect().gpus;
+            let mut numbers: Vec<u32> = all.iter().map(|gpu| gpu.index).collect();
+            numbers.dedup();
+            if !numbers.is_empty() {
+                return Err(Failure::NoGpu { wanted: *wanted, there: numbers });
+            }
+        }
+        Ok(Self { monitor, next: 0, tail, pid: args.pid })
+    }
+
+    /// What came since the last call.
+    pub(super) fn news(&mut self) -> Vec<Record> {
+        let (next, mut records) = self.monitor.since(self.next);
+        self.next = next;
+        records.extend(self.tail.as_mut().map(Tail::news).unwrap_or_default());
+        records
+    }
+
+    /// Whether the program that is watched has ended, as a look at the host shows it.
+    pub(super) fn has_ended(&self, record: &Record) -> bool {
+        matches!(record, Record::Host(host) if self.pid.is_some() && host.process.is_none())
+    }
+
+    /// The program that is watched.
+    pub(super) const fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// Stops watching, and says whether all could be written.
+    pub(super) fn close(self) -> Result<(), Failure> {
+        self.monitor.stop()?;
+        Ok(())
+    }
+}
