@@ -29,7 +29,7 @@ pub(super) fn follow(
         let is_over = stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time);
         for record in source.news() {
             seen.observe(&record);
-            has_ended |= ended(source, &record, &seen)?;
+            has_ended |= source.has_ended(&record);
             if let Record::Start(start) = &record {
                 start.trouble.iter().for_each(|trouble| crate::say(&format!("note: {trouble}")));
             }
@@ -41,16 +41,5 @@ pub(super) fn follow(
             return Ok(Ended::Whole(Box::new(seen)));
         }
         thread::sleep(REST);
-    }
-}
-
-/// Whether the program has ended; one that was never there is a mistake.
-pub(super) fn ended(source: &Source, record: &Record, seen: &Seen) -> Result<bool, Failure> {
-    let has_ended = source.has_ended(record);
-    match source.pid() {
-        Some(pid) if has_ended && seen.host.iter().all(|host| host.process.is_none()) => {
-            Err(Failure::NoProcess { pid })
-        }
-        _ => Ok(has_ended),
     }
 }

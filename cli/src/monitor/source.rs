@@ -1,5 +1,8 @@
 //! Where records come from: the monitor of this machine, and the program that writes the same recording.
 
+use std::thread;
+use std::time::Duration;
+
 use gpu_tuned::monitor::{Monitor, Options};
 use gpu_tuned::recording::Record;
 
@@ -42,7 +45,21 @@ impl Source {
                 return Err(Failure::NoGpu { wanted: *wanted, there: numbers });
             }
         }
-        Ok(Self { monitor, next: 0, tail, pid: args.pid })
+        let source = Self { monitor, next: 0, tail, pid: args.pid };
+        source.find_process()?;
+        Ok(source)
+    }
+
+    /// A process that is not there at the first look is a mistake.
+    fn find_process(&self) -> Result<(), Failure> {
+        let Some(pid) = self.pid else { return Ok(()) };
+        loop {
+            match self.monitor.latest().host {
+                Some(host) if host.process.is_none() => return Err(Failure::NoProcess { pid }),
+                Some(_) => return Ok(()),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        }
     }
 
     /// What came since the last call.
@@ -56,11 +73,6 @@ impl Source {
     /// Whether the program that is watched has ended, as a look at the host shows it.
     pub(super) fn has_ended(&self, record: &Record) -> bool {
         matches!(record, Record::Host(host) if self.pid.is_some() && host.process.is_none())
-    }
-
-    /// The program that is watched.
-    pub(super) const fn pid(&self) -> Option<u32> {
-        self.pid
     }
 
     /// Stops watching, and says whether all could be written.

@@ -8,6 +8,7 @@ mod init;
 mod init_program;
 mod measure;
 mod optimize;
+mod monitor;
 mod packages;
 mod plan;
 mod project;

@@ -70,7 +70,8 @@ impl Screen {
                 above.push(Line::styled(heading(track), STRONG));
                 match sample {
                     Some(sample) if sample.trouble.is_none() => {
-                        above.extend(gpu::lines(&track.gpu, sample, cells, self.palette));
+                        let traffic = gpu::Traffic::of(track, end);
+                        above.extend(gpu::lines(&track.gpu, sample, traffic, cells, self.palette));
                         let left = usize::from(area.height).saturating_sub(above.len() + below.len());
                         let rows = (left / 3).clamp(2, 10);
                         let processes = gpu::processes(sample, rows, cells, self.palette);
@@ -127,7 +128,7 @@ impl Screen {
         }
         let columns = (area.width / 40).clamp(1, 4);
         let most = usize::from(columns) * usize::from((area.height / 5).max(1));
-        let shown = &graphs[..graphs.len().min(most)];
+        let shown = &graphs[..whole_rows(graphs.len().min(most), columns.into())];
         let rows = shown.len().div_ceil(columns.into());
         let heights = Layout::vertical(vec![Constraint::Fill(1); rows]).split(area);
         let widths = Layout::horizontal(vec![Constraint::Fill(1); columns.into()]).spacing(2);
@@ -249,6 +250,12 @@ fn heading(track: &Track) -> String {
 fn interval(interval: std::time::Duration) -> String {
     let seconds = interval.as_secs_f64();
     if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds} s") }
+}
+
+/// A last row that would be less than half full is left out.
+const fn whole_rows(graphs: usize, columns: usize) -> usize {
+    let left = graphs % columns;
+    if graphs > columns && left * 2 < columns { graphs - left } else { graphs }
 }
 
 /// The text in lines of so many cells, broken between words where there are any.

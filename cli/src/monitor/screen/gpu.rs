@@ -6,13 +6,42 @@ use ratatui::text::{Line, Span};
 use super::bars::Bar;
 use super::palette::{Palette, STRONG};
 use crate::monitor::amounts::{gib, rate, reasons};
+use crate::monitor::seen::Track;
 
 /// Cells that the figures behind a bar need.
 const FIGURES: usize = 15;
 
+/// What was last told of the traffic of its PCIe link: drivers are not asked at every look.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Traffic {
+    to: Option<u64>,
+    from: Option<u64>,
+}
+
+/// Traffic of so long ago is none of the moment's, in seconds.
+const TRAFFIC_AGE: f64 = 20.0;
+
+impl Traffic {
+    pub(super) fn of(track: &Track, end: f64) -> Self {
+        let recent = track.samples.iter().rev().filter(|sample| sample.at <= end);
+        let mut recent = recent.take_while(|sample| end - sample.at <= TRAFFIC_AGE);
+        let told = recent.find(|sample| sample.pcie_to_gpu_bytes_per_s.is_some());
+        told.map_or_else(Self::default, |sample| Self {
+            to: sample.pcie_to_gpu_bytes_per_s,
+            from: sample.pcie_from_gpu_bytes_per_s,
+        })
+    }
+}
+
 /// The lines of its figures, in two columns where there is room.
-pub(super) fn lines(gpu: &Gpu, sample: &GpuSample, cells: usize, palette: Palette) -> Vec<Line<'static>> {
-    let (left, right) = (left(gpu, sample, palette), right(gpu, sample, palette));
+pub(super) fn lines(
+    gpu: &Gpu,
+    sample: &GpuSample,
+    traffic: Traffic,
+    cells: usize,
+    palette: Palette,
+) -> Vec<Line<'static>> {
+    let (left, right) = (left(gpu, sample, palette), right(gpu, sample, traffic, palette));
     if cells < 70 {
         return left.iter().chain(&right).map(|bar| bar.line(cells, FIGURES, palette)).collect();
     }
@@ -64,7 +93,7 @@ fn left(gpu: &Gpu, sample: &GpuSample, palette: Palette) -> Vec<Bar> {
     ]
 }
 
-fn right(gpu: &Gpu, sample: &GpuSample, palette: Palette) -> Vec<Bar> {
+fn right(gpu: &Gpu, sample: &GpuSample, traffic: Traffic, palette: Palette) -> Vec<Bar> {
     let has_counters = sample.sm_activity_percent.is_some() || sample.dram_activity_percent.is_some();
     let mut bars = if has_counters {
         vec![
@@ -77,11 +106,14 @@ fn right(gpu: &Gpu, sample: &GpuSample, palette: Palette) -> Vec<Bar> {
         vec![percent("Mem activity", sample.memory_activity_percent, palette.memory())]
     };
     let plain = |name, figures| Bar { name, share: None, figures, style: STRONG };
-    bars.push(plain("PCIe", link(gpu, sample)));
-    if !has_counters {
-        let traffic = |bytes: Option<u64>| bytes.map_or_else(none, |bytes| rate(bytes as f64));
-        bars.push(plain("  to the GPU", traffic(sample.pcie_to_gpu_bytes_per_s)));
-        bars.push(plain("  from it", traffic(sample.pcie_from_gpu_bytes_per_s)));
+    let told = |bytes: Option<u64>| bytes.map_or_else(none, |bytes| rate(bytes as f64));
+    if has_counters {
+        let to = traffic.to.map(|bytes| format!("{} in, ", rate(bytes as f64))).unwrap_or_default();
+        bars.push(plain("PCIe", format!("{to}{}", link(gpu, sample))));
+    } else {
+        bars.push(plain("PCIe", link(gpu, sample)));
+        bars.push(plain("  to the GPU", told(traffic.to)));
+        bars.push(plain("  from it", told(traffic.from)));
         bars.push(plain("Memory clock", sample.memory_clock_mhz.map_or_else(none, |clock| format!("{clock} MHz"))));
     }
     bars

@@ -22,7 +22,6 @@ use ratatui::crossterm::event::{self, Event};
 
 use super::args::MonitorArgs;
 use super::failure::Failure;
-use super::live::ended;
 use super::output::Table;
 use super::seen::Seen;
 use super::source::Source;
@@ -79,7 +78,7 @@ pub(super) fn live(
     loop {
         for record in source.news() {
             seen.observe(&record);
-            has_ended |= ended(source, &record, &seen)?;
+            has_ended |= source.has_ended(&record);
             if let Some(table) = &mut table {
                 table.write(&record, &seen)?;
             }

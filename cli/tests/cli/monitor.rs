@@ -1,0 +1,192 @@
+//! `monitor` without a terminal: lines, JSON, tables, recordings, and what it says when something is missing.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use gpu_tuned::recording::{Record, StepRecord, Writer, read};
+use serde_json::Value;
+
+use crate::project::{Project, Ran};
+
+/// The command on the machine of a scenario in which figures change.
+fn on(scenario: &str, project: &Project, args: &[&str]) -> Command {
+    let mut command = project.command(&[&["monitor"], args].concat());
+    command.env("GPU_TUNED_NVML_PATH", fake_nvml::library());
+    command.env(fake_nvml::SCENARIO_VARIABLE, fake_nvml::scenario(&format!("watch/{scenario}")));
+    command
+}
+
+/// A few looks, as quick as may be.
+fn looked(scenario: &str, project: &Project, args: &[&str]) -> Ran {
+    Ran::of(&mut on(scenario, project, &[&["--interval", "100ms", "--duration", "1500ms"], args].concat()))
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+#[test]
+fn in_a_pipe_each_look_is_a_line_and_the_summary_is_last() {
+    let text = looked("training", &Project::new("bare"), &[]).ended(0);
+    assert!(!text.contains('\x1b'), "{text}");
+    let gpu = text.lines().find(|line| line.contains("GPU 0") && line.contains("46.5/140.4 GiB")).expect("a line");
+    assert!(gpu.contains("SM ") && gpu.contains("/700 W") && gpu.contains("1980 MHz"), "{gpu}");
+    assert!(text.lines().any(|line| line.contains("  host   ")), "{text}");
+    let (_, summary) = text.split_once("\nWatched for").expect("a summary");
+    for word in
+        ["GPU 0 NVIDIA H200 (h200)", "mean", "std. dev.", "SM activity, %", "of energy", "Host", "processors, %"]
+    {
+        assert!(summary.contains(word), "no `{word}`: {summary}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+}
+
+#[test]
+fn json_is_a_record_in_each_line_and_the_summary_last() {
+    let records = lines(&looked("power-cap", &Project::new("bare"), &["--json"]).ended(0));
+    assert_eq!(records[0]["kind"], "start");
+    assert_eq!(records[0]["gpus"][0]["profile"], "rtx4090");
+    let gpu = records.iter().rfind(|record| record["kind"] == "gpu").expect("looks");
+    assert_eq!((&gpu["power_limit_mw"], &gpu["throttle"][0]), (&250_000.into(), &"power_cap".into()));
+    let summary = records.last().expect("lines");
+    assert_eq!(summary["kind"], "summary");
+    let power = &summary["gpus"][0]["figures"]["power_w"];
+    assert!(power["mean"].as_f64() > Some(20.0) && power["max"].as_f64() < Some(260.0), "{power}");
+    assert!(power["standard_deviation"].as_f64() > Some(0.0) && power["count"].as_u64() > Some(5), "{power}");
+    assert!(summary["gpus"][0]["energy_j"].as_f64() > Some(0.0), "{summary}");
+    assert!(summary["gpus"][0]["throttled_s"]["power_cap"].as_f64() > Some(0.1), "{summary}");
+}
+
+#[test]
+fn a_table_is_printed_or_written() {
+    let project = Project::new("bare");
+    let ran = looked("lost-between", &project, &["--csv"]);
+    assert!(ran.stderr.contains("Watched for"), "the summary is aside: {}", ran.stderr);
+    let printed = ran.ended(0);
+    looked("lost-between", &project, &["--csv", "gpu.csv"]).ended(0);
+    for table in [printed, project.read("gpu.csv")] {
+        let header: Vec<_> = table.lines().next().expect("a header").split(',').collect();
+        assert_eq!(header[..3], ["at_s", "gpu", "mig_slot"]);
+        assert!(table.lines().count() > 10 && table.ends_with('\n'), "{table}");
+        assert!(table.lines().skip(1).any(|line| line.contains("GPU-1ad04090-0000-4000-8000-000000000002")), "{table}");
+    }
+}
+
+#[test]
+fn a_recording_holds_what_was_seen_and_is_shown_again() {
+    let project = Project::new("bare");
+    let path = project.path("run.jsonl");
+    let mut program = Writer::append(&path).expect("a recording");
+    let mut step = StepRecord::new(gpu_tuned::recording::now(), 1);
+    (step.seconds, step.samples, step.loss) = (0.5, 64, Some(2.25));
+    program.write(&Record::Step(Box::new(step))).and_then(|()| program.flush()).expect("it is written");
+    let text = looked("thermal", &project, &["--record", "run.jsonl"]).ended(0);
+    assert!(text.contains("step 1  128 samples/s  loss 2.25"), "{text}");
+    let recording = read(&path).expect("a recording");
+    assert!(!recording.is_torn);
+    let looks = recording.records.iter().filter(|record| matches!(record, Record::Gpu(_))).count();
+    assert!(looks >= 5, "{looks}");
+    assert_eq!(recording.records.iter().filter(|record| matches!(record, Record::Step(_))).count(), 1);
+
+    let replayed = project.run(&["monitor", "--replay", "run.jsonl"]).ended(0);
+    assert!(replayed.contains("GPU 0 NVIDIA GeForce RTX 4090 (rtx4090)"), "{replayed}");
+    assert!(replayed.contains("Steps: 1, 64 samples") && replayed.contains("loss 2.25 at the end"), "{replayed}");
+    let records = lines(&project.run(&["monitor", "--replay", "run.jsonl", "--json"]).ended(0));
+    assert_eq!(records.len(), recording.records.len() + 1);
+    let table = project.run(&["monitor", "--replay", "run.jsonl", "--csv"]).ended(0);
+    assert_eq!(table.lines().filter(|line| line.contains(",GPU-")).count(), looks);
+}
+
+#[test]
+fn without_a_driver_the_host_is_watched_and_one_line_says_why() {
+    let project = Project::new("bare");
+    let ran = project.run(&["monitor", "--interval", "100ms", "--duration", "400ms"]);
+    let notes: Vec<_> = ran.stderr.lines().collect();
+    assert!(notes.len() == 1 && notes[0].starts_with("note: no NVIDIA management library found"), "{}", ran.stderr);
+    let text = ran.ended(0);
+    assert!(text.contains("No GPU was watched: no NVIDIA management library found"), "{text}");
+    assert!(text.contains("memory used, GiB"), "{text}");
+    let summary = project.run(&["monitor", "--duration", "400ms", "--json"]).ended(0);
+    assert_eq!(lines(&summary).last().expect("lines")["gpus"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn gpus_are_chosen_by_their_numbers() {
+    let project = Project::new("bare");
+    let records = lines(&looked("eight-h200", &project, &["--gpu", "2", "--gpu", "5", "--json"]).ended(0));
+    let mut numbers: Vec<_> = records.iter().filter_map(|record| record["gpu"].as_u64()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers, [2, 5]);
+    let said = looked("eight-h200", &project, &["--gpu", "9"]).refused(2);
+    assert_eq!(said, "error: there is no GPU 9\n  help: the driver shows 0, 1, 2, 3, 4, 5, 6, 7\n");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_process_is_watched_until_it_ends() {
+    let project = Project::new("bare");
+    let mut sleeper = Command::new("sleep").arg("1").spawn().expect("a process");
+    let pid = sleeper.id().to_string();
+    let waiting = std::thread::spawn(move || sleeper.wait());
+    let text = Ran::of(&mut on("idle", &project, &["--interval", "100ms", "--pid", &pid])).ended(0);
+    waiting.join().expect("it is waited for").expect("it ends");
+    assert!(text.contains(&format!("process {pid}")) && text.contains("program's memory, GiB"), "{text}");
+    let said = Ran::of(&mut on("idle", &project, &["--pid", "4194400"])).refused(2);
+    assert!(said.starts_with("error: there is no process 4194400"), "{said}");
+}
+
+#[test]
+fn bad_input_is_2() {
+    let project = Project::new("bare");
+    project.write("torn.jsonl", "{\"kind\":\"gpu\",\"at\":1.0}\nnonsense\n");
+    project.write("empty.jsonl", "");
+    for (args, said) in [
+        (&["--interval", "10ms"][..], "100ms"),
+        (&["--duration", "soon"], "expected a time"),
+        (&["--replay", "missing.jsonl"], "cannot read `missing.jsonl`"),
+        (&["--replay", "torn.jsonl"], "torn.jsonl:2:"),
+        (&["--replay", "empty.jsonl"], "has no records"),
+        (&["--replay", "torn.jsonl", "--record", "a"], "cannot be used with"),
+        (&["--csv", "--json"], "cannot be used with"),
+        (&["--csv", "missing/gpu.csv"], "cannot write `missing/gpu.csv`"),
+        (&["--record", "missing/run.jsonl"], "cannot write the recording `missing/run.jsonl`"),
+    ] {
+        let refused = project.run(&[&["monitor"], args].concat()).refused(2);
+        assert!(refused.starts_with("error: ") && refused.contains(said), "{args:?}: {refused}");
+    }
+}
+
+/// Starts it with a pipe, and waits for its first line.
+fn started(project: &Project, args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    let mut child = on("training", project, args).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    (child, output, line)
+}
+
+#[test]
+#[cfg(unix)]
+fn signals_end_it_with_its_summary_and_whole_files() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let project = Project::new("bare");
+        let args = ["--interval", "100ms", "--record", "run.jsonl", "--csv", "gpu.csv"];
+        let (mut child, mut output, first) = started(&project, &args);
+        let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(kill.expect("kill is there").success());
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).expect("lines");
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal}");
+        assert!(first.contains("GPU 0") && rest.contains("Watched for"), "{signal}: {first}{rest}");
+        assert!(!read(&project.path("run.jsonl")).expect("a recording").is_torn);
+        assert!(project.read("gpu.csv").ends_with('\n'));
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_it() {
+    let (mut child, output, first) = started(&Project::new("bare"), &["--interval", "100ms", "--json"]);
+    drop(output);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{first}");
+}
