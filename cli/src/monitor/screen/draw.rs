@@ -2,14 +2,13 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::graphs::Graph;
 use super::palette::{CHOSEN, STRONG};
 use super::{Screen, gpu, help, host, list};
-use crate::monitor::amounts::{clock, gib, rate, short};
+use crate::monitor::amounts::clock;
 use crate::monitor::seen::{Seen, Track};
 
 /// Smaller screens get figures alone.
@@ -46,7 +45,7 @@ impl Screen {
             seen.start.driver_version.as_deref().map(|driver| format!("  driver {driver}")).unwrap_or_default();
         let name = format!(" gpu-tuned monitor{driver}");
         let gap = usize::from(area.width).saturating_sub(name.chars().count() + what.chars().count());
-        let line = Line::from(vec![Span::raw(name), Span::raw(" ".repeat(gap)), Span::raw(what)]);
+        let line = Line::from([name, " ".repeat(gap), what].map(Span::raw).to_vec());
         frame.render_widget(line.style(CHOSEN), area);
     }
 
@@ -74,7 +73,10 @@ impl Screen {
                         above.extend(gpu::lines(&track.gpu, sample, traffic, cells, self.palette));
                         let left = usize::from(area.height).saturating_sub(above.len() + below.len());
                         let rows = (left / 3).clamp(2, 10);
-                        let processes = gpu::processes(sample, rows, cells, self.palette);
+                        let mut processes = gpu::processes(sample, rows, cells, self.palette);
+                        if left > 14 {
+                            processes.insert(0, Line::raw(""));
+                        }
                         below.splice(0..0, processes);
                     }
                     Some(sample) => {
@@ -142,104 +144,9 @@ impl Screen {
     }
 
     /// A column for each look, and of a recording for each second.
-    fn seconds_per_cell(&self) -> f64 {
+    pub(super) fn seconds_per_cell(&self) -> f64 {
         if self.interval.is_zero() { 1.0 } else { self.interval.as_secs_f64() }
     }
-
-    /// The graphs in the order of what they tell.
-    fn graphs(&self, seen: &Seen, track: Option<&Track>, end: f64) -> Vec<Graph> {
-        let mut graphs: Vec<Graph> = track.map(|track| self.of_gpu(track)).unwrap_or_default();
-        let steps = seen.steps.iter().filter(|step| step.seconds > 0.0);
-        let rates = steps.map(|step| (step.at, step.samples as f64 / step.seconds)).collect();
-        let losses = seen.steps.iter().filter_map(|step| Some((step.at, step.loss?))).collect();
-        let own = [
-            graph("Samples/s", rates, None, short, self.palette.clock()),
-            graph("Loss", losses, None, short, self.palette.heat()),
-        ];
-        graphs.splice(2.min(graphs.len())..2.min(graphs.len()), own.into_iter().flatten());
-        let percent = |figure: f64| format!("{figure:.0} %");
-        let host = |of: fn(&gpu_tuned::recording::HostSample) -> Option<f64>| {
-            seen.host.iter().filter_map(|host| Some((host.at, of(host)?))).collect()
-        };
-        let total = Some(seen.start.memory_bytes as f64);
-        let memory = host(|host| host.memory_used_bytes.map(|bytes| bytes as f64));
-        graphs.extend(graph("Processors", host(|host| host.cpu_percent), Some(100.0), percent, self.palette.work()));
-        let gibs = |bytes: f64| format!("{:.1} GiB", gib(bytes));
-        graphs.extend(graph("Host memory", memory, total, gibs, self.palette.memory()));
-        for graph in &mut graphs {
-            graph.close(end);
-        }
-        graphs
-    }
-
-    fn of_gpu(&self, track: &Track) -> Vec<Graph> {
-        let of = |figure: fn(&gpu_tuned::recording::GpuSample) -> Option<f64>| -> Vec<(f64, f64)> {
-            track.samples.iter().filter_map(|sample| Some((sample.at, figure(sample)?))).collect()
-        };
-        let percent = |figure: f64| format!("{figure:.0} %");
-        let gpu = &track.gpu;
-        let limit =
-            track.samples.iter().rev().find_map(|sample| sample.power_limit_mw).map(|limit| f64::from(limit) / 1e3);
-        let palette = self.palette;
-        let total = gpu.memory_total_bytes.map(|bytes| bytes as f64);
-        let top_clock = gpu.max_sm_clock_mhz.map(f64::from);
-        let whole = Some(100.0);
-        [
-            graph("Utilisation", of(|gpu| gpu.utilisation_percent), whole, percent, palette.work()),
-            graph("SM activity", of(|gpu| gpu.sm_activity_percent), whole, percent, palette.work()),
-            graph(
-                "Memory",
-                of(|gpu| gpu.memory_used_bytes.map(|bytes| bytes as f64)),
-                total,
-                |bytes| format!("{:.1} GiB", gib(bytes)),
-                palette.memory(),
-            ),
-            graph(
-                "Power",
-                of(|gpu| gpu.power_mw.map(|power| f64::from(power) / 1e3)),
-                limit,
-                |watts| format!("{watts:.0} W"),
-                palette.power(),
-            ),
-            graph(
-                "SM clock",
-                of(|gpu| gpu.sm_clock_mhz.map(f64::from)),
-                top_clock,
-                |clock| format!("{clock:.0} MHz"),
-                palette.clock(),
-            ),
-            graph(
-                "Temperature",
-                of(|gpu| gpu.temperature_c.map(f64::from)),
-                whole,
-                |celsius| format!("{celsius:.0} °C"),
-                palette.heat(),
-            ),
-            graph(
-                "PCIe to the GPU",
-                of(|gpu| gpu.pcie_to_gpu_bytes_per_s.map(|bytes| bytes as f64)),
-                None,
-                rate,
-                palette.clock(),
-            ),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-}
-
-/// A graph of what was seen, if anything; without a top, as high as its highest value.
-fn graph(
-    title: &'static str,
-    points: Vec<(f64, f64)>,
-    top: Option<f64>,
-    said: fn(f64) -> String,
-    style: Style,
-) -> Option<Graph> {
-    let highest = points.iter().map(|(_, value)| *value).fold(f64::MIN, f64::max);
-    let top = top.unwrap_or(highest).max(f64::MIN_POSITIVE);
-    (!points.is_empty()).then(|| Graph { title, points, top, said, last: String::new(), style })
 }
 
 fn heading(track: &Track) -> String {

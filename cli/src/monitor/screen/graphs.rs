@@ -11,7 +11,7 @@ use super::palette::STRONG;
 /// A figure over time, with the top of its scale.
 pub(super) struct Graph {
     pub title: &'static str,
-    /// When and how much; not in any order.
+    /// When and how much, the last first.
     pub points: Vec<(f64, f64)>,
     pub top: f64,
     /// How a value is written.
@@ -27,7 +27,7 @@ const SCALE: f64 = 1000.0;
 impl Graph {
     /// Says the last value that is not later than this.
     pub(super) fn close(&mut self, end: f64) {
-        let last = self.points.iter().rev().find(|(at, _)| *at <= end);
+        let last = self.points.iter().find(|(at, _)| *at <= end);
         self.last = last.map(|(_, value)| (self.said)(*value)).unwrap_or_default();
     }
 

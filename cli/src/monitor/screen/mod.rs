@@ -1,6 +1,7 @@
 //! The whole terminal: what is seen at the moment, and how it came there.
 
 mod bars;
+mod charts;
 mod draw;
 mod gpu;
 mod graphs;
@@ -14,6 +15,9 @@ mod tests;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gpu_tuned::recording::Record;
@@ -26,6 +30,7 @@ use super::output::Table;
 use super::seen::Seen;
 use super::source::Source;
 use super::stop::Stop;
+use crate::Code;
 use crate::args::Common;
 use keys::Act;
 use palette::Palette;
@@ -49,16 +54,42 @@ pub(super) struct Screen {
 }
 
 /// The terminal, which is as it was before once this is dropped; the panic hook of ratatui sees to panics.
-struct Stage(DefaultTerminal);
+struct Stage {
+    terminal: DefaultTerminal,
+    is_over: Arc<AtomicBool>,
+}
+
+/// After a signal, the screen has so long to come to its end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Stage {
-    fn open() -> Result<Self, Failure> {
-        ratatui::try_init().map(Self).map_err(Failure::Terminal)
+    fn open(stop: &Stop) -> Result<Self, Failure> {
+        let terminal = ratatui::try_init().map_err(Failure::Terminal)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (stop, watched) = (stop.clone(), Arc::clone(&is_over));
+        // crossterm reads a terminal that has hung up for ever.
+        let guard = thread::Builder::new().name("terminal-guard".to_owned()).spawn(move || {
+            while !stop.is_wanted() {
+                thread::sleep(REST);
+            }
+            thread::sleep(PATIENCE);
+            if !watched.load(Ordering::Relaxed) {
+                ratatui::restore();
+                std::process::exit(i32::from(Code::Fine as u8));
+            }
+        });
+        guard.map_err(Failure::Terminal)?;
+        Ok(Self { terminal, is_over })
+    }
+
+    fn show(&mut self, screen: &Screen, seen: &Seen) -> Result<(), Failure> {
+        self.terminal.draw(|frame| screen.draw(frame, seen)).map(drop).map_err(Failure::Terminal)
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
         ratatui::restore();
     }
 }
@@ -74,7 +105,7 @@ pub(super) fn live(
     let mut screen = Screen::new(Palette::new(common.color), None, args.interval);
     let begin = Instant::now();
     let (mut seen, mut is_old, mut has_ended) = (Seen::default(), true, false);
-    let mut stage = Stage::open()?;
+    let mut stage = Stage::open(stop)?;
     loop {
         for record in source.news() {
             seen.observe(&record);
@@ -88,7 +119,7 @@ pub(super) fn live(
             return Ok(seen);
         }
         if std::mem::take(&mut is_old) {
-            stage.0.draw(|frame| screen.draw(frame, &seen)).map_err(Failure::Terminal)?;
+            stage.show(&screen, &seen)?;
         }
         match screen.wait(&seen)? {
             Act::Quit => return Ok(seen),
@@ -103,11 +134,11 @@ pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -
     let name = path.display().to_string();
     let mut screen = Screen::new(Palette::new(common.color), Some(name), Duration::ZERO);
     screen.until = seen.last;
-    let mut stage = Stage::open()?;
+    let mut stage = Stage::open(stop)?;
     let mut is_old = true;
     while !stop.is_wanted() {
         if std::mem::take(&mut is_old) {
-            stage.0.draw(|frame| screen.draw(frame, seen)).map_err(Failure::Terminal)?;
+            stage.show(&screen, seen)?;
         }
         match screen.wait(seen)? {
             Act::Quit => break,
