@@ -14,7 +14,7 @@ Examples:
 
 Keys:
   arrows, tab  another GPU        p  pause        PgUp, PgDn  back and forth in time
-  q            quit               ?  help
+  q            quit               ?  help         +, -        less time in the graphs, or more
 
 Exit codes:
   0  fine, also without a GPU: the host is watched then, and one line says why

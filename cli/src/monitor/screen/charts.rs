@@ -13,7 +13,7 @@ use crate::monitor::seen::{Seen, Track};
 impl Screen {
     /// The graphs in the order of what they tell.
     pub(super) fn graphs(&self, seen: &Seen, track: Option<&Track>, end: f64) -> Vec<Graph> {
-        let span = Span { from: end - MOST_CELLS * self.seconds_per_cell(), to: end };
+        let span = Span { from: end - MOST_CELLS * self.seconds_per_cell, to: end };
         let palette = self.palette;
         let mut graphs: Vec<Graph> = track.map(|track| self.of_gpu(track, span)).unwrap_or_default();
         let rates = span.points(&seen.steps, |step| step.at, |step| Some(step.samples as f64 / step.seconds));

@@ -24,10 +24,7 @@ impl Screen {
             Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(area);
         self.draw_head(frame, head, seen);
         self.draw_body(frame, body, seen);
-        let keys = if self.replayed.is_some() { "PgUp/PgDn time" } else { "p pause" };
-        let others = if seen.gpus.len() > 1 { " arrows GPU " } else { "" };
-        let foot_line = Line::styled(format!(" q quit  {keys} {others} ? help"), self.palette.faint());
-        frame.render_widget(foot_line, foot);
+        self.draw_foot(frame, foot, seen);
         if self.is_help_open {
             help::draw(frame);
         }
@@ -39,7 +36,7 @@ impl Screen {
         let what = match (&self.replayed, self.until) {
             (Some(file), _) => format!("{file} at {run} "),
             (None, Some(_)) => format!("paused at {run} "),
-            (None, None) => format!("{run}, every {} ", interval(self.interval)),
+            (None, None) => format!("{run}, every {} ", interval(self.interval.as_secs_f64())),
         };
         let driver =
             seen.start.driver_version.as_deref().map(|driver| format!("  driver {driver}")).unwrap_or_default();
@@ -47,6 +44,16 @@ impl Screen {
         let gap = usize::from(area.width).saturating_sub(name.chars().count() + what.chars().count());
         let line = Line::from([name, " ".repeat(gap), what].map(Span::raw).to_vec());
         frame.render_widget(line.style(CHOSEN), area);
+    }
+
+    fn draw_foot(&self, frame: &mut Frame<'_>, area: Rect, seen: &Seen) {
+        let keys = if self.replayed.is_some() { "PgUp/PgDn time" } else { "p pause" };
+        let others = if seen.gpus.len() > 1 { "  arrows GPU" } else { "" };
+        let keys = format!(" q quit  {keys}{others}  +/- zoom  ? help");
+        let scale = format!("a column is {} ", interval(self.seconds_per_cell));
+        let gap = usize::from(area.width).saturating_sub(keys.len() + scale.len());
+        let line = Line::styled(format!("{keys}{}{scale}", " ".repeat(gap)), self.palette.faint());
+        frame.render_widget(line, area);
     }
 
     fn draw_body(&self, frame: &mut Frame<'_>, area: Rect, seen: &Seen) {
@@ -138,14 +145,9 @@ impl Screen {
             let line = Rect { height: heights[row].height.saturating_sub(1), ..heights[row] };
             let line = Rect { y: line.y + 1, ..line };
             for (place, graph) in widths.split(line).iter().zip(graphs) {
-                graph.draw(frame, *place, end, self.seconds_per_cell());
+                graph.draw(frame, *place, end, self.seconds_per_cell);
             }
         }
-    }
-
-    /// A column for each look, and of a recording for each second.
-    pub(super) fn seconds_per_cell(&self) -> f64 {
-        if self.interval.is_zero() { 1.0 } else { self.interval.as_secs_f64() }
     }
 }
 
@@ -154,9 +156,12 @@ fn heading(track: &Track) -> String {
     format!("{}{profile}", track.title())
 }
 
-fn interval(interval: std::time::Duration) -> String {
-    let seconds = interval.as_secs_f64();
-    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds} s") }
+fn interval(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 1.0 => format!("{:.0} ms", seconds * 1e3),
+        seconds if seconds < 120.0 => format!("{} s", (seconds * 10.0).round() / 10.0),
+        seconds => format!("{:.0} min", seconds / 60.0),
+    }
 }
 
 /// A last row that would be less than half full is left out.

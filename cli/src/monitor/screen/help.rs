@@ -7,10 +7,11 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::palette::STRONG;
 
-const TEXT: [&str; 15] = [
+const TEXT: [&str; 16] = [
     "arrows, tab   another GPU",
     "p, space      pause, and go on",
-    "PgUp, PgDn    30 seconds back and forth",
+    "PgUp, PgDn    back and forth in time",
+    "+, -          less time in the graphs, or more",
     "Home, End     the beginning, now",
     "q, Esc        quit: a summary is printed",
     "",

@@ -13,8 +13,8 @@ pub(super) enum Act {
     Nothing,
 }
 
-/// How far a page goes back in time, in seconds of the recording or the run.
-const PAGE: f64 = 30.0;
+/// How far a page goes back in time, in columns of a graph.
+const PAGE: f64 = 20.0;
 
 impl Screen {
     pub(super) fn press(&mut self, key: KeyEvent, seen: &Seen) -> Act {
@@ -33,8 +33,10 @@ impl Screen {
             KeyCode::Char('p' | ' ') if self.replayed.is_none() => {
                 self.until = if self.until.is_some() { None } else { seen.last };
             }
-            KeyCode::PageUp => self.travel(-PAGE, seen),
-            KeyCode::PageDown => self.travel(PAGE, seen),
+            KeyCode::PageUp => self.travel(-PAGE * self.seconds_per_cell, seen),
+            KeyCode::PageDown => self.travel(PAGE * self.seconds_per_cell, seen),
+            KeyCode::Char('+' | '=') => self.zoom(0.5),
+            KeyCode::Char('-') => self.zoom(2.0),
             KeyCode::Home => self.until = seen.first,
             KeyCode::End => self.until = if self.replayed.is_some() { seen.last } else { None },
             _ => return Act::Nothing,
@@ -46,6 +48,12 @@ impl Screen {
     fn choose(&mut self, by: isize, seen: &Seen) {
         let count = seen.gpus.len().max(1);
         self.chosen = (self.chosen.min(count - 1) + count).wrapping_add_signed(by) % count;
+    }
+
+    /// A column stands for a look at least, and for two hours at most.
+    fn zoom(&mut self, by: f64) {
+        let least = self.interval.as_secs_f64();
+        self.seconds_per_cell = (self.seconds_per_cell * by).clamp(least, 7200.0_f64.max(least));
     }
 
     fn travel(&mut self, by: f64, seen: &Seen) {

@@ -51,6 +51,8 @@ pub(super) struct Screen {
     replayed: Option<String>,
     /// Time between looks.
     interval: Duration,
+    /// Seconds that a column of a graph stands for.
+    seconds_per_cell: f64,
 }
 
 /// The terminal, which is as it was before once this is dropped; the panic hook of ratatui sees to panics.
@@ -132,8 +134,9 @@ pub(super) fn live(
 /// Shows what was recorded until somebody has seen enough.
 pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), Failure> {
     let name = path.display().to_string();
-    let mut screen = Screen::new(Palette::new(common.color), Some(name), Duration::ZERO);
+    let mut screen = Screen::new(Palette::new(common.color), Some(name), interval_of(seen));
     screen.until = seen.last;
+    screen.fit(seen);
     let mut stage = Stage::open(stop)?;
     let mut is_old = true;
     while !stop.is_wanted() {
@@ -149,9 +152,22 @@ pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -
     Ok(())
 }
 
+/// Columns of a graph on a terminal of 80.
+const USUAL_CELLS: f64 = 38.0;
+
+/// The usual time between the looks of a recording; a second where there are too few.
+fn interval_of(seen: &Seen) -> Duration {
+    let times = seen.host.iter().zip(seen.host.iter().skip(1)).map(|(one, next)| next.at - one.at);
+    let mut times: Vec<f64> = times.filter(|seconds| *seconds > 0.01).collect();
+    times.sort_by(f64::total_cmp);
+    let usual = times.get(times.len() / 2).copied().unwrap_or(1.0);
+    Duration::try_from_secs_f64(usual).unwrap_or(Duration::from_secs(1))
+}
+
 impl Screen {
     fn new(palette: Palette, replayed: Option<String>, interval: Duration) -> Self {
-        Self { chosen: 0, until: None, is_help_open: false, palette, replayed, interval }
+        let seconds_per_cell = interval.as_secs_f64();
+        Self { chosen: 0, until: None, is_help_open: false, palette, replayed, interval, seconds_per_cell }
     }
 
     /// Waits a moment for a key.
@@ -165,6 +181,12 @@ impl Screen {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Act::Nothing),
             Err(error) => Err(Failure::Terminal(error)),
         }
+    }
+
+    /// Has graphs show all of a recording on a terminal of usual width.
+    fn fit(&mut self, seen: &Seen) {
+        let seconds = seen.first.zip(seen.last).map_or(0.0, |(first, last)| last - first);
+        self.seconds_per_cell = self.seconds_per_cell.max(seconds / USUAL_CELLS);
     }
 
     /// The end of what is shown.

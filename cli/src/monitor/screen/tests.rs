@@ -35,6 +35,13 @@ fn moved(record: Record, at: f64) -> Record {
     match record {
         Record::Gpu(mut sample) => {
             sample.at = at;
+            // Whether a process of this machine has the number, and how long the test takes, is not shown.
+            for process in sample.processes.iter_mut().flatten() {
+                process.name = Some("train".to_owned());
+            }
+            if at > 0.0 && sample.sm_activity_percent.is_none() {
+                (sample.pcie_to_gpu_bytes_per_s, sample.pcie_from_gpu_bytes_per_s) = (None, None);
+            }
             Record::Gpu(sample)
         }
         Record::Host(_) => {
@@ -116,6 +123,16 @@ fn without_a_driver_the_host_is_shown_and_why() {
 }
 
 #[test]
+fn a_recording_is_shown_whole() {
+    let seen = watched("neighbour-comes", 80);
+    let mut screen = Screen { replayed: Some("run.jsonl".to_owned()), ..screen() };
+    screen.until = seen.last;
+    screen.fit(&seen);
+    assert_eq!(super::interval_of(&seen), Duration::from_secs(1));
+    insta::assert_snapshot!("replayed_80", drawn(&screen, &seen, 80, 24));
+}
+
+#[test]
 fn help_explains_keys_and_figures() {
     let seen = watched("idle", 3);
     let mut screen = screen();
@@ -150,11 +167,16 @@ fn keys_choose_pause_and_quit() {
     assert_eq!(press(KeyCode::Down), (Act::Draw, 0, None));
     assert_eq!(press(KeyCode::Up), (Act::Draw, 1, None));
     assert_eq!(press(KeyCode::Char('p')), (Act::Draw, 1, Some(39.0)));
-    assert_eq!(press(KeyCode::PageUp), (Act::Draw, 1, Some(9.0)));
+    assert_eq!(press(KeyCode::PageUp), (Act::Draw, 1, Some(19.0)));
     assert_eq!(press(KeyCode::PageUp), (Act::Draw, 1, Some(0.0)));
     assert_eq!(press(KeyCode::End), (Act::Draw, 1, None));
     assert_eq!(press(KeyCode::Char('x')), (Act::Nothing, 1, None));
     assert_eq!(press(KeyCode::Char('q')).0, Act::Quit);
+    let mut zoomed = |key| {
+        screen.press(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE), &seen);
+        format!("{}", screen.seconds_per_cell)
+    };
+    assert_eq!(['-', '-', '+', '+', '+'].map(&mut zoomed), ["2", "4", "2", "1", "1"]);
     assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &seen), Act::Quit);
 }
 
