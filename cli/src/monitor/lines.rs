@@ -13,6 +13,9 @@ pub(super) fn line(record: &Record, seen: &Seen) -> Option<String> {
         Record::Gpu(sample) => Some(format!("{}  {}\n", time(sample.at), gpu(sample, seen))),
         Record::Host(sample) => Some(format!("{}  {}\n", time(sample.at), host(sample, seen))),
         Record::Step(record) if record.rank == 0 => Some(format!("{}  {}\n", time(record.at), step(record))),
+        Record::Run(run) => {
+            Some(format!("{}  training `{}` begins: process {}\n", time(run.at), run.workload, run.pid))
+        }
         Record::Value(value) => Some(format!("{}  {} = {}\n", time(value.at), value.name, short(value.value))),
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! The host, the program and its steps: a line each.
 
-use gpu_tuned::recording::{HostSample, StepRecord};
+use gpu_tuned::recording::{HostSample, Run, StepRecord};
 use ratatui::text::{Line, Span};
 
 use super::palette::STRONG;
@@ -23,12 +23,24 @@ pub(super) fn line(seen: &Seen, end: f64) -> Line<'static> {
 
 /// The line of the program that is watched.
 pub(super) fn program(seen: &Seen, end: f64) -> Option<Line<'static>> {
-    let process = at(seen, end)?.process.as_ref()?;
-    let mut parts = vec![format!("pid {}", process.pid)];
-    parts.extend(process.cpu_percent.map(|percent| format!("{percent:.0} % of a core")));
-    parts.extend(process.memory_bytes.map(|bytes| format!("{:.1} GiB", gib(bytes as f64))));
-    parts.extend(process.busiest_thread_percent.map(|percent| format!("busiest thread {percent:.0} %")));
-    Some(Line::from(vec![Span::styled(format!("{:<13}", "Program"), STRONG), Span::raw(parts.join(" · "))]))
+    let mut parts: Vec<_> = seen.run.iter().map(run).collect();
+    if let Some(process) = at(seen, end).and_then(|host| host.process.as_ref()) {
+        parts.push(format!("pid {}", process.pid));
+        parts.extend(process.cpu_percent.map(|percent| format!("{percent:.0} % of a core")));
+        parts.extend(process.memory_bytes.map(|bytes| format!("{:.1} GiB", gib(bytes as f64))));
+        parts.extend(process.busiest_thread_percent.map(|percent| format!("busiest thread {percent:.0} %")));
+    }
+    (!parts.is_empty())
+        .then(|| Line::from(vec![Span::styled(format!("{:<13}", "Program"), STRONG), Span::raw(parts.join(" · "))]))
+}
+
+/// `digits 16×4 mixed_bf16`: the workload, its micro-batch and how many make a step, and its precision.
+fn run(run: &Run) -> String {
+    let settings = run
+        .settings
+        .as_ref()
+        .map(|settings| format!(" {}×{} {}", settings.batch_size, settings.gradient_accumulation, settings.precision));
+    format!("{}{}", run.workload, settings.unwrap_or_default())
 }
 
 /// The line of the program's steps, where it records them, or of the values that it named.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpu_tuned::monitor::{Options, Sampler};
-use gpu_tuned::recording::{HostSample, ProcessSample, Record, StepRecord};
+use gpu_tuned::recording::{HostSample, ProcessSample, Record, Run, StepRecord};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -69,6 +69,9 @@ fn drawn(screen: &Screen, seen: &Seen, width: u16, height: u16) -> String {
 }
 
 fn with_steps(mut seen: Seen) -> Seen {
+    let mut run = Run::new(6.0, 5120);
+    run.workload = "digits".to_owned();
+    seen.observe(&Record::Run(Box::new(run)));
     for step in 1..=160u32 {
         let mut record = StepRecord::new(7.0 + f64::from(step) * 0.25, step.into());
         (record.seconds, record.samples) = (0.25, 256);
