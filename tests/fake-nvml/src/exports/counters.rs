@@ -1,8 +1,8 @@
 //! The performance counters (GPM).
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_uint};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Handle, Return, ask};
 use crate::Code;
@@ -10,8 +10,10 @@ use crate::act::Counted;
 use crate::scenario::Call;
 use crate::stage;
 
-/// Samples that nobody has freed yet.
-static SAMPLES: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Samples that this thread has allocated and not freed yet.
+    static SAMPLES: Cell<isize> = const { Cell::new(0) };
+}
 
 /// What `nvmlGpmSample_t` points to.
 #[derive(Default)]
@@ -46,10 +48,10 @@ struct Request {
     newer: *mut Sample,
 }
 
-/// How many samples are allocated and not freed, in the whole process.
+/// How many samples the calling thread has allocated and not freed.
 #[unsafe(no_mangle)]
-extern "C" fn fake_nvml_samples() -> usize {
-    SAMPLES.load(Ordering::SeqCst)
+extern "C" fn fake_nvml_samples() -> isize {
+    SAMPLES.get()
 }
 
 #[unsafe(no_mangle)]
@@ -67,7 +69,7 @@ unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: Handle, out: *mut Support
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlGpmSampleAlloc(out: *mut *mut Sample) -> Return {
-    SAMPLES.fetch_add(1, Ordering::SeqCst);
+    SAMPLES.set(SAMPLES.get() + 1);
     // SAFETY: by NVML's contract.
     unsafe { out.write(Box::into_raw(Box::default())) };
     Code::Success as Return
@@ -75,7 +77,7 @@ unsafe extern "C" fn nvmlGpmSampleAlloc(out: *mut *mut Sample) -> Return {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut Sample) -> Return {
-    SAMPLES.fetch_sub(1, Ordering::SeqCst);
+    SAMPLES.set(SAMPLES.get() - 1);
     // SAFETY: by NVML's contract it comes from `nvmlGpmSampleAlloc` and is freed once.
     drop(unsafe { Box::from_raw(sample) });
     Code::Success as Return
