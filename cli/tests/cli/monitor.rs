@@ -150,6 +150,7 @@ fn bad_input_is_2() {
         (&["--replay", "torn.jsonl", "--record", "a"], "cannot be used with"),
         (&["--csv", "--json"], "cannot be used with"),
         (&["--csv", "missing/gpu.csv"], "cannot write `missing/gpu.csv`"),
+        (&["--record", "Cargo.toml"], "`Cargo.toml` is no recording: nothing is appended to it"),
         (&["--record", "missing/run.jsonl"], "cannot write the recording `missing/run.jsonl`"),
     ] {
         let refused = project.run(&[&["monitor"], args].concat()).refused(2);

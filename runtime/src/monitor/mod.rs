@@ -42,8 +42,9 @@ mod tests;
 mod text;
 mod threads;
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -83,6 +84,12 @@ pub enum MonitorError {
         /// Why.
         source: io::Error,
     },
+    /// The file is there and is something else.
+    #[error("`{}` is no recording: nothing is appended to it", path.display())]
+    NoRecording {
+        /// Which.
+        path: PathBuf,
+    },
     /// The system gives no thread.
     #[error("cannot start the monitor's thread: {source}")]
     Thread {
@@ -106,8 +113,6 @@ impl Monitor {
     ///
     /// See [`MonitorError`]. A driver that cannot be asked is no error.
     pub fn start(options: &Options) -> Result<Self, MonitorError> {
-        let open =
-            |path: &PathBuf| Writer::append(path).map_err(|source| MonitorError::Record { path: path.clone(), source });
         let writer = options.record.as_ref().map(open).transpose()?;
         let sampler = Sampler::open(options);
         let mut state = State::new(options.history, writer);
@@ -202,6 +207,25 @@ impl Monitor {
         }
     }
 }
+
+/// Goes on with a recording, or begins it; another file is left alone.
+fn open(path: &PathBuf) -> Result<Writer, MonitorError> {
+    if path.is_file() && !could_be_recording(path) {
+        return Err(MonitorError::NoRecording { path: path.clone() });
+    }
+    Writer::append(path).map_err(|source| MonitorError::Record { path: path.clone(), source })
+}
+
+/// Whether a file is empty or begins with a record. One that cannot be read cannot be told, and is written at most.
+fn could_be_recording(path: &Path) -> bool {
+    let mut first = Vec::new();
+    let read =
+        File::open(path).and_then(|file| BufReader::new(file.take(MOST_OF_A_LINE)).read_until(b'\n', &mut first));
+    read.is_err() || first.is_empty() || serde_json::from_slice::<Record>(&first).is_ok()
+}
+
+/// No record is as long, in bytes.
+const MOST_OF_A_LINE: u64 = 1 << 24;
 
 impl Drop for Monitor {
     fn drop(&mut self) {

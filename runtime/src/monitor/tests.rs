@@ -87,6 +87,13 @@ fn a_recording_that_cannot_be_written_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = Monitor::start(&without_driver().record(folder.path())).unwrap_err();
     assert!(matches!(&error, MonitorError::Record { path, .. } if path == folder.path()), "{error}");
+    let other = folder.path().join("main.rs");
+    for text in ["fn main() {}\n", "{\"version\": 1}\n", "\n", "\u{fffd}"] {
+        std::fs::write(&other, text).unwrap();
+        let error = Monitor::start(&without_driver().record(&other)).unwrap_err();
+        assert!(matches!(&error, MonitorError::NoRecording { path } if *path == other), "{error}");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), text);
+    }
     if Path::new("/dev/full").exists() {
         let monitor = Monitor::start(&without_driver().record("/dev/full")).unwrap();
         wait_for_looks(&monitor, 1);
