@@ -7,6 +7,12 @@ pub(super) fn gib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 30)
 }
 
+/// An amount of memory of one program.
+pub(super) fn size(bytes: u64) -> String {
+    let gib = gib(bytes as f64);
+    if gib >= 1.0 { format!("{gib:.1} GiB") } else { format!("{:.0} MiB", gib * 1024.0) }
+}
+
 /// Bytes per second, in the largest unit that keeps them above one.
 pub(super) fn rate(bytes_per_s: f64) -> String {
     match bytes_per_s {
@@ -64,10 +70,11 @@ pub(super) fn reasons(sample: &GpuSample) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{clock, energy, rate, short};
+    use super::{clock, energy, rate, short, size};
 
     #[test]
     fn amounts_have_few_digits_and_the_right_unit() {
+        assert_eq!([size(5 << 30), size(300 << 20), size(0)], ["5.0 GiB", "300 MiB", "0 MiB"]);
         assert_eq!(
             [rate(2.345e9), rate(94e6), rate(12_345.0), rate(0.0)],
             ["2.3 GB/s", "94 MB/s", "12 kB/s", "0 kB/s"]

@@ -2,7 +2,7 @@
 
 use gpu_tuned::recording::{GpuSample, HostSample, Record, StepRecord};
 
-use super::amounts::{gib, rate, reasons, short};
+use super::amounts::{gib, rate, reasons, short, size};
 use super::seen::{Seen, Track};
 
 /// The line of a record, as far as it has one; `seen` holds it already.
@@ -54,7 +54,7 @@ fn host(sample: &HostSample, seen: &Seen) -> String {
     if let Some(process) = &sample.process {
         parts.push(format!("process {}", process.pid));
         parts.extend(process.cpu_percent.map(|percent| format!("{percent:.0} %")));
-        parts.extend(process.memory_bytes.map(|bytes| format!("{:.1} GiB", gib(bytes as f64))));
+        parts.extend(process.memory_bytes.map(size));
         parts.extend(process.busiest_thread_percent.map(|percent| format!("busiest thread {percent:.0} %")));
     }
     parts.join("  ")

@@ -62,7 +62,7 @@ impl Screen {
         let cells = usize::from(area.width);
         let mut above = Vec::new();
         if seen.gpus.len() > 1 {
-            let rows = seen.gpus.len().min((usize::from(area.height) / 3).max(3));
+            let rows = seen.gpus.len().min((usize::from(area.height) * 2 / 5).max(3));
             above.extend(list::lines(&seen.gpus, chosen, end, rows, cells, self.palette));
             above.push(Line::raw(""));
         }
@@ -73,7 +73,12 @@ impl Screen {
         let sample = track.and_then(|track| track.at(end));
         match track {
             Some(track) => {
-                above.push(Line::styled(heading(track), STRONG));
+                let place = if seen.gpus.len() > 1 {
+                    format!(", {} of {}", chosen + 1, seen.gpus.len())
+                } else {
+                    String::new()
+                };
+                above.push(Line::styled(format!("{}{place}", heading(track)), STRONG));
                 match sample {
                     Some(sample) if sample.trouble.is_none() => {
                         let traffic = gpu::Traffic::of(track, end);

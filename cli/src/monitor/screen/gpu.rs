@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::bars::Bar;
 use super::palette::{Palette, STRONG};
-use crate::monitor::amounts::{gib, rate, reasons};
+use crate::monitor::amounts::{gib, rate, reasons, size};
 use crate::monitor::seen::Track;
 
 /// Cells that the figures behind a bar need.
@@ -148,7 +148,7 @@ pub(super) fn processes(sample: &GpuSample, rows: usize, cells: usize, palette: 
     let mut lines = vec![Line::styled(format!("{:>8} {:>10}  process", "pid", "memory"), STRONG)];
     let shown = if processes.len() < rows { processes.len() } else { rows.saturating_sub(2) };
     for process in &processes[..shown.min(processes.len())] {
-        let memory = process.memory_bytes.map_or_else(none, |bytes| format!("{:.1} GiB", gib(bytes as f64)));
+        let memory = process.memory_bytes.map_or_else(none, size);
         let name = process.name.as_deref().unwrap_or("?");
         let name: String = name.chars().take(cells.saturating_sub(21)).collect();
         lines.push(Line::from(format!("{:>8} {memory:>10}  {name}", process.pid)));

@@ -4,7 +4,7 @@ use gpu_tuned::recording::{HostSample, Run, StepRecord};
 use ratatui::text::{Line, Span};
 
 use super::palette::STRONG;
-use crate::monitor::amounts::{gib, short};
+use crate::monitor::amounts::{gib, short, size};
 use crate::monitor::seen::Seen;
 
 /// The line of the host at a moment.
@@ -27,7 +27,7 @@ pub(super) fn program(seen: &Seen, end: f64) -> Option<Line<'static>> {
     if let Some(process) = at(seen, end).and_then(|host| host.process.as_ref()) {
         parts.push(format!("pid {}", process.pid));
         parts.extend(process.cpu_percent.map(|percent| format!("{percent:.0} % of a core")));
-        parts.extend(process.memory_bytes.map(|bytes| format!("{:.1} GiB", gib(bytes as f64))));
+        parts.extend(process.memory_bytes.map(size));
         parts.extend(process.busiest_thread_percent.map(|percent| format!("busiest thread {percent:.0} %")));
     }
     (!parts.is_empty())
