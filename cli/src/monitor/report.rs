@@ -53,6 +53,11 @@ pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
         let why = trouble.first().map_or("there is none", String::as_str);
         let _ = writeln!(text, "\n{}", styled(MARKED, format!("No GPU was watched: {why}")));
     }
+    if !summary.gpus.is_empty() && !trouble.is_empty() {
+        let lines = trouble.iter().map(|trouble| format!("{}\n", styled(MARKED, trouble)));
+        text.push('\n');
+        text.extend(lines);
+    }
     let host = HOST_FIGURES.iter().filter_map(|figure| Some((figure.key, *summary.host.get(figure.key)?)));
     text.push_str(&table("Host", host));
     if let Some(steps) = &summary.steps {

@@ -111,6 +111,15 @@ fn without_a_driver_the_host_is_watched_and_one_line_says_why() {
 }
 
 #[test]
+fn a_gpu_that_cannot_be_watched_is_told_beside_the_others() {
+    let ran = looked("../gpu-lost", &Project::new("bare"), &[]);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("note: GPU 0: the GPU is lost"), "{}", ran.stderr);
+    let text = ran.ended(0);
+    assert!(text.contains("\nGPU 0: the GPU is lost") && text.contains("\nGPU 1 NVIDIA GeForce RTX 4090"), "{text}");
+}
+
+#[test]
 fn gpus_are_chosen_by_their_numbers() {
     let project = Project::new("bare");
     let records = lines(&looked("eight-h200", &project, &["--gpu", "2", "--gpu", "5", "--json"]).ended(0));

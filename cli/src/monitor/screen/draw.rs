@@ -11,6 +11,8 @@ use super::{Screen, gpu, help, host, list};
 use crate::monitor::amounts::clock;
 use crate::monitor::seen::{Seen, Track};
 
+/// Lines for GPUs that cannot be watched.
+const MOST_TROUBLE: usize = 3;
 /// Smaller screens get figures alone.
 const LEAST_GRAPHS: u16 = 4;
 
@@ -67,6 +69,11 @@ impl Screen {
             above.push(Line::raw(""));
         }
         let track = seen.gpus.get(chosen);
+        if track.is_some() {
+            // GPUs that are there and cannot be watched.
+            let trouble = seen.start.trouble.iter().take(MOST_TROUBLE);
+            above.extend(trouble.map(|trouble| Line::styled(trouble.clone(), self.palette.bad())));
+        }
         let mut below: Vec<_> = host::steps(seen, end).into_iter().collect();
         below.extend(host::program(seen, end));
         below.push(host::line(seen, end));

@@ -113,6 +113,14 @@ fn a_lost_gpu_and_slices() {
 }
 
 #[test]
+fn gpus_that_cannot_be_watched_are_told() {
+    let text = drawn(&screen(), &watched("../gpu-lost", 2), 80, 24);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[1].starts_with("\"GPU 0: the GPU is lost; see the kernel's log"), "{text}");
+    assert!(lines[2].starts_with("\"GPU 1 NVIDIA GeForce RTX 4090 (rtx4090)"), "{text}");
+}
+
+#[test]
 fn without_a_driver_the_host_is_shown_and_why() {
     let mut seen = Seen::default();
     let mut sampler = Sampler::open(&Options::default().no_program().library("/nonexistent/libnvidia-ml.so.1"));
