@@ -20,7 +20,6 @@ macro_rules! below {
     };
 }
 
-
 const INIT_HELP: &str = "\
 Example:
   cargo gpu-tuned init --target rtx4090 --target h200 --dry-run
@@ -221,15 +220,11 @@ fn gib(text: &str) -> Result<f64, String> {
 #[derive(Debug, clap::Args)]
 #[command(after_help = below!("cargo gpu-tuned plan h200 rtx4090 --global-batch 512"))]
 pub(crate) struct PlanArgs {
-    /// GPUs to plan for: names of profiles, such as `h200`
-    #[arg(value_name = "TARGET", conflicts_with_all = ["all", "here"])]
-    pub targets: Vec<String>,
+    #[command(flatten)]
+    pub targets: TargetArgs,
     /// Plan for every shipped profile and your own
-    #[arg(long, conflicts_with = "here")]
+    #[arg(long, conflicts_with_all = ["names", "target", "here"])]
     pub all: bool,
-    /// Plan for the GPUs in this machine, or for its CPU where there is none
-    #[arg(long)]
-    pub here: bool,
     /// Plan this workload only
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
@@ -242,8 +237,11 @@ pub(crate) struct PlanArgs {
 #[command(after_help = below!("cargo gpu-tuned explain rtx4090 --workload digits"))]
 pub(crate) struct ExplainArgs {
     /// The GPU: the name of a profile, such as `h200`
-    #[arg(value_name = "TARGET", required_unless_present = "here", conflicts_with = "here")]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["here", "option"], conflicts_with = "here")]
     pub target: Option<String>,
+    /// The same as an option, as `optimize` has it
+    #[arg(id = "option", long = "target", value_name = "NAME", conflicts_with_all = ["here", "target"])]
+    pub option: Option<String>,
     /// Explain the plan for the first GPU in this machine, or for its CPU where there is none
     #[arg(long)]
     pub here: bool,
@@ -265,6 +263,27 @@ pub(crate) struct CheckArgs {
     /// Check this workload only
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
+}
+
+/// Which GPUs are planned for; without a word, those that the package declares as features.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TargetArgs {
+    /// GPUs to plan for: names of profiles, such as `h200`
+    #[arg(value_name = "TARGET", conflicts_with = "here")]
+    pub names: Vec<String>,
+    /// The same as an option, as `optimize` has it
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["names", "here"])]
+    pub target: Vec<String>,
+    /// Plan for the GPUs in this machine, or for its CPU where there is none
+    #[arg(long)]
+    pub here: bool,
+}
+
+impl TargetArgs {
+    /// The names, however they were given.
+    pub(crate) fn names(&self) -> &[String] {
+        if self.names.is_empty() { &self.target } else { &self.names }
+    }
 }
 
 /// What is asked for in place of what the files say.

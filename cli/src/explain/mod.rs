@@ -29,7 +29,7 @@ struct Explained<'a> {
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let described = project.workload(args.workload.as_deref())?;
-    let (target, mut notes) = match &args.target {
+    let (target, mut notes) = match args.target.as_ref().or(args.option.as_ref()) {
         Some(name) => (Target::named(&project, name)?, Vec::new()),
         None => Target::first_here(&project),
     };

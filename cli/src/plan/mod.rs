@@ -18,7 +18,7 @@ pub(crate) use row::{cells, misfit_in_words, speed};
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let workloads = project.workloads(args.workload.as_deref())?;
-    let (targets, mut notes) = Target::wanted(&project, &args.targets, args.all, args.here)?;
+    let (targets, mut notes) = Target::wanted(&project, args.targets.names(), args.all, args.targets.here)?;
     notes.extend(project.left_out(&workloads));
     let mut rows = Vec::new();
     for described in &workloads {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::args::GoalArgs;
+use crate::args::{GoalArgs, TargetArgs};
 
 const HELP: &str = "\
 Examples:
@@ -20,12 +20,8 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ReportArgs {
-    /// GPUs to plan for: names of profiles, such as `h200`
-    #[arg(value_name = "TARGET", conflicts_with = "here")]
-    pub targets: Vec<String>,
-    /// Plan for the GPUs in this machine, or for its CPU where there is none
-    #[arg(long)]
-    pub here: bool,
+    #[command(flatten)]
+    pub targets: TargetArgs,
     /// Plan this workload only
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,

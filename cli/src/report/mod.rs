@@ -33,7 +33,7 @@ struct Written<'a> {
 pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let workloads = project.workloads(args.workload.as_deref())?;
-    let (targets, mut notes) = Target::wanted(&project, &args.targets, false, args.here)?;
+    let (targets, mut notes) = Target::wanted(&project, args.targets.names(), false, args.targets.here)?;
     notes.extend(project.left_out(&workloads));
     let mut sections = Vec::new();
     for described in &workloads {

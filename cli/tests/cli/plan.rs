@@ -126,3 +126,16 @@ fn here_is_the_gpu_that_the_driver_shows() {
     assert_eq!(memory(&rows, "headroom"), (available as f64 * 0.05).ceil() as u64);
     assert_eq!(memory(&here(&["--headroom", "0.2"]), "headroom"), (available as f64 * 0.2).ceil() as u64);
 }
+
+#[test]
+fn a_target_is_named_by_itself_or_by_an_option() {
+    let project = Project::new("declared");
+    for command in ["plan", "explain"] {
+        let with = |args: &[&str]| project.run(&[&[command, "--workload", "digits"], args].concat()).ended(0);
+        assert_eq!(with(&["h200"]), with(&["--target", "h200"]), "{command}");
+        let said = project.run(&[command, "h200", "--target", "rtx4090"]).refused(2);
+        assert!(said.contains("cannot be used with"), "{command}: {said}");
+    }
+    let said = project.run(&["plan", "--all", "--target", "h200"]).refused(2);
+    assert!(said.contains("cannot be used with"), "{said}");
+}
