@@ -81,6 +81,7 @@
 //! | `train` | the session's steps in Burn's own training loop |
 //! | `warm` | kernels and tuning that outlive the process, and bundles of them: part of `cuda`, and of use with it alone |
 //! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
+//! | `tensorboard` | recordings as TensorBoard's event files |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
 #![deny(unsafe_code)]
@@ -93,6 +94,8 @@ pub mod burn;
 mod course;
 mod decide;
 mod detect;
+pub mod export;
+pub mod leak;
 #[cfg(feature = "burn")]
 pub mod load;
 pub mod lock;
