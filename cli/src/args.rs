@@ -7,7 +7,9 @@ use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::{Goal, Precision};
 
 use crate::bench::BenchArgs;
+use crate::export::ExportArgs;
 use crate::monitor::MonitorArgs;
+use crate::trace::TraceArgs;
 
 /// What stands below the help of a command: examples, if there are any, and the exit codes.
 macro_rules! below {
@@ -19,6 +21,7 @@ macro_rules! below {
         )
     };
 }
+
 
 const INIT_HELP: &str = "\
 Example:
@@ -52,6 +55,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     Report(crate::report::ReportArgs),
     Monitor(MonitorArgs),
+    Trace(TraceArgs),
+    Export(ExportArgs),
 }
 
 /// What every subcommand takes.

@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod error;
 mod explain;
+mod export;
 mod init;
 mod measure;
 mod monitor;
@@ -14,9 +15,11 @@ mod optimize;
 mod plan;
 mod program;
 mod project;
+mod recording;
 mod report;
 mod table;
 mod targets;
+mod trace;
 mod warm;
 
 use std::ffi::OsString;
@@ -82,6 +85,8 @@ fn run(args: &Args) -> Result<Answer, Error> {
         Command::Explain(explain) => explain::run(&args.common, explain),
         Command::Optimize(optimize) => optimize::run(&args.common, optimize),
         Command::Monitor(monitor) => monitor::run(&args.common, monitor),
+        Command::Trace(trace) => trace::run(&args.common, trace),
+        Command::Export(export) => export::run(&args.common, export),
         Command::Check(check) => check::run(&args.common, check),
         Command::Report(report) => report::run(&args.common, report),
     }

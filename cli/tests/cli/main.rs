@@ -13,5 +13,6 @@ mod packages;
 mod plan;
 mod project;
 mod report;
+mod recordings;
 mod targets;
 mod warm;

@@ -1,0 +1,120 @@
+//! `trace` and `export`, which read recordings.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::project::{Project, Ran};
+
+/// A program's start, three steps of half a second, and a look at a GPU in each.
+fn recorded() -> Project {
+    let project = Project::new("bare");
+    let mut text =
+        String::from("{\"kind\":\"run\",\"at\":1000.0,\"pid\":77,\"workload\":\"digits\",\"world_size\":1}\n");
+    for step in 1..=3 {
+        let at = 1000.0 + 0.5 * f64::from(step);
+        text += &format!(
+            "{{\"kind\":\"step\",\"at\":{at},\"step\":{step},\"seconds\":0.5,\"samples\":64,\"micro_batches\":1,\
+             \"micro_batch\":64,\"waited_s\":0.1,\"loss_s\":0.05,\"drain_s\":0.3,\"loss\":{},\"applied\":true}}\n\
+             {{\"kind\":\"gpu\",\"at\":{},\"gpu\":0,\"utilisation_percent\":60.0,\"throttle\":[]}}\n",
+            1.0 / f64::from(step),
+            at - 0.1
+        );
+    }
+    project.write("run.jsonl", &text);
+    project
+}
+
+#[test]
+fn a_trace_lies_beside_its_recording() {
+    let project = recorded();
+    insta::assert_snapshot!(project.run(&["trace", "run.jsonl"]).ended(0), @"
+    run.trace.json: 3 steps, 28 events
+    Open it at https://ui.perfetto.dev
+    ");
+    let trace: Value = serde_json::from_str(&project.read("run.trace.json")).expect("JSON");
+    let steps = trace["traceEvents"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter(|event| event["ph"] == "X" && event["name"].as_str().is_some_and(|name| name.starts_with("step ")));
+    assert_eq!(steps.count(), 3);
+    let said = project.run(&["trace", "run.jsonl", "--steps", "2..3", "-o", "two.json", "--json"]).ended(0);
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&said["file"], &said["steps"]), (&"two.json".into(), &2.into()));
+    let piped = project.run(&["trace", "run.jsonl", "--steps", "2", "-o", "-"]).ended(0);
+    assert!(serde_json::from_str::<Value>(&piped).expect("JSON")["traceEvents"].is_array());
+}
+
+#[test]
+fn steps_that_were_not_recorded_are_answered_with_1_and_those_that_were() {
+    let project = recorded();
+    let Ran { code, stdout, stderr } = project.run(&["trace", "run.jsonl", "--steps", "7..9"]);
+    assert_eq!((code, &*stdout), (1, ""));
+    assert_eq!(stderr, "note: `run.jsonl` has none of these steps: it has 1..3\n");
+    assert!(!project.path("run.trace.json").exists());
+    project.write("empty.jsonl", "");
+    assert_eq!(project.run(&["trace", "empty.jsonl"]).code, 1);
+}
+
+#[test]
+fn a_recording_is_exported_as_tables_and_text() {
+    let project = recorded();
+    let table = project.run(&["export", "run.jsonl", "--csv"]).ended(0);
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].starts_with("at,step,rank,seconds,samples,") && lines.len() == 4, "{table}");
+    assert!(lines[2].starts_with("1001.000000,2,0,0.5,64,1,64,0.5,"), "{table}");
+    assert_eq!(project.run(&["export", "run.jsonl", "--csv", "gpus"]).ended(0).lines().count(), 4);
+    assert_eq!(project.run(&["export", "run.jsonl", "--csv", "values"]).ended(0), "at,name,step,value\n");
+    let text = project.run(&["export", "run.jsonl", "--prometheus"]).ended(0);
+    for line in ["gpu_tuned_steps_total{rank=\"0\"} 3", "gpu_tuned_gpu_utilisation_ratio{gpu=\"0\"} 0.6"] {
+        assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
+    }
+    assert_eq!(project.run(&["export", "run.jsonl", "--prometheus", "-o", "run.prom"]).ended(0), "run.prom\n");
+    assert_eq!(project.read("run.prom"), text);
+}
+
+#[test]
+fn a_recording_is_exported_for_tensorboard() {
+    let project = recorded();
+    let said = project.run(&["export", "run.jsonl", "--tensorboard", "runs/first"]).ended(0);
+    assert!(said.starts_with("runs/first/events.out.tfevents."), "{said}");
+    assert!(said.ends_with("\nLook at it with: tensorboard --logdir runs/first\n"), "{said}");
+    let files: Vec<_> = fs::read_dir(project.path("runs/first")).expect("a folder").collect();
+    assert_eq!(files.len(), 1);
+    let bytes = fs::read(files[0].as_ref().expect("a file").path()).expect("it can be read");
+    assert!(bytes.windows(10).any(|part| part == b"train/loss"));
+}
+
+#[test]
+fn bad_input_is_refused_with_2_and_its_place() {
+    let project = recorded();
+    let said = project.run(&["export", "none.jsonl", "--csv"]).refused(2);
+    assert!(said.starts_with("error: cannot read `none.jsonl`"), "{said}");
+    project.write("broken.jsonl", "{\"kind\":\"gpu\",\"at\":1.0,\"gpu\":0}\nnonsense\n");
+    for args in [&["export", "broken.jsonl", "--csv"][..], &["trace", "broken.jsonl"]] {
+        let said = project.run(args).refused(2);
+        assert!(said.contains("broken.jsonl:2:") && said.contains("no record of a run"), "{said}");
+    }
+    for args in [
+        &["export", "run.jsonl"][..],
+        &["export", "run.jsonl", "--csv", "--prometheus"],
+        &["export", "run.jsonl", "--csv", "tables"],
+        &["trace", "run.jsonl", "--steps", "9..7"],
+        &["trace"],
+    ] {
+        project.run(args).refused(2);
+    }
+    let said = project.run(&["trace", "run.jsonl", "-o", "none/trace.json"]).refused(2);
+    assert!(said.starts_with("error: cannot write `none/trace.json`"), "{said}");
+}
+
+#[test]
+fn a_recording_that_is_still_written_is_read_as_far_as_it_goes() {
+    let project = recorded();
+    let text = project.read("run.jsonl");
+    project.write("torn.jsonl", &text[..text.len() - 20]);
+    let Ran { code, stdout, stderr } = project.run(&["export", "torn.jsonl", "--csv"]);
+    assert_eq!((code, stdout.lines().count()), (0, 4));
+    assert!(stderr.starts_with("note: `torn.jsonl`: the last line is not written to its end"), "{stderr}");
+}
