@@ -13,11 +13,13 @@ use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::train::logger::FileMetricLogger;
 use burn::train::metric::LossMetric;
 use burn::train::{
     ClassificationOutput, ExecutionStrategy, InferenceStep, Learner, LearningResult, SupervisedTraining, TrainOutput,
     TrainStep, TrainingStrategy,
 };
+use gpu_tuned::recording::{Record, read};
 use gpu_tuned::train::TrainerError;
 use gpu_tuned::{Options, Session, gpu_tuned};
 
@@ -167,6 +169,41 @@ fn accumulating_twice_is_refused() {
     let result = trained(model, session().strategy().expect("one rank"), |training| training.grads_accumulation(4));
     let error = result.error.expect("an error").to_string();
     assert!(error.contains("leave `grads_accumulation` out"), "{error}");
+}
+
+#[test]
+fn a_recording_has_the_steps_and_burns_numbers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.jsonl");
+    let session = Options::default().cpu().record(&path).start(Config { batch_size: 8 }).expect("it fits");
+    let logs = folder.path().join("logs");
+    let logger = session.metric_logger(FileMetricLogger::new(&logs));
+    let model = Classifier::new(&session.device());
+    let result = trained(model, session.strategy().expect("one rank"), |training| training.with_metric_logger(logger));
+    assert!(result.error.is_none(), "{:?}", result.error);
+    drop((result, session));
+    let (mut steps, mut values) = (Vec::new(), Vec::new());
+    for record in read(&path).expect("a recording").records {
+        match record {
+            Record::Step(step) => steps.push(step),
+            Record::Value(value) => values.push(value),
+            _ => {}
+        }
+    }
+    // Three epochs of 32, 32 and 16 samples.
+    assert!(steps.iter().map(|step| step.step).eq(1..=9));
+    assert!(steps.iter().map(|step| step.micro_batches).eq([4, 4, 2].into_iter().cycle().take(9)));
+    for step in &steps {
+        assert!(step.loss.is_none() && step.backward_s.is_none(), "Burn's loop knows them: {step:?}");
+        assert!(step.loss_s.is_some_and(|seconds| seconds > 0.0) && step.gradient_norm > Some(0.0), "{step:?}");
+    }
+    let named = |name: &str| values.iter().filter(|value| value.name == name).collect::<Vec<_>>();
+    assert_eq!(named("train/Loss").len(), 30, "one for each micro-batch");
+    for name in ["train/epoch/Loss", "valid/epoch/Loss"] {
+        let losses: Vec<_> = named(name).iter().map(|value| value.value).collect();
+        assert!(losses.len() == 3 && losses[2] < losses[0], "{name}: {losses:?}");
+    }
+    assert!(logs.join("valid/epoch-3/Loss.log").exists(), "Burn's own logger goes on");
 }
 
 /// A plan for two ranks.

@@ -84,6 +84,12 @@ impl Course {
         }
     }
 
+    /// Steps so far; `None` where nobody looks.
+    #[cfg(feature = "train")]
+    pub(crate) fn steps(&self) -> Option<u64> {
+        self.0.as_ref().map(|seen| seen.steps.load(Relaxed))
+    }
+
     /// Times the consumer's wait for a batch, of which so many are `ready`.
     pub(crate) fn waiting<T>(&self, ready: impl FnOnce() -> usize, wait: impl FnOnce() -> T) -> T {
         let Some(seen) = &self.0 else { return wait() };

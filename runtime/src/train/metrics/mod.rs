@@ -104,6 +104,7 @@
 //! holds for metrics of steps under another strategy, and for items of validation.
 
 mod gpu;
+mod logger;
 mod record;
 mod report;
 mod sampler;
@@ -113,6 +114,7 @@ mod steps;
 mod tests;
 
 pub use gpu::{Gpu, GpuMemory, GpuUtilisation};
+pub use logger::RecordedMetrics;
 pub(crate) use record::Record;
 pub use report::GradientReport;
 pub use steps::{GradientNorm, LossScale, MicroBatch};
