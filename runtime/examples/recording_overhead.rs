@@ -42,7 +42,8 @@ impl Run {
         let batch = Tensor::<2>::ones([64, 64], &self.session.device());
         let begin = Instant::now();
         for _ in 0..TURN {
-            self.trainer.step(1e-3, batch.clone(), |model: &Linear, batch| model.forward(batch).powi_scalar(2).mean())?;
+            self.trainer
+                .step(1e-3, batch.clone(), |model: &Linear, batch| model.forward(batch).powi_scalar(2).mean())?;
         }
         self.turns.push(begin.elapsed().as_secs_f64() / TURN as f64);
         Ok(())

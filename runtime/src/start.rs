@@ -259,7 +259,7 @@ impl Options {
         config.apply(&decision.plan.settings);
         let recorder = self.recorder();
         if let Some(recorder) = &recorder {
-            recorder.record(&Record::Run(Box::new(recording::run::<C>(&decision))));
+            recorder.record(Record::Run(Box::new(recording::run::<C>(&decision))));
         }
         Ok(Session {
             config,

@@ -196,6 +196,7 @@ fn an_observer_sees_steps_and_figures_as_they_come() {
     let session = Options::default().cpu().observe(seen.clone()).start(Config::default()).expect("it fits");
     session.value("valid/accuracy", 0.5);
     train(&session, 2, Slow { batch: NONE, loss: NONE, outside: NONE });
+    session.recorder().expect("somebody looks").flush();
     let records = seen.0.lock().expect("nobody panics");
     let kinds = records.iter().map(|record| match record {
         Record::Run(_) => "run",

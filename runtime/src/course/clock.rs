@@ -160,7 +160,7 @@ impl Laps {
         if asks_pools {
             (record.in_use_bytes, record.reserved_bytes) = held(device);
         }
-        recorder.record(&Record::Step(Box::new(record)));
+        recorder.record(Record::Step(Box::new(record)));
     }
 
     /// Where the time of the step went.

@@ -10,8 +10,8 @@
 //! or its ranks: where the host's time went, and what its loader's workers did meanwhile. The program adds figures of its
 //! own with [`Session::value`](crate::Session::value), and an [`Observer`] sees all of it as it comes.
 //!
-//! A step is timed by the host's clock, some ten readings of it, and is not made to wait for the device. Lines are written
-//! once a second, and when the session and what it made are dropped. A file that cannot be written is given up with a
+//! A step is timed by the host's clock, a few readings of it for each micro-batch, and is not made to wait for the device.
+//! What is written is made of it on another thread, once a second, and when the session and what it made are dropped. A file that cannot be written is given up with a
 //! warning; training goes on.
 //!
 //! # Reading and writing

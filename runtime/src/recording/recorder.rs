@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,16 +12,19 @@ use gpu_tuned_core::recording::{Record, Value};
 use super::{Writer, now};
 
 /// From one writing of what was gathered to the next.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// So many records are gathered at most: who brings one more writes them.
+const MOST_GATHERED: usize = 4096;
 
-/// Sees the records of a program as they come.
+/// Sees the records of a program, within about a second of when they come, and in their order.
 ///
-/// It is called on the thread that takes the steps, and once a second on another: what takes long is not to be done here.
+/// It is called on a thread of the recorder's, not on that which takes the steps; in the end on that which drops the last
+/// of the session and what it made.
 pub trait Observer: Send {
-    /// A record comes.
+    /// A record came.
     fn observe(&mut self, record: &Record);
 
-    /// What was gathered is to be written; called about once a second, and in the end.
+    /// What was gathered is to be written; called after the records of about a second.
     fn flush(&mut self) {}
 }
 
@@ -43,7 +46,18 @@ pub trait Observer: Send {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Recorder(Arc<Mutex<Sinks>>);
+pub struct Recorder(Arc<Recording>);
+
+/// Everybody who records. When the last of them is gone all is written.
+struct Recording(Arc<Recorded>);
+
+/// Records on their way. Those who train only leave them here: what is made of them is another thread's work.
+struct Recorded {
+    gathered: Mutex<Vec<Record>>,
+    sinks: Mutex<Sinks>,
+    is_over: Mutex<bool>,
+    over: Condvar,
+}
 
 /// Where records go.
 struct Sinks {
@@ -68,40 +82,76 @@ impl Recorder {
     }
 
     fn of(sinks: Sinks) -> io::Result<Self> {
-        let sinks = Arc::new(Mutex::new(sinks));
-        let watched = Arc::downgrade(&sinks);
-        thread::Builder::new().name("gpu-tuned-record".to_owned()).spawn(move || keep_flushed(&watched))?;
-        Ok(Self(sinks))
+        let (gathered, is_over, over) = (Mutex::default(), Mutex::new(false), Condvar::new());
+        let recorded = Arc::new(Recorded { gathered, sinks: Mutex::new(sinks), is_over, over });
+        let writing = Arc::clone(&recorded);
+        thread::Builder::new().name("gpu-tuned-record".to_owned()).spawn(move || writing.keep_writing())?;
+        Ok(Self(Arc::new(Recording(recorded))))
     }
 
     /// Records it.
-    pub fn record(&self, record: &Record) {
-        let mut sinks = self.lock();
-        sinks.write(|writer| writer.write(record));
-        sinks.observers.each(|observer| observer.observe(record));
+    pub fn record(&self, record: Record) {
+        let mut gathered = locked(&self.0.0.gathered);
+        gathered.push(record);
+        let is_full = gathered.len() >= MOST_GATHERED;
+        drop(gathered);
+        if is_full {
+            self.flush();
+        }
     }
 
     /// Records a figure of the program's own, of this moment.
     pub fn value(&self, name: impl Into<String>, value: f64) {
-        self.record(&Record::Value(Value::new(now(), name, value)));
+        self.record(Record::Value(Value::new(now(), name, value)));
     }
 
-    /// Writes what is gathered.
+    /// Writes what is gathered, and shows it to the observers.
     pub fn flush(&self) {
-        self.lock().flush();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sinks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.write();
     }
 }
 
-/// Writes once a second what is gathered, for as long as anybody records.
-fn keep_flushed(sinks: &Weak<Mutex<Sinks>>) {
-    loop {
-        thread::sleep(FLUSH_EVERY);
-        let Some(sinks) = sinks.upgrade() else { return };
-        sinks.lock().unwrap_or_else(PoisonError::into_inner).flush();
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recorded {
+    /// Writes once a second what is gathered, for as long as anybody records.
+    fn keep_writing(&self) {
+        let mut is_over = locked(&self.is_over);
+        while !*is_over {
+            let waited = self.over.wait_timeout(is_over, WRITE_EVERY).unwrap_or_else(PoisonError::into_inner);
+            if *waited.0 {
+                return;
+            }
+            drop(waited);
+            self.write();
+            is_over = locked(&self.is_over);
+        }
+    }
+
+    fn write(&self) {
+        // Held while records are taken, so that they are written in their order.
+        let mut sinks = locked(&self.sinks);
+        let gathered = std::mem::take(&mut *locked(&self.gathered));
+        if gathered.is_empty() {
+            return;
+        }
+        for record in &gathered {
+            sinks.write(|writer| writer.write(record));
+            sinks.observers.each(|observer| observer.observe(record));
+        }
+        sinks.write(Writer::flush);
+        sinks.observers.each(Observer::flush);
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // Here, and not on the thread that the end of the program may be too early for.
+        self.0.write();
+        *locked(&self.0.is_over) = true;
+        self.0.over.notify_all();
     }
 }
 
@@ -112,17 +162,6 @@ impl Sinks {
             tracing::warn!(%error, "the recording `{}` ends here: it cannot be written", path.display());
             self.file = None;
         }
-    }
-
-    fn flush(&mut self) {
-        self.write(Writer::flush);
-        self.observers.each(Observer::flush);
-    }
-}
-
-impl Drop for Sinks {
-    fn drop(&mut self) {
-        self.flush();
     }
 }
 
@@ -155,7 +194,7 @@ pub(crate) fn recorder(file: Option<PathBuf>, observers: &Observers) -> Option<R
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sinks = self.lock();
+        let sinks = locked(&self.0.0.sinks);
         let file = sinks.file.as_ref().map(|(path, _)| path);
         f.debug_struct("Recorder").field("file", &file).field("observers", &sinks.observers).finish()
     }
@@ -175,7 +214,7 @@ mod tests {
 
     use gpu_tuned_core::recording::Record;
 
-    use super::{Observer, Observers, Recorder, recorder};
+    use super::{MOST_GATHERED, Observer, Observers, Recorder, locked, recorder};
     use crate::recording::read;
 
     #[test]
@@ -193,6 +232,17 @@ mod tests {
         recorder.value("two", 2.0);
         drop(recorder);
         assert_eq!(read(&path).unwrap().records.len(), 2);
+    }
+
+    #[test]
+    fn no_more_than_so_many_records_are_gathered() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let recorder = Recorder::append(&path).unwrap();
+        (0..2 * MOST_GATHERED + 10).for_each(|_| recorder.value("one", 1.0));
+        assert!(locked(&recorder.0.0.gathered).len() < MOST_GATHERED);
+        drop(recorder);
+        assert_eq!(read(&path).unwrap().records.len(), 2 * MOST_GATHERED + 10);
     }
 
     #[derive(Clone, Default)]
@@ -235,6 +285,6 @@ mod tests {
         recorder.value("one", 1.0);
         recorder.flush();
         recorder.value("two", 2.0);
-        assert!(recorder.lock().file.is_none());
+        assert!(locked(&recorder.0.0.sinks).file.is_none());
     }
 }

@@ -62,7 +62,7 @@ impl<L> RecordedMetrics<L> {
             let mut value = Value::new(now(), name, entry.current());
             value.step = self.course.steps();
             if value.value.is_finite() {
-                recorder.record(&Record::Value(value));
+                recorder.record(Record::Value(value));
             }
         }
     }
