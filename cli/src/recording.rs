@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned::recording::{Record, parse};
-use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
@@ -30,7 +29,11 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Error> {
 pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Error> {
     let failed = |source| Error::Write { path: path.to_owned(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
+    let mut builder = tempfile::Builder::new();
+    // As any file that is made: the user's mask says who reads it.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder).map_err(failed)?;
     let mut gathered = std::io::BufWriter::new(file.as_file_mut());
     write(&mut gathered).and_then(|()| gathered.flush()).map_err(failed)?;
     drop(gathered);

@@ -91,10 +91,10 @@ fn values_that_make_no_plan_are_an_error_that_names_them() {
 #[test]
 #[ignore = "a part of another test"]
 fn started() {
-    match Options::default().cpu().set(pins("num_workers=1")).decide(&Config::default()) {
-        Ok(decision) => {
-            println!("settings: {}", serde_json::to_string(&decision.plan.settings).expect("it serializes"))
-        }
+    let decision = Options::default().cpu().set(pins("num_workers=1")).decide(&Config::default());
+    let settings = |decision: Decision| serde_json::to_string(&decision.plan.settings).expect("it serializes");
+    match decision.map(settings) {
+        Ok(settings) => println!("settings: {settings}"),
         Err(error) => println!("error: {error}"),
     }
 }

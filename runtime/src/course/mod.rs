@@ -130,6 +130,7 @@ impl Course {
 }
 
 /// Where a span of time is shown.
+#[derive(Clone, Copy)]
 enum Track {
     /// With the steps of a rank.
     Rank(u64),

@@ -24,15 +24,16 @@ mod tests {
 
     #[test]
     fn sleeping_takes_none_and_working_does() {
-        let slept = of_this_thread().unwrap();
+        let had = || of_this_thread().unwrap();
+        let since = |before: Duration| had().checked_sub(before).unwrap();
+        let before = had();
         thread::sleep(Duration::from_millis(50));
-        let begun = of_this_thread().unwrap();
-        let begin = Instant::now();
-        let mut sum = 0_u64;
-        while of_this_thread().unwrap() - begun < Duration::from_millis(50) {
-            sum = sum.wrapping_mul(31).wrapping_add(begin.elapsed().as_nanos() as u64);
+        let slept = since(before);
+        assert!(slept < Duration::from_millis(40), "{slept:?}");
+        let (before, clock, mut sum) = (had(), Instant::now(), 0_u64);
+        while since(before) < Duration::from_millis(50) {
+            sum = sum.wrapping_mul(31).wrapping_add(clock.elapsed().as_nanos() as u64);
         }
-        assert!(begun - slept < Duration::from_millis(40), "{:?}", begun - slept);
-        assert!(begin.elapsed() >= Duration::from_millis(40), "{sum}");
+        assert!(clock.elapsed() >= Duration::from_millis(40), "{sum}");
     }
 }

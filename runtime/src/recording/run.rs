@@ -41,7 +41,7 @@ pub(crate) fn run<C: Tuned>(decision: &Decision) -> Run {
 fn device(decision: &Decision) -> Device {
     let facts = &decision.asked.facts;
     let mut device = Device::default();
-    device.name = decision.plan.device.clone();
+    device.name.clone_from(&decision.plan.device);
     device.is_gpu = facts.kind == DeviceKind::Gpu;
     device.profile.clone_from(&facts.profile);
     device.gpu_uuids = decision.selection.gpus.iter().filter_map(|gpu| gpu.reading.uuid.clone()).collect();

@@ -113,7 +113,11 @@ impl Trace {
     /// Where that cannot be written; a file that is there stays then as it was.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut builder = tempfile::Builder::new();
+        // As any file that is made: the user's mask says who reads it.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut file = builder.tempfile_in(folder)?;
         let mut gathered = io::BufWriter::new(file.as_file_mut());
         self.write(&mut gathered)?;
         gathered.flush()?;

@@ -66,8 +66,9 @@ mod tests {
         let summary = Summary { value: vec![scalar("train/loss", 0.25), scalar("zero", 0.0)] };
         let second = Event { wall_time: 1_795_347_200.5, step: 300, file_version: None, summary: Some(summary) };
         let bytes: Vec<u8> = [first, second].iter().flat_map(Event::framed).collect();
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, WRITTEN_BY_TENSORBOARD);
+        let written = WRITTEN_BY_TENSORBOARD.as_bytes().chunks(2);
+        let written = written.map(|byte| u8::from_str_radix(std::str::from_utf8(byte).unwrap(), 16).unwrap());
+        assert_eq!(bytes, written.collect::<Vec<_>>());
     }
 
     const WRITTEN_BY_TENSORBOARD: &str = "\

@@ -218,7 +218,9 @@ mod tests {
         gpu.utilisation_percent = Some(98.0);
         let looks = [Record::Gpu(gpu.clone()), Record::Gpu(gpu), Record::Value(Value::new(12.0, "valid/loss", 0.5))];
         writer.observe(&Record::Step(Box::new(step)));
-        looks.iter().for_each(|record| writer.observe(record));
+        for record in &looks {
+            writer.observe(record);
+        }
         Observer::flush(&mut writer);
         let events = events(&fs::read(writer.path()).unwrap());
         assert_eq!(events[0].file_version.as_deref(), Some("brain.Event:2"));
