@@ -251,11 +251,9 @@ fn a_live_trace_has_the_phases_of_every_micro_batch_within_their_steps() {
         let (begin, length) = (event["ts"].as_f64().expect("ts"), event["dur"].as_f64().expect("dur"));
         (begin, begin + length)
     };
-    let all = |name: &str| -> Vec<_> {
-        let named = events
-            .iter()
-            .filter(|event| event["ph"] == "X" && event["name"].as_str().is_some_and(|n| n.starts_with(name)));
-        named.map(span).collect()
+    let all = |prefix: &str| -> Vec<_> {
+        let begins = |event: &&Value| event["name"].as_str().is_some_and(|name| name.starts_with(prefix));
+        events.iter().filter(|event| event["ph"] == "X").filter(begins).map(span).collect()
     };
     let steps = all("step ");
     for inner in all("micro-batch") {

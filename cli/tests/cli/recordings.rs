@@ -9,18 +9,18 @@ use crate::project::{Project, Ran};
 /// A program's start, three steps of half a second, and a look at a GPU in each.
 fn recorded() -> Project {
     let project = Project::new("bare");
-    let mut text =
-        String::from("{\"kind\":\"run\",\"at\":1000.0,\"pid\":77,\"workload\":\"digits\",\"world_size\":1}\n");
-    for step in 1..=3 {
+    let start = "{\"kind\":\"run\",\"at\":1000.0,\"pid\":77,\"workload\":\"digits\",\"world_size\":1}\n".to_owned();
+    let steps = (1..=3).map(|step| {
         let at = 1000.0 + 0.5 * f64::from(step);
-        text += &format!(
+        format!(
             "{{\"kind\":\"step\",\"at\":{at},\"step\":{step},\"seconds\":0.5,\"samples\":64,\"micro_batches\":1,\
              \"micro_batch\":64,\"waited_s\":0.1,\"loss_s\":0.05,\"drain_s\":0.3,\"loss\":{},\"applied\":true}}\n\
              {{\"kind\":\"gpu\",\"at\":{},\"gpu\":0,\"utilisation_percent\":60.0,\"throttle\":[]}}\n",
             1.0 / f64::from(step),
             at - 0.1
-        );
-    }
+        )
+    });
+    let text: String = std::iter::once(start).chain(steps).collect();
     project.write("run.jsonl", &text);
     project
 }

@@ -77,8 +77,8 @@ impl Options {
     /// divide it.
     ///
     /// Where some of them are missing, as many of the others are taken as divide the global batch, which is a
-    /// [`Fallback`]; when other processes count on them, it is an error. When all are there and do not divide the global
-    /// batch, [`PlanError::WorldSize`] names the numbers that would do.
+    /// [`Fallback`](crate::Fallback); when other processes count on them, it is an error. When all are there and do not divide the global
+    /// batch, [`PlanError::WorldSize`](crate::PlanError::WorldSize) names the numbers that would do.
     #[must_use]
     pub fn gpus(mut self, positions: impl IntoIterator<Item = usize>) -> Self {
         let positions: BTreeSet<usize> = positions.into_iter().collect();
@@ -105,7 +105,7 @@ impl Options {
     /// The global batch, the precision and the model are those of the saved run, or there is no session: a
     /// [`ResumeError`] says what was, what is now, and what to do. The micro-batch is kept when it fits the device, and so
     /// are the other settings then, except for what belongs to the machine: TF32, and no more loader workers than its
-    /// host feeds. When it does not fit, the run is planned anew with the same global batch, and a [`Fallback`] says so;
+    /// host feeds. When it does not fit, the run is planned anew with the same global batch, and a [`Fallback`](crate::Fallback) says so;
     /// for a model that computes statistics over the micro-batch (`batch_statistics`), where another one would change
     /// the results, that is an error as well. The run may go on with another number of ranks that divides the global
     /// batch. A field of the config that was set to something that contradicts the saved schedule is an error.
