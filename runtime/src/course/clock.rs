@@ -199,8 +199,15 @@ fn held(device: &Device) -> (Option<u64>, Option<u64>) {
     if let Some(pools) = device.memory_pool_usage() {
         return (Some(pools.bytes_in_use), Some(pools.bytes_reserved));
     }
-    #[cfg(feature = "counting-allocator")]
-    return (Some(crate::allocation::live_bytes() as u64), None);
-    #[cfg(not(feature = "counting-allocator"))]
+    counted()
+}
+
+#[cfg(feature = "counting-allocator")]
+fn counted() -> (Option<u64>, Option<u64>) {
+    (Some(crate::allocation::live_bytes() as u64), None)
+}
+
+#[cfg(not(feature = "counting-allocator"))]
+const fn counted() -> (Option<u64>, Option<u64>) {
     (None, None)
 }
