@@ -22,7 +22,6 @@ macro_rules! below {
     };
 }
 
-
 const INIT_HELP: &str = "\
 Example:
   cargo gpu-tuned init --target rtx4090 --target h200 --dry-run

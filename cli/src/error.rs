@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use gpu_tuned::recording::RecordingError;
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::FileError;
 use thiserror::Error;
@@ -81,8 +80,6 @@ pub(crate) enum Error {
     HalfWritten { path: PathBuf, source: io::Error, left: Vec<PathBuf> },
     #[error("`{}` is no checkout of gpu-tuned: it has no `{missing}`", path.display())]
     NoCheckout { path: PathBuf, missing: &'static str },
-    #[error(transparent)]
-    Recording(#[from] RecordingError),
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
     #[error(transparent)]

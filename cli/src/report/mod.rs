@@ -6,7 +6,6 @@ mod page;
 mod planned;
 mod recorded;
 
-use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
@@ -16,6 +15,7 @@ pub(crate) use args::ReportArgs;
 use crate::args::Common;
 use crate::error::Error;
 use crate::project::Project;
+use crate::recording::{read, write};
 use crate::targets::Target;
 use crate::{Answer, Code};
 
@@ -41,10 +41,12 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
         sections.extend(measured::section(described));
     }
     for path in &args.recordings {
-        sections.push(recorded::section(path)?);
+        let recorded = read(path)?;
+        sections.push(recorded::section(path, &recorded.records));
+        notes.extend(recorded.notes);
     }
     let page = page::page(project.name(), &sections);
-    write(&args.output, &page).map_err(|source| Error::Write { path: args.output.clone(), source })?;
+    write(&args.output, |file| file.write_all(page.as_bytes()))?;
     let written = Written {
         report: &args.output,
         bytes: page.len(),
@@ -58,17 +60,4 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
         format!("wrote `{}`: {} KiB, to be opened in a browser\n", args.output.display(), page.len() / 1024)
     };
     Ok(Answer { text, notes, code: Code::Fine })
-}
-
-/// Under a temporary name beside its place, which is then renamed.
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".report.").suffix(".tmp").make_in(folder, |path| {
-        // As files are that editors make; a temporary file is for its owner only.
-        std::fs::File::options().write(true).create_new(true).open(path)
-    })?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gpu_tuned::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
-use gpu_tuned::recording::{GpuSample, Record, Recording, Run, StepRecord, read};
+use gpu_tuned::recording::{GpuSample, Record, Run, StepRecord};
 use gpu_tuned_core::figure::{Course, CourseLine};
 use maud::{Markup, html};
 
 use super::page::{Grid, Kind, Section, picture};
-use crate::error::Error;
 use crate::plan::speed;
 
 const COLUMNS: [(&str, Kind); 7] = [
@@ -31,24 +30,22 @@ const PICTURES: [(&str, Option<f64>); 5] = [
     ("temperature_c", None),
 ];
 
-/// The recording at `path`.
-pub(super) fn section(path: &Path) -> Result<Section, Error> {
-    let recording = read(path)?;
+/// What was recorded at `path`.
+pub(super) fn section(path: &Path, records: &[Record]) -> Section {
     let mut gathering = Gathering::default();
-    recording.records.iter().for_each(|record| gathering.observe(record));
+    records.iter().for_each(|record| gathering.observe(record));
     let summary = gathering.summary();
-    let runs = recording.records.iter().filter_map(|record| match record {
+    let runs = records.iter().filter_map(|record| match record {
         Record::Run(run) => Some(run.as_ref()),
         _ => None,
     });
     let body = html! {
-        @if recording.is_torn { p class="faint" { "The last line was not written to its end." } }
         @for run in runs { (of_run(run)) }
         (steps(&summary))
         (Grid { columns: &COLUMNS, rows: figures(&summary) }.table())
-        @for svg in courses(&recording) { (picture(svg)) }
+        @for svg in courses(records) { (picture(svg)) }
     };
-    Ok(Section { heading: format!("Run: {}", path.display()), body })
+    Section { heading: format!("Run: {}", path.display()), body }
 }
 
 fn of_run(run: &Run) -> Markup {
@@ -115,14 +112,14 @@ fn readable(key: &str) -> (String, f64) {
 }
 
 /// Pictures of all that has a course, over the same time.
-fn courses(recording: &Recording) -> Vec<String> {
-    let times = || recording.records.iter().filter_map(Record::at);
+fn courses(records: &[Record]) -> Vec<String> {
+    let times = || records.iter().filter_map(Record::at);
     let Some(begin) = times().reduce(f64::min) else { return Vec::new() };
     let between = Some((0.0, times().fold(begin, f64::max) - begin));
     let gpu = |key: &str| GPU_FIGURES.iter().find(|figure| figure.key == key).expect("BUG: every picture has a figure");
-    let gpus = PICTURES.iter().map(|(key, most)| (readable(key).0, of_gpus(recording, gpu(key), begin), *most));
+    let gpus = PICTURES.iter().map(|(key, most)| (readable(key).0, of_gpus(records, gpu(key), begin), *most));
     let host = HOST_FIGURES.iter().filter(|figure| figure.key.ends_with("cpu_percent")).map(|figure| {
-        let points = recording.records.iter().filter_map(|record| match record {
+        let points = records.iter().filter_map(|record| match record {
             Record::Host(sample) => Some((sample.at - begin, (figure.of)(sample)?)),
             _ => None,
         });
@@ -130,8 +127,8 @@ fn courses(recording: &Recording) -> Vec<String> {
         (format!("host: {}", readable(figure.key).0), vec![line], None)
     });
     let steps = [
-        ("samples/s", of_steps(recording, begin, |step| Some(step.samples as f64 / step.seconds))),
-        ("loss", of_steps(recording, begin, |step| step.loss)),
+        ("samples/s", of_steps(records, begin, |step| Some(step.samples as f64 / step.seconds))),
+        ("loss", of_steps(records, begin, |step| step.loss)),
     ];
     let steps = steps.into_iter().map(|(title, line)| (title.to_owned(), vec![line], None));
     let all = steps.chain(gpus).chain(host);
@@ -139,10 +136,10 @@ fn courses(recording: &Recording) -> Vec<String> {
 }
 
 /// A line for each GPU, in the unit that people read.
-fn of_gpus(recording: &Recording, figure: &Figure<GpuSample>, begin: f64) -> Vec<CourseLine> {
+fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<CourseLine> {
     let scale = readable(figure.key).1;
     let mut lines: BTreeMap<(u32, Option<u32>), Vec<(f64, f64)>> = BTreeMap::new();
-    for record in &recording.records {
+    for record in records {
         let Record::Gpu(sample) = record else { continue };
         let Some(value) = (figure.of)(sample) else { continue };
         lines.entry((sample.gpu, sample.mig_slot)).or_default().push((sample.at - begin, value / scale));
@@ -154,8 +151,8 @@ fn of_gpus(recording: &Recording, figure: &Figure<GpuSample>, begin: f64) -> Vec
     lines.into_iter().map(|(unit, points)| CourseLine { name: name(unit), points }).collect()
 }
 
-fn of_steps(recording: &Recording, begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> CourseLine {
-    let points = recording.records.iter().filter_map(|record| match record {
+fn of_steps(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> CourseLine {
+    let points = records.iter().filter_map(|record| match record {
         Record::Step(step) if step.rank == 0 => Some((step.at - begin, figure(step)?)),
         _ => None,
     });

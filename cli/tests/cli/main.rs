@@ -12,7 +12,7 @@ mod optimize;
 mod packages;
 mod plan;
 mod project;
-mod report;
 mod recordings;
+mod report;
 mod targets;
 mod warm;
