@@ -96,6 +96,7 @@ mod decide;
 mod detect;
 pub mod export;
 pub mod leak;
+pub mod diagnose;
 #[cfg(feature = "burn")]
 pub mod load;
 pub mod lock;

@@ -1,0 +1,127 @@
+//! Memory of the GPU that somebody else holds.
+
+use super::{Change, Finding, Kind, Prediction, Quantity, Seen, Severity};
+use crate::diagnose::picture::GpuSeen;
+use crate::diagnose::picture::series::median;
+use crate::diagnose::words::{bytes, rate};
+
+/// Less of the memory than this is a desktop's.
+const MUCH: f64 = 0.03;
+/// A CUDA context and what libraries take beside the pools.
+const BESIDE_POOLS: f64 = 1.5 * 1_073_741_824.0;
+
+/// What others hold, and how that is known.
+struct Held {
+    bytes: f64,
+    words: String,
+    pids: Vec<u32>,
+}
+
+pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
+    let others = |gpu: &GpuSeen<'_>| {
+        let total = gpu.gpu.memory_total_bytes? as f64;
+        let held = listed(seen, gpu).filter(|held| held.bytes > 0.0);
+        let held = held.or_else(|| there_before(gpu)).or_else(|| unaccounted(seen, gpu))?;
+        (held.bytes >= MUCH * total).then(|| (gpu.name(), held, total))
+    };
+    let (name, held, total) = seen.picture.gpus.iter().find_map(others)?;
+    let headline = format!("another process holds {} of {name}", bytes(held.bytes));
+    let change = match held.pids.as_slice() {
+        [] => Change::of("end it, or train on another GPU; `nvidia-smi` on the host says who it is"),
+        [pid, ..] => Change::of("end it if it is yours, or train on another GPU")
+            .by(format!("ps -o pid,user,etime,args -p {pid}")),
+    };
+    let finding = |severity| {
+        Finding::new(Kind::OtherProcess, severity, headline, change).seen(
+            format!("{}: {} of {}", held.words, bytes(held.bytes), bytes(total)),
+            [("other_bytes", held.bytes), ("memory_total_bytes", total)],
+        )
+    };
+    let Some((batch, prediction)) = regained(seen, held.bytes) else { return Some(finding(Severity::Warning)) };
+    let severity = Severity::of_gain(prediction.then / prediction.now).min(Severity::Warning);
+    let finding = finding(severity).predicting(prediction);
+    Some(match batch {
+        Some(batch) => finding.seen(
+            format!(
+                "for want of it micro-batches have {:.0} samples and not {batch:.0}",
+                seen.model.as_ref()?.parts.micro_batch
+            ),
+            [("regained_micro_batch", batch)],
+        ),
+        None => finding,
+    })
+}
+
+/// The micro-batches that would fit, where those are larger, and what the step would be with them.
+fn regained(seen: &Seen<'_>, held: f64) -> Option<(Option<f64>, Prediction)> {
+    let (model, run, curve) = (seen.model.as_ref()?, seen.picture.run?, seen.curve()?);
+    let budget = run.memory_budget_bytes? as f64;
+    let now = model.parts.micro_batch;
+    let most = run.global_batch.map_or(model.share_of_rank(), |global| global as f64 / run.world_size.max(1) as f64);
+    let most = if run.batch_statistics { now } else { most };
+    let then = curve.knee(most as u64, |point| point.memory_bytes as f64 <= budget + held)?;
+    let is_larger = then.batch as f64 > now && then.memory_bytes as f64 > budget;
+    if !is_larger {
+        let how = format!(
+            "micro-batches stay at {now:.0}, which fit as it is; what it computes meanwhile cannot be seen from here"
+        );
+        return Some((None, Prediction::new(Quantity::SamplesPerS, model.rate_now(), model.rate_now(), how)));
+    }
+    let step = model.regrouped(&curve, then.batch as f64);
+    let how = format!(
+        "with {} more, micro-batches of {} fit, of which the planner expects {} a rank in place of {}",
+        bytes(held),
+        then.batch,
+        rate(then.samples_per_s),
+        rate(1.0 / curve.seconds(now))
+    );
+    Some((Some(then.batch as f64), seen.predicts(step, how)?))
+}
+
+/// Processes that the driver lists beside the run's own.
+fn listed(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
+    let processes = gpu.processes()?;
+    let pid = seen.picture.pid;
+    // In a container numbers are those of the host: the run's own is the one that was not there before.
+    let was_before = |pid: u32| {
+        let before = gpu.before.iter().filter_map(|sample| sample.processes.as_ref());
+        before.flatten().any(|process| process.pid == pid)
+    };
+    let own = processes
+        .iter()
+        .find(|process| Some(process.pid) == pid)
+        .or_else(|| processes.iter().find(|process| !gpu.before.is_empty() && !was_before(process.pid)))
+        .or_else(|| processes.iter().min_by_key(|process| distance(seen, process.memory_bytes)));
+    let others: Vec<_> = processes.iter().filter(|process| Some(process.pid) != own.map(|own| own.pid)).collect();
+    let largest = others.iter().max_by_key(|process| process.memory_bytes)?;
+    let name = largest.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
+    Some(Held {
+        bytes: others.iter().filter_map(|process| process.memory_bytes).sum::<u64>() as f64,
+        words: format!("process {}{name}", largest.pid),
+        pids: others.iter().map(|process| process.pid).collect(),
+    })
+}
+
+/// How far a process's memory is from that of the run's pools.
+fn distance(seen: &Seen<'_>, bytes: Option<u64>) -> u64 {
+    own(seen).map_or(u64::MAX - bytes.unwrap_or(0), |own| bytes.unwrap_or(0).abs_diff(own))
+}
+
+/// What the run's pools hold at most.
+fn own(seen: &Seen<'_>) -> Option<u64> {
+    seen.picture.steps.as_ref().ok()?.memory.iter().filter_map(|memory| memory.reserved).max()
+}
+
+/// Memory that was held before the run began, and still is.
+fn there_before(gpu: &GpuSeen<'_>) -> Option<Held> {
+    let before = median(gpu.before.iter().filter_map(|sample| sample.memory_used_bytes).map(|used| used as f64))?;
+    Some(Held { bytes: before, words: "held before the run began".to_owned(), pids: Vec::new() })
+}
+
+/// Memory in use that the run's pools do not explain: those of other streams are as large at most.
+fn unaccounted(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
+    let used = median(gpu.samples.iter().filter_map(|sample| sample.memory_used_bytes).map(|used| used as f64))?;
+    let own = own(seen)? as f64;
+    let bytes = if used > 2.0 * own + BESIDE_POOLS { used - own - BESIDE_POOLS } else { 0.0 };
+    Some(Held { bytes, words: "held beside the run's pools".to_owned(), pids: Vec::new() })
+}

@@ -1,0 +1,193 @@
+//! What a step is made of, and how long it would take otherwise.
+//!
+//! The loader works beside the trainer, and in the trainer the device beside the host. So a step takes as long as the
+//! slower of loader and trainer; the trainer as long as the slower of host and device; and what nobody overlaps is added:
+//! the program's own loop, and uploads in the training thread.
+
+use gpu_tuned_core::Settings;
+
+use super::curve::Curve;
+use super::picture::{Parts, Picture, Steps};
+
+/// Less of a step than this is not worth a word.
+pub(super) const LITTLE: f64 = 0.05;
+/// A device that keeps the host waiting for so much of a step at its end is what the step waits for.
+const DEVICE_BOUND: f64 = 0.1;
+/// Of a loader that is too slow for the trainer, as many batches are in the making as there are workers, and at least one
+/// of these is waited for. Waits that are rarer than this part of that are for single batches that take long.
+const RARELY: f64 = 0.5;
+/// A loss function that computes for so much of its time does not wait.
+const COMPUTING: f64 = 0.7;
+
+/// Why the trainer waits for the loader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// It hardly does, or nobody recorded it.
+    Little,
+    /// There are no workers: they take turns.
+    TakingTurns,
+    /// The loader is slower than the trainer.
+    Slower,
+    /// The loader is as fast, but not always in time.
+    Unsteady,
+}
+
+/// A step of the run.
+#[derive(Clone, Debug)]
+pub(super) struct StepModel {
+    pub parts: Parts,
+    pub settings: Option<Settings>,
+    pub waiting: Waiting,
+    /// Seconds in which the loader prepares the samples of a step with the workers it has; 0 where that is not known.
+    pub loader: f64,
+    /// Seconds of the host in the trainer, without waiting.
+    pub host: f64,
+    /// Seconds in which the device works.
+    pub device: Option<f64>,
+    /// Seconds of a processor that the program takes for a step, and processors there are.
+    cpu: Option<(f64, f64)>,
+    pub ranks: f64,
+    on_gpu: bool,
+}
+
+/// A step as it could be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WhatIf {
+    pub samples: f64,
+    pub loader: f64,
+    /// Whether the loader works ahead.
+    pub ahead: bool,
+    pub serial: f64,
+    pub training: f64,
+}
+
+impl StepModel {
+    pub(super) fn of(picture: &Picture<'_>, steps: &Steps) -> Self {
+        let parts = steps.mean;
+        let settings = picture.run.and_then(|run| run.settings);
+        let waiting = waiting(&parts, settings.as_ref());
+        let loss = parts.loss.unwrap_or(0.0);
+        let in_parts = loss + parts.backward + parts.update + parts.drain.unwrap_or(0.0);
+        let other = (parts.training() - in_parts).max(0.0);
+        let host = parts.loss_cpu.unwrap_or(loss).min(loss) + parts.backward + parts.update + other;
+        let loader = match waiting {
+            Waiting::Slower => parts.seconds,
+            Waiting::TakingTurns => parts.waited.unwrap_or(0.0),
+            Waiting::Little | Waiting::Unsteady => 0.0,
+        };
+        let drains = parts.drain.is_some_and(|drain| parts.share(drain) >= DEVICE_BOUND);
+        let on_gpu = picture.is_on_gpu();
+        let device = match picture.busy().filter(|_| on_gpu) {
+            Some(busy) => Some((busy * parts.seconds).min(parts.training())),
+            None => (drains || !on_gpu).then(|| parts.training()),
+        };
+        let cpu = picture.busy_cores().zip(picture.cores());
+        let cpu = cpu.map(|(busy, cores)| (busy.min(cores) * parts.seconds, cores));
+        Self { parts, settings, waiting, loader, host, device, cpu, ranks: picture.ranks(), on_gpu }
+    }
+
+    /// The step as it is.
+    pub(super) fn as_is(&self) -> WhatIf {
+        let parts = &self.parts;
+        let unaccounted = match self.waiting {
+            Waiting::Little | Waiting::Unsteady => parts.waited.unwrap_or(0.0),
+            Waiting::Slower | Waiting::TakingTurns => 0.0,
+        };
+        WhatIf {
+            samples: parts.samples,
+            loader: self.loader,
+            ahead: self.waiting != Waiting::TakingTurns,
+            serial: parts.outside + parts.upload + unaccounted,
+            training: parts.training(),
+        }
+    }
+
+    /// Samples per second of a step as it could be, if the host's processors can do so much.
+    pub(super) fn rate(&self, step: WhatIf) -> f64 {
+        let compute = step.serial + step.training;
+        let seconds = if step.ahead { step.loader.max(compute) } else { step.loader + compute };
+        let processors = self.cpu.map_or(0.0, |(work, cores)| work / cores * step.samples / self.parts.samples);
+        step.samples / seconds.max(processors.min(self.parts.seconds * step.samples / self.parts.samples))
+    }
+
+    /// Samples per second as recorded.
+    pub(super) fn rate_now(&self) -> f64 {
+        self.parts.samples / self.parts.seconds
+    }
+
+    /// Without any waiting for the loader.
+    pub(super) fn fed(&self) -> WhatIf {
+        let serial = self.parts.outside + self.parts.upload;
+        WhatIf { loader: 0.0, ahead: true, serial, ..self.as_is() }
+    }
+
+    /// With a device that takes so long.
+    pub(super) fn with_device(&self, device: f64) -> WhatIf {
+        let training = self.parts.training();
+        let now = self.device.unwrap_or(training);
+        let beside = (training - now.max(self.host)).max(0.0);
+        WhatIf { training: beside + device.max(self.host.min(training)), ..self.as_is() }
+    }
+
+    /// With a device that is so many times as fast.
+    pub(super) fn with_faster_device(&self, factor: f64) -> WhatIf {
+        self.with_device(self.device.unwrap_or(self.parts.training()) / factor)
+    }
+
+    /// Whether launching is what a step takes: the host never waits for the device.
+    pub(super) fn is_host_bound(&self) -> bool {
+        let never_waits = self.parts.drain.is_some_and(|drain| self.parts.share(drain) < LITTLE);
+        self.on_gpu && never_waits && self.loss_computes() && self.idles(0.1)
+    }
+
+    /// Whether the device idles for so much of the training, or nobody recorded it.
+    fn idles(&self, part: f64) -> bool {
+        self.device.is_none_or(|device| device < (1.0 - part) * self.parts.training())
+    }
+
+    /// Whether the loss function computes rather than waits, as far as is known.
+    pub(super) fn loss_computes(&self) -> bool {
+        let times = self.parts.loss_cpu.zip(self.parts.loss);
+        times.is_none_or(|(computes, takes)| computes >= COMPUTING * takes)
+    }
+
+    /// Samples of a step that a rank takes.
+    pub(super) fn share_of_rank(&self) -> f64 {
+        self.parts.samples / self.ranks
+    }
+
+    /// With micro-batches of so many samples: of the same step where it has so many, else of a larger one.
+    pub(super) fn regrouped(&self, curve: &Curve<'_>, batch: f64) -> WhatIf {
+        let (now, was) = (self.parts.micro_batch, self.as_is());
+        let larger = (batch / self.share_of_rank()).max(1.0);
+        let of_rank = self.share_of_rank() * larger;
+        let training = if self.is_host_bound() {
+            let parts = &self.parts;
+            let repeated = parts.loss_cpu.or(parts.loss).unwrap_or(0.0) + parts.backward;
+            let launches = (of_rank / batch).ceil() / parts.micro_batches.max(1.0);
+            let host = self.host - repeated + repeated * launches;
+            host.max(of_rank * curve.seconds(batch))
+        } else {
+            was.training * larger * curve.seconds(batch) / curve.seconds(now)
+        };
+        let uploads = self.parts.upload * (larger - 1.0);
+        WhatIf {
+            samples: was.samples * larger,
+            loader: was.loader * larger,
+            serial: was.serial + uploads,
+            training,
+            ..was
+        }
+    }
+}
+
+fn waiting(parts: &Parts, settings: Option<&Settings>) -> Waiting {
+    if parts.waited.is_none_or(|waited| parts.share(waited) < LITTLE) {
+        return Waiting::Little;
+    }
+    match settings.map(|settings| settings.num_workers) {
+        Some(0) => Waiting::TakingTurns,
+        Some(workers) if parts.waiting_steps * (workers as f64) < RARELY => Waiting::Unsteady,
+        _ => Waiting::Slower,
+    }
+}

@@ -1,0 +1,126 @@
+//! Which finding comes first, and which are not worth a word beside another.
+
+use super::finding::{Finding, Kind, Quantity, Severity};
+
+/// A finding, and those that explain it: beside one of them it is left out.
+const EXPLAINED: &[(Kind, &[Kind])] = &[
+    (Kind::HostBound, &[Kind::BatchTooSmall, Kind::HostSync]),
+    (
+        Kind::ModelTooSmall,
+        &[
+            Kind::LoaderBound,
+            Kind::SlowStorage,
+            Kind::PrefetchMissing,
+            Kind::HostSync,
+            Kind::SlowLoop,
+            Kind::HostBound,
+            Kind::BatchTooSmall,
+        ],
+    ),
+    (Kind::NoTf32, &[Kind::NoAmp]),
+    (Kind::BatchTooSmall, &[Kind::NoAccumulation]),
+];
+
+/// What makes the device faster brings nothing while these hold it up.
+const HOLDS_UP: &[Kind] =
+    &[Kind::LoaderBound, Kind::SlowStorage, Kind::PrefetchMissing, Kind::HostSync, Kind::SlowLoop];
+
+/// Those that make the device faster.
+const OF_DEVICE: &[Kind] = &[
+    Kind::HostBound,
+    Kind::BatchTooSmall,
+    Kind::NoAmp,
+    Kind::NoTf32,
+    Kind::NeedlessCheckpointing,
+    Kind::PowerCap,
+    Kind::ThermalThrottle,
+    Kind::PcieReduced,
+];
+
+/// So much more or less is the same gain.
+const SAME: f64 = 1.02;
+
+/// The findings in the order in which they are mended: what ends the run first, then by severity, then by what they bring.
+pub(super) fn order(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let kinds: Vec<Kind> = findings.iter().map(|finding| finding.kind).collect();
+    findings.retain(|finding| {
+        let explains = EXPLAINED.iter().filter(|(kind, _)| *kind == finding.kind).flat_map(|(_, by)| *by);
+        !explains.into_iter().any(|by| kinds.contains(by))
+    });
+    findings
+        .sort_by(|a, b| ends(b).cmp(&ends(a)).then(a.severity.cmp(&b.severity)).then(b.gain().total_cmp(&a.gain())));
+    let holds_up = |finding: &Finding| HOLDS_UP.contains(&finding.kind) && finding.gain() > SAME;
+    let Some(first) = findings.iter().find(|finding| holds_up(finding)).map(|finding| finding.kind) else {
+        return findings;
+    };
+    let last = findings.iter().rposition(holds_up).unwrap_or(0);
+    for finding in findings.iter_mut().filter(|finding| OF_DEVICE.contains(&finding.kind)) {
+        finding.behind = Some(first);
+    }
+    let (mut before, after): (Vec<_>, Vec<_>) =
+        findings.into_iter().enumerate().partition(|(index, finding)| *index <= last && finding.behind.is_none());
+    before.extend(after);
+    before.into_iter().map(|(_, finding)| finding).collect()
+}
+
+/// Whether the run ends by it.
+fn ends(finding: &Finding) -> bool {
+    let fails = |quantity| matches!(quantity, Quantity::FailsAtStep | Quantity::FailsAfterS);
+    finding.severity == Severity::Critical
+        && finding.prediction.as_ref().is_some_and(|prediction| fails(prediction.quantity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::{Change, Finding, Kind, Prediction, Quantity, Severity};
+    use super::order;
+
+    fn finding(kind: Kind, gain: f64) -> Finding {
+        let prediction = Prediction::new(Quantity::SamplesPerS, 100.0, 100.0 * gain, "");
+        Finding::new(kind, Severity::of_gain(gain), "", Change::of("")).predicting(prediction)
+    }
+
+    fn leak(severity: Severity) -> Finding {
+        let prediction = Prediction::new(Quantity::FailsAtStep, 100.0, 200.0, "");
+        Finding::new(Kind::MemoryLeak, severity, "", Change::of("")).predicting(prediction)
+    }
+
+    #[test]
+    fn what_is_mended_first_comes_first() {
+        use Kind::{
+            BatchTooSmall, HostBound, LoaderBound, MemoryLeak, ModelTooSmall, NoAmp, OtherProcess, PowerCap, SlowLoop,
+        };
+        let tables: [(&str, Vec<Finding>, &[Kind]); 6] = [
+            (
+                "by what they bring",
+                vec![finding(OtherProcess, 1.2), finding(BatchTooSmall, 3.0), finding(PowerCap, 1.3)],
+                &[BatchTooSmall, PowerCap, OtherProcess],
+            ),
+            (
+                "what ends the run first",
+                vec![finding(LoaderBound, 3.0), leak(Severity::Critical)],
+                &[MemoryLeak, LoaderBound],
+            ),
+            (
+                "a leak that takes long is no hurry",
+                vec![finding(LoaderBound, 3.0), leak(Severity::Hint)],
+                &[LoaderBound, MemoryLeak],
+            ),
+            (
+                "a faster device waits for the loader as well",
+                vec![finding(BatchTooSmall, 2.0), finding(LoaderBound, 1.6), finding(SlowLoop, 1.7)],
+                &[SlowLoop, LoaderBound, BatchTooSmall],
+            ),
+            (
+                "causes, not what comes of them",
+                vec![finding(HostBound, 1.6), finding(ModelTooSmall, 1.0), finding(BatchTooSmall, 2.0)],
+                &[BatchTooSmall],
+            ),
+            ("hints last", vec![finding(NoAmp, 1.05), finding(HostBound, 1.2)], &[HostBound, NoAmp]),
+        ];
+        for (what, findings, expected) in tables {
+            let kinds: Vec<_> = order(findings).iter().map(|finding| finding.kind).collect();
+            assert_eq!(kinds, expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Diagnoses of recordings that are made up, and of runs that are simulated.
+
+mod predictions;
+mod recorded;
+mod scenarios;
+mod simulation;
