@@ -5,7 +5,7 @@
 //!
 //! A prediction is computed from the recorded step: the loader works beside the trainer and the device beside the host, so
 //! that a step takes as long as the slowest of them and what nobody overlaps; micro-batches of other sizes are taken to be
-//! as fast as the planner's curve says. It is of the one change alone. [`test`] holds it against a later recording.
+//! as fast as the planner's curve says. It is of the one change alone. [`test()`] holds it against a later recording.
 //!
 //! ```
 //! use gpu_tuned::diagnose::{Kind, diagnose};

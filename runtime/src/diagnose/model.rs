@@ -16,6 +16,10 @@ const DEVICE_BOUND: f64 = 0.1;
 /// Of a loader that is too slow for the trainer, as many batches are in the making as there are workers, and at least one
 /// of these is waited for. Waits that are rarer than this part of that are for single batches that take long.
 const RARELY: f64 = 0.5;
+/// Workers that prepare batches for so much of the time do nothing else.
+const FULLY: f64 = 0.85;
+/// So many of the steps are most of them.
+const MOSTLY: f64 = 0.6;
 /// A loss function that computes for so much of its time does not wait.
 const COMPUTING: f64 = 0.7;
 
@@ -28,6 +32,8 @@ pub(super) enum Waiting {
     TakingTurns,
     /// The loader is slower than the trainer.
     Slower,
+    /// What comes behind the workers is: they idle, and yet most steps wait.
+    SlowerBehind,
     /// The loader is as fast, but not always in time.
     Unsteady,
 }
@@ -71,9 +77,9 @@ impl StepModel {
         let other = (parts.training() - in_parts).max(0.0);
         let host = parts.loss_cpu.unwrap_or(loss).min(loss) + parts.backward + parts.update + other;
         let loader = match waiting {
-            Waiting::Slower => parts.seconds,
+            Waiting::Slower | Waiting::SlowerBehind => parts.seconds,
             Waiting::TakingTurns => parts.waited.unwrap_or(0.0),
-            Waiting::Little | Waiting::Unsteady => 0.0,
+            Waiting::Little | Waiting::Unsteady => delivery(&parts, settings.as_ref()).unwrap_or(0.0),
         };
         let drains = parts.drain.is_some_and(|drain| parts.share(drain) >= DEVICE_BOUND);
         let on_gpu = picture.is_on_gpu();
@@ -91,13 +97,13 @@ impl StepModel {
         let parts = &self.parts;
         let unaccounted = match self.waiting {
             Waiting::Little | Waiting::Unsteady => parts.waited.unwrap_or(0.0),
-            Waiting::Slower | Waiting::TakingTurns => 0.0,
+            Waiting::Slower | Waiting::SlowerBehind | Waiting::TakingTurns => 0.0,
         };
         WhatIf {
             samples: parts.samples,
             loader: self.loader,
             ahead: self.waiting != Waiting::TakingTurns,
-            serial: parts.outside + parts.upload + unaccounted,
+            serial: parts.outside + parts.upload + parts.exchange + unaccounted,
             training: parts.training(),
         }
     }
@@ -117,7 +123,7 @@ impl StepModel {
 
     /// Without any waiting for the loader.
     pub(super) fn fed(&self) -> WhatIf {
-        let serial = self.parts.outside + self.parts.upload;
+        let serial = self.parts.outside + self.parts.upload + self.parts.exchange;
         WhatIf { loader: 0.0, ahead: true, serial, ..self.as_is() }
     }
 
@@ -185,9 +191,20 @@ fn waiting(parts: &Parts, settings: Option<&Settings>) -> Waiting {
     if parts.waited.is_none_or(|waited| parts.share(waited) < LITTLE) {
         return Waiting::Little;
     }
-    match settings.map(|settings| settings.num_workers) {
-        Some(0) => Waiting::TakingTurns,
-        Some(workers) if parts.waiting_steps * (workers as f64) < RARELY => Waiting::Unsteady,
-        _ => Waiting::Slower,
+    let Some(workers) = settings.map(|settings| settings.num_workers) else { return Waiting::Slower };
+    let is_rare = parts.waiting_steps * (workers as f64) < RARELY;
+    match delivery(parts, settings) {
+        _ if workers == 0 => Waiting::TakingTurns,
+        Some(delivery) if delivery >= FULLY * parts.seconds => Waiting::Slower,
+        Some(_) if parts.waiting_steps >= MOSTLY => Waiting::SlowerBehind,
+        Some(_) => Waiting::Unsteady,
+        None if is_rare => Waiting::Unsteady,
+        None => Waiting::Slower,
     }
+}
+
+/// The time in which the workers prepare what a step takes, if they say so.
+fn delivery(parts: &Parts, settings: Option<&Settings>) -> Option<f64> {
+    let workers = settings.map(|settings| settings.num_workers).filter(|workers| *workers > 0)?;
+    parts.prepared.map(|prepared| prepared / workers as f64)
 }

@@ -25,7 +25,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     let model = seen.model.as_ref()?;
     let waited = model.parts.waited.unwrap_or(0.0);
     let is_loader = match model.waiting {
-        Waiting::Slower => true,
+        Waiting::Slower | Waiting::SlowerBehind => true,
         Waiting::TakingTurns => waited > model.parts.training(),
         Waiting::Little | Waiting::Unsteady => false,
     };
@@ -36,7 +36,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     // Who waits for the storage takes no processor.
     let most = if kind == Kind::SlowStorage { MOST_WORKERS } else { spare_cores(seen) };
     let feeding = feeding(model, most);
-    let (change, step, how) = if feeding.workers > workers(model) && brings_much(model, &feeding) {
+    let (change, step, how) = if model.waiting == Waiting::SlowerBehind {
+        behind(model)
+    } else if feeding.workers > workers(model) && brings_much(model, &feeding) {
         with_workers(seen, model, &feeding, kind)
     } else {
         prepared_once(model)
@@ -53,6 +55,16 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         ),
         [("waited_s_per_step", waited), ("step_s", model.parts.seconds), ("waited_share", share)],
     );
+    if let Some((computing, prepared)) = model.parts.prepared_cpu.zip(model.parts.prepared) {
+        finding = finding.seen(
+            format!(
+                "workers take {} for the samples of a step, {} of it computing",
+                seconds(prepared),
+                seconds(computing)
+            ),
+            [("prepared_s_per_step", prepared), ("prepared_cpu_s_per_step", computing)],
+        );
+    }
     if let Some(busy) = seen.picture.busy() {
         finding = finding.seen(format!("the GPU is busy {} of the time", percent(busy)), [("gpu_busy_share", busy)]);
     }
@@ -127,6 +139,15 @@ fn with_workers(seen: &Seen<'_>, model: &StepModel, feeding: &Feeding, kind: Kin
     (Change::of(what).set(setting), feeding.step, how)
 }
 
+/// The workers have time to spare.
+fn behind(model: &StepModel) -> (Change, WhatIf, String) {
+    let fed = model.fed();
+    let what = "the workers idle: what comes behind them is slow, which is the copy to the device (smaller samples: bytes \
+                in place of floats, converted there), or a batch strategy that fetches items in one place";
+    let how = format!("the step without the waiting: {}", seconds(fed.serial + fed.training));
+    (Change::of(what), fed, how)
+}
+
 /// The host has no more to give.
 fn prepared_once(model: &StepModel) -> (Change, WhatIf, String) {
     let fed = model.fed();
@@ -138,6 +159,12 @@ fn prepared_once(model: &StepModel) -> (Change, WhatIf, String) {
 
 /// Whether workers hardly compute while the trainer waits for them.
 fn waits_for_storage(seen: &Seen<'_>, model: &StepModel) -> bool {
+    if model.waiting == Waiting::SlowerBehind {
+        return false;
+    }
+    if let Some((computing, prepared)) = model.parts.prepared_cpu.zip(model.parts.prepared) {
+        return computing < COMPUTING * prepared;
+    }
     let Some(busy) = seen.picture.busy_cores() else { return false };
     let computing = (busy * model.parts.seconds - model.host).max(0.0);
     computing < COMPUTING * model.loader * workers(model).max(1.0)

@@ -48,7 +48,11 @@ pub(in super::super) struct Parts {
     pub backward: f64,
     pub update: f64,
     pub drain: Option<f64>,
-    pub queued: Option<f64>,
+    /// Waiting for other ranks.
+    pub exchange: f64,
+    /// What the loader's workers did for it, added up, and their processors' part of it.
+    pub prepared: Option<f64>,
+    pub prepared_cpu: Option<f64>,
     /// The longest wait for the loader.
     pub longest_wait: f64,
     /// The part of the steps in which the loader is waited for.
@@ -67,9 +71,9 @@ pub(in super::super) struct Memory {
 }
 
 impl Parts {
-    /// In the trainer, uploads left out.
+    /// In the trainer, without uploads and the exchange with other ranks.
     pub(in super::super) fn training(&self) -> f64 {
-        (self.seconds - self.waited.unwrap_or(0.0) - self.outside - self.upload).max(0.0)
+        (self.seconds - self.waited.unwrap_or(0.0) - self.outside - self.upload - self.exchange).max(0.0)
     }
 
     /// A part of the whole.
@@ -143,7 +147,9 @@ fn means(steps: &[&StepRecord]) -> Parts {
         backward: known(|step| step.backward_s),
         update: known(|step| step.update_s),
         drain: of(|step| step.drain_s),
-        queued: of(|step| step.queued.map(|queued| queued as f64)),
+        exchange: known(|step| step.exchange_s),
+        prepared: of(|step| step.prepared_s),
+        prepared_cpu: of(|step| step.prepared_cpu_s),
         samples: known(|step| Some(step.samples as f64)),
         micro_batches: known(|step| Some(step.micro_batches as f64)),
         micro_batch: known(|step| Some(step.micro_batch as f64)),

@@ -52,7 +52,7 @@ prop_compose! {
         batches in 1..4_u64,
         jitter in 0.0..0.3_f64,
         outside_us in 0.0..200.0_f64,
-        watched in any::<bool>(),
+        (told, watched) in any::<(bool, bool)>(),
     ) -> Loop {
         let kernel_s = 5e-6;
         let run = Loop {
@@ -64,6 +64,7 @@ prop_compose! {
             global_batch: micro_batch * batches,
             jitter,
             outside_s: outside_us * 1e-6,
+            told,
             watched,
             ..Loop::default()
         };

@@ -69,6 +69,11 @@ fn of_the_host() -> Vec<Case> {
             step.drain_s = Some(0.097 - loss);
         })
     };
+    let preparing = |seconds: f64, computing: f64| {
+        waiting(healthy(), 0.1).each_step(move |step| {
+            (step.prepared_s, step.prepared_cpu_s) = (Some(seconds), Some(computing));
+        })
+    };
     let outside = |seconds: f64| {
         healthy().each_step(move |step| {
             step.seconds += seconds;
@@ -92,6 +97,10 @@ fn of_the_host() -> Vec<Case> {
             computing(waiting(healthy(), 0.1), 60.0).records(),
             computing(waiting(healthy(), 0.1), 450.0).records(),
         ),
+        // The workers tell: they have more to do than time, they wait, or they idle.
+        (Kind::LoaderBound, preparing(0.76, 0.7).records(), preparing(0.76, 0.1).records()),
+        (Kind::SlowStorage, preparing(0.76, 0.1).records(), preparing(0.3, 0.1).records()),
+        (Kind::LoaderBound, preparing(0.3, 0.1).records(), preparing(0.76, 0.1).records()),
         (Kind::PrefetchMissing, turns(0.05).records(), turns(0.002).records()),
         (Kind::PrefetchMissing, uploading(0.03).records(), uploading(0.002).records()),
         (Kind::HostSync, reading(0.04, 0.002).records(), reading(0.04, 0.038).records()),

@@ -49,6 +49,8 @@ pub(super) struct Loop {
     pub ballast: u64,
     /// To copy a batch in the thread that trains.
     pub upload_s: f64,
+    /// Whether the loader says what its workers do.
+    pub told: bool,
     /// Whether somebody looks at the GPU and the host.
     pub watched: bool,
     pub memory: u64,
@@ -78,6 +80,7 @@ impl Default for Loop {
             leak: 0,
             ballast: 0,
             upload_s: 0.0,
+            told: true,
             watched: true,
             memory: 80 * GIB,
         }
@@ -161,9 +164,9 @@ impl Loop {
         let of = |(batch, checkpointing): (u64, bool)| {
             let micro_batch = batch.min(self.global_batch.max(batch));
             let global_batch = self.global_batch.max(batch);
-            let healthy = Self { micro_batch, global_batch, steps: 6, checkpointing, ..self.without_faults() };
+            let healthy = Self { micro_batch, global_batch, steps: 3, checkpointing, ..self.without_faults() };
             let (steps, _) = healthy.run();
-            let last = &steps[4..];
+            let last = &steps[1..];
             let seconds: f64 = last.iter().map(|step| step.seconds).sum();
             let mut point = Expected::default();
             (point.batch, point.checkpointing) = (batch, checkpointing);
@@ -172,7 +175,7 @@ impl Loop {
             point.samples_per_s = (global_batch * last.len() as u64) as f64 / seconds;
             point
         };
-        (0..=10).flat_map(|power| [(1 << power, false), (1 << power, true)]).map(of).collect()
+        (1..=10).flat_map(|power| [(1 << power, false), (1 << power, true)]).map(of).collect()
     }
 
     fn without_faults(&self) -> Self {
@@ -210,6 +213,12 @@ impl Loop {
     }
 
     fn take_batch(&self, loader: &mut Loader, now: f64, number: u64, step: &mut StepRecord) -> f64 {
+        // In the long run workers prepare as many as are taken.
+        if self.told {
+            let prepared = self.preparing(number);
+            (step.prepared, step.prepared_s, step.prepared_cpu_s) =
+                (Some(1), Some(prepared), Some(prepared * self.computing));
+        }
         if self.workers == 0 {
             let takes = self.preparing(number);
             loader.busy += takes;
