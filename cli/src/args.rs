@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Optimize(Box<crate::optimize::OptimizeArgs>),
     Check(CheckArgs),
+    Diagnose(crate::diagnose::DiagnoseArgs),
     Report(crate::report::ReportArgs),
     Monitor(MonitorArgs),
     Trace(TraceArgs),

@@ -86,6 +86,8 @@ pub(crate) enum Error {
     Bench(#[from] BenchError),
     #[error(transparent)]
     Monitor(#[from] crate::monitor::Failure),
+    #[error(transparent)]
+    Diagnose(#[from] crate::diagnose::Failure),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
@@ -99,6 +101,7 @@ impl Error {
             | Self::NothingWarmed { .. }
             | Self::Start { .. } => Code::ProgramFailed,
             Self::Bench(error) => error.code(),
+            Self::Diagnose(failure) => failure.code(),
             _ => Code::Input,
         }
     }

@@ -5,6 +5,7 @@
 mod args;
 mod bench;
 mod check;
+mod diagnose;
 mod error;
 mod explain;
 mod export;
@@ -88,6 +89,7 @@ fn run(args: &Args) -> Result<Answer, Error> {
         Command::Trace(trace) => trace::run(&args.common, trace),
         Command::Export(export) => export::run(&args.common, export),
         Command::Check(check) => check::run(&args.common, check),
+        Command::Diagnose(diagnose) => diagnose::run(&args.common, diagnose),
         Command::Report(report) => report::run(&args.common, report),
     }
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod diagnose;
 mod explain;
 mod help;
 mod init;

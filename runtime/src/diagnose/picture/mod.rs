@@ -28,7 +28,6 @@ pub(super) struct Picture<'a> {
 
 impl<'a> Picture<'a> {
     pub(super) fn of(records: &'a [Record]) -> Self {
-        let last = |of: &dyn Fn(&Record) -> Option<f64>| records.iter().filter_map(of).reduce(f64::max);
         let run = records.iter().rev().find_map(|record| match record {
             Record::Run(run) => Some(&**run),
             _ => None,
@@ -38,18 +37,17 @@ impl<'a> Picture<'a> {
             _ => None,
         });
         let began = run.map_or(f64::NEG_INFINITY, |run| run.at);
-        let ended = last(&|record| match record {
+        let ended = records.iter().filter_map(|record| match record {
             Record::Step(step) if step.at < began => Some(step.at),
             _ => None,
         });
-        let idle = (ended.unwrap_or(f64::NEG_INFINITY), began);
+        let idle = (ended.fold(f64::NEG_INFINITY, f64::max), began);
         let steps = Steps::of(&steps_since(records, began));
         let gpus: Vec<&GpuSample> = in_time(records, |record| match record {
             Record::Gpu(sample) => Some((sample.at, sample)),
             _ => None,
         });
-        let span =
-            steps.as_ref().map_or_else(|_| (began, last(&Record::at).unwrap_or(f64::INFINITY)), |steps| steps.span);
+        let span = steps.as_ref().map_or_else(|_| whole(records, began), |steps| steps.span);
         let host: Vec<&HostSample> = in_time(records, |record| match record {
             Record::Host(sample) if (span.0..=span.1).contains(&sample.at) => Some((sample.at, sample)),
             _ => None,
@@ -90,6 +88,15 @@ impl<'a> Picture<'a> {
     pub(super) fn ranks(&self) -> f64 {
         self.run.map_or(1.0, |run| run.world_size.max(1) as f64)
     }
+}
+
+/// From the first look to the last.
+fn whole(records: &[Record], began: f64) -> (f64, f64) {
+    let looks = records.iter().filter_map(|record| match record {
+        Record::Gpu(_) | Record::Host(_) => record.at().filter(|at| *at >= began),
+        _ => None,
+    });
+    looks.fold((f64::INFINITY, f64::NEG_INFINITY), |(first, last), at| (first.min(at), last.max(at)))
 }
 
 /// The steps of the first rank there is.

@@ -1,0 +1,105 @@
+//! Findings for people.
+
+use anstyle::Style;
+use gpu_tuned::diagnose::{Finding, Judged, Outcome, Quantity, Severity, Tested};
+
+use super::Report;
+use super::trial::in_words;
+use crate::table::{BAD, BOLD, FAINT, GOOD, MARKED, styled};
+use crate::targets::wrap::wrapped;
+
+/// Where texts begin.
+const INDENT: usize = 10;
+
+/// The findings, the first one first.
+pub(super) fn text(report: &Report) -> String {
+    let diagnosis = &report.diagnosis;
+    let mut text: String = diagnosis.findings.iter().map(|finding| paragraph(finding, report)).collect();
+    if diagnosis.findings.is_empty() && diagnosis.judged.steps > 0 {
+        text += &line(GOOD, "fine", "nothing found that holds training up");
+    }
+    text += &line(FAINT, "judged", &judged(&diagnosis.judged));
+    for unjudged in &diagnosis.unjudged {
+        text += &line(MARKED, "missing", &format!("{}; {}", unjudged.what, unjudged.how));
+    }
+    if let Some(program) = report.program.as_ref().filter(|program| program.failed()) {
+        text += &line(BAD, "program", &format!("it {}", program.in_words()));
+    }
+    text + &compared(&report.compared)
+}
+
+fn paragraph(finding: &Finding, report: &Report) -> String {
+    let style = match finding.severity {
+        Severity::Critical => BAD,
+        Severity::Warning => MARKED,
+        Severity::Hint => FAINT,
+    };
+    let headline = wrapped(&format!("{} [{}]", finding.headline, finding.kind), INDENT);
+    let mut text = format!("{}{}\n", label(style, finding.severity.name()), styled(BOLD, headline));
+    for evidence in &finding.evidence {
+        text += &line(FAINT, "", evidence);
+    }
+    text += &line(FAINT, "change", &finding.change.what);
+    if let Some(command) = &finding.change.command {
+        text += &line(FAINT, "", &format!("$ {command}"));
+    }
+    text += &line(FAINT, "expect", &expectation(finding));
+    for trial in report.tried.iter().filter(|trial| trial.tested.kind == finding.kind) {
+        let words = format!("{} ({})", in_words(&trial.tested), trial.settings);
+        text += &line(outcome(trial.tested.outcome), "tried", &words);
+    }
+    text + "\n"
+}
+
+/// What the change brings, and why.
+fn expectation(finding: &Finding) -> String {
+    let Some(prediction) = &finding.prediction else {
+        return "nothing in the recording says how much".to_owned();
+    };
+    let (now, then) = (prediction.quantity.in_words(prediction.now), prediction.quantity.in_words(prediction.then));
+    let what = match prediction.quantity {
+        Quantity::FailsAtStep => format!("unless it is made, out of memory at {then}"),
+        Quantity::FailsAfterS => format!("unless it is made, out of memory in {then}"),
+        _ if now == then => format!("{now}, as now"),
+        Quantity::SamplesPerS => format!("{then} in place of {now}, {:.2} times as fast", finding.gain()),
+        _ => format!("{then} in place of {now}"),
+    };
+    let behind = finding.behind.map_or_else(String::new, |kind| format!("; more once {kind} is mended"));
+    format!("{what}{behind}: {}", prediction.how)
+}
+
+fn judged(judged: &Judged) -> String {
+    let mut parts = Vec::new();
+    if judged.steps > 0 {
+        parts.push(format!("{} steps after {} of warm-up", judged.steps, judged.warm_up_steps));
+    }
+    parts.push(format!("{:.1} s", judged.seconds));
+    parts.extend(judged.samples_per_s.map(|rate| Quantity::SamplesPerS.in_words(rate)));
+    parts.extend(judged.gpu_busy_share.map(|busy| format!("GPU busy {:.0}%", busy * 100.0)));
+    parts.join(", ")
+}
+
+/// Predictions of a recording from before, beside this one.
+fn compared(compared: &[Tested]) -> String {
+    let line = |tested: &Tested| {
+        let words = format!("{}: {}", tested.kind, in_words(tested));
+        line(outcome(tested.outcome), "before", &words)
+    };
+    compared.iter().map(line).collect()
+}
+
+const fn outcome(outcome: Outcome) -> Style {
+    match outcome {
+        Outcome::Hit => GOOD,
+        Outcome::Miss => BAD,
+        _ => FAINT,
+    }
+}
+
+fn line(style: Style, word: &str, text: &str) -> String {
+    format!("{}{}\n", label(style, word), wrapped(text, INDENT))
+}
+
+fn label(style: Style, word: &str) -> String {
+    styled(style, format!("{word:<INDENT$}"))
+}

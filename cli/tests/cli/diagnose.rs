@@ -1,0 +1,295 @@
+use std::fs;
+use std::path::PathBuf;
+
+use gpu_tuned::recording::{
+    Expected, Gpu, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, Throttle, VERSION, Writer,
+};
+use gpu_tuned::{Precision, Settings};
+use serde_json::Value;
+
+use crate::project::{Project, Ran};
+
+const GIB: u64 = 1 << 30;
+
+/// A run of 100 steps on an H200, in which the device works for 95 of 100 ms.
+struct Recorded {
+    run: Run,
+    step: StepRecord,
+    gpu: GpuSample,
+}
+
+impl Recorded {
+    fn healthy() -> Self {
+        let mut run = Run::new(1000.0, 7);
+        (run.device.name, run.device.profile) = ("NVIDIA H200".to_owned(), Some("h200".to_owned()));
+        (run.device.is_gpu, run.device.has_bf16, run.device.has_tf32) = (true, true, true);
+        run.target = Some("h200".to_owned());
+        (run.global_batch, run.memory_budget_bytes) = (Some(128), Some(120 * GIB));
+        run.settings = Some(settings());
+        for (batch, samples_per_s, gib) in [(4, 400.0, 2), (16, 900.0, 6), (64, 1280.0, 20), (128, 1300.0, 38)] {
+            let mut point = Expected::default();
+            (point.batch, point.samples_per_s, point.memory_bytes, point.fits) =
+                (batch, samples_per_s, gib * GIB, true);
+            run.expected.push(point);
+        }
+        let mut step = StepRecord::new(0.0, 0);
+        (step.seconds, step.samples, step.micro_batches, step.micro_batch) = (0.1, 128, 2, 64);
+        (step.waited_s, step.loss_s, step.loss_cpu_s) = (Some(0.0), Some(0.002), Some(0.002));
+        (step.backward_s, step.update_s, step.drain_s) = (Some(0.002), Some(0.001), Some(0.095));
+        (step.in_use_bytes, step.reserved_bytes) = (Some(2 * GIB), Some(20 * GIB));
+        let mut gpu = GpuSample::new(0.0, 0);
+        (gpu.utilisation_percent, gpu.sm_clock_mhz, gpu.memory_used_bytes) = (Some(96.0), Some(1900), Some(21 * GIB));
+        Self { run, step, gpu }
+    }
+
+    /// Waits so many seconds for the loader, which has one worker.
+    fn waiting(seconds: f64) -> Self {
+        let mut waiting = Self::healthy();
+        waiting.run.settings.as_mut().expect("settings").num_workers = 1;
+        (waiting.step.seconds, waiting.step.waited_s) = (0.1 + seconds, Some(seconds));
+        waiting.gpu.utilisation_percent = Some(96.0 * 0.1 / (0.1 + seconds));
+        waiting
+    }
+
+    /// Keeps so many bytes in each step.
+    fn write_leaking(&self, file: &str, project: &Project, bytes: u64) -> PathBuf {
+        let path = project.path(file);
+        let mut writer = Writer::append(&path).expect("a recording");
+        let mut write = |record: Record| writer.write(&record).expect("it can be written");
+        write(Record::Start(start()));
+        write(Record::Run(Box::new(self.run.clone())));
+        for number in 1..=100 {
+            let mut step = self.step.clone();
+            (step.step, step.at) = (number, 1000.0 + number as f64 * step.seconds);
+            step.in_use_bytes = step.in_use_bytes.map(|used| used + number * bytes);
+            step.reserved_bytes = step.reserved_bytes.map(|held| held + number * bytes);
+            let at = step.at;
+            write(Record::Step(Box::new(step)));
+            if number % 4 == 0 {
+                let (mut gpu, mut host) = (self.gpu.clone(), HostSample::new(at));
+                (gpu.at, gpu.memory_used_bytes) = (at, gpu.memory_used_bytes.map(|used| used + number * bytes));
+                let mut process = ProcessSample::new(7);
+                process.cpu_percent = Some(220.0);
+                host.process = Some(process);
+                write(Record::Gpu(gpu));
+                write(Record::Host(host));
+            }
+        }
+        drop(writer);
+        path
+    }
+
+    fn write(&self, file: &str, project: &Project) -> PathBuf {
+        self.write_leaking(file, project, 0)
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        batch_size: 64,
+        gradient_accumulation: 2,
+        precision: Precision::F32,
+        allow_tf32: true,
+        gradient_checkpointing: false,
+        prefetch_depth: 2,
+        num_workers: 4,
+        eval_batch_size: 64,
+    }
+}
+
+fn start() -> Start {
+    let mut gpu = Gpu::new(0);
+    (gpu.name, gpu.memory_total_bytes) = (Some("NVIDIA H200".to_owned()), Some(140 * GIB));
+    gpu.max_sm_clock_mhz = Some(1980);
+    let mut start = Start::default();
+    (start.at, start.version, start.cores, start.memory_bytes) = (1000.0, VERSION, 16, 512 * GIB);
+    start.gpus = vec![gpu];
+    start
+}
+
+fn diagnose(project: &Project, args: &[&str]) -> Ran {
+    project.run(&[&["diagnose"], args].concat())
+}
+
+fn kinds(report: &Value) -> Vec<&str> {
+    report["findings"].as_array().expect("findings").iter().map(|it| it["kind"].as_str().expect("a kind")).collect()
+}
+
+/// A program that records what is in `now.jsonl`, and in `then.jsonl` with these settings.
+fn program(then: &str) -> String {
+    format!(
+        "echo epoch 1; case \"$GPU_TUNED_SET\" in '') cat now.jsonl ;; {then}) cat then.jsonl ;; *) exit 9 ;; esac \
+         > \"$GPU_TUNED_RECORD\""
+    )
+}
+
+#[test]
+fn what_holds_a_run_up_is_told_with_evidence_change_and_prediction() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("loader.jsonl", &project);
+    insta::assert_snapshot!("diagnose_loader", diagnose(&project, &["loader.jsonl"]).ended(1));
+
+    let mut tiny = Recorded::healthy();
+    (tiny.step.micro_batch, tiny.step.micro_batches) = (4, 32);
+    tiny.write("tiny.jsonl", &project);
+    insta::assert_snapshot!("diagnose_tiny", diagnose(&project, &["tiny.jsonl"]).ended(1));
+
+    Recorded::healthy().write_leaking("leak.jsonl", &project, 200 << 20);
+    insta::assert_snapshot!("diagnose_leak", diagnose(&project, &["leak.jsonl"]).ended(1));
+
+    let mut reading = Recorded::healthy();
+    (reading.step.loss_s, reading.step.drain_s, reading.gpu.utilisation_percent) =
+        (Some(0.09), Some(0.001), Some(70.0));
+    reading.gpu.throttle = vec![Throttle::ThermalSoftware];
+    reading.gpu.sm_clock_mhz = Some(1200);
+    reading.write("sync.jsonl", &project);
+    insta::assert_snapshot!("diagnose_sync", diagnose(&project, &["sync.jsonl"]).ended(1));
+}
+
+#[test]
+fn a_run_that_nothing_is_wrong_with_is_fine() {
+    let project = Project::new("bare");
+    let mut healthy = Recorded::healthy();
+    healthy.run.settings.as_mut().expect("settings").precision = Precision::MixedBf16;
+    healthy.write("run.jsonl", &project);
+    insta::assert_snapshot!("diagnose_fine", diagnose(&project, &["run.jsonl"]).ended(0));
+    // Hints cost no exit code.
+    Recorded::healthy().write("f32.jsonl", &project);
+    assert_eq!(kinds(&diagnose(&project, &["f32.jsonl", "--json"]).json(0)), ["no_amp"]);
+}
+
+#[test]
+fn json_has_figures_with_units_in_their_names() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("loader.jsonl", &project);
+    let report = diagnose(&project, &["loader.jsonl", "--json"]).json(1);
+    let first = &report["findings"][0];
+    assert_eq!((&first["kind"], &first["severity"]), (&"loader_bound".into(), &"critical".into()));
+    let waited = first["figures"]["waited_s_per_step"].as_f64().expect("seconds");
+    assert!((waited - 0.4).abs() < 1e-6, "{first}");
+    assert_eq!(first["change"]["settings"][0], serde_json::json!({"setting": "num_workers", "from": 1, "to": 7}));
+    let prediction = &first["prediction"];
+    assert_eq!(prediction["quantity"], "samples_per_s");
+    assert!((prediction["now"].as_f64().expect("a rate") - 256.0).abs() < 1e-6, "{prediction}");
+    assert!((prediction["then"].as_f64().expect("a rate") - 1280.0).abs() < 1e-6, "{prediction}");
+    assert_eq!(report["judged"]["steps"], 98);
+}
+
+#[test]
+fn program_and_monitor_may_be_in_two_files() {
+    let project = Project::new("bare");
+    let both = fs::read_to_string(Recorded::waiting(0.4).write("both.jsonl", &project)).expect("a recording");
+    let is_of_program = |line: &&str| line.contains("\"kind\":\"run\"") || line.contains("\"kind\":\"step\"");
+    let (program, monitor): (Vec<_>, Vec<_>) = both.lines().partition(is_of_program);
+    project.write("program.jsonl", &(program.join("\n") + "\n"));
+    project.write("monitor.jsonl", &(monitor.join("\n") + "\n"));
+    let whole = diagnose(&project, &["both.jsonl"]).ended(1);
+    assert_eq!(diagnose(&project, &["monitor.jsonl", "program.jsonl"]).ended(1), whole);
+    let without = diagnose(&project, &["program.jsonl"]).ended(1);
+    assert!(without.contains("missing   power, temperature, the link"), "{without}");
+    insta::assert_snapshot!("diagnose_machine_only", diagnose(&project, &["monitor.jsonl"]).ended(1));
+}
+
+#[test]
+fn what_cannot_be_read_is_2() {
+    let project = Project::new("bare");
+    project.write("empty.jsonl", "");
+    project.write("broken.jsonl", "{\"kind\":\"step\",\"at\":1.0}\nnonsense\n");
+    for (args, said) in [
+        (&["none.jsonl"][..], "error: cannot read `none.jsonl`: "),
+        (&["empty.jsonl"], "error: `empty.jsonl` has no records\n  help: "),
+        (&["broken.jsonl"], "error: broken.jsonl:2:"),
+        (&[], "error: the following required arguments were not provided"),
+        (&["run.jsonl", "--pid", "1"], "error: the argument"),
+        (&["run.jsonl", "--try"], "error: "),
+        (&["--pid", "4294967295"], "error: there is no process 4294967295\n  help: "),
+        (&["--duration", "soon", "--", "true"], "error: invalid value 'soon'"),
+        (&["--before", "none.jsonl", "--", "true"], "error: cannot read `none.jsonl`"),
+    ] {
+        let refused = diagnose(&project, args).refused(2);
+        assert!(refused.starts_with(said), "{args:?}: {refused}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_is_started_is_judged_and_its_output_passes_through() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("now.jsonl", &project);
+    let ran = diagnose(&project, &["--json", "--", "sh", "-c", &program("none")]);
+    assert!(ran.stderr.contains("epoch 1\n"), "{}", ran.stderr);
+    let report = ran.json(1);
+    assert_eq!(kinds(&report)[0], "loader_bound");
+    assert_eq!(report["program"], serde_json::json!({"exit_code": 0, "was_stopped": false}));
+}
+
+#[cfg(unix)]
+#[test]
+fn of_a_program_that_fails_the_rest_is_judged_and_it_is_3() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("now.jsonl", &project);
+    let text = diagnose(&project, &["--", "sh", "-c", &(program("none") + "; exit 7")]).ended(3);
+    assert!(text.contains("[loader_bound]") && text.contains("program   it ended with exit status 7"), "{text}");
+    let missing = diagnose(&project, &["--", "./no-such-program"]).refused(3);
+    assert!(missing.starts_with("error: cannot run `./no-such-program`"), "{missing}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_is_stopped_when_its_time_is_over() {
+    let project = Project::new("bare");
+    Recorded::healthy().write("now.jsonl", &project);
+    let endless = program("none") + "; exec sleep 1000";
+    let report = diagnose(&project, &["--json", "--duration", "500ms", "--", "sh", "-c", &endless]).json(0);
+    assert_eq!(report["program"]["was_stopped"], true);
+    assert_eq!(report["judged"]["steps"], 98);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_settings_change_is_tried() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("now.jsonl", &project);
+    Recorded::waiting(0.01).write("then.jsonl", &project);
+    let ran = diagnose(&project, &["--try", "--", "sh", "-c", &program("num_workers=7")]);
+    assert!(ran.stderr.contains("note: again with num_workers=7, for 120 s at most\n"), "{}", ran.stderr);
+    insta::assert_snapshot!("diagnose_tried", ran.ended(1));
+
+    Recorded::waiting(0.3).write("slow.jsonl", &project);
+    fs::rename(project.path("slow.jsonl"), project.path("then.jsonl")).expect("it can be renamed");
+    let report = diagnose(&project, &["--json", "--try", "--", "sh", "-c", &program("num_workers=7")]).json(1);
+    let tried = &report["tried"][0];
+    assert_eq!((&tried["kind"], &tried["outcome"]), (&"loader_bound".into(), &"miss".into()), "{tried}");
+    assert!((tried["got"].as_f64().expect("a rate") - 320.0).abs() < 1e-6, "{tried}");
+}
+
+#[test]
+fn a_later_run_says_whether_predictions_came_true() {
+    let project = Project::new("bare");
+    let mut slow = Recorded::healthy();
+    (slow.step.seconds, slow.step.outside_s) = (0.2, Some(0.1));
+    slow.gpu.utilisation_percent = Some(48.0);
+    slow.write("before.jsonl", &project);
+    Recorded::healthy().write("after.jsonl", &project);
+    insta::assert_snapshot!(
+        "diagnose_before",
+        diagnose(&project, &["--before", "before.jsonl", "after.jsonl"]).ended(0)
+    );
+    let same = diagnose(&project, &["--json", "--before", "before.jsonl", "before.jsonl"]).json(1);
+    assert_eq!(same["compared"][0]["outcome"], "still_there");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_that_records_itself_is_judged_by_its_own_recording() {
+    use std::process::Command;
+
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("run.jsonl", &project);
+    let mut sleeping = Command::new("sleep");
+    sleeping.arg("1000").env("GPU_TUNED_RECORD", "run.jsonl").current_dir(project.path(""));
+    let mut sleeping = sleeping.spawn().expect("there is a sleep");
+    let ran = diagnose(&project, &["--json", "--duration", "300ms", "--pid", &sleeping.id().to_string()]);
+    sleeping.kill().and_then(|()| sleeping.wait()).expect("it can be ended");
+    assert_eq!(kinds(&ran.json(1))[0], "loader_bound");
+}
