@@ -73,10 +73,12 @@ fn judged(judged: &Judged) -> String {
     if judged.steps > 0 {
         parts.push(format!("{} steps after {} of warm-up", judged.steps, judged.warm_up_steps));
     }
-    parts.push(format!("{:.1} s", judged.seconds));
+    if judged.seconds > 0.0 {
+        parts.push(format!("{:.1} s", judged.seconds));
+    }
     parts.extend(judged.samples_per_s.map(|rate| Quantity::SamplesPerS.in_words(rate)));
     parts.extend(judged.gpu_busy_share.map(|busy| format!("GPU busy {:.0}%", busy * 100.0)));
-    parts.join(", ")
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
 /// Predictions of a recording from before, beside this one.

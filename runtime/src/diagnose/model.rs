@@ -18,6 +18,8 @@ const DEVICE_BOUND: f64 = 0.1;
 const RARELY: f64 = 0.5;
 /// Workers that prepare batches for so much of the time do nothing else.
 const FULLY: f64 = 0.85;
+/// Those that do for so much of it spend the rest on handing batches over, where most steps wait.
+const HALF: f64 = 0.5;
 /// So many of the steps are most of them.
 const MOSTLY: f64 = 0.6;
 /// A loss function that computes for so much of its time does not wait.
@@ -196,6 +198,7 @@ fn waiting(parts: &Parts, settings: Option<&Settings>) -> Waiting {
     match delivery(parts, settings) {
         _ if workers == 0 => Waiting::TakingTurns,
         Some(delivery) if delivery >= FULLY * parts.seconds => Waiting::Slower,
+        Some(delivery) if parts.waiting_steps >= MOSTLY && delivery >= HALF * parts.seconds => Waiting::Slower,
         Some(_) if parts.waiting_steps >= MOSTLY => Waiting::SlowerBehind,
         Some(_) => Waiting::Unsteady,
         None if is_rare => Waiting::Unsteady,

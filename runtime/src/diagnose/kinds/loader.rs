@@ -13,6 +13,9 @@ const MOST_WORKERS: f64 = 64.0;
 /// Workers that compute for less of their time wait for the storage.
 const COMPUTING: f64 = 0.5;
 
+/// A trainer that takes so many times less than the workers mostly waits.
+const MOSTLY_WAITS: f64 = 2.0;
+
 /// What it takes to feed the trainer.
 pub(super) struct Feeding {
     pub workers: f64,
@@ -34,7 +37,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     }
     let kind = if waits_for_storage(seen, model) { Kind::SlowStorage } else { Kind::LoaderBound };
     // Who waits for the storage takes no processor.
-    let most = if kind == Kind::SlowStorage { MOST_WORKERS } else { spare_cores(seen) };
+    let most = if kind == Kind::SlowStorage { MOST_WORKERS } else { spare_cores(seen, model) };
     let feeding = feeding(model, most);
     let (change, step, how) = if model.waiting == Waiting::SlowerBehind {
         behind(model)
@@ -95,9 +98,13 @@ fn workers(model: &StepModel) -> f64 {
     model.settings.map_or(1.0, |settings| settings.num_workers as f64)
 }
 
-/// Processors that workers may have: all but the one that launches.
-pub(super) fn spare_cores(seen: &Seen<'_>) -> f64 {
-    seen.picture.cores().map_or(MOST_WORKERS, |cores| (cores - 1.0).clamp(1.0, MOST_WORKERS))
+/// Processors that workers may have: all but the one that launches, and that one, too, where it would mostly wait for them.
+pub(super) fn spare_cores(seen: &Seen<'_>, model: &StepModel) -> f64 {
+    let Some(cores) = seen.picture.cores() else { return MOST_WORKERS };
+    let fed = model.fed();
+    let alone = model.loader * workers(model).max(1.0) / cores;
+    let launches = if alone >= MOSTLY_WAITS * (fed.serial + fed.training) { 0.0 } else { 1.0 };
+    (cores - launches).clamp(1.0, MOST_WORKERS)
 }
 
 /// Workers that feed the trainer, at most so many.

@@ -23,7 +23,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
 /// There are no workers.
 fn turns(seen: &Seen<'_>, model: &StepModel) -> Option<Finding> {
     let waited = model.parts.waited?;
-    let feeding = feeding(model, spare_cores(seen));
+    let feeding = feeding(model, spare_cores(seen, model));
     let change =
         Change::of(format!("num_workers = {:.0}: batches are prepared while the device computes", feeding.workers))
             .set(seen.change(Setting::NumWorkers, SettingValue::Count(feeding.workers as u64)));

@@ -254,6 +254,20 @@ fn what_explains_most_comes_first() {
 }
 
 #[test]
+fn workers_may_have_all_processors_while_the_trainer_waits_for_them() {
+    let with_cores = |cores: u64| {
+        let mut made = waiting(Made::healthy().with_settings(|settings| settings.num_workers = 1), 0.9);
+        made.start.cores = cores;
+        let diagnosis = diagnose(&computing(made, 110.0).records());
+        diagnosis.findings[0].change.pins()
+    };
+    for (cores, pins) in [(2, Some("num_workers=2")), (4, Some("num_workers=4")), (16, Some("num_workers=13"))] {
+        assert_eq!(with_cores(cores).as_deref(), pins, "{cores}");
+    }
+    assert_eq!(with_cores(1), None, "there are none");
+}
+
+#[test]
 fn too_short_a_recording_is_said_to_be_too_short() {
     let mut made = Made::healthy();
     made.steps.truncate(15);
