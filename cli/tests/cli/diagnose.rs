@@ -119,7 +119,7 @@ fn kinds(report: &Value) -> Vec<&str> {
 fn program(then: &str) -> String {
     format!(
         "echo epoch 1; case \"$GPU_TUNED_SET\" in '') cat now.jsonl ;; {then}) cat then.jsonl ;; *) exit 9 ;; esac \
-         > \"$GPU_TUNED_RECORD\""
+         >> \"$GPU_TUNED_RECORD\""
     )
 }
 

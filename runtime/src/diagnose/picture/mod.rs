@@ -32,10 +32,6 @@ impl<'a> Picture<'a> {
             Record::Run(run) => Some(&**run),
             _ => None,
         });
-        let start = records.iter().rev().find_map(|record| match record {
-            Record::Start(start) => Some(start),
-            _ => None,
-        });
         let began = run.map_or(f64::NEG_INFINITY, |run| run.at);
         let ended = records.iter().filter_map(|record| match record {
             Record::Step(step) if step.at < began => Some(step.at),
@@ -48,6 +44,7 @@ impl<'a> Picture<'a> {
             _ => None,
         });
         let span = steps.as_ref().map_or_else(|_| whole(records, began), |steps| steps.span);
+        let start = started(records, span.1);
         let host: Vec<&HostSample> = in_time(records, |record| match record {
             Record::Host(sample) if (span.0..=span.1).contains(&sample.at) => Some((sample.at, sample)),
             _ => None,
@@ -88,6 +85,17 @@ impl<'a> Picture<'a> {
     pub(super) fn ranks(&self) -> f64 {
         self.run.map_or(1.0, |run| run.world_size.max(1) as f64)
     }
+}
+
+/// The last monitor that began before this; else the last.
+fn started(records: &[Record], end: f64) -> Option<&Start> {
+    let starts = || {
+        records.iter().rev().filter_map(|record| match record {
+            Record::Start(start) => Some(start),
+            _ => None,
+        })
+    };
+    starts().find(|start| start.at <= end).or_else(|| starts().next())
 }
 
 /// From the first look to the last.
