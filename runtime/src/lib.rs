@@ -94,9 +94,9 @@ pub mod burn;
 mod course;
 mod decide;
 mod detect;
+pub mod diagnose;
 pub mod export;
 pub mod leak;
-pub mod diagnose;
 #[cfg(feature = "burn")]
 pub mod load;
 pub mod lock;
