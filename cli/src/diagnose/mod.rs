@@ -13,6 +13,7 @@ use serde::Serialize;
 
 pub(crate) use args::DiagnoseArgs;
 pub(crate) use failure::Failure;
+pub(crate) use report::expectation;
 
 use crate::args::Common;
 use crate::error::Error;

@@ -52,7 +52,7 @@ fn paragraph(finding: &Finding, report: &Report) -> String {
 }
 
 /// What the change brings, and why.
-fn expectation(finding: &Finding) -> String {
+pub(crate) fn expectation(finding: &Finding) -> String {
     let Some(prediction) = &finding.prediction else {
         return "nothing in the recording says how much".to_owned();
     };

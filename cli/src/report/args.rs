@@ -15,8 +15,8 @@ Exit codes:
 
 /// Write a page with plans, measurements, pictures of them, and recorded runs: one HTML file that needs nothing else
 ///
-/// Without a target, for those that the package declares as features. Of recordings it shows what ran, the steps, the GPUs and
-/// the host over time.
+/// Without a target, for those that the package declares as features. Of recordings it shows what ran, what holds it up, and
+/// the steps, the GPUs and the host over time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ReportArgs {

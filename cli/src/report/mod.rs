@@ -1,6 +1,7 @@
 //! `cargo gpu-tuned report`.
 
 mod args;
+mod found;
 mod measured;
 mod page;
 mod planned;

@@ -8,6 +8,7 @@ use gpu_tuned::recording::{GpuSample, Record, Run, StepRecord};
 use gpu_tuned_core::figure::{Course, CourseLine};
 use maud::{Markup, html};
 
+use super::found::findings;
 use super::page::{Grid, Kind, Section, picture};
 use crate::plan::speed;
 
@@ -33,7 +34,9 @@ const PICTURES: [(&str, Option<f64>); 5] = [
 /// What was recorded at `path`.
 pub(super) fn section(path: &Path, records: &[Record]) -> Section {
     let mut gathering = Gathering::default();
-    records.iter().for_each(|record| gathering.observe(record));
+    for record in records {
+        gathering.observe(record);
+    }
     let summary = gathering.summary();
     let runs = records.iter().filter_map(|record| match record {
         Record::Run(run) => Some(run.as_ref()),
@@ -42,6 +45,7 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
     let body = html! {
         @for run in runs { (of_run(run)) }
         (steps(&summary))
+        (findings(records))
         (Grid { columns: &COLUMNS, rows: figures(&summary) }.table())
         @for svg in courses(records) { (picture(svg)) }
     };
@@ -138,17 +142,20 @@ fn courses(records: &[Record]) -> Vec<String> {
 /// A line for each GPU, in the unit that people read.
 fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<CourseLine> {
     let scale = readable(figure.key).1;
-    let mut lines: BTreeMap<(u32, Option<u32>), Vec<(f64, f64)>> = BTreeMap::new();
+    let mut lines: BTreeMap<(u32, Option<u32>), CourseLine> = BTreeMap::new();
     for record in records {
         let Record::Gpu(sample) = record else { continue };
         let Some(value) = (figure.of)(sample) else { continue };
-        lines.entry((sample.gpu, sample.mig_slot)).or_default().push((sample.at - begin, value / scale));
+        let line = lines.entry((sample.gpu, sample.mig_slot)).or_insert_with(|| CourseLine {
+            name: match sample.mig_slot {
+                Some(slot) => format!("GPU {}, slice {slot}", sample.gpu),
+                None => format!("GPU {}", sample.gpu),
+            },
+            points: Vec::new(),
+        });
+        line.points.push((sample.at - begin, value / scale));
     }
-    let name = |(gpu, slot): (u32, Option<u32>)| match slot {
-        Some(slot) => format!("GPU {gpu}, slice {slot}"),
-        None => format!("GPU {gpu}"),
-    };
-    lines.into_iter().map(|(unit, points)| CourseLine { name: name(unit), points }).collect()
+    lines.into_values().collect()
 }
 
 fn of_steps(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> CourseLine {

@@ -45,8 +45,10 @@ impl Target {
         if all {
             return Ok((Self::all(project), Vec::new()));
         }
-        let named: Result<Vec<_>, _> = names.iter().map(|name| Self::named(project, name)).collect();
-        let targets = if names.is_empty() { Self::declared(project) } else { named? };
+        let targets = match names {
+            [] => Self::declared(project),
+            names => names.iter().map(|name| Self::named(project, name)).collect::<Result<_, _>>()?,
+        };
         if targets.is_empty() {
             return Err(Error::NoTargets { package: project.name().to_owned() });
         }

@@ -8,8 +8,8 @@ use crate::project::Project;
 fn recorded(project: &Project) {
     let mut file = Writer::append(project.path("run.jsonl")).unwrap();
     let mut run = Run::new(1000.0, 42);
-    run.workload = "<digits>".to_owned();
-    run.device.name = "NVIDIA H200".to_owned();
+    run.workload = "<digits>".into();
+    run.device.name = "NVIDIA H200".into();
     run.fallbacks = vec!["another GPU is there".to_owned()];
     file.write(&Record::Run(Box::new(run))).unwrap();
     for second in 0..60_u32 {
@@ -20,8 +20,9 @@ fn recorded(project: &Project) {
         (step.samples, step.seconds, step.loss) = (512, 1.0, Some(1.0 / at));
         let mut host = HostSample::new(at);
         host.cpu_percent = Some(25.0);
-        let records = [Record::Gpu(gpu), Record::Step(Box::new(step)), Record::Host(host)];
-        records.iter().for_each(|record| file.write(record).unwrap());
+        for record in [Record::Gpu(gpu), Record::Step(Box::new(step)), Record::Host(host)] {
+            file.write(&record).unwrap();
+        }
     }
     file.write(&Record::Value(Value::new(1061.0, "valid/loss", 0.5))).unwrap();
 }
@@ -46,6 +47,7 @@ fn it_holds_plans_measurements_and_runs_and_needs_nothing_else() {
         "another GPU is there",
         "60 steps of 30720 samples in all, 512 samples/s",
         "valid/loss",
+        "<h3>Findings</h3>",
         "<td class=\"text\">utilisation, %</td><td class=\"number\">80.00</td>",
         "<td class=\"text\">memory used, GiB</td><td class=\"number\">8.00</td>",
     ] {

@@ -21,6 +21,7 @@ pages! {
     planner = "planner.md",
     measuring = "measuring.md",
     falling_back = "falling-back.md",
+    watching = "watching.md",
     several_gpus = "several-gpus.md",
     ranks = "ranks.md",
     faq = "faq.md",

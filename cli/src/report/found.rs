@@ -1,0 +1,39 @@
+//! What holds a recorded run up.
+
+use gpu_tuned::diagnose::{Finding, Severity, diagnose};
+use gpu_tuned::recording::Record;
+use maud::{Markup, html};
+
+use crate::diagnose::expectation;
+
+/// The findings, the first one first, and what could not be judged.
+pub(super) fn findings(records: &[Record]) -> Markup {
+    let diagnosis = diagnose(records);
+    html! {
+        h3 { "Findings" }
+        @if diagnosis.findings.is_empty() && diagnosis.judged.steps > 0 {
+            p class="good" { "Nothing found that holds training up." }
+        }
+        @for found in &diagnosis.findings { (finding(found)) }
+        @for unjudged in &diagnosis.unjudged { p class="faint" { (unjudged.what) "; " (unjudged.how) } }
+    }
+}
+
+fn finding(found: &Finding) -> Markup {
+    let class = if found.severity == Severity::Critical { "bad" } else { "text" };
+    html! {
+        p {
+            span class=(class) { (found.severity.name()) } " "
+            strong { (found.headline) } " "
+            span class="faint" { "[" (found.kind) "]" }
+        }
+        ul {
+            @for evidence in &found.evidence { li class="faint" { (evidence) } }
+            li {
+                (found.change.what)
+                @if let Some(command) = &found.change.command { ": " code { (command) } }
+            }
+            li { (expectation(found)) }
+        }
+    }
+}
