@@ -91,6 +91,9 @@ pub(crate) fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
         (None, Provenance::Declared) => "costs as declared".to_owned(),
         (None, _) => "costs from its dimensions".to_owned(),
     };
-    let parameters = grouped(workload.parameters.trained());
+    // Dimensions that were read off code may leave layers out.
+    let counted =
+        if workload.measured.is_empty() { workload.parameters.trained() } else { workload.measured.parameters };
+    let parameters = grouped(counted);
     format!("{}: {parameters} parameters, {}, {step}, {costs}", styled(BOLD, described.name), workload.optimizer)
 }
