@@ -300,7 +300,7 @@ pub(crate) struct GoalArgs {
     /// Ranks that train together
     #[arg(long, value_name = "RANKS")]
     pub world_size: Option<u64>,
-    /// Number formats: `f32` or `bf16_params`
+    /// Number formats: `f32`, `mixed_bf16`, `mixed_f16` or `bf16_params`
     #[arg(long)]
     pub precision: Option<Precision>,
     /// Share of the memory to leave alone, 0 to 0.9

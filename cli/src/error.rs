@@ -88,6 +88,10 @@ pub(crate) enum Error {
     Monitor(#[from] crate::monitor::Failure),
     #[error(transparent)]
     Diagnose(#[from] crate::diagnose::Failure),
+    #[error("`{}` is what is read: it is not written over\n  help: name another file", path.display())]
+    SameFile { path: PathBuf },
+    #[error("`{}` is there, and is no report: it is not written over\n  help: name another file with -o", path.display())]
+    NoReport { path: PathBuf },
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }

@@ -18,6 +18,7 @@ mod program;
 mod project;
 mod recording;
 mod report;
+mod stop;
 mod table;
 mod targets;
 mod trace;

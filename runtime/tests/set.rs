@@ -24,6 +24,14 @@ struct Free {
     batch_size: usize,
 }
 
+/// The same with a number of micro-batches.
+#[gpu_tuned(transformer(layers = 2, d_model = 256, vocab = 4096, seq = 128), target = "generic")]
+#[derive(Clone, Debug)]
+struct Accumulating {
+    #[tuned]
+    gradient_accumulation: usize,
+}
+
 fn pins(text: &str) -> Pins {
     text.parse().expect("it fixes settings")
 }
@@ -59,6 +67,16 @@ fn a_step_that_the_config_makes_is_kept_too() {
     assert_eq!(plain.plan.schedule.global_batch, 24);
     assert_eq!(set.plan.schedule.global_batch, 24);
     assert_eq!((set.plan.settings.batch_size, set.plan.settings.gradient_accumulation), (6, 4));
+}
+
+#[test]
+fn a_step_that_follows_from_the_number_of_micro_batches_is_kept_whatever_is_set() {
+    let config = || Accumulating { gradient_accumulation: 3 };
+    let decide = |set: &str| Options::default().cpu().set(pins(set)).decide(&config()).unwrap();
+    let samples = decide("").plan.schedule.global_batch;
+    for set in ["gradient_checkpointing=true", "num_workers=1", "batch_size=1"] {
+        assert_eq!(decide(set).plan.schedule.global_batch, samples, "{set}");
+    }
 }
 
 #[test]

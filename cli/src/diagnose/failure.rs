@@ -25,7 +25,13 @@ pub(crate) enum Failure {
         "cannot run `{program}`: {source}\n  help: it is a program with its arguments, such as `-- target/release/train`"
     )]
     Start { program: String, source: io::Error },
-    #[error("cannot write `{}`: {source}", path.display())]
+    #[error(
+        "--try runs a program again, and none is named\n  help: name it with its arguments: --try -- target/release/train"
+    )]
+    NothingToTry,
+    #[error("cannot listen to signals: {0}")]
+    Signals(#[source] io::Error),
+    #[error("cannot write `{}`: {source}\n  help: name a file that is not there yet", path.display())]
     Record { path: PathBuf, source: io::Error },
     #[error("cannot make a temporary file: {0}")]
     Temporary(#[source] io::Error),

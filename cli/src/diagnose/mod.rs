@@ -17,6 +17,7 @@ pub(crate) use report::expectation;
 
 use crate::args::Common;
 use crate::error::Error;
+use crate::stop::Stop;
 use crate::{Answer, Code};
 use program::Ended;
 use seen::Seen;
@@ -42,11 +43,16 @@ struct Report {
 pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error> {
     // What is missing is missed before a program has run for hours.
     let before = args.before.as_ref().map(|path| Seen::recorded(std::slice::from_ref(path))).transpose()?;
-    let seen = Seen::of(args)?;
+    if args.tries && args.command.is_empty() {
+        return Err(Failure::NothingToTry.into());
+    }
+    let stop = Stop::on_signals().map_err(Failure::Signals)?;
+    let seen = Seen::of(args, &stop)?;
     let diagnosis = diagnose(&seen.records);
     let compared = before.map_or_else(Vec::new, |before| compare(&diagnose(&before.records), &seen.records));
     let failed = seen.ended.as_ref().is_some_and(Ended::failed);
-    let tried = if args.tries && !failed { trial::run(&diagnosis, &args.command, args.try_for)? } else { Vec::new() };
+    let tried =
+        if args.tries && !failed { trial::run(&diagnosis, &args.command, args.try_for, &stop)? } else { Vec::new() };
     let code = match diagnosis.severity() {
         _ if failed => Code::ProgramFailed,
         Some(Severity::Critical | Severity::Warning) => Code::No,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::watch;
+use crate::stop::Stop;
 
 /// How soon its end is seen.
 const REST: Duration = Duration::from_millis(20);
@@ -23,7 +24,7 @@ pub(super) struct Ended {
     /// `None` where a signal ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it was stopped because its time was over.
+    /// Whether it was stopped: its time was over, or somebody wanted it.
     pub was_stopped: bool,
 }
 
@@ -35,7 +36,7 @@ impl Ended {
 
     pub(super) fn in_words(&self) -> String {
         match (self.was_stopped, self.exit_code) {
-            (true, _) => "was stopped when its time was over".to_owned(),
+            (true, _) => "was stopped".to_owned(),
             (_, Some(code)) => format!("ended with exit status {code}"),
             (_, None) => "was ended by a signal".to_owned(),
         }
@@ -50,6 +51,7 @@ pub(super) fn run(
     file: &Path,
     settings: Option<&str>,
     duration: Option<Duration>,
+    stop: &Stop,
 ) -> Result<Ended, Failure> {
     let failed = |source| Failure::Start { program: command[0].display().to_string(), source };
     let mut program = Command::new(&command[0]);
@@ -59,19 +61,19 @@ pub(super) fn run(
     }
     let mut child = program.spawn().map_err(failed)?;
     let monitor = watch::over(child.id(), file);
-    let waited = wait(&mut child, duration).map_err(failed);
+    let waited = wait(&mut child, duration, stop).map_err(failed);
     monitor?.stop()?;
     let (status, was_stopped) = waited?;
     Ok(Ended { exit_code: status.code(), was_stopped })
 }
 
-fn wait(child: &mut Child, duration: Option<Duration>) -> io::Result<(ExitStatus, bool)> {
+fn wait(child: &mut Child, duration: Option<Duration>, stop: &Stop) -> io::Result<(ExitStatus, bool)> {
     let begin = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, false));
         }
-        if duration.is_some_and(|duration| begin.elapsed() >= duration) {
+        if stop.is_wanted() || duration.is_some_and(|duration| begin.elapsed() >= duration) {
             end(child);
             return Ok((child.wait()?, true));
         }

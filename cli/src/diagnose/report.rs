@@ -32,7 +32,7 @@ fn paragraph(finding: &Finding, report: &Report) -> String {
     let style = match finding.severity {
         Severity::Critical => BAD,
         Severity::Warning => MARKED,
-        Severity::Hint => FAINT,
+        _ => FAINT,
     };
     let headline = wrapped(&format!("{} [{}]", finding.headline, finding.kind), INDENT);
     let mut text = format!("{}{}\n", label(style, finding.severity.name()), styled(BOLD, headline));

@@ -12,6 +12,7 @@ use super::args::DiagnoseArgs;
 use super::failure::Failure;
 use super::program::{self, Ended};
 use super::watch;
+use crate::stop::Stop;
 
 /// The time for which a process is watched when nobody says how long.
 const WATCHED: Duration = Duration::from_secs(30);
@@ -47,15 +48,20 @@ impl Place {
 }
 
 impl Seen {
-    pub(super) fn of(args: &DiagnoseArgs) -> Result<Self, Failure> {
+    pub(super) fn of(args: &DiagnoseArgs, stop: &Stop) -> Result<Self, Failure> {
         if !args.recordings.is_empty() {
             return Self::recorded(&args.recordings);
         }
         let place = Place::new(args.record.as_ref())?;
-        match args.pid {
-            Some(pid) => Self::watched(pid, &place.file, args.duration.unwrap_or(WATCHED)),
-            None => Self::started(args, &place.file),
+        let seen = match args.pid {
+            Some(pid) => Self::watched(pid, &place.file, args.duration.unwrap_or(WATCHED), stop),
+            None => Self::started(args, &place.file, stop),
+        };
+        if seen.is_err() && fs::metadata(&place.file).is_ok_and(|file| file.len() == 0) {
+            // It would be in the way of the next attempt.
+            let _ = fs::remove_file(&place.file);
         }
+        seen
     }
 
     /// Reads recordings of one run.
@@ -75,14 +81,14 @@ impl Seen {
     }
 
     /// Watches a process that runs, and reads what it records of itself.
-    fn watched(pid: u32, file: &Path, duration: Duration) -> Result<Self, Failure> {
+    fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, Failure> {
         if cfg!(target_os = "linux") && !is_there(pid) {
             return Err(Failure::NoProcess { pid });
         }
         let own = own_recording(pid);
         let monitor = watch::over(pid, file)?;
         let begin = Instant::now();
-        while begin.elapsed() < duration && (!cfg!(target_os = "linux") || is_there(pid)) {
+        while begin.elapsed() < duration && !stop.is_wanted() && (!cfg!(target_os = "linux") || is_there(pid)) {
             thread::sleep(REST.min(duration));
         }
         monitor.stop()?;
@@ -92,8 +98,8 @@ impl Seen {
         Ok(Self { records, notes: Vec::new(), ended: None })
     }
 
-    fn started(args: &DiagnoseArgs, file: &Path) -> Result<Self, Failure> {
-        let ended = program::run(&args.command, file, None, args.duration)?;
+    fn started(args: &DiagnoseArgs, file: &Path, stop: &Stop) -> Result<Self, Failure> {
+        let ended = program::run(&args.command, file, None, args.duration, stop)?;
         Ok(Self { records: read_if_any(file)?, notes: Vec::new(), ended: Some(ended) })
     }
 }

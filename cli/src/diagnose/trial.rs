@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::program::{self, Ended};
 use super::seen::{Place, read_if_any};
+use crate::stop::Stop;
 
 /// A run with a finding's settings.
 #[derive(Debug, Serialize)]
@@ -22,18 +23,29 @@ pub(super) struct Trial {
 }
 
 /// Runs the program again for each finding that settings change, and measures what was predicted.
-pub(super) fn run(diagnosis: &Diagnosis, command: &[OsString], longest: Duration) -> Result<Vec<Trial>, Failure> {
+pub(super) fn run(
+    diagnosis: &Diagnosis,
+    command: &[OsString],
+    longest: Duration,
+    stop: &Stop,
+) -> Result<Vec<Trial>, Failure> {
     let changeable = diagnosis.findings.iter().filter_map(|finding| Some((finding, finding.change.pins()?)));
     changeable
-        .filter(|(finding, _)| finding.prediction.is_some())
-        .filter_map(|(finding, pins)| of(finding, pins, command, longest).transpose())
+        .filter(|(finding, _)| finding.prediction.is_some() && !stop.is_wanted())
+        .filter_map(|(finding, pins)| of(finding, pins, command, longest, stop).transpose())
         .collect()
 }
 
-fn of(finding: &Finding, settings: String, command: &[OsString], longest: Duration) -> Result<Option<Trial>, Failure> {
+fn of(
+    finding: &Finding,
+    settings: String,
+    command: &[OsString],
+    longest: Duration,
+    stop: &Stop,
+) -> Result<Option<Trial>, Failure> {
     crate::say(&format!("note: again with {settings}, for {} s at most", longest.as_secs_f64()));
     let place = Place::new(None)?;
-    let program = program::run(command, &place.file, Some(&settings), Some(longest))?;
+    let program = program::run(command, &place.file, Some(&settings), Some(longest), stop)?;
     let records = read_if_any(&place.file)?;
     let tested = test(finding, &records).map(|tested| Trial { settings, tested, program });
     Ok(tested)

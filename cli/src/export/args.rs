@@ -9,7 +9,7 @@ const HELP: &str = "\
 Examples:
   cargo gpu-tuned export run.jsonl --tensorboard runs/first
   cargo gpu-tuned export run.jsonl --csv > steps.csv
-  cargo gpu-tuned export run.jsonl --csv gpus -o gpus.csv
+  cargo gpu-tuned export run.jsonl --csv=gpus -o gpus.csv
   cargo gpu-tuned export run.jsonl --prometheus -o /var/lib/node_exporter/training.prom
 
 Exit codes:
@@ -30,7 +30,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, group = "form")]
     pub prometheus: bool,
     /// Write a table: of steps, GPUs, the host, or the program's own values
-    #[arg(long, value_name = "TABLE", group = "form", num_args = 0..=1, default_missing_value = "steps")]
+    #[arg(long, value_name = "TABLE", group = "form", num_args = 0..=1, require_equals = true, default_missing_value = "steps")]
     pub csv: Option<TableArg>,
     /// The file to write; by default it is standard output
     #[arg(long, short, value_name = "FILE")]

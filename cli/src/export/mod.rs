@@ -13,7 +13,7 @@ pub(crate) use args::ExportArgs;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::recording::{Recorded, read, write};
+use crate::recording::{Recorded, distinct, read, write};
 use crate::{Answer, Code};
 
 /// Writes the recording in the form that is asked for.
@@ -30,6 +30,7 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
         };
         match &args.output {
             Some(file) => {
+                distinct(&args.recording, file)?;
                 write(file, |into| into.write_all(text.as_bytes()))?;
                 said(common, form, file, None)
             }

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::output::{Ended, Output};
 use super::seen::Seen;
 use super::source::Source;
-use super::stop::Stop;
+use crate::stop::Stop;
 
 /// How soon a signal is answered.
 const REST: Duration = Duration::from_millis(50);

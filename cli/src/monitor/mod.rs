@@ -10,7 +10,6 @@ mod report;
 mod screen;
 mod seen;
 mod source;
-mod stop;
 mod tail;
 
 use std::io::{self, IsTerminal};
@@ -22,14 +21,18 @@ pub(crate) use failure::Failure;
 
 use crate::args::Common;
 use crate::error::Error;
+use crate::recording::distinct;
+use crate::stop::Stop;
 use crate::{Answer, Code};
 use output::{Ended, Output, Table};
 use seen::Seen;
 use source::Source;
-use stop::Stop;
 
 /// Watches, and sums up what was seen.
 pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> {
+    for (read, written) in [&args.replay, &args.record].into_iter().flatten().zip(args.csv_file().into_iter().cycle()) {
+        distinct(read, written)?;
+    }
     let is_screen = !common.json && !args.plain && !args.prints_csv() && are_terminals();
     let seen = match &args.replay {
         Some(path) => replay(common, args, path, is_screen)?,

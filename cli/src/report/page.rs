@@ -2,6 +2,9 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+/// How the page begins.
+pub(super) const BEGIN: &str = "<!DOCTYPE html>";
+
 /// Light and dark, and narrow enough to read.
 const STYLE: &str = "
 :root { color-scheme: light dark; --ground: #fff; --text: #222; --faint: #666; --line: #ddd; --bad: #b3261e; --good: #2c6e2f }

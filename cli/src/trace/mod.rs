@@ -12,7 +12,7 @@ pub(crate) use args::TraceArgs;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::recording::{Recorded, beside, read, write};
+use crate::recording::{Recorded, beside, distinct, read, write};
 use crate::{Answer, Code};
 
 /// Makes the trace and says where it is.
@@ -29,6 +29,7 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
         let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
         return Ok(Answer { text: format!("{text}\n"), notes, code: Code::Fine });
     }
+    distinct(&args.recording, &output)?;
     write(&output, |file| trace.write(file))?;
     Ok(Answer { text: said(common.json, &output, &trace, counted(&records, steps)), notes, code: Code::Fine })
 }

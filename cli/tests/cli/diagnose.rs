@@ -293,3 +293,19 @@ fn a_process_that_records_itself_is_judged_by_its_own_recording() {
     sleeping.kill().and_then(|()| sleeping.wait()).expect("it can be ended");
     assert_eq!(kinds(&ran.json(1))[0], "loader_bound");
 }
+
+#[test]
+fn what_is_not_there_cannot_be_tried() {
+    let project = Project::new("bare");
+    project.write("run.jsonl", "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"value\":1.0}\n");
+    let said = project.run(&["diagnose", "run.jsonl", "--try"]).refused(2);
+    assert!(said.contains("--try"), "{said}");
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_recording_behind() {
+    let project = Project::new("bare");
+    let said = project.run(&["diagnose", "--record", "new.jsonl", "--", "no-such-program"]).refused(3);
+    assert!(said.starts_with("error: cannot run `no-such-program`"), "{said}");
+    assert!(!project.path("new.jsonl").exists());
+}

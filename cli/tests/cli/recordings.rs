@@ -64,8 +64,8 @@ fn a_recording_is_exported_as_tables_and_text() {
     let lines: Vec<_> = table.lines().collect();
     assert!(lines[0].starts_with("at,step,rank,seconds,samples,") && lines.len() == 4, "{table}");
     assert!(lines[2].starts_with("1001.000000,2,0,0.5,64,1,64,0.5,"), "{table}");
-    assert_eq!(project.run(&["export", "run.jsonl", "--csv", "gpus"]).ended(0).lines().count(), 4);
-    assert_eq!(project.run(&["export", "run.jsonl", "--csv", "values"]).ended(0), "at,name,step,value\n");
+    assert_eq!(project.run(&["export", "run.jsonl", "--csv=gpus"]).ended(0).lines().count(), 4);
+    assert_eq!(project.run(&["export", "run.jsonl", "--csv=values"]).ended(0), "at,name,step,value\n");
     let text = project.run(&["export", "run.jsonl", "--prometheus"]).ended(0);
     for line in ["gpu_tuned_steps_total{rank=\"0\"} 3", "gpu_tuned_gpu_utilisation_ratio{gpu=\"0\"} 0.6"] {
         assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
@@ -99,7 +99,7 @@ fn bad_input_is_refused_with_2_and_its_place() {
     for args in [
         &["export", "run.jsonl"][..],
         &["export", "run.jsonl", "--csv", "--prometheus"],
-        &["export", "run.jsonl", "--csv", "tables"],
+        &["export", "run.jsonl", "--csv=tables"],
         &["trace", "run.jsonl", "--steps", "9..7"],
         &["trace"],
     ] {

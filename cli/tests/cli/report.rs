@@ -72,11 +72,11 @@ fn it_holds_plans_measurements_and_runs_and_needs_nothing_else() {
 #[test]
 fn a_recording_that_is_none_is_told_with_its_line_and_the_old_page_stays() {
     let project = Project::new("measured");
-    project.write("gpu-tuned.report.html", "old");
+    project.write("gpu-tuned.report.html", "<!DOCTYPE html>old");
     project.write("run.jsonl", "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"value\":1.0}\nnonsense\n");
     let said = project.run(&["report", "h200", "--recording", "run.jsonl"]).refused(2);
     assert!(said.starts_with("error: no record of a run:") && said.contains("--> run.jsonl:2:"), "{said}");
-    assert_eq!(project.read("gpu-tuned.report.html"), "old");
+    assert_eq!(project.read("gpu-tuned.report.html"), "<!DOCTYPE html>old");
     let said = project.run(&["report", "h200", "--recording", "none.jsonl"]).refused(2);
     assert!(said.starts_with("error: cannot read `none.jsonl`"), "{said}");
 }
@@ -89,4 +89,49 @@ fn json_says_where_it_is() {
     assert_eq!((&written["report"], &written["bytes"]), (&"page.html".into(), &bytes.into()));
     let said = project.run(&["report", "h200", "-o", "no/such/folder.html"]).refused(2);
     assert!(said.starts_with("error: cannot write `no/such/folder.html`"), "{said}");
+}
+
+#[test]
+fn nothing_but_a_report_is_written_over() {
+    let project = Project::new("measured");
+    recorded(&project);
+    let manifest = project.read("Cargo.toml");
+    let said = project.run(&["report", "h200", "-o", "Cargo.toml"]).refused(2);
+    assert!(said.contains("is there, and is no report"), "{said}");
+    assert_eq!(project.read("Cargo.toml"), manifest);
+    let run = project.read("run.jsonl");
+    for args in [
+        &["trace", "run.jsonl", "-o", "run.jsonl"][..],
+        &["export", "run.jsonl", "--csv", "-o", "run.jsonl"],
+        &["monitor", "--replay", "run.jsonl", "--csv", "run.jsonl"],
+    ] {
+        let said = project.run(args).refused(2);
+        assert!(said.contains("is what is read"), "{args:?}: {said}");
+        assert_eq!(project.read("run.jsonl"), run, "{args:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_permissions_kept_and_pipes_stay_pipes() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+
+    let project = Project::new("measured");
+    assert!(project.run(&["report", "h200", "-o", "real.html"]).ended(0).starts_with("wrote"));
+    let real = project.path("real.html");
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&real, project.path("link.html")).unwrap();
+    project.run(&["report", "h200", "rtx4090", "-o", "link.html"]).ended(0);
+    assert!(std::fs::symlink_metadata(project.path("link.html")).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(project.read("real.html").contains("rtx4090"));
+    let pipe = project.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reading = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    project.run(&["report", "h200", "-o", "pipe"]).ended(0);
+    assert!(reading.join().unwrap().starts_with("<!DOCTYPE html>"));
+    assert!(std::fs::metadata(pipe).unwrap().file_type().is_fifo());
 }

@@ -13,6 +13,8 @@ const TOP: f64 = 36.0;
 const BOTTOM: f64 = HEIGHT - 34.0;
 /// Columns of the picture, of which each shows the least and the most of a line.
 const COLUMNS: usize = 400;
+/// No figure of a run is as large.
+const LARGEST: f64 = 1e100;
 /// As many lines can be told apart.
 const COLOURS: usize = 4;
 
@@ -107,7 +109,8 @@ impl Course {
 
 impl CourseLine {
     fn finite(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.points.iter().copied().filter(|(at, figure)| at.is_finite() && figure.is_finite())
+        // Beyond that there is no round step of a grid.
+        self.points.iter().copied().filter(|(at, figure)| at.abs() < LARGEST && figure.abs() < LARGEST)
     }
 
     fn draw(&self, text: &mut String, scale: &Scale, colour: usize) -> fmt::Result {
@@ -193,9 +196,9 @@ impl Scale {
 fn duration(seconds: f64, step: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
-        0 => "0".to_owned(),
+        _ if seconds < step / 2.0 => "0".to_owned(),
         _ if step < 1.0 => format!("{seconds:.1} s"),
-        1..600 => format!("{whole} s"),
+        ..600 => format!("{whole} s"),
         600..7200 => format!("{}:{:02} min", whole / 60, whole % 60),
         _ => format!("{}:{:02} h", whole / 3600, whole % 3600 / 60),
     }
@@ -219,7 +222,7 @@ mod tests {
     #[test]
     fn without_points_there_is_no_picture() {
         assert_eq!(drawn(Vec::new()), None);
-        assert_eq!(drawn(vec![(0.0, f64::NAN)]), None);
+        assert_eq!(drawn(vec![(0.0, f64::NAN), (0.0, f64::INFINITY), (1.0, 1e308)]), None);
     }
 
     #[test]

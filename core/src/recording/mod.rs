@@ -2,14 +2,14 @@
 //!
 //! A recording is a sequence of [`Record`]s, one JSON object per line. The monitor writes what it sees of the machine, the
 //! training program what it does; either may be missing, both may be in one file, in any order: [`Record::at`] is the
-//! clock that they share. Kinds and figures of a newer version are passed over.
+//! clock that they share. Kinds and figures of a newer version are passed over; a value of a setting that is not known here is a mistake.
 
 mod gpu;
 mod host;
 mod run;
 mod step;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use gpu::{Gpu, GpuProcess, GpuSample, Throttle};
 pub use host::{HostSample, ProcessSample};
@@ -73,11 +73,17 @@ pub struct Value {
     pub at: f64,
     /// What it is, such as `valid/loss`.
     pub name: String,
-    /// How much.
+    /// How much; what is no finite number is written as `null`.
+    #[serde(deserialize_with = "or_nan")]
     pub value: f64,
     /// The optimizer step that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
+}
+
+/// JSON has no word for what is no finite number.
+fn or_nan<'de, D: Deserializer<'de>>(figure: D) -> Result<f64, D::Error> {
+    Option::deserialize(figure).map(|figure| figure.unwrap_or(f64::NAN))
 }
 
 impl Record {

@@ -78,6 +78,7 @@ pub struct Expected {
     /// With activations recomputed.
     pub checkpointing: bool,
     /// Samples per second on one rank.
+    #[serde(deserialize_with = "super::or_nan")]
     pub samples_per_s: f64,
     /// Memory it takes, in bytes.
     pub memory_bytes: u64,

@@ -61,8 +61,8 @@ struct Laps {
 }
 
 struct Marks {
-    /// The end of the step before, or the making of the clock.
-    ended: Instant,
+    /// The making of the clock.
+    made: Instant,
     /// The beginning of this step.
     entered: Instant,
     pools: Option<Instant>,
@@ -72,7 +72,7 @@ impl Clock {
     pub(crate) fn of(course: &Course) -> Self {
         let begin = Instant::now();
         Self(course.0.as_ref().map(|seen| {
-            let marks = Mutex::new(Marks { ended: begin, entered: begin, pools: None });
+            let marks = Mutex::new(Marks { made: begin, entered: begin, pools: None });
             let (phases, loss_processor) = (std::array::from_fn(|_| Time::default()), Time::default());
             Arc::new(Laps { seen: Arc::clone(seen), phases, loss_processor, marks })
         }))
@@ -135,14 +135,15 @@ impl Laps {
     fn took(&self, step: &Step, knows_loss: bool, device: &Device) {
         let end = Instant::now();
         let number = self.seen.steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        let (ended, entered, asks_pools) = {
+        let (made, entered, asks_pools) = {
             let mut marks = self.marks();
             let asks = marks.pools.is_none_or(|asked| end - asked >= POOLS_EVERY);
             if asks {
                 marks.pools = Some(end);
             }
-            (std::mem::replace(&mut marks.ended, end), marks.entered, asks)
+            (marks.made, marks.entered, asks)
         };
+        let ended = self.seen.ends(made, end);
         self.trace(&format!("step {number}"), entered, end, &[("samples", step.samples as f64)]);
         if let Some(tracer) = &self.seen.tracer {
             tracer.took(self.seen.rank, number);

@@ -5,9 +5,10 @@
 mod clock;
 mod processor;
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) use clock::{Clock, Phase};
@@ -27,6 +28,10 @@ struct Seen {
     /// Steps so far.
     steps: AtomicU64,
     loader: Loader,
+    /// The end of the step before, whoever of the rank's trainers took it.
+    ended: Mutex<Option<Instant>>,
+    /// The other ranks, which go on counting when there are threads for them anew.
+    others: Mutex<BTreeMap<u64, Arc<Seen>>>,
 }
 
 /// What the loader did since the last step.
@@ -76,9 +81,10 @@ impl Course {
     /// That of another rank of the same run; of the first it is this one.
     pub(crate) fn of_rank(&self, rank: usize) -> Self {
         match &self.0 {
-            Some(seen) if rank > 0 => {
-                let seen = Seen::new(rank as u64, seen.recorder.clone(), seen.tracer.clone());
-                Self(Some(Arc::new(seen)))
+            Some(first) if rank > 0 => {
+                let mut others = first.others.lock().unwrap_or_else(PoisonError::into_inner);
+                let made = || Arc::new(Seen::new(rank as u64, first.recorder.clone(), first.tracer.clone()));
+                Self(Some(Arc::clone(others.entry(rank as u64).or_insert_with(made))))
             }
             _ => self.clone(),
         }
@@ -140,7 +146,13 @@ enum Track {
 
 impl Seen {
     fn new(rank: u64, recorder: Option<Recorder>, tracer: Option<Tracer>) -> Self {
-        Self { rank, recorder, tracer, steps: AtomicU64::new(0), loader: Loader::default() }
+        let (ended, others) = (Mutex::new(None), Mutex::default());
+        Self { rank, recorder, tracer, steps: AtomicU64::new(0), loader: Loader::default(), ended, others }
+    }
+
+    /// When the step before ended, or its trainer was made; this one ends now.
+    fn ends(&self, made: Instant, end: Instant) -> Instant {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).replace(end).unwrap_or(made)
     }
 
     fn trace(&self, track: Track, name: &'static str, begin: Instant, end: Instant) {

@@ -39,11 +39,6 @@ pub(super) fn pins(tuned: &Pins, built: &Built) -> Pins {
     )
 }
 
-/// Whether they say how steps are cut.
-pub(super) fn cuts(pins: &Pins) -> bool {
-    pins.batch_size.is_some() || pins.gradient_accumulation.is_some()
-}
-
 /// Says of the settings that were fixed for this start alone that it was not the config.
 pub(super) fn name_the_source(plan: &mut Plan, set: &Pins) {
     for reason in plan.reasons.iter_mut().filter(|reason| set.has(reason.setting)) {

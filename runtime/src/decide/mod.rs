@@ -84,7 +84,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     let workload = resolved.as_ref().map_or_else(|| spec.workload(), |resolved| resolved.workload(&spec));
     // Before the ranks are known: a step in tokens is the same step on however many.
     let mut goal = asked::goal(config).in_samples(&workload)?;
-    if goal.global_batch.is_none() && asked::cuts(here.set) {
+    if goal.global_batch.is_none() && !here.set.is_empty() {
         // The run stays the same: what is fixed for one start cuts its steps, and makes no others.
         let without = decide(config, Circumstances { set: &Pins::default(), ..here })?;
         goal.global_batch = Some(without.plan.schedule.global_batch);

@@ -60,6 +60,7 @@ pub enum Kind {
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Severity {
     /// Half as fast again without it, or the run will fail.
     Critical,
@@ -113,6 +114,7 @@ pub struct Change {
 
 /// A setting's other value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SettingChange {
     /// Which.
     pub setting: Setting,

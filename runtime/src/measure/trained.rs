@@ -16,6 +16,8 @@ use burn::train::{InferenceStep, Learner, LearnerModel, TrainStep};
 use super::pass::{Optimizer, Pass, Whole};
 use super::{Case, MeasureError, Subject};
 use crate::train::MicroBatch;
+#[cfg(feature = "train")]
+use crate::train::differentiated;
 
 /// Weights of about this size keep the numbers of most networks in range; results are not looked at.
 const SCALE: f64 = 0.02;
@@ -84,7 +86,7 @@ impl Case {
 #[cfg(feature = "train")]
 fn is_checkpointing<M: Module>(model: &M) -> bool {
     let checkpointing = Device::flex().autodiff().gradient_checkpointing().gradient_checkpointing_strategy();
-    model.devices().iter().any(|device| device.gradient_checkpointing_strategy() == checkpointing)
+    differentiated(model).iter().any(|device| device.gradient_checkpointing_strategy() == checkpointing)
 }
 
 /// A model's validation step with a batch of its training step, if it takes such: its forward pass and nothing else.

@@ -60,11 +60,13 @@ impl HostWatch {
 impl Program {
     /// What it does; `None` once it has ended.
     fn look(&mut self, system: &mut System) -> Option<ProcessSample> {
+        let mut gone = HashSet::new();
         if self.looked_for_family.is_none_or(|looked| looked.elapsed() >= FAMILY_PAUSE) {
             self.looked_for_family = Some(Instant::now());
-            self.family = family(self.pid);
+            // Those that are gone are looked at once more: it lets go of them then.
+            gone = std::mem::replace(&mut self.family, family(self.pid));
         }
-        let family: Vec<_> = self.family.iter().copied().collect();
+        let family: Vec<_> = self.family.union(&gone).copied().collect();
         let figures = ProcessRefreshKind::nothing().with_cpu().with_memory().without_tasks();
         system.refresh_processes_specifics(ProcessesToUpdate::Some(&family), true, figures);
         system.process(self.pid)?;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// The least time between looks: performance counters need so long.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+/// And the longest.
+const MOST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a [`Monitor`](super::Monitor) watches, how often, and what it keeps.
 #[derive(Clone, Debug)]
@@ -32,10 +34,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Time between looks; at least [`LEAST_INTERVAL`].
+    /// Time between looks; at least [`LEAST_INTERVAL`], at most a day.
     #[must_use]
     pub fn interval(self, interval: Duration) -> Self {
-        Self { interval: interval.max(LEAST_INTERVAL), ..self }
+        Self { interval: interval.clamp(LEAST_INTERVAL, MOST_INTERVAL), ..self }
     }
 
     /// Watches this program with its children, in place of the one that asks.

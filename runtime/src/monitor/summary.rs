@@ -193,7 +193,7 @@ impl Steps {
             return;
         }
         self.taken += 1;
-        self.samples += step.samples;
+        self.samples = self.samples.saturating_add(step.samples);
         if step.seconds > 0.0 {
             self.samples_per_s.observe(step.samples as f64 / step.seconds, Some(step.seconds));
         }

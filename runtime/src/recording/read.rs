@@ -13,7 +13,7 @@ use thiserror::Error;
 pub struct Recording {
     /// In the order in which it was written.
     pub records: Vec<Record>,
-    /// Whether the last line was not written to its end.
+    /// Whether a line was not written to its end: the last one, or one before another program went on.
     pub is_torn: bool,
 }
 
@@ -48,20 +48,20 @@ pub fn read(path: &Path) -> Result<Recording, RecordingError> {
 ///
 /// # Errors
 ///
-/// With the line of what is no record, unless it is the last one and has no end.
+/// With the line of what is no record, unless it was not written to its end.
 pub fn parse(file: &str, text: &str) -> Result<Recording, FileError> {
     let mut recording = Recording { records: Vec::new(), is_torn: false };
     for (index, line) in text.split_inclusive('\n').enumerate() {
         let error =
             |column, message| FileError { file: file.to_owned(), place: Place { line: index + 1, column }, message };
-        match serde_json::from_str(line) {
+        match serde_json::from_str(line.trim_end()) {
             Ok(Record::Start(start)) if start.version > VERSION => {
                 let message = format!("a recording of format {}: this release reads {VERSION}", start.version);
                 return Err(error(1, message));
             }
             Ok(record) => recording.records.push(record),
             Err(_) if line.trim().is_empty() => {}
-            Err(_) if !line.ends_with('\n') => recording.is_torn = true,
+            Err(mistake) if mistake.is_eof() || !line.ends_with('\n') => recording.is_torn = true,
             Err(mistake) => return Err(error(mistake.column().max(1), format!("no record of a run: {mistake}"))),
         }
     }

@@ -1,7 +1,9 @@
 //! A recording that a program keeps of itself.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -131,6 +133,8 @@ impl Recorded {
     }
 
     fn write(&self) {
+        // An observer that records, or asks for all to be written, waits for nobody: it is on this thread.
+        let Some(_writing) = Writing::begin() else { return };
         // Held while records are taken, so that they are written in their order.
         let mut sinks = locked(&self.sinks);
         let gathered = std::mem::take(&mut *locked(&self.gathered));
@@ -143,6 +147,26 @@ impl Recorded {
         }
         sinks.write(Writer::flush);
         sinks.observers.each(Observer::flush);
+    }
+}
+
+thread_local! {
+    static IS_WRITING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread writes.
+struct Writing;
+
+impl Writing {
+    /// `None` where it does already.
+    fn begin() -> Option<Self> {
+        (!IS_WRITING.replace(true)).then(|| Self)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        IS_WRITING.set(false);
     }
 }
 
@@ -170,8 +194,16 @@ impl Observers {
         self.0.push(Arc::new(Mutex::new(observer)));
     }
 
-    fn each(&self, mut call: impl FnMut(&mut (dyn Observer + 'static))) {
-        self.0.iter().for_each(|observer| call(&mut *observer.lock().unwrap_or_else(PoisonError::into_inner)));
+    /// Calls all of them. One that panics is not called again, and ends nobody's training.
+    fn each(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'static))) {
+        self.0.retain(|observer| {
+            let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
+            let called = catch_unwind(AssertUnwindSafe(|| call(&mut *observer)));
+            if called.is_err() {
+                tracing::warn!("an observer of the recording panicked, and is not called again");
+            }
+            called.is_ok()
+        });
     }
 }
 
@@ -194,7 +226,8 @@ pub(crate) fn recorder(file: Option<PathBuf>, observers: &Observers) -> Option<R
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sinks = locked(&self.0.0.sinks);
+        // Whoever writes at the moment may be the one who asks.
+        let Ok(sinks) = self.0.0.sinks.try_lock() else { return f.write_str("Recorder { .. }") };
         let file = sinks.file.as_ref().map(|(path, _)| path);
         f.debug_struct("Recorder").field("file", &file).field("observers", &sinks.observers).finish()
     }
@@ -269,6 +302,35 @@ mod tests {
         drop(recorder);
         let seen = seen.0.lock().unwrap();
         assert_eq!((seen.0.len(), seen.1), (1, 1));
+    }
+
+    /// Records more than is gathered whenever it sees something, and panics in the end.
+    struct Rude(Arc<Mutex<Option<Recorder>>>);
+
+    impl Observer for Rude {
+        fn observe(&mut self, _: &Record) {
+            let recorder = self.0.lock().unwrap().clone().expect("it is there");
+            (0..=MOST_GATHERED).for_each(|_| recorder.value("more", 1.0));
+            recorder.flush();
+            assert!(format!("{recorder:?}").starts_with("Recorder"));
+            panic!("it is rude");
+        }
+    }
+
+    #[test]
+    fn an_observer_that_records_or_panics_ends_nothing() {
+        let (seen, slot) = (Seen::default(), Arc::new(Mutex::new(None)));
+        let mut observers = Observers::default();
+        observers.push(Rude(Arc::clone(&slot)));
+        observers.push(seen.clone());
+        let recorder = recorder(None, &observers).expect("somebody looks");
+        *slot.lock().unwrap() = Some(recorder.clone());
+        recorder.value("one", 1.0);
+        recorder.flush();
+        recorder.value("two", 2.0);
+        recorder.flush();
+        assert_eq!(seen.0.lock().unwrap().0.len(), 2 + MOST_GATHERED + 1);
+        slot.lock().unwrap().take();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writing.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use gpu_tuned_core::recording::Record;
@@ -23,8 +23,11 @@ impl Writer {
     ///
     /// When it cannot be opened.
     pub fn append(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file, gathered: Vec::new() })
+        // A line that somebody could not write to its end is not to take the next one with it.
+        let gathered = if ends_within_a_line(path) { vec![b'\n'] } else { Vec::new() };
+        Ok(Self { file, gathered })
     }
 
     /// Adds a record.
@@ -50,6 +53,17 @@ impl Writer {
     }
 }
 
+fn ends_within_a_line(path: &Path) -> bool {
+    let last = || {
+        let mut file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|facts| facts.is_file()))?;
+        file.seek(SeekFrom::End(-1)).ok()?;
+        let mut last = [0];
+        file.read_exact(&mut last).ok()?;
+        Some(last[0])
+    };
+    last().is_some_and(|last| last != b'\n')
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
         // Whoever has to know calls `flush`.
@@ -61,10 +75,23 @@ impl Drop for Writer {
 mod tests {
     use std::thread;
 
-    use gpu_tuned_core::recording::{Record, StepRecord};
+    use gpu_tuned_core::recording::{Record, StepRecord, Value};
 
     use super::Writer;
     use crate::recording::read;
+
+    #[test]
+    fn a_line_without_an_end_takes_no_other_with_it_and_what_is_no_number_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        std::fs::write(&path, "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"val").unwrap();
+        let mut file = Writer::append(&path).unwrap();
+        file.write(&Record::Value(Value::new(2.0, "valid/loss", f64::NAN))).unwrap();
+        drop(file);
+        let recording = read(&path).unwrap();
+        let [Record::Value(value)] = recording.records.as_slice() else { panic!("{recording:?}") };
+        assert!(recording.is_torn && value.at > 1.5 && value.value.is_nan(), "{recording:?}");
+    }
 
     #[test]
     fn lines_of_several_writers_stay_whole() {

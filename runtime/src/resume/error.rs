@@ -95,7 +95,7 @@ pub enum ResumeError {
     },
     /// The config fixes a setting at a value that contradicts the saved schedule.
     #[error(
-        "the config sets {setting} = {now}, the saved run has {then}; leave the field as it is by default to go on"
+        "the config or GPU_TUNED_SET sets {setting} = {now}, the saved run has {then}; leave it as it is by default to go on"
     )]
     Pinned {
         /// The setting.

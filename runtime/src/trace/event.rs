@@ -71,7 +71,7 @@ impl Trace {
     /// end within it.
     pub fn complete(&mut self, track: Track, name: &str, at: f64, length: f64, figures: &[(&'static str, f64)]) {
         let (begin, end) = (nanos(at), nanos(at + length.max(0.0)));
-        let (at, what) = (begin, What::Complete { length: end - begin, figures: finite(figures) });
+        let (at, what) = (begin, What::Complete { length: end.saturating_sub(begin), figures: finite(figures) });
         self.events.push(Event { name: name.to_owned(), what, process: track.process, thread: track.thread, at });
     }
 

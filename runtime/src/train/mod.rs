@@ -2,6 +2,8 @@
 
 mod attempt;
 mod buffers;
+#[cfg(feature = "train")]
+mod differentiated;
 pub(crate) mod failure;
 mod gradients;
 mod health;
@@ -24,6 +26,8 @@ mod trainer;
 mod update;
 mod weights;
 
+#[cfg(feature = "train")]
+pub(crate) use differentiated::differentiated;
 pub(crate) use gradients::{times, witness};
 
 pub use failure::{Moment, is_out_of_memory};

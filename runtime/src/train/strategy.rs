@@ -21,7 +21,7 @@ use super::metrics::Record;
 use super::session::Recipe;
 use super::stepper::Stepper;
 use super::update::Weights;
-use super::{MicroBatch, TrainerError};
+use super::{MicroBatch, TrainerError, differentiated};
 use crate::course::Phase;
 use crate::measure::{Case, MeasureError};
 use crate::mixed::Half;
@@ -87,9 +87,9 @@ struct Fit<'f, M: LearnerModel> {
 impl Steps {
     /// Why it cannot train at all.
     fn refused(&self, model: &impl Module, accumulation: Option<usize>) -> Option<&'static str> {
-        // Moving a model leaves its autodiff as it is.
+        // Moving a model leaves its autodiff as it is. Parameters without autodiff are constants whatever is planned.
         let strategy = |device: &Device| device.gradient_checkpointing_strategy();
-        if model.devices().iter().any(|device| strategy(device) != strategy(&self.device)) {
+        if differentiated(model).iter().any(|device| strategy(device) != strategy(&self.device)) {
             return Some(
                 "the model was made on a device whose gradient checkpointing is not that of the plan: make it on \
                  `session.device()`",

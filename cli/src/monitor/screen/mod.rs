@@ -29,9 +29,9 @@ use super::failure::Failure;
 use super::output::Table;
 use super::seen::Seen;
 use super::source::Source;
-use super::stop::Stop;
 use crate::Code;
 use crate::args::Common;
+use crate::stop::Stop;
 use keys::Act;
 use palette::Palette;
 

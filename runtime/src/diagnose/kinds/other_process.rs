@@ -20,9 +20,13 @@ struct Held {
 pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     let others = |gpu: &GpuSeen<'_>| {
         let total = gpu.gpu.memory_total_bytes? as f64;
-        let held = listed(seen, gpu).filter(|held| held.bytes > 0.0);
-        let held = held.or_else(|| there_before(gpu)).or_else(|| unaccounted(seen, gpu))?;
-        (held.bytes >= MUCH * total).then(|| (gpu.name(), held, total))
+        if is_alone(seen, gpu) {
+            return None;
+        }
+        let is_much = |held: &Held| held.bytes >= MUCH * total;
+        let held = listed(seen, gpu).filter(is_much).or_else(|| there_before(gpu).filter(is_much));
+        let held = held.or_else(|| unaccounted(seen, gpu).filter(is_much))?;
+        Some((gpu.name(), held, total))
     };
     let (name, held, total) = seen.picture.gpus.iter().find_map(others)?;
     let headline = format!("another process holds {} of {name}", bytes(held.bytes));
@@ -78,6 +82,12 @@ fn regained(seen: &Seen<'_>, held: f64) -> Option<(Option<f64>, Prediction)> {
     Some((Some(then.batch as f64), seen.predicts(step, how)?))
 }
 
+/// Whether the driver lists the run's own process and no other: then all memory is its own.
+fn is_alone(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> bool {
+    let listed = gpu.processes();
+    listed.is_some_and(|all| !all.is_empty() && all.iter().all(|process| Some(process.pid) == seen.picture.pid))
+}
+
 /// Processes that the driver lists beside the run's own.
 fn listed(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
     let processes = gpu.processes()?;
@@ -96,7 +106,7 @@ fn listed(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
     let largest = others.iter().max_by_key(|process| process.memory_bytes)?;
     let name = largest.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
     Some(Held {
-        bytes: others.iter().filter_map(|process| process.memory_bytes).sum::<u64>() as f64,
+        bytes: others.iter().filter_map(|process| process.memory_bytes).map(|bytes| bytes as f64).sum(),
         words: format!("process {}{name}", largest.pid),
         pids: others.iter().map(|process| process.pid).collect(),
     })
