@@ -21,6 +21,7 @@ mod report;
 mod stop;
 mod table;
 mod targets;
+mod time;
 mod trace;
 mod warm;
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gpu_tuned::recording::{Record, parse};
 
 use crate::error::Error;
+use crate::init::write::new_file;
 
 /// What was recorded, and what is to be known about it.
 pub(crate) struct Recorded {
@@ -45,14 +46,9 @@ fn replace(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".gpu-tuned-");
-    // As any file that is made: the user's mask says who reads it.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     // The name of what is temporary is nothing to tell.
     let untold = |error: io::Error| io::Error::from(error.kind());
-    let mut file = builder.tempfile_in(folder).map_err(untold)?;
+    let mut file = new_file(folder).map_err(untold)?;
     let mut gathered = io::BufWriter::new(file.as_file_mut());
     write(&mut gathered).and_then(|()| gathered.flush())?;
     drop(gathered);

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::time::time;
+
 const HELP: &str = "\
 Examples:
   cargo gpu-tuned diagnose run.jsonl                       what was recorded
@@ -53,37 +55,4 @@ pub(crate) struct DiagnoseArgs {
     /// A program to start, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// A time with its unit; without one, in seconds.
-fn time(text: &str) -> Result<Duration, String> {
-    let mistake = || "expected a time, such as 500ms, 30s, 5m or 1h".to_owned();
-    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(mistake()),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| mistake())? * scale;
-    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(mistake)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::time;
-
-    #[test]
-    fn times_have_units() {
-        for (text, milliseconds) in [("500ms", 500), ("2s", 2000), ("2", 2000), ("1.5m", 90_000), ("1h", 3_600_000)] {
-            assert_eq!(time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
-        }
-        for text in ["", "s", "0s", "-1s", "1d", "1.2.3s", "inf"] {
-            assert!(time(text).is_err(), "{text}");
-        }
-    }
 }

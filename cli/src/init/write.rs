@@ -65,14 +65,16 @@ fn stage(path: &Path, text: &str) -> io::Result<TempPath> {
     Ok(file.into_temp_path())
 }
 
+/// A temporary file in a folder, with the permissions of any file that is made.
 #[cfg(unix)]
-fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
+pub(crate) fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt as _;
     tempfile::Builder::new().prefix(".gpu-tuned-").permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 
+/// A temporary file in a folder.
 #[cfg(not(unix))]
-fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
+pub(crate) fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(".gpu-tuned-").tempfile_in(folder)
 }
 

@@ -1,5 +1,5 @@
 use burn::module::Module;
-use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 
 use super::pass::{Optimizer, Pass};
@@ -97,19 +97,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         &self.pass
     }
 
-    /// The gradients of a micro-batch that is one of so many. `between` is called between the passes, where there is a place
-    /// for it.
-    pub(super) fn gradients(
-        &self,
-        model: &M,
-        batch: B,
-        micro_batches: usize,
-        between: impl FnOnce(),
-    ) -> GradientsParams {
-        self.pass.gradients(model, batch, micro_batches, between)
-    }
-
-    /// The same with Burn's optimizer, which subjects have that a program makes.
+    /// A model and Burn's optimizer, which subjects have that a program makes.
     #[cfg(feature = "warm")]
     pub(crate) fn begin_with_burns(&self, device: &Device) -> (M, ModuleOptimizer) {
         match self.begin(device) {

@@ -85,7 +85,7 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     /// The gradients of a micro-batch that is one of so many. `between` is called between the passes, where there is a place
     /// for it.
     pub(super) fn passes(&self, micro_batches: usize, between: impl FnOnce()) -> GradientsParams {
-        self.subject.gradients(&self.model, self.batch.clone(), micro_batches, between)
+        self.subject.pass().gradients(&self.model, self.batch.clone(), micro_batches, between)
     }
 
     /// What `observe` sees between the forward and the backward pass of a micro-batch; nothing where they cannot be told

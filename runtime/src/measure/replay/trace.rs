@@ -87,7 +87,8 @@ fn run<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: 
         // Each ends in the phase in which gradients are added up or applied.
         let gradients = |model: &M| {
             enter(Phase::Forward);
-            let gradients = subject.gradients(model, batch.clone(), step.micro_batches, || enter(Phase::Backward));
+            let gradients =
+                subject.pass().gradients(model, batch.clone(), step.micro_batches, || enter(Phase::Backward));
             enter(Phase::Update);
             gradients
         };
