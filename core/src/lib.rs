@@ -33,7 +33,7 @@ pub mod workload;
 
 pub use bytes::Bytes;
 pub use goal::{Goal, Pins};
-pub use grouped::grouped;
+pub use grouped::{grouped, three_digits};
 pub use plan::plan;
 pub use precision::{ParsePrecisionError, Precision};
 pub use provenance::Provenance;

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// A mistake in a file, with its place. Prints as `FILE:LINE:COLUMN: message`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{file}:{place}: {message}")]
+#[error("{}:{place}: {}", in_one_line(file), in_short(message))]
 pub struct FileError {
     /// The file, as the reader of the message would name it.
     pub file: String,
@@ -16,18 +16,69 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// The mistake as rustc would print it: the message, its place, and the line of `text` with a mark below the column.
+    /// The mistake as rustc would print it: the message, its place, and the line of `text` with a mark below the column. Of a
+    /// long line it is what stands around that column.
     pub fn in_full(&self, text: &str) -> String {
         let Self { file, place, message } = self;
         let number = place.line.to_string();
         let margin = " ".repeat(number.len());
-        let said = format!("error: {message}\n{margin}--> {file}:{place}\n");
+        let said = format!("error: {}\n{margin}--> {}:{place}\n", in_short(message), in_one_line(file));
         let Some(line) = text.lines().nth(place.line - 1) else { return said };
-        // One character, one column: the mark has to stand below its character.
-        let line = line.replace('\t', " ");
-        let before = " ".repeat(place.column - 1);
-        format!("{said}{margin} |\n{number} | {}\n{margin} | {before}^\n\n", line.trim_end())
+        let (line, before) = excerpt(line.trim_end(), place.column - 1);
+        let before = " ".repeat(before);
+        format!("{said}{margin} |\n{number} | {line}\n{margin} | {before}^\n\n")
     }
+}
+
+/// So many characters of a line are shown at most.
+const EXCERPT: usize = 100;
+/// A word of a message that is longer, in characters, is something of the file, and no path.
+const LONGEST_WORD: usize = 400;
+/// No message of ours has as many characters.
+const LONGEST_MESSAGE: usize = 2000;
+
+/// The line around the character at this place, and how many characters stand before that.
+fn excerpt(line: &str, at: usize) -> (String, usize) {
+    let length = line.chars().count();
+    let begin = if length <= EXCERPT { 0 } else { at.min(length).saturating_sub(EXCERPT / 2).min(length - EXCERPT) };
+    let part = line.chars().skip(begin).take(EXCERPT).map(shown);
+    let (cut_before, cut_behind) = (begin > 0, begin + EXCERPT < length);
+    let cut = |is_cut: bool| is_cut.then_some('…');
+    let text = cut(cut_before).into_iter().chain(part).chain(cut(cut_behind)).collect();
+    (text, at - begin.min(at) + usize::from(cut_before))
+}
+
+/// One character, one column: the mark has to stand below its character, and nothing is to be done to a terminal, nor to
+/// the order of what it shows.
+fn shown(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
+        other if other.is_control() => char::REPLACEMENT_CHARACTER,
+        other => other,
+    }
+}
+
+/// A text of several lines, as messages are, in which nothing is left that does something to a terminal.
+pub fn harmless(text: &str) -> String {
+    text.chars().map(|it| if it == '\n' { it } else { shown(it) }).collect()
+}
+
+/// The name of a file, which may have whatever systems take.
+fn in_one_line(name: &str) -> String {
+    name.chars().map(shown).collect()
+}
+
+/// A message without what a file has in place of words.
+fn in_short(message: &str) -> String {
+    let word = |word: &str| match word.char_indices().nth(LONGEST_WORD) {
+        Some((end, _)) => format!("{}…", &word[..end]),
+        None => word.to_owned(),
+    };
+    let words: Vec<_> = message.split(' ').map(word).collect();
+    let whole = words.join(" ");
+    let (end, is_cut) = whole.char_indices().nth(LONGEST_MESSAGE).map_or((whole.len(), false), |(end, _)| (end, true));
+    harmless(&whole[..end]) + if is_cut { "…" } else { "" }
 }
 
 /// A place in a text; lines and columns count from 1, columns in characters.
@@ -77,7 +128,38 @@ impl Source<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::{FileError, Place};
+
+    #[test]
+    fn of_a_long_line_only_what_is_around_the_mistake_is_shown() {
+        let line = format!("{}?{}", "a\x1b".repeat(50_000), "b".repeat(90_000));
+        let message = format!("unknown key `{}`, expected `goal`", "k".repeat(50_000));
+        for (column, expected) in [(1, 0), (100_001, 51), (190_001, 100)] {
+            let place = Place { line: 1, column };
+            let error = FileError { file: "a.toml".to_owned(), place, message: message.clone() };
+            let told = error.in_full(&line);
+            let lines: Vec<_> = told.lines().collect();
+            assert!(told.chars().count() < 800 && error.to_string().chars().count() < 500, "{told}");
+            assert!(!told.contains('\x1b') && lines[0].ends_with("… expected `goal`"), "{told}");
+            assert_eq!(lines[4], format!("  | {}^", " ".repeat(expected)), "{told}");
+            if column == 100_001 {
+                assert_eq!(lines[3].chars().nth("1 | ".len() + expected), Some('?'), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_messages_do_nothing_to_a_terminal_and_paths_stay_whole() {
+        let path = format!("/{}/a.toml", "deep/".repeat(60));
+        let place = Place { line: 1, column: 1 };
+        let message = format!("no `{path}`, \u{202e}but\u{2066} \x1b[2J");
+        let error = FileError { file: "a\x1b\u{202e}\n.toml".to_owned(), place, message };
+        for told in [error.in_full("\u{2067}a"), error.to_string()] {
+            assert!(told.contains("a\u{fffd}\u{fffd}\u{fffd}.toml:1:1") && told.contains(&path), "{told}");
+            let is_harmful = |it: char| it != '\n' && it.is_control() || ('\u{202a}'..='\u{2069}').contains(&it);
+            assert_eq!(told.find(is_harmful), None, "{told}");
+        }
+    }
 
     #[test]
     fn columns_count_characters_not_bytes() {

@@ -14,8 +14,9 @@ pub enum DriverError {
     /// There is no management library at any of the places.
     #[error(
         "no NVIDIA management library found: tried {}; install the NVIDIA driver, or set {LIBRARY_VARIABLE} to the \
-         path of libnvidia-ml.so.1 ({reason})",
-        listed(tried)
+         path of libnvidia-ml.so.1{}",
+        listed(tried),
+        unless_absent(reason)
     )]
     NoLibrary {
         /// The places that were tried, in order.
@@ -62,6 +63,11 @@ pub enum DriverError {
         /// What the driver said.
         reason: String,
     },
+}
+
+/// What the system said, where it is more than that there is no such file.
+fn unless_absent(reason: &str) -> String {
+    if reason.contains("No such file or directory") { String::new() } else { format!(" ({reason})") }
 }
 
 fn listed(places: &[PathBuf]) -> String {

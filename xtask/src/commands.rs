@@ -13,6 +13,18 @@ const HEAD: &str = "\
 
 What `cargo gpu-tuned help COMMAND` prints.
 
+With `--json`, standard output has JSON or nothing: one value, and of `monitor` one in each line. Errors and notes are text on
+standard error, with it and without, and the exit code says how a command ended. Where the answer is no (code 1), there is an
+answer as where it is yes; where there is an error (2 or 3), there is none. Three commands differ: `trace` prints nothing where
+the recording has none of the steps (1), `check`, which is there to find mistakes in files, has them among its findings (2), and
+`diagnose` judges what a program had recorded that failed (3). What a program prints that a command runs goes to standard error.
+
+On Unix, a command that Ctrl-C or another signal stops ends by that signal, and its program with it; `monitor`, and `diagnose`
+where it watches, end with what was seen until then.
+
+A file that is called `-` is standard input where a recording is read, and standard output where a result is written;
+elsewhere it is refused. A file of this name is `./-`.
+
 ";
 
 /// `docs/cli.md`.

@@ -2,7 +2,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, grouped};
+use crate::{Bytes, grouped, three_digits};
 
 /// What was measured of a setup.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Measured(figures) => write!(f, "{:.0} samples/s", figures.samples_per_s.median),
+            Self::Measured(figures) => write!(f, "{} samples/s", three_digits(figures.samples_per_s.median)),
             Self::DoesNotFit { needed_bytes, available_bytes } => {
                 write!(f, "does not fit: it would take {needed_bytes} of {available_bytes}")
             }

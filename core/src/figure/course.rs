@@ -3,7 +3,8 @@
 use core::fmt::{self, Write as _};
 
 use super::draw::escaped;
-use super::{rate, step};
+use super::step;
+use crate::three_digits;
 
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 190.0;
@@ -176,7 +177,7 @@ impl Scale {
     fn axes(&self, text: &mut String) -> fmt::Result {
         for count in 0..=(self.most / self.step).floor() as u32 {
             let figure = f64::from(count) * self.step;
-            let (y, label) = (self.y(figure), if count == 0 { "0".to_owned() } else { rate(figure) });
+            let (y, label) = (self.y(figure), if count == 0 { "0".to_owned() } else { three_digits(figure) });
             writeln!(text, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>")?;
             writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 8.0, y + 4.0)?;
         }

@@ -3,8 +3,8 @@
 use core::fmt::{self, Write as _};
 
 use super::scale::{BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH};
-use super::{Figure, Limit, Line, Point, Ring, rate};
-use crate::Precision;
+use super::{Figure, Limit, Line, Point, Ring};
+use crate::{Precision, three_digits};
 
 /// Colours that stand apart for all kinds of colour vision, on light and on dark ground.
 const STYLE: &str = "<style>
@@ -71,7 +71,7 @@ fn axes(text: &mut String, scale: &Scale) -> fmt::Result {
         let figure = f64::from(count) * scale.step;
         let y = scale.y(figure);
         writeln!(text, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>")?;
-        let label = rate(figure);
+        let label = three_digits(figure);
         let label = if count == 0 { "0" } else { &label };
         writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 8.0, y + 4.0)?;
     }
@@ -143,7 +143,7 @@ impl Line {
                     x - 3.0
                 )?;
             }
-            let (mode, batch, speed) = (self.mode, point.batch, rate(point.samples_per_s));
+            let (mode, batch, speed) = (self.mode, point.batch, three_digits(point.samples_per_s));
             let (amount, unit) = (scale.unit.of(point.memory), scale.unit.name());
             writeln!(
                 text,

@@ -75,15 +75,5 @@ pub struct Ring {
     pub title: String,
 }
 
-/// Samples per second: four digits, but no fractions of thousands.
-pub fn rate(samples_per_s: f64) -> String {
-    let decimals = match samples_per_s {
-        ..10.0 => 2,
-        10.0..100.0 => 1,
-        _ => 0,
-    };
-    format!("{samples_per_s:.decimals$}")
-}
-
 #[cfg(test)]
 mod tests;

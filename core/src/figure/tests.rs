@@ -1,4 +1,4 @@
-use super::{Figure, Limit, Line, Point, Ring, rate, step};
+use super::{Figure, Limit, Line, Point, Ring, step};
 use crate::measured::Mode;
 use crate::{Bytes, Precision};
 
@@ -29,12 +29,6 @@ fn grids_have_four_to_eight_round_lines() {
         let digits = format!("{step:e}");
         assert!(["1e", "2e", "5e"].iter().any(|round| digits.starts_with(round)), "{most}: {step}");
     }
-}
-
-#[test]
-fn rates_have_three_or_four_digits() {
-    let told = [0.5, 9.994, 10.04, 99.94, 100.4, 12_345.6].map(rate);
-    assert_eq!(told, ["0.50", "9.99", "10.0", "99.9", "100", "12346"]);
 }
 
 #[test]

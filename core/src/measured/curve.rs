@@ -77,6 +77,11 @@ impl Curve {
         self.line(batch).at == batch
     }
 
+    /// Whether a micro-batch is larger than every point.
+    pub(crate) fn is_beyond(&self, batch: u64) -> bool {
+        self.lines.last().is_some_and(|last| batch > last.at)
+    }
+
     /// The smallest micro-batch of all points.
     pub(crate) fn first(&self) -> u64 {
         self.lines[0].at

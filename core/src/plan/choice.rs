@@ -5,7 +5,7 @@ use super::{MemoryEstimate, PlanError, Reason, Schedule};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::workload::Workload;
-use crate::{Goal, Precision, Provenance, Setting};
+use crate::{Goal, Precision, Provenance, Setting, three_digits};
 
 /// A gain that is worth telling the user about.
 const WORTHWHILE_GAIN: f64 = 1.05;
@@ -105,11 +105,12 @@ impl Choice {
             let found = if self.best.utilization < target { "the fastest" } else { "the smallest" };
             format!("{found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
         } else if self.best.batch == self.fastest.batch {
-            format!("the fastest predicted ({:.0} samples/s)", self.fastest.samples_per_s)
+            format!("the fastest predicted ({} samples/s)", three_digits(self.fastest.samples_per_s))
         } else {
             format!(
-                "the smallest within {tolerance:.0}% of the fastest predicted ({:.0} samples/s at {})",
-                self.fastest.samples_per_s, self.fastest.batch
+                "the smallest within {tolerance:.0}% of the fastest predicted ({} samples/s at {})",
+                three_digits(self.fastest.samples_per_s),
+                self.fastest.batch
             )
         };
         if self.memory_limits && self.best.batch == self.largest {
@@ -166,16 +167,46 @@ impl Choice {
         if goal.pins.gradient_checkpointing.is_some() {
             return declared(setting);
         }
-        let why = if self.best.checkpointing {
-            "without it nothing as fast fits into the memory"
+        let (provenance, why) = if self.best.checkpointing {
+            self.gain_of_recomputing()
         } else if workload.sample.checkpointed_activations.is_none() {
-            "what it would save is not known"
+            (Provenance::Derived, "what it would save is not known".to_owned())
         } else if !saves(workload) {
-            "it would keep more than it saves: Burn cannot recompute dropout"
+            (Provenance::Derived, "it would keep more than it saves: Burn cannot recompute dropout".to_owned())
         } else {
-            "the activations fit; recomputing them would cost about 4%"
+            self.cost_of_recomputing()
         };
-        Reason { setting, provenance: Provenance::Derived, why: why.to_owned() }
+        Reason { setting, provenance, why }
+    }
+
+    /// Why checkpointing is taken: for the memory, or because it was found to be faster, which it should not be.
+    fn gain_of_recomputing(&self) -> (Provenance, String) {
+        let plain = |candidate: &&Candidate| !candidate.checkpointing && candidate.batch == self.best.batch;
+        match self.fitting.iter().find(plain) {
+            Some(plain) => {
+                let gain = (self.best.samples_per_s / plain.samples_per_s - 1.0) * 100.0;
+                let why = format!(
+                    "{gain:.0}% faster than without it, though it computes more: if something else ran while it was measured, \
+                     measure it again"
+                );
+                (self.best.provenance, why)
+            }
+            None => (Provenance::Derived, "without it nothing as fast fits into the memory".to_owned()),
+        }
+    }
+
+    /// What checkpointing is expected to cost where it is not needed, and what stands behind that.
+    fn cost_of_recomputing(&self) -> (Provenance, String) {
+        let fits = "the activations fit";
+        let same = |candidate: &&Candidate| candidate.checkpointing && candidate.batch == self.best.batch;
+        let Some(checkpointed) = self.fitting.iter().find(same) else { return (Provenance::Derived, fits.to_owned()) };
+        let lost = (1.0 - checkpointed.samples_per_s / self.best.samples_per_s) * 100.0;
+        let why = if lost < 0.5 {
+            format!("{fits}; recomputing them would bring nothing")
+        } else {
+            format!("{fits}; recomputing them would cost about {lost:.0}%")
+        };
+        (checkpointed.provenance, why)
     }
 
     /// What a larger global batch would bring, when this one is too small to fill the device.

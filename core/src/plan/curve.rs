@@ -3,7 +3,7 @@
 use super::memory::{MemoryModel, largest_batch_in_one_piece};
 use super::split::{self, Split};
 use super::time::StepTime;
-use super::{PlanError, choice, precision};
+use super::{PlanError, choice, host, precision};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::recording::Expected;
@@ -15,7 +15,8 @@ use crate::{Goal, Pins, Provenance};
 ///
 /// Up to a rank's share of the global batch they are ways to take the goal's steps. Larger ones are steps of a larger
 /// global batch, which is then one micro-batch: they say where the device would be filled. Of the many that are considered
-/// powers of two are kept, those that were measured, those that cut the step evenly, and on both sides of what fits.
+/// powers of two are kept, those that were measured, those that cut the step evenly, and on both sides of what fits. It goes
+/// on to the first that no free memory makes room for: others may hold some of the device's only for now.
 ///
 /// # Errors
 ///
@@ -23,7 +24,8 @@ use crate::{Goal, Pins, Provenance};
 pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
     let mut goal = goal.in_samples(workload)?;
     let precision = precision::decide(device, &goal)?.value;
-    goal.pins = Pins { precision: Some(precision), ..Pins::default() };
+    let prefetch_depth = goal.pins.prefetch_depth;
+    goal.pins = Pins { precision: Some(precision), prefetch_depth, ..Pins::default() };
     let free = Goal { global_batch: None, ..goal.clone() };
     let share = goal.global_batch.map_or(0, |samples| samples / goal.world_size.max(1));
     let mut all = Vec::new();
@@ -38,8 +40,10 @@ pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<V
         of_mode.extend(larger.into_iter().filter(|expected| expected.batch > share));
         of_mode.sort_by_key(|expected| expected.batch);
         of_mode.dedup_by_key(|expected| expected.batch);
-        // One that does not fit says where the limit is.
-        let misfit = of_mode.iter().position(|expected| !expected.fits).unwrap_or(of_mode.len());
+        let is_larger = |expected: &Expected| {
+            expected.in_no_piece || !expected.fits && expected.memory_bytes > device.memory_total.0
+        };
+        let misfit = of_mode.iter().position(is_larger).unwrap_or(of_mode.len());
         of_mode.truncate(misfit + 1);
         all.extend(of_mode);
     }
@@ -68,6 +72,8 @@ fn expected(
             samples_per_s: time.samples_per_s(split),
             memory_bytes: memory.total().0,
             fits: memory.fits() && split.batch <= in_one_piece,
+            in_no_piece: split.batch > in_one_piece,
+            prefetch_depth: Some(host::prefetch_depth(workload, goal, split.batch)),
             provenance: Some(provenance),
         };
         (is_kept, expected)
@@ -117,6 +123,28 @@ mod tests {
         assert!(curve.iter().any(|expected| !expected.fits), "and beyond the memory");
         assert!(curve.len() < 100, "{}", curve.len());
         assert!(curve.is_sorted_by_key(|expected| (expected.batch, expected.checkpointing)));
+    }
+
+    #[test]
+    fn memory_that_others_hold_does_not_shorten_it() {
+        let goal = Goal { global_batch: Some(256), ..Goal::default() };
+        let (free, held) = (device(23), device(6));
+        let last = |device| *curve(device, &workload(), &goal).unwrap().iter().map(|it| &it.batch).max().unwrap();
+        assert_eq!(last(&free), last(&held));
+        let curve = curve(&held, &workload(), &goal).unwrap();
+        let within = |expected: &&crate::recording::Expected| expected.memory_bytes < free.memory_available.0;
+        assert!(curve.iter().filter(within).any(|expected| !expected.fits), "{curve:#?}");
+    }
+
+    #[test]
+    fn it_ends_with_tensors_that_no_memory_makes_room_for() {
+        let model = Transformer { layers: 1, d_model: 64, vocab: 128 << 10, seq: 1024, ..Transformer::default() };
+        let logits = WorkloadSpec { model: ModelSpec::Transformer(model), training: Training::default() }.workload();
+        let goal = Goal { global_batch: Some(256), ..Goal::default() };
+        let curve = curve(&device(22), &logits, &goal).unwrap();
+        let (last, before) = curve.split_last().expect("points");
+        assert!(last.in_no_piece && !last.fits, "{curve:#?}");
+        assert!(before.iter().any(|expected| expected.fits) && before.iter().all(|expected| !expected.in_no_piece));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Reason;
 use super::choice::Candidate;
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Workload;
-use crate::{Bytes, Goal, Provenance, Setting, Settings};
+use crate::{Bytes, Goal, Provenance, Setting, Settings, three_digits};
 
 /// Batches prepared ahead: one being uploaded while one waits.
 const PREFETCH_DEPTH: u64 = 2;
@@ -61,12 +61,14 @@ pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: 
     let busy = samples_per_s * host_ms / 1e3;
     let needed = ((busy * WORKER_MARGIN).ceil() as u64).max(1);
     let count = needed.min(spare).min(MOST_NEEDED_WORKERS);
-    let why = format!("{samples_per_s:.0} samples/s at {host_ms} ms each keep {busy:.1} cores busy{unknown}");
+    let speed = three_digits(samples_per_s);
+    let why = format!("{speed} samples/s at {host_ms} ms each keep {busy:.1} cores busy{unknown}");
     let fed = count as f64 * 1e3 / host_ms;
     let advice = (fed < samples_per_s).then(|| {
         format!(
-            "the loader limits training: {count} workers at {host_ms} ms a sample prepare {fed:.0} samples/s, and the \
-             device is predicted to take {samples_per_s:.0}; prepare samples once and keep them, or use a host with more cores"
+            "the loader limits training: {count} workers at {host_ms} ms a sample prepare {} samples/s, and the \
+             device is predicted to take {speed}; prepare samples once and keep them, or use a host with more cores",
+            three_digits(fed)
         )
     });
     Workers { count, reason: because(Setting::NumWorkers, provenance, why), advice }

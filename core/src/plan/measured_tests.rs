@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::profile::ProfileTable;
-use crate::workload::{Transformer, Workload};
+use crate::workload::{Mlp, Transformer, Workload};
 use crate::{Bytes, Goal, Precision, Provenance, Setting, plan};
 
 /// Micro-batch, samples per second, MiB in use after the forward pass, MiB reserved.
@@ -278,4 +278,45 @@ fn a_line_counts_from_where_it_begins() {
     assert_eq!(pools(143), (Bytes::from_mib(20713), pages, Provenance::Estimated));
     let jumped = Bytes::from_mib(18554);
     assert_eq!(pools(144), (jumped, jumped.scaled(0.1) + pages, Provenance::Estimated));
+}
+
+/// The network of Keras's example for MNIST, whose summary prints 669,706 parameters.
+#[test]
+fn what_a_description_leaves_out_of_the_parameters_is_held_and_kept_by_the_optimizer() {
+    let counted = 669_706;
+    let described = Mlp { widths: vec![784, 512, 10] }.workload();
+    let workload = described.with_measured(Measured { parameters: counted, ..Measured::default() });
+    let plan = plan(&nominal("l4"), &workload, &pinned(128)).expect("it fits");
+    assert_eq!((plan.memory.weights, plan.memory.optimizer_state), (Bytes(4 * counted), Bytes(8 * counted)));
+    assert_eq!(workload.trained_parameters(), (counted, Provenance::Measured));
+}
+
+#[test]
+fn what_checkpointing_costs_is_what_was_measured() {
+    let without_dropout = Transformer { heads: Some(8), dropout: false, ..Transformer::new(6, 512, 8192, 256) };
+    let mut workload = without_dropout.workload().with_measured(measured().measured);
+    let on = workload.measured.on.get_mut("h200").expect("it was measured");
+    let mode = Mode { precision: Precision::F32, checkpointing: true };
+    let mut checkpointed = on.mode.values().next().expect("a mode").clone();
+    for point in checkpointed.batch.values_mut() {
+        point.micro_step_ms = point.micro_step_ms.map(|ms| 1.25 * ms);
+    }
+    let reason = |workload: &Workload| {
+        let goal = Goal { global_batch: Some(256), ..Goal::default() };
+        let plan = plan(&nominal("h200"), workload, &goal).expect("it fits");
+        plan.reasons.into_iter().find(|reason| reason.setting == Setting::GradientCheckpointing).expect("a reason")
+    };
+    assert!(reason(&workload).why.ends_with("would cost about 4%"), "{:?}", reason(&workload));
+    workload.measured.on.get_mut("h200").expect("it was measured").mode.insert(mode, checkpointed);
+    let known = reason(&workload);
+    assert!(known.why.ends_with("would cost about 20%"), "{known:?}");
+    assert_eq!(known.provenance, Provenance::Measured);
+
+    // A machine that was busy while the one was measured, and not the other.
+    let on = workload.measured.on.get_mut("h200").expect("it was measured");
+    for point in on.mode.get_mut(&mode).expect("a mode").batch.values_mut() {
+        point.micro_step_ms = point.micro_step_ms.map(|ms| ms / 1.6);
+    }
+    let doubtful = reason(&workload);
+    assert!(doubtful.why.starts_with("28% faster than without it"), "{doubtful:?}");
 }

@@ -1,7 +1,7 @@
 use core::fmt;
 
 use super::Plan;
-use crate::Bytes;
+use crate::{Bytes, three_digits};
 
 /// The values with their reasons, the schedule and the memory: some twenty lines.
 impl fmt::Display for Plan {
@@ -22,7 +22,13 @@ impl fmt::Display for Plan {
         for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
             writeln!(f, "    {item:<22}{bytes:>8}")?;
         }
-        write!(f, "  {:<22} {:>9.0}  samples/s ({})", "speed", self.samples_per_s, self.samples_per_s_provenance)?;
+        write!(
+            f,
+            "  {:<22} {:>9}  samples/s ({})",
+            "speed",
+            three_digits(self.samples_per_s),
+            self.samples_per_s_provenance
+        )?;
         for advice in &self.advice {
             write!(f, "\n  note: {advice}")?;
         }

@@ -114,7 +114,7 @@ impl Roofline {
     fn of(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
         let Mode { precision, checkpointing } = mode;
         let bandwidth = calibration::bandwidth(device);
-        let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload.family, precision);
+        let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload, precision);
         let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
         let slowdown = if checkpointing { calibration::CHECKPOINTING_SLOWDOWN } else { 1.0 };
         // Reads weights, gradients and state; writes weights and state.

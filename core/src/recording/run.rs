@@ -33,6 +33,9 @@ pub struct Run {
     pub world_size: u64,
     /// Whether the model's batch statistics tie it to its micro-batch.
     pub batch_statistics: bool,
+    /// Whether parts of the model are not trained: its backward pass is then shorter than others are.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub partly_frozen: bool,
     /// Memory that it may take, in bytes, after headroom.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_budget_bytes: Option<u64>,
@@ -84,6 +87,12 @@ pub struct Expected {
     pub memory_bytes: u64,
     /// Whether that fits.
     pub fits: bool,
+    /// Whether it does not, whatever memory is free: a tensor of it is larger than any that can be allocated in one piece.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub in_no_piece: bool,
+    /// Such micro-batches that would be prepared ahead on the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefetch_depth: Option<u64>,
     /// What stands behind the speed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,

@@ -113,6 +113,13 @@ impl Convolution {
         (self.inputs * self.kernel * self.kernel) as f64 * (self.outputs * self.pixels) as f64
     }
 
+    /// Output channels of all of them, the harmonic mean over the multiplications.
+    pub(super) fn mean_channels(all: &[Self]) -> Option<f64> {
+        let of_all: f64 = all.iter().map(|convolution| convolution.multiplications()).sum();
+        let by_channels = |convolution: &Self| convolution.multiplications() / convolution.outputs as f64;
+        (of_all > 0.0).then(|| of_all / all.iter().map(by_channels).sum::<f64>())
+    }
+
     pub(super) const fn values(self) -> u64 {
         self.outputs * self.pixels
     }
@@ -256,6 +263,7 @@ impl Convnet {
             family: Family::Convnet,
             batch_statistics: self.batch_statistics,
             dominant_product: heaviest.map(|convolution| convolution.product()),
+            channels: Convolution::mean_channels(&convolutions),
             provenance: Provenance::Derived,
         }
     }

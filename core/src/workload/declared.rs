@@ -122,6 +122,7 @@ impl Declared {
             family: self.family,
             batch_statistics: self.batch_statistics,
             dominant_product: self.dominant_product,
+            channels: None,
             provenance: Provenance::Declared,
         }
     }

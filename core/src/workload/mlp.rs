@@ -57,6 +57,7 @@ impl Mlp {
             family: Family::Other,
             batch_statistics: false,
             dominant_product: heaviest.map(|(inner, columns)| Product { rows_per_sample: 1, inner, columns }),
+            channels: None,
             provenance: Provenance::Derived,
         }
     }

@@ -48,6 +48,9 @@ pub struct Workload {
     pub batch_statistics: bool,
     /// The matrix product that takes most of the arithmetic, where known.
     pub dominant_product: Option<Product>,
+    /// Output channels of its convolutions, the harmonic mean over the arithmetic; `None` where it is not known, or has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<f64>,
     /// Where the figures come from.
     pub provenance: Provenance,
     /// What was measured of it; takes the place of the figures above, on devices and in modes where there is something.
@@ -56,12 +59,37 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The workload with what was measured of it.
+    /// The workload with what was measured of it. Parameters that were counted in the model beyond those that its description
+    /// knows of are trained, too.
     #[must_use]
     pub fn with_measured(mut self, measured: Measured) -> Self {
         self.sample.host_ms = self.sample.host_ms.or(measured.host_ms_per_sample);
+        let left_out = measured.parameters.saturating_sub(self.parameters.trained());
+        if left_out > 0 {
+            // Of vectors optimizers keep most: the bytes of what is of unknown shape are a bound.
+            self.parameters.trained.push(Tensors::vectors(1, left_out));
+        }
         self.measured = measured;
         self
+    }
+
+    /// Whether training leaves a considerable part of the model alone: as described, or because fewer trained parameters were
+    /// counted than described.
+    pub fn is_partly_frozen(&self) -> bool {
+        let Parameters { frozen, packed, .. } = self.parameters;
+        let (trained, counted) = (self.parameters.trained(), self.measured.parameters);
+        // Running statistics count as frozen, and are few.
+        let considerable = trained / 10;
+        packed > Bytes::ZERO || frozen > considerable || counted > 0 && counted < trained - considerable
+    }
+
+    /// Values that training changes, and where that is known from: counted in the model, where it was measured.
+    pub fn trained_parameters(&self) -> (u64, Provenance) {
+        if self.measured.parameters > 0 {
+            (self.measured.parameters, Provenance::Measured)
+        } else {
+            (self.parameters.trained(), self.provenance)
+        }
     }
 }
 
@@ -185,5 +213,7 @@ pub(crate) struct ModelCosts {
     pub family: Family,
     pub batch_statistics: bool,
     pub dominant_product: Option<Product>,
+    /// Output channels of convolutions, the harmonic mean over the multiplications.
+    pub channels: Option<f64>,
     pub provenance: Provenance,
 }

@@ -62,8 +62,9 @@ impl Cell {
     }
 }
 
-/// Kernels of one step of one layer, forward and backward: Burn runs each gate and each step on its own; not measured.
-const KERNELS_PER_GATE: u64 = 20;
+/// Kernels of a gate in one step of one layer, forward and backward: Burn runs each on its own. What LSTMs took on an H200, 0.30
+/// ms for each (hidden 64, batch 128) and 0.31 (hidden 256, batch 64), is that of 30 launches.
+const KERNELS_PER_GATE: u64 = 30;
 
 impl Described for Recurrent {
     const DIMS: &'static [Dim] = &[
@@ -152,6 +153,7 @@ impl Recurrent {
             family: Family::Recurrent,
             batch_statistics: false,
             dominant_product: Some(Product { rows_per_sample: 1, inner: self.hidden, columns: self.hidden }),
+            channels: None,
             provenance: Provenance::Derived,
         }
     }

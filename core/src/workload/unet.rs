@@ -116,6 +116,7 @@ impl Unet {
             family: Family::Convnet,
             batch_statistics: self.batch_statistics,
             dominant_product: heaviest.map(|convolution| convolution.product()),
+            channels: Convolution::mean_channels(&convolutions),
             provenance: Provenance::Derived,
         }
     }

@@ -84,7 +84,9 @@ impl Costs {
             (true, true) => piece / tensor,
         };
 
-        let efficiency = if transformer { [0.49, 0.16] } else { [0.17, 0.085] }[usize::from(!is_gpu)];
+        // Convolutions with other than 96 channels are faster or slower in proportion, up to what matrix products reach.
+        let convolutions = workload.channels.map_or(0.17, |channels| (0.17 * channels / 96.0).min(0.49));
+        let efficiency = if transformer { [0.49, 0.16] } else { [convolutions, 0.085] }[usize::from(!is_gpu)];
         // A CPU's cores help each other little.
         let at_work = device.host_cores.filter(|_| !is_gpu).map_or(1.0, |cores| (cores as f64).powf(-0.9));
         let speedup = if bf16 && device.has_bf16 { 1.4 } else { 1.0 };

@@ -9,6 +9,7 @@ pub mod mlp;
 pub mod recurrent;
 pub mod transformer;
 pub mod unet;
+pub mod work;
 
 use burn::{
     nn::loss::CrossEntropyLossConfig,

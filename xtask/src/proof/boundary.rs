@@ -7,7 +7,7 @@ use anyhow::Result;
 use gpu_tuned_core::Bytes;
 
 use super::data::Line;
-use super::figures::{difference, mib, or_dash, rate};
+use super::figures::{difference, mib, or_dash, three_digits};
 use super::subject::{Run, Subject};
 
 /// A run that was bisected.
@@ -86,7 +86,7 @@ pub(super) fn section(text: &mut String, all: &[Bisected]) -> Result<()> {
     );
     for bisected in all {
         let Bisected { model, run, enough, too_little, bound } = bisected;
-        let speed = or_dash(enough.and_then(|(_, speed)| speed), rate);
+        let speed = or_dash(enough.and_then(|(_, speed)| speed), three_digits);
         writeln!(
             text,
             "| {model} | {} | {} | {} | {} | {speed} | {} | {} | {} |",

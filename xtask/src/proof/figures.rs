@@ -1,7 +1,7 @@
 //! Statistics, and figures in words.
 
 use gpu_tuned_core::Bytes;
-pub(super) use gpu_tuned_core::figure::rate;
+pub(super) use gpu_tuned_core::three_digits;
 
 /// The middle one, or the mean of the two in the middle; `None` of nothing.
 pub(super) fn median(figures: &[f64]) -> Option<f64> {

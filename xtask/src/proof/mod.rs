@@ -22,7 +22,7 @@ use gpu_tuned_core::grouped;
 
 use boundary::Bisected;
 use data::{Line, Results};
-use figures::{difference, median, or_dash, percent, percentile, rate};
+use figures::{difference, median, or_dash, percent, percentile, three_digits};
 use memory::Comparison;
 use subject::{DEVICE, Subject};
 use throughput::{Column, GOALS, Table};
@@ -90,7 +90,7 @@ fn summary(
             tail(&comparison.errors(memory::matters)),
             "at most 2.00%".to_owned(),
         ),
-        ("runs that took more than the bound", exceeded, "0".to_owned()),
+        ("runs that took more than the bound ([fitted](#memory))", exceeded, "0".to_owned()),
         ("bound over the real boundary, least", over(figures::least(&above)), "not below".to_owned()),
         ("the same, most", over(figures::most(&above)), "at most +3.00%".to_owned()),
     ];
@@ -144,8 +144,10 @@ fn every_batch(text: &mut String, subjects: &[Subject]) -> Result<()> {
         text.push_str("|---|---|---|---|---|---|---|\n");
         for (mode, batches) in subject.sweep.modes() {
             for (batch, timed) in batches {
-                let median = or_dash(timed.median(), rate);
-                let interval = or_dash(timed.interval(), |(least, most)| format!("{} to {}", rate(least), rate(most)));
+                let median = or_dash(timed.median(), three_digits);
+                let interval = or_dash(timed.interval(), |(least, most)| {
+                    format!("{} to {}", three_digits(least), three_digits(most))
+                });
                 let (repeats, out, failed) = (timed.repeats(), timed.out_of_memory, timed.failed);
                 writeln!(text, "| {mode} | {batch} | {median} | {interval} | {repeats} | {out} | {failed} |")?;
             }

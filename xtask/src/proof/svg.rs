@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use gpu_tuned_core::figure::{Figure, Limit, Line, Point, Ring, rate};
+use gpu_tuned_core::figure::{Figure, Limit, Line, Point, Ring};
 use gpu_tuned_core::measured::Mode;
+use gpu_tuned_core::three_digits;
 
 use super::subject::{Card, Subject, cards};
 use super::throughput::{Choice, Outcome, Table};
@@ -50,7 +51,7 @@ fn rings(tables: &[&Table]) -> Vec<Ring> {
     let ring = |((mode, batch), (choice, cards)): ((Mode, u64), (&Choice, Vec<&Card>))| {
         let Outcome::Runs(found) = choice.outcome else { return None };
         let names: Vec<_> = cards.iter().map(|card| card.name.as_str()).collect();
-        let (names, rate) = (names.join(", "), rate(found.samples_per_s));
+        let (names, rate) = (names.join(", "), three_digits(found.samples_per_s));
         Some(Ring {
             memory: choice.need,
             samples_per_s: found.samples_per_s,

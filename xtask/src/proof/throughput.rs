@@ -8,7 +8,7 @@ use gpu_tuned_core::plan::{MemoryEstimate, PlanError};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Precision, Provenance, Setting, plan};
 
-use super::figures::{geometric_mean, or_dash, rate};
+use super::figures::{geometric_mean, or_dash, three_digits};
 use super::subject::{Card, Subject, cards};
 use super::sweep::{From, Rate};
 
@@ -193,7 +193,7 @@ impl Choice {
 
     fn speed(&self) -> String {
         match self.outcome {
-            Outcome::Runs(found) => format!("{}{}", found.mark(), rate(found.samples_per_s)),
+            Outcome::Runs(found) => format!("{}{}", found.mark(), three_digits(found.samples_per_s)),
             Outcome::OutOfMemory => "out of memory".to_owned(),
             Outcome::NotTimed => "not timed".to_owned(),
         }

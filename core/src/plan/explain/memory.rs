@@ -66,7 +66,12 @@ impl Pooled {
         let figure = |at: f64| Bytes(at.ceil() as u64);
         let input = asked.workload.sample.input.unwrap_or_default().times(estimate.batch);
         let is_point = curve.as_ref().is_some_and(|curve| curve.has(estimate.batch));
-        let line = if is_point { "" } else { ", on a line between points" };
+        let is_beyond = curve.as_ref().is_some_and(|curve| curve.is_beyond(estimate.batch));
+        let line = match (is_point, is_beyond) {
+            (true, _) => "",
+            (false, true) => ", on a line beyond the largest point",
+            (false, false) => ", on a line between points",
+        };
         Self {
             at: format!("{}{line}", reference.whence()),
             reserved: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch))),

@@ -107,7 +107,7 @@ fn by_peaks(asked: &Asked<'_>, step: &StepTime<'_>, candidate: &Candidate, sampl
 /// What bounds the samples: arithmetic, or moving what is kept.
 fn of_samples(asked: &Asked<'_>, samples: u64, slower: &str) -> String {
     let Asked { device, workload, precision, .. } = asked;
-    let rate = calibration::flops_per_s(device, workload.family, *precision);
+    let rate = calibration::flops_per_s(device, workload, *precision);
     let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
     let samples = grouped(samples);
     if workload.sample.flops / rate >= moved / calibration::bandwidth(device) {

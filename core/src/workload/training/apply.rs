@@ -41,6 +41,7 @@ impl Training {
             family: costs.family,
             batch_statistics: costs.batch_statistics,
             dominant_product: costs.dominant_product,
+            channels: costs.channels,
             provenance: costs.provenance,
             measured: Measured::default(),
         }

@@ -178,6 +178,7 @@ impl Transformer {
             family: Family::Transformer,
             batch_statistics: false,
             dominant_product: Some(Product { rows_per_sample: self.seq, inner: self.d_model, columns: self.d_ff() }),
+            channels: None,
             provenance: Provenance::Derived,
         }
     }
