@@ -111,6 +111,7 @@ mod saved;
 mod selection;
 mod session;
 mod start;
+mod told;
 pub mod trace;
 #[cfg(feature = "burn")]
 pub mod train;

@@ -218,3 +218,50 @@ fn a_session_writes_the_plan_into_the_config_and_serializes() {
     assert_eq!(json["selection"]["fallbacks"][0]["kind"], "no_gpu");
     assert_eq!(json["plan"]["schedule"]["global_batch"], 512);
 }
+
+/// Says up to which level the program of the next test has a log.
+const LOG: &str = "PROGRAM_LOGS";
+
+/// Not a test of its own: what the next one runs.
+#[test]
+#[ignore = "a program for the test below"]
+fn program() {
+    if let Ok(level) = std::env::var(LOG) {
+        let level: tracing::Level = level.parse().expect("a level");
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).init();
+    }
+    let options = Options::default().machine(machine("no-gpu"));
+    options.start(ForRtx4090::default()).expect("the CPU will do");
+}
+
+/// What the program prints on standard error, with these variables.
+fn said_with(variables: &[(&str, &str)]) -> String {
+    let mut program = std::process::Command::new(std::env::current_exe().expect("this test"));
+    program.args(["--ignored", "--exact", "program", "--nocapture"]).envs(variables.iter().copied());
+    String::from_utf8_lossy(&program.output().expect("it runs").stderr).into_owned()
+}
+
+#[test]
+fn what_the_environment_asks_for_in_vain_is_told() {
+    let said = said_with(&[("GPU_TUNED_RECORD", "/nowhere/run.jsonl")]);
+    assert!(said.contains("gpu-tuned: no recording: `/nowhere/run.jsonl` cannot be written: "), "{said}");
+    let said = said_with(&[("GPU_TUNED_STRICT", "yes")]);
+    assert!(said.contains("StrictVariable { said: \"yes\" }"), "{said}");
+    for no in ["", "0", "False"] {
+        assert!(said_with(&[("GPU_TUNED_STRICT", no)]).contains("gpu-tuned: built for rtx4090, but no"), "{no}");
+    }
+    assert!(said_with(&[("GPU_TUNED_STRICT", "TRUE")]).contains("Strict { built_for"), "it is strict");
+}
+
+#[test]
+fn a_program_whose_log_does_not_say_it_is_told_once_that_it_trains_elsewhere() {
+    for (log, by_log) in [(None, false), (Some("ERROR"), false), (Some("WARN"), true)] {
+        let mut program = std::process::Command::new(std::env::current_exe().expect("this test"));
+        program.args(["--ignored", "--exact", "program", "--nocapture"]).envs(log.map(|level| (LOG, level)));
+        let output = program.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("gpu-tuned: built for rtx4090, but no"), !by_log, "{log:?}: {said}");
+        assert_eq!(said.contains("WARN"), by_log, "{log:?}: {said}");
+    }
+}

@@ -12,9 +12,12 @@ use burn::tensor::{Device, Tensor};
 use gpu_tuned::lock::{LockFile, LockedWorkload};
 use gpu_tuned::measure::{MeasureError, Step, Subject, timed};
 use gpu_tuned::{Options, Session, gpu_tuned};
-#[cfg(feature = "train")]
-use gpu_tuned_core::measured::MeasuredMode;
 use gpu_tuned_core::measured::{Measured, Mode};
+#[cfg(feature = "train")]
+use {
+    gpu_tuned::Precision,
+    gpu_tuned_core::{bench::Request, measured::MeasuredMode},
+};
 #[cfg(feature = "counting-allocator")]
 use {
     gpu_tuned::{Bytes, DeviceFacts, Provenance, Tuned},
@@ -192,7 +195,7 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     for mode in ["f32", "f32-checkpointed"] {
         let batches = &on.mode[&mode.parse().expect("a mode")].batch;
         // Up to the global batch of 7.
-        assert_eq!(batches.keys().copied().collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(batches.keys().copied().collect::<Vec<_>>(), [1, 2, 4, 7]);
         for point in batches.values() {
             assert!(point.micro_step_ms.is_some_and(|ms| ms > 0.0) && point.optimizer_ms.is_some_and(|ms| ms > 0.0));
             assert_eq!(point.reserved_bytes.is_some(), cfg!(feature = "counting-allocator"));
@@ -201,7 +204,7 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     let line = stdout.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
     let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(json["measured"]["shape"], measured.shape.as_str());
-    assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), 4, "{stderr}");
+    assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), 8, "{stderr}");
 }
 
 #[test]
@@ -211,6 +214,12 @@ fn a_program_that_only_trains_is_measured_in_place_of_its_first_step() {
     let trains = run_program("program_that_only_trains", &lock, &[]);
     assert!(String::from_utf8_lossy(&trains.stdout).contains("went on, 7 samples"), "{trains:?}");
     assert!(!lock.exists());
+
+    let bundle = folder.path().join("bundle");
+    let warms = run_program("program_that_only_trains", &lock, &[("GPU_TUNED_WARM", &bundle.to_string_lossy())]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&warms.stdout), String::from_utf8_lossy(&warms.stderr));
+    assert!(!warms.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
+    assert!(format!("{stdout}{stderr}").contains("Undescribed"), "{stdout}{stderr}");
 
     let measures = run_program("program_that_only_trains", &lock, &[("GPU_TUNED_MEASURE", "1")]);
     let (stdout, stderr) = (String::from_utf8_lossy(&measures.stdout), String::from_utf8_lossy(&measures.stderr));
@@ -263,6 +272,32 @@ fn burns_loop_is_measured_in_place_of_its_first_step() {
             let apart = found.zip(told).map(|(found, told)| found.0.abs_diff(told.0)).unwrap_or_default();
             assert!(apart <= 2 * weights, "{device}, {mode}: {found:?} for {told:?}");
         }
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn burns_loop_is_measured_in_no_mixed_precision_and_says_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lock, results) = (folder.path().join("gpu-tuned.lock"), folder.path().join("gpu-tuned.bench.jsonl"));
+    let bench = Request {
+        results: results.clone(),
+        precision: Some(Precision::MixedBf16),
+        batches: vec![1],
+        checkpointing: vec![false],
+        feeds: Vec::new(),
+        seconds: 0.05,
+        ignored_bytes: 0,
+    };
+    let bench = serde_json::to_string(&bench).expect("JSON");
+    let measure = [("GPU_TUNED_MEASURE", "1"), (Options::SET_VARIABLE, "precision=mixed_f16")];
+    for (asked, precision) in [(&measure[..], "mixed_f16"), (&[(Request::VARIABLE, bench.as_str())], "mixed_bf16")] {
+        let refused = run_program("burns_loop::program", &lock, asked);
+        let (stdout, stderr) = (String::from_utf8_lossy(&refused.stdout), String::from_utf8_lossy(&refused.stderr));
+        assert!(!refused.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
+        let told = format!("steps of Burn's own loop in {precision} cannot be measured: measure in f32 or bf16_params");
+        assert!(stderr.contains(&told), "{stderr}");
+        assert!(!lock.exists() && !results.exists());
     }
 }
 

@@ -3,9 +3,10 @@
 #![cfg(all(feature = "burn", feature = "counting-allocator"))]
 
 use burn::nn::{Linear, LinearConfig};
-use burn::optim::GradientsParams;
+use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{DType, Device, Tensor};
 use gpu_tuned::allocation::{live_bytes, peak_bytes, restart_peak};
+use gpu_tuned::measure::{Step, Subject, held};
 use gpu_tuned::mixed::{Half, Master, in_f32, widen, widen_onto};
 
 const WIDTH: usize = 512;
@@ -21,14 +22,61 @@ fn bytes<T>(make: impl FnOnce() -> T) -> (f64, f64, T) {
     ((live_bytes() as f64 - before) / COUNT, (peak_bytes() as f64 - before) / COUNT, result)
 }
 
+fn model(device: &Device) -> Vec<Linear> {
+    let layer = LinearConfig::new(WIDTH, WIDTH).with_bias(false);
+    (0..LAYERS).map(|_| layer.init(device)).collect()
+}
+
+fn batch(samples: usize, device: &Device) -> Tensor<2> {
+    Tensor::ones([samples, WIDTH], (device, DType::BF16))
+}
+
+#[expect(clippy::ptr_arg, reason = "the model is such a vector")]
+fn loss(model: &Vec<Linear>, batch: Tensor<2>) -> Tensor<1> {
+    in_f32(model.iter().fold(batch, |hidden, layer| layer.forward(hidden))).square().mean()
+}
+
+/// One after the other, as each counts for the whole process.
 #[test]
+fn mixed_precision_takes_what_its_parts_take() {
+    a_copy_takes_2_bytes_for_each_parameter_and_its_widened_gradients_4();
+    what_is_measured_is_what_a_loop_by_hand_takes();
+}
+
+fn what_is_measured_is_what_a_loop_by_hand_takes() {
+    let device = Device::flex();
+    let subject = Subject::new(model, || AdamWConfig::new().init(), batch, loss).mixed(Half::Bf16);
+    for micro_batches in [1, 3] {
+        let step = Step { batch: 4, micro_batches, checkpointing: false };
+        let measured = held(&device, &subject, step).unwrap().reserved_bytes.0 as f64 / COUNT;
+        let taken = by_hand(&device.clone().autodiff(), micro_batches);
+        // Weights, their copies, two moments, and gradients: 4 + 2 + 8 + 4 bytes, and what the optimizer computes with.
+        assert!(taken > 18.0 && (measured / taken - 1.0).abs() < 0.03, "{measured} measured, {taken} taken");
+    }
+}
+
+/// Bytes for each parameter that the third step takes at most.
+fn by_hand(device: &Device, micro_batches: usize) -> f64 {
+    let before = live_bytes() as f64;
+    let mut optimizer = AdamWConfig::new().init();
+    let mut master = Master::new(model(device), Half::Bf16).unwrap();
+    for _ in 0..3 {
+        restart_peak();
+        let copy = master.compute_copy();
+        let mut sum = GradientsParams::new();
+        for _ in 0..micro_batches {
+            let gradients = GradientsParams::from_grads(loss(&copy, batch(4, device)).backward(), &copy);
+            sum = widen_onto(sum, gradients, &copy).unwrap();
+        }
+        drop(copy);
+        master = master.update(|model| optimizer.step(1e-6, model, sum));
+    }
+    (peak_bytes() as f64 - before) / COUNT
+}
+
 fn a_copy_takes_2_bytes_for_each_parameter_and_its_widened_gradients_4() {
     let device = Device::flex().autodiff();
-    let backward = |copy: &Vec<Linear>| {
-        let batch = Tensor::<2>::ones([1, WIDTH], (&device, DType::BF16));
-        let loss = in_f32(copy.iter().fold(batch, |hidden, layer| layer.forward(hidden))).square().mean();
-        GradientsParams::from_grads(loss.backward(), copy)
-    };
+    let backward = |copy: &Vec<Linear>| GradientsParams::from_grads(loss(copy, batch(1, &device)).backward(), copy);
     let step = |master: &Master<Vec<Linear>>| {
         let (of_copy, _, copy) = bytes(|| master.compute_copy());
         let (narrow, _, gradients) = bytes(|| backward(&copy));
@@ -41,11 +89,7 @@ fn a_copy_takes_2_bytes_for_each_parameter_and_its_widened_gradients_4() {
         drop(sum);
         [of_copy, narrow, narrow + widened, -returned]
     };
-    let (of_master, _, master) = bytes(|| {
-        let layer = LinearConfig::new(WIDTH, WIDTH).with_bias(false);
-        let model: Vec<Linear> = (0..LAYERS).map(|_| layer.init(&device)).collect();
-        Master::new(model, Half::Bf16).unwrap()
-    });
+    let (of_master, _, master) = bytes(|| Master::new(model(&device), Half::Bf16).unwrap());
     // Threads hold on to scratch memory that they take once.
     step(&master);
     let found = step(&master);

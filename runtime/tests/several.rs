@@ -4,8 +4,8 @@
 
 use fake_nvml::play;
 use gpu_tuned::{
-    Bytes, Decision, Fallback, GpusError, Machine, Options, PlanError, Recognised, Shortfall, StartError, Tuned,
-    detect_through, gpu_tuned,
+    Bytes, Decision, Fallback, GpusError, Machine, Options, PlanError, Recognised, Setting, Shortfall, StartError,
+    Tuned, detect_through, gpu_tuned,
 };
 
 /// Says nothing of ranks.
@@ -214,6 +214,17 @@ fn a_smaller_share_than_the_planned_micro_batch_is_reported_where_it_changes_the
     let decision = decide::<WithStatistics>("eight-free-h100", Options::default().all_gpus()).expect("it fits");
     assert!(decision.selection.fallbacks.iter().any(Fallback::changes_meaning), "{}", decision.selection);
     assert_eq!(samples(&decision), 64);
+}
+
+#[test]
+fn where_results_hang_on_the_micro_batch_it_is_that_of_the_build_and_says_so() {
+    for scenario in ["no-gpu", "a10g"] {
+        let decision = decide::<WithStatistics>(scenario, Options::default()).expect("it fits");
+        assert_eq!(decision.plan.settings.batch_size, WithStatistics::BUILT.settings.batch_size, "{scenario}");
+        let reasons = &decision.plan.reasons;
+        let reason = reasons.iter().find(|it| it.setting == Setting::BatchSize).expect("each setting has one");
+        assert!(reason.why.starts_with("as built: the model's statistics"), "{scenario}: {}", reason.why);
+    }
 }
 
 #[cfg(feature = "burn")]

@@ -5,7 +5,7 @@ use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Goal, Provenance};
+use gpu_tuned_core::{Goal, Provenance, Setting};
 
 use crate::selection::Fallback;
 use crate::tuned::Built;
@@ -40,8 +40,10 @@ impl Planning<'_> {
         }
         self.lower_headroom(&mut goal);
         if self.workload.batch_statistics && goal.pins.batch_size.is_none() {
-            goal.pins.batch_size = Some(self.built.settings.batch_size);
-            return self.plan_or_give_way(goal, true, fallbacks);
+            let built = self.built.settings.batch_size;
+            goal.pins.batch_size = Some(built);
+            let plan = self.plan_or_give_way(goal, true, fallbacks)?;
+            return Ok(if plan.settings.batch_size == built { kept_for_statistics(plan) } else { plan });
         }
         self.plan_or_give_way(goal, false, fallbacks)
     }
@@ -87,4 +89,15 @@ impl Planning<'_> {
         }
         self.plan_or_give_way(goal, keeps_statistics, fallbacks)
     }
+}
+
+/// The plan with the reason for a micro-batch that is the build's wherever it fits.
+fn kept_for_statistics(mut plan: Plan) -> Plan {
+    let of_batch = plan.reasons.iter_mut().filter(|reason| reason.setting == Setting::BatchSize);
+    for reason in of_batch {
+        reason.provenance = Provenance::Derived;
+        "as built: the model's statistics are those of a micro-batch, and another would change the results"
+            .clone_into(&mut reason.why);
+    }
+    plan
 }

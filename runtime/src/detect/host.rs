@@ -21,12 +21,39 @@ impl Host {
         let mut system = System::new();
         system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
         let (total, available) = (system.total_memory(), system.available_memory());
-        let limits = system.cgroup_limits();
-        let (limit, left) = limits.map_or((total, available), |limits| (limits.total_memory, limits.free_memory));
+        let limits = system.cgroup_limits().map(|limits| (limits.total_memory, limits.rss));
+        let (memory_total, memory_available) = limited(total, available, limits);
         Self {
             cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
-            memory_total: Bytes(total.min(limit)),
-            memory_available: Bytes(available.min(left)),
+            memory_total: Bytes(memory_total),
+            memory_available: Bytes(memory_available),
         }
+    }
+}
+
+/// Bytes in all, and those that could be taken, under a control group's limit, of which its processes hold so much. What they
+/// have cached of files counts as theirs elsewhere, and is given back when memory is short.
+fn limited(total: u64, available: u64, limits: Option<(u64, u64)>) -> (u64, u64) {
+    match limits {
+        Some((limit, held)) if limit < total => (limit, available.min(limit.saturating_sub(held))),
+        _ => (total, available),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limited;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn what_is_cached_of_files_can_be_taken() {
+        let (total, available) = (24 * GIB, 22 * GIB);
+        assert_eq!(limited(total, available, None), (total, available));
+        // No limit at all, which some systems state as one of all memory.
+        assert_eq!(limited(total, available, Some((total, GIB))), (total, available));
+        assert_eq!(limited(total, available, Some((8 * GIB, GIB))), (8 * GIB, 7 * GIB));
+        assert_eq!(limited(total, 3 * GIB, Some((8 * GIB, GIB))), (8 * GIB, 3 * GIB));
+        assert_eq!(limited(total, available, Some((8 * GIB, 9 * GIB))), (8 * GIB, 0));
     }
 }

@@ -32,6 +32,8 @@ pub enum Outcome {
     Miss,
     /// The finding is still there: the change was not made.
     StillThere,
+    /// It is gone, and so is one before it: what came is not its change's alone.
+    WithAnother,
     /// The later run does not say.
     Unknown,
 }
@@ -59,16 +61,29 @@ pub fn test(finding: &Finding, after: &[Record]) -> Option<Tested> {
     Some(Tested { kind: finding.kind, prediction, got, outcome })
 }
 
-/// Predictions of a diagnosis beside a later run: those whose findings are gone from it are tested. Of failures that were
-/// predicted the later run is one that went on without the change.
+/// Predictions of a diagnosis beside a later run: those whose findings are gone from it are tested; of several, the one that
+/// came first, as it was to be mended first. Of failures that were predicted the later run is one that went on without the
+/// change.
 pub fn compare(before: &Diagnosis, after: &[Record]) -> Vec<Tested> {
     let later = diagnose(after);
     let is_there = |kind: Kind| later.findings.iter().any(|finding| finding.kind == kind);
-    let tested = |finding: &Finding| {
+    // The quantities that another change has moved already; of one without a prediction, the speed.
+    let mut moved: Vec<Quantity> = Vec::new();
+    let mut tested = |finding: &Finding| {
+        let quantity = finding.prediction.as_ref().map_or(Quantity::SamplesPerS, |prediction| prediction.quantity);
+        let is_gone = !is_there(finding.kind);
+        let is_first = !moved.contains(&quantity);
+        if is_gone {
+            moved.push(quantity);
+        }
         let tested = test(finding, after)?;
-        let is_failure = matches!(tested.prediction.quantity, Quantity::FailsAtStep | Quantity::FailsAfterS);
-        let unchanged = !is_failure && is_there(finding.kind);
-        Some(Tested { outcome: if unchanged { Outcome::StillThere } else { tested.outcome }, ..tested })
+        let outcome = match quantity {
+            Quantity::FailsAtStep | Quantity::FailsAfterS => tested.outcome,
+            _ if !is_gone => Outcome::StillThere,
+            _ if !is_first => Outcome::WithAnother,
+            _ => tested.outcome,
+        };
+        Some(Tested { outcome, ..tested })
     };
-    before.findings.iter().filter_map(tested).collect()
+    before.findings.iter().filter_map(&mut tested).collect()
 }

@@ -47,6 +47,11 @@ impl<'a> Curve<'a> {
         fit().find(|point| point.samples_per_s >= NEAR_BEST * best)
     }
 
+    /// Micro-batches of this size that would be prepared ahead on the device, where the planner said that.
+    pub(super) fn prefetch_depth(&self, batch: f64) -> Option<u64> {
+        self.points.iter().find(|point| point.batch == batch as u64)?.prefetch_depth
+    }
+
     /// What stands behind it, at the weakest.
     pub(super) fn provenance(&self) -> Provenance {
         self.points.iter().filter_map(|point| point.provenance).max().unwrap_or_default()

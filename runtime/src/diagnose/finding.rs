@@ -19,7 +19,7 @@ pub enum Kind {
     SlowStorage,
     /// Loading and training take turns, though the loader would be fast enough.
     PrefetchMissing,
-    /// The loss function waits for the device in every step.
+    /// The loss function holds the host up in every step: it waits for the device, or computes on the host.
     HostSync,
     /// The device idles while the program's own loop does something else between steps.
     SlowLoop,
@@ -53,6 +53,8 @@ pub enum Kind {
     OtherProcess,
     /// The program was built for another device.
     WrongTarget,
+    /// Steps that change nothing, as their gradients are not finite.
+    NotFinite,
     /// The GPU idles, and nothing is recorded that says why.
     GpuIdle,
 }
@@ -155,7 +157,7 @@ pub enum Quantity {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::LoaderBound,
         Self::SlowStorage,
         Self::PrefetchMissing,
@@ -176,6 +178,7 @@ impl Kind {
         Self::PcieReduced,
         Self::OtherProcess,
         Self::WrongTarget,
+        Self::NotFinite,
         Self::GpuIdle,
     ];
 
@@ -202,6 +205,7 @@ impl Kind {
             Self::PcieReduced => "pcie_reduced",
             Self::OtherProcess => "other_process",
             Self::WrongTarget => "wrong_target",
+            Self::NotFinite => "not_finite",
             Self::GpuIdle => "gpu_idle",
         }
     }

@@ -127,7 +127,8 @@ fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
         )),
         (Err(0), None) => unjudged.push(missing(
             "the loader, synchronisation, the batch and all settings: the program records no steps".to_owned(),
-            "train with a session of gpu-tuned and start the program with GPU_TUNED_RECORD=run.jsonl",
+            "it has to train with a session of gpu-tuned, to the end of a step at least, and to be started with \
+             GPU_TUNED_RECORD=run.jsonl, as `cargo gpu-tuned diagnose` starts programs",
         )),
         (Err(count), _) => unjudged.push(missing(
             format!(
@@ -138,13 +139,7 @@ fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
     }
     let on_gpu = picture.run.is_none_or(|run| run.device.is_gpu);
     if on_gpu && picture.gpus.is_empty() {
-        unjudged.push(missing(
-            format!(
-                "power, temperature, the link, other processes and how busy the GPU is: it was looked at fewer than \
-                 {LEAST_SAMPLES} times during these steps"
-            ),
-            "run the program under `cargo gpu-tuned diagnose -- COMMAND`, or watch it with `cargo gpu-tuned monitor --record`",
-        ));
+        unjudged.push(unwatched(picture));
     }
     if picture.run.is_some_and(|run| run.expected.is_empty()) {
         unjudged.push(missing(
@@ -153,4 +148,21 @@ fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
         ));
     }
     unjudged
+}
+
+/// Why nothing is known of the GPU.
+fn unwatched(picture: &Picture<'_>) -> Unjudged {
+    let what = "power, temperature, the link, other processes and how busy the GPU is";
+    let of_monitor = picture.start.filter(|start| start.gpus.is_empty() && !start.trouble.is_empty());
+    let (why, how) = match of_monitor {
+        Some(start) => (
+            format!("there was none to look at: {}", start.trouble.join("; ")),
+            "where there is a GPU, mend that first",
+        ),
+        None => (
+            format!("it was looked at fewer than {LEAST_SAMPLES} times during these steps"),
+            "run the program under `cargo gpu-tuned diagnose -- COMMAND`, or watch it with `cargo gpu-tuned monitor --record`",
+        ),
+    };
+    Unjudged { what: format!("{what}: {why}"), how: how.to_owned() }
 }

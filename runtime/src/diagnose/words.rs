@@ -1,6 +1,6 @@
 //! Amounts as people read them.
 
-use gpu_tuned_core::{Bytes, grouped};
+use gpu_tuned_core::{Bytes, grouped, three_digits};
 
 /// A duration with the unit that keeps it readable.
 pub(super) fn seconds(amount: f64) -> String {
@@ -37,14 +37,6 @@ pub(super) fn whole(amount: f64) -> String {
 /// How many times.
 pub(super) fn times(factor: f64) -> String {
     format!("{} times", three_digits(factor))
-}
-
-fn three_digits(amount: f64) -> String {
-    match amount.abs() {
-        size if size >= 99.95 => whole(amount),
-        size if size >= 9.995 => format!("{amount:.1}"),
-        _ => format!("{amount:.2}"),
-    }
 }
 
 #[cfg(test)]

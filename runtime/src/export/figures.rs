@@ -1,16 +1,12 @@
 //! The figures of records by their names.
 
-use gpu_tuned_core::recording::{GpuSample, HostSample, StepRecord};
+use gpu_tuned_core::recording::{GpuSample, StepRecord};
 
 /// A figure, if there is one, and what it is called.
 pub(super) type Figure = (&'static str, Option<f64>);
 
 fn whole(count: Option<u64>) -> Option<f64> {
     count.map(|count| count as f64)
-}
-
-fn small(count: Option<u32>) -> Option<f64> {
-    count.map(f64::from)
 }
 
 /// Where the time of a step went, in seconds.
@@ -46,38 +42,6 @@ pub(super) fn of_step(step: &StepRecord) -> [Figure; 16] {
         ("prepared_cpu_s", step.prepared_cpu_s),
         ("in_use_bytes", whole(step.in_use_bytes)),
         ("reserved_bytes", whole(step.reserved_bytes)),
-    ]
-}
-
-pub(super) fn of_gpu(sample: &GpuSample) -> [Figure; 16] {
-    [
-        ("utilisation_percent", sample.utilisation_percent),
-        ("memory_activity_percent", sample.memory_activity_percent),
-        ("sm_activity_percent", sample.sm_activity_percent),
-        ("sm_occupancy_percent", sample.sm_occupancy_percent),
-        ("tensor_activity_percent", sample.tensor_activity_percent),
-        ("dram_activity_percent", sample.dram_activity_percent),
-        ("memory_used_bytes", whole(sample.memory_used_bytes)),
-        ("power_mw", small(sample.power_mw)),
-        ("power_limit_mw", small(sample.power_limit_mw)),
-        ("sm_clock_mhz", small(sample.sm_clock_mhz)),
-        ("memory_clock_mhz", small(sample.memory_clock_mhz)),
-        ("temperature_c", small(sample.temperature_c)),
-        ("pcie_generation", small(sample.pcie_generation)),
-        ("pcie_lanes", small(sample.pcie_lanes)),
-        ("pcie_to_gpu_bytes_per_s", whole(sample.pcie_to_gpu_bytes_per_s)),
-        ("pcie_from_gpu_bytes_per_s", whole(sample.pcie_from_gpu_bytes_per_s)),
-    ]
-}
-
-pub(super) fn of_host(sample: &HostSample) -> [Figure; 5] {
-    let process = sample.process.as_ref();
-    [
-        ("cpu_percent", sample.cpu_percent),
-        ("memory_used_bytes", whole(sample.memory_used_bytes)),
-        ("process_cpu_percent", process.and_then(|process| process.cpu_percent)),
-        ("process_memory_bytes", whole(process.and_then(|process| process.memory_bytes))),
-        ("busiest_thread_percent", process.and_then(|process| process.busiest_thread_percent)),
     ]
 }
 

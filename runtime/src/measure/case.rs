@@ -14,7 +14,7 @@ use super::bench::{Bench, Tried};
 use super::patience::Patience;
 #[cfg(feature = "counting-allocator")]
 use super::replay;
-use super::session::{is_json, lock_path, package, slug};
+use super::session::{is_bundle_asked, is_json, lock_path, package, slug};
 use super::{MeasureError, Step, Subject, cpu, host, parameters, range, report, shape, versions};
 use crate::lock::{LockFile, LockedWorkload};
 use crate::selection::Recognised;
@@ -118,6 +118,9 @@ impl Case {
         name: &str,
         subject: &Subject<'_, M, B>,
     ) -> Result<(), MeasureError> {
+        if is_bundle_asked() {
+            return Err(MeasureError::Undescribed);
+        }
         match range::asked()? {
             Some(request) => self.range(name, subject, &request),
             None => self.write(name, subject),
@@ -135,6 +138,11 @@ impl Case {
         workload.measured.host_ms_per_sample = workload.measured.host_ms_per_sample.or(known);
         let update = lock.update(name, &workload)?;
         report::end(name, lock.path(), &workload, &update.dropped);
+        if let Some(other) =
+            report::other_model(self.described.workload().parameters.trained(), workload.measured.parameters)
+        {
+            eprintln!("  {other}");
+        }
         if is_json() {
             println!("{}", report::json(name, lock.path(), &workload));
         }
@@ -146,9 +154,7 @@ impl Case {
         &self,
         subject: &Subject<'_, M, B>,
     ) -> Result<LockedWorkload, MeasureError> {
-        if self.precision.is_mixed() {
-            return Err(MeasureError::Mixed { precision: self.precision });
-        }
+        let subject = &subject.in_precision(self.precision)?;
         let patience = Patience::begin(report::QUIET, report::waiting);
         let progress = |mode, tried: &Tried| {
             report::point(mode, tried);
@@ -178,9 +184,13 @@ impl Case {
     /// What steps would reserve on the GPU that the program was built for, where there is none.
     #[cfg(feature = "counting-allocator")]
     fn replayed<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
-        let family = self.described.workload().family;
-        let devices = |built| replay::devices(bench, built, family, package().as_deref());
-        self.replayed_for.as_ref().map(devices).unwrap_or_default()
+        let Some(built) = &self.replayed_for else { return BTreeMap::new() };
+        if self.precision.is_mixed() {
+            // What is recorded is replayed with values of one size.
+            report::not_replayed(&format_args!("{} has values of two sizes", self.precision));
+            return BTreeMap::new();
+        }
+        replay::devices(bench, built, self.described.workload().family, package().as_deref())
     }
 
     /// Nothing counts what steps allocate.

@@ -15,8 +15,8 @@ use super::{MeasureError, Memory, Step};
 const BUDGET: Duration = Duration::from_secs(25);
 /// What the repeats of a batch may take.
 const SPEND: Duration = Duration::from_millis(1500);
-/// From batch to batch.
-const FACTOR: u64 = 4;
+/// A batch is at most so many times as large as the one before.
+const MOST_APART: f64 = 8.0;
 
 /// Measures steps with and without checkpointing.
 pub(super) fn modes<M: Module, B: Clone>(
@@ -34,17 +34,17 @@ pub(super) fn modes<M: Module, B: Clone>(
 fn mode<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, checkpointing: bool) -> Result<MeasuredMode, MeasureError> {
     let begin = Instant::now();
     let mut all = Vec::new();
-    let mut batch = 1;
-    while all.len() < Measured::MOST_POINTS && batch <= bench.largest_batch {
+    let batches = batches(bench.largest_batch);
+    for (index, &batch) in batches.iter().enumerate() {
         let started = Instant::now();
         let tried = measured(bench, batch, checkpointing)?;
         bench.say(checkpointing, &tried);
         all.push(tried);
         // A larger batch takes at most as much longer as it is larger.
-        if begin.elapsed() + started.elapsed() * FACTOR as u32 > BUDGET {
+        let Some(next) = batches.get(index + 1) else { break };
+        if begin.elapsed() + started.elapsed() * next.div_ceil(batch) as u32 > BUDGET {
             break;
         }
-        batch *= FACTOR;
     }
     let samples: Vec<_> = all.iter().filter_map(Tried::sample).collect();
     let batch = all.iter().map(|tried| (tried.batch, tried.point())).collect();
@@ -54,6 +54,16 @@ fn mode<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, checkpointing: bool) -
         time_residual: None,
         batch,
     })
+}
+
+/// Micro-batches in equal proportion, as many as are kept: from a single sample to the largest that training could take, if it
+/// is not too far away.
+fn batches(largest: u64) -> Vec<u64> {
+    let last = Measured::MOST_POINTS - 1;
+    let apart = (largest as f64).powf(1.0 / last as f64).min(MOST_APART);
+    let mut all: Vec<_> = (0..=last).map(|step| apart.powf(step as f64).round() as u64).collect();
+    all.dedup();
+    all
 }
 
 fn measured<M: Module, B: Clone>(
@@ -84,4 +94,24 @@ fn memory<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, step: Step) -> Resul
 #[expect(clippy::unnecessary_wraps, reason = "the signature is that of the version that counts")]
 fn memory<M: Module, B: Clone>(_: &Bench<'_, '_, M, B>, _: Step) -> Result<Option<Memory>, MeasureError> {
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::batches;
+
+    #[test]
+    fn the_largest_that_training_could_take_is_among_them_up_to_512() {
+        for (largest, expected) in [
+            (1, &[1][..]),
+            (2, &[1, 2]),
+            (16, &[1, 3, 6, 16]),
+            (64, &[1, 4, 16, 64]),
+            (256, &[1, 6, 40, 256]),
+            (512, &[1, 8, 64, 512]),
+            (65_536, &[1, 8, 64, 512]),
+        ] {
+            assert_eq!(batches(largest), expected, "{largest}");
+        }
+    }
 }

@@ -19,11 +19,31 @@ pub enum MeasureError {
     /// The device does not say what its memory pools hold.
     #[error("the device keeps no memory pools, so that a dry run tells nothing: measure on a CUDA GPU")]
     NoPools,
-    /// Steps in mixed precision hold two copies of the weights, which measurements do not make.
-    #[error("steps in {precision} cannot be measured yet: measure in f32 or bf16_params, and plan {precision} without")]
+    /// In Burn's own loop the learner holds the weights, of which mixed precision holds a copy.
+    #[error(
+        "steps of Burn's own loop in {precision} cannot be measured: measure in f32 or bf16_params, and plan {precision} \
+         without"
+    )]
     Mixed {
         /// The precision of the session.
         precision: gpu_tuned_core::Precision,
+    },
+    /// A bundle is asked for, and training begins without anything that it could be made of.
+    #[error(
+        "a bundle of kernels is asked for, and the program trains without having said what: call \
+         `session.measure_if_asked(\"NAME\", &subject)?` before the model is made"
+    )]
+    Undescribed,
+    /// What is measured would be written down as what it is not.
+    #[error(
+        "`Subject::mixed` says that steps are in {subject}, and the session's are in {session}: leave it out, as a session in \
+         {subject} does it by itself, and ask for `precision = \"{subject}\"` if that is what you train in"
+    )]
+    OtherPrecision {
+        /// What [`Subject::mixed`](super::Subject::mixed) says.
+        subject: gpu_tuned_core::Precision,
+        /// The precision of the session, or the one that is asked for in its place.
+        session: gpu_tuned_core::Precision,
     },
     /// The driver does not say how much memory is free.
     #[error("the driver does not say how much memory is free")]

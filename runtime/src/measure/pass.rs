@@ -6,6 +6,7 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 
+use crate::mixed::LossScale;
 use crate::train::times;
 
 /// How the gradients of a micro-batch come about.
@@ -23,7 +24,7 @@ pub(super) struct Whole<'a, M, B> {
     /// The same forward pass on its own, with what keeps it alive; nothing where there is none that takes such batches.
     #[cfg_attr(
         not(any(feature = "cuda", feature = "counting-allocator")),
-        expect(dead_code, reason = "nothing is looked at between the passes")
+        expect(dead_code, reason = "nothing is seen between the passes where nothing counts memory")
     )]
     pub forward: Function<'a, M, B, Option<Box<dyn Any>>>,
     /// Whether activations are recomputed goes by the device that the program made its model on.
@@ -34,13 +35,14 @@ pub(super) struct Whole<'a, M, B> {
 pub(super) type Function<'a, M, B, T> = Box<dyn Fn(&M, B) -> T + Send + Sync + 'a>;
 
 impl<M: Module, B> Pass<'_, M, B> {
-    /// The gradients of a micro-batch that is one of so many. `between` is called between the passes, where there is a place
-    /// for it.
+    /// The gradients of a micro-batch that is one of so many, of a loss in f32 times `scale` if there is one. `between` is
+    /// called between the passes, where there is a place for it.
     pub(super) fn gradients(
         &self,
         model: &M,
         batch: B,
         micro_batches: usize,
+        scale: Option<&LossScale>,
         between: impl FnOnce(),
     ) -> GradientsParams {
         let share = (micro_batches > 1).then(|| 1.0 / micro_batches as f64);
@@ -48,6 +50,7 @@ impl<M: Module, B> Pass<'_, M, B> {
             Self::Loss(loss) => {
                 let loss = loss(model, batch);
                 let loss = if let Some(share) = share { loss * share } else { loss };
+                let loss = if let Some(scale) = scale { scale.scale(loss) } else { loss };
                 between();
                 GradientsParams::from_grads(loss.backward(), model)
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gpu_tuned_core::lock::LockedWorkload;
 use gpu_tuned_core::measured::{MeasuredMode, Mode, Point, Way};
+use gpu_tuned_core::{grouped, three_digits};
 
 use super::bench::Tried;
 
@@ -52,7 +53,8 @@ pub(super) fn replayed(mode: Mode, found: &MeasuredMode) {
 #[cfg(feature = "counting-allocator")]
 pub(super) fn not_replayed(why: &dyn std::fmt::Display) {
     let why = why.to_string();
-    eprintln!("  not replayed for GPUs: {}", why.lines().next().unwrap_or_default());
+    let why = why.lines().next().unwrap_or_default();
+    eprintln!("  not replayed for GPUs: {why}; until one is measured, they are planned by the description");
 }
 
 /// What it takes to know of GPUs, said once in a process.
@@ -84,6 +86,18 @@ pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &
     }
 }
 
+/// That the model is not the one that is described, if their parameters differ by more than a tenth.
+pub(super) fn other_model(described: u64, counted: u64) -> Option<String> {
+    (described.abs_diff(counted) > described / 10).then(|| {
+        format!(
+            "the description has {} parameters, and the model {}: what is not measured is planned by the description, which may \
+             be that of another model, or leave layers out",
+            grouped(described),
+            grouped(counted)
+        )
+    })
+}
+
 /// What the smallest and the largest point reserve.
 #[cfg(feature = "counting-allocator")]
 fn ends(found: &MeasuredMode) -> String {
@@ -104,7 +118,7 @@ fn summary(found: &MeasuredMode) -> String {
         Way::Executed | Way::DryRun => format!("memory between them at most {:.1}% above the lines", share * 100.0),
     };
     said.extend(found.residual.map(above));
-    said.extend(fastest.map(|(rate, batch)| format!("{rate:.0} samples/s at {batch}")));
+    said.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
     said.join("; ")
 }
 
@@ -118,7 +132,16 @@ mod tests {
     use gpu_tuned_core::Bytes;
     use gpu_tuned_core::measured::{MeasuredMode, Point, Way};
 
-    use super::{line, summary};
+    use super::{line, other_model, summary};
+
+    #[test]
+    fn a_description_of_another_model_is_told() {
+        assert_eq!(other_model(12_929, 12_929), None);
+        assert_eq!(other_model(12_000, 12_929), None);
+        let told = other_model(37_800, 12_929).expect("another model");
+        assert!(told.starts_with("the description has 37,800 parameters, and the model 12,929:"), "{told}");
+        assert!(other_model(2_682, 531_178).is_some(), "layers are left out");
+    }
 
     #[test]
     fn a_point_is_one_line() {

@@ -64,7 +64,7 @@ impl<C: Tuned> Session<C> {
     #[cfg(not(feature = "warm"))]
     #[expect(clippy::unused_self, reason = "the signature is that of the version that makes bundles")]
     fn warm_where_asked<M: Module, B: Clone>(&self, _: &str, _: &Subject<'_, M, B>) -> Result<(), MeasureError> {
-        if env::var_os("GPU_TUNED_WARM").is_some_and(|folder| !folder.is_empty()) {
+        if is_bundle_asked() {
             return Err(MeasureError::NothingToWarm);
         }
         Ok(())
@@ -72,12 +72,12 @@ impl<C: Tuned> Session<C> {
 
     /// Measures the workload on the session's device, without and with gradient checkpointing.
     ///
-    /// On a GPU memory is found out by dry runs, of micro-batches up to a rank's part
-    /// of the global batch; steps are run and timed only where they leave much memory free, from the largest power of two down to
-    /// where launches bound them. On the CPU steps are run, and
-    /// with feature `counting-allocator` a few of them are replayed to find out what they would reserve on the GPU that the
-    /// program was built for. It takes up to a minute for each of the two, and on a GPU where nothing has been tuned yet
-    /// some minutes more.
+    /// On a GPU memory is found out by dry runs, of micro-batches up to a rank's part of the global batch; steps are run and
+    /// timed only where they leave much memory free, from the largest power of two down to where launches bound them. On the
+    /// CPU steps are run, and with feature `counting-allocator` a few of them are replayed to find out what they would
+    /// reserve on the GPU that the program was built for, in `f32` and in `bf16_params`; where the session's precision is a
+    /// mixed one, nothing is replayed, and that is said. It takes up to a minute for each of the two, and on a GPU where
+    /// nothing has been tuned yet some minutes more.
     ///
     /// # Errors
     ///
@@ -88,8 +88,13 @@ impl<C: Tuned> Session<C> {
 
     /// What there is to measure, where a measurement is asked for.
     pub(crate) fn measured_case(&self) -> Option<Case> {
-        (is_on(ASKED) || range::is_asked()).then(|| Case::of(self))
+        (is_on(ASKED) || range::is_asked() || is_bundle_asked()).then(|| Case::of(self))
     }
+}
+
+/// Whether `cargo gpu-tuned warm` runs the program.
+pub(super) fn is_bundle_asked() -> bool {
+    env::var_os("GPU_TUNED_WARM").is_some_and(|folder| !folder.is_empty())
 }
 
 fn is_on(variable: &str) -> bool {

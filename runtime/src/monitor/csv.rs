@@ -4,55 +4,82 @@ use std::fmt::Write;
 
 use gpu_tuned_core::recording::{GpuSample, HostSample, Record};
 
-use super::figure::{Figure, GPU_FIGURES, HOST_FIGURES};
+use super::figure::{GPU_FIGURES, HOST_FIGURES};
+
+/// The name of a column, and where samples have what is in it.
+type Column<N, S> = (N, fn(&S) -> Option<f64>);
 
 /// The first line: names of the columns, each with its unit.
 ///
 /// A line belongs to a GPU at one moment, or to the host: then its column `gpu` is empty.
 pub fn csv_header() -> String {
-    let gpu = GPU_FIGURES.iter().map(|figure| figure.key.to_owned());
-    let host = HOST_FIGURES.iter().map(|figure| format!("host_{}", figure.key));
-    let columns: Vec<_> = ["at_s", "gpu", "mig_slot", "uuid"].map(str::to_owned).into_iter().chain(gpu).collect();
-    let last = ["power_limit_w", "throttle", "trouble"].map(str::to_owned);
-    let mut line = columns.into_iter().chain(last).chain(host).collect::<Vec<_>>().join(",");
-    line.push('\n');
-    line
+    format!("{},{}\n", gpu_columns(), host_columns())
+}
+
+/// The columns of GPUs, in every table that has them. A slice of a GPU has the GPU's number and a slot.
+pub(crate) fn gpu_columns() -> String {
+    let figures = of_gpu().map(|(name, _)| name);
+    let columns = ["at_s", "gpu", "mig_slot", "uuid"].into_iter().chain(figures).chain(["throttle", "trouble"]);
+    columns.collect::<Vec<_>>().join(",")
+}
+
+/// The columns of the host, in every table that has them.
+pub(crate) fn host_columns() -> String {
+    of_host().map(|(name, _)| name).collect::<Vec<_>>().join(",")
+}
+
+/// What is known of a GPU, by the names of columns.
+pub(crate) fn of_gpu() -> impl Iterator<Item = Column<&'static str, GpuSample>> {
+    let rest: [Column<&str, GpuSample>; 4] = [
+        ("power_limit_w", |gpu| gpu.power_limit_mw.map(|milliwatts| f64::from(milliwatts) / 1e3)),
+        ("memory_clock_mhz", |gpu| gpu.memory_clock_mhz.map(f64::from)),
+        ("pcie_generation", |gpu| gpu.pcie_generation.map(f64::from)),
+        ("pcie_lanes", |gpu| gpu.pcie_lanes.map(f64::from)),
+    ];
+    GPU_FIGURES.iter().map(|figure| (figure.key, figure.of)).chain(rest)
+}
+
+/// What is known of the host, by the names of columns.
+pub(crate) fn of_host() -> impl Iterator<Item = Column<String, HostSample>> {
+    HOST_FIGURES.iter().map(|figure| (format!("host_{}", figure.key), figure.of))
 }
 
 /// The line of a sample, with `uuid` telling which GPU it is of; other records have none.
 pub fn csv_line(record: &Record, uuid: Option<&str>) -> Option<String> {
     let mut line = String::new();
     match record {
-        Record::Gpu(sample) => write_gpu(&mut line, sample, uuid.unwrap_or_default()),
-        Record::Host(sample) => write_host(&mut line, sample),
+        Record::Gpu(sample) => {
+            write_gpu(&mut line, sample, uuid.unwrap_or_default());
+            line.extend(of_host().map(|_| ','));
+        }
+        Record::Host(sample) => {
+            let _ = write!(line, "{:.3}", sample.at);
+            // The first column has the time.
+            line.extend(gpu_columns().matches(','));
+            write_host(&mut line, sample);
+        }
         _ => return None,
     }
     line.push('\n');
     Some(line)
 }
 
-fn write_gpu(line: &mut String, sample: &GpuSample, uuid: &str) {
+/// A GPU's cells in the columns that it has in every table.
+pub(crate) fn write_gpu(line: &mut String, sample: &GpuSample, uuid: &str) {
     let slot = sample.mig_slot.map(|slot| slot.to_string()).unwrap_or_default();
     let _ = write!(line, "{:.3},{},{slot},{}", sample.at, sample.gpu, quoted(uuid));
-    write_figures(line, sample, &GPU_FIGURES);
-    let limit = sample.power_limit_mw.map(|milliwatts| f64::from(milliwatts) / 1e3);
+    for (_, of) in of_gpu() {
+        let _ = write!(line, ",{}", number(of(sample)));
+    }
     let reasons: Vec<_> = sample.throttle.iter().map(|reason| super::text::key(*reason)).collect();
     let trouble = sample.trouble.as_deref().unwrap_or_default();
-    let _ = write!(line, ",{},{},{}", number(limit), reasons.join(" "), quoted(trouble));
-    line.extend(HOST_FIGURES.iter().map(|_| ','));
+    let _ = write!(line, ",{},{}", reasons.join(" "), quoted(trouble));
 }
 
-fn write_host(line: &mut String, sample: &HostSample) {
-    let _ = write!(line, "{:.3},,,", sample.at);
-    line.extend(GPU_FIGURES.iter().map(|_| ','));
-    line.push_str(",,,");
-    write_figures(line, sample, &HOST_FIGURES);
-}
-
-fn write_figures<S>(line: &mut String, sample: &S, figures: &[Figure<S>]) {
-    for figure in figures {
-        line.push(',');
-        line.push_str(&number((figure.of)(sample)));
+/// The host's cells in the columns that it has in every table, each after a comma.
+pub(crate) fn write_host(line: &mut String, sample: &HostSample) {
+    for (_, of) in of_host() {
+        let _ = write!(line, ",{}", number(of(sample)));
     }
 }
 
@@ -62,7 +89,7 @@ fn number(figure: Option<f64>) -> String {
 }
 
 /// As RFC 4180 has it.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 

@@ -25,7 +25,7 @@
 //! # }
 //! ```
 
-mod csv;
+pub(crate) mod csv;
 mod figure;
 mod gpus;
 mod host;
@@ -111,13 +111,14 @@ impl Monitor {
     ///
     /// # Errors
     ///
-    /// See [`MonitorError`]. A driver that cannot be asked is no error.
+    /// See [`MonitorError`]; a recording is begun at once. A driver that cannot be asked is no error.
     pub fn start(options: &Options) -> Result<Self, MonitorError> {
         let writer = options.record.as_ref().map(open).transpose()?;
         let sampler = Sampler::open(options);
         let mut state = State::new(options.history, writer);
         state.observe(vec![Record::Start(sampler.start())]);
         state.flush();
+        written(&mut state, options.record.as_ref())?;
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             stopping: Mutex::new(false),
@@ -192,10 +193,20 @@ impl Monitor {
     pub fn stop(mut self) -> Result<Summary, MonitorError> {
         self.end();
         let mut state = self.shared.state();
-        match (state.write_error.take(), &self.shared.record) {
-            (Some(source), Some(path)) => Err(MonitorError::Record { path: path.clone(), source }),
-            _ => Ok(state.summary()),
-        }
+        written(&mut state, self.shared.record.as_ref())?;
+        Ok(state.summary())
+    }
+
+    /// Whether all that was seen until now could be written. Watching goes on without a recording that could not; that is
+    /// told once, here or by [`stop`](Self::stop).
+    ///
+    /// # Errors
+    ///
+    /// [`MonitorError::Record`] when it could not.
+    pub fn written(&self) -> Result<(), MonitorError> {
+        let mut state = self.shared.state();
+        state.flush();
+        written(&mut state, self.shared.record.as_ref())
     }
 
     fn end(&mut self) {
@@ -205,6 +216,13 @@ impl Monitor {
             // It panics on nothing; were it to, the program that is watched should not.
             let _ = thread.join();
         }
+    }
+}
+
+fn written(state: &mut State, record: Option<&PathBuf>) -> Result<(), MonitorError> {
+    match (state.write_error.take(), record) {
+        (Some(source), Some(path)) => Err(MonitorError::Record { path: path.clone(), source }),
+        _ => Ok(()),
     }
 }
 

@@ -83,6 +83,19 @@ fn what_is_seen_is_in_the_recording_when_it_stops_or_is_dropped() {
 }
 
 #[test]
+fn what_is_asked_to_be_written_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let monitor =
+        Monitor::start(&without_driver().no_program().interval(Duration::from_secs(3600)).record(&path)).unwrap();
+    wait_for_looks(&monitor, 1);
+    monitor.value("a", 1.0);
+    monitor.written().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"name\":\"a\""), "{text}");
+}
+
+#[test]
 fn a_recording_that_cannot_be_written_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = Monitor::start(&without_driver().record(folder.path())).unwrap_err();
@@ -95,9 +108,7 @@ fn a_recording_that_cannot_be_written_is_an_error() {
         assert_eq!(std::fs::read_to_string(&other).unwrap(), text);
     }
     if Path::new("/dev/full").exists() {
-        let monitor = Monitor::start(&without_driver().record("/dev/full")).unwrap();
-        wait_for_looks(&monitor, 1);
-        let error = monitor.stop().unwrap_err();
+        let error = Monitor::start(&without_driver().record("/dev/full")).unwrap_err();
         assert!(error.to_string().starts_with("cannot write the recording `/dev/full`:"), "{error}");
     }
 }

@@ -62,7 +62,14 @@ pub fn parse(file: &str, text: &str) -> Result<Recording, FileError> {
             Ok(record) => recording.records.push(record),
             Err(_) if line.trim().is_empty() => {}
             Err(mistake) if mistake.is_eof() || !line.ends_with('\n') => recording.is_torn = true,
-            Err(mistake) => return Err(error(mistake.column().max(1), format!("no record of a run: {mistake}"))),
+            Err(mistake) => {
+                let said = mistake.to_string();
+                // The line that is parsed is the only one that the parser knows.
+                let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
+                // It counts bytes.
+                let column = Place::of(mistake.column().saturating_sub(1), line).column;
+                return Err(error(column, format!("no record of a run: {said}")));
+            }
         }
     }
     Ok(recording)
@@ -92,7 +99,10 @@ mod tests {
     fn a_line_that_is_no_record_is_an_error_at_its_place() {
         let error =
             parse("run.jsonl", "{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0}\n{\"kind\":\"gpu\",\"at\":x}\n").unwrap_err();
-        assert!(error.to_string().starts_with("run.jsonl:2:"), "{error}");
+        assert_eq!(error.to_string(), "run.jsonl:2:20: no record of a run: expected value");
+        let error =
+            parse("run.jsonl", "{\"kind\":\"value\",\"name\":\"потери\",\"value\":x}\n").expect_err("it is no number");
+        assert_eq!(error.to_string(), "run.jsonl:1:41: no record of a run: expected value");
     }
 
     #[test]

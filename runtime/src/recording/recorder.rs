@@ -12,6 +12,7 @@ use std::time::Duration;
 use gpu_tuned_core::recording::{Record, Value};
 
 use super::{Writer, now};
+use crate::told;
 
 /// From one writing of what was gathered to the next.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -183,7 +184,7 @@ impl Sinks {
     fn write(&mut self, write: impl FnOnce(&mut Writer) -> io::Result<()>) {
         let Some((path, writer)) = &mut self.file else { return };
         if let Err(error) = write(writer) {
-            tracing::warn!(%error, "the recording `{}` ends here: it cannot be written", path.display());
+            told::warn(&format!("the recording `{}` ends here: it cannot be written: {error}", path.display()));
             self.file = None;
         }
     }
@@ -213,7 +214,7 @@ pub(crate) fn recorder(file: Option<PathBuf>, observers: &Observers) -> Option<R
     let file = file.and_then(|path| match Writer::append(&path) {
         Ok(writer) => Some((path, writer)),
         Err(error) => {
-            tracing::warn!(%error, "no recording: `{}` cannot be written", path.display());
+            told::warn(&format!("no recording: `{}` cannot be written: {error}", path.display()));
             None
         }
     });

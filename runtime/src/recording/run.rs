@@ -31,6 +31,7 @@ pub(crate) fn run<C: Tuned>(decision: &Decision) -> Run {
     run.global_batch = Some(plan.schedule.global_batch);
     run.world_size = plan.schedule.world_size;
     run.batch_statistics = workload.batch_statistics;
+    run.partly_frozen = workload.is_partly_frozen();
     run.memory_budget_bytes = Some(memory.budget().0);
     run.memory_planned_bytes = Some(memory.total().0);
     run.expected = curve(&asked.facts, workload, &goal).unwrap_or_default();

@@ -49,6 +49,12 @@ pub enum StartError {
         /// The dimension and its range.
         message: String,
     },
+    /// [`STRICT_VARIABLE`](Options::STRICT_VARIABLE) says neither yes nor no.
+    #[error("{} is `{said}`: expected 1 or 0", Options::STRICT_VARIABLE)]
+    StrictVariable {
+        /// What it says.
+        said: String,
+    },
     /// Strict mode: the constants of the build cannot be used as they are.
     #[error(
         "strict mode, and the constants of the build (for {built_for}) do not hold here: {}",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use gpu_tuned_core::Pins;
+use gpu_tuned_core::profile::ProfileId;
 
 pub use error::StartError;
 
@@ -16,6 +17,7 @@ use crate::saved::SavedRun;
 #[cfg(feature = "burn")]
 use crate::selection::SelectedGpu;
 use crate::session::{Opened, Session};
+use crate::told;
 use crate::tuned::Tuned;
 
 /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
@@ -54,7 +56,7 @@ impl Options {
     /// The environment variable that names a file to record to: see [`recording`](crate::recording).
     pub const RECORD_VARIABLE: &'static str = "GPU_TUNED_RECORD";
 
-    /// Whether any fallback is an error. Off, unless [`STRICT_VARIABLE`](Self::STRICT_VARIABLE) is `1`.
+    /// Whether any fallback is an error. Off, unless [`STRICT_VARIABLE`](Self::STRICT_VARIABLE) is `1` or `true`.
     #[must_use]
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
@@ -183,7 +185,10 @@ impl Options {
         let (decision, opened) = self.open(&config)?;
         let selection = &decision.selection;
         for fallback in &selection.fallbacks {
-            tracing::warn!(built_for = %selection.built_for, "{fallback}");
+            match selection.built_for.as_str() {
+                ProfileId::GENERIC => told::warn(&fallback.to_string()),
+                target => told::warn(&format!("built for {target}, but {fallback}")),
+            }
         }
         tracing::info!("{selection}");
         config.apply(&decision.plan.settings);
@@ -257,7 +262,7 @@ impl Options {
     }
 
     fn refuse_fallbacks(&self, decision: &Decision) -> Result<(), StartError> {
-        let strict = self.strict || std::env::var_os(Self::STRICT_VARIABLE).is_some_and(|value| value == "1");
+        let strict = self.strict || is_strict()?;
         let selection = &decision.selection;
         if !strict || selection.fallbacks.is_empty() {
             return Ok(());
@@ -336,13 +341,25 @@ impl Options {
     }
 }
 
+/// What [`Options::STRICT_VARIABLE`] says.
+fn is_strict() -> Result<bool, StartError> {
+    let Some(said) = std::env::var_os(Options::STRICT_VARIABLE) else { return Ok(false) };
+    match said.to_string_lossy().to_ascii_lowercase().as_str() {
+        "1" | "true" => Ok(true),
+        "" | "0" | "false" => Ok(false),
+        _ => Err(StartError::StrictVariable { said: said.to_string_lossy().into_owned() }),
+    }
+}
+
 /// The CPU, for programs whose Burn has no CUDA.
 fn without_cuda(machine: &Machine) -> Option<Wanted> {
     if cfg!(any(not(feature = "burn"), feature = "cuda")) {
         return None;
     }
     let missing = "this program is built without feature `cuda`".to_owned();
-    Some(Wanted::Cpu { because: core::iter::once(missing).chain(machine.trouble.first().cloned()).collect() })
+    // What the driver lacks counts where there is a GPU.
+    let trouble = machine.trouble.first().filter(|_| !machine.gpus.is_empty()).cloned();
+    Some(Wanted::Cpu { because: core::iter::once(missing).chain(trouble).collect() })
 }
 
 /// The default float type that the planned precision needs; `None` for Burn's own, f32.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::{Steps, Trace};
+use crate::told;
 
 /// Spans that are kept at most: some hundred steps of many micro-batches.
 const MOST_SPANS: usize = 200_000;
@@ -83,7 +84,7 @@ impl Live {
         };
         match trace.save(&self.file) {
             Ok(()) => tracing::info!("trace of steps {} written to `{}`", self.steps, self.file.display()),
-            Err(error) => tracing::warn!(%error, "no trace: `{}` cannot be written", self.file.display()),
+            Err(error) => told::warn(&format!("no trace: `{}` cannot be written: {error}", self.file.display())),
         }
     }
 }

@@ -25,6 +25,8 @@ mod tests;
 mod trainer;
 mod update;
 mod weights;
+#[cfg(feature = "train")]
+mod whole;
 
 #[cfg(feature = "train")]
 pub(crate) use differentiated::differentiated;
@@ -37,3 +39,4 @@ pub use outcome::{Rescue, Step, StepError, TrainerError};
 pub(crate) use ranks::part;
 pub use ranks::{Ended, Rank, Ranks, RanksError};
 pub use trainer::Trainer;
+pub(crate) use weights::{Held, summed};

@@ -14,6 +14,7 @@ use super::stepper::{Remaining, Stepper};
 use super::{Trainer, TrainerError};
 use crate::course::{Clock, Course};
 use crate::load::PrefetchLoader;
+use crate::measure::asked_precision;
 use crate::mixed::Half;
 use crate::session::Session;
 use crate::tuned::Tuned;
@@ -97,7 +98,8 @@ impl Recipe {
         let settings = &session.plan().settings;
         let ahead = (settings.prefetch_depth, settings.prefetch_depth.saturating_mul(settings.batch_size));
         Self {
-            half: Half::of(settings.precision),
+            // The device was opened in the precision that is asked for, where steps are timed in another than is planned.
+            half: Half::of(asked_precision().unwrap_or(settings.precision)),
             micro_batch: size(settings.batch_size),
             twice: held_twice(&session.plan().memory),
             replanning: Some(Replanning::of(session, rank, &device)),

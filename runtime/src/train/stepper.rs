@@ -17,6 +17,7 @@ use super::pace::{Pace, SHORT_PATIENCE};
 use super::ranks::{Seat, Shares};
 use super::update::{Unread, Weights, difference, read, updated};
 use crate::course::{Clock, Phase};
+use crate::told;
 
 /// So many steps in a row without finite gradients are an error.
 const MOST_SKIPPED: u32 = 100;
@@ -51,6 +52,8 @@ pub(super) struct Stepper {
     pub(super) sizes: Option<Sizes>,
     steps: u64,
     skipped: u32,
+    /// Whether a loss that is no number was told.
+    told_of_loss: bool,
     stalled: bool,
 }
 
@@ -68,6 +71,7 @@ impl Stepper {
             sizes: None,
             steps: 0,
             skipped: 0,
+            told_of_loss: false,
             stalled: false,
         }
     }
@@ -230,12 +234,19 @@ impl Stepper {
         if self.skipped == MOST_SKIPPED {
             return Err(StepError::NotFinite { steps: MOST_SKIPPED });
         }
+        if !step.applied && !step.loss.is_finite() && !self.told_of_loss {
+            self.told_of_loss = true;
+            told::warn(&format!(
+                "step {}: the loss is {}, and the step changes nothing; after {MOST_SKIPPED} such steps in a row training ends",
+                self.steps, step.loss
+            ));
+        }
         if step.stalled && !self.stalled {
-            tracing::warn!(
-                gradient_norm = step.gradient_norm,
-                "training stands still: the optimizer changes no parameter; is the learning rate too small for the \
-                 number format of the parameters?"
-            );
+            told::warn(&format!(
+                "training stands still: the optimizer changes no parameter (gradient norm {}); is the learning rate too small \
+                 for the number format of the parameters?",
+                step.gradient_norm
+            ));
         }
         self.stalled = step.stalled;
         if let Some(size) = self.pace.stepped() {

@@ -1,5 +1,6 @@
 //! The session's steps in Burn's own training loop.
 
+use std::iter;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +22,7 @@ use super::metrics::Record;
 use super::session::Recipe;
 use super::stepper::Stepper;
 use super::update::Weights;
+use super::whole::WholeSteps;
 use super::{MicroBatch, TrainerError, differentiated};
 use crate::course::Phase;
 use crate::measure::{Case, MeasureError};
@@ -36,6 +38,11 @@ impl<C: Tuned> Session<C> {
     /// [`Schedule::samples_per_rank`](crate::Schedule::samples_per_rank) says. Each is cut into micro-batches that fit, as a
     /// [`Trainer`](super::Trainer) does it, and begun again with smaller ones where memory runs out. Metrics see every
     /// micro-batch; the learning rate is asked for once a step; the loop's own accumulation of gradients is not to be set.
+    ///
+    /// A loader whose batches are of another size ends training with an error before the first step. Looked at is where the
+    /// first epoch begins: one batch may be smaller there, as the last one of an epoch is, which comes early where several
+    /// workers load. Where the program says neither `global_batch` nor, of full sequences, `global_tokens`, its batches may
+    /// be of any size but that of the micro-batches of which a step has several.
     ///
     /// Under `cargo gpu-tuned measure` the first step is measured in place of being taken, and the process ends: see
     /// [`measure`](crate::measure).
@@ -60,6 +67,7 @@ impl<C: Tuned> Session<C> {
         Ok(TrainingStrategy::Custom(Arc::new(Steps {
             device: self.device(),
             recipe,
+            whole: WholeSteps::of(self),
             record: self.record.clone(),
             measured: Mutex::new(self.measured_case()),
         })))
@@ -70,6 +78,7 @@ impl<C: Tuned> Session<C> {
 struct Steps {
     device: Device,
     recipe: Recipe,
+    whole: WholeSteps,
     record: Record,
     /// What is measured in place of the first step, if that is asked for.
     measured: Mutex<Option<Case>>,
@@ -79,6 +88,8 @@ struct Steps {
 struct Fit<'f, M: LearnerModel> {
     learning: Learning<M>,
     stepper: Stepper,
+    /// Until batches were looked at.
+    whole: Option<WholeSteps>,
     record: Record,
     events: SupervisedTrainingEventProcessor<M>,
     interrupter: &'f Interrupter,
@@ -152,7 +163,8 @@ where
         let events = components.event_processor;
         let mut stepper = self.recipe.stepper();
         stepper.health_every = self.record.begin();
-        let mut fit = Fit { learning, stepper, record: self.record.clone(), events, interrupter: &interrupter };
+        let (whole, record) = (Some(self.whole), self.record.clone());
+        let mut fit = Fit { learning, stepper, whole, record, events, interrupter: &interrupter };
         for epoch in starting_epoch..=num_epochs {
             if interrupter.should_stop() {
                 break;
@@ -188,18 +200,24 @@ where
     fn train(&mut self, epoch: usize, loader: &TrainLoader<M>) {
         let start = LearnerEvent::StartSplit { epoch_number: epoch, total_items: loader.num_items() };
         self.interrupter.fail_on_error(self.events.process_train(start));
-        let mut batches = loader.iter();
+        let mut all = loader.iter();
+        let mut rest = iter::from_fn(|| all.next().map(|batch| (batch, all.progress()))).fuse();
+        let begun = self.whole.take().map_or_else(|| Ok(Vec::new()), |whole| whole.begun(&mut rest));
+        let begun = begun.unwrap_or_else(|error| {
+            fail(self.interrupter, error.to_string());
+            Vec::new()
+        });
+        let mut batches = begun.into_iter().chain(rest);
         let mut iteration = 0;
-        while let Some(batch) = batches.next() {
+        while !self.interrupter.should_stop()
+            && let Some((batch, progress)) = batches.next()
+        {
             match batch {
-                Ok(batch) => self.step(&batch, &batches.progress(), {
+                Ok(batch) => {
                     iteration += 1;
-                    iteration
-                }),
+                    self.step(&batch, &progress, iteration);
+                }
                 Err(error) => self.interrupter.fail(error),
-            }
-            if self.interrupter.should_stop() {
-                break;
             }
         }
         self.interrupter.fail_on_error(self.events.process_train(LearnerEvent::EndSplit(epoch)));

@@ -164,7 +164,8 @@ impl<M: Module> Trainer<M> {
     /// whole batch, however it is cut. `loss` may be called again for the same samples.
     ///
     /// Under `cargo gpu-tuned measure` and `bench` the first step of a session's trainer is measured in place of being taken,
-    /// unless the program has done that itself, and the process ends: see [`measure`](crate::measure).
+    /// unless the program has done that itself, and the process ends: see [`measure`](crate::measure). Under `cargo gpu-tuned
+    /// warm` the first step is an error: a bundle takes a program that says what it trains.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ pub(super) struct ModelAndOptimizer<M> {
 
 /// The weights, in one type or in two.
 #[derive(Clone)]
-pub(super) enum Held<M> {
+pub(crate) enum Held<M> {
     Plain(M),
     Mixed {
         master: Master<M>,
@@ -27,13 +27,13 @@ pub(super) enum Held<M> {
 }
 
 impl<M: Module> Held<M> {
-    pub(super) fn mixed(master: Master<M>) -> Self {
+    pub(crate) fn mixed(master: Master<M>) -> Self {
         let copy = master.compute_copy();
         Self::Mixed { master, copy }
     }
 
     /// What computes.
-    pub(super) fn model(&self) -> &M {
+    pub(crate) fn model(&self) -> &M {
         match self {
             Self::Plain(model) | Self::Mixed { copy: model, .. } => model,
         }
@@ -67,13 +67,13 @@ impl<M: Module> Held<M> {
     }
 
     /// Whether what computes is a copy in another type.
-    pub(super) const fn is_mixed(&self) -> bool {
+    pub(crate) const fn is_mixed(&self) -> bool {
         matches!(self, Self::Mixed { .. })
     }
 }
 
 /// The sum of gradients of a model that computes, in the type that the optimizer takes: another one where it `is_mixed`.
-pub(super) fn summed<M: Module>(
+pub(crate) fn summed<M: Module>(
     is_mixed: bool,
     model: &M,
     sum: GradientsParams,

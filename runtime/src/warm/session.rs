@@ -140,7 +140,8 @@ impl<C: Tuned> Session<C> {
     /// the micro-batches that were taken: the planned one, then those that a rescue would take, for a minute more at most.
     ///
     /// They are run and not only compiled: what a step does next depends on numbers that it reads. They fit, since they
-    /// are planned, and are over in seconds; tuning is what takes long.
+    /// are planned, and are over in seconds; tuning is what takes long. They are taken in the session's precision, as those of
+    /// training are, whatever [`Subject::mixed`] says.
     ///
     /// # Errors
     ///

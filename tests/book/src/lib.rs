@@ -18,6 +18,7 @@ macro_rules! pages {
 pages! {
     introduction = "introduction.md",
     getting_started = "getting-started.md",
+    own_loop = "loop.md",
     planner = "planner.md",
     measuring = "measuring.md",
     falling_back = "falling-back.md",

@@ -1,23 +1,48 @@
 //! Micro-batches far below those that keep the device busy.
 
 use super::{Change, Finding, Kind, Seen, Severity};
+use crate::diagnose::model::StepModel;
 use crate::diagnose::words::{rate, times};
 
 /// A larger micro-batch is worth a word when the device gets so much faster by it.
 const WORTH_IT: f64 = 1.15;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
+/// A micro-batch that is worth a word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Better {
+    /// Within the step that was asked for.
+    WithinStep(f64),
+    /// Within it, for a model whose batch statistics change with it.
+    OtherStatistics(f64),
+    /// Beyond it: a larger step.
+    BeyondStep(f64),
+}
+
+impl Better {
+    pub(super) fn batch(self) -> f64 {
+        match self {
+            Self::WithinStep(batch) | Self::OtherStatistics(batch) | Self::BeyondStep(batch) => batch,
+        }
+    }
+}
+
+/// The micro-batch that keeps the device busy, where the run's is far below.
+pub(super) fn better(seen: &Seen<'_>) -> Option<Better> {
     let (model, run, curve) = (seen.model.as_ref()?, seen.picture.run?, seen.curve()?);
     let now = model.parts.micro_batch;
     // Within the step that was asked for; where that leaves nothing to gain, beyond it.
     let share = model.share_of_rank().max(run.global_batch.unwrap_or(0) as f64 / run.world_size.max(1) as f64);
-    let most = if run.batch_statistics { now } else { share };
-    let gain = |batch: f64| curve.seconds(now) / curve.seconds(batch);
-    let within = curve.knee(most as u64, |point| point.fits).map(|point| point.batch as f64);
-    let beyond = curve.knee(u64::MAX, |point| point.fits).map(|point| point.batch as f64);
-    let is_worth = |batch: &f64| *batch > now && gain(*batch) >= WORTH_IT;
-    let keeps_step = within.filter(is_worth);
-    let batch = keeps_step.or(beyond.filter(is_worth))?;
+    let knee = |most: u64| curve.knee(most, |point| point.fits).map(|point| point.batch as f64);
+    let is_worth = |batch: &f64| *batch > now && curve.seconds(now) / curve.seconds(*batch) >= WORTH_IT;
+    let within = if run.batch_statistics { Better::OtherStatistics } else { Better::WithinStep };
+    let within = knee(share as u64).filter(is_worth).map(within);
+    within.or_else(|| knee(u64::MAX).filter(is_worth).map(Better::BeyondStep))
+}
+
+pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
+    let (model, curve) = (seen.model.as_ref()?, seen.curve()?);
+    let better = better(seen)?;
+    let (now, batch) = (model.parts.micro_batch, better.batch());
     let step = model.regrouped(&curve, batch);
     let how = format!(
         "the planner expects {} a rank at {now:.0} and {} at {batch:.0} ({}), applied to the step that was recorded",
@@ -26,32 +51,38 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         curve.provenance()
     );
     let prediction = seen.predicts(step, how)?;
-    let change = if keeps_step.is_some() {
-        let what = format!("batch_size = {batch:.0} (was {now:.0}); the samples of an optimizer step stay the same");
-        Change::of(what).set(seen.regrouping(batch as u64))
-    } else {
-        let global = batch * model.ranks;
-        let why = if run.batch_statistics { "; the model's batch statistics change with it" } else { "" };
-        Change::of(format!(
-            "global_batch = {global:.0} (was {:.0}): another training run, whose learning rate has to fit it{why}",
-            model.parts.samples
-        ))
-    };
     let severity = match Severity::of_gain(prediction.then / prediction.now) {
+        severity if matches!(better, Better::WithinStep(_)) => severity,
         // Another training run is not to be had for a tenth.
-        severity if keeps_step.is_some() => severity,
         Severity::Critical => Severity::Warning,
         _ => Severity::Hint,
     };
     let headline = format!(
         "micro-batches of {now:.0} are far too small: the device takes samples {} as fast in those of {batch:.0}",
-        times(gain(batch))
+        times(curve.seconds(now) / curve.seconds(batch))
     );
-    let finding = Finding::new(Kind::BatchTooSmall, severity, headline, change).seen(
+    let finding = Finding::new(Kind::BatchTooSmall, severity, headline, change(seen, model, better)).seen(
         format!("{} in micro-batches of {now:.0}, {}", rate(model.rate_now()), seen.over()),
         [("samples_per_s", model.rate_now()), ("micro_batch", now), ("better_micro_batch", batch)],
     );
     Some(with_memory(seen, finding).predicting(prediction))
+}
+
+fn change(seen: &Seen<'_>, model: &StepModel, better: Better) -> Change {
+    let (now, batch) = (model.parts.micro_batch, better.batch());
+    let of_batch = format!("batch_size = {batch:.0} (was {now:.0}); the samples of an optimizer step stay the same");
+    match better {
+        Better::WithinStep(_) => Change::of(of_batch).set(seen.regrouping(batch as u64)),
+        Better::OtherStatistics(_) => {
+            let what = format!("{of_batch}, and the model's batch statistics change: another training run");
+            Change::of(what).set(seen.regrouping(batch as u64))
+        }
+        Better::BeyondStep(_) => Change::of(format!(
+            "global_batch = {:.0} (was {:.0}): another training run, whose learning rate has to fit it",
+            batch * model.ranks,
+            model.parts.samples
+        )),
+    }
 }
 
 /// How much memory is left unused.

@@ -21,7 +21,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     let was = model.as_is();
     // As many launches for twice the samples; the device may take that much longer.
     let (step, change) = if accumulates {
-        let repeated = model.parts.loss_cpu.or(model.parts.loss).unwrap_or(0.0) + model.parts.backward;
+        let repeated = model.launching();
         let launches = (model.share_of_rank() / batch).ceil() / model.parts.micro_batches;
         let host = training - repeated * (1.0 - launches);
         let what =

@@ -11,6 +11,7 @@ mod leak;
 mod loader;
 mod loop_time;
 mod model_size;
+mod not_finite;
 mod other_process;
 mod pcie;
 mod power;
@@ -39,8 +40,9 @@ pub(super) struct Seen<'a> {
 pub(super) type Find = fn(&Seen<'_>) -> Option<Finding>;
 
 /// All that is looked for. Of what counts the same, the first here is the first to be read.
-pub(super) const ALL: [Find; 20] = [
+pub(super) const ALL: [Find; 21] = [
     leak::of_device,
+    not_finite::find,
     loader::find,
     sync::find,
     other_process::find,

@@ -63,7 +63,7 @@ fn regained(seen: &Seen<'_>, held: f64) -> Option<(Option<f64>, Prediction)> {
     let now = model.parts.micro_batch;
     let most = run.global_batch.map_or(model.share_of_rank(), |global| global as f64 / run.world_size.max(1) as f64);
     let most = if run.batch_statistics { now } else { most };
-    let then = curve.knee(most as u64, |point| point.memory_bytes as f64 <= budget + held)?;
+    let then = curve.knee(most as u64, |point| !point.in_no_piece && point.memory_bytes as f64 <= budget + held)?;
     let is_larger = then.batch as f64 > now && then.memory_bytes as f64 > budget;
     if !is_larger {
         let how = format!(

@@ -2,6 +2,7 @@
 
 use gpu_tuned_core::{Setting, SettingValue};
 
+use super::batch::{Better, better};
 use super::loader::{MARGIN, feeding, spare_cores};
 use super::{Change, Finding, Kind, Seen, Severity};
 use crate::diagnose::model::{LITTLE, StepModel, Waiting, WhatIf};
@@ -64,6 +65,12 @@ fn unsteady(seen: &Seen<'_>, model: &StepModel) -> Option<Finding> {
 /// Batches arrive in the host's memory.
 fn uploads(seen: &Seen<'_>, model: &StepModel) -> Option<Finding> {
     let upload = model.parts.upload;
+    // Larger micro-batches of the same step bring the room for it, and more.
+    if let (Some(Better::WithinStep(batch)), Some(curve)) = (better(seen), seen.curve())
+        && model.comes_to_be_brought(&curve, batch, model.share_of_rank())
+    {
+        return None;
+    }
     let change = Change::of(
         "let the loader bring batches to the device: `session.loader`, or `PrefetchLoader` with more `device_bytes`; the \
          next one is uploaded while this one is trained on",

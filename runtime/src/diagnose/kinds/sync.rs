@@ -1,7 +1,7 @@
-//! The loss function waits for the device.
+//! The loss function holds the host up: it waits for the device, or computes on the host.
 
 use super::{Change, Finding, Kind, Seen, Severity};
-use crate::diagnose::model::{LITTLE, StepModel};
+use crate::diagnose::model::{LITTLE, LossWaits, StepModel};
 use crate::diagnose::words::{percent, seconds};
 
 /// So much waiting is worth a warning, whatever it costs today: a faster device makes it cost more.
@@ -11,10 +11,9 @@ const BACKWARD: f64 = 2.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     let model = seen.model.as_ref().filter(|_| seen.picture.is_on_gpu())?;
-    let (loss, computes) = (model.parts.loss?, model.parts.loss_cpu?);
-    let waits = (loss - computes).max(0.0);
-    let share = model.parts.share(waits);
-    if model.loss_computes() || share < LITTLE {
+    let (loss, waits) = (model.parts.loss?, model.loss_waits.seconds());
+    let (share, computes) = (model.parts.share(waits), loss - waits);
+    if share < LITTLE {
         return None;
     }
     let driver_says = model.device.filter(|_| seen.picture.busy().is_some());
@@ -29,20 +28,50 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     let prediction = seen.predicts(step, how)?;
     let severity = Severity::of_gain(prediction.then / prediction.now);
     let severity = if share >= MUCH { severity.min(Severity::Warning) } else { severity };
-    let headline = format!("the loss function waits for the device in every step: {} of the time", percent(share));
-    let change = Change::of(
-        "read nothing back inside the loss function: no `into_scalar`, `into_data`, `to_data` or `sync` there; the trainer's \
-         step returns the loss, and metrics can be read every hundredth step",
-    );
-    let words = format!(
-        "{} in the loss function, of which {} computing: the rest waits, {}",
-        seconds(loss),
-        seconds(computes),
-        seen.over()
-    );
-    let finding = Finding::new(Kind::HostSync, severity, headline, change)
-        .seen(words, [("loss_s_per_step", loss), ("loss_cpu_s_per_step", computes), ("wait_share", share)]);
-    Some(finding.predicting(prediction))
+    let finding = Finding::new(Kind::HostSync, severity, headline(model, share), change(model.loss_waits));
+    Some(evidence(seen, model, finding, share).predicting(prediction))
+}
+
+fn headline(model: &StepModel, share: f64) -> String {
+    let part = percent(share);
+    match model.loss_waits {
+        LossWaits::Working(_) => format!("the loss function holds the host up in every step: {part} of the time"),
+        _ => format!("the loss function waits for the device in every step: {part} of the time"),
+    }
+}
+
+fn change(waits: LossWaits) -> Change {
+    let read = "read nothing back inside the loss function: no `into_scalar`, `into_data`, `to_data` or `sync` there; the \
+                trainer's step returns the loss, and metrics can be read every hundredth step";
+    match waits {
+        LossWaits::Working(_) => Change::of(format!("{read}; what it computes on the host is the loader's work")),
+        _ => Change::of(read),
+    }
+}
+
+fn evidence(seen: &Seen<'_>, model: &StepModel, finding: Finding, share: f64) -> Finding {
+    let parts = &model.parts;
+    let (loss, computing) = (parts.loss.unwrap_or(0.0), parts.loss_cpu.unwrap_or(f64::NAN));
+    let figures = [("loss_s_per_step", loss), ("loss_cpu_s_per_step", computing), ("wait_share", share)];
+    let words = match model.loss_waits {
+        LossWaits::Working(waits) => format!(
+            "{} of each {} step in the loss function, of which launching takes about {} (estimated by the {} of the backward \
+             pass): the rest waits for the device, as CUDA does without sleeping, or computes on the host, {}",
+            seconds(loss),
+            seconds(parts.seconds),
+            seconds(loss - waits),
+            seconds(parts.backward),
+            seen.over()
+        ),
+        _ => format!(
+            "{} of each {} step in the loss function, of which {} computing: the rest waits, {}",
+            seconds(loss),
+            seconds(parts.seconds),
+            seconds(computing),
+            seen.over()
+        ),
+    };
+    finding.seen(words, figures)
 }
 
 /// The time in which the device works, where the driver does not say: of the forward pass what the loss function waits for,

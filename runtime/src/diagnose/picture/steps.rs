@@ -34,6 +34,39 @@ pub(in super::super) struct Steps {
     pub memory: Vec<Memory>,
     /// The first in which memory ran out.
     pub first_rescue: Option<u64>,
+    /// Those that changed nothing.
+    pub skipped: Skipped,
+}
+
+/// Steps that changed no parameters, as gradients were not finite.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(in super::super) struct Skipped {
+    /// How many of all that were recorded.
+    pub count: usize,
+    pub of: usize,
+    /// The first of them.
+    pub first: Option<u64>,
+    /// How many had no finite loss.
+    pub without_loss: usize,
+    /// The part of the later half, in which a loss scale has found its size.
+    pub late_share: f64,
+}
+
+impl Skipped {
+    fn of(records: &[&StepRecord]) -> Self {
+        let skipped = || records.iter().filter(|step| !step.applied);
+        let tells_loss = records.iter().any(|step| step.loss.is_some());
+        let late = &records[records.len() / 2..];
+        let late_share = late.iter().filter(|step| !step.applied).count() as f64 / late.len().max(1) as f64;
+        Self {
+            late_share,
+            count: skipped().count(),
+            of: records.len(),
+            first: skipped().next().map(|step| step.step),
+            // What is no number is not written, where numbers are.
+            without_loss: skipped().filter(|step| tells_loss && step.loss.is_none_or(|loss| !loss.is_finite())).count(),
+        }
+    }
 }
 
 /// Parts of a step in seconds, and what it is over. What nobody recorded is `None`.
@@ -102,6 +135,7 @@ impl Steps {
             mean: means(&steady),
             memory: rest.iter().map(|step| memory(step)).collect(),
             first_rescue: records.iter().find(|step| step.rescues > 0).map(|step| step.step),
+            skipped: Skipped::of(records),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Predictions, held against a simulation of the run with the change made.
 
+use gpu_tuned_core::recording::{Record, StepRecord};
 use gpu_tuned_core::{Setting, SettingValue};
 use proptest::prelude::*;
 
@@ -45,7 +46,7 @@ fn assert_hit(finding: &Finding, after: &Loop) -> Result<(), TestCaseError> {
 prop_compose! {
     /// Programs that nothing is wrong with: the loader has time to spare, and the device is what a step waits for.
     fn healthy()(
-        kernels in (20..80_u64, 60..160_u64, 10..50_u64),
+        (forward, backward, update) in (20..80_u64, 60..160_u64, 10..50_u64),
         launch_us in 4.0..12.0_f64,
         per_sample_us in 0.4..1.5_f64,
         micro_batch in prop::sample::select(vec![64_u64, 128]),
@@ -56,7 +57,7 @@ prop_compose! {
     ) -> Loop {
         let kernel_s = 5e-6;
         let run = Loop {
-            kernels: [kernels.0, kernels.1, kernels.2],
+            kernels: [forward, backward, update],
             launch_s: launch_us * 1e-6,
             kernel_s,
             kernel_s_per_sample: per_sample_us * 1e-6,
@@ -69,7 +70,7 @@ prop_compose! {
             ..Loop::default()
         };
         // A sample takes the workers half the time that the device takes for it.
-        let sample_s = 0.5 * run.workers as f64 * (kernels.0 + kernels.1) as f64 * run.kernel_s_per_sample;
+        let sample_s = 0.5 * run.workers as f64 * (run.kernels[0] + run.kernels[1]) as f64 * run.kernel_s_per_sample;
         Loop { sample_s, ..run }
     }
 }
@@ -108,10 +109,18 @@ proptest! {
     }
 
     #[test]
-    fn reads_in_the_loss_function_cost_what_is_predicted(run in healthy(), reads in 1..12_u64) {
+    fn reads_in_the_loss_function_cost_what_is_predicted(run in healthy(), reads in 1..12_u64, spins: bool) {
         let every = (run.kernels[0] / reads).max(1);
-        let reading = Loop { reads_after: (1..=reads).map(|read| read * every).collect(), ..run.clone() };
-        let finding = found(&reading, Kind::HostSync).expect("a finding");
+        let reading = Loop { reads_after: (1..=reads).map(|read| read * every).collect(), spins, ..run.clone() };
+        let Some(finding) = found(&reading, Kind::HostSync) else {
+            // A thread that works is believed to launch, unless it takes far longer than the backward pass.
+            let [loss, backward] = [|step: &StepRecord| step.loss_s, |step: &StepRecord| step.backward_s].map(|part| {
+                let step = |record: &Record| if let Record::Step(step) = record { part(step) } else { None };
+                reading.recording().iter().filter_map(step).sum::<f64>()
+            });
+            prop_assert!(spins && loss < 1.6 * backward, "{reading:#?}");
+            return Ok(());
+        };
         assert_hit(&finding, &run)?;
     }
 
@@ -124,6 +133,18 @@ proptest! {
     }
 
     #[test]
+    fn uploads_go_where_larger_micro_batches_make_room_on_the_device(
+        run in healthy(),
+        smaller in prop::sample::select(vec![16_u64, 64]),
+        steps in 0.1..1.0_f64,
+    ) {
+        let upload_s = steps * step_s(&run);
+        let small = Loop { micro_batch: (run.micro_batch / smaller).max(1), told: true, upload_s, steps: 40, ..run };
+        let finding = found(&small, Kind::BatchTooSmall).expect("a finding");
+        assert_hit(&finding, &changed(&small, &finding))?;
+    }
+
+    #[test]
     fn what_the_loop_does_between_steps_costs_what_is_predicted(run in healthy(), steps in 0.2..3.0_f64) {
         let slow = Loop { outside_s: steps * step_s(&run), ..run.clone() };
         let finding = found(&slow, Kind::SlowLoop).expect("a finding");
@@ -132,6 +153,8 @@ proptest! {
 
     #[test]
     fn uploads_beside_the_step_bring_what_is_predicted(run in healthy(), steps in 0.1..1.5_f64) {
+        // A loader of the program's own brings nothing.
+        let run = Loop { told: false, ..run };
         let slow = Loop { upload_s: steps * step_s(&run), ..run.clone() };
         let finding = found(&slow, Kind::PrefetchMissing).expect("a finding");
         assert_hit(&finding, &run)?;

@@ -3,18 +3,18 @@
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::recording::{GpuProcess, Record, Throttle};
 
-use super::recorded::{GIB, Made, expected};
-use crate::diagnose::{Diagnosis, Kind, Severity, diagnose};
+use super::recorded::{GIB, Made};
+use crate::diagnose::{Diagnosis, Kind, diagnose};
 
 /// What is found, what it is found in, and what it is not found in.
 type Case = (Kind, Vec<Record>, Vec<Record>);
 
-fn kinds(diagnosis: &Diagnosis) -> Vec<Kind> {
+pub(super) fn kinds(diagnosis: &Diagnosis) -> Vec<Kind> {
     diagnosis.findings.iter().map(|finding| finding.kind).collect()
 }
 
 /// A step that waits so long for the loader.
-fn waiting(made: Made, waited: f64) -> Made {
+pub(super) fn waiting(made: Made, waited: f64) -> Made {
     made.each_step(|step| {
         step.seconds += waited;
         (step.waited_s, step.queued) = (Some(waited), Some(0));
@@ -46,7 +46,7 @@ fn growing(made: Made, bytes: u64, until: u64) -> Made {
     })
 }
 
-fn neighbour(made: Made, bytes: u64) -> Made {
+pub(super) fn neighbour(made: Made, bytes: u64) -> Made {
     made.each_look(|look| {
         let mut other = GpuProcess::new(99);
         (other.name, other.memory_bytes) = (Some("python".to_owned()), Some(bytes));
@@ -55,7 +55,16 @@ fn neighbour(made: Made, bytes: u64) -> Made {
     })
 }
 
-fn computing(made: Made, percent: f64) -> Made {
+/// With the session's loader.
+pub(super) fn ours(made: Made) -> Made {
+    made.each_step(|step| (step.prepared_s, step.prepared_cpu_s) = (Some(1e-3), Some(1e-3)))
+}
+
+pub(super) fn tiny(made: Made) -> Made {
+    made.each_step(|step| (step.micro_batch, step.micro_batches) = (8, 16))
+}
+
+pub(super) fn computing(made: Made, percent: f64) -> Made {
     made.each_process(|process| process.cpu_percent = Some(percent))
 }
 
@@ -63,10 +72,10 @@ fn computing(made: Made, percent: f64) -> Made {
 fn of_the_host() -> Vec<Case> {
     let healthy = Made::healthy;
     let turns = |waited| waiting(healthy().with_settings(|settings| settings.num_workers = 0), waited);
-    let reading = |loss: f64, computes: f64| {
+    let reading = |loss: f64, computes: f64, backward: f64| {
         healthy().each_step(move |step| {
-            (step.loss_s, step.loss_cpu_s) = (Some(loss), Some(computes));
-            step.drain_s = Some(0.097 - loss);
+            (step.loss_s, step.loss_cpu_s, step.backward_s) = (Some(loss), Some(computes), Some(backward));
+            step.drain_s = Some(0.097 - loss - backward);
         })
     };
     let preparing = |seconds: f64, computing: f64| {
@@ -103,7 +112,18 @@ fn of_the_host() -> Vec<Case> {
         (Kind::LoaderBound, preparing(0.3, 0.1).records(), preparing(0.76, 0.1).records()),
         (Kind::PrefetchMissing, turns(0.05).records(), turns(0.002).records()),
         (Kind::PrefetchMissing, uploading(0.03).records(), uploading(0.002).records()),
-        (Kind::HostSync, reading(0.04, 0.002).records(), reading(0.04, 0.038).records()),
+        // There is no room on the device for a step's batch, and larger micro-batches, which pay anyhow, bring it: but not
+        // to a loader of the program's own.
+        (Kind::PrefetchMissing, tiny(uploading(0.03)).records(), ours(tiny(uploading(0.03))).records()),
+        (Kind::HostSync, reading(0.04, 0.002, 0.002).records(), reading(0.04, 0.038, 0.045).records()),
+        // The thread spins, and no pass launches for so long.
+        (Kind::HostSync, reading(0.04, 0.04, 0.01).records(), reading(0.01, 0.01, 0.02).records()),
+        // The backward pass of a frozen model is shorter than the forward pass.
+        (
+            Kind::HostSync,
+            reading(0.04, 0.04, 0.01).records(),
+            reading(0.04, 0.04, 0.01).started(|run| run.partly_frozen = true).records(),
+        ),
         (Kind::SlowLoop, outside(0.05).records(), outside(0.004).records()),
         (
             Kind::HostBound,
@@ -111,6 +131,14 @@ fn of_the_host() -> Vec<Case> {
             launching(healthy()).each_look(|look| look.utilisation_percent = Some(97.0)).records(),
         ),
     ]
+}
+
+/// These steps change nothing, and have such a loss.
+fn skipping(steps: &'static [u64], loss: f64) -> Made {
+    Made::healthy().each_step(|step| {
+        (step.loss, step.applied) = (Some(1.5), !steps.contains(&step.step));
+        step.loss = if step.applied { step.loss } else { Some(loss) };
+    })
 }
 
 /// Of settings.
@@ -134,6 +162,17 @@ fn of_settings() -> Vec<Case> {
     let without_bf16 = |made: Made| made.started(|run| run.device.has_bf16 = false);
     vec![
         (Kind::BatchTooSmall, of_size(4).records(), of_size(32).records()),
+        (
+            Kind::NotFinite,
+            skipping(&[150, 151, 152, 153], 1.5).records(),
+            skipping(&[1, 2, 3, 4, 5, 150], 1.5).records(),
+        ),
+        (Kind::NotFinite, skipping(&[150], f64::NAN).records(), skipping(&[150], 1.5).records()),
+        (
+            Kind::NotFinite,
+            skipping(&[150], 1.5).each_step(|step| step.loss = step.loss.filter(|_| step.applied)).records(),
+            skipping(&[150], 1.5).each_step(|step| step.loss = None).records(),
+        ),
         (Kind::NoAmp, precision(Precision::F32).records(), without_bf16(precision(Precision::F32)).records()),
         (Kind::NoTf32, without_bf16(f32_with(false)).records(), without_bf16(f32_with(true)).records()),
         (
@@ -244,7 +283,6 @@ fn each_kind_is_found_where_it_is_and_not_near_it() {
 
 #[test]
 fn what_explains_most_comes_first() {
-    let tiny = |made: Made| made.each_step(|step| (step.micro_batch, step.micro_batches) = (16, 8));
     let both = computing(waiting(tiny(Made::healthy()), 0.2), 450.0).records();
     let diagnosis = diagnose(&both);
     assert_eq!(kinds(&diagnosis), [Kind::LoaderBound, Kind::BatchTooSmall]);
@@ -311,29 +349,4 @@ fn the_last_run_of_a_file_is_judged() {
     second.gpu.iter_mut().for_each(|look| look.at += 100.0);
     records.extend(second.records());
     assert_eq!(kinds(&diagnose(&records)), []);
-}
-
-#[test]
-fn a_lone_larger_batch_beyond_the_step_is_another_run() {
-    let made = Made::healthy().each_step(|step| (step.samples, step.micro_batch, step.micro_batches) = (4, 4, 1));
-    let diagnosis = diagnose(&made.started(|run| run.global_batch = Some(4)).records());
-    let finding = &diagnosis.findings[0];
-    assert_eq!((finding.kind, finding.severity), (Kind::BatchTooSmall, Severity::Warning));
-    assert_eq!(finding.change.pins(), None);
-    assert!(finding.change.what.starts_with("global_batch = 64 (was 4): another training run"), "{finding:#?}");
-}
-
-#[test]
-fn memory_that_a_neighbour_holds_would_take_larger_batches() {
-    let small = Made::healthy().each_step(|step| (step.micro_batch, step.micro_batches) = (16, 8));
-    let small = small.started(|run| {
-        run.memory_budget_bytes = Some(10 * GIB);
-        run.expected = vec![expected(4, 400.0, 2), expected(16, 900.0, 6), expected(64, 1280.0, 20)];
-        run.expected[2].fits = false;
-    });
-    let diagnosis = diagnose(&neighbour(small, 110 * GIB).records());
-    let finding = &diagnosis.findings[0];
-    assert_eq!(finding.kind, Kind::OtherProcess);
-    assert!((finding.gain() - 1280.0 / 900.0).abs() < 1e-6, "{finding:#?}");
-    assert_eq!(finding.change.command.as_deref(), Some("ps -o pid,user,etime,args -p 99"));
 }

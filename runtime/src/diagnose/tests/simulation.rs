@@ -14,6 +14,7 @@ const GIB: u64 = 1 << 30;
 pub(super) const CORES: u64 = 32;
 
 /// A program on a machine. Times are in seconds.
+#[expect(clippy::struct_excessive_bools, reason = "what may be wrong with it")]
 #[derive(Clone, Debug)]
 pub(super) struct Loop {
     pub steps: u64,
@@ -37,6 +38,8 @@ pub(super) struct Loop {
     pub kernel_s_per_sample: f64,
     /// Kernels of the forward pass after which the host waits for the device.
     pub reads_after: Vec<u64>,
+    /// Whether its thread works while it waits.
+    pub spins: bool,
     /// Between steps, in the program's own loop.
     pub outside_s: f64,
     /// Of the device, where 1 is the highest.
@@ -47,7 +50,7 @@ pub(super) struct Loop {
     pub leak: u64,
     /// Held by somebody else.
     pub ballast: u64,
-    /// To copy a batch in the thread that trains.
+    /// To copy a batch in the thread that trains, where the loader did not bring it.
     pub upload_s: f64,
     /// Whether the loader says what its workers do.
     pub told: bool,
@@ -74,6 +77,7 @@ impl Default for Loop {
             kernel_s: 15e-6,
             kernel_s_per_sample: 1e-6,
             reads_after: Vec::new(),
+            spins: false,
             outside_s: 0.2e-3,
             clock: 1.0,
             checkpointing: false,
@@ -172,6 +176,7 @@ impl Loop {
             (point.batch, point.checkpointing) = (batch, checkpointing);
             point.memory_bytes = Self::reserved(batch) * if checkpointing { 3 } else { 4 } / 4;
             (point.fits, point.provenance) = (point.memory_bytes <= self.budget(), Some(Provenance::Measured));
+            point.prefetch_depth = Some(self.depth);
             point.samples_per_s = (global_batch * last.len() as u64) as f64 / seconds;
             point
         };
@@ -201,8 +206,9 @@ impl Loop {
             now += self.outside_s;
             step.outside_s = Some(self.outside_s);
             now = self.take_batch(&mut loader, now, number, &mut step);
-            now += self.upload_s;
-            step.upload_s = Some(self.upload_s);
+            let upload_s = if self.is_brought() { 0.0 } else { self.upload_s };
+            now += upload_s;
+            step.upload_s = Some(upload_s);
             now = self.train(&mut device, now, &mut step);
             (step.at, step.seconds, step.samples) = (now, now - began, self.global_batch);
             let held = Self::reserved(self.micro_batch) + self.leak * number;
@@ -210,6 +216,12 @@ impl Loop {
             steps.push(step);
         }
         (steps, (device.worked, loader.busy))
+    }
+
+    /// Whether the batch of a step is on the device when it is taken: a loader that says what it does brings as many
+    /// micro-batches as it prepares ahead.
+    fn is_brought(&self) -> bool {
+        self.told && self.depth * self.micro_batch >= self.global_batch
     }
 
     fn take_batch(&self, loader: &mut Loader, now: f64, number: u64, step: &mut StepRecord) -> f64 {
@@ -261,7 +273,7 @@ impl Loop {
             device.launch(now, self.kernel_s / self.clock);
         }
         parts[3] = (device.free_at - now).max(0.0);
-        (step.loss_s, step.loss_cpu_s) = (Some(parts[0]), Some(computing));
+        (step.loss_s, step.loss_cpu_s) = (Some(parts[0]), Some(if self.spins { parts[0] } else { computing }));
         (step.backward_s, step.update_s, step.drain_s) = (Some(parts[1]), Some(parts[2]), Some(parts[3]));
         (step.micro_batches, step.micro_batch) = (micro_batches, self.micro_batch.min(self.global_batch));
         now + parts[3]

@@ -25,9 +25,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gpu_tuned_core::recording::Record;
+use gpu_tuned_core::recording::{GpuSample, HostSample, Record};
 
-use super::figures::{Figure, gpu, of_gpu, of_host, of_step, phases};
+use super::figures::{Figure, gpu, of_step, phases};
+use crate::monitor::{HOST_FIGURES, csv as columns};
 use crate::recording::{Observer, now};
 use event::{Event, Scalar, Summary};
 
@@ -165,6 +166,14 @@ impl Observer for EventWriter {
         let written = Self::flush(self);
         self.or_give_up(written);
     }
+}
+
+fn of_gpu(sample: &GpuSample) -> Vec<Figure> {
+    columns::of_gpu().map(|(name, of)| (name, of(sample))).collect()
+}
+
+fn of_host(sample: &HostSample) -> Vec<Figure> {
+    HOST_FIGURES.iter().map(|figure| (figure.key, (figure.of)(sample))).collect()
 }
 
 fn scalar(tag: String, value: f64) -> Scalar {

@@ -208,7 +208,7 @@ impl Run<'_> {
             };
             let [forward, backward, optimizer] = &mut parts;
             let mut between = Ok(());
-            let gradients = training.passes(1, || between = waited(forward));
+            let gradients = training.passes(|| between = waited(forward));
             between?;
             waited(backward)?;
             training = training.optimize(gradients);

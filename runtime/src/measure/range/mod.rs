@@ -63,9 +63,7 @@ impl Case {
         request: &Request,
     ) -> Result<(), MeasureError> {
         let precision = request.precision.unwrap_or(self.precision);
-        if precision.is_mixed() {
-            return Err(MeasureError::Mixed { precision });
-        }
+        let subject = &subject.in_precision(precision)?;
         let header = self.header(name, subject);
         let mut journal = Journal::open(&request.results)?;
         let known = journal.known(request.ignored_bytes, &header)?;

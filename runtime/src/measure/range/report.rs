@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpu_tuned_core::bench::{Figures, Outcome, Phases, Setup};
-use gpu_tuned_core::figure::rate;
+use gpu_tuned_core::three_digits;
 
 pub(super) fn begin(name: &str, device: &str, setups: &[Setup], known: &[(Setup, Outcome)]) {
     let is_known = |setup: &&Setup| known.iter().any(|(known, outcome)| known == *setup && !outcome.is_of_the_moment());
@@ -69,7 +69,7 @@ fn line(place: &str, outcome: &Outcome) -> String {
 
 fn in_words(figures: &Figures) -> String {
     let speed = figures.samples_per_s;
-    let (median, least, most) = (rate(speed.median), rate(speed.least), rate(speed.most));
+    let (median, least, most) = (three_digits(speed.median), three_digits(speed.least), three_digits(speed.most));
     let mut said = vec![format!("{median} samples/s ({least} to {most})"), format!("step {:.2} ms", figures.step_ms)];
     said.extend(figures.phases.map(|Phases { forward_ms, backward_ms, optimizer_ms }| {
         format!("forward {forward_ms:.2}, backward {backward_ms:.2}, optimizer {optimizer_ms:.2} ms")

@@ -88,7 +88,7 @@ fn run<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: 
         let gradients = |model: &M| {
             enter(Phase::Forward);
             let gradients =
-                subject.pass().gradients(model, batch.clone(), step.micro_batches, || enter(Phase::Backward));
+                subject.pass().gradients(model, batch.clone(), step.micro_batches, None, || enter(Phase::Backward));
             enter(Phase::Update);
             gradients
         };

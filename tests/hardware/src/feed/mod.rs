@@ -14,13 +14,16 @@ use burn::{
 use clap::Args;
 use gpu_tuned::{MicroBatch, Options, Session, gpu_tuned, train::Trainer};
 use gpu_tuned_core::workload::Block;
-use models_tests::convnet::{self, Convnet};
+use models_tests::{
+    convnet::{self, Convnet},
+    work::Work,
+};
 use serde::Serialize;
 
 use crate::{device::release, line::say};
 #[cfg(feature = "cuda")]
 use crate::{drill::card::Card, memory::Usage};
-use data::{Census, Fetched, Images, Pair, Stack, Work};
+use data::{Census, Fetched, Images, Pair, Stack};
 
 /// What one host core takes for a sample, in milliseconds.
 const HOST_MS: f64 = 5.0;

@@ -1,0 +1,35 @@
+//! Steps that change nothing, as their gradients are not finite.
+
+use super::{Change, Finding, Kind, Seen, Severity};
+use crate::diagnose::words::{percent, whole};
+
+/// A loss scale that grows until it overflows skips a step now and then, and more at first: so many are not worth a word.
+const NOW_AND_THEN: f64 = 0.02;
+/// So many are training that is lost.
+const MUCH: f64 = 0.1;
+
+pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
+    let skipped = seen.picture.steps.as_ref().ok()?.skipped;
+    let share = skipped.count as f64 / skipped.of.max(1) as f64;
+    if skipped.late_share < NOW_AND_THEN && skipped.without_loss == 0 {
+        return None;
+    }
+    let severity = if share >= MUCH || skipped.without_loss > 0 { Severity::Critical } else { Severity::Warning };
+    let headline = format!("{} of the steps change nothing: their gradients are not finite", percent(share));
+    let change = Change::of(if skipped.without_loss > 0 {
+        "find where the loss stops being a number: a learning rate too high, a logarithm or division of nothing, samples that \
+         have no number; `trainer.gradient_health` says in which parameters"
+    } else {
+        "gradients overflow though the loss is a number: lower the learning rate, or train in `mixed_bf16`, \
+         whose range is that of f32"
+    });
+    let first = skipped.first.map_or_else(String::new, |step| format!(", the first at step {step}"));
+    let words = format!(
+        "{} of {} steps were left out{first}; {} of them had a loss that is no number",
+        whole(skipped.count as f64),
+        whole(skipped.of as f64),
+        whole(skipped.without_loss as f64)
+    );
+    let figures = [("skipped_share", share), ("skipped_steps", skipped.count as f64)];
+    Some(Finding::new(Kind::NotFinite, severity, headline, change).seen(words, figures))
+}

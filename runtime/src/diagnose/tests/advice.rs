@@ -1,0 +1,73 @@
+//! What findings propose, and what is made of it beside a later run.
+
+use super::recorded::{GIB, Made, expected};
+use super::scenarios::{computing, kinds, neighbour, ours, tiny, waiting};
+use crate::diagnose::{Kind, Outcome, Severity, compare, diagnose};
+
+#[test]
+fn of_what_is_gone_together_the_first_is_tested() {
+    let before = diagnose(&computing(waiting(tiny(Made::healthy()), 0.2), 450.0).records());
+    assert_eq!(kinds(&before), [Kind::LoaderBound, Kind::BatchTooSmall]);
+    let outcomes =
+        |after: Made| -> Vec<_> { compare(&before, &after.records()).iter().map(|tested| tested.outcome).collect() };
+    assert_eq!(outcomes(Made::healthy()), [Outcome::Hit, Outcome::WithAnother]);
+    assert_eq!(outcomes(tiny(Made::healthy())), [Outcome::Hit, Outcome::StillThere]);
+}
+
+#[test]
+fn a_lone_larger_batch_beyond_the_step_is_another_run() {
+    let made = Made::healthy().each_step(|step| (step.samples, step.micro_batch, step.micro_batches) = (4, 4, 1));
+    let diagnosis = diagnose(&made.started(|run| run.global_batch = Some(4)).records());
+    let finding = &diagnosis.findings[0];
+    assert_eq!((finding.kind, finding.severity), (Kind::BatchTooSmall, Severity::Warning));
+    assert_eq!(finding.change.pins(), None);
+    assert!(finding.change.what.starts_with("global_batch = 64 (was 4): another training run"), "{finding:#?}");
+}
+
+#[test]
+fn a_larger_micro_batch_of_the_same_step_is_another_run_where_statistics_change_with_it() {
+    let made = tiny(Made::healthy()).started(|run| run.batch_statistics = true);
+    let made = made.with_settings(|settings| (settings.batch_size, settings.gradient_accumulation) = (8, 16));
+    let finding = diagnose(&made.records()).findings.remove(0);
+    assert_eq!((finding.kind, finding.severity), (Kind::BatchTooSmall, Severity::Warning));
+    assert_eq!(finding.change.pins().as_deref(), Some("batch_size=64"));
+    assert!(
+        finding.change.what.ends_with("and the model's batch statistics change: another training run"),
+        "{finding:#?}"
+    );
+}
+
+#[test]
+fn uploads_are_told_beside_a_change_that_is_another_run() {
+    let made = ours(tiny(Made::healthy().each_step(|step| step.upload_s = Some(0.03))));
+    let with_statistics = made.clone().started(|run| run.batch_statistics = true);
+    let has_uploads = |made: Made| kinds(&diagnose(&made.records())).contains(&Kind::PrefetchMissing);
+    assert_eq!([made, with_statistics].map(has_uploads), [false, true]);
+}
+
+#[test]
+fn a_mended_finding_without_a_prediction_is_another_change_as_well() {
+    let elsewhere = |made: Made| made.started(|run| run.target = Some("rtx4090".to_owned()));
+    let uploading = Made::healthy().each_step(|step| (step.seconds, step.upload_s) = (0.107, Some(0.007)));
+    let before = diagnose(&elsewhere(uploading).records());
+    assert_eq!(kinds(&before), [Kind::WrongTarget, Kind::PrefetchMissing]);
+    let outcomes =
+        |after: Made| -> Vec<_> { compare(&before, &after.records()).iter().map(|tested| tested.outcome).collect() };
+    assert_eq!(outcomes(Made::healthy()), [Outcome::WithAnother]);
+    assert_eq!(outcomes(elsewhere(Made::healthy())), [Outcome::Hit]);
+}
+
+#[test]
+fn memory_that_a_neighbour_holds_would_take_larger_batches() {
+    let small = Made::healthy().each_step(|step| (step.micro_batch, step.micro_batches) = (16, 8));
+    let small = small.started(|run| {
+        run.memory_budget_bytes = Some(10 * GIB);
+        run.expected = vec![expected(4, 400.0, 2), expected(16, 900.0, 6), expected(64, 1280.0, 20)];
+        run.expected[2].fits = false;
+    });
+    let diagnosis = diagnose(&neighbour(small, 110 * GIB).records());
+    let finding = &diagnosis.findings[0];
+    assert_eq!(finding.kind, Kind::OtherProcess);
+    assert!((finding.gain() - 1280.0 / 900.0).abs() < 1e-6, "{finding:#?}");
+    assert_eq!(finding.change.command.as_deref(), Some("ps -o pid,user,etime,args -p 99"));
+}
