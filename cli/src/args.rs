@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::{Goal, Precision};
@@ -9,18 +10,22 @@ use gpu_tuned_core::{Goal, Precision};
 use crate::bench::BenchArgs;
 use crate::export::ExportArgs;
 use crate::monitor::MonitorArgs;
+use crate::recording::is_standard;
 use crate::trace::TraceArgs;
 
-/// What stands below the help of a command: examples, if there are any, and the exit codes.
+/// What stands below the help of a command: an example, and how it ends.
 macro_rules! below {
-    ($($example:literal)*) => {
-        concat!(
-            $("Example:\n  ", $example, "\n\n",)*
-            "Exit codes:\n  0  fine\n  1  the answer is no: does not fit, stale, would not hold\n  2  bad input or usage\n  \
-             3  a program that was run failed, or did not do what it was run for"
-        )
+    ($example:literal, $($code:literal: $meaning:literal),+) => {
+        concat!("Example:\n  ", $example, "\n\nExit codes:", $("\n  ", $code, "  ", $meaning),+)
     };
 }
+
+const CODES: &str = "\
+Exit codes, of which each command has those that its help lists:
+  0  fine
+  1  the answer is no: does not fit, stale, would not hold, findings
+  2  bad input or usage, such as a program that cannot be started
+  3  a program that was started failed, or did not do what it was run for";
 
 const INIT_HELP: &str = "\
 Example:
@@ -33,7 +38,7 @@ Exit codes:
 
 /// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
 #[derive(Debug, Parser)]
-#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = below!(), max_term_width = 100)]
+#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = CODES, max_term_width = 100)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub common: Common,
@@ -69,12 +74,19 @@ pub(crate) struct Common {
     /// The package, where the workspace has several
     #[arg(long, short, global = true, value_name = "NAME")]
     pub package: Option<String>,
-    /// Print JSON
+    /// Print JSON; errors and notes stay text on standard error
     #[arg(long, global = true)]
     pub json: bool,
     /// When to use colours: on a terminal, always, or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     pub color: Colour,
+}
+
+impl Common {
+    /// Whether it is said which package is meant.
+    pub(crate) const fn names_a_package(&self) -> bool {
+        self.manifest_path.is_some() || self.package.is_some()
+    }
 }
 
 /// When to use colours.
@@ -124,7 +136,12 @@ pub(crate) struct InitArgs {
 /// The program is built in release mode and run with `GPU_TUNED_MEASURE` set: where it asks for a measurement, it measures
 /// itself and exits. Without a GPU, memory is counted on the CPU.
 #[derive(Debug, clap::Args)]
-#[command(after_help = below!("cargo gpu-tuned measure --features h200,cuda -- --epochs 1"))]
+#[command(after_help = below!(
+    "cargo gpu-tuned measure --features h200,cuda -- --epochs 1",
+    0: "measured",
+    2: "bad input or usage",
+    3: "the program failed, was killed, or measured nothing"
+))]
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     pub program: ProgramArgs,
@@ -132,11 +149,17 @@ pub(crate) struct MeasureArgs {
 
 /// Run the program so that it makes a bundle of what its planned steps compile and tune
 ///
-/// The program is built in release mode and run with `GPU_TUNED_WARM` set: where it would be measured, it takes the planned
-/// steps, writes the bundle into `gpu-tuned.warm`, and exits. The bundle is for GPUs, drivers and releases as they are
-/// here, and its kernels are for this build: enable the features that the program will run with.
+/// The program is built in release mode and run with `GPU_TUNED_WARM` set: where it calls `session.measure_if_asked`, it
+/// takes the planned steps, writes the bundle into `gpu-tuned.warm`, and exits; without that call the first step of a
+/// session's trainer ends it, and there is no bundle. The bundle is for GPUs, drivers and releases as they are here, and its kernels are for this build:
+/// enable the features that the program will run with.
 #[derive(Debug, clap::Args)]
-#[command(after_help = below!("cargo gpu-tuned warm --features h200,cuda"))]
+#[command(after_help = below!(
+    "cargo gpu-tuned warm --features h200,cuda",
+    0: "there is a bundle",
+    2: "bad input or usage",
+    3: "the program failed, was killed, or made no bundle"
+))]
 pub(crate) struct WarmArgs {
     #[command(flatten)]
     pub program: ProgramArgs,
@@ -213,6 +236,13 @@ pub(crate) struct FilterArgs {
     pub project: bool,
 }
 
+/// A path that cannot be the standard input or output, which has something else or cannot say what it is.
+pub(crate) fn no_standard_stream() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if is_standard(&path) { Err("expected a name; a file that is called so is `./-`") } else { Ok(path) }
+    })
+}
+
 /// An amount of memory.
 fn gib(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok().filter(|gib: &f64| gib.is_finite() && *gib >= 0.0);
@@ -223,7 +253,12 @@ fn gib(text: &str) -> Result<f64, String> {
 ///
 /// Without a target, for those that the package declares as features.
 #[derive(Debug, clap::Args)]
-#[command(after_help = below!("cargo gpu-tuned plan h200 rtx4090 --global-batch 512"))]
+#[command(after_help = below!(
+    "cargo gpu-tuned plan h200 rtx4090 --global-batch 512",
+    0: "everything fits",
+    1: "something does not fit a GPU, or asks for what it has not",
+    2: "bad input or usage"
+))]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub targets: TargetArgs,
@@ -239,10 +274,15 @@ pub(crate) struct PlanArgs {
 
 /// Explain a plan: every figure, every item of the memory, and the ways that were not taken
 #[derive(Debug, clap::Args)]
-#[command(after_help = below!("cargo gpu-tuned explain rtx4090 --workload digits"))]
+#[command(after_help = below!(
+    "cargo gpu-tuned explain rtx4090 --workload digits",
+    0: "it fits",
+    1: "it does not fit",
+    2: "bad input or usage"
+))]
 pub(crate) struct ExplainArgs {
-    /// The GPU: the name of a profile, such as `h200`
-    #[arg(value_name = "TARGET", required_unless_present_any = ["here", "option"], conflicts_with = "here")]
+    /// The GPU: the name of a profile, such as `h200`; without it the one that the package declares
+    #[arg(value_name = "TARGET", conflicts_with = "here")]
     pub target: Option<String>,
     /// The same as an option, as `optimize` has it
     #[arg(id = "option", long = "target", value_name = "NAME", conflicts_with_all = ["here", "target"])]
@@ -257,13 +297,18 @@ pub(crate) struct ExplainArgs {
     pub goal: GoalArgs,
 }
 
-/// Check that the files are right, that what was measured is what would be built, and that the GPUs hold it
+/// Check that the files are right and still say what was measured, and that the GPUs hold it
 ///
 /// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
 /// gpu-tuned.toml are no longer those that were measured, and when it was measured with other releases of Burn or `CubeCL`
 /// than Cargo.lock has.
 #[derive(Debug, clap::Args)]
-#[command(after_help = below!("cargo gpu-tuned check --workload digits"))]
+#[command(after_help = below!(
+    "cargo gpu-tuned check --workload digits",
+    0: "all of it holds",
+    1: "something is stale, or a declared GPU does not hold it",
+    2: "bad input or usage, such as a mistake in a file"
+))]
 pub(crate) struct CheckArgs {
     /// Check this workload only
     #[arg(long, value_name = "NAME")]
@@ -309,6 +354,12 @@ pub(crate) struct GoalArgs {
 }
 
 impl GoalArgs {
+    /// Whether anything is asked for.
+    pub(crate) const fn is_said(&self) -> bool {
+        let Self { global_batch, world_size, precision, headroom } = self;
+        global_batch.is_some() || world_size.is_some() || precision.is_some() || headroom.is_some()
+    }
+
     /// Lays what was said over a goal.
     pub(crate) fn over(&self, mut goal: Goal) -> Goal {
         if self.global_batch.is_some() {

@@ -4,12 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::source::FileError;
+use gpu_tuned_core::source::{FileError, harmless};
 use thiserror::Error;
 
 use crate::Code;
 use crate::bench::BenchError;
 use crate::optimize::OptimizeError;
+use crate::recording::quoted;
 
 /// Why a command has no answer. [`report`](Self::report) prints it as rustc would.
 #[derive(Debug, Error)]
@@ -25,8 +26,18 @@ pub(crate) enum Error {
         names.join(", ")
     )]
     SeveralPackages { names: Vec<String> },
-    #[error("cannot read `{}`: {source}", path.display())]
+    #[error("`{package}` has no program to run: it is a library")]
+    NoProgram { package: String },
+    #[error("`{package}` has no binary\n  help: name the example that trains: --example {}", names.join(", "))]
+    ExamplesOnly { package: String, names: Vec<String> },
+    #[error("`{package}` has several binaries\n  help: name one with --bin: {}", names.join(", "))]
+    SeveralPrograms { package: String, names: Vec<String> },
+    #[error("cannot read {}: {source}", quoted(path))]
     Read { path: PathBuf, source: io::Error },
+    #[error("{} has no records\n  help: {}", quoted(path), crate::recording::HOW_TO)]
+    EmptyRecording { path: PathBuf },
+    #[error("standard input, `-`, is read once\n  help: name a file in the other place")]
+    TwiceStandardInput,
     /// Mistakes in files, each with its place.
     #[error("{}", mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n"))]
     Files {
@@ -47,21 +58,31 @@ pub(crate) enum Error {
     UnknownWorkload { name: String, hint: String, names: Vec<String> },
     #[error("the package has several workloads\n  help: name one with --workload: {}", names.join(", "))]
     SeveralWorkloads { names: Vec<String> },
-    #[error("there is no profile `{name}`{hint}")]
+    #[error("there is no profile `{name}`{hint}\n  help: `cargo gpu-tuned targets` lists those that there are")]
     UnknownTarget { name: String, hint: String },
     #[error(
-        "`{package}` declares no GPU\n  help: name one (`cargo gpu-tuned plan h200`), take --all, or declare it in \
+        "`{package}` declares no GPU\n  help: name one, such as `h200`, take --here for this machine's, or declare it in \
          Cargo.toml: [features] h200 = []"
     )]
     NoTargets { package: String },
+    #[error("`{package}` declares several GPUs\n  help: name one: {}", names.join(", "))]
+    SeveralTargets { package: String, names: Vec<String> },
     #[error("{workload}: {source}")]
     Plan { workload: String, source: PlanError },
     #[error("cannot run `{program}`: {source}")]
     Start { program: String, source: io::Error },
+    #[error("cannot listen to signals: {0}")]
+    Signals(#[source] io::Error),
     #[error("the program failed: {how}\n  help: what it said is above{left}")]
     ProgramFailed {
         how: String,
         /// What it left behind.
+        left: &'static str,
+    },
+    #[error("stopped, and the program with it{left}")]
+    Stopped {
+        signal: i32,
+        /// What the program left behind.
         left: &'static str,
     },
     #[error("the program of `{package}` ended without measuring anything\n  help: {}", crate::measure::how_to())]
@@ -92,6 +113,10 @@ pub(crate) enum Error {
     SameFile { path: PathBuf },
     #[error("`{}` is there, and is no report: it is not written over\n  help: name another file with -o", path.display())]
     NoReport { path: PathBuf },
+    #[error(
+        "standard output has either JSON or what `-o -` asks for\n  help: leave --json out, or name a file with -o"
+    )]
+    NotAlone,
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
@@ -101,19 +126,35 @@ impl Error {
     pub(crate) const fn code(&self) -> Code {
         match self {
             Self::ProgramFailed { .. }
+            | Self::Stopped { .. }
             | Self::NothingMeasured { .. }
-            | Self::NothingWarmed { .. }
-            | Self::Start { .. } => Code::ProgramFailed,
+            | Self::NothingWarmed { .. } => Code::ProgramFailed,
             Self::Bench(error) => error.code(),
-            Self::Diagnose(failure) => failure.code(),
             _ => Code::Input,
         }
     }
 
-    /// The same, with what a program that failed has left behind.
+    /// Whether nothing is wrong, and nobody has said what could be planned.
+    pub(crate) const fn leaves_plans_open(&self) -> bool {
+        matches!(
+            self,
+            Self::NoManifest | Self::SeveralPackages { .. } | Self::NoWorkload { .. } | Self::NoTargets { .. }
+        )
+    }
+
+    /// The signal that has stopped the command.
+    pub(crate) const fn signal(&self) -> Option<i32> {
+        match self {
+            Self::Stopped { signal, .. } => Some(*signal),
+            _ => None,
+        }
+    }
+
+    /// The same, with what a program that failed or was stopped has left behind.
     pub(crate) fn leaving(self, left: &'static str) -> Self {
         match self {
             Self::ProgramFailed { how, .. } => Self::ProgramFailed { how, left },
+            Self::Stopped { signal, .. } => Self::Stopped { signal, left },
             other => other,
         }
     }
@@ -124,7 +165,8 @@ impl Error {
             Self::Files { mistakes } => {
                 mistakes.iter().map(|(mistake, text)| mistake.in_full(text)).collect::<String>().trim_end().to_owned()
             }
-            _ => format!("error: {self}"),
+            // Names of files and what programs say are somebody else's.
+            _ => format!("error: {}", harmless(&self.to_string())),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod args;
 mod bench;
 mod check;
+mod child;
 mod diagnose;
 mod error;
 mod explain;
@@ -24,6 +25,7 @@ mod targets;
 mod time;
 mod trace;
 mod warm;
+mod wrap;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -67,6 +69,7 @@ pub fn main() -> ExitCode {
     ColorChoice::from(args.common.color).write_global();
     let code = run(&args).and_then(|answer| print(&answer)).unwrap_or_else(|error| {
         say(&error.report());
+        error.signal().into_iter().for_each(stop::end_by);
         error.code()
     });
     ExitCode::from(code as u8)
@@ -98,7 +101,11 @@ fn run(args: &Args) -> Result<Answer, Error> {
 
 /// Prints the answer; a reader that has seen enough, such as `head`, is no error.
 fn print(answer: &Answer) -> Result<Code, Error> {
-    answer.notes.iter().for_each(|note| say(&format!("note: {note}")));
+    for note in &answer.notes {
+        // A text of several lines speaks for itself.
+        let text = note.trim_end();
+        say(&if text.contains('\n') { text.to_owned() } else { format!("note: {text}") });
+    }
     let mut out = AutoStream::auto(io::stdout());
     match out.write_all(answer.text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

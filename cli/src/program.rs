@@ -3,14 +3,17 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{Sender, channel};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::args::{Colour, ProgramArgs};
+use crate::child::Started;
 use crate::error::Error;
 use crate::project::Project;
+use crate::stop::Stop;
 
 /// The user's program.
 pub(crate) struct Program {
@@ -30,12 +33,20 @@ enum NoReport {}
 
 impl Program {
     /// Built in release mode.
-    pub(crate) fn new(project: &Project, colour: Colour, run: Run<'_>) -> Self {
+    pub(crate) fn new(project: &Project, colour: Colour, run: Run<'_>) -> Result<Self, Error> {
         Self::in_profile(project, colour, run, "release")
     }
 
     /// Built in this profile.
-    pub(crate) fn in_profile(project: &Project, colour: Colour, Run { args, feature }: Run<'_>, profile: &str) -> Self {
+    pub(crate) fn in_profile(
+        project: &Project,
+        colour: Colour,
+        Run { args, feature }: Run<'_>,
+        profile: &str,
+    ) -> Result<Self, Error> {
+        if args.bin.is_none() && args.example.is_none() {
+            project.has_one_program()?;
+        }
         let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
         let mut command = Command::new(cargo);
         command
@@ -63,7 +74,7 @@ impl Program {
             command.args(["--features", &features.join(",")]);
         }
         command.arg("--").args(&args.args);
-        Self { command }
+        Ok(Self { command })
     }
 
     /// The same with a variable in its environment.
@@ -74,7 +85,7 @@ impl Program {
 
     /// Runs it to its end. What it prints passes through to standard error, so that standard output has the report only.
     /// Returns its lines that are such reports.
-    pub(crate) fn run<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
+    pub(crate) fn run<T: DeserializeOwned + Send + 'static>(self) -> Result<Vec<T>, Error> {
         let (reports, status) = self.ended()?;
         if status.success() { Ok(reports) } else { Err(Error::ProgramFailed { how: in_words(status), left: "" }) }
     }
@@ -84,30 +95,34 @@ impl Program {
         self.ended::<NoReport>().map(|(_, status)| status)
     }
 
-    fn ended<T: DeserializeOwned>(mut self) -> Result<(Vec<T>, ExitStatus), Error> {
+    fn ended<T: DeserializeOwned + Send + 'static>(mut self) -> Result<(Vec<T>, ExitStatus), Error> {
         let program = self.command.get_program().display().to_string();
         let failed = |source| Error::Start { program: program.clone(), source };
-        let mut child = self.command.stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let reports = child.stdout.take().map(|out| forward(out, io::stderr()));
-        let status = child.wait().map_err(failed)?;
-        Ok((reports.transpose().map_err(failed)?.unwrap_or_default(), status))
+        let stop = Stop::on_signals().map_err(Error::Signals)?;
+        let mut started = Started::new(&mut self.command, &stop).map_err(failed)?;
+        let (told, reports) = channel();
+        let ended = started.wait(None, move |out| forward(out, io::stderr(), &told)).map_err(failed)?;
+        // One that has ended by itself has done all that it was asked for, whatever somebody wants by now.
+        match stop.signal().filter(|_| ended.was_stopped) {
+            Some(signal) => Err(Error::Stopped { signal, left: "" }),
+            None => Ok((reports.try_iter().collect(), ended.status)),
+        }
     }
 }
 
-/// Passes on what is no report, and returns those that are.
-fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write) -> io::Result<Vec<T>> {
-    let mut reports = Vec::new();
+/// Passes on what is no report, and tells those that are.
+fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write, reports: &Sender<T>) -> io::Result<()> {
     let mut lines = BufReader::new(out);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
+        // That nobody reads it is no reason to stop.
         match serde_json::from_slice(&line) {
-            Ok(report) => reports.push(report),
-            // That nobody reads it is no reason to stop.
+            Ok(report) => drop(reports.send(report)),
             Err(_) => drop(to.write_all(&line)),
         }
         line.clear();
     }
-    Ok(reports)
+    Ok(())
 }
 
 /// How a program ended.
@@ -120,6 +135,8 @@ pub(crate) fn in_words(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use serde::Deserialize;
 
     use super::forward;
@@ -136,8 +153,9 @@ mod tests {
         let said = b"epoch 1\n{\"workload\":\"lm\",\"lock\":\"gpu-tuned.lock\",\"measured\":{\"parameters\":1}}\n\
             {\"workload\":\"lm\"}\nno newline \xff";
         let mut passed = Vec::new();
-        let reports: Vec<Line> = forward(&said[..], &mut passed).expect("memory can be read");
-        assert_eq!(reports.iter().map(|line| line.workload.as_str()).collect::<Vec<_>>(), ["lm"]);
+        let (told, reports) = channel::<Line>();
+        forward(&said[..], &mut passed, &told).expect("memory can be read");
+        assert_eq!(reports.try_iter().map(|line| line.workload).collect::<Vec<_>>(), ["lm"]);
         assert_eq!(passed, b"epoch 1\n{\"workload\":\"lm\"}\nno newline \xff");
     }
 }

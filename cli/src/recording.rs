@@ -1,7 +1,7 @@
 //! Recordings that commands read, and files that they make of them.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned::recording::{Record, parse};
@@ -9,21 +9,60 @@ use gpu_tuned::recording::{Record, parse};
 use crate::error::Error;
 use crate::init::write::new_file;
 
+/// How recordings come to be.
+pub(crate) const HOW_TO: &str = "a program of gpu-tuned records its steps with GPU_TUNED_RECORD=FILE, and `cargo gpu-tuned \
+                                 monitor --record FILE` what the GPUs do";
+
 /// What was recorded, and what is to be known about it.
 pub(crate) struct Recorded {
     pub(crate) records: Vec<Record>,
     pub(crate) notes: Vec<String>,
 }
 
-/// Reads a recording.
+/// Whether a path means the standard input or the standard output: a file of this name is `./-`.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// How messages call a recording.
+pub(crate) fn name(path: &Path) -> String {
+    if is_standard(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// The same within a sentence.
+pub(crate) fn quoted(path: &Path) -> String {
+    if is_standard(path) { name(path) } else { format!("`{}`", path.display()) }
+}
+
+/// Refuses to read the standard input twice: the second time, nothing is left of it.
+pub(crate) fn once<'a>(recordings: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Error> {
+    let count = recordings.into_iter().filter(|path| is_standard(path)).count();
+    if count > 1 { Err(Error::TwiceStandardInput) } else { Ok(()) }
+}
+
+/// Refuses to print what was asked for beside JSON.
+pub(crate) fn alone(output: &Path, is_json: bool) -> Result<(), Error> {
+    if is_standard(output) && is_json { Err(Error::NotAlone) } else { Ok(()) }
+}
+
+/// Reads a recording; one without a record is a mistake.
 pub(crate) fn read(path: &Path) -> Result<Recorded, Error> {
-    let bytes = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let bytes = if is_standard(path) { standard_input() } else { fs::read(path) };
+    let bytes = bytes.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let recording = parse(&path.display().to_string(), &text);
+    let recording = parse(&name(path), &text);
     let recording = recording.map_err(|mistake| Error::Files { mistakes: vec![(mistake, text)] })?;
+    if recording.records.is_empty() {
+        return Err(Error::EmptyRecording { path: path.to_owned() });
+    }
     let torn = "the last line is not written to its end, and is left out: the program goes on, or was killed";
-    let notes = recording.is_torn.then(|| format!("`{}`: {torn}", path.display())).into_iter().collect();
+    let notes = recording.is_torn.then(|| format!("{}: {torn}", quoted(path))).into_iter().collect();
     Ok(Recorded { records: recording.records, notes })
+}
+
+fn standard_input() -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
 }
 
 /// Writes a file, completely or not at all. Links are followed, a file that is replaced keeps its permissions, and what is no
@@ -60,11 +99,14 @@ fn replace(
 
 /// Refuses to write over what is read.
 pub(crate) fn distinct(input: &Path, output: &Path) -> Result<(), Error> {
+    if is_standard(input) || is_standard(output) {
+        return Ok(());
+    }
     let same = fs::canonicalize(input).is_ok_and(|input| fs::canonicalize(output).is_ok_and(|output| input == output));
     if same { Err(Error::SameFile { path: output.to_owned() }) } else { Ok(()) }
 }
 
-/// The file beside a recording: `run.jsonl` becomes `run.trace.json`.
+/// The file beside a recording: `run.jsonl` becomes `run.trace.json`. Beside the standard input is the standard output.
 pub(crate) fn beside(recording: &Path, extension: &str) -> PathBuf {
-    recording.with_extension(extension)
+    if is_standard(recording) { recording.to_owned() } else { recording.with_extension(extension) }
 }

@@ -2,12 +2,17 @@
 
 use anstyle::{AnsiColor, Style};
 
+use crate::wrap::{WIDTH, columns, wrapped};
+
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const FAINT: Style = Style::new().dimmed();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const MARKED: Style = AnsiColor::Yellow.on_default();
+
+/// Text that is to be read as lines has so many columns at least.
+const LEAST: usize = 24;
 
 /// The text in a style.
 pub(crate) fn styled(style: Style, text: impl core::fmt::Display) -> String {
@@ -21,7 +26,8 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows of aligned cells. What follows the last column of a row is not aligned.
+/// Rows of aligned cells. What follows the last column of a row is not aligned, and goes on below where it is longer than a
+/// terminal is wide, unless the cells are so already.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Row>,
@@ -59,6 +65,19 @@ impl Table {
         rows.map(|row| self.line(row, &widths)).collect()
     }
 
+    /// What follows cells of this width.
+    fn rest(&self, row: &Row, cells: usize) -> String {
+        let begin = self.indent + cells;
+        if begin + columns(&row.rest) <= WIDTH || begin > WIDTH {
+            row.rest.clone()
+        } else if begin + LEAST <= WIDTH {
+            wrapped(&row.rest, begin)
+        } else {
+            let below = self.indent + 4;
+            format!("\n{:below$}{}", "", wrapped(&row.rest, below))
+        }
+    }
+
     fn line(&self, row: &Row, widths: &[usize]) -> String {
         let cells = row.cells.iter().zip(&self.columns).zip(widths);
         let aligned = cells.map(|((cell, (_, align)), width)| match align {
@@ -66,11 +85,42 @@ impl Table {
             Align::Right => format!("{cell:>width$}"),
         });
         let mut line = aligned.collect::<Vec<_>>().join("  ");
-        if row.rest.is_empty() {
+        let rest = if row.rest.is_empty() {
             line.truncate(line.trim_end().len());
+            String::new()
         } else {
             line.push_str("  ");
-        }
-        format!("{:indent$}{}{}\n", "", styled(row.style, line), row.rest, indent = self.indent)
+            self.rest(row, columns(&line))
+        };
+        format!("{:indent$}{}{rest}\n", "", styled(row.style, line), indent = self.indent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Align, PLAIN, Table};
+
+    #[test]
+    fn what_follows_the_cells_goes_on_below_unless_the_cells_are_wide() {
+        let told = "what is said of it, in more words than there is room for on a line of a terminal";
+        let table = |width: usize| {
+            let mut table = Table::new(2, [("name", Align::Left)]);
+            table.row(PLAIN, ["x".repeat(width)], told);
+            anstream::adapter::strip_str(&table.print()).to_string()
+        };
+        assert_eq!(
+            table(10).lines().skip(1).collect::<Vec<_>>(),
+            [
+                "  xxxxxxxxxx  what is said of it, in more words than there is room for on a line",
+                "              of a terminal"
+            ]
+        );
+        let lines = table(60);
+        let lines: Vec<_> = lines.lines().skip(1).collect();
+        assert_eq!(
+            lines[1..],
+            ["      what is said of it, in more words than there is room for on a line of a", "      terminal"]
+        );
+        assert_eq!(table(90).lines().count(), 2);
     }
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::bench::{Feed, powers_of_two};
 
-use crate::args::ProgramArgs;
+use crate::args::{ProgramArgs, no_standard_stream};
 
 const HELP: &str = "\
 Examples:
@@ -19,7 +19,7 @@ Exit codes:
   0  fine, whether or not every setup ran: the table says what became of each
   1  the answer is no: nothing ran, or there is no memory to draw a picture by
   2  bad input or usage
-  3  the program failed outside of steps, was interrupted, or measured nothing";
+  3  the program failed outside of steps, was told to end, or measured nothing";
 
 /// Time the program's steps over a range of settings: speed, memory and utilisation, and the frontier of these
 ///
@@ -34,8 +34,9 @@ pub(crate) struct BenchArgs {
     /// eighth of the planned one up to four times as much
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub batch: Vec<Batches>,
-    /// Number formats: `f32`, `bf16_params`; by default the planned one
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = enacted)]
+    /// Number formats, each timed with all the rest: `f32`, `mixed_bf16`, `mixed_f16`, or `bf16_params` with weights,
+    /// gradients and optimizer in bf16; by default the planned one
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = precision)]
     pub precision: Vec<Precision>,
     /// Gradient checkpointing: `off`, `on`
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off,on", hide_possible_values = true)]
@@ -54,7 +55,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub again: bool,
     /// Draw speed by memory into a file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = no_standard_stream())]
     pub svg: Option<PathBuf>,
     /// The profile to build with
     #[arg(long, value_name = "NAME", default_value = "release")]
@@ -138,13 +139,8 @@ impl BenchArgs {
     }
 }
 
-/// Number formats that steps can be timed in.
-fn enacted(text: &str) -> Result<Precision, String> {
-    let precision: Precision = text.parse().map_err(|error: gpu_tuned_core::ParsePrecisionError| error.to_string())?;
-    if precision.is_mixed() {
-        return Err("steps in mixed precision cannot be measured yet: f32 and bf16_params can".to_owned());
-    }
-    Ok(precision)
+fn precision(text: &str) -> Result<Precision, String> {
+    text.trim().parse().map_err(|_| "expected f32, mixed_bf16, mixed_f16 or bf16_params".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -194,13 +190,15 @@ mod tests {
     }
 
     #[test]
-    fn number_formats_are_those_that_can_be_timed() {
+    fn number_formats_are_named_once() {
         let precisions = |words: &[&str]| args(words).map(|args| args.precisions());
         let both = precisions(&["--precision", "bf16_params,f32,f32"]).expect("a list");
         assert_eq!(both, [Some(Precision::F32), Some(Precision::Bf16Params)]);
         assert_eq!(precisions(&[]).expect("nothing is needed"), [None]);
-        assert!(precisions(&["--precision", "mixed_bf16"]).expect_err("not yet").contains("cannot be measured yet"));
-        assert!(precisions(&["--precision", "f8"]).is_err());
+        assert_eq!(precisions(&["--precision", "mixed_bf16"]).expect("one"), [Some(Precision::MixedBf16)]);
+        let unknown = precisions(&["--precision", "f8"]).expect_err("there is none such");
+        assert!(unknown.contains("expected f32, mixed_bf16, mixed_f16 or bf16_params"), "{unknown}");
+        assert_eq!(precisions(&["--precision", "f32, bf16_params"]).expect("a list"), both);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Drive<'_> {
         // Every process ends with something that it has done more than the one before.
         loop {
             let before = self.results.len()?;
-            let status = self.program(precision)?.run_to_end()?;
+            let status = self.program(precision)?.run_to_end().map_err(|error| error.leaving(KEPT))?;
             let told = self.results.since(before)?;
             let (Some(section), true) = (told.last(), self.results.len()? >= before) else {
                 return Err(self.without_results(status));
@@ -65,7 +65,7 @@ impl Drive<'_> {
         };
         let request = serde_json::to_string(&request).expect("BUG: a request is always JSON");
         let run = Run { args: &self.args.program, feature: counting(self.project)? };
-        let program = Program::in_profile(self.project, self.common.color, run, &self.args.profile);
+        let program = Program::in_profile(self.project, self.common.color, run, &self.args.profile)?;
         Ok(program.with((Request::VARIABLE, request)))
     }
 

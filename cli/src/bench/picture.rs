@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::figure::{Figure, Limit, Line, Point, Ring, rate};
+use gpu_tuned_core::figure::{Figure, Limit, Line, Point, Ring};
 use gpu_tuned_core::measured::Mode;
+use gpu_tuned_core::three_digits;
 
 use super::found::{Found, Row, place};
 
@@ -37,6 +38,6 @@ pub(super) fn figure(found: &Found) -> Figure {
 
 fn ring(row: &Row) -> Option<Ring> {
     let (memory, samples_per_s) = place(row)?;
-    let title = format!("planned: {}, {} samples/s", row.setup, rate(samples_per_s));
+    let title = format!("planned: {}, {} samples/s", row.setup, three_digits(samples_per_s));
     Some(Ring { memory, samples_per_s, until: Vec::new(), title })
 }

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use gpu_tuned_core::bench::{Feed, Figures, Phases};
-use gpu_tuned_core::figure::rate;
-use gpu_tuned_core::grouped;
+use gpu_tuned_core::{grouped, three_digits};
 
 use super::found::{Found, Row};
 use super::results::Results;
@@ -137,17 +136,17 @@ fn planned(found: &Found) -> String {
         return format!("{plan}: not among what ran\n");
     };
     let share = 100.0 * figures.samples_per_s.median / fastest.samples_per_s.median;
-    let speed = rate(figures.samples_per_s.median);
+    let speed = three_digits(figures.samples_per_s.median);
     if best.planned {
         return format!("{plan}: {speed} samples/s, the fastest\n");
     }
-    let (of, setup) = (rate(fastest.samples_per_s.median), best.setup);
+    let (of, setup) = (three_digits(fastest.samples_per_s.median), best.setup);
     format!("{plan}: {speed} samples/s, {share:.1}% of the fastest ({of}, {setup})\n")
 }
 
 fn speed(figures: &Figures) -> [String; 2] {
     let speed = figures.samples_per_s;
-    [rate(speed.median), format!("{} - {}", rate(speed.least), rate(speed.most))]
+    [three_digits(speed.median), format!("{} - {}", three_digits(speed.least), three_digits(speed.most))]
 }
 
 fn ms(ms: f64) -> String {
@@ -238,13 +237,14 @@ mod tests {
         let unfed = Row { outcome: Outcome::Unfed, ..row(8, Some(Feed { workers: 0, prefetch: 0 }), 1.0) };
         let lines = lines(vec![row(8, None, 812.4), row(8, Some(feed), 640.0), unfed]);
         assert_eq!(
-            &lines[4..8],
+            &lines[4..10],
             [
                 "with batches prepared meanwhile, and without uploading them",
                 "  mode                      batch  workers  prefetch  samples/s  least - most  waiting  GPU",
                 "  bf16_params-checkpointed      8        2         4        640     576 - 704      12%  93%",
-                "  bf16_params-checkpointed      8        0         0  not run: the program does not say how batches are \
-                 prepared (`host_batch`)",
+                "  bf16_params-checkpointed      8        0         0  not run: the program does",
+                "                                                      not say how batches are",
+                "                                                      prepared (`host_batch`)",
             ]
         );
     }

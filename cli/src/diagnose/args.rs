@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::args::no_standard_stream;
 use crate::time::time;
 
 const HELP: &str = "\
@@ -12,10 +13,15 @@ Examples:
   cargo gpu-tuned diagnose run.jsonl gpus.jsonl            program and monitor in two files
   cargo gpu-tuned diagnose --pid 4711 --duration 1m        a program that runs
   cargo gpu-tuned diagnose -- target/release/train         a program that is started
-  cargo gpu-tuned diagnose --try -- target/release/train   the same, and whether the changes bring what is predicted
+  cargo gpu-tuned diagnose --try -- target/release/train   and run again with what is proposed
   cargo gpu-tuned diagnose --before old.jsonl new.jsonl    whether a change in the code brought it
 
-A program records its steps where GPU_TUNED_RECORD names a file, which is set for one that is started.
+A program records its steps where GPU_TUNED_RECORD names a file, which is set for one that is started. It is stopped with \
+all that it has started: when --duration is over, and by Ctrl-C, after which what it recorded is judged; a second Ctrl-C \
+ends everything at once. What it starts and leaves behind is ended, too.
+
+What a program that is started prints goes through a pipe to standard error, so that it sees no terminal there and prints \
+lines. What it reads may come from a file or a pipe: one that reads from the terminal, or sets it up, is held by the system.
 
 Exit codes:
   0  nothing that costs a tenth of the time or ends the run; hints at most
@@ -31,7 +37,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct DiagnoseArgs {
-    /// Recordings of one run, such as those of the program and of the monitor
+    /// Recordings of one run, such as those of the program and of the monitor; `-` for standard input
     #[arg(value_name = "RECORDING", required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
     pub recordings: Vec<PathBuf>,
     /// Watch this process
@@ -41,7 +47,7 @@ pub(crate) struct DiagnoseArgs {
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "recordings")]
     pub duration: Option<Duration>,
     /// Keep what is recorded in this file
-    #[arg(long, value_name = "FILE", conflicts_with = "recordings")]
+    #[arg(long, value_name = "FILE", conflicts_with = "recordings", value_parser = no_standard_stream())]
     pub record: Option<PathBuf>,
     /// Run the program again with what is proposed, and compare with what was predicted
     #[arg(long = "try", requires = "command")]

@@ -5,18 +5,11 @@ use gpu_tuned::monitor::MonitorError;
 use gpu_tuned::recording::RecordingError;
 use thiserror::Error;
 
-use crate::Code;
-
-const HOW_TO_RECORD: &str = "a program of gpu-tuned records its steps with GPU_TUNED_RECORD=FILE, and `cargo gpu-tuned \
-                             monitor --record FILE` what the GPUs do";
-
 /// Why nothing can be diagnosed.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    #[error("{0}\n  help: {HOW_TO_RECORD}")]
+    #[error(transparent)]
     Recording(#[from] RecordingError),
-    #[error("`{}` has no records\n  help: {HOW_TO_RECORD}", path.display())]
-    Empty { path: PathBuf },
     #[error(transparent)]
     Monitor(#[from] MonitorError),
     #[error("there is no process {pid}\n  help: `nvidia-smi` and `ps` list those that are there")]
@@ -35,14 +28,4 @@ pub(crate) enum Failure {
     Record { path: PathBuf, source: io::Error },
     #[error("cannot make a temporary file: {0}")]
     Temporary(#[source] io::Error),
-}
-
-impl Failure {
-    /// The exit code.
-    pub(crate) const fn code(&self) -> Code {
-        match self {
-            Self::Start { .. } => Code::ProgramFailed,
-            _ => Code::Input,
-        }
-    }
 }

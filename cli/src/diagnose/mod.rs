@@ -17,6 +17,7 @@ pub(crate) use report::expectation;
 
 use crate::args::Common;
 use crate::error::Error;
+use crate::recording::once;
 use crate::stop::Stop;
 use crate::{Answer, Code};
 use program::Ended;
@@ -41,6 +42,7 @@ struct Report {
 
 /// Diagnoses a run, and puts predictions to the test where that is asked for.
 pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error> {
+    once(args.before.iter().chain(&args.recordings))?;
     // What is missing is missed before a program has run for hours.
     let before = args.before.as_ref().map(|path| Seen::recorded(std::slice::from_ref(path))).transpose()?;
     if args.tries && args.command.is_empty() {

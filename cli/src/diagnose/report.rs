@@ -6,7 +6,7 @@ use gpu_tuned::diagnose::{Finding, Judged, Outcome, Quantity, Severity, Tested};
 use super::Report;
 use super::trial::in_words;
 use crate::table::{BAD, BOLD, FAINT, GOOD, MARKED, styled};
-use crate::targets::wrap::wrapped;
+use crate::wrap::wrapped;
 
 /// Where texts begin.
 const INDENT: usize = 10;
@@ -54,7 +54,7 @@ fn paragraph(finding: &Finding, report: &Report) -> String {
 /// What the change brings, and why.
 pub(crate) fn expectation(finding: &Finding) -> String {
     let Some(prediction) = &finding.prediction else {
-        return "nothing in the recording says how much".to_owned();
+        return "the recording does not say how much this brings".to_owned();
     };
     let (now, then) = (prediction.quantity.in_words(prediction.now), prediction.quantity.in_words(prediction.then));
     let what = match prediction.quantity {

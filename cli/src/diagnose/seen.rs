@@ -12,6 +12,7 @@ use super::args::DiagnoseArgs;
 use super::failure::Failure;
 use super::program::{self, Ended};
 use super::watch;
+use crate::error::Error;
 use crate::stop::Stop;
 
 /// The time for which a process is watched when nobody says how long.
@@ -48,7 +49,7 @@ impl Place {
 }
 
 impl Seen {
-    pub(super) fn of(args: &DiagnoseArgs, stop: &Stop) -> Result<Self, Failure> {
+    pub(super) fn of(args: &DiagnoseArgs, stop: &Stop) -> Result<Self, Error> {
         if !args.recordings.is_empty() {
             return Self::recorded(&args.recordings);
         }
@@ -61,20 +62,15 @@ impl Seen {
             // It would be in the way of the next attempt.
             let _ = fs::remove_file(&place.file);
         }
-        seen
+        Ok(seen?)
     }
 
     /// Reads recordings of one run.
-    pub(super) fn recorded(files: &[PathBuf]) -> Result<Self, Failure> {
+    pub(super) fn recorded(files: &[PathBuf]) -> Result<Self, Error> {
         let (mut records, mut notes) = (Vec::new(), Vec::new());
         for path in files {
-            let read = recording::read(path)?;
-            if read.records.is_empty() {
-                return Err(Failure::Empty { path: path.clone() });
-            }
-            if read.is_torn {
-                notes.push(format!("the last line of `{}` has no end, and is left out", path.display()));
-            }
+            let read = crate::recording::read(path)?;
+            notes.extend(read.notes);
             records.extend(read.records);
         }
         Ok(Self { records, notes, ended: None })

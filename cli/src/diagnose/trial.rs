@@ -58,6 +58,9 @@ pub(super) fn in_words(tested: &Tested) -> String {
     match (tested.outcome, tested.got) {
         (Outcome::Hit, Some(got)) => format!("hit: {}, predicted {predicted}", quantity.in_words(got)),
         (Outcome::Miss, Some(got)) => format!("miss: {}, predicted {predicted}", quantity.in_words(got)),
+        (Outcome::WithAnother, Some(got)) => {
+            format!("gone with another: {}, {predicted} predicted for its change alone", quantity.in_words(got))
+        }
         (Outcome::StillThere, _) => format!("still there: {predicted} are predicted with the change"),
         _ => format!("not known: too little was recorded, predicted {predicted}"),
     }

@@ -11,9 +11,11 @@ pub(crate) use sections::{all as arithmetic, in_words};
 
 use crate::args::{Common, ExplainArgs};
 use crate::error::Error;
+use crate::plan::kept_from_builds;
 use crate::project::Project;
 use crate::table::{BAD, BOLD, styled};
 use crate::targets::Target;
+use crate::wrap::wrapped;
 use crate::{Answer, Code};
 
 /// What `--json` prints.
@@ -29,11 +31,10 @@ struct Explained<'a> {
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let described = project.workload(args.workload.as_deref())?;
-    let (target, mut notes) = match args.target.as_ref().or(args.option.as_ref()) {
-        Some(name) => (Target::named(&project, name)?, Vec::new()),
-        None => Target::first_here(&project),
-    };
+    let name = args.target.as_deref().or(args.option.as_deref());
+    let (target, mut notes) = Target::one(&project, name, args.here)?;
     notes.extend(project.left_out(core::slice::from_ref(&described)));
+    notes.extend(kept_from_builds(core::slice::from_ref(&described), args.here));
     let goal = args.goal.over(target.goal(described.goal.clone()));
     let explained = explain(&target.facts, &described.workload(), &goal);
     let explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
@@ -46,7 +47,8 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         format!("{}\n", serde_json::to_string_pretty(&explained).expect("BUG: an explanation is always JSON"))
     } else {
         let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
-        format!("{heading}: {}\n{}", in_short(&explanation), arithmetic(&project, &target, &explanation))
+        let heading = wrapped(&format!("{heading}: {}", in_short(&explanation)), 2);
+        format!("{heading}\n{}", arithmetic(&project, &target, &explanation))
     };
     Ok(Answer { text, notes, code })
 }

@@ -2,18 +2,16 @@
 
 use gpu_tuned_core::measured::{Measured, Way};
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, Verdict};
-use gpu_tuned_core::{Bytes, Provenance, Setting, grouped};
+use gpu_tuned_core::{Bytes, Provenance, Setting, grouped, three_digits};
 
 use super::device;
-use crate::plan::speed;
 use crate::project::Project;
 use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
 use crate::targets::Target;
+use crate::wrap::wrapped;
 
 /// Name, figure and what is said of it.
 const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
-/// Name, formula, sign and result.
-const SUMS: [(&str, Align); 3] = [("", Align::Left), ("", Align::Left), ("", Align::Right)];
 
 /// All of them.
 pub(crate) fn all(project: &Project, target: &Target, explanation: &Explanation) -> String {
@@ -27,11 +25,16 @@ pub(crate) fn all(project: &Project, target: &Target, explanation: &Explanation)
     match &explanation.outcome {
         Outcome::Plan(plan) => {
             text += &section("settings", &settings(plan));
-            text.extend(plan.advice.iter().map(|advice| format!("\n{} {advice}\n", styled(MARKED, "note:"))));
+            text.extend(plan.advice.iter().map(|advice| aside("note:", advice)));
         }
-        Outcome::Misfit(misfit) => text.extend(["\n", &styled(MARKED, "help:"), " ", &misfit.remedy.to_string(), "\n"]),
+        Outcome::Misfit(misfit) => text += &aside("help:", &misfit.remedy.to_string()),
     }
     text
+}
+
+/// A remark below the sections.
+fn aside(label: &str, text: &str) -> String {
+    format!("\n{} {}\n", styled(MARKED, label), wrapped(text, label.len() + 1))
 }
 
 fn section(heading: &str, body: &str) -> String {
@@ -44,7 +47,7 @@ fn of_device(project: &Project, target: &Target) -> String {
         table.row(PLAIN, [name.to_owned(), value], styled(FAINT, from));
     }
     let profile = device::profile(project, target);
-    table.print() + &profile.map_or_else(String::new, |profile| format!("  {}\n", styled(FAINT, profile)))
+    table.print() + &profile.map_or_else(String::new, |profile| format!("  {}\n", styled(FAINT, wrapped(&profile, 2))))
 }
 
 fn of_workload(explanation: &Explanation) -> String {
@@ -52,7 +55,6 @@ fn of_workload(explanation: &Explanation) -> String {
     let (parameters, sample) = (&workload.parameters, &workload.sample);
     let mut table = Table::new(2, FIGURES);
     let figures = [
-        ("trained parameters", Some(grouped(parameters.trained()))),
         ("frozen parameters", (parameters.frozen > 0).then(|| grouped(parameters.frozen))),
         ("packed weights", (parameters.packed > Bytes::ZERO).then(|| parameters.packed.to_string())),
         ("kept for each sample", Some(sample.activations.to_string())),
@@ -61,6 +63,8 @@ fn of_workload(explanation: &Explanation) -> String {
         ("operations on a sample", Some(format!("{:.3e}", sample.flops))),
         ("kernels of a step", Some(grouped(workload.kernels))),
     ];
+    let (trained, counted) = workload.trained_parameters();
+    table.row(PLAIN, ["trained parameters".to_owned(), grouped(trained)], styled(FAINT, counted));
     for (name, value) in figures {
         if let Some(value) = value {
             table.row(PLAIN, [name.to_owned(), value], styled(FAINT, workload.provenance));
@@ -111,22 +115,26 @@ fn memory_heading(explanation: &Explanation) -> String {
 }
 
 fn memory(explanation: &Explanation) -> String {
-    let mut table = Table::new(2, SUMS);
+    let mut table = Table::new(2, FIGURES);
     for item in &explanation.memory {
-        let cells = [item.name.to_owned(), item.formula.clone(), format!("= {:>10}", item.bytes)];
-        table.row(PLAIN, cells, styled(FAINT, item.provenance));
+        table.row(PLAIN, [item.name.to_owned(), item.bytes.to_string()], made_of(&item.formula, item.provenance));
     }
     let memory = explanation.outcome.memory();
     let share = explanation.goal.memory_headroom * 100.0;
-    let left = format!("{} available - {} ({share:.0}%) left alone", memory.available, memory.headroom);
+    let left = format!("= {} available - {} ({share:.0}%) left alone", memory.available, memory.headroom);
     let rest = if explanation.needed <= explanation.budget {
         format!("{} to spare", explanation.budget - explanation.needed)
     } else {
         format!("{} too much", explanation.needed - explanation.budget)
     };
-    table.row(BOLD, ["needed".to_owned(), "the sum".to_owned(), format!("= {:>10}", explanation.needed)], rest);
-    table.row(BOLD, ["budget".to_owned(), left, format!("= {:>10}", explanation.budget)], "");
+    table.row(BOLD, ["needed".to_owned(), explanation.needed.to_string()], format!("= the sum; {rest}"));
+    table.row(BOLD, ["budget".to_owned(), explanation.budget.to_string()], left);
     table.print()
+}
+
+/// How a figure comes about.
+fn made_of(formula: &str, provenance: Provenance) -> String {
+    format!("= {formula} {}", styled(FAINT, format!("({provenance})")))
 }
 
 fn time_heading(plan: &Plan) -> String {
@@ -137,15 +145,15 @@ fn time_heading(plan: &Plan) -> String {
 }
 
 fn time(explanation: &Explanation, plan: &Plan) -> String {
-    let mut table = Table::new(2, SUMS);
-    let milliseconds = |seconds: f64| format!("= {:>10.3} ms", seconds * 1e3);
+    let mut table = Table::new(2, FIGURES);
+    let milliseconds = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
     for term in &explanation.time {
-        let cells = [term.name.to_owned(), term.formula.clone(), milliseconds(term.seconds)];
-        table.row(PLAIN, cells, styled(FAINT, term.provenance));
+        table.row(PLAIN, [term.name.to_owned(), milliseconds(term.seconds)], made_of(&term.formula, term.provenance));
     }
     let total = explanation.time.iter().map(|term| term.seconds).sum();
-    let speed = format!("{} samples/s, {}", speed(plan.samples_per_s), provenance(plan.samples_per_s_provenance));
-    table.row(BOLD, ["step".to_owned(), "the sum".to_owned(), milliseconds(total)], speed);
+    let speed =
+        format!("{} samples/s, {}", three_digits(plan.samples_per_s), provenance(plan.samples_per_s_provenance));
+    table.row(BOLD, ["step".to_owned(), milliseconds(total)], format!("= the sum; {speed}"));
     table.print()
 }
 
@@ -160,8 +168,8 @@ fn considered(explanation: &Explanation) -> String {
     let columns = [
         ("", Align::Left),
         ("batch", Align::Right),
-        ("accumulation", Align::Right),
-        ("checkpointing", Align::Left),
+        ("accum.", Align::Right),
+        ("ckpt.", Align::Left),
         ("memory", Align::Right),
         ("samples/s", Align::Right),
     ];
@@ -174,7 +182,7 @@ fn considered(explanation: &Explanation) -> String {
             grouped(one.micro_steps),
             if one.gradient_checkpointing { "on" } else { "off" }.to_owned(),
             one.memory.to_string(),
-            one.samples_per_s.map_or_else(|| "-".to_owned(), speed),
+            one.samples_per_s.map_or_else(|| "-".to_owned(), three_digits),
         ];
         table.row(if is_taken { GOOD } else { PLAIN }, cells, one.verdict.to_string());
     }

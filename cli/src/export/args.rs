@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use gpu_tuned::export::Table;
 
+use crate::args::no_standard_stream;
+
 const HELP: &str = "\
 Examples:
   cargo gpu-tuned export run.jsonl --tensorboard runs/first
@@ -20,11 +22,11 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP, group = clap::ArgGroup::new("form").required(true))]
 pub(crate) struct ExportArgs {
-    /// The recording that a program or the monitor made
+    /// The recording that a program or the monitor made, `-` for standard input
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
     /// Write an event file for TensorBoard into this folder
-    #[arg(long, value_name = "DIR", group = "form", conflicts_with = "output")]
+    #[arg(long, value_name = "DIR", group = "form", conflicts_with = "output", value_parser = no_standard_stream())]
     pub tensorboard: Option<PathBuf>,
     /// Write what is known in the end, in Prometheus' text format
     #[arg(long, group = "form")]
@@ -32,7 +34,7 @@ pub(crate) struct ExportArgs {
     /// Write a table: of steps, GPUs, the host, or the program's own values
     #[arg(long, value_name = "TABLE", group = "form", num_args = 0..=1, require_equals = true, default_missing_value = "steps")]
     pub csv: Option<TableArg>,
-    /// The file to write; by default it is standard output
+    /// The file to write; by default, and with `-`, it is standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -13,7 +13,7 @@ pub(crate) use args::ExportArgs;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::recording::{Recorded, distinct, read, write};
+use crate::recording::{Recorded, distinct, is_standard, read, write};
 use crate::{Answer, Code};
 
 /// Writes the recording in the form that is asked for.
@@ -28,7 +28,7 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
             Some(table) => ("csv", csv(&records, table.into())),
             None => ("prometheus", prometheus(&records)),
         };
-        match &args.output {
+        match args.output.as_ref().filter(|output| !is_standard(output)) {
             Some(file) => {
                 distinct(&args.recording, file)?;
                 write(file, |into| into.write_all(text.as_bytes()))?;

@@ -82,6 +82,7 @@ impl Setup {
         setup.notes.extend(of_burn(project));
         let found = proposal::find(project, &names[0]);
         setup.steps = steps(project, targets, &here, &found);
+        setup.notes.extend(here.is_empty().then(|| WITHOUT_GPU.to_owned()));
         let Found { proposal, has_loop, left, notes, .. } = found;
         if proposal.is_some() {
             let in_vain = (has_own_loop(project) && !has_loop).then(|| LOOP.to_owned());
@@ -144,6 +145,10 @@ fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
     };
     Ok([origin("runtime")?, origin("build-support")?])
 }
+
+/// There is no GPU in this machine that the commands could be for.
+const WITHOUT_GPU: &str =
+    "no GPU is found here, so that the commands train on the CPU: where there is one, add `cuda` to their features";
 
 /// What is to be known of the package's Burn.
 fn of_burn(project: &Project) -> Option<String> {

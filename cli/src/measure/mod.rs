@@ -74,7 +74,7 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
 
 /// Runs the program so that it measures itself, and returns the workloads that it measured.
 pub(crate) fn measured(project: &Project, common: &Common, args: &ProgramArgs) -> Result<Vec<String>, Error> {
-    let program = Program::new(project, common.color, Run { args, feature: counting(project)? });
+    let program = Program::new(project, common.color, Run { args, feature: counting(project)? })?;
     let lines = program.with(ASK).with(ASK_JSON).with((LOCK_VARIABLE, project.root().join(Lock::NAME))).run::<Line>();
     let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is whole"))?;
     Ok(lines.into_iter().map(|line| line.workload).collect())

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::args::no_standard_stream;
+use crate::recording::is_standard;
 use crate::time::time;
 
 const HELP: &str = "\
@@ -43,12 +45,12 @@ pub(crate) struct MonitorArgs {
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Append all that is seen to this recording; a program may write its steps into the same file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = no_standard_stream())]
     pub record: Option<PathBuf>,
     /// Write comma-separated values to this file, or print them where none is named
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with = "json")]
     pub csv: Option<PathBuf>,
-    /// Show a recording in place of this machine
+    /// Show a recording in place of this machine, `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "pid", "duration", "interval"])]
     pub replay: Option<PathBuf>,
     /// Print lines on a terminal, too, as in a pipe
@@ -59,7 +61,7 @@ pub(crate) struct MonitorArgs {
 impl MonitorArgs {
     /// Whether the table of values takes the standard output.
     pub(super) fn prints_csv(&self) -> bool {
-        self.csv.as_ref().is_some_and(|path| path.as_os_str() == "-")
+        self.csv.as_ref().is_some_and(|path| is_standard(path))
     }
 
     /// The file of the table.

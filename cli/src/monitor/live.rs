@@ -27,7 +27,7 @@ pub(super) fn follow(
     let mut has_ended = false;
     loop {
         let is_over = stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time);
-        for record in source.news() {
+        for record in source.news()? {
             seen.observe(&record);
             has_ended |= source.has_ended(&record);
             if let Record::Start(start) = &record {

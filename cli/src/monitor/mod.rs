@@ -6,6 +6,7 @@ mod failure;
 mod lines;
 mod live;
 mod output;
+mod replay;
 mod report;
 mod screen;
 mod seen;
@@ -14,14 +15,12 @@ mod tail;
 
 use std::io::{self, IsTerminal};
 
-use gpu_tuned::recording;
-
 pub(crate) use args::MonitorArgs;
 pub(crate) use failure::Failure;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::recording::distinct;
+use crate::recording::{distinct, read};
 use crate::stop::Stop;
 use crate::{Answer, Code};
 use output::{Ended, Output, Table};
@@ -34,13 +33,17 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
         distinct(read, written)?;
     }
     let is_screen = !common.json && !args.plain && !args.prints_csv() && are_terminals();
+    let mut notes = Vec::new();
     let seen = match &args.replay {
-        Some(path) => replay(common, args, path, is_screen)?,
+        Some(path) => {
+            let recorded = read(path)?;
+            notes = recorded.notes;
+            replay::show(common, args, path, recorded.records, is_screen)?
+        }
         None => watch(common, args, is_screen)?,
     };
-    let Some(seen) = seen else { return Ok(Answer { text: String::new(), notes: Vec::new(), code: Code::Fine }) };
+    let Some(seen) = seen else { return Ok(Answer { text: String::new(), notes, code: Code::Fine }) };
     let summary = seen.summary();
-    let mut notes = Vec::new();
     let mut text =
         if common.json { output::summary_line(&summary) } else { report::text(&summary, &seen.start.trouble) };
     if args.prints_csv() {
@@ -71,50 +74,4 @@ fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<
         Ended::Whole(seen) => Some(*seen),
         Ended::NobodyReads => None,
     })
-}
-
-/// Shows a recording.
-fn replay(
-    common: &Common,
-    args: &MonitorArgs,
-    path: &std::path::Path,
-    is_screen: bool,
-) -> Result<Option<Seen>, Failure> {
-    let recording = recording::read(path)?;
-    if recording.records.is_empty() {
-        return Err(Failure::EmptyRecording { path: path.to_owned() });
-    }
-    let chosen = |record: &recording::Record| match record {
-        recording::Record::Gpu(sample) => args.gpus.is_empty() || args.gpus.contains(&sample.gpu),
-        _ => true,
-    };
-    let records: Vec<_> = recording.records.into_iter().filter(chosen).map(|record| only(args, record)).collect();
-    let mut seen = Seen::default();
-    if is_screen {
-        for record in &records {
-            seen.observe(record);
-        }
-        let stop = Stop::on_signals().map_err(Failure::Signals)?;
-        return screen::replayed(common, &seen, path, &stop).map(|()| Some(seen));
-    }
-    // What there is to tell of a recording is its summary; the rest is for programs.
-    let mut output = Output::new(common.json, args)?;
-    for record in &records {
-        seen.observe(record);
-        if (common.json || args.csv.is_some()) && !output.write(record, &seen)? {
-            return Ok(None);
-        }
-    }
-    Ok(Some(seen))
-}
-
-/// A start of the chosen GPUs.
-fn only(args: &MonitorArgs, record: recording::Record) -> recording::Record {
-    match record {
-        recording::Record::Start(mut start) if !args.gpus.is_empty() => {
-            start.gpus.retain(|gpu| args.gpus.contains(&gpu.gpu));
-            recording::Record::Start(start)
-        }
-        other => other,
-    }
 }

@@ -50,7 +50,8 @@ pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
         text.push_str(&of_gpu(gpu, summary.seconds));
     }
     if summary.gpus.is_empty() {
-        let why = trouble.first().map_or("there is none", String::as_str);
+        // What to do about it was said at the beginning.
+        let why = trouble.first().and_then(|trouble| trouble.split(';').next()).unwrap_or("there is none");
         let _ = writeln!(text, "\n{}", styled(MARKED, format!("No GPU was watched: {why}")));
     }
     if !summary.gpus.is_empty() && !trouble.is_empty() {

@@ -42,7 +42,7 @@ impl Source {
             let mut numbers: Vec<u32> = all.iter().map(|gpu| gpu.index).collect();
             numbers.dedup();
             if !numbers.is_empty() {
-                return Err(Failure::NoGpu { wanted: *wanted, there: numbers });
+                return Err(Failure::NoGpu { wanted: *wanted, whose: "driver shows", there: numbers });
             }
         }
         let source = Self { monitor, next: 0, tail, pid: args.pid };
@@ -63,11 +63,13 @@ impl Source {
     }
 
     /// What came since the last call.
-    pub(super) fn news(&mut self) -> Vec<Record> {
+    pub(super) fn news(&mut self) -> Result<Vec<Record>, Failure> {
+        // Whoever wants a recording wants no look that it lacks.
+        self.monitor.written()?;
         let (next, mut records) = self.monitor.since(self.next);
         self.next = next;
         records.extend(self.tail.as_mut().map(Tail::news).unwrap_or_default());
-        records
+        Ok(records)
     }
 
     /// Whether the program that is watched has ended, as a look at the host shows it.

@@ -22,7 +22,8 @@ impl Tail {
 
     /// What programs have written since the last call: runs, steps and values. What cannot be read is passed over.
     pub(super) fn news(&mut self) -> Vec<Record> {
-        if self.file.is_none() {
+        // A pipe has nothing to go back to, and a device may never end.
+        if self.file.is_none() && self.path.is_file() {
             self.file = File::open(&self.path).ok();
         }
         let Some(file) = &mut self.file else { return Vec::new() };

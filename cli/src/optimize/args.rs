@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::args::{GoalArgs, ProgramArgs};
+use crate::args::{GoalArgs, ProgramArgs, no_standard_stream};
 
 const HELP: &str = "\
 Examples:
   cargo gpu-tuned optimize config.json --target rtx4090,h200 --dry-run
   cargo gpu-tuned optimize train.yaml --here --model recurrent --dim inputs=8
   cargo gpu-tuned optimize args.json --target h200 --model-config model/config.json
-  cargo gpu-tuned optimize config.toml --workload lm --benchmark -F h200
+  cargo gpu-tuned optimize config.toml --workload lm --benchmark -F h200,cuda
 
 Exit codes:
   0  fine: written, or nothing to change
@@ -26,7 +26,7 @@ Exit codes:
 #[command(after_help = HELP)]
 pub(crate) struct OptimizeArgs {
     /// The config
-    #[arg(value_name = "CONFIG")]
+    #[arg(value_name = "CONFIG", value_parser = no_standard_stream())]
     pub config: PathBuf,
     /// GPUs to plan for, such as `h200`; by default those that the package declares
     #[arg(long = "target", value_name = "NAME", num_args = 1.., value_delimiter = ',', conflicts_with = "here")]
@@ -64,7 +64,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "KIND")]
     pub model: Option<String>,
     /// Another file that has the model's dimensions
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = no_standard_stream())]
     pub model_config: Option<PathBuf>,
     /// A dimension of the model or its training, such as `seq=512`, in place of what the config says
     #[arg(long = "dim", value_name = "NAME=VALUE", value_parser = pair)]
@@ -75,7 +75,7 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Writing")]
 pub(crate) struct WriteArgs {
-    /// Write the copy here; for one target
+    /// Write the copy here, `-` for standard output; for one target
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["in_place", "dry_run"])]
     pub output: Option<PathBuf>,
     /// Change the config itself; for one target

@@ -31,6 +31,7 @@ use crate::args::Common;
 use crate::error::Error;
 use crate::measure;
 use crate::project::Project;
+use crate::recording::{alone, is_standard};
 use crate::targets::Target;
 use crate::{Answer, Code};
 use changes::Changes;
@@ -46,6 +47,7 @@ use text::Node;
 
 /// Plans a config for each target, and writes a copy for each.
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
+    args.write.output.iter().try_for_each(|output| alone(output, common.json))?;
     let file = Read::from(&args.config)?;
     for_benchmark(args)?;
     let project = project(common, args)?;
@@ -76,8 +78,13 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     }
     let fits = all.iter().all(|one| one.planned.after.plan().is_some());
     let report = Report { args, file: &file, config: &config, step, training: &training, targets: &all };
-    let text = if common.json { report.json(&notes) } else { report.text() };
-    let notes = if common.json { Vec::new() } else { notes };
+    let mut text = if common.json { report.json(&notes) } else { report.text() };
+    let mut notes = if common.json { Vec::new() } else { notes };
+    if args.write.output.as_deref().is_some_and(is_standard) {
+        // The copy has the standard output.
+        notes.push(text);
+        text = all.iter().filter_map(|one| one.file.as_ref()).map(|file| file.after.as_str()).collect();
+    }
     Ok(Answer { text, notes, code: if fits { Code::Fine } else { Code::No } })
 }
 

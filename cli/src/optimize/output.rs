@@ -11,6 +11,7 @@ use super::source::Read;
 use crate::error::Error;
 use crate::init::change::Change as FileChange;
 use crate::init::write;
+use crate::recording::is_standard;
 use crate::targets::Target;
 
 /// The file that a target's copy becomes.
@@ -43,6 +44,9 @@ pub(super) fn short(target: &Target) -> String {
 /// Looks whether a copy of this text may be written, and how.
 pub(super) fn prepared(path: PathBuf, config: &Read, text: &str, args: &WriteArgs) -> Result<FileChange, Error> {
     let after = format!("{}{text}", config.mark);
+    if is_standard(&path) {
+        return Ok(FileChange { path, name: "standard output".to_owned(), before: None, after });
+    }
     let there = match fs::read_to_string(&path) {
         Ok(there) => Some(there),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -60,6 +64,6 @@ pub(super) fn prepared(path: PathBuf, config: &Read, text: &str, args: &WriteArg
 
 /// Writes all copies, or none.
 pub(super) fn write(changes: &[FileChange]) -> Result<(), Error> {
-    let new: Vec<_> = changes.iter().filter(|change| change.changes()).cloned().collect();
+    let new: Vec<_> = changes.iter().filter(|change| change.changes() && !is_standard(&change.path)).cloned().collect();
     write::all(&new)
 }

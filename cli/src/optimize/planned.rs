@@ -3,7 +3,7 @@
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Filling, Misfit, Plan, PlanError, filling};
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Goal, Pins, Precision, Provenance, Setting, plan};
+use gpu_tuned_core::{Goal, Pins, Precision, Provenance, Setting, plan, three_digits};
 
 use super::config::Config;
 use super::error::OptimizeError;
@@ -175,8 +175,9 @@ impl Task<'_> {
             .min_by_key(|plan| (plan.settings.gradient_checkpointing, plan.settings.batch_size));
         Ok(best.map(|mut plan| {
             let why = format!(
-                "the smallest that divides the step evenly within {:.0}% of the fastest such ({fastest:.0} samples/s)",
-                goal.throughput_tolerance * 100.0
+                "the smallest that divides the step evenly within {:.0}% of the fastest such ({} samples/s)",
+                goal.throughput_tolerance * 100.0,
+                three_digits(fastest)
             );
             because(&mut plan, Setting::BatchSize, &why);
             Outcome::Plan(plan)

@@ -10,9 +10,10 @@ use crate::error::Error;
 use crate::project::{Described, Project};
 use crate::table::{Align, BAD, BOLD, FAINT, PLAIN, Table, styled};
 use crate::targets::Target;
+use crate::wrap::wrapped;
 use crate::{Answer, Code};
 use row::{Outcome, Row};
-pub(crate) use row::{cells, misfit_in_words, speed};
+pub(crate) use row::{cells, misfit_in_words};
 
 /// Plans each workload for each target.
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
@@ -20,6 +21,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let workloads = project.workloads(args.workload.as_deref())?;
     let (targets, mut notes) = Target::wanted(&project, args.targets.names(), args.all, args.targets.here)?;
     notes.extend(project.left_out(&workloads));
+    notes.extend(kept_from_builds(&workloads, args.targets.here));
     let mut rows = Vec::new();
     for described in &workloads {
         for target in &targets {
@@ -34,6 +36,20 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         workloads.iter().map(|described| table(described, &args.goal, &rows)).collect::<Vec<_>>().join("\n")
     };
     Ok(Answer { text, notes, code: if fits { Code::Fine } else { Code::No } })
+}
+
+/// That programs do otherwise here than they would if they were built for this machine.
+pub(crate) fn kept_from_builds(workloads: &[Described<'_>], here: bool) -> Option<String> {
+    let with_statistics = |described: &&Described<'_>| described.workload().batch_statistics;
+    let names: Vec<_> =
+        workloads.iter().filter(with_statistics).map(|described| format!("`{}`", described.name)).collect();
+    (here && !names.is_empty()).then(|| {
+        format!(
+            "{}: a model that computes statistics over the micro-batch keeps, wherever it fits, the one that its program was \
+             built with; this is what a build for this machine would have",
+            names.join(", ")
+        )
+    })
 }
 
 fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, Error> {
@@ -91,9 +107,7 @@ pub(crate) fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
         (None, Provenance::Declared) => "costs as declared".to_owned(),
         (None, _) => "costs from its dimensions".to_owned(),
     };
-    // Dimensions that were read off code may leave layers out.
-    let counted =
-        if workload.measured.is_empty() { workload.parameters.trained() } else { workload.measured.parameters };
-    let parameters = grouped(counted);
-    format!("{}: {parameters} parameters, {}, {step}, {costs}", styled(BOLD, described.name), workload.optimizer)
+    let parameters = grouped(workload.trained_parameters().0);
+    let name = styled(BOLD, described.name);
+    wrapped(&format!("{name}: {parameters} parameters, {}, {step}, {costs}", workload.optimizer), 2)
 }

@@ -1,7 +1,7 @@
 //! One workload on one target.
 
 use gpu_tuned_core::plan::{Misfit, Plan};
-use gpu_tuned_core::{Bytes, grouped};
+use gpu_tuned_core::{Bytes, grouped, three_digits};
 use serde::Serialize;
 
 /// One workload on one target.
@@ -35,13 +35,8 @@ pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
         settings.num_workers.to_string(),
         plan.memory.total().to_string(),
         plan.memory.available.to_string(),
-        speed(plan.samples_per_s),
+        three_digits(plan.samples_per_s),
     ]
-}
-
-/// Samples per second, with digits enough to tell slow ones apart.
-pub(crate) fn speed(samples_per_s: f64) -> String {
-    if samples_per_s < 10.0 { format!("{samples_per_s:.2}") } else { grouped(samples_per_s.round() as u64) }
 }
 
 /// What is missing, and what would mend it.

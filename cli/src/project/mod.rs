@@ -1,6 +1,7 @@
 //! The package that a command is for: its files, its workloads, and the GPUs it declares.
 
 mod metadata;
+mod programs;
 mod workloads;
 
 use std::io;

@@ -16,7 +16,7 @@ Exit codes:
 /// Write a page with plans, measurements, pictures of them, and recorded runs: one HTML file that needs nothing else
 ///
 /// Without a target, for those that the package declares as features. Of recordings it shows what ran, what holds it up, and
-/// the steps, the GPUs and the host over time.
+/// the steps, the GPUs and the host over time; for these alone no package is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ReportArgs {
@@ -25,12 +25,20 @@ pub(crate) struct ReportArgs {
     /// Plan this workload only
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
-    /// A recording of a training run; several can be given
+    /// A recording of a training run, `-` for standard input; several can be given
     #[arg(long = "recording", value_name = "FILE")]
     pub recordings: Vec<PathBuf>,
-    /// Where the page goes
+    /// Where the page goes, `-` for standard output
     #[arg(long, short, value_name = "FILE", default_value = "gpu-tuned.report.html")]
     pub output: PathBuf,
     #[command(flatten)]
     pub goal: GoalArgs,
+}
+
+impl ReportArgs {
+    /// Whether something of plans is said.
+    pub(super) fn asks_for_plans(&self) -> bool {
+        let Self { targets, workload, goal, .. } = self;
+        targets.here || !targets.names().is_empty() || workload.is_some() || goal.is_said()
+    }
 }

@@ -1,12 +1,11 @@
 //! What was measured of a workload.
 
-use gpu_tuned_core::grouped;
 use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode, Point};
+use gpu_tuned_core::{grouped, three_digits};
 use maud::html;
 
 use super::page::{Grid, Kind, Section};
 use crate::explain::in_words;
-use crate::plan::speed;
 use crate::project::Described;
 
 const COLUMNS: [(&str, Kind); 9] = [
@@ -63,7 +62,7 @@ fn cells(mode: Mode, batch: u64, point: &Point, way: &str) -> Vec<String> {
         told(point.in_use_bytes.map(|bytes| bytes.to_string())),
         ms(point.micro_step_ms),
         ms(point.optimizer_ms),
-        told(seconds.map(|seconds| speed(batch as f64 / seconds))),
+        told(seconds.map(|seconds| three_digits(batch as f64 / seconds))),
         told(point.spread.map(|spread| format!("{:.1}%", spread * 100.0))),
         way.to_owned(),
     ]

@@ -18,24 +18,74 @@ pub(crate) use args::ReportArgs;
 use crate::args::Common;
 use crate::error::Error;
 use crate::project::Project;
-use crate::recording::{distinct, read, write};
+use crate::recording::{alone, distinct, is_standard, once, read, write};
 use crate::targets::Target;
 use crate::{Answer, Code};
+use page::Section;
 
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Written<'a> {
     report: &'a Path,
     bytes: usize,
-    workloads: Vec<&'a str>,
-    targets: Vec<&'a str>,
+    workloads: Vec<String>,
+    targets: Vec<String>,
     recordings: usize,
+}
+
+/// What is planned on the page, and measured.
+#[derive(Default)]
+struct Planned {
+    package: Option<String>,
+    workloads: Vec<String>,
+    targets: Vec<String>,
+    sections: Vec<Section>,
+    notes: Vec<String>,
 }
 
 /// Writes the page.
 pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
-    let project = Project::read(common)?;
+    alone(&args.output, common.json)?;
     refuse_others(&args.output)?;
+    once(&args.recordings)?;
+    let Planned { package, workloads, targets, mut sections, mut notes } = planned(common, args)?;
+    for path in &args.recordings {
+        distinct(path, &args.output)?;
+        let recorded = read(path)?;
+        sections.push(recorded::section(path, &recorded.records));
+        notes.extend(recorded.notes);
+    }
+    let title = package.unwrap_or_else(|| "training run".to_owned());
+    let page = page::page(&title, &sections);
+    if is_standard(&args.output) {
+        return Ok(Answer { text: page, notes, code: Code::Fine });
+    }
+    write(&args.output, |file| file.write_all(page.as_bytes()))?;
+    let recordings = args.recordings.len();
+    let text = if common.json {
+        let written = Written { report: &args.output, bytes: page.len(), workloads, targets, recordings };
+        format!("{}\n", serde_json::to_string_pretty(&written).expect("BUG: names and numbers are always JSON"))
+    } else {
+        format!("wrote `{}`: {} KiB, to be opened in a browser\n", args.output.display(), page.len() / 1024)
+    };
+    Ok(Answer { text, notes, code: Code::Fine })
+}
+
+/// The plans; none where only recordings are asked for and there is nothing to plan.
+fn planned(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
+    let recordings_do = !args.recordings.is_empty() && !args.asks_for_plans() && !common.names_a_package();
+    match of_package(common, args) {
+        Err(error) if recordings_do && error.leaves_plans_open() => {
+            let why = error.to_string();
+            let why = why.lines().next().unwrap_or_default();
+            Ok(Planned { notes: vec![format!("there are no plans on the page: {why}")], ..Planned::default() })
+        }
+        other => other,
+    }
+}
+
+fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
+    let project = Project::read(common)?;
     let workloads = project.workloads(args.workload.as_deref())?;
     let (targets, mut notes) = Target::wanted(&project, args.targets.names(), false, args.targets.here)?;
     notes.extend(project.left_out(&workloads));
@@ -44,33 +94,19 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
         sections.push(planned::section(&project, described, &targets, &args.goal)?);
         sections.extend(measured::section(described));
     }
-    for path in &args.recordings {
-        distinct(path, &args.output)?;
-        let recorded = read(path)?;
-        sections.push(recorded::section(path, &recorded.records));
-        notes.extend(recorded.notes);
-    }
-    let page = page::page(project.name(), &sections);
-    write(&args.output, |file| file.write_all(page.as_bytes()))?;
-    let written = Written {
-        report: &args.output,
-        bytes: page.len(),
-        workloads: workloads.iter().map(|described| described.name).collect(),
-        targets: targets.iter().map(|target| target.name.as_str()).collect(),
-        recordings: args.recordings.len(),
-    };
-    let text = if common.json {
-        format!("{}\n", serde_json::to_string_pretty(&written).expect("BUG: names and numbers are always JSON"))
-    } else {
-        format!("wrote `{}`: {} KiB, to be opened in a browser\n", args.output.display(), page.len() / 1024)
-    };
-    Ok(Answer { text, notes, code: Code::Fine })
+    Ok(Planned {
+        package: Some(project.name().to_owned()),
+        workloads: workloads.iter().map(|described| described.name.to_owned()).collect(),
+        targets: targets.into_iter().map(|target| target.name).collect(),
+        sections,
+        notes,
+    })
 }
 
 /// A file that is replaced has to be a report.
 fn refuse_others(path: &Path) -> Result<(), Error> {
     // Opening a pipe would wait for somebody at its other end.
-    if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
+    if is_standard(path) || !fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return Ok(());
     }
     let mut begin = Vec::new();

@@ -3,14 +3,14 @@
 use gpu_tuned_core::figure::{Figure, Line, Point, Ring};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, curve, explain};
-use gpu_tuned_core::{Bytes, Goal, grouped};
+use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use maud::{Markup, html};
 
 use super::page::{Grid, Kind, Section, picture};
 use crate::args::GoalArgs;
 use crate::error::Error;
 use crate::explain::arithmetic;
-use crate::plan::{cells, heading, misfit_in_words, speed};
+use crate::plan::{cells, heading, misfit_in_words};
 use crate::project::{Described, Project};
 use crate::targets::Target;
 
@@ -119,7 +119,7 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
         memory: plan.memory.total(),
         samples_per_s: plan.samples_per_s,
         until: Vec::new(),
-        title: format!("batch {batch}: {} samples/s", speed(plan.samples_per_s)),
+        title: format!("batch {batch}: {} samples/s", three_digits(plan.samples_per_s)),
     };
     let figure = Figure {
         title: format!("{} on {}", described.name, target.name),

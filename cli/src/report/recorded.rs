@@ -6,11 +6,12 @@ use std::path::Path;
 use gpu_tuned::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
 use gpu_tuned::recording::{GpuSample, Record, Run, StepRecord};
 use gpu_tuned_core::figure::{Course, CourseLine};
+use gpu_tuned_core::three_digits;
 use maud::{Markup, html};
 
 use super::found::findings;
 use super::page::{Grid, Kind, Section, picture};
-use crate::plan::speed;
+use crate::recording::name;
 
 const COLUMNS: [(&str, Kind); 7] = [
     ("of", Kind::Text),
@@ -49,7 +50,7 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
         (Grid { columns: &COLUMNS, rows: figures(&summary) }.table())
         @for svg in courses(records) { (picture(svg)) }
     };
-    Section { heading: format!("Run: {}", path.display()), body }
+    Section { heading: format!("Run: {}", name(path)), body }
 }
 
 fn of_run(run: &Run) -> Markup {
@@ -72,7 +73,7 @@ fn steps(summary: &Summary) -> Markup {
     let Some(steps) = &summary.steps else { return html! {} };
     html! {
         p {
-            (steps.steps) " steps of " (steps.samples) " samples in all, " (speed(steps.samples_per_s.mean)) " samples/s"
+            (steps.steps) " steps of " (steps.samples) " samples in all, " (three_digits(steps.samples_per_s.mean)) " samples/s"
             @if let Some(loss) = steps.last_loss { ", last loss " (format!("{loss:.4}")) }
         }
     }

@@ -4,9 +4,9 @@ use gpu_tuned_core::profile::{Basis, Peak, Profile};
 
 use super::catalogue::{Entry, Nearness};
 use super::limits::Limits;
-use super::wrap::wrapped;
 use crate::explain::total;
 use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+use crate::wrap::wrapped;
 
 /// Name and figure.
 const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Left)];

@@ -3,8 +3,8 @@
 use gpu_tuned_core::profile::Peak;
 
 use super::catalogue::{Entry, Nearness};
-use super::wrap::wrapped;
 use crate::table::{Align, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+use crate::wrap::wrapped;
 
 const COLUMNS: [(&str, Align); 7] = [
     ("  target", Align::Left),

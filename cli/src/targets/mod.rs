@@ -7,7 +7,6 @@ mod limits;
 mod list;
 mod search;
 mod target;
-pub(crate) mod wrap;
 
 use serde::Serialize;
 

@@ -31,6 +31,39 @@ impl Target {
         table.get(name).map(Self::nominal).ok_or_else(unknown)
     }
 
+    /// The profiles with these names, each once.
+    fn all_named(project: &Project, names: &[String]) -> Result<Vec<Self>, Error> {
+        let mut targets: Vec<Self> = Vec::new();
+        for name in names {
+            let target = Self::named(project, name)?;
+            if targets.iter().all(|known| known.name != target.name) {
+                targets.push(target);
+            }
+        }
+        Ok(targets)
+    }
+
+    /// The one that was asked for: by name, or the first device of this machine; else the one that the package declares.
+    /// With what is in the way of looking.
+    pub(crate) fn one(project: &Project, name: Option<&str>, here: bool) -> Result<(Self, Vec<String>), Error> {
+        if here {
+            return Ok(Self::first_here(project));
+        }
+        if let Some(name) = name {
+            return Ok((Self::named(project, name)?, Vec::new()));
+        }
+        let package = project.name().to_owned();
+        let mut declared = Self::declared(project);
+        match (declared.pop(), declared.is_empty()) {
+            (None, _) => Err(Error::NoTargets { package }),
+            (Some(only), true) => Ok((only, Vec::new())),
+            (Some(last), false) => {
+                let names = declared.into_iter().chain([last]).map(|target| target.name).collect();
+                Err(Error::SeveralTargets { package, names })
+            }
+        }
+    }
+
     /// Those that were asked for: by name, all, or the devices of this machine; else those that the package declares. With
     /// what is in the way of looking.
     pub(crate) fn wanted(
@@ -47,7 +80,7 @@ impl Target {
         }
         let targets = match names {
             [] => Self::declared(project),
-            names => names.iter().map(|name| Self::named(project, name)).collect::<Result<_, _>>()?,
+            names => Self::all_named(project, names)?,
         };
         if targets.is_empty() {
             return Err(Error::NoTargets { package: project.name().to_owned() });

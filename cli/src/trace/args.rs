@@ -6,9 +6,9 @@ use gpu_tuned::trace::Steps;
 
 const HELP: &str = "\
 Examples:
-  GPU_TUNED_RECORD=run.jsonl cargo run --release --features h200
+  GPU_TUNED_RECORD=run.jsonl cargo run --release --features h200,cuda
   cargo gpu-tuned trace run.jsonl --steps 100..120
-  GPU_TUNED_TRACE=steps.json GPU_TUNED_TRACE_STEPS=11..20 cargo run --release --features h200
+  GPU_TUNED_TRACE=steps.json GPU_TUNED_TRACE_STEPS=11..20 cargo run --release --features h200,cuda
 
 The last one needs no recording: the program traces ten steps itself, micro-batch by micro-batch and worker by worker.
 
@@ -24,10 +24,11 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct TraceArgs {
-    /// The recording that a program or the monitor made
+    /// The recording that a program or the monitor made, `-` for standard input
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
-    /// The file to write, `-` for standard output; by default it lies beside the recording: RECORDING.trace.json
+    /// The file to write, `-` for standard output; by default `run.trace.json` beside `run.jsonl`, and standard output where
+    /// standard input is read
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only these steps, the first and the last included: `100..120`

@@ -12,7 +12,7 @@ pub(crate) use args::TraceArgs;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::recording::{Recorded, beside, distinct, read, write};
+use crate::recording::{Recorded, beside, distinct, is_standard, quoted, read, write};
 use crate::{Answer, Code};
 
 /// Makes the trace and says where it is.
@@ -25,7 +25,7 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
         return Ok(Answer { text: String::new(), notes, code: Code::No });
     }
     let output = args.output.clone().unwrap_or_else(|| beside(&args.recording, "trace.json"));
-    if output == Path::new("-") {
+    if is_standard(&output) {
         let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
         return Ok(Answer { text: format!("{text}\n"), notes, code: Code::Fine });
     }
@@ -58,10 +58,10 @@ fn nothing(recording: &Path, records: &[Record]) -> String {
         Some((first.min(step), last.max(step)))
     });
     match span {
-        Some((first, last)) => format!("`{}` has none of these steps: it has {first}..{last}", recording.display()),
+        Some((first, last)) => format!("{} has none of these steps: it has {first}..{last}", quoted(recording)),
         None => format!(
-            "`{}` has no steps: a program records them with GPU_TUNED_RECORD={0}, and a session of gpu-tuned",
-            recording.display()
+            "{} has no steps: a program records them with GPU_TUNED_RECORD=FILE, and a session of gpu-tuned",
+            quoted(recording)
         ),
     }
 }

@@ -54,10 +54,10 @@ struct Report<'a> {
 pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let begin = Instant::now();
+    // No feature beside those asked for: with another one it would be another build, and kernels are for one build.
+    let program = Program::new(&project, common.color, Run { args: &args.program, feature: None })?;
     let folder = project.root().join(FOLDER);
     prepare(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
-    // No feature beside those asked for: with another one it would be another build, and kernels are for one build.
-    let program = Program::new(&project, common.color, Run { args: &args.program, feature: None });
     let driver_cache = tempfile::tempdir().map_err(|source| Error::Write { path: env::temp_dir(), source })?;
     let warmed: Vec<Warmed> = program
         .with((ASK, &folder))

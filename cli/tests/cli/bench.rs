@@ -116,7 +116,7 @@ fn lists_that_make_no_sense_are_refused() {
     for flags in [
         ["--batch", "0"],
         ["--batch", "5..7"],
-        ["--precision", "mixed_f16"],
+        ["--precision", "f16"],
         ["--checkpointing", "maybe"],
         ["--prefetch", "2"],
         ["--seconds", "-1"],
@@ -171,4 +171,26 @@ fn a_program_that_is_told_to_end_has_not_died_of_its_setup() {
     let rest = lines.collect::<Vec<_>>().join("\n");
     assert_eq!(child.wait().expect("the command ends").code(), Some(3));
     assert!(rest.contains("error: interrupted: ") && rest.contains("kept in gpu-tuned.bench.jsonl"), "{rest}");
+}
+
+/// As when a script ends the command, which knows what it has started.
+#[cfg(unix)]
+#[test]
+fn a_command_that_is_told_to_end_takes_its_program_with_it() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    let project = project();
+    let mut command = project.command(&["bench", "--batch", "8", "--checkpointing", "off", "--", "bench", "sleep=8"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "asleep"), "the program never ran");
+    let kill = format!("kill -TERM {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    // The program has its standard error, too: until nobody has it any more. One that goes on says what it ran.
+    let rest = lines.collect::<Vec<_>>().join("\n");
+    assert!(!rest.contains("ran "), "{rest}");
+    assert!(rest.contains("error: stopped, and the program with it; what has run is kept"), "{rest}");
+    assert_eq!(child.wait().expect("the command ends").signal(), Some(15));
 }

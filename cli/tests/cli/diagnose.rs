@@ -198,7 +198,7 @@ fn what_cannot_be_read_is_2() {
     for (args, said) in [
         (&["none.jsonl"][..], "error: cannot read `none.jsonl`: "),
         (&["empty.jsonl"], "error: `empty.jsonl` has no records\n  help: "),
-        (&["broken.jsonl"], "error: broken.jsonl:2:"),
+        (&["broken.jsonl"], "error: no record of a run: "),
         (&[], "error: the following required arguments were not provided"),
         (&["run.jsonl", "--pid", "1"], "error: the argument"),
         (&["run.jsonl", "--try"], "error: "),
@@ -230,7 +230,7 @@ fn of_a_program_that_fails_the_rest_is_judged_and_it_is_3() {
     Recorded::waiting(0.4).write("now.jsonl", &project);
     let text = diagnose(&project, &["--", "sh", "-c", &(program("none") + "; exit 7")]).ended(3);
     assert!(text.contains("[loader_bound]") && text.contains("program   it ended with exit status 7"), "{text}");
-    let missing = diagnose(&project, &["--", "./no-such-program"]).refused(3);
+    let missing = diagnose(&project, &["--", "./no-such-program"]).refused(2);
     assert!(missing.starts_with("error: cannot run `./no-such-program`"), "{missing}");
 }
 
@@ -305,7 +305,7 @@ fn what_is_not_there_cannot_be_tried() {
 #[test]
 fn a_start_that_fails_leaves_no_recording_behind() {
     let project = Project::new("bare");
-    let said = project.run(&["diagnose", "--record", "new.jsonl", "--", "no-such-program"]).refused(3);
+    let said = project.run(&["diagnose", "--record", "new.jsonl", "--", "no-such-program"]).refused(2);
     assert!(said.starts_with("error: cannot run `no-such-program`"), "{said}");
     assert!(!project.path("new.jsonl").exists());
 }

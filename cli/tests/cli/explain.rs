@@ -16,7 +16,7 @@ fn what_was_replayed_for_a_gpu_is_told_apart_from_what_was_measured() {
     project.replay_for("rtx4090");
     insta::assert_snapshot!("explain_replayed", project.run(&["explain", "l4"]).ended(0));
     let planned = project.run(&["plan", "l4"]).ended(0);
-    assert!(planned.contains(", memory replayed for rtx4090\n"), "{planned}");
+    assert!(planned.contains(", memory replayed for\n  rtx4090\n"), "{planned}");
     assert!(planned.contains("transferred memory, derived speed"), "{planned}");
     let checked = project.run(&["check"]).ended(0);
     assert!(checked.contains("lm: memory replayed for rtx4090\n"), "{checked}");
@@ -50,10 +50,53 @@ fn one_workload_is_explained_at_a_time() {
 }
 
 #[test]
+fn without_a_name_the_only_declared_gpu_is_explained() {
+    let project = Project::new("measured");
+    let manifest = project.read("Cargo.toml");
+    let features = |declared: &str| {
+        let rest = manifest.lines().filter(|line| !line.ends_with(" = []"));
+        let lines = rest.map(|line| if line == "[features]" { format!("{line}\n{declared}") } else { line.to_owned() });
+        project.write("Cargo.toml", &lines.collect::<Vec<_>>().join("\n"));
+    };
+    features("l4 = []");
+    assert_eq!(project.run(&["explain"]).ended(0), project.run(&["explain", "l4"]).ended(0));
+    features("h200 = []\nl4 = []");
+    let several = project.run(&["explain"]).refused(2);
+    assert!(several.ends_with("declares several GPUs\n  help: name one: h200, l4\n"), "{several}");
+    features("");
+    let none = project.run(&["explain"]).refused(2);
+    assert!(none.contains("declares no GPU\n  help: name one, such as `h200`"), "{none}");
+}
+
+#[test]
 fn own_profiles_and_the_machine_are_explained() {
     let project = Project::new("measured");
     project.write("gpu-tuned.toml", "[profile.mine]\nbase = \"l4\"\n");
     assert!(project.run(&["explain", "mine"]).ended(0).contains("profile `mine` of gpu-tuned.toml"));
     let here = project.run(&["explain", "--here"]).ended(0);
+    assert!(!here.contains("(0 samples/s") && !here.contains(" 0 samples/s"), "{here}");
     assert!(here.starts_with("lm on CPU (") && here.contains("read off this machine"), "{here}");
+}
+
+#[test]
+fn lines_are_no_longer_than_a_terminal_is_wide_unless_cells_of_a_table_are() {
+    for (fixture, args) in [
+        ("measured", &["explain", "l4"][..]),
+        ("measured", &["explain", "h200"]),
+        ("measured", &["explain", "--here"]),
+        ("measured", &["optimize", "train.toml", "--workload", "lm", "--target", "l4", "--dry-run"]),
+        ("declared", &["explain", "gtx1080", "--workload", "large"]),
+        ("declared", &["plan", "--workload", "large"]),
+        ("declared", &["check"]),
+        ("stale", &["check"]),
+    ] {
+        let project = Project::new(fixture);
+        project.write("train.toml", "batch_size = 512\n[loader]\nnum_workers = 0\n");
+        let text = project.run(args).stdout;
+        assert!(text.lines().count() > 2, "{args:?}: {text}");
+        for line in text.lines() {
+            let is_row = args[0] == "plan" && (line.starts_with("  target ") || line.starts_with("  h200 "));
+            assert!(line.chars().count() <= 80 || is_row, "{fixture} {args:?}: {line}");
+        }
+    }
 }

@@ -23,6 +23,36 @@ fn every_command_has_an_example_and_says_how_it_ends() {
     }
 }
 
+/// What is broken by hand is broken twice where it is printed: a paragraph is one line, and lists are indented.
+#[test]
+fn paragraphs_are_broken_where_they_are_printed() {
+    for command in cargo_gpu_tuned::command().get_subcommands() {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let broken = text.lines().zip(text.lines().skip(1)).find(|(first, next)| {
+            !first.is_empty() && !first.starts_with("  ") && !next.is_empty() && !next.starts_with("  ")
+        });
+        assert_eq!(broken, None, "{}", command.get_name());
+    }
+}
+
+/// A command whose help gains or loses a code has another contract with scripts: this is where that is seen.
+#[test]
+fn each_command_lists_the_exit_codes_that_scripts_were_told_of() {
+    let command = cargo_gpu_tuned::command();
+    for name in command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help") {
+        let text = help(&[name, "--help"]);
+        let (_, codes) = text.split_once("Exit codes:\n").expect("exit codes");
+        let listed: String = codes.lines().filter_map(|line| line.strip_prefix("  ")?.chars().next()).collect();
+        let expected = match name {
+            "measure" | "warm" => "023",
+            "bench" | "optimize" | "diagnose" => "0123",
+            "report" | "export" | "monitor" => "02",
+            _ => "012",
+        };
+        assert_eq!(listed.replace(' ', ""), expected, "{name}: {codes}");
+    }
+}
+
 #[test]
 fn cargo_may_pass_on_the_name_that_it_was_called_by() {
     assert_eq!(help(&["gpu-tuned", "plan", "--help"]), help(&["plan", "--help"]));

@@ -271,7 +271,10 @@ fn the_gpu_in_the_machine_is_declared_with_the_usual_ones() {
     assert!(["h200", "l4", "rtx4090"].iter().all(|id| diff.contains(&format!("+{id} = []"))), "{diff}");
     assert!(diff.contains("cargo run --release -p plain --features l4,cuda\n"), "{diff}");
     let said = project.run(&["init", "--target", "rtx4900"]).refused(2);
-    assert_eq!(said, "error: there is no profile `rtx4900`; did you mean `rtx4090`?\n");
+    assert_eq!(
+        said,
+        "error: there is no profile `rtx4900`; did you mean `rtx4090`?\n  help: `cargo gpu-tuned targets` lists those that there are\n"
+    );
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod bench;
 mod check;
 mod diagnose;
+#[cfg(unix)]
+mod diagnose_program;
 mod explain;
 mod help;
 mod init;
@@ -15,5 +17,6 @@ mod plan;
 mod project;
 mod recordings;
 mod report;
+mod standard_streams;
 mod targets;
 mod warm;

@@ -85,6 +85,21 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
     assert!(none.contains("no bin target named `none`"), "{none}");
 }
 
+#[test]
+fn which_program_is_meant_is_asked_before_anything_is_built() {
+    let project = Project::new("bare");
+    let measure = || project.run(&["measure"]).refused(2);
+    fs::create_dir_all(project.path("examples")).expect("a folder");
+    fs::create_dir_all(project.path("src/bin")).expect("a folder");
+    fs::rename(project.path("src/main.rs"), project.path("src/lib.rs")).expect("a library");
+    assert_eq!(measure(), "error: `bare` has no program to run: it is a library\n");
+    project.write("examples/mnist.rs", "fn main() {}");
+    assert_eq!(measure(), "error: `bare` has no binary\n  help: name the example that trains: --example mnist\n");
+    project.write("src/bin/data.rs", "fn main() {}");
+    project.write("src/bin/train.rs", "fn main() {}");
+    assert_eq!(measure(), "error: `bare` has several binaries\n  help: name one with --bin: data, train\n");
+}
+
 /// The signal goes to the command, to cargo and to the program, as from a terminal; but not the terminal's own, which is
 /// ignored by whatever a shell runs in the background.
 #[cfg(unix)]
@@ -106,4 +121,27 @@ fn an_interruption_leaves_the_lock_as_it_was() {
     let status = child.wait().expect("the command ends");
     assert_eq!(status.signal(), Some(15), "{status}");
     assert_eq!(project.read(LOCK), before);
+}
+
+/// What is asked for too late costs nothing that is there.
+#[cfg(unix)]
+#[test]
+fn an_interruption_after_the_measurement_loses_nothing() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let project = project();
+    fs::copy(project.path("../measured/gpu-tuned.lock"), project.path(LOCK)).expect("a lock");
+    let mut command = project.command(&["measure", "--json", "--", "leaves"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let said = BufReader::new(child.stderr.take().expect("its standard error"));
+    let has_ended = |line: String| line.starts_with("note: the program has ended, and what it had started goes on");
+    assert!(said.lines().map_while(Result::ok).any(has_ended), "it left nothing behind");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it is there");
+    let output = child.wait_with_output().expect("the command ends");
+    assert_eq!(output.status.code(), Some(0), "{}", output.status);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["measured"], serde_json::json!(["lm"]));
 }

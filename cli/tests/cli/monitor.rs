@@ -67,6 +67,8 @@ fn a_table_is_printed_or_written() {
     for table in [printed, project.read("gpu.csv")] {
         let header: Vec<_> = table.lines().next().expect("a header").split(',').collect();
         assert_eq!(header[..3], ["at_s", "gpu", "mig_slot"]);
+        // Nothing else is among its lines, which begin with a time.
+        assert!(table.lines().skip(1).all(|line| line.starts_with(|first: char| first.is_ascii_digit())), "{table}");
         assert!(table.lines().count() > 10 && table.ends_with('\n'), "{table}");
         assert!(table.lines().skip(1).any(|line| line.contains("GPU-1ad04090-0000-4000-8000-000000000002")), "{table}");
     }
@@ -95,6 +97,12 @@ fn a_recording_holds_what_was_seen_and_is_shown_again() {
     assert_eq!(records.len(), recording.records.len() + 1);
     let table = project.run(&["monitor", "--replay", "run.jsonl", "--csv"]).ended(0);
     assert_eq!(table.lines().filter(|line| line.contains(",GPU-")).count(), looks);
+    // What is exported has the same columns, without those of the host.
+    let exported = project.run(&["export", "run.jsonl", "--csv=gpus"]).ended(0);
+    let of_gpus = |line: &&str| line.starts_with("at_s") || line.contains(",GPU-");
+    let columns = exported.lines().next().expect("names").split(',').count();
+    let cut = |line: &str| line.split(',').take(columns).collect::<Vec<_>>().join(",");
+    assert_eq!(exported.lines().collect::<Vec<_>>(), table.lines().filter(of_gpus).map(cut).collect::<Vec<_>>());
 }
 
 #[test]
@@ -199,4 +207,34 @@ fn a_reader_that_has_seen_enough_ends_it() {
     let (mut child, output, first) = started(&Project::new("bare"), &["--interval", "100ms", "--json"]);
     drop(output);
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "{first}");
+}
+
+#[test]
+fn a_gpu_that_a_recording_lacks_is_refused_with_those_that_it_has() {
+    let project = Project::new("bare");
+    let gpu = |number: u32| format!("{{\"kind\":\"gpu\",\"at\":1.0,\"gpu\":{number},\"utilisation_percent\":5.0}}\n");
+    project.write("run.jsonl", &(gpu(0) + &gpu(2)));
+    let replay = |gpu: &str| project.run(&["monitor", "--replay", "run.jsonl", "--gpu", gpu]);
+    assert!(replay("2").ended(0).contains("GPU 2"));
+    assert_eq!(replay("5").refused(2), "error: there is no GPU 5\n  help: the recording has 0, 2\n");
+    project.write("run.jsonl", "{\"kind\":\"host\",\"at\":1.0}\n");
+    assert_eq!(replay("0").refused(2), "error: there is no GPU 0\n  help: the recording has none\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_recording_that_cannot_be_written_ends_it() {
+    let project = Project::new("bare");
+    let said = looked("training", &project, &["--record", "/dev/full"]).refused(2);
+    assert!(said.starts_with("error: cannot write the recording `/dev/full`: No space left"), "{said}");
+    // The same after a while: no file may have more than a few blocks here, and no signal says so.
+    let command = on("training", &project, &["--interval", "100ms", "--duration", "30s", "--record", "run.jsonl"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(command.get_program());
+    limited.args(command.get_args()).current_dir(project.path(""));
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = Ran::of(&mut limited);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: cannot write the recording `run.jsonl`: File too large"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("GPU 0"), "{}", ran.stdout);
 }

@@ -85,9 +85,22 @@ fn a_precision_that_a_target_has_not_is_a_row_of_its_own() {
 fn unknown_names_are_refused_with_what_was_meant() {
     let project = Project::new("declared");
     let said = project.run(&["plan", "rtx-4090"]).refused(2);
-    assert_eq!(said, "error: there is no profile `rtx-4090`; did you mean `rtx4090`?\n");
+    let help = "  help: `cargo gpu-tuned targets` lists those that there are\n";
+    assert_eq!(said, format!("error: there is no profile `rtx-4090`; did you mean `rtx4090`?\n{help}"));
+    for args in [&["plan"][..], &["explain", "--workload", "digits"], &["report"], &["init", "--dry-run", "--target"]] {
+        let said = project.run(&[args, &["voodoo2"]].concat()).refused(2);
+        assert_eq!(said, format!("error: there is no profile `voodoo2`\n{help}"), "{args:?}");
+    }
     let said = project.run(&["plan", "--workload", "digit"]).refused(2);
     assert_eq!(said, "error: there is no workload `digit`; did you mean `digits`?\n  help: there is digits, large\n");
+}
+
+#[test]
+fn a_target_that_is_named_twice_is_planned_once() {
+    let rows = Project::new("declared").run(&["plan", "--workload", "digits", "--json", "h200", "rtx4090", "h200"]);
+    let rows = rows.json(0);
+    let targets: Vec<_> = rows.as_array().expect("rows").iter().map(|row| &row["target"]).collect();
+    assert_eq!(targets, ["h200", "rtx4090"]);
 }
 
 #[test]
@@ -95,10 +108,7 @@ fn a_package_without_targets_is_told_how_to_name_one() {
     let project = Project::new("bare");
     project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n");
     let said = project.run(&["plan"]).refused(2);
-    assert!(
-        said.starts_with("error: `bare` declares no GPU\n  help: name one (`cargo gpu-tuned plan h200`)"),
-        "{said}"
-    );
+    assert!(said.starts_with("error: `bare` declares no GPU\n  help: name one, such as `h200`,"), "{said}");
     project.run(&["plan", "h200"]).ended(0);
 }
 
@@ -108,6 +118,18 @@ fn without_a_gpu_here_is_the_cpu_and_why() {
     let ran = project.run(&["plan", "--here", "--workload", "digits"]);
     assert!(ran.stderr.starts_with("note: no NVIDIA management library found"), "{}", ran.stderr);
     assert!(ran.ended(0).contains("\n  CPU ("));
+}
+
+#[test]
+fn a_model_with_batch_statistics_has_another_micro_batch_where_its_build_is_for_another_gpu() {
+    let project = Project::new("bare");
+    let toml = "[workload.net.convnet]\nimage = 32\nclasses = 10\nstages = [[64, 2]]\nbatch_statistics = true\n";
+    project.write("gpu-tuned.toml", toml);
+    let said = |args: &[&str]| project.run(args).stderr;
+    for args in [&["plan", "--here"][..], &["explain", "--here"]] {
+        assert!(said(args).contains("note: `net`: a model that computes statistics"), "{}", said(args));
+    }
+    assert!(!said(&["plan", "h200"]).contains("`net`"));
 }
 
 #[test]

@@ -53,8 +53,28 @@ fn steps_that_were_not_recorded_are_answered_with_1_and_those_that_were() {
     assert_eq!((code, &*stdout), (1, ""));
     assert_eq!(stderr, "note: `run.jsonl` has none of these steps: it has 1..3\n");
     assert!(!project.path("run.trace.json").exists());
+}
+
+#[test]
+fn a_recording_without_records_is_refused_with_2_by_every_command() {
+    let project = Project::new("measured");
     project.write("empty.jsonl", "");
-    assert_eq!(project.run(&["trace", "empty.jsonl"]).code, 1);
+    // What is written as one line at a time may have no end yet.
+    project.write("torn.jsonl", "{\"kind\":\"start\",\"at\":1.0,");
+    for file in ["empty.jsonl", "torn.jsonl"] {
+        for args in [
+            &["trace", file][..],
+            &["export", file, "--csv"],
+            &["diagnose", file],
+            &["diagnose", "--before", file, "--", "true"],
+            &["monitor", "--replay", file],
+            &["report", "h200", "--recording", file],
+        ] {
+            let said = project.run(args).refused(2);
+            let expected = format!("error: `{file}` has no records\n  help: a program of gpu-tuned records");
+            assert!(said.starts_with(&expected), "{args:?}: {said}");
+        }
+    }
 }
 
 #[test]
@@ -62,10 +82,10 @@ fn a_recording_is_exported_as_tables_and_text() {
     let project = recorded();
     let table = project.run(&["export", "run.jsonl", "--csv"]).ended(0);
     let lines: Vec<_> = table.lines().collect();
-    assert!(lines[0].starts_with("at,step,rank,seconds,samples,") && lines.len() == 4, "{table}");
+    assert!(lines[0].starts_with("at_s,step,rank,seconds,samples,") && lines.len() == 4, "{table}");
     assert!(lines[2].starts_with("1001.000000,2,0,0.5,64,1,64,0.5,"), "{table}");
     assert_eq!(project.run(&["export", "run.jsonl", "--csv=gpus"]).ended(0).lines().count(), 4);
-    assert_eq!(project.run(&["export", "run.jsonl", "--csv=values"]).ended(0), "at,name,step,value\n");
+    assert_eq!(project.run(&["export", "run.jsonl", "--csv=values"]).ended(0), "at_s,name,step,value\n");
     let text = project.run(&["export", "run.jsonl", "--prometheus"]).ended(0);
     for line in ["gpu_tuned_steps_total{rank=\"0\"} 3", "gpu_tuned_gpu_utilisation_ratio{gpu=\"0\"} 0.6"] {
         assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
@@ -117,4 +137,31 @@ fn a_recording_that_is_still_written_is_read_as_far_as_it_goes() {
     let Ran { code, stdout, stderr } = project.run(&["export", "torn.jsonl", "--csv"]);
     assert_eq!((code, stdout.lines().count()), (0, 4));
     assert!(stderr.starts_with("note: `torn.jsonl`: the last line is not written to its end"), "{stderr}");
+}
+
+#[test]
+fn of_a_file_that_is_something_else_only_an_excerpt_is_shown() {
+    let project = recorded();
+    let long = "x\u{1b}[31m".repeat(50_000);
+    project.write("other.jsonl", &format!("{long}\n"));
+    project.write("train.toml", &format!("a = {long}"));
+    project.write("train.yaml", &format!("a: [{long}"));
+    project.write("train.json", &format!("{{\"a\": {long}"));
+    project.write("gpu-tuned.toml", &format!("[workload.{}]\n", "x".repeat(100_000)));
+    for args in [
+        &["diagnose", "other.jsonl"][..],
+        &["export", "other.jsonl", "--csv"],
+        &["optimize", "train.toml", "--target", "h200"],
+        &["optimize", "train.yaml", "--target", "h200"],
+        &["optimize", "train.json", "--target", "h200"],
+        &["plan"],
+    ] {
+        let said = project.run(args).refused(2);
+        assert!(said.chars().count() < 700 && !said.contains('\u{1b}'), "{args:?}: {said}");
+    }
+    std::fs::remove_file(project.path("gpu-tuned.toml")).expect("it is there");
+    for file in ["train.toml", "train.yaml", "train.json"] {
+        let said = project.run(&["optimize", file, "--target", "h200"]).refused(2);
+        assert!(said.contains(file) && said.chars().count() < 700 && !said.contains('\u{1b}'), "{file}: {said}");
+    }
 }

@@ -135,3 +135,28 @@ fn links_are_followed_permissions_kept_and_pipes_stay_pipes() {
     assert!(reading.join().unwrap().starts_with("<!DOCTYPE html>"));
     assert!(std::fs::metadata(pipe).unwrap().file_type().is_fifo());
 }
+
+#[test]
+fn a_recording_needs_no_package() {
+    let project = Project::new("bare");
+    recorded(&project);
+    let of = |project: &Project, args: &[&str]| project.run(&[&["report", "--recording", "run.jsonl"], args].concat());
+    // A package that says nothing of plans.
+    let ran = of(&project, &[]);
+    assert_eq!(ran.stderr, "note: there are no plans on the page: no workload is known of `bare`\n");
+    ran.ended(0);
+    // One that has a mistake is not taken for none.
+    project.write("Cargo.toml", "[package\n");
+    let said = of(&project, &[]).refused(2);
+    assert!(said.starts_with("error: ") && said.contains("Cargo.toml"), "{said}");
+    std::fs::remove_file(project.path("Cargo.toml")).unwrap();
+    let written = of(&project, &["--json"]).json(0);
+    assert_eq!((&written["workloads"], &written["recordings"]), (&serde_json::json!([]), &1.into()));
+    let page = project.read("gpu-tuned.report.html");
+    assert!(page.contains("<title>training run: gpu-tuned</title>") && page.contains("Run: run.jsonl"), "{page}");
+    // Who asks for plans has them or is told why not.
+    for args in [&["h200"][..], &["--workload", "lm"], &["--global-batch", "8"], &["-p", "bare"]] {
+        assert!(of(&project, args).refused(2).starts_with("error: no Cargo.toml"), "{args:?}");
+    }
+    assert!(project.run(&["report"]).refused(2).starts_with("error: no Cargo.toml"));
+}

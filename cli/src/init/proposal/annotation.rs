@@ -10,6 +10,7 @@ use super::candidate::{Candidate, is_batch};
 use super::code::{self, Code};
 use super::family::Family;
 use super::numbers;
+use super::optimizer::{self, Said};
 use super::patch::Patch;
 use super::sources::Source;
 
@@ -200,7 +201,12 @@ impl Annotation<'_, '_, '_> {
         if family.is_gru() {
             inside.push("cell = \"gru\"".to_owned());
         }
-        let model = format!("{kind}({})", inside.join(", "));
+        let mut model = format!("{kind}({})", inside.join(", "));
+        match optimizer::of(code, chosen) {
+            Said::Nothing => {}
+            Said::Other(name) => model = format!("{model}, optimizer = \"{name}\""),
+            Said::Open(help) => self.help.push(help),
+        }
         let goal = self.global_batch.as_ref().map(|samples| format!(", global_batch = {samples}")).unwrap_or_default();
         let attribute = format!("#[{}::gpu_tuned({model}{goal})]", krate.replace('-', "_"));
         let start = candidate.item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));

@@ -6,6 +6,7 @@ mod candidate;
 mod code;
 mod family;
 mod numbers;
+mod optimizer;
 mod patch;
 mod program;
 mod sources;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use cargo_metadata::{Target, TargetKind};
+use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprPath, Item, Stmt};
+use syn::{Expr, ExprPath, Item, Local, Pat, Stmt};
 
 use super::code::path;
 use super::patch::Patch;
@@ -83,12 +84,19 @@ fn cpu(project: &Project, source: &Source) -> Option<String> {
     cpus.next().map(|(name, _)| name.clone())
 }
 
-/// Has the program take the session's device, where its `main` names one.
+/// Has the program take the session's device, where its `main` names one. What is imported for the type stays in use.
 pub(super) fn edit<'a>(source: &'a Source, krate: &str, patch: &mut Patch<'a>) {
-    let Some(value) = main(&source.file.items).into_iter().flatten().find_map(device) else { return };
-    let range = syn::spanned::Spanned::span(value).byte_range();
-    patch.note(source, range.start, "the session's device: a GPU where there is one, else the CPU");
-    patch.replace(source, range, format!("{}::device()", krate.replace('-', "_")));
+    let Some(Made { local, value, ty }) = main(&source.file.items).into_iter().flatten().find_map(device) else {
+        return;
+    };
+    let ours = format!("{}::device()", krate.replace('-', "_"));
+    let end = value.span().byte_range().end;
+    let (start, ours) = match &local.pat {
+        Pat::Ident(name) => (name.span().byte_range().end, format!(": {ty} = {ours}")),
+        _ => (value.span().byte_range().start, ours),
+    };
+    patch.note(source, start, "the session's device: a GPU where there is one, else the CPU");
+    patch.replace(source, start..end, ours);
 }
 
 fn main(items: &[Item]) -> Option<&[Stmt]> {
@@ -98,10 +106,23 @@ fn main(items: &[Item]) -> Option<&[Stmt]> {
     })
 }
 
+/// A variable for a device.
+struct Made<'a> {
+    local: &'a Local,
+    value: &'a Expr,
+    /// As the program writes the type.
+    ty: String,
+}
+
 /// The device that a statement makes.
-fn device(statement: &Stmt) -> Option<&Expr> {
+fn device(statement: &Stmt) -> Option<Made<'_>> {
     let Stmt::Local(local) = statement else { return None };
     let value = &*local.init.as_ref().filter(|_| local.attrs.is_empty())?.expr;
     let Expr::Call(call) = value else { return None };
-    path(&call.func).filter(|[ty, _]| ty == "Device").map(|_| value)
+    let Expr::Path(function) = &*call.func else { return None };
+    path(&call.func).filter(|[ty, _]| ty == "Device")?;
+    let names: Vec<_> = function.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+    let (_, ty) = names.split_last()?;
+    let root = if function.path.leading_colon.is_some() { "::" } else { "" };
+    Some(Made { local, value, ty: format!("{root}{}", ty.join("::")) })
 }

@@ -53,7 +53,7 @@ impl<'a> TrainingLoop<'a> {
         let mut left = Vec::new();
         match self.config(candidate).filter(|_| candidate.is_clone()) {
             Some((name, at, indent)) => {
-                let call = format!("let session = {krate}::start({name}.clone()){};", self.or("no plan for this device"));
+                let call = format!("let session = {krate}::start({name}.clone()){};", self.or());
                 patch.note(self.source, at, "the session, before anything is made on the device");
                 patch.insert(self.source, at, format!("\n{indent}{call}"));
             }
@@ -69,7 +69,7 @@ impl<'a> TrainingLoop<'a> {
     }
 
     fn add_strategy(&self, patch: &mut Patch<'a>) {
-        let ours = format!("session.strategy(){}", self.or("the plan is for one device"));
+        let ours = format!("session.strategy(){}", self.or());
         let mut other = Strategy(None);
         other.visit_block(self.block);
         if let Some(call) = other.0 {
@@ -86,11 +86,11 @@ impl<'a> TrainingLoop<'a> {
         patch.insert(self.source, end, format!("{space}.{STRATEGY}({ours})"));
     }
 
-    /// What becomes of an error.
-    fn or(&self, expected: &str) -> String {
+    /// What becomes of an error: it is returned, or ends the program with what it says.
+    fn or(&self) -> &'static str {
         let is_result =
             matches!(&self.signature.output, ReturnType::Type(_, ty) if last(ty).as_deref() == Some("Result"));
-        if is_result { "?".to_owned() } else { format!(".expect({expected:?})") }
+        if is_result { "?" } else { ".unwrap_or_else(|error| panic!(\"{error}\"))" }
     }
 
     /// The variable that has the config, the place behind which it has, and how lines are indented there.

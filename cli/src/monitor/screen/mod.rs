@@ -109,7 +109,7 @@ pub(super) fn live(
     let (mut seen, mut is_old, mut has_ended) = (Seen::default(), true, false);
     let mut stage = Stage::open(stop)?;
     loop {
-        for record in source.news() {
+        for record in source.news()? {
             seen.observe(&record);
             has_ended |= source.has_ended(&record);
             if let Some(table) = &mut table {
@@ -133,7 +133,7 @@ pub(super) fn live(
 
 /// Shows what was recorded until somebody has seen enough.
 pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), Failure> {
-    let name = path.display().to_string();
+    let name = crate::recording::name(path);
     let mut screen = Screen::new(Palette::new(common.color), Some(name), interval_of(seen));
     screen.until = seen.last;
     screen.fit(seen);

@@ -8,7 +8,7 @@ use super::super::changes::{Change, State};
 use super::super::more::Gain;
 use super::{OnTarget, Report, words};
 use crate::table::{Align, BAD, BOLD, FAINT, PLAIN, Table, styled};
-use crate::targets::wrap::wrapped;
+use crate::wrap::wrapped;
 
 pub(super) fn table(report: &Report<'_>, all: &[OnTarget]) -> String {
     let columns: Vec<_> =

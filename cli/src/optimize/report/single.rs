@@ -4,6 +4,7 @@ use super::super::changes::{Change, State};
 use super::expectation::Expectation;
 use super::{OnTarget, Report, words};
 use crate::table::{Align, BAD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+use crate::wrap::wrapped;
 
 pub(super) fn table(report: &Report<'_>, one: &OnTarget) -> String {
     let mut table = Table::new(2, [("key", Align::Left), ("before", Align::Right), ("after", Align::Right)]);
@@ -45,7 +46,10 @@ fn expected(report: &Report<'_>, one: &OnTarget) -> String {
     let cells = ["samples/s".to_owned(), words::speed(&before), words::speed(&after)];
     table.row(PLAIN, cells, format!("{times}{}", label(provenance)));
     let problems = [("before", &before), ("after", &after)].map(|(when, expected)| {
-        expected.problem.as_ref().map_or_else(String::new, |why| format!("  {when}: {}\n", styled(BAD, why)))
+        expected
+            .problem
+            .as_ref()
+            .map_or_else(String::new, |why| format!("  {when}: {}\n", styled(BAD, wrapped(why, when.len() + 4))))
     });
     format!("{}{}", table.print(), problems.concat())
 }

@@ -1,7 +1,7 @@
 //! What is said around the tables.
 
 use anstyle::Style;
-use gpu_tuned_core::grouped;
+use gpu_tuned_core::{grouped, three_digits};
 
 use super::super::changes::State;
 use super::super::keys::Role;
@@ -9,7 +9,7 @@ use super::super::model::Origin;
 use super::expectation::Expectation;
 use super::{OnTarget, Report};
 use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
-use crate::targets::wrap::wrapped;
+use crate::wrap::wrapped;
 
 impl Report<'_> {
     /// What is to be expected of the config as it is, and as it is planned.
@@ -40,7 +40,7 @@ pub(super) fn times(ratio: f64) -> String {
 }
 
 pub(super) fn speed(expected: &Expectation) -> String {
-    expected.samples_per_s.map_or_else(|| "-".to_owned(), crate::plan::speed)
+    expected.samples_per_s.map_or_else(|| "-".to_owned(), three_digits)
 }
 
 /// The config, the model and the step.
@@ -53,10 +53,9 @@ pub(super) fn heading(report: &Report<'_>) -> String {
     let now = step.batch * step.accumulation * step.ranks;
     let kept =
         if now == step.global { "which stays".to_owned() } else { format!("{} asked for", grouped(step.global)) };
+    let model = wrapped(&format!("{}: {}", styled(BOLD, &file.name), training.because), 2);
     format!(
-        "{}: {}\n  {parameters} parameters, {}{optimizer}\n  batch {} x {} x {ranks} = {} samples a step, {kept}\n",
-        styled(BOLD, &file.name),
-        training.because,
+        "{model}\n  {parameters} parameters, {}{optimizer}\n  batch {} x {} x {ranks} = {} samples a step, {kept}\n",
         workload.optimizer,
         grouped(step.batch),
         grouped(step.accumulation),

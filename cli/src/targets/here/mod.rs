@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::catalogue::Catalogue;
 use super::details;
 use super::limits::Limits;
-use super::wrap::wrapped;
 use crate::args::Common;
 use crate::explain::total;
 use crate::table::{BOLD, GOOD, MARKED, styled};
+use crate::wrap::wrapped;
 use crate::{Answer, Code};
 
 /// What `--json` prints.

@@ -1,14 +1,21 @@
 //! Text that keeps to the width of a terminal.
 
+use anstream::adapter::strip_str;
+
 /// The width that every terminal has.
-const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
+
+/// The columns that a text takes: styles take none.
+pub(crate) fn columns(text: &str) -> usize {
+    strip_str(text).map(|part| part.chars().count()).sum()
+}
 
 /// The text in lines of at most 80 columns; the first begins at `indent`, as if something else was before it, and the
-/// others below it. A word that is longer has a line of its own.
+/// others below it. A word that is longer has a line of its own, and so has what stands in backticks: it may be a command.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let (mut lines, mut column) = (String::new(), indent);
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
+    for word in words(text) {
+        let length = columns(&word);
         if column > indent && column + 1 + length > WIDTH {
             lines.push('\n');
             lines.extend(core::iter::repeat_n(' ', indent));
@@ -17,15 +24,38 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
             lines.push(' ');
             column += 1;
         }
-        lines.push_str(word);
+        lines.push_str(&word);
         column += length;
     }
     lines
 }
 
+/// The words of a text, with what stands in backticks in one piece.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for word in text.split_whitespace() {
+        match words.last_mut().filter(|_| is_open) {
+            Some(last) => last.extend([" ", word]),
+            None => words.push(word.to_owned()),
+        }
+        is_open ^= word.matches('`').count() % 2 == 1;
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::wrapped;
+    use crate::table::{BOLD, styled};
+
+    #[test]
+    fn commands_stay_whole_and_styles_take_no_room() {
+        let text = format!("{} {}", "x".repeat(70), "see `cargo gpu-tuned explain rtx4090`");
+        assert_eq!(wrapped(&text, 2), format!("{} see\n  `cargo gpu-tuned explain rtx4090`", "x".repeat(70)));
+        let styled: Vec<_> = (0..10).map(|_| styled(BOLD, "1234567")).collect();
+        assert!(!wrapped(&styled.join(" "), 0).contains('\n'));
+    }
 
     #[test]
     fn lines_are_no_longer_than_a_terminal_is_wide_and_lose_no_word() {

@@ -1,0 +1,69 @@
+//! What was recorded, in place of this machine.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gpu_tuned::recording::Record;
+
+use super::args::MonitorArgs;
+use super::failure::Failure;
+use super::output::Output;
+use super::screen;
+use super::seen::Seen;
+use crate::args::Common;
+use crate::stop::Stop;
+
+/// Shows a recording; `None` when nobody reads any more.
+pub(super) fn show(
+    common: &Common,
+    args: &MonitorArgs,
+    path: &Path,
+    records: Vec<Record>,
+    is_screen: bool,
+) -> Result<Option<Seen>, Failure> {
+    let records = chosen(args, records)?;
+    let mut seen = Seen::default();
+    if is_screen {
+        for record in &records {
+            seen.observe(record);
+        }
+        let stop = Stop::on_signals().map_err(Failure::Signals)?;
+        return screen::replayed(common, &seen, path, &stop).map(|()| Some(seen));
+    }
+    // What there is to tell of a recording is its summary; the rest is for programs.
+    let mut output = Output::new(common.json, args)?;
+    for record in &records {
+        seen.observe(record);
+        if (common.json || args.csv.is_some()) && !output.write(record, &seen)? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(seen))
+}
+
+/// The records, without those of GPUs that are not asked for.
+fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, Failure> {
+    let there = gpus(&records);
+    if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
+        let there = there.into_iter().collect();
+        return Err(Failure::NoGpu { wanted: *wanted, whose: "recording has", there });
+    }
+    let is_wanted = |gpu: u32| args.gpus.is_empty() || args.gpus.contains(&gpu);
+    records.retain(|record| !matches!(record, Record::Gpu(sample) if !is_wanted(sample.gpu)));
+    for record in &mut records {
+        if let Record::Start(start) = record {
+            start.gpus.retain(|gpu| is_wanted(gpu.gpu));
+        }
+    }
+    Ok(records)
+}
+
+/// The numbers of the GPUs that were watched.
+fn gpus(records: &[Record]) -> BTreeSet<u32> {
+    let of = |record: &Record| match record {
+        Record::Start(start) => start.gpus.iter().map(|gpu| gpu.gpu).collect(),
+        Record::Gpu(sample) => vec![sample.gpu],
+        _ => Vec::new(),
+    };
+    records.iter().flat_map(of).collect()
+}

@@ -1,0 +1,201 @@
+//! Programs that `diagnose` starts, and how they end.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+
+use crate::project::Project;
+
+/// A program with a worker, which says its number when both are there.
+const WITH_WORKER: &str = "sleep 1000 & echo worker $!; wait";
+/// The same, and neither ends when it is asked to, which is said.
+const STUBBORN: &str =
+    "(trap '' TERM; exec sleep 1000) & trap 'echo asked' TERM; echo worker $!; while :; do sleep 1; done";
+/// A program that leaves its worker behind.
+const WITHOUT_ITS_WORKER: &str = "sleep 1000 & echo worker $!; exit 7";
+/// Longer than a test waits for anything but an end: below the time that programs have to end when they are asked to.
+const LONGEST: Duration = Duration::from_secs(9);
+
+/// Whether a process runs: one that has ended and that nobody has asked about does not.
+fn runs(process: Pid) -> bool {
+    let number = process.as_raw_nonzero().to_string();
+    let stat = Command::new("ps").args(["-o", "stat=", "-p", &number]).output().expect("there is a ps");
+    let state = String::from_utf8_lossy(&stat.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+fn worker(line: &str) -> Option<Pid> {
+    Pid::from_raw(line.trim().strip_prefix("worker ")?.parse().ok()?)
+}
+
+/// The command in a process group of its own, as from a terminal, and the worker of the program that it has started.
+/// Nothing of it stays behind when a test fails.
+struct Started {
+    command: Child,
+    worker: Pid,
+    program: Pid,
+    said: Receiver<String>,
+}
+
+impl Started {
+    fn new(command: &mut Command) -> Self {
+        let command = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command.spawn().expect("it starts");
+        let lines = BufReader::new(command.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
+        let (sender, said) = channel();
+        // Somebody has to read it all, also when nobody asks any more.
+        thread::spawn(|| lines.for_each(move |line| drop(sender.send(line))));
+        let worker = said.iter().find_map(|line| worker(&line)).expect("there is a worker");
+        let program = getpgid(Some(worker)).unwrap_or(worker);
+        Self { command, worker, program, said }
+    }
+
+    fn diagnosing(project: &Project, program: &str) -> Self {
+        Self::new(&mut project.command(&["diagnose", "--json", "--", "sh", "-c", program]))
+    }
+
+    /// Such as Ctrl-C at the terminal, which the group in its foreground hears.
+    fn send(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.command), signal).expect("it is there");
+    }
+
+    fn says(&self, word: &str) {
+        while self.said.recv_timeout(LONGEST).expect("it is said") != word {}
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        for _ in 0..LONGEST.as_millis() / 10 {
+            if let Some(status) = self.command.try_wait().expect("it can be asked") {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it went on");
+    }
+
+    fn printed(&mut self) -> serde_json::Value {
+        let out: ChildStdout = self.command.stdout.take().expect("its standard output");
+        serde_json::from_reader(out).expect("JSON")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = kill_process_group(self.program, Signal::KILL);
+            let _ = kill_process(self.worker, Signal::KILL);
+            let _ = self.command.kill();
+        }
+    }
+}
+
+#[test]
+fn a_program_whose_time_is_over_leaves_no_worker_behind() {
+    let project = Project::new("bare");
+    let ran = project.run(&["diagnose", "--json", "--duration", "3s", "--", "sh", "-c", WITH_WORKER]);
+    let worker = ran.stderr.lines().find_map(worker).expect("there was one");
+    assert!(!runs(worker));
+    assert_eq!(ran.json(0)["program"]["was_stopped"], true);
+}
+
+#[test]
+fn a_program_that_ends_by_itself_leaves_no_worker_behind() {
+    let mut started = Started::diagnosing(&Project::new("bare"), WITHOUT_ITS_WORKER);
+    assert_eq!(started.ended().code(), Some(3));
+    assert!(!runs(started.worker));
+    assert_eq!(started.printed()["program"], serde_json::json!({ "exit_code": 7, "was_stopped": false }));
+    started.says("note: the program has ended, and what it had started goes on: that is ended, too");
+}
+
+#[test]
+fn what_ends_a_moment_after_its_program_is_left_to_it() {
+    let ran = Project::new("bare").run(&["diagnose", "--", "sh", "-c", "(sleep 0.1; echo done) & exit 0"]);
+    assert_eq!(ran.stderr, "done\n");
+    ran.ended(0);
+}
+
+#[test]
+fn what_is_sent_first_stops_the_program_with_its_workers() {
+    for signal in [Signal::INT, Signal::QUIT] {
+        let mut started = Started::diagnosing(&Project::new("bare"), WITH_WORKER);
+        started.send(signal);
+        assert_eq!(started.ended().code(), Some(0), "{signal:?}");
+        assert!(!runs(started.worker));
+        assert_eq!(started.printed()["program"]["was_stopped"], true);
+    }
+}
+
+#[test]
+fn the_second_ctrl_c_ends_everything_at_once() {
+    let mut started = Started::diagnosing(&Project::new("bare"), STUBBORN);
+    started.send(Signal::INT);
+    // Two that come together are one.
+    started.says("asked");
+    assert!(runs(started.worker));
+    started.send(Signal::INT);
+    assert_eq!(started.ended().signal(), Some(2));
+    assert!(!runs(started.worker));
+}
+
+/// Here, because its recording cannot be written: no file may have anything in it, and no signal says so.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_monitor_the_program_does_not_go_on() {
+    let project = Project::new("bare");
+    let command = project.command(&["diagnose", "--record", "run.jsonl", "--", "sleep", "30"]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; echo worker $$ >&2; exec \"$0\" \"$@\""])
+        .arg(command.get_program());
+    limited.args(command.get_args()).current_dir(project.path(""));
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut started = Started::new(&mut limited);
+    assert_eq!(started.ended().code(), Some(2));
+    // Those that it had started had the same pipe for what they say: nobody has it any more.
+    let said: Vec<_> = started.said.iter().collect();
+    assert!(said.join("\n").contains("error: cannot write the recording"), "{said:?}");
+}
+
+/// As the system holds one that reads from a terminal, where it is not in the foreground.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_is_held_is_told_and_ended_all_the_same() {
+    let project = Project::new("bare");
+    let ran = project.run(&["diagnose", "--json", "--duration", "5s", "--", "sh", "-c", "kill -STOP $$"]);
+    assert!(ran.stderr.starts_with("note: the program is held, as by the terminal"), "{}", ran.stderr);
+    assert_eq!(ran.json(0)["program"]["was_stopped"], true);
+}
+
+/// A screen of its own, as Burn's training has where it prints to a terminal, would have it held for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_is_started_from_a_terminal_sees_none_to_print_to() {
+    let program = "if [ -t 1 ]; then stty raw <&1; fi; [ -t 2 ] && echo went on";
+    let project = Project::new("bare");
+    let command = project.command(&["diagnose", "--duration", "5s", "--", "sh", "-c", &format!("'{program}'")]);
+    let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
+    let line = words.iter().map(|word| word.to_str().expect("a word")).collect::<Vec<_>>().join(" ");
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null());
+    terminal.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = crate::project::Ran::of(&mut terminal);
+    assert!(ran.stdout.starts_with("went on\r\n"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("is held"), "{}", ran.stdout);
+    assert_eq!(ran.code, 0);
+}
+
+#[test]
+fn without_a_driver_it_is_said_that_there_is_none() {
+    let text = Project::new("bare").run(&["diagnose", "--", "true"]).ended(0);
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("how busy the GPU is: there was none to look at: no NVIDIA management library found"),
+        "{text}"
+    );
+    assert!(!said.contains("diagnose -- COMMAND"), "{text}");
+}

@@ -1,0 +1,160 @@
+//! What is on standard output, with `--json` and with `-`, which is standard input where something is read, standard output
+//! where something is written, and never a file.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::project::{Project, Ran};
+
+const RECORDING: &str = "{\"kind\":\"run\",\"at\":1000.0,\"pid\":77,\"workload\":\"digits\",\"world_size\":1}\n\
+    {\"kind\":\"step\",\"at\":1000.5,\"step\":1,\"seconds\":0.5,\"samples\":64,\"micro_batches\":1,\"micro_batch\":64}\n\
+    {\"kind\":\"gpu\",\"at\":1000.6,\"gpu\":0,\"utilisation_percent\":60.0,\"throttle\":[]}\n";
+
+fn project() -> Project {
+    let project = Project::new("measured");
+    project.write("run.jsonl", RECORDING);
+    project
+}
+
+fn fed(project: &Project, args: &[&str]) -> Ran {
+    let mut command = project.command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    child.stdin.take().expect("its standard input").write_all(RECORDING.as_bytes()).expect("it is read");
+    let output = child.wait_with_output().expect("it ends");
+    let text = |bytes| String::from_utf8(bytes).expect("the command prints UTF-8");
+    Ran { code: output.status.code().expect("a code"), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn recordings_are_read_from_standard_input() {
+    let project = project();
+    for args in [
+        &["export", "RUN", "--csv"][..],
+        &["trace", "RUN", "-o", "-"],
+        &["diagnose", "RUN"],
+        &["monitor", "--replay", "RUN"],
+        &["report", "h200", "--recording", "RUN", "-o", "-"],
+    ] {
+        let with = |recording: &str| args.iter().map(|arg| arg.replace("RUN", recording)).collect::<Vec<_>>();
+        let (piped, named) = (with("-"), with("run.jsonl"));
+        let piped = fed(&project, &piped.iter().map(String::as_str).collect::<Vec<_>>());
+        let named = project.run(&named.iter().map(String::as_str).collect::<Vec<_>>());
+        let code = named.code;
+        let text = named.ended(code);
+        assert!(!text.is_empty());
+        // The page names its recording.
+        assert_eq!(piped.ended(code), text.replace("run.jsonl", "standard input"), "{args:?}");
+    }
+    // What would lie beside a file is printed.
+    assert!(fed(&project, &["trace", "-"]).ended(0).contains("traceEvents"));
+    assert!(!project.path("-").exists() && !project.path("-.trace.json").exists());
+}
+
+#[test]
+fn standard_input_is_called_so_and_read_once() {
+    let project = project();
+    for args in [
+        &["diagnose", "-", "-"][..],
+        &["diagnose", "--before", "-", "-"],
+        &["report", "--recording", "-", "--recording", "-"],
+    ] {
+        let said = project.run(args).refused(2);
+        assert!(said.starts_with("error: standard input, `-`, is read once\n  help: "), "{args:?}: {said}");
+    }
+    let empty = project.command(&["diagnose", "-"]).stdin(Stdio::null()).output().expect("the command starts");
+    let said = String::from_utf8_lossy(&empty.stderr);
+    assert!(said.starts_with("error: standard input has no records\n  help: "), "{said}");
+}
+
+#[test]
+fn what_is_written_is_printed_and_nothing_else() {
+    let project = project();
+    project.write("train.toml", "batch_size = 16\nd_model = 64\n");
+    let page = project.run(&["report", "h200", "-o", "-"]).ended(0);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"), "{page}");
+    let table = project.run(&["export", "run.jsonl", "--csv"]).ended(0);
+    assert_eq!(project.run(&["export", "run.jsonl", "--csv", "-o", "-"]).ended(0), table);
+    let config = ["optimize", "train.toml", "--workload", "lm", "--target", "rtx4090"];
+    let ran = project.run(&[&config[..], &["-o", "-"]].concat());
+    assert!(ran.stderr.contains("written without a change: standard output\n"), "{}", ran.stderr);
+    let copy = ran.ended(0);
+    project.run(&[&config[..], &["-o", "copy.toml"]].concat()).ended(0);
+    assert_eq!(copy, project.read("copy.toml"));
+    for args in [&["report", "h200"][..], &config] {
+        let said = project.run(&[args, &["-o", "-", "--json"]].concat()).refused(2);
+        assert!(said.contains("leave --json out, or name a file with -o"), "{args:?}: {said}");
+    }
+    assert!(!project.path("-").exists());
+}
+
+#[test]
+fn where_it_makes_no_sense_it_is_refused() {
+    let project = project();
+    for args in [
+        &["monitor", "--record", "-"][..],
+        &["diagnose", "--record", "-", "--", "true"],
+        &["export", "run.jsonl", "--tensorboard", "-"],
+        &["bench", "--svg", "-"],
+        &["optimize", "-"],
+        &["optimize", "train.toml", "--model-config", "-"],
+    ] {
+        let said = project.run(args).refused(2);
+        assert!(said.contains("expected a name; a file that is called so is `./-`"), "{args:?}: {said}");
+    }
+    assert!(!project.path("-").exists());
+}
+
+/// Names come from wherever: they may have what a terminal does something on.
+#[test]
+fn names_do_nothing_to_a_terminal() {
+    let said = project().run(&["diagnose", "a\x1b[2J\u{202e}b.jsonl"]).refused(2);
+    assert!(said.starts_with("error: cannot read `a\u{fffd}[2J\u{fffd}b.jsonl`: "), "{said}");
+}
+
+/// What is no answer is on standard error; where there is an answer, it is JSON.
+#[test]
+fn with_json_standard_output_has_that_or_nothing() {
+    // What it had recorded until then is judged.
+    const FAILING: &[&str] = &["diagnose", "--", "sh", "-c", "exit 7"];
+    let project = project();
+    project.write("broken.jsonl", "nonsense\n");
+    for (args, code) in [
+        (&["init", "--target", "voodoo2"][..], 2),
+        (&["init"], 1),
+        (&["plan", "voodoo2"], 2),
+        (&["plan", "h200"], 0),
+        (&["explain", "voodoo2"], 2),
+        (&["explain", "h200"], 0),
+        (&["check", "--workload", "none"], 2),
+        (&["check"], 0),
+        (&["targets", "voodoo2"], 1),
+        (&["optimize", "none.toml", "--target", "h200"], 2),
+        (&["bench", "--batch", "none"], 2),
+        (&["measure", "--bin", "none"], 3),
+        (&["warm", "--bin", "none"], 3),
+        (&["diagnose", "broken.jsonl"], 2),
+        (&["diagnose", "--", "no-such-program"], 2),
+        (&["diagnose", "run.jsonl"], 0),
+        (&["diagnose", "--", "echo", "hello"], 0),
+        (FAILING, 3),
+        (&["monitor", "--replay", "broken.jsonl"], 2),
+        (&["trace", "broken.jsonl"], 2),
+        (&["trace", "run.jsonl", "--steps", "7..9"], 1),
+        (&["trace", "run.jsonl"], 0),
+        (&["export", "broken.jsonl", "--csv"], 2),
+        (&["export", "run.jsonl", "--csv"], 0),
+        (&["report", "h200", "-o", "none/page.html"], 2),
+        (&["report", "h200"], 0),
+    ] {
+        // Options go before the program that is run.
+        let ran = project.run(&[&args[..1], &["--json"], &args[1..]].concat());
+        assert_eq!(ran.code, code, "{args:?}: {}{}", ran.stdout, ran.stderr);
+        let is_refused = ran.stdout.is_empty() && ran.stderr.contains("error: ");
+        let has_an_answer = code < 2 || args == FAILING;
+        assert!(is_refused || has_an_answer, "{args:?}: {}", ran.stdout);
+        assert!(args != FAILING || !ran.stdout.is_empty(), "{}", ran.stderr);
+        let is_json = serde_json::from_str::<serde_json::Value>(&ran.stdout).is_ok();
+        assert!(is_json || ran.stdout.is_empty() && code > 0, "{args:?}: {}", ran.stdout);
+    }
+}
