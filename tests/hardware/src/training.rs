@@ -119,12 +119,10 @@ mod tests {
     use crate::{
         mode::{Mode, Precision},
         network::{Fill, Model},
-        weights::drawing,
     };
 
     #[test]
     fn steps_lower_the_loss() {
-        let _alone = drawing();
         for (accumulate, checkpointing) in [(1, false), (2, true)] {
             let mode = Mode { model: Model::Lstm, precision: Precision::F32, checkpointing, accumulate };
             let begun = Training::new(mode, 2, Fill::Random, &Device::flex()).steps(1);

@@ -1,8 +1,8 @@
 //! Weights that are brought to a device, and read back.
 
 use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, PoisonError},
 };
 
 use burn::{
@@ -15,23 +15,28 @@ use crate::network::{Dimensions, Network};
 /// A network with weights that a seed draws on the host, so that they are the same for every device. They are of `float`,
 /// or, without it, of the type that the device's own would have.
 pub(crate) fn seeded(dimensions: &Dimensions, seed: u64, float: Option<DType>, device: &Device) -> Network {
-    let _alone = drawing();
-    let host = Device::flex();
-    host.seed(seed);
-    let mut drawn = Drawn(VecDeque::new());
-    dimensions.network(&host).visit(&mut drawn);
-    dimensions.network(device).map(&mut Given { values: drawn.0, float })
+    dimensions.network(device).map(&mut Given { values: drawn(dimensions, seed), float })
 }
 
-/// Waits until nobody else draws from a seed: Burn has one source of random numbers for all threads.
-pub(crate) fn drawing() -> MutexGuard<'static, ()> {
-    static DRAWING: Mutex<()> = Mutex::new(());
-    DRAWING.lock().unwrap_or_else(PoisonError::into_inner)
+/// The values of all parameters. Burn has one source of random numbers for all threads, and another may draw from it between
+/// the seed and what is drawn with it: what was drawn once is kept, and is the same for this process.
+fn drawn(dimensions: &Dimensions, seed: u64) -> VecDeque<TensorData> {
+    static KNOWN: Mutex<BTreeMap<(String, u64), VecDeque<TensorData>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let draw = || {
+        let host = Device::flex();
+        host.seed(seed);
+        let mut drawn = Drawn(VecDeque::new());
+        dimensions.network(&host).visit(&mut drawn);
+        drawn.0
+    };
+    known.entry((format!("{dimensions:?}"), seed)).or_insert_with(draw).clone()
 }
 
 struct Drawn(VecDeque<TensorData>);
 
 impl ModuleVisitor for Drawn {
+    /// Parameters are drawn when they are first looked at.
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.0.push_back(param.val().into_data());
     }
@@ -89,7 +94,12 @@ impl ModuleMapper for InF32 {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::{DType, Device};
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use burn::tensor::{DType, Device, Distribution, Tensor};
 
     use super::{seeded, trained};
     use crate::network::Model;
@@ -102,5 +112,23 @@ mod tests {
         let (single, double, other) = (drawn(1, DType::F32), drawn(1, DType::F64), drawn(2, DType::F32));
         assert_eq!(single, double);
         assert_ne!(single, other);
+    }
+
+    #[test]
+    fn other_threads_may_draw_meanwhile() {
+        let device = Device::flex().autodiff();
+        let dimensions = Model::Transformer.small();
+        let drawn = || trained(&seeded(&dimensions, 1, Some(DType::F32), &device));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    Tensor::<1>::random([8], Distribution::Default, &Device::flex());
+                }
+            });
+            let networks: Vec<_> = (0..20).map(|_| drawn()).collect();
+            done.store(true, Ordering::Relaxed);
+            assert!(networks.iter().all(|network| *network == networks[0]));
+        });
     }
 }

@@ -92,13 +92,10 @@ mod tests {
     use gpu_tuned::{MicroBatch, Precision, Session};
 
     use super::{Task, loader, naive, tuned};
-    use crate::{
-        naive::{
-            patches::Patches,
-            plan::{planned, session},
-            series::Series,
-        },
-        weights::drawing,
+    use crate::naive::{
+        patches::Patches,
+        plan::{planned, session},
+        series::Series,
     };
 
     /// A session of what is planned, beside one of what the build planned.
@@ -116,7 +113,6 @@ mod tests {
     }
 
     fn both_ways_learn<T: Task>(task: &T, samples: impl Fn(&T::Batch) -> Vec<u32>) {
-        let _alone = drawing();
         let [looking, planned] = sessions(task);
         for course in [naive(task, &looking, 3.0).unwrap(), tuned(task, &planned, 3.0).unwrap()] {
             // Losses of single batches scatter.
