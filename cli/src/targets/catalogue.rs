@@ -10,6 +10,7 @@ use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable, source_in_words};
 use serde::Serialize;
 
+use super::details::CUDA;
 use super::limits::Limits;
 use crate::args::Common;
 use crate::error::Error;
@@ -32,6 +33,9 @@ pub(super) struct Entry<'a> {
     pub own: bool,
     /// Whether a feature of the package names it.
     pub declared: bool,
+    /// Whether the package has a feature that trains on GPUs, by its usual name.
+    #[serde(skip)]
+    pub trains: bool,
     /// How near a GPU of this machine is to it.
     pub here: Option<Nearness>,
     pub profile: &'a Profile,
@@ -89,6 +93,7 @@ impl Catalogue {
             target: profile.id.as_str(),
             own: self.project.as_ref().is_some_and(|project| project.is_own(&profile.id)),
             declared: self.declares(profile.id.as_str()),
+            trains: self.declares(CUDA),
             here: self.recognised.iter().filter_map(|found| nearness(found, &profile.id)).min(),
             profile,
             limits: Limits::of(&DeviceFacts::nominal(profile)),
@@ -96,9 +101,9 @@ impl Catalogue {
         }
     }
 
-    /// Whether a feature of the package names the profile.
-    pub(super) fn declares(&self, id: &str) -> bool {
-        self.project.as_ref().is_some_and(|project| project.declared().iter().any(|declared| declared.as_str() == id))
+    /// Whether the package has this feature.
+    pub(super) fn declares(&self, feature: &str) -> bool {
+        self.project.as_ref().is_some_and(|project| project.package().features.contains_key(feature))
     }
 
     /// The names that a feature can have.

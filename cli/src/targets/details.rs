@@ -8,6 +8,9 @@ use crate::explain::total;
 use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
 use crate::wrap::wrapped;
 
+/// The feature that trains on GPUs, as packages name it.
+pub(super) const CUDA: &str = "cuda";
+
 /// Name and figure.
 const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Left)];
 /// Name and amount.
@@ -23,7 +26,10 @@ pub(super) fn text(entry: &Entry) -> String {
     text.extend(profile.notes.as_deref().map(|notes| remark("note", notes)));
     text += &section("what a plan keeps to", &limits(&entry.limits, total(&profile.memory)));
     if !entry.is_generic() {
-        text += &section("to build for it", &features(&[entry.target], |_| entry.declared));
+        text += &section(
+            "to build for it",
+            &features(&[entry.target], |name| if name == CUDA { entry.trains } else { entry.declared }),
+        );
     }
     if !entry.sources.is_empty() {
         text += &section("sources", &sources(entry));
@@ -156,15 +162,17 @@ pub(super) fn limits(limits: &Limits, available: &str) -> String {
     table.print()
 }
 
-/// What to write into `Cargo.toml`, where it is not there yet, and how to build then.
+/// What to write into `Cargo.toml`, where it is not there yet, and how to train then.
 pub(super) fn features(ids: &[&str], is_declared: impl Fn(&str) -> bool) -> String {
-    let missing = ids.iter().filter(|id| !is_declared(id)).fold(String::new(), |text, id| text + "  " + id + " = []\n");
+    let lines = ids.iter().map(|id| (*id, "[]")).chain([(CUDA, "[\"gpu-tuned/cuda\"]")]);
+    let missing = lines.filter(|(name, _)| !is_declared(name));
+    let missing = missing.fold(String::new(), |text, (name, enables)| text + &format!("  {name} = {enables}\n"));
     let declare = if missing.is_empty() {
         "  # Cargo.toml declares it\n".to_owned()
     } else {
         format!("  # Cargo.toml\n  [features]\n{missing}\n")
     };
-    ids.iter().fold(declare, |text, id| text + &format!("  cargo run --release --features {id}\n"))
+    ids.iter().fold(declare, |text, id| text + &format!("  cargo run --release --features {id},{CUDA}\n"))
 }
 
 fn sources(entry: &Entry) -> String {
