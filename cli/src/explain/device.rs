@@ -44,7 +44,8 @@ pub(super) fn profile(project: &Project, target: &Target) -> Option<String> {
         return Some(format!("profile `{}` of gpu-tuned.toml", profile.id));
     }
     let sources = if profile.sources.is_empty() { "none".to_owned() } else { profile.sources.join(", ") };
-    Some(format!("profile `{}` (docs/profiles.md); general sources: {sources}", profile.id))
+    let id = &profile.id;
+    Some(format!("profile `{id}`; general sources: {sources} (`cargo gpu-tuned targets {id}` says what they are)"))
 }
 
 /// What stands behind the memory that a program can count on.
