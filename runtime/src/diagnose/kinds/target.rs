@@ -23,7 +23,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
                 "build for it: the feature `{profile}` in place of `{target}`; settings were planned anew at the start, those \
                  that were pinned for {target} were not"
             );
-            (Severity::Warning, Change::of(what).by(format!("cargo run --release --features {profile}")))
+            (Severity::Warning, Change::of(what).by(format!("cargo run --release --features {profile},cuda")))
         }
         None => {
             let what = "describe it in gpu-tuned.toml ([profile.NAME]) and build for it";
