@@ -126,7 +126,7 @@ pub(crate) struct InitArgs {
     /// Show the changes and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Depend on the crates of this checkout of gpu-tuned, in place of the release
+    /// Depend on the crates of this checkout of gpu-tuned, in place of the release or of another checkout
     #[arg(long, value_name = "DIR")]
     pub checkout: Option<PathBuf>,
 }

@@ -65,6 +65,7 @@ impl Setup {
         manifest.declare(&targets)?;
         let has_loop = has_own_loop(project);
         let names = setup.depend(has_loop, &mut manifest, root.as_mut(), &sources)?;
+        setup.notes.extend(needs_release(project, args).then(unreleased));
         setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
         let script = script::of(project, &manifest, &names[1])?;
         let file = project.root().join(ConfigFile::NAME);
@@ -144,6 +145,25 @@ fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
         _ => Err(Error::NoCheckout { path: checkout.to_owned(), missing: name }),
     };
     Ok([origin("runtime")?, origin("build-support")?])
+}
+
+/// Whether the package is to have the runtime from a registry.
+fn needs_release(project: &Project, args: &InitArgs) -> bool {
+    let mut known = project.package().dependencies.iter().filter(|dependency| dependency.name == RUNTIME);
+    let is_git = |source: &str| source.starts_with("git+");
+    let is_elsewhere =
+        known.any(|it| it.path.is_some() || it.source.as_ref().is_some_and(|source| is_git(&source.repr)));
+    args.checkout.is_none() && !is_elsewhere
+}
+
+/// What is to be known of a package that depends on the release.
+fn unreleased() -> String {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).parent().filter(|folder| origins(folder).is_ok());
+    let which = own.map_or_else(|| "DIR".to_owned(), |folder| folder.display().to_string());
+    format!(
+        "no release of {RUNTIME} is out yet, so that cargo cannot find it: `cargo gpu-tuned init --checkout {which}` depends on a \
+         checkout"
+    )
 }
 
 /// There is no GPU in this machine that the commands could be for.

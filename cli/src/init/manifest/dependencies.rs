@@ -1,6 +1,7 @@
 //! The dependencies.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use toml_edit::{Array, InlineTable, Item, TableLike, Value};
 
@@ -44,6 +45,7 @@ impl Manifest {
         let name = known.clone().unwrap_or_else(|| wanted.krate.to_owned());
         if known.is_some() {
             self.complete(wanted, &name, root.as_deref());
+            self.relocate(wanted, &name, root);
             return Ok(name);
         }
         let item = match inherits {
@@ -119,6 +121,27 @@ impl Manifest {
         }
     }
 
+    /// Has a dependency come from the checkout that is asked for, for the whole workspace where it is described there.
+    fn relocate(&mut self, wanted: &Wanted<'_>, name: &str, root: Option<&mut Self>) {
+        let Origin::Path(folder) = wanted.from else { return };
+        let inherits = self.get(&[wanted.table, name]).is_some_and(|item| is_true(item, "workspace"));
+        let (manifest, keys) = match root {
+            Some(root) if inherits => (root, &["workspace", "dependencies", name][..]),
+            _ if inherits => (self, &["workspace", "dependencies", name][..]),
+            _ => (self, &[wanted.table, name][..]),
+        };
+        let there = manifest.get(keys).and_then(|item| item.get("path")).and_then(Item::as_str);
+        let base = manifest.path.parent().unwrap_or(Path::new(""));
+        if there.and_then(|path| fs::canonicalize(base.join(path)).ok()).is_some_and(|there| there == *folder) {
+            return;
+        }
+        let document = manifest.document.as_item_mut();
+        let found = keys.iter().try_fold(document, |item, key| item.as_table_like_mut()?.get_mut(key));
+        if let Some(item) = found {
+            take_from(item, folder);
+        }
+    }
+
     /// Describes a dependency for the members of the workspace.
     fn offer(&mut self, wanted: &Wanted<'_>) {
         let offered = &mut self.document["workspace"]["dependencies"];
@@ -189,21 +212,43 @@ fn inherited(wanted: &Wanted<'_>, style: Style) -> Item {
 }
 
 fn enable(dependency: &mut Item, feature: &str) {
-    if let Some(list) = dependency.get_mut("features").and_then(Item::as_array_mut) {
-        return insert::in_list(list, feature);
+    match dependency.get_mut("features").and_then(Item::as_array_mut) {
+        Some(list) => insert::in_list(list, feature),
+        None => say(dependency, "features", Value::Array(std::iter::once(feature).collect())),
     }
-    let list = Value::Array(std::iter::once(feature).collect());
+}
+
+/// Has a dependency come from a folder, and from nowhere else.
+fn take_from(dependency: &mut Item, folder: &Path) {
+    for key in ["git", "branch", "tag", "rev", "registry"] {
+        if let Some(table) = dependency.as_table_like_mut() {
+            table.remove(key);
+        }
+    }
+    let path = folder.display().to_string();
+    match dependency.get_mut("path").and_then(Item::as_value_mut) {
+        Some(there) => {
+            let decor = there.decor().clone();
+            *there = path.into();
+            *there.decor_mut() = decor;
+        }
+        None => say(dependency, "path", path.into()),
+    }
+}
+
+/// Says something of a dependency that is not said yet.
+fn say(dependency: &mut Item, key: &str, value: Value) {
     match dependency {
-        Item::Value(Value::InlineTable(table)) => insert::in_line(table, "features", list),
+        Item::Value(Value::InlineTable(table)) => insert::in_line(table, key, value),
         Item::Value(version) => {
             let decor = version.decor().clone();
             let mut bare = version.clone();
             bare.decor_mut().clear();
-            let mut table: InlineTable = [("version", bare), ("features", list)].into_iter().collect();
+            let mut table: InlineTable = [("version", bare), (key, value)].into_iter().collect();
             *table.decor_mut() = decor;
             *version = Value::InlineTable(table);
         }
-        Item::Table(table) => drop(table.insert("features", Item::Value(list))),
+        Item::Table(table) => drop(table.insert(key, Item::Value(value))),
         _ => {}
     }
 }

@@ -64,9 +64,11 @@ fn in_table(table: &mut Table, name: &str, item: Item, order: Order) {
 pub(super) fn in_line(table: &mut InlineTable, name: &str, mut value: Value) {
     let last = table.iter().last().map(|(name, _)| name.to_owned());
     if let Some(last) = last.and_then(|name| table.get_mut(&name)) {
-        let suffix = last.decor().suffix().and_then(|suffix| suffix.as_str()).unwrap_or_default().to_owned();
-        last.decor_mut().set_suffix("");
-        value = value.decorated(" ", suffix);
+        // One that we have added has none of its own, and gets a space.
+        if let Some(suffix) = last.decor().suffix().and_then(|suffix| suffix.as_str()).map(str::to_owned) {
+            last.decor_mut().set_suffix("");
+            value = value.decorated(" ", suffix);
+        }
     }
     table.insert(name, value);
 }
