@@ -3,6 +3,7 @@
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::source::FileError;
 use gpu_tuned_core::workload::Optimizer;
+use serde::Serialize;
 
 use super::found::{AllFound, At, Found};
 use super::keys::{Family, Role, Spelling};
@@ -13,6 +14,17 @@ use gpu_tuned_core::source::Source;
 
 /// The largest batch, as goals have it.
 const LARGEST_BATCH: u64 = 1 << 30;
+
+/// The largest data set.
+const MOST_SAMPLES: u64 = 1 << 40;
+
+/// The data set that is trained on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct DataSet {
+    pub samples: u64,
+    /// The key that says so.
+    pub key: String,
+}
 
 /// What a config says, and where.
 pub(super) struct Config<'n> {
@@ -32,6 +44,7 @@ pub(super) struct Config<'n> {
     pub tf32: Option<bool>,
     pub checkpointing: Option<bool>,
     pub optimizer: Option<Optimizer>,
+    pub data_set: Option<DataSet>,
 }
 
 impl<'n> Config<'n> {
@@ -50,6 +63,7 @@ impl<'n> Config<'n> {
             tf32: tf32(&mut found),
             checkpointing: checkpointing(&mut found),
             optimizer: optimizer(leaves, &found),
+            data_set: data_set(&mut found),
             found: AllFound { source, all: Vec::new(), mistakes: Vec::new() },
         };
         evaluations(&mut found);
@@ -130,6 +144,17 @@ fn checkpointing(found: &mut AllFound<'_>) -> Option<bool> {
     found.kept(read)
 }
 
+/// How many samples there are; the fewest, where several keys say so: some of them count evaluation, too.
+fn data_set(found: &mut AllFound<'_>) -> Option<DataSet> {
+    let source = found.source;
+    let all: Vec<_> = found.of(Role::Samples).cloned().collect();
+    let read = all.into_iter().filter_map(|one| {
+        let samples = found.kept(one.count(2..=MOST_SAMPLES, source))?;
+        Some(DataSet { samples, key: one.leaf.shown })
+    });
+    read.min_by_key(|set| set.samples)
+}
+
 /// Looks at the batches of evaluations: of validation there is one, and of tests.
 fn evaluations(found: &mut AllFound<'_>) {
     let source = found.source;
@@ -164,4 +189,57 @@ fn optimizer(leaves: &[Leaf<'_>], found: &AllFound<'_>) -> Option<Optimizer> {
         leaf.name() == "momentum" && number > 0.0
     });
     named.map(|optimizer| if optimizer == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { optimizer })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::source::Source;
+
+    use super::super::found::At;
+    use super::super::keys::Role;
+    use super::super::leaf::leaves;
+    use super::super::text::Format;
+    use super::Config;
+
+    /// The samples that a config is read to have, or what is wrong with it.
+    fn samples(text: &str, said: &[At]) -> Result<Option<(u64, String)>, String> {
+        let source = Source { file: "config", text };
+        let root = Format::Yaml.parse(source).expect("it is YAML");
+        let config = Config::read(&leaves(&root), source, said).map_err(|mistakes| mistakes[0].message.clone())?;
+        Ok(config.data_set.map(|set| (set.samples, set.key)))
+    }
+
+    #[test]
+    fn keys_that_count_the_training_samples_are_recognised() {
+        for (text, samples_and_key) in [
+            ("num_samples: 1500", Some((1500, "num_samples"))),
+            ("data: {numTrainSamples: 60_000}", Some((60_000, "data.numTrainSamples"))),
+            ("train:\n  train_size: 45000", Some((45_000, "train.train_size"))),
+            ("dataset: {size: 1797}", Some((1797, "dataset.size"))),
+            ("dataset_size: 50000\nn_train: 45000", Some((45_000, "n_train"))),
+            // Shares, flags, and what is left open.
+            ("train_size: 0.8", None),
+            ("train_size: 1.0", None),
+            ("train_size: 1", None),
+            ("num_samples: -1", None),
+            ("max_train_samples: null", None),
+            ("num_samples: ${data.samples}", None),
+            // Of something else, and of a part.
+            ("model: {size: 1797}", None),
+            ("val: {num_samples: 1500}", None),
+            ("parts: [{num_samples: 1500}, {num_samples: 9}]", None),
+        ] {
+            let expected = samples_and_key.map(|(samples, key)| (samples, key.to_owned()));
+            assert_eq!(samples(text, &[]), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_count_the_samples_does_and_nothing_else() {
+        let said = |key: &str| [At { role: Role::Samples, key: key.to_owned() }];
+        let text = "windows: 900\nnum_samples: 10\nshare: 0.8";
+        assert_eq!(samples(text, &said("windows")), Ok(Some((900, "windows".to_owned()))));
+        let refused = samples(text, &said("share")).expect_err("a share is no number of samples");
+        assert_eq!(refused, "`share`: expected a whole number from 2 to 2^40, found 0.8");
+    }
 }

@@ -32,7 +32,7 @@ pub(super) struct At {
 
 impl Role {
     /// The roles that `--at` may name, as it names them.
-    pub(super) const NAMED: [(&'static str, Self); 9] = [
+    pub(super) const NAMED: [(&'static str, Self); 10] = [
         ("batch_size", Self::Batch),
         ("global_batch", Self::GlobalBatch),
         ("gradient_accumulation", Self::Accumulation),
@@ -42,6 +42,7 @@ impl Role {
         ("allow_tf32", Self::Tf32),
         ("gradient_checkpointing", Self::Checkpointing),
         ("eval_batch_size", Self::EvalBatch),
+        ("train_samples", Self::Samples),
     ];
 
     /// How `--at` names it.
@@ -63,7 +64,7 @@ impl<'n> AllFound<'n> {
                 }?;
                 let own = known(&leaf.path).filter(|own| own.role == key.role).unwrap_or(key);
                 let is_other = at.is_none() && said.iter().any(|at| at.role == key.role);
-                (!is_other && is_usable(leaf, own)).then(|| Found::of(own, leaf.clone()))
+                (!is_other && is_usable(leaf, own, at.is_some())).then(|| Found::of(own, leaf.clone()))
             })
             .collect();
         // Beside the micro-batch it is the global one, as DeepSpeed has it.
@@ -114,14 +115,20 @@ impl<'n> AllFound<'n> {
 }
 
 /// Whether the value could be one: tables of other things have names of settings, too.
-fn is_usable(leaf: &Leaf<'_>, key: &Key) -> bool {
+fn is_usable(leaf: &Leaf<'_>, key: &Key, is_said: bool) -> bool {
     if leaf.entry.node.value.is_reference() {
         return false;
     }
     match key.role {
         Role::Ranks | Role::RanksOfNode | Role::Nodes => !matches!(leaf.entry.node.value, Value::Table(_)),
+        Role::Samples if !is_said => is_number_of_samples(leaf),
         _ => leaf.is_single(),
     }
+}
+
+/// Whether it is the size of a whole data set: neither a share, such as 0.8, nor one of the parts in a list.
+fn is_number_of_samples(leaf: &Leaf<'_>) -> bool {
+    leaf.entry.node.value.count().is_some_and(|count| count > 1) && !leaf.shown.contains('[')
 }
 
 impl<'n> Found<'n> {

@@ -24,6 +24,8 @@ pub(super) enum Role {
     Tf32,
     Checkpointing,
     EvalBatch,
+    /// Samples of the data set that is trained on.
+    Samples,
     Optimizer,
     /// A switch that Burn has no counterpart of.
     NoCounterpart,
@@ -130,6 +132,11 @@ keys! {
         "enable_gradient_checkpointing" "gradient_checkpointing.enabled" "activation_checkpointing.enabled";
     EvalBatch Count, Any: "eval_batch_size" "per_device_eval_batch_size" "val_batch_size" "valid_batch_size"
         "validation_batch_size" "test_batch_size";
+    Samples Count, Any: "train_samples" "num_samples" "n_samples" "num_train_samples" "n_train_samples"
+        "num_training_samples" "n_training_samples" "training_samples" "max_train_samples" "total_samples" "n_train"
+        "num_train" "train_size" "train_set_size" "train_dataset_size" "training_set_size" "dataset_size" "dataset_length"
+        "dataset_len" "dataset.size" "dataset.length" "num_examples" "n_examples" "num_train_examples"
+        "n_train_examples" "num_training_examples" "train_examples";
     Optimizer Any, Any: "optim" "optimizer" "optimizer.name" "optimizer.type" "optimizer.class_path" "optimizer._target_"
         "optimizer_name" "optimizer_type";
     NoCounterpart Any, Any: "pin_memory" "dataloader_pin_memory" "persistent_workers" "dataloader_persistent_workers"

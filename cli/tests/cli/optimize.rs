@@ -236,3 +236,50 @@ fn mistakes_of_a_config_are_told_with_their_line() {
     let none = optimize(&project, &["none.json", "--target", "h200"]).refused(2);
     assert!(none.starts_with("error: cannot read `none.json`: "), "{none}");
 }
+
+/// A small perceptron, whose steps of 8 samples fill no GPU.
+const SMALL: &str = "batch_size: 8\nnum_workers: 2\nhidden_sizes: [512, 512]\ninput_dim: 64\noutput_dim: 2\n";
+
+#[test]
+fn no_step_is_proposed_that_is_larger_than_the_data_set() {
+    let project = project("bare");
+    project.write("free.yaml", SMALL);
+    project.write("few.yaml", &format!("{SMALL}data: {{num_samples: 1501}}\n"));
+    project.write("share.yaml", &format!("{SMALL}train_size: 0.8\n"));
+    let more = |args: &[&str]| {
+        let answer = optimize(&project, &[args, &["--target", "rtx4090", "--dry-run", "--json"]].concat()).json(0);
+        answer["targets"][0]["more"].clone()
+    };
+    let free = more(&["free.yaml"]);
+    assert!(free["larger_batch"]["global_batch"].as_u64().is_some_and(|samples| samples > 1501), "{free:#}");
+    assert_eq!((&free["data_set"], &more(&["share.yaml"])), (&Value::Null, &free));
+    // A step is the micro-batch times accumulation times devices, and the devices share it evenly.
+    for (ranks, most) in [("1", 1501), ("4", 1500)] {
+        let few = more(&["few.yaml", "--world-size", ranks]);
+        assert_eq!(few["larger_batch"]["global_batch"], most, "{few:#}");
+        assert_eq!(few["data_set"], json!({"samples": 1501, "key": "data.num_samples"}));
+        let ratio = |more: &Value| more["larger_batch"]["samples_per_s_ratio"].as_f64();
+        assert!(ratio(&few) < ratio(&free) && few["advice"] == json!([]), "{few:#}");
+    }
+    let all = more(&["few.yaml", "--global-batch", "1501"]);
+    assert_eq!((&all["larger_batch"], &all["data_set"]["samples"]), (&Value::Null, &1501.into()));
+}
+
+#[test]
+fn that_the_data_set_bounds_a_step_is_said() {
+    let project = project("bare");
+    project.write("few.yaml", &format!("{SMALL}data: {{num_samples: 1501}}\n"));
+    let of = |args: &[&str]| optimize(&project, &[&["few.yaml", "--dry-run"], args].concat()).ended(0);
+    let one = of(&["--target", "rtx4090", "--dim", "host_ms_per_sample=2"]);
+    let one = one.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(one.contains("does not fill rtx4090: 1501 would run about 133.4x as many samples per second"), "{one}");
+    assert!(one.contains("the data set bounds it: it has 1,501 samples (`data.num_samples`)"), "{one}");
+    // What else there is to say is still said, and each thing once.
+    assert_eq!((one.matches("does not fill").count(), one.matches("the loader limits").count()), (1, 1), "{one}");
+    let all = of(&["--target", "rtx4090", "--global-batch", "1501"]);
+    let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(all.contains("no larger one that the data set allows would run noticeably faster: it has 1,501"), "{all}");
+    let two = of(&["--target", "rtx4090,h200"]);
+    assert!(two.contains("  global batch that fills it    1,501 *  1,501 *\n"), "{two}");
+    assert!(two.contains("\n  * bounded by the data set, which has 1,501 samples (`data.num_samples`)\n"), "{two}");
+}

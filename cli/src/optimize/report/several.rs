@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use gpu_tuned_core::grouped;
 
 use super::super::changes::{Change, State};
-use super::super::more::Gain;
+use super::super::config::DataSet;
+use super::super::more::{Gain, More};
 use super::{OnTarget, Report, words};
 use crate::table::{Align, BAD, BOLD, FAINT, PLAIN, Table, styled};
 use crate::wrap::wrapped;
@@ -126,7 +127,7 @@ fn more(all: &[OnTarget]) -> String {
     };
     let each = |cell: &dyn Fn(&OnTarget) -> Option<String>| all.iter().map(cell).collect::<Vec<_>>();
     row(BOLD, "would bring more", each(&|one| Some(one.target.clone())));
-    row(PLAIN, "global batch that fills it", each(&|one| Some(grouped(one.planned.more.larger_batch?.global_batch))));
+    row(PLAIN, "global batch that fills it", each(&larger_batch));
     let ratio = |gain: Gain| format!("{:.2}x", gain.samples_per_s_ratio);
     row(PLAIN, "  samples/s with it", each(&|one| one.planned.more.larger_batch.map(ratio)));
     row(PLAIN, "samples/s in mixed_bf16", each(&|one| one.planned.more.mixed_bf16.map(ratio)));
@@ -153,7 +154,24 @@ fn more(all: &[OnTarget]) -> String {
     let waits = "where it does not compute, a device waits for launches: the model is too small to fill it; ";
     let waits = if small.is_empty() { "" } else { waits };
     let said = format!("{waits}all of this changes what the run means, and is left as it is");
-    format!("\n{}  {}\n", table.print(), styled(FAINT, wrapped(&said, 2)))
+    format!("\n{}{}  {}\n", table.print(), bound(all), styled(FAINT, wrapped(&said, 2)))
+}
+
+/// The step that fills a target, marked where the data set has fewer samples.
+fn larger_batch(one: &OnTarget) -> Option<String> {
+    let More { larger_batch, data_set, .. } = &one.planned.more;
+    let samples = larger_batch.map(|gain| grouped(gain.global_batch));
+    if data_set.is_none() { samples } else { Some(format!("{} *", samples.as_deref().unwrap_or("-"))) }
+}
+
+/// What that mark means.
+fn bound(all: &[OnTarget]) -> String {
+    let set = all.iter().find_map(|one| one.planned.more.data_set.as_ref());
+    let line = |set: &DataSet| {
+        let said = format!("* bounded by the data set, which has {} samples (`{}`)", grouped(set.samples), set.key);
+        format!("  {}\n", styled(FAINT, wrapped(&said, 4)))
+    };
+    set.map_or_else(String::new, line)
 }
 
 /// The reasons for each key, each with the targets that it is of.

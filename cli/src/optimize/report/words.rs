@@ -133,10 +133,31 @@ fn of_target<'a>(report: &Report<'_>, one: &'a OnTarget) -> Vec<Line<'a>> {
     // Of several targets that is a table.
     if report.targets.len() == 1 {
         lines.extend(one.planned.more.advice.clone());
+        lines.extend(bounded_step(one));
         lines.extend(mixed(one));
         lines.extend(too_small(report, one));
     }
     lines.into_iter().map(|line| (target, line)).collect()
+}
+
+/// What a larger step would bring, where the data set has too few samples for one that fills the device.
+fn bounded_step(one: &OnTarget) -> Option<String> {
+    let more = &one.planned.more;
+    let set = more.data_set.as_ref()?;
+    let (samples, key, target) = (grouped(set.samples), &set.key, &one.target);
+    let now = one.planned.after.plan().map_or_else(String::new, |plan| plan.schedule.global_batch.to_string());
+    Some(match more.larger_batch {
+        Some(gain) => format!(
+            "a global batch of {now} does not fill {target}: {} would run about {:.1}x as many samples per second ({}), and \
+             the data set bounds it: it has {samples} samples (`{key}`). It is left as it is, because it is part of what the \
+             run means",
+            gain.global_batch, gain.samples_per_s_ratio, gain.provenance
+        ),
+        None => format!(
+            "a global batch of {now} does not fill {target}, and no larger one that the data set allows would run noticeably \
+             faster: it has {samples} samples (`{key}`)"
+        ),
+    })
 }
 
 /// What 16 bits would bring.
