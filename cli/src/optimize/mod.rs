@@ -6,6 +6,7 @@ mod changes;
 mod config;
 mod error;
 mod found;
+mod host;
 mod keys;
 mod leaf;
 mod model;
@@ -37,6 +38,7 @@ use crate::{Answer, Code};
 use changes::Changes;
 use config::Config;
 use found::At;
+use host::Host;
 use keys::Role;
 use leaf::{Leaf, leaves};
 use planned::{Can, Outcome, Task};
@@ -104,7 +106,8 @@ impl Session<'_> {
     fn on(&self, target: &Target) -> Result<OnTarget, Error> {
         let Self { args, file, task, .. } = self;
         let planned = task.on(target)?;
-        let mut one = OnTarget { target: target.name.clone(), planned, changes: None, file: None, too_small: None };
+        let (target_name, host) = (target.name.clone(), Host::of(&target.facts));
+        let mut one = OnTarget { target: target_name, host, planned, changes: None, file: None, too_small: None };
         let Outcome::Plan(plan) = &one.planned.after else { return Ok(one) };
         let changes = Changes::of(task.config, file.format, self.leaves, plan, args.add);
         self.verify(&changes)?;
@@ -202,11 +205,15 @@ fn targets(
         let profile = profiles.get(name).map(Target::nominal);
         profile.ok_or_else(|| Error::UnknownTarget { name: name.clone(), hint: known.hint(name) })
     };
-    let targets = match (args.targets.is_empty(), project) {
+    let mut targets = match (args.targets.is_empty(), project) {
         (true, Some(project)) => Target::declared(project),
-        _ => args.targets.iter().map(named).collect::<Result<_, _>>()?,
+        _ => args.targets.iter().map(named).collect::<Result<Vec<_>, _>>()?,
     };
-    if targets.is_empty() { Err(OptimizeError::NoTargets.into()) } else { Ok((each_once(targets), Vec::new())) }
+    if targets.is_empty() {
+        return Err(OptimizeError::NoTargets.into());
+    }
+    Target::take_cores_here(&mut targets, profiles);
+    Ok((each_once(targets), Vec::new()))
 }
 
 /// The targets without those whose copy would be the same file.

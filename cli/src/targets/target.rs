@@ -115,11 +115,19 @@ impl Target {
 
     /// The profiles of the GPUs in this machine, each once.
     pub(crate) fn recognised_here(project: &Project) -> Vec<ProfileId> {
-        let mut ids: Vec<_> =
-            gpus(&detect(), &project.profiles()).into_iter().filter_map(|gpu| Some(gpu.profile?.id)).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+        recognised(&detect(), &project.profiles())
+    }
+
+    /// Gives those whose GPU is in this machine the cores of its host, and nothing else of it: what is planned is for such
+    /// a GPU anywhere.
+    pub(crate) fn take_cores_here(targets: &mut [Self], table: &ProfileTable) {
+        let machine = detect();
+        let here = recognised(&machine, table);
+        for target in targets {
+            if target.profile.as_ref().is_some_and(|profile| here.contains(&profile.id)) {
+                target.facts.host_cores = Some(machine.host.cores);
+            }
+        }
     }
 
     /// The first of them.
@@ -141,6 +149,14 @@ impl Target {
         }
         goal
     }
+}
+
+/// The profiles of the GPUs, each once.
+fn recognised(machine: &Machine, table: &ProfileTable) -> Vec<ProfileId> {
+    let mut ids: Vec<_> = gpus(machine, table).into_iter().filter_map(|gpu| Some(gpu.profile?.id)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 /// The GPUs whose memory is known.

@@ -203,6 +203,51 @@ fn here_is_the_gpu_of_the_machine() {
 }
 
 #[test]
+fn workers_are_planned_for_the_cores_of_the_machine_that_has_the_gpu() {
+    let project = project("bare");
+    let with = |gpu: Option<&str>, args: &[&str]| {
+        let all = ["optimize", "series.yaml", "--dry-run", "--dim", "host_ms_per_sample=1000"];
+        let mut command = project.command(&[&all, args].concat());
+        if let Some(gpu) = gpu {
+            command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario(gpu));
+        }
+        Ran::of(&mut command)
+    };
+    let of = |gpu, args: &[&str]| with(gpu, &[args, &["--json"]].concat()).json(0)["targets"].clone();
+    let workers = |target: &Value| {
+        let changes = target["changes"].as_array().expect("changes");
+        let workers = changes.iter().find(|change| change["setting"] == "num_workers").expect("it is planned");
+        workers["after"].as_str().and_then(|workers| workers.parse::<u64>().ok()).expect("a number")
+    };
+    // So slow a loader takes every core but one.
+    let cores = std::thread::available_parallelism().expect("cores").get() as u64;
+    let (fed, known) = ((cores - 1).clamp(1, 64), json!({"cores": cores, "assumed": false}));
+    let two = of(Some("rtx4090"), &["--target", "rtx4090,h200"]);
+    assert_eq!((&two[0]["host"], workers(&two[0])), (&known, fed));
+    assert_eq!((&two[1]["host"], workers(&two[1])), (&json!({"cores": 8, "assumed": true}), 7));
+    let here = of(Some("rtx4090"), &["--here"]);
+    assert_eq!((&here[0]["host"], workers(&here[0])), (&known, fed));
+    // The copy for a name is good for such a GPU anywhere.
+    let elsewhere = of(None, &["--target", "rtx4090"]);
+    assert_eq!((&elsewhere[0]["host"], workers(&elsewhere[0])), (&two[1]["host"], 7));
+    let memory = |target: &Value| target["after"]["available_bytes"].as_u64().expect("bytes");
+    assert_eq!(memory(&two[0]), memory(&elsewhere[0]));
+    assert_ne!(memory(&two[0]), memory(&here[0]));
+
+    let said = |gpu, args: &[&str]| {
+        let text = with(gpu, args).ended(0);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let assumed = "`num_workers` is planned for a host of 8 cores, which is assumed: no such GPU was found";
+    let own = format!("`num_workers` is planned for the {cores} core(s) of this machine, as such a GPU is in it");
+    let two = said(Some("rtx4090"), &["--target", "rtx4090,h200"]);
+    assert!(two.contains(&format!("note: rtx4090: {own}")) && two.contains(&format!("note: h200: {assumed}")), "{two}");
+    assert!(said(None, &["--target", "rtx4090"]).contains(&format!("note: {assumed}")));
+    let here = said(Some("rtx4090"), &["--here"]);
+    assert!(!here.contains("`num_workers` is planned for"), "{here}");
+}
+
+#[test]
 fn no_package_is_needed() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("c.json"), "{\"hidden_sizes\": [64], \"input_dim\": 8, \"batch_size\": 8}")

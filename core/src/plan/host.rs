@@ -18,8 +18,8 @@ const MOST_NEEDED_WORKERS: u64 = 64;
 /// How much more the workers can deliver than the device takes, so that it does not wait for a slow one.
 const WORKER_MARGIN: f64 = 1.25;
 
-/// Cores taken for granted where the host is not known.
-const CORES_UNKNOWN: u64 = 8;
+/// Cores of a host that is not known.
+pub const ASSUMED_CORES: u64 = 8;
 
 /// Largest live tensors of a forward pass that keeps nothing: input, output and two branches.
 const LIVE_TENSORS: u64 = 4;
@@ -37,7 +37,7 @@ pub(super) struct Workers {
 /// Workers for a device that takes `samples_per_s`.
 pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: f64) -> Workers {
     let known = device.host_cores;
-    let cores = known.unwrap_or(CORES_UNKNOWN);
+    let cores = known.unwrap_or(ASSUMED_CORES);
     // A GPU leaves all cores but the one that launches kernels; a CPU trains with most of them.
     let spare = match device.kind {
         DeviceKind::Gpu => cores.saturating_sub(1),

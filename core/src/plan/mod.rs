@@ -24,6 +24,7 @@ pub use curve::curve;
 pub use error::PlanError;
 pub use explain::{Considered, Explanation, Item, Outcome, TimeTerm, Verdict, explain};
 pub use filling::{Filling, filling};
+pub use host::ASSUMED_CORES;
 pub use memory::{MemoryEstimate, largest_piece};
 pub use misfit::{Misfit, Remedy, TooLarge};
 pub use schedule::Schedule;

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::super::advice::TooSmall;
 use super::super::changes::Change;
+use super::super::host::Host;
 use super::super::keys::Role;
 use super::super::model::Dimension;
 use super::super::more::More;
@@ -39,6 +40,7 @@ struct Model<'a> {
 struct Target<'a> {
     #[serde(rename = "target")]
     name: &'a str,
+    host: Host,
     /// The copy; none where the model does not fit.
     file: Option<&'a str>,
     written: bool,
@@ -79,6 +81,7 @@ impl Report<'_> {
         let (before, after) = self.expected(one);
         Target {
             name: &one.target,
+            host: one.host,
             file: one.file.as_ref().map(|file| file.name.as_str()),
             written: one.file.is_some() && !self.args.write.dry_run,
             changes: one.changes.as_ref().map_or(&[], |changes| &changes.all),

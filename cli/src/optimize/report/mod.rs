@@ -10,6 +10,7 @@ use super::advice::TooSmall;
 use super::args::OptimizeArgs;
 use super::changes::Changes;
 use super::config::Config;
+use super::host::Host;
 use super::planned::Planned;
 use super::source::{Read, Training};
 use super::step::Step;
@@ -18,6 +19,7 @@ use crate::init::change::Change as FileChange;
 /// One target.
 pub(super) struct OnTarget {
     pub target: String,
+    pub host: Host,
     pub planned: Planned,
     /// What changes in the config; nothing where it does not fit.
     pub changes: Option<Changes>,

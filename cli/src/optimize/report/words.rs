@@ -110,6 +110,7 @@ type Line<'a> = (Option<&'a str>, String);
 fn of_target<'a>(report: &Report<'_>, one: &'a OnTarget) -> Vec<Line<'a>> {
     let target = Some(one.target.as_str());
     let mut lines: Vec<String> = one.planned.warnings.clone();
+    lines.extend(host(report, one));
     if report.config.tf32 == Some(false) {
         let key = report.config.key(Role::Tf32).map_or("tf32", |found| found.leaf.shown.as_str());
         lines.push(format!("`{key}` is off and stays off: TF32 would round the factors of f32 products to ten bits"));
@@ -138,6 +139,19 @@ fn of_target<'a>(report: &Report<'_>, one: &'a OnTarget) -> Vec<Line<'a>> {
         lines.extend(too_small(report, one));
     }
     lines.into_iter().map(|line| (target, line)).collect()
+}
+
+/// Whose cores the workers are planned for, where that is not the machine that was asked for.
+fn host(report: &Report<'_>, one: &OnTarget) -> Option<String> {
+    let workers = one.changes.as_ref()?.all.iter().find(|change| change.setting == "num_workers")?;
+    let (key, cores) = (&workers.key, one.host.cores);
+    if one.host.assumed {
+        let why = "which is assumed: no such GPU was found in this machine";
+        Some(format!("`{key}` is planned for a host of {cores} cores, {why}"))
+    } else {
+        let why = "as such a GPU is in it; memory and speed are the profile's";
+        (!report.args.here).then(|| format!("`{key}` is planned for the {cores} core(s) of this machine, {why}"))
+    }
 }
 
 /// What a larger step would bring, where the data set has too few samples for one that fills the device.
