@@ -86,11 +86,6 @@ impl Changes {
         edits.retain(|edit| text.get(edit.span.clone()) != Some(&edit.text));
         Self { all, text: applied(text, edits) }
     }
-
-    /// Whether the text is another one.
-    pub(super) fn any(&self) -> bool {
-        self.all.iter().any(|change| matches!(change.state, State::Changed | State::Added))
-    }
 }
 
 impl Maker<'_, '_> {
@@ -178,7 +173,7 @@ impl Maker<'_, '_> {
             _ => false,
         };
         let after = if is_same { raw.to_owned() } else { spelled(&entry.node.value, raw, word, self.format) };
-        let state = if is_same { State::Same } else { State::Changed };
+        let state = if after == raw { State::Same } else { State::Changed };
         self.all.push(Change {
             setting: setting.map_or("global_batch", Setting::name),
             key: found.leaf.shown.clone(),

@@ -43,7 +43,7 @@ pub(super) fn short(target: &Target) -> String {
 
 /// Looks whether a copy of this text may be written, and how.
 pub(super) fn prepared(path: PathBuf, config: &Read, text: &str, args: &WriteArgs) -> Result<FileChange, Error> {
-    let after = format!("{}{text}", config.mark);
+    let after = config.marked(text);
     if is_standard(&path) {
         return Ok(FileChange { path, name: "standard output".to_owned(), before: None, after });
     }
@@ -57,7 +57,7 @@ pub(super) fn prepared(path: PathBuf, config: &Read, text: &str, args: &WriteArg
         return Err(OptimizeError::Exists { path }.into());
     }
     // What was read is what is changed.
-    let before = if path == config.path { Some(format!("{}{}", config.mark, config.text)) } else { there };
+    let before = if path == config.path { Some(config.marked(&config.text)) } else { there };
     let name = path.display().to_string();
     Ok(FileChange { path, name, before, after })
 }

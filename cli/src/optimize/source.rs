@@ -36,6 +36,11 @@ impl Read {
         Ok(Self { path: path.to_owned(), name: path.display().to_string(), text: text.to_owned(), mark, format })
     }
 
+    /// A text as the file has it, with the mark.
+    pub(super) fn marked(&self, text: &str) -> String {
+        format!("{}{text}", self.mark)
+    }
+
     pub(super) fn source(&self) -> Source<'_> {
         Source { file: &self.name, text: &self.text }
     }

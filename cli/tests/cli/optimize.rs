@@ -107,7 +107,7 @@ fn copies_are_beside_the_config_or_where_it_is_said() {
     }
     // A copy of a copy is one of the config; the same again is nothing.
     let again = optimize(&project, &["series.h200.yaml", "--target", "h200"]).ended(0);
-    assert!(again.ends_with("written without a change: series.h200.yaml\n"), "{again}");
+    assert!(again.ends_with("\n\nunchanged: series.h200.yaml\n"), "{again}");
     optimize(&project, &["series.h200.yaml", "--target", "rtx4080,rtx4080"]).ended(0);
     assert!(project.path("series.rtx4080.yaml").exists());
 
@@ -124,9 +124,46 @@ fn copies_are_beside_the_config_or_where_it_is_said() {
     optimize(&project, &["series.yaml", "--target", "h200", "--in-place"]).ended(0);
     assert_eq!(project.read("series.yaml"), project.read("other.yaml"));
     let kept = optimize(&project, &["series.yaml", "--target", "h200", "--in-place"]).ended(0);
-    assert!(kept.ends_with("\nnothing to change: series.yaml\n"), "{kept}");
+    assert!(kept.ends_with("\n\nunchanged: series.yaml\n"), "{kept}");
     let said = optimize(&project, &["series.yaml", "--in-place"]).refused(2);
     assert!(said.starts_with("error: --in-place is for one target, and there are 3\n"), "{said}");
+}
+
+#[test]
+fn what_is_as_it_was_is_not_said_to_be_written() {
+    let project = project("bare");
+    let told = |args: &[&str]| {
+        let args = [&["series.yaml", "--target", "h200"], args].concat();
+        let text = optimize(&project, &args).ended(0);
+        text.lines().last().expect("what became of the copy").to_owned()
+    };
+    let fate = |args: &[&str]| {
+        let answer = optimize(&project, &[&["series.yaml", "--target", "h200", "--json"], args].concat()).json(0);
+        [&answer["targets"][0]["written"], &answer["targets"][0]["unchanged"]].map(Value::as_bool)
+    };
+    let of = |written, unchanged| [Some(written), Some(unchanged)];
+    assert_eq!(told(&["--dry-run"]), "not written, as --dry-run asks: series.h200.yaml");
+    assert_eq!(fate(&["--dry-run"]), of(false, false));
+    assert_eq!((told(&[]), fate(&["--force"])), ("written: series.h200.yaml".to_owned(), of(false, true)));
+    for again in [&[][..], &["--force"], &["--dry-run"]] {
+        assert_eq!((told(again), fate(again)), ("unchanged: series.h200.yaml".to_owned(), of(false, true)));
+    }
+    project.write("series.h200.yaml", "edited: true\n");
+    assert_eq!(fate(&["--force"]), of(true, false));
+    // The config is as it would be planned: the copy of it is new, and the same.
+    assert_eq!(fate(&["--in-place"]), of(true, false));
+    assert_eq!((told(&["--in-place"]), fate(&["--in-place"])), ("unchanged: series.yaml".to_owned(), of(false, true)));
+    let nothing = "nothing to change, and --dry-run writes no copy: series.rtx4090.yaml";
+    let other = ["series.yaml", "--target", "rtx4090"];
+    assert!(optimize(&project, &[&other[..], &["--dry-run"]].concat()).ended(0).ends_with(&format!("{nothing}\n")));
+    assert!(optimize(&project, &other).ended(0).ends_with("\ncopied unchanged: series.rtx4090.yaml\n"));
+    assert_eq!(project.read("series.rtx4090.yaml"), project.read("series.yaml"));
+    // However a flag is spelled.
+    project.write("flags.yaml", &format!("{SMALL}gradient_checkpointing: 0\n").replace("workers: 2", "workers: 4"));
+    let kept = optimize(&project, &["flags.yaml", "--target", "h200", "--in-place", "--json"]).json(0);
+    let changes = kept["targets"][0]["changes"].as_array().expect("changes");
+    assert!(changes.len() == 3 && changes.iter().all(|change| change["state"] == "same"), "{kept:#}");
+    assert_eq!(kept["targets"][0]["unchanged"], true);
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn what_is_written_is_printed_and_nothing_else() {
     assert_eq!(project.run(&["export", "run.jsonl", "--csv", "-o", "-"]).ended(0), table);
     let config = ["optimize", "train.toml", "--workload", "lm", "--target", "rtx4090"];
     let ran = project.run(&[&config[..], &["-o", "-"]].concat());
-    assert!(ran.stderr.contains("written without a change: standard output\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("copied unchanged: standard output\n"), "{}", ran.stderr);
     let copy = ran.ended(0);
     project.run(&[&config[..], &["-o", "copy.toml"]].concat()).ended(0);
     assert_eq!(copy, project.read("copy.toml"));

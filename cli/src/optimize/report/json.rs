@@ -12,7 +12,7 @@ use super::super::more::More;
 use super::super::step::Step;
 use super::super::text::Format;
 use super::expectation::Expectation;
-use super::{OnTarget, Report};
+use super::{Fate, OnTarget, Report};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -43,7 +43,10 @@ struct Target<'a> {
     host: Host,
     /// The copy; none where the model does not fit.
     file: Option<&'a str>,
+    /// Whether this command has written it.
     written: bool,
+    /// Whether it has the text of the config, or had its own already.
+    unchanged: bool,
     changes: &'a [Change],
     before: Expectation,
     after: Expectation,
@@ -79,11 +82,13 @@ impl Report<'_> {
 
     fn target<'a>(&self, one: &'a OnTarget) -> Target<'a> {
         let (before, after) = self.expected(one);
+        let fate = one.file.as_ref().map(|file| self.fate(file));
         Target {
             name: &one.target,
             host: one.host,
             file: one.file.as_ref().map(|file| file.name.as_str()),
-            written: one.file.is_some() && !self.args.write.dry_run,
+            written: matches!(fate, Some(Fate::Copied | Fate::Changed)) && !self.args.write.dry_run,
+            unchanged: matches!(fate, Some(Fate::Unchanged | Fate::Copied)),
             changes: one.changes.as_ref().map_or(&[], |changes| &changes.all),
             speedup: after.ratio_to(&before).map(|(ratio, _)| ratio),
             before,

@@ -28,6 +28,17 @@ pub(super) struct OnTarget {
     pub too_small: Option<TooSmall>,
 }
 
+/// What becomes of the file of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It has this text already.
+    Unchanged,
+    /// It is new, and has the text of the config.
+    Copied,
+    /// It gets another text.
+    Changed,
+}
+
 /// All that is told.
 pub(super) struct Report<'a> {
     pub args: &'a OptimizeArgs,
@@ -39,6 +50,16 @@ pub(super) struct Report<'a> {
 }
 
 impl Report<'_> {
+    fn fate(&self, file: &FileChange) -> Fate {
+        if !file.changes() {
+            Fate::Unchanged
+        } else if file.after == self.file.marked(&self.file.text) {
+            Fate::Copied
+        } else {
+            Fate::Changed
+        }
+    }
+
     /// For people.
     pub(super) fn text(&self) -> String {
         let tables = match self.targets {

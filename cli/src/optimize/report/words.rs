@@ -7,7 +7,7 @@ use super::super::changes::State;
 use super::super::keys::Role;
 use super::super::model::Origin;
 use super::expectation::Expectation;
-use super::{OnTarget, Report};
+use super::{Fate, OnTarget, Report};
 use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
 use crate::wrap::wrapped;
 
@@ -262,19 +262,19 @@ fn no_counterpart<'a>(report: &Report<'_>) -> Option<Line<'a>> {
 }
 
 fn written(report: &Report<'_>) -> String {
-    let mut by_what: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut by_what: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in report.targets {
-        let (what, name) = match one.file.as_ref().zip(one.changes.as_ref()) {
-            None => ("not written, because it does not fit", one.target.clone()),
-            Some((file, changes)) => {
-                let what = match (changes.any(), report.args.write.dry_run, report.args.write.in_place) {
-                    (false, true, _) => "nothing to change, and --dry-run writes no copy",
-                    (false, false, true) => "nothing to change",
-                    (false, false, false) => "written without a change",
-                    (true, true, _) => "not written, as --dry-run asks",
-                    (true, false, _) => "written",
+        let (what, name) = match &one.file {
+            None => ("not written, because it does not fit", &one.target),
+            Some(file) => {
+                let what = match (report.fate(file), report.args.write.dry_run) {
+                    (Fate::Unchanged, _) => "unchanged",
+                    (Fate::Copied, true) => "nothing to change, and --dry-run writes no copy",
+                    (Fate::Copied, false) => "copied unchanged",
+                    (Fate::Changed, true) => "not written, as --dry-run asks",
+                    (Fate::Changed, false) => "written",
                 };
-                (what, file.name.clone())
+                (what, &file.name)
             }
         };
         match by_what.iter_mut().find(|(known, _)| *known == what) {
@@ -283,6 +283,6 @@ fn written(report: &Report<'_>) -> String {
         }
     }
     let line =
-        |(what, names): &(&str, Vec<String>)| format!("{}\n", wrapped(&format!("{what}: {}", names.join(", ")), 0));
+        |(what, names): &(&str, Vec<&str>)| format!("{}\n", wrapped(&format!("{what}: {}", names.join(", ")), 0));
     by_what.iter().map(line).collect::<Vec<_>>().concat()
 }
