@@ -56,6 +56,19 @@ impl Found {
         self.rows.iter().filter(|row| row.setup.feed.is_none()).filter_map(|row| Some((row, row.outcome.figures()?)))
     }
 
+    /// Why there are no figures of a row.
+    pub(super) fn why_not(&self, row: &Row) -> Option<String> {
+        if row.outcome.figures().is_some() {
+            return None;
+        }
+        // What fails with its batch at hand is not run otherwise.
+        let fails_alone = |other: &Row| other.setup == row.setup.unfed() && other.outcome == row.outcome;
+        let is_copied = row.setup.feed.is_some() && self.rows.iter().any(fails_alone);
+        let is_failure = is_copied && !row.outcome.is_of_the_moment();
+        let before = if is_failure { "not run, as its steps do not run with their batch at hand: " } else { "" };
+        Some(format!("{before}{}", row.outcome))
+    }
+
     /// Whether there is anything to draw.
     pub(super) fn has_memory(&self) -> bool {
         self.rows.iter().any(|row| place(row).is_some())

@@ -32,11 +32,21 @@ struct Report<'a> {
     #[serde(flatten)]
     header: &'a Header,
     planned: Planned,
-    points: &'a [Row],
+    points: Vec<Point<'a>>,
     results: &'a Path,
     #[serde(skip_serializing_if = "Option::is_none")]
     svg: Option<&'a Path>,
     seconds: f64,
+}
+
+/// A setup with what came of it.
+#[derive(Serialize)]
+struct Point<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    /// Why there are no figures, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
 }
 
 /// Runs the program until every setup has come to something, and shows what.
@@ -61,7 +71,8 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     let seconds = clock.elapsed().as_secs_f64();
     let text = if common.json {
         let Found { header, planned, rows } = &found;
-        let report = Report { header, planned: *planned, points: rows, results: results.path(), svg, seconds };
+        let points = rows.iter().map(|row| Point { row, why: found.why_not(row) }).collect();
+        let report = Report { header, planned: *planned, points, results: results.path(), svg, seconds };
         format!("{}\n", serde_json::to_string_pretty(&report).expect("BUG: a report is always JSON"))
     } else {
         table::text(&found, svg, seconds)

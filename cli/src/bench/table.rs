@@ -8,6 +8,7 @@ use gpu_tuned_core::{grouped, three_digits};
 use super::found::{Found, Row};
 use super::results::Results;
 use crate::table::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+use crate::wrap::wrapped;
 
 /// The tables, with what they are of and what follows from them.
 pub(super) fn text(found: &Found, svg: Option<&Path>, seconds: f64) -> String {
@@ -84,13 +85,14 @@ fn fed(found: &Found) -> Option<String> {
         (busy, Align::Right),
     ];
     let mut table = Table::new(2, columns);
-    let mut is_empty = true;
-    for (row, Feed { workers, prefetch }) in found.rows.iter().filter_map(|row| Some((row, row.setup.feed?))) {
-        is_empty = false;
+    let mut reasons: Vec<String> = Vec::new();
+    let all: Vec<_> = found.rows.iter().filter_map(|row| Some((row, row.setup.feed?))).collect();
+    for (row, Feed { workers, prefetch }) in &all {
         let setup = &row.setup;
         let mut cells = vec![setup.mode().to_string(), grouped(setup.batch), workers.to_string(), prefetch.to_string()];
         let Some(figures) = row.outcome.figures() else {
-            table.row(PLAIN, cells, styled(BAD, &row.outcome));
+            cells.extend(["-"; 4].map(str::to_owned));
+            table.row(PLAIN, cells, styled(BAD, format!("({})", number(found.why_not(row), &mut reasons))));
             continue;
         };
         cells.extend(speed(figures));
@@ -98,7 +100,25 @@ fn fed(found: &Found) -> Option<String> {
         cells.push(percent(busy_percent(figures)));
         table.row(PLAIN, cells, "");
     }
-    (!is_empty).then(|| format!("with batches prepared meanwhile, and without uploading them\n{}", table.print()))
+    let below: String = (1..).zip(&reasons).map(|(number, why)| below(number, why)).collect();
+    let heading = "with batches prepared meanwhile, and without uploading them";
+    (!all.is_empty()).then(|| format!("{heading}\n{}{below}", table.print()))
+}
+
+/// The number of a reason among those that are said below a table, each once.
+fn number(why: Option<String>, reasons: &mut Vec<String>) -> usize {
+    let why = why.unwrap_or_default();
+    let known = reasons.iter().position(|known| *known == why);
+    known.unwrap_or_else(|| {
+        reasons.push(why);
+        reasons.len() - 1
+    }) + 1
+}
+
+/// A reason below a table.
+fn below(number: usize, why: &str) -> String {
+    let mark = format!("({number})");
+    format!("  {} {}\n", styled(BAD, &mark), wrapped(why, mark.len() + 3))
 }
 
 /// What is to be known of a row beside its figures.
@@ -234,17 +254,24 @@ mod tests {
     #[test]
     fn steps_that_are_fed_have_a_table_of_their_own() {
         let feed = Feed { workers: 2, prefetch: 4 };
-        let unfed = Row { outcome: Outcome::Unfed, ..row(8, Some(Feed { workers: 0, prefetch: 0 }), 1.0) };
-        let lines = lines(vec![row(8, None, 812.4), row(8, Some(feed), 640.0), unfed]);
+        let not_run = |batch, workers, outcome| Row { outcome, ..row(batch, Some(Feed { workers, prefetch: 0 }), 1.0) };
+        let misfit = Outcome::TooLarge { samples: 8 };
+        let too_large = Row { outcome: misfit.clone(), ..row(16, None, 1.0) };
+        let unfed = [0, 1].map(|workers| not_run(8, workers, Outcome::Unfed));
+        let others = [row(8, Some(feed), 640.0), not_run(16, 0, misfit)];
+        let lines = lines([row(8, None, 812.4), too_large].into_iter().chain(unfed).chain(others).collect());
         assert_eq!(
-            &lines[4..10],
+            &lines[5..14],
             [
                 "with batches prepared meanwhile, and without uploading them",
                 "  mode                      batch  workers  prefetch  samples/s  least - most  waiting  GPU",
+                "  bf16_params-checkpointed      8        0         0          -             -        -    -  (1)",
+                "  bf16_params-checkpointed      8        1         0          -             -        -    -  (1)",
                 "  bf16_params-checkpointed      8        2         4        640     576 - 704      12%  93%",
-                "  bf16_params-checkpointed      8        0         0  not run: the program does",
-                "                                                      not say how batches are",
-                "                                                      prepared (`host_batch`)",
+                "  bf16_params-checkpointed     16        0         0          -             -        -    -  (2)",
+                "  (1) not run: the program does not say how batches are prepared (`host_batch`)",
+                "  (2) not run: a step has 8 samples",
+                "",
             ]
         );
     }

@@ -85,6 +85,41 @@ fn scripts_get_every_point_with_what_became_of_it() {
 }
 
 #[test]
+fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
+    let project = project();
+    let flags = ["--batch", "8,16", "--checkpointing", "off", "--workers", "0,2"];
+    let report = bench(&project, &flags, &["fail=8"]).ended(0);
+    let (_, fed) = report.split_once("\nwith batches prepared meanwhile").unwrap_or_else(|| panic!("{report}"));
+    let lines: Vec<_> = fed.lines().skip(2).take(8).collect();
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    for (line, expected) in lines.iter().zip([
+        ["f32", "8", "0", "0", "-", "-", "-", "-", "(1)"],
+        ["f32", "8", "2", "2", "-", "-", "-", "-", "(1)"],
+        ["f32", "16", "0", "0", "-", "-", "-", "-", "(2)"],
+        ["f32", "16", "2", "2", "-", "-", "-", "-", "(2)"],
+    ]) {
+        assert_eq!(cells(line), expected, "{report}");
+    }
+    assert_eq!(
+        lines[4..7].join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
+        "(1) not run, as its steps do not run \
+         with their batch at hand: failed: no such image (2) not run: the program does not say how batches are prepared \
+         (`host_batch`)",
+        "{report}"
+    );
+    let answer = bench(&project, &[&["--json"], &flags[..]].concat(), &[]).json(0);
+    let points = answer["points"].as_array().expect("points");
+    let why: Vec<_> = points.iter().map(|point| point["why"].as_str()).collect();
+    let (failed, alone) = (Some("failed: no such image"), points.iter().filter(|point| point["workers"].is_null()));
+    assert_eq!((why[0], why[3], alone.count()), (failed, None, 2), "{answer:#}");
+    assert!(
+        [1, 2].iter().all(|at| why[*at].is_some_and(|why| why.ends_with("at hand: failed: no such image"))),
+        "{why:?}"
+    );
+    assert!([4, 5].iter().all(|at| why[*at].is_some_and(|why| why.contains("`host_batch`"))), "{why:?}");
+}
+
+#[test]
 fn nothing_that_ran_is_a_no() {
     let project = project();
     let report = bench(&project, &["--batch", "8", "--checkpointing", "off", "--svg", "a.svg"], &["fail=8"]);
