@@ -98,6 +98,35 @@ fn a_nested_config_of_burns_is_read_where_it_is_made() {
     insta::assert_snapshot!("init_program_nested", ran.ended(0));
 }
 
+/// A forecast, whose config holds the program's own, which holds Burn's.
+const FORECAST: [(&str, &str); 2] = [
+    (
+        "src/model.rs",
+        "#[derive(Config, Debug)]\npub struct ForecasterConfig {\n    pub features: usize,\n    #[config(default = 64)]\n    \
+         pub hidden_size: usize,\n    #[config(default = 2)]\n    pub num_layers: usize,\n    #[config(default = 30)]\n    \
+         seq_len: usize,\n    pub head: HeadConfig,\n}\n\n#[derive(Config, Debug)]\npub struct HeadConfig {\n    pub \
+         output_size: usize,\n}\n\npub struct Forecaster {\n    gru: Gru,\n}\n",
+    ),
+    (
+        "src/main.rs",
+        "mod model;\n\n#[derive(Config, Debug)]\npub struct TrainingConfig {\n    pub model: ForecasterConfig,\n    \
+         #[config(default = 32)]\n    pub batch_size: usize,\n    #[config(default = 3)]\n    pub num_epochs: usize,\n}\n\nfn \
+         main() {\n    let features = 5;\n    let model = ForecasterConfig::new(features, HeadConfig::new(4))\n        \
+         .with_num_layers(3)\n        .with_seq_len(60);\n    train(&TrainingConfig::new(model));\n}\n",
+    ),
+];
+
+#[test]
+fn dimensions_are_found_in_the_programs_own_configs() {
+    let (ran, _) = proposed(&set_up(MANIFEST, &FORECAST));
+    let said = ran.ended(0);
+    // What another module cannot read, and what no number says, is not named; what is set counts before what it would be.
+    let held = "+    #[tuned(dims(hidden: hidden_size = 64, layers: num_layers = 3, outputs: head.output_size = 4))]\n";
+    assert!(said.contains(held), "{said}");
+    let model = "+#[gpu_tuned::gpu_tuned(recurrent(inputs = …, seq = 60, cell = \"gru\"), global_batch = 32)]\n";
+    assert!(said.contains(model), "{said}");
+}
+
 #[test]
 fn what_init_printed_is_all_there_is_to_do() {
     let project = set_up(MANIFEST, &SHAPES);

@@ -9,6 +9,7 @@ use syn::{Attribute, Field, Type, Visibility};
 use super::candidate::{Candidate, is_batch};
 use super::code::{self, Code};
 use super::family::Family;
+use super::nested::{self, Held};
 use super::numbers;
 use super::optimizer::{self, Said};
 use super::patch::Patch;
@@ -33,23 +34,11 @@ const DIMS: &[(&str, &[&str])] = &[
         &["max_seq_length", "seq_length", "seq_len", "sequence_length", "context_length", "max_seq_len", "block_size"],
     ),
     ("hidden", &["hidden_size", "hidden_dim", "d_hidden"]),
-    ("inputs", &["input_size", "input_dim", "num_features", "d_input"]),
+    ("inputs", &["input_size", "input_dim", "num_features", "n_features", "features", "d_input"]),
     ("outputs", &["output_size", "output_dim"]),
     ("classes", &["num_classes", "n_classes"]),
     ("image", &["image_size", "img_size", "patch_size"]),
 ];
-/// Configs of Burn that programs' configs hold, with the dimensions that their fields are.
-const NESTED: &[(&str, &[(&str, &str)])] = &[
-    ("TransformerEncoderConfig", TRANSFORMER),
-    ("TransformerDecoderConfig", TRANSFORMER),
-    ("LstmConfig", RECURRENT),
-    ("BiLstmConfig", RECURRENT),
-    ("GruConfig", RECURRENT),
-    ("BiGruConfig", RECURRENT),
-];
-const TRANSFORMER: &[(&str, &str)] =
-    &[("layers", "n_layers"), ("heads", "n_heads"), ("d_model", "d_model"), ("d_ff", "d_ff")];
-const RECURRENT: &[(&str, &str)] = &[("inputs", "d_input"), ("hidden", "d_hidden")];
 /// The types of counts.
 const COUNTS: [&str; 5] = ["usize", "u32", "u64", "i32", "i64"];
 /// What stands for a figure that only the user knows.
@@ -160,24 +149,15 @@ impl Annotation<'_, '_, '_> {
         }
     }
 
-    /// A field that may hold a config of Burn with dimensions in it, of which the code says with what it is made.
+    /// A field that may hold a config with dimensions in it.
     fn nested(&mut self, field: &Field) {
-        let Given { family, code, chosen, .. } = self.given;
-        let Some((_, names)) = NESTED.iter().find(|(ty, _)| code::last(&field.ty).as_deref() == Some(*ty)) else {
-            return;
-        };
-        let ty = code::last(&field.ty).unwrap_or_default();
-        let values = if chosen.fields.keys().any(|(of, _)| *of == ty) { chosen } else { code };
-        let is_open = |dim: &str| family.kind.dims.iter().any(|it| it.name == dim) && !self.dims.contains(&dim);
-        let dims = names.iter().filter(|(dim, _)| is_open(dim)).filter_map(|(dim, name)| {
-            let value = values.fields.get(&(ty.clone(), (*name).to_owned()))?;
-            Some((*dim, if dim == name { format!("{dim} = {value}") } else { format!("{dim}: {name} = {value}") }))
-        });
-        let (dims, said): (Vec<_>, Vec<_>) = dims.unzip();
-        if dims.is_empty() {
+        let mut held = nested::dims(&field.ty, &self.source.name, self.given);
+        held.retain(|held| !self.dims.contains(&held.dim));
+        if held.is_empty() {
             return;
         }
-        self.dims.extend(dims);
+        self.dims.extend(held.iter().map(|held| held.dim));
+        let said: Vec<_> = held.iter().map(Held::in_words).collect();
         self.above(field, &format!("#[tuned(dims({}))]", said.join(", ")), "the dimensions that it holds");
     }
 
@@ -274,7 +254,7 @@ fn setting(name: &str, ty: &Type) -> Option<Setting> {
 }
 
 /// The dimension that a field holds: one of the family's that fields can hold.
-fn dimension(name: &str, ty: &Type, family: &Family) -> Option<&'static str> {
+pub(super) fn dimension(name: &str, ty: &Type, family: &Family) -> Option<&'static str> {
     let is_count = code::last(ty).is_some_and(|ty| COUNTS.contains(&ty.as_str()));
     let dims = family.kind.dims.iter().filter(|dim| is_count && matches!(dim.kind, DimKind::Count(_)));
     dims.map(|dim| dim.name).find(|dim| names_of(dim).contains(&name))

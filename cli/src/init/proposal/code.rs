@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proc_macro2::TokenTree;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ExprCall, ExprLit, Fields, ImplItem, Item, Lit, Stmt, Type};
+use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, Fields, ImplItem, Item, ItemStruct, Lit, Stmt, Type};
 
 use super::sources::Source;
 
@@ -31,6 +31,15 @@ pub(super) struct Code {
     pub lengths: Vec<u64>,
     /// Names and texts.
     pub names: Vec<String>,
+    /// The program's own structs, those in modules of a file left out.
+    pub own: Vec<Own>,
+}
+
+/// A struct of the program.
+pub(super) struct Own {
+    pub name: String,
+    pub file: String,
+    pub item: ItemStruct,
 }
 
 impl Code {
@@ -42,6 +51,7 @@ impl Code {
             let mut reader = Reader { code: &mut code, own: &own };
             reader.visit_file(&source.file);
             code.constants(&source.file.items);
+            code.structs(source);
             if let Ok(tokens) = source.text.parse() {
                 code.names(tokens);
             }
@@ -51,6 +61,15 @@ impl Code {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
+    }
+
+    fn structs(&mut self, source: &Source) {
+        for item in &source.file.items {
+            if let Item::Struct(item) = item {
+                let (name, file) = (item.ident.to_string(), source.name.clone());
+                self.own.push(Own { name, file, item: item.clone() });
+            }
+        }
     }
 
     fn constants(&mut self, items: &[Item]) {
@@ -102,6 +121,19 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             }
         }
         visit::visit_expr_call(self, call);
+    }
+
+    // What is said last is visited first, and counts.
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        let field = call.method.to_string();
+        if let Some(field) = field.strip_prefix("with_")
+            && let Some(value) = call.args.first().and_then(number)
+            && let Some([of, function]) = root(&call.receiver)
+            && ["new", "default"].contains(&function.as_str())
+        {
+            self.code.fields.entry((of, field.to_owned())).or_insert(value);
+        }
+        visit::visit_expr_method_call(self, call);
     }
 
     // Defaults of Burn's configs are often in quotes.
@@ -165,6 +197,15 @@ pub(super) fn default(attribute: &Attribute) -> Option<Expr> {
 pub(super) fn number(value: &Expr) -> Option<u64> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),
+        _ => None,
+    }
+}
+
+/// The last two names of the function at the beginning of a chain of methods.
+fn root(value: &Expr) -> Option<[String; 2]> {
+    match value {
+        Expr::MethodCall(call) => root(&call.receiver),
+        Expr::Call(call) => path(&call.func),
         _ => None,
     }
 }

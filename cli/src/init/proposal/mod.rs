@@ -5,6 +5,7 @@ mod batch;
 mod candidate;
 mod code;
 mod family;
+mod nested;
 mod numbers;
 mod optimizer;
 mod patch;
