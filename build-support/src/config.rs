@@ -45,7 +45,7 @@ impl Config {
         let mut directives = Vec::new();
         let outcome = self.run(&Process, &mut directives).and_then(|_| {
             let mut out = io::stdout().lock();
-            out.write_all(&directives).and_then(|()| out.flush()).map_err(|source| BuildError::Stdout { source })
+            out.write_all(&directives).and_then(|()| out.flush()).map_err(|cause| BuildError::Stdout { cause })
         });
         if let Err(error) = outcome {
             // When stderr is closed too, the status has to say it all.
@@ -96,7 +96,7 @@ impl Config {
         match (package.file(path, ConfigFile::parse)?, &self.file) {
             (Some(file), _) => Ok(file),
             (None, None) => Ok(ConfigFile::default()),
-            (None, Some(_)) => Err(BuildError::Read { path: path.to_owned(), source: io::ErrorKind::NotFound.into() }),
+            (None, Some(_)) => Err(BuildError::Read { path: path.to_owned(), cause: io::ErrorKind::NotFound.into() }),
         }
     }
 

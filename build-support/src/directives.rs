@@ -33,7 +33,7 @@ impl<W: Write> Directives<W> {
     }
 
     fn line(&mut self, directive: &str) -> Result<(), BuildError> {
-        writeln!(self.out, "cargo::{directive}").map_err(|source| BuildError::Stdout { source })
+        writeln!(self.out, "cargo::{directive}").map_err(|cause| BuildError::Stdout { cause })
     }
 }
 

@@ -21,26 +21,26 @@ pub enum BuildError {
         variable: &'static str,
     },
     /// A file cannot be read.
-    #[error("cannot read `{}`: {source}", path.display())]
+    #[error("cannot read `{}`: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A file or folder below `OUT_DIR` cannot be written.
-    #[error("cannot write `{}`: {source}", path.display())]
+    #[error("cannot write `{}`: {cause}", path.display())]
     Write {
         /// The file or folder.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The directives cannot be written.
-    #[error("cannot write to cargo: {source}")]
+    #[error("cannot write to cargo: {cause}")]
     Stdout {
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A path that no directive can hold.
     #[error("cargo cannot be told of `{}`: a path has to be one line of Unicode", path.display())]

@@ -18,6 +18,6 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Bu
     let written = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path));
     match written {
         Ok(()) => Ok(path),
-        Err(source) => Err(BuildError::Write { path, source }),
+        Err(cause) => Err(BuildError::Write { path, cause }),
     }
 }

@@ -33,7 +33,7 @@ impl Package {
         let enabled = enabled.into_string().map_err(|_| BuildError::NotUnicode { variable: "CARGO_CFG_FEATURE" })?;
         let enabled = enabled.split(',').filter(|feature| !feature.is_empty()).map(str::to_owned).collect();
         let path = root.join(Self::MANIFEST);
-        let text = std::fs::read_to_string(&path).map_err(|source| BuildError::Read { path, source })?;
+        let text = std::fs::read_to_string(&path).map_err(|cause| BuildError::Read { path, cause })?;
         let manifest = manifest(text)?;
         let name = manifest.get("package").and_then(|package| package.get("name")?.as_str()).unwrap_or_default();
         Ok(Self { name: name.to_owned(), root, out, enabled, features: features(&manifest) })
@@ -48,7 +48,7 @@ impl Package {
         let text = match std::fs::read_to_string(self.root.join(path)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(BuildError::Read { path: path.to_owned(), source }),
+            Err(cause) => return Err(BuildError::Read { path: path.to_owned(), cause }),
         };
         let name = path.display().to_string();
         let parsed = parse(Source { file: &name, text: &text });

@@ -10,12 +10,12 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum LockError {
     /// The file is there and cannot be read.
-    #[error("cannot read `{}`: {source}; allow reading it, or move it away", path.display())]
+    #[error("cannot read `{}`: {cause}; allow reading it, or move it away", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file has mistakes: a merge left both sides in it, it was cut short, written by a newer release, or edited.
     #[error("{}", Marked(mistakes, text))]
@@ -40,12 +40,12 @@ pub enum LockError {
         mistakes: Vec<FileError>,
     },
     /// The file, or one beside it, cannot be written: most often a read-only or full disk.
-    #[error("cannot write `{}`: {source}; make room, or allow writing in its directory", path.display())]
+    #[error("cannot write `{}`: {cause}; make room, or allow writing in its directory", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 

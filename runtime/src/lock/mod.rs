@@ -81,7 +81,7 @@ impl LockFile {
     ///
     /// [`LockError`]; the file is then as it was.
     pub fn update(&self, name: &str, entry: &LockedWorkload) -> Result<Update, LockError> {
-        let not_written = |source| LockError::Write { path: self.path.clone(), source };
+        let not_written = |cause| LockError::Write { path: self.path.clone(), cause };
         // A link stays one.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let turn = Turn::take(&path).map_err(not_written)?;
@@ -113,7 +113,7 @@ impl LockFile {
         match fs::read(&self.path) {
             Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|error| self.not_text(&error)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(LockError::Read { path: self.path.clone(), source }),
+            Err(cause) => Err(LockError::Read { path: self.path.clone(), cause }),
         }
     }
 

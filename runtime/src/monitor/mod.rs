@@ -77,12 +77,12 @@ pub struct Monitor {
 #[non_exhaustive]
 pub enum MonitorError {
     /// The recording cannot be opened or written.
-    #[error("cannot write the recording `{}`: {source}", path.display())]
+    #[error("cannot write the recording `{}`: {cause}", path.display())]
     Record {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file is there and is something else.
     #[error("`{}` is no recording: nothing is appended to it", path.display())]
@@ -91,10 +91,10 @@ pub enum MonitorError {
         path: PathBuf,
     },
     /// The system gives no thread.
-    #[error("cannot start the monitor's thread: {source}")]
+    #[error("cannot start the monitor's thread: {cause}")]
     Thread {
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -128,7 +128,7 @@ impl Monitor {
         let (watched, interval) = (Arc::clone(&shared), options.interval);
         let thread = thread::Builder::new().name("gpu-tuned-monitor".to_owned());
         let thread = thread.spawn(move || watched.watch(sampler, interval));
-        let thread = Some(thread.map_err(|source| MonitorError::Thread { source })?);
+        let thread = Some(thread.map_err(|cause| MonitorError::Thread { cause })?);
         Ok(Self { shared, thread })
     }
 
@@ -221,7 +221,7 @@ impl Monitor {
 
 fn written(state: &mut State, record: Option<&PathBuf>) -> Result<(), MonitorError> {
     match (state.write_error.take(), record) {
-        (Some(source), Some(path)) => Err(MonitorError::Record { path: path.clone(), source }),
+        (Some(cause), Some(path)) => Err(MonitorError::Record { path: path.clone(), cause }),
         _ => Ok(()),
     }
 }
@@ -231,7 +231,7 @@ fn open(path: &PathBuf) -> Result<Writer, MonitorError> {
     if path.is_file() && !could_be_recording(path) {
         return Err(MonitorError::NoRecording { path: path.clone() });
     }
-    Writer::append(path).map_err(|source| MonitorError::Record { path: path.clone(), source })
+    Writer::append(path).map_err(|cause| MonitorError::Record { path: path.clone(), cause })
 }
 
 /// Whether a file is empty or begins with a record. One that cannot be read cannot be told, and is written at most.

@@ -22,12 +22,12 @@ pub struct Recording {
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file.
-    #[error("cannot read `{}`: {source}", path.display())]
+    #[error("cannot read `{}`: {cause}", path.display())]
     Read {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A line of it.
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub enum RecordingError {
 ///
 /// [`RecordingError`] where the file cannot be read, and with the line of what is no record.
 pub fn read(path: &Path) -> Result<Recording, RecordingError> {
-    let bytes = fs::read(path).map_err(|source| RecordingError::Read { path: path.to_owned(), source })?;
+    let bytes = fs::read(path).map_err(|cause| RecordingError::Read { path: path.to_owned(), cause })?;
     Ok(parse(&path.display().to_string(), &String::from_utf8_lossy(&bytes))?)
 }
 

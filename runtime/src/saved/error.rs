@@ -10,20 +10,20 @@ use super::SavedRun;
 #[non_exhaustive]
 pub enum SaveError {
     /// The directory does not exist and cannot be created.
-    #[error("cannot create the directory `{}`: {source}", path.display())]
+    #[error("cannot create the directory `{}`: {cause}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file cannot be written: most often a read-only or full disk.
-    #[error("cannot write `{}`: {source}; make room or save elsewhere", path.display())]
+    #[error("cannot write `{}`: {cause}; make room or save elsewhere", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -32,12 +32,12 @@ pub enum SaveError {
 #[non_exhaustive]
 pub enum LoadError {
     /// The file is there and cannot be read.
-    #[error("cannot read `{}`: {source}", path.display())]
+    #[error("cannot read `{}`: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file is cut short, is no saved run, or holds figures that no run has.
     #[error(

@@ -11,13 +11,13 @@ use crate::whole;
 
 /// Writes `run` under a temporary name, and renames it when it is on the disk.
 pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveError> {
-    fs::create_dir_all(directory).map_err(|source| SaveError::Directory { path: directory.to_owned(), source })?;
+    fs::create_dir_all(directory).map_err(|cause| SaveError::Directory { path: directory.to_owned(), cause })?;
     let path = directory.join(SavedRun::FILE_NAME);
     let mut text = serde_json::to_string_pretty(run).expect("BUG: a saved run is always JSON");
     text.push('\n');
     match whole::replace(&path, &text) {
         Ok(()) => Ok(path),
-        Err(source) => Err(SaveError::Write { path, source }),
+        Err(cause) => Err(SaveError::Write { path, cause }),
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn load(directory: &Path) -> Result<Option<SavedRun>, LoadError> {
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(LoadError::Read { path, source }),
+        Err(cause) => return Err(LoadError::Read { path, cause }),
     };
     match parse(&bytes) {
         Ok(run) => Ok(Some(run)),

@@ -27,21 +27,21 @@ pub enum StartError {
     #[error(transparent)]
     Resume(#[from] ResumeError),
     /// [`SET_VARIABLE`](Options::SET_VARIABLE) fixes no settings.
-    #[error("{}: {source}", Options::SET_VARIABLE)]
+    #[error("{}: {cause}", Options::SET_VARIABLE)]
     Set {
         /// Which word, and what would do.
-        source: SetError,
+        cause: SetError,
     },
     /// There is no plan with the settings that were fixed for this start.
     #[error(
-        "{source}\n  help: `{set}` was set for this start, and the samples of a step stay the same: choose other values, \
+        "{cause}\n  help: `{set}` was set for this start, and the samples of a step stay the same: choose other values, \
          or leave it out"
     )]
     SetPlan {
         /// What was set.
         set: Box<Pins>,
         /// Why it makes no plan.
-        source: Box<PlanError>,
+        cause: Box<PlanError>,
     },
     /// A field of the config holds a dimension that no model has.
     #[error("the config describes no model: {message}")]
@@ -78,7 +78,7 @@ impl StartError {
         match error {
             DecideError::Table(error) => Self::Table(error),
             DecideError::Plan(source) if !set.is_empty() => {
-                Self::SetPlan { set: Box::new(set), source: Box::new(source) }
+                Self::SetPlan { set: Box::new(set), cause: Box::new(source) }
             }
             DecideError::Plan(error) => Self::Plan(error),
             DecideError::Gpus(error) => Self::Gpus(error),

@@ -239,7 +239,7 @@ impl Options {
     /// What is fixed for this start.
     fn fixed(&self) -> Result<Pins, StartError> {
         let Some(text) = std::env::var_os(Self::SET_VARIABLE) else { return Ok(self.set.clone()) };
-        let set: Pins = text.to_string_lossy().parse().map_err(|source| StartError::Set { source })?;
+        let set: Pins = text.to_string_lossy().parse().map_err(|cause| StartError::Set { cause })?;
         Ok(set.or(&self.set))
     }
 

@@ -52,14 +52,14 @@ pub struct Saved {
 pub enum BundleError {
     /// The file cannot be read.
     #[error("it cannot be read: {0}")]
-    Read(#[source] io::Error),
+    Read(io::Error),
     /// The file cannot be written.
-    #[error("`{}` cannot be written", path.display())]
+    #[error("`{}` cannot be written: {cause}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// What the system says.
+        cause: io::Error,
     },
     /// The file is something else.
     #[error("it is no bundle of gpu-tuned")]
@@ -174,7 +174,7 @@ impl Header {
 /// [`BundleError`]; an older one is then as it was.
 pub fn save(folder: &Path, fingerprint: &Fingerprint) -> Result<Saved, BundleError> {
     let path = folder.join(file_name(fingerprint));
-    let failed = |source| BundleError::Write { path: path.clone(), source };
+    let failed = |cause| BundleError::Write { path: path.clone(), cause };
     fs::create_dir_all(folder).map_err(failed)?;
     // CubeCL's own file is beside the bundle while it is made, and not left there.
     let drafts = tempfile::Builder::new().prefix(".gpu-tuned-warm-").tempdir_in(folder).map_err(failed)?;

@@ -74,7 +74,7 @@ pub enum WarmError {
     },
     /// The bundle could not be written.
     #[error("no bundle was written: {0}")]
-    Bundle(#[from] BundleError),
+    Bundle(BundleError),
 }
 
 /// What `GPU_TUNED_WARM_JSON` prints.
@@ -132,8 +132,8 @@ impl<C: Tuned> Session<C> {
             return Err(WarmError::Caches { caches: caches.clone() });
         }
         let sizes = self.warm_up(subject)?;
-        driver::collect(|name| env::var_os(name)).map_err(BundleError::Read)?;
-        Ok((save(folder, &fingerprint)?, sizes))
+        driver::collect(|name| env::var_os(name)).map_err(|cause| WarmError::Bundle(BundleError::Read(cause)))?;
+        Ok((save(folder, &fingerprint).map_err(WarmError::Bundle)?, sizes))
     }
 
     /// Takes the planned steps with weights that are thrown away, so that all they need is compiled and tuned, and returns

@@ -154,7 +154,7 @@ fn insert(bundle: &dyn Bundle, namespace: &str, target: &str) -> Result<usize, B
     let summary = persistence::open(target).insert_many(&mut entries.into_iter(), Origin::Imported);
     if summary.failed > 0 {
         let message = format!("{} entries could not be written to the caches", summary.failed);
-        return Err(BundleError::Write { path: target.into(), source: std::io::Error::other(message) });
+        return Err(BundleError::Write { path: target.into(), cause: std::io::Error::other(message) });
     }
     Ok(summary.stored)
 }

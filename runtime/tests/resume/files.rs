@@ -84,7 +84,10 @@ fn nothing_saved_is_told_apart_from_something_unreadable() {
         assert!(matches!(SavedRun::load(&missing), Ok(None)));
     }
     fs::create_dir(file(&directory)).expect("a directory where the file should be");
-    assert!(matches!(SavedRun::load(directory.path()), Err(LoadError::Read { .. })));
+    let unread = SavedRun::load(directory.path()).expect_err("it is a directory");
+    assert!(matches!(&unread, LoadError::Read { .. }));
+    // What an error says itself is not said again by what it is printed with.
+    assert!(unread.to_string().contains("directory") && std::error::Error::source(&unread).is_none(), "{unread}");
 }
 
 #[test]
