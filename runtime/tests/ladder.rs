@@ -265,3 +265,14 @@ fn a_program_whose_log_does_not_say_it_is_told_once_that_it_trains_elsewhere() {
         assert_eq!(said.contains("WARN"), by_log, "{log:?}: {said}");
     }
 }
+
+/// As when a terminal has gone, or who read the pipe has.
+#[cfg(unix)]
+#[test]
+fn that_nobody_hears_it_stops_nobody() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut program = std::process::Command::new(std::env::current_exe().expect("this test"));
+    program.args(["--ignored", "--exact", "program", "--nocapture"]).stderr(writer);
+    assert!(program.output().expect("it runs").status.success());
+}
