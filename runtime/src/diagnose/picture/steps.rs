@@ -47,7 +47,7 @@ pub(in super::super) struct Skipped {
     /// The first of them.
     pub first: Option<u64>,
     /// How many had no finite loss.
-    pub without_loss: usize,
+    pub without_loss: Option<usize>,
     /// The part of the later half, in which a loss scale has found its size.
     pub late_share: f64,
 }
@@ -64,7 +64,8 @@ impl Skipped {
             of: records.len(),
             first: skipped().next().map(|step| step.step),
             // What is no number is not written, where numbers are.
-            without_loss: skipped().filter(|step| tells_loss && step.loss.is_none_or(|loss| !loss.is_finite())).count(),
+            without_loss: tells_loss
+                .then(|| skipped().filter(|step| step.loss.is_none_or(|loss| !loss.is_finite())).count()),
         }
     }
 }

@@ -15,6 +15,20 @@ fn of_what_is_gone_together_the_first_is_tested() {
 }
 
 #[test]
+fn of_losses_that_nobody_recorded_nothing_is_said() {
+    let skipping = |recorded: bool| {
+        let made = Made::healthy().each_step(move |step| {
+            (step.loss, step.applied) = (recorded.then_some(1.5), step.step < 100);
+        });
+        diagnose(&made.records()).findings.remove(0)
+    };
+    let [recorded, silent] = [true, false].map(skipping);
+    assert_eq!([recorded.kind, silent.kind], [Kind::NotFinite; 2]);
+    assert!(recorded.change.what.starts_with("gradients overflow though the loss is a number"), "{recorded:#?}");
+    assert!(silent.change.what.starts_with("look at the loss, of which nothing is recorded"), "{silent:#?}");
+}
+
+#[test]
 fn a_lone_larger_batch_beyond_the_step_is_another_run() {
     let made = Made::healthy().each_step(|step| (step.samples, step.micro_batch, step.micro_batches) = (4, 4, 1));
     let diagnosis = diagnose(&made.started(|run| run.global_batch = Some(4)).records());
