@@ -185,10 +185,16 @@ impl Choice {
         match self.fitting.iter().find(plain) {
             Some(plain) => {
                 let gain = (self.best.samples_per_s / plain.samples_per_s - 1.0) * 100.0;
-                let why = format!(
-                    "{gain:.0}% faster than without it, though it computes more: if something else ran while it was measured, \
-                     measure it again"
-                );
+                let why = if gain >= 0.5 {
+                    format!(
+                        "{gain:.0}% faster than without it, though it computes more: if something else ran while it was \
+                         measured, measure it again"
+                    )
+                } else if self.best.counted_per_s > plain.counted_per_s {
+                    "its speed is better known than that without it, which may be less than is estimated".to_owned()
+                } else {
+                    "with it the device is as busy as is asked for".to_owned()
+                };
                 (self.best.provenance, why)
             }
             None => (Provenance::Derived, "without it nothing as fast fits into the memory".to_owned()),

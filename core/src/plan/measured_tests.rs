@@ -6,7 +6,7 @@ use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::profile::ProfileTable;
 use crate::workload::{Mlp, Transformer, Workload};
-use crate::{Bytes, Goal, Precision, Provenance, Setting, plan};
+use crate::{Bytes, Goal, Pins, Precision, Provenance, Setting, plan};
 
 /// Micro-batch, samples per second, MiB in use after the forward pass, MiB reserved.
 const RUN: [(u64, f64, u64, u64); 4] =
@@ -301,11 +301,13 @@ fn what_checkpointing_costs_is_what_was_measured() {
     for point in checkpointed.batch.values_mut() {
         point.micro_step_ms = point.micro_step_ms.map(|ms| 1.25 * ms);
     }
-    let reason = |workload: &Workload| {
-        let goal = Goal { global_batch: Some(256), ..Goal::default() };
+    let reason_at = |workload: &Workload, batch_size: Option<u64>| {
+        let pins = Pins { batch_size, ..Pins::default() };
+        let goal = Goal { global_batch: Some(256), pins, ..Goal::default() };
         let plan = plan(&nominal("h200"), workload, &goal).expect("it fits");
         plan.reasons.into_iter().find(|reason| reason.setting == Setting::GradientCheckpointing).expect("a reason")
     };
+    let reason = |workload: &Workload| reason_at(workload, None);
     assert!(reason(&workload).why.ends_with("would cost about 4%"), "{:?}", reason(&workload));
     workload.measured.on.get_mut("h200").expect("it was measured").mode.insert(mode, checkpointed);
     let known = reason(&workload);
@@ -319,4 +321,14 @@ fn what_checkpointing_costs_is_what_was_measured() {
     }
     let doubtful = reason(&workload);
     assert!(doubtful.why.starts_with("28% faster than without it"), "{doubtful:?}");
+
+    // Between points both are estimated, the faster one with more doubt.
+    let on = workload.measured.on.get_mut("h200").expect("it was measured");
+    for point in on.mode.get_mut(&mode).expect("a mode").batch.values_mut() {
+        point.micro_step_ms = point.micro_step_ms.map(|ms| 1.35 * ms);
+    }
+    on.mode.values_mut().for_each(|of_mode| of_mode.time_residual = Some(0.2));
+    on.mode.get_mut(&mode).expect("a mode").time_residual = Some(0.0);
+    let unsure = reason_at(&workload, Some(64));
+    assert!(unsure.why.starts_with("its speed is better known than that without it"), "{unsure:?}");
 }
