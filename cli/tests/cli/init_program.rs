@@ -128,6 +128,18 @@ fn dimensions_are_found_in_the_programs_own_configs() {
 }
 
 #[test]
+fn a_dimension_is_said_once() {
+    let lib = SENTENCES[0].1.replace("pub encoder: TransformerEncoderConfig,", "pub model: ModelConfig,");
+    let model = "#[derive(Config)]\npub struct ModelConfig {\n    pub encoder: TransformerEncoderConfig,\n    pub n_classes: \
+                 usize,\n}\n\nfn made() {\n    ModelConfig::new(TransformerEncoderConfig::new(48, 96, 6, 3), 4);\n}\n";
+    let said = proposed(&set_up(MANIFEST, &[("src/lib.rs", &lib), ("src/model.rs", model)])).0.ended(0);
+    let dims = "+    #[tuned(dims(layers: encoder.n_layers = 3, heads: encoder.n_heads = 6, d_model: encoder.d_model = 48, d_ff: \
+                encoder.d_ff = 96, classes: n_classes = 4))]\n";
+    assert!(said.contains(dims), "{said}");
+    assert!(said.contains("transformer(vocab = 50257, seq = 96, causal = false, final_norm = false)"), "{said}");
+}
+
+#[test]
 fn what_init_printed_is_all_there_is_to_do() {
     let project = set_up(MANIFEST, &SHAPES);
     let diff = project.run(&["init", "--json"]).json(0)["proposal"]["diff"].as_str().expect("a diff").to_owned();

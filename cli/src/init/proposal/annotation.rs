@@ -177,7 +177,8 @@ impl Annotation<'_, '_, '_> {
                 self.help.push(format!("`{}`: in place of {UNKNOWN}, {}", dim.name, dim.meaning));
             }
         }
-        inside.extend(numbers::extras(kind, code, chosen));
+        let extras = numbers::extras(kind, code, chosen).into_iter().filter(|(dim, _)| !self.dims.contains(dim));
+        inside.extend(extras.map(|(dim, value)| format!("{dim} = {value}")));
         if family.is_gru() {
             inside.push("cell = \"gru\"".to_owned());
         }

@@ -28,23 +28,24 @@ pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[
 }
 
 /// What a model has that differs from what its kind has by default.
-pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<String> {
+pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static str, String)> {
     let mut extras = Vec::new();
     match kind {
         "convnet" => {
             let channels = code.convolutions.first().map(|[from, _]| *from);
-            extras.extend(channels.filter(|channels| *channels != 3).map(|channels| format!("channels = {channels}")));
+            extras
+                .extend(channels.filter(|channels| *channels != 3).map(|channels| ("channels", channels.to_string())));
             if code.names.iter().any(|name| name.starts_with("BatchNorm")) {
-                extras.push("batch_statistics = true".to_owned());
+                extras.push(("batch_statistics", true.to_string()));
             }
         }
         "transformer" if code.names.iter().any(|name| name.starts_with("TransformerEncoder")) => {
-            extras.extend(classes(code, chosen).map(|classes| format!("classes = {classes}")));
+            extras.extend(classes(code, chosen).map(|classes| ("classes", classes.to_string())));
             if !code.names.iter().any(|name| name.contains("autoregressive")) {
-                extras.push("causal = false".to_owned());
+                extras.push(("causal", false.to_string()));
             }
             // Burn's has a norm in each layer only.
-            extras.push("final_norm = false".to_owned());
+            extras.push(("final_norm", false.to_string()));
         }
         _ => {}
     }
