@@ -36,7 +36,7 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     notes.extend(project.left_out(core::slice::from_ref(&described)));
     notes.extend(kept_from_builds(core::slice::from_ref(&described), args.here));
     let goal = args.goal.over(target.goal(described.goal.clone()));
-    let explained = explain(&target.facts, &described.workload(), &goal);
+    let explained = explain(&target.facts_of(goal.world_size), &described.workload(), &goal);
     let explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
     let code = match explanation.outcome {
         Outcome::Plan(_) => Code::Fine,

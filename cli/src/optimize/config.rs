@@ -24,6 +24,17 @@ pub(super) struct DataSet {
     pub samples: u64,
     /// The key that says so.
     pub key: String,
+    /// Whether the command line has named that key.
+    #[serde(skip)]
+    pub is_said: bool,
+}
+
+impl DataSet {
+    /// Whether it can be what such steps are of: fewer samples than a step has are those of something else, unless that was
+    /// said.
+    pub(super) const fn counts(&self, step: u64) -> bool {
+        self.is_said || self.samples >= step
+    }
 }
 
 /// What a config says, and where.
@@ -51,7 +62,7 @@ impl<'n> Config<'n> {
     /// Reads the settings among the entries of a file, or says all that is wrong with them.
     pub(super) fn read(leaves: &[Leaf<'n>], source: Source<'n>, said: &[At]) -> Result<Self, Vec<FileError>> {
         let mut found = AllFound::among(leaves, source, said);
-        let config = Self {
+        let mut config = Self {
             family: family(leaves, &found),
             batch: found.count(Role::Batch, 1..=LARGEST_BATCH),
             accumulation: found.count(Role::Accumulation, 1..=LARGEST_BATCH),
@@ -63,9 +74,11 @@ impl<'n> Config<'n> {
             tf32: tf32(&mut found),
             checkpointing: checkpointing(&mut found),
             optimizer: optimizer(leaves, &found),
-            data_set: data_set(&mut found),
+            data_set: None,
             found: AllFound { source, all: Vec::new(), mistakes: Vec::new() },
         };
+        config.data_set =
+            data_set(&mut found, config.batch.unwrap_or(1), said.iter().any(|at| at.role == Role::Samples));
         evaluations(&mut found);
         if found.mistakes.is_empty() { Ok(Self { found, ..config }) } else { Err(found.mistakes) }
     }
@@ -144,15 +157,16 @@ fn checkpointing(found: &mut AllFound<'_>) -> Option<bool> {
     found.kept(read)
 }
 
-/// How many samples there are; the fewest, where several keys say so: some of them count evaluation, too.
-fn data_set(found: &mut AllFound<'_>) -> Option<DataSet> {
+/// How many samples there are; the fewest, where several keys say so, as some of them count evaluation, too. Fewer than a
+/// batch has are those of something else.
+fn data_set(found: &mut AllFound<'_>, batch: u64, is_said: bool) -> Option<DataSet> {
     let source = found.source;
     let all: Vec<_> = found.of(Role::Samples).cloned().collect();
     let read = all.into_iter().filter_map(|one| {
         let samples = found.kept(one.count(2..=MOST_SAMPLES, source))?;
-        Some(DataSet { samples, key: one.leaf.shown })
+        Some(DataSet { samples, key: one.leaf.shown, is_said })
     });
-    read.min_by_key(|set| set.samples)
+    read.filter(|set| set.counts(batch)).min_by_key(|set| set.samples)
 }
 
 /// Looks at the batches of evaluations: of validation there is one, and of tests.
@@ -227,6 +241,8 @@ mod tests {
             // Of something else, and of a part.
             ("model: {size: 1797}", None),
             ("val: {num_samples: 1500}", None),
+            ("batch_size: 64\nn_samples: 16", None),
+            ("batch_size: 64\nn_samples: 16\ndataset_size: 900", Some((900, "dataset_size"))),
             ("parts: [{num_samples: 1500}, {num_samples: 9}]", None),
         ] {
             let expected = samples_and_key.map(|(samples, key)| (samples, key.to_owned()));

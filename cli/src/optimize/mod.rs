@@ -106,7 +106,8 @@ impl Session<'_> {
     fn on(&self, target: &Target) -> Result<OnTarget, Error> {
         let Self { args, file, task, .. } = self;
         let planned = task.on(target)?;
-        let (target_name, host) = (target.name.clone(), Host::of(&target.facts));
+        let facts = target.facts_of(task.step.ranks);
+        let (target_name, host) = (target.name.clone(), Host::of(&facts));
         let mut one = OnTarget { target: target_name, host, planned, changes: None, file: None, too_small: None };
         let Outcome::Plan(plan) = &one.planned.after else { return Ok(one) };
         let changes = Changes::of(task.config, file.format, self.leaves, plan, args.add);
@@ -120,8 +121,7 @@ impl Session<'_> {
             ..target.goal(task.goal.clone())
         };
         let described = one.planned.filling.zip(self.training.spec.as_ref());
-        one.too_small =
-            described.and_then(|(filling, spec)| advice::of(&target.facts, spec, &goal, filling.utilization));
+        one.too_small = described.and_then(|(filling, spec)| advice::of(&facts, spec, &goal, filling.utilization));
         one.changes = Some(changes);
         Ok(one)
     }

@@ -53,7 +53,7 @@ impl More {
         let is_whole = plan.schedule.micro_steps() == 1 && !task.workload.batch_statistics;
         let free = of_step(None)?;
         let free_samples = free.map_or(now, |gain| gain.global_batch);
-        let data_set = task.config.data_set.as_ref().filter(|set| free_samples > set.samples);
+        let data_set = task.config.data_set.as_ref().filter(|set| free_samples > set.samples && set.counts(now));
         let larger = free.filter(|gain| is_whole && gain.is_worth_saying() && gain.global_batch > now);
         let larger_batch = match data_set.filter(|_| larger.is_some()) {
             Some(set) => {

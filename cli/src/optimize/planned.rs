@@ -71,7 +71,7 @@ impl Outcome {
 impl Task<'_> {
     /// Plans the training for a target.
     pub(super) fn on(&self, target: &Target) -> Result<Planned, Error> {
-        let facts = &target.facts;
+        let facts = &target.facts_of(self.step.ranks);
         let goal = Goal { world_size: self.step.ranks, ..target.goal(self.goal.clone()) };
         let before = self.before(facts, &goal)?;
         let mut warnings = Vec::new();

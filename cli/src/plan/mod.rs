@@ -53,7 +53,7 @@ pub(crate) fn kept_from_builds(workloads: &[Described<'_>], here: bool) -> Optio
 }
 
 fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, Error> {
-    let outcome = match plan(&target.facts, &described.workload(), goal) {
+    let outcome = match plan(&target.facts_of(goal.world_size), &described.workload(), goal) {
         Ok(plan) => Outcome::Plan(Box::new(plan)),
         Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
         Err(error @ PlanError::PrecisionUnsupported { .. }) => Outcome::Unsupported(error.to_string()),

@@ -38,7 +38,7 @@ pub(super) fn section(
     let mut explained = Vec::new();
     for target in targets {
         let goal = asked.over(target.goal(described.goal.clone()));
-        let explanation = explain(&target.facts, &described.workload(), &goal);
+        let explanation = explain(&target.facts_of(goal.world_size), &described.workload(), &goal);
         let explanation = explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
         explained.push((target, goal, explanation));
     }
@@ -101,7 +101,7 @@ fn details(
 /// Speed by memory of all that was considered and fits, with a ring around the plan.
 fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation: &Explanation) -> Option<String> {
     let Outcome::Plan(plan) = &explanation.outcome else { return None };
-    let expected = curve(&target.facts, &described.workload(), goal).ok()?;
+    let expected = curve(&target.facts_of(goal.world_size), &described.workload(), goal).ok()?;
     let precision = plan.settings.precision;
     let line = |checkpointing| {
         let fitting = expected.iter().filter(|expected| expected.fits && expected.checkpointing == checkpointing);

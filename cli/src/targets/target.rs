@@ -16,12 +16,19 @@ pub(crate) struct Target {
     pub facts: DeviceFacts,
     /// The profile that it is, or is nearest to.
     pub profile: Option<Profile>,
+    /// How many GPUs the machine has that it was looked at in.
+    pub beside: u64,
 }
 
 impl Target {
     /// The profile, as nobody has looked at it.
     pub(crate) fn nominal(profile: &Profile) -> Self {
-        Self { name: profile.id.to_string(), facts: DeviceFacts::nominal(profile), profile: Some(profile.clone()) }
+        Self {
+            name: profile.id.to_string(),
+            facts: DeviceFacts::nominal(profile),
+            profile: Some(profile.clone()),
+            beside: 0,
+        }
     }
 
     /// The profile with this name.
@@ -126,8 +133,17 @@ impl Target {
         for target in targets {
             if target.profile.as_ref().is_some_and(|profile| here.contains(&profile.id)) {
                 target.facts.host_cores = Some(machine.host.cores);
+                target.beside = machine.gpus.len() as u64;
             }
         }
+    }
+
+    /// The facts for one of so many ranks. As many of them as the machine has GPUs for share its cores: each has a loader of
+    /// its own.
+    pub(crate) fn facts_of(&self, ranks: u64) -> DeviceFacts {
+        let sharing = ranks.clamp(1, self.beside.max(1));
+        let host_cores = self.facts.host_cores.map(|cores| (cores / sharing).max(1));
+        DeviceFacts { host_cores, ..self.facts.clone() }
     }
 
     /// The first of them.
@@ -139,7 +155,7 @@ impl Target {
     fn cpu(machine: &Machine) -> Self {
         let host = &machine.host;
         let facts = DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
-        Self { name: facts.name.clone(), facts, profile: None }
+        Self { name: facts.name.clone(), facts, profile: None, beside: 0 }
     }
 
     /// The goal as the runtime takes it: on a device that was looked at, less is left alone.
@@ -161,10 +177,11 @@ fn recognised(machine: &Machine, table: &ProfileTable) -> Vec<ProfileId> {
 
 /// The GPUs whose memory is known.
 fn gpus(machine: &Machine, table: &ProfileTable) -> Vec<Target> {
+    let beside = machine.gpus.len() as u64;
     let target = |reading| {
         let found = identify(reading, table);
         let facts = DeviceFacts::of_gpu(reading, found.profile(), Some(machine.host.cores))?;
-        Some(Target { name: facts.name.clone(), facts, profile: found.profile().cloned() })
+        Some(Target { name: facts.name.clone(), facts, profile: found.profile().cloned(), beside })
     };
     machine.gpus.iter().filter_map(target).collect()
 }

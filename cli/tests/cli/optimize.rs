@@ -264,6 +264,15 @@ fn workers_are_planned_for_the_cores_of_the_machine_that_has_the_gpu() {
     assert_eq!((&two[1]["host"], workers(&two[1])), (&json!({"cores": 8, "assumed": true}), 7));
     let here = of(Some("rtx4090"), &["--here"]);
     assert_eq!((&here[0]["host"], workers(&here[0])), (&known, fed));
+    // Each rank has a loader of its own; there is one GPU here, or there are two.
+    for (gpus, target, sharing) in [
+        ("rtx4090", &["--target", "rtx4090"][..], 1),
+        ("two-gpus", &["--target", "rtx4090"], 2),
+        ("two-gpus", &["--here"], 2),
+    ] {
+        let four = of(Some(gpus), &[target, &["--world-size", "4"]].concat());
+        assert_eq!(four[0]["host"], json!({"cores": (cores / sharing).max(1), "assumed": false}), "{gpus} {target:?}");
+    }
     // The copy for a name is good for such a GPU anywhere.
     let elsewhere = of(None, &["--target", "rtx4090"]);
     assert_eq!((&elsewhere[0]["host"], workers(&elsewhere[0])), (&two[1]["host"], 7));

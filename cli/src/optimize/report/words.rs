@@ -150,7 +150,8 @@ fn host(report: &Report<'_>, one: &OnTarget) -> Option<String> {
         Some(format!("`{key}` is planned for a host of {cores} cores, {why}"))
     } else {
         let why = "as such a GPU is in it; memory and speed are the profile's";
-        (!report.args.here).then(|| format!("`{key}` is planned for the {cores} core(s) of this machine, {why}"))
+        let of = if report.step.ranks > 1 { "core(s) that each rank has of" } else { "core(s) of" };
+        (!report.args.here).then(|| format!("`{key}` is planned for the {cores} {of} this machine, {why}"))
     }
 }
 
