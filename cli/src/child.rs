@@ -7,6 +7,7 @@
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,10 +18,10 @@ const REST: Duration = Duration::from_millis(20);
 /// Programs that are asked to end have this time for it.
 const TO_END: Duration = Duration::from_secs(10);
 /// What a program has started may end a moment after it.
-const TO_FOLLOW: Duration = Duration::from_secs(1);
+const TO_FOLLOW: Duration = Duration::from_secs(2);
 /// Whether one goes on is looked at in such intervals.
 const HELD: Duration = Duration::from_secs(1);
-/// What a program that was stopped has printed is waited for so long, as who has left its group may hold the pipe.
+/// What a program that has ended had printed is waited for so long, as who has left its group may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A program that runs. It is ended with this, if it has not ended by then.
@@ -44,8 +45,7 @@ impl Started {
     pub(crate) fn new(command: &mut Command, stop: &Stop) -> io::Result<Self> {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(command, 0);
-        let child = command.stdout(Stdio::piped()).spawn()?;
-        stop.guard(child.id());
+        let child = stop.guarding(|| command.stdout(Stdio::piped()).spawn())?;
         Ok(Self { child, stop: stop.clone(), has_ended: false, is_held: false })
     }
 
@@ -57,15 +57,25 @@ impl Started {
     pub(crate) fn wait(
         &mut self,
         duration: Option<Duration>,
-        read: impl FnOnce(ChildStdout) -> io::Result<()> + Send + 'static,
+        read: impl FnOnce(Printed) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Ended> {
-        let reader = self.child.stdout.take().map(|out| thread::spawn(|| read(out)));
+        let silence = Arc::new(Mutex::new(None));
+        let printed = self.child.stdout.take().map(|out| Printed { out, silence: Arc::clone(&silence) });
+        let reader = printed.map(|printed| thread::spawn(|| read(printed)));
         let ended = self.wait_for_end(duration)?;
         let end = Instant::now();
         while let Some(reader) = &reader
             && !reader.is_finished()
         {
-            if (ended.was_stopped || self.stop.is_wanted()) && end.elapsed() >= LAST_WORDS {
+            let is_over = end.elapsed() >= LAST_WORDS;
+            if is_over && (ended.was_stopped || self.stop.is_wanted()) {
+                return Ok(ended);
+            }
+            if is_over && locked(&silence).is_some_and(|since| since.elapsed() >= LAST_WORDS) {
+                crate::say(
+                    "note: the program has ended, and what it had started, and has left its group, may go on to print: that is \
+                     not waited for",
+                );
                 return Ok(ended);
             }
             thread::sleep(REST);
@@ -149,8 +159,28 @@ impl Drop for Started {
             // What went wrong is told elsewhere.
             let _ = self.kill();
         }
-        self.stop.guard(0);
+        self.stop.has_ended();
     }
+}
+
+/// What a program prints.
+pub(crate) struct Printed {
+    out: ChildStdout,
+    /// Since when it prints nothing, while that is waited for.
+    silence: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Read for Printed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        *locked(&self.silence) = Some(Instant::now());
+        let read = self.out.read(into);
+        *locked(&self.silence) = None;
+        read
+    }
+}
+
+fn locked(silence: &Mutex<Option<Instant>>) -> MutexGuard<'_, Option<Instant>> {
+    silence.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Passes on what a program prints. That nobody reads it is no reason to stop.

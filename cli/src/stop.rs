@@ -1,18 +1,28 @@
 //! Ctrl-C and the like: what was begun is brought to its end.
 
 use std::io;
+use std::process::Child;
 #[cfg(not(unix))]
 use std::sync::atomic::AtomicBool;
 #[cfg(unix)]
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+#[cfg(unix)]
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::emulate_default_handler;
 
 #[cfg(unix)]
 use crate::child::{Signal, send};
+
+/// In place of a group: that of a program which is about to start.
+#[cfg(unix)]
+const STARTING: u32 = u32::MAX;
+/// Within this time the same signal is the first one again: a terminal that goes sends it twice, and so does `timeout`.
+#[cfg(unix)]
+const ONCE: Duration = Duration::from_millis(200);
 
 /// What can be sent.
 #[cfg(not(unix))]
@@ -27,6 +37,9 @@ struct State {
     /// The first signal; 0 while there is none.
     #[cfg(unix)]
     signal: AtomicI32,
+    /// When it came.
+    #[cfg(unix)]
+    since: OnceLock<Instant>,
     /// Whether each of the signals that there are has been sent.
     #[cfg(not(unix))]
     sent: [Arc<AtomicBool>; SIGNALS.len()],
@@ -35,7 +48,8 @@ struct State {
 }
 
 impl Stop {
-    /// Listens to signals. A second one ends the program at once, and what it has started.
+    /// Listens to signals, but for those that whoever has started this wants ignored. A second one ends the program at once,
+    /// and what it has started.
     pub(crate) fn on_signals() -> io::Result<Self> {
         static LISTENING: OnceLock<Stop> = OnceLock::new();
         if let Some(stop) = LISTENING.get() {
@@ -63,15 +77,26 @@ impl Stop {
         all.find_map(|(signal, is_sent)| is_sent.load(Ordering::Relaxed).then_some(signal))
     }
 
-    /// Says which process group is to end with this program; 0 is none.
-    pub(crate) fn guard(&self, group: u32) {
-        self.0.group.store(group, Ordering::Relaxed);
+    /// Starts a program whose process group is to end with this one.
+    pub(crate) fn guarding(&self, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+        #[cfg(unix)]
+        self.0.group.store(STARTING, Ordering::Relaxed);
+        let child = start();
+        self.0.group.store(child.as_ref().map_or(0, Child::id), Ordering::Relaxed);
+        child
+    }
+
+    /// Says that what was started has ended.
+    pub(crate) fn has_ended(&self) {
+        self.0.group.store(0, Ordering::Relaxed);
     }
 
     #[cfg(unix)]
     fn listen(&self) -> io::Result<()> {
         use signal_hook::consts::{SIGHUP, SIGQUIT};
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
+        let ignored = ignored();
+        let heard = [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let mut signals = signal_hook::iterator::Signals::new(heard)?;
         let state = Arc::clone(&self.0);
         let listener = std::thread::Builder::new().name("signals".to_owned());
         listener.spawn(move || signals.forever().for_each(|signal| state.take(signal))).map(drop)
@@ -91,15 +116,35 @@ impl Stop {
 #[cfg(unix)]
 impl State {
     fn take(&self, signal: i32) {
-        if self.signal.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            return;
+        let since = self.since.get_or_init(Instant::now);
+        match self.signal.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(first) if first == signal && since.elapsed() < ONCE => return,
+            Err(_) => {}
         }
-        match self.group.load(Ordering::Relaxed) {
+        let group = || self.group.load(Ordering::Relaxed);
+        while group() == STARTING {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        match group() {
             0 => {}
             group => drop(send(Signal::Kill, group)),
         }
         end_by(signal);
     }
+}
+
+/// The signals that whoever has started this wants ignored, as `nohup` does: the lowest bit is that of signal 1.
+#[cfg(target_os = "linux")]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+const fn ignored() -> u64 {
+    0
 }
 
 /// Ends this program as the signal would have: whoever started it sees that it was stopped.

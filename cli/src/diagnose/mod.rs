@@ -48,7 +48,9 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error>
     if args.tries && args.command.is_empty() {
         return Err(Failure::NothingToTry.into());
     }
-    let stop = Stop::on_signals().map_err(Failure::Signals)?;
+    // Where recordings are only read, the first Ctrl-C ends it.
+    let is_watching = args.recordings.is_empty() || args.tries;
+    let stop = if is_watching { Stop::on_signals().map_err(Failure::Signals)? } else { Stop::default() };
     let seen = Seen::of(args, &stop)?;
     let diagnosis = diagnose(&seen.records);
     let compared = before.map_or_else(Vec::new, |before| compare(&diagnose(&before.records), &seen.records));

@@ -15,9 +15,11 @@ use crate::project::Project;
 const WITH_WORKER: &str = "sleep 1000 & echo worker $!; wait";
 /// The same, and neither ends when it is asked to, which is said.
 const STUBBORN: &str =
-    "(trap '' TERM; exec sleep 1000) & trap 'echo asked' TERM; echo worker $!; while :; do sleep 1; done";
+    "trap 'echo asked' TERM; (trap '' TERM; exec sh -c 'echo worker $$; exec sleep 1000') & while :; do sleep 1; done";
 /// A program that leaves its worker behind.
 const WITHOUT_ITS_WORKER: &str = "sleep 1000 & echo worker $!; exit 7";
+/// A program whose worker leaves its group, and holds what both print to.
+const WITH_DAEMON: &str = "setsid sleep 1000 & echo worker $!; exit 0";
 /// Longer than a test waits for anything but an end: below the time that programs have to end when they are asked to.
 const LONGEST: Duration = Duration::from_secs(9);
 
@@ -137,9 +139,39 @@ fn the_second_ctrl_c_ends_everything_at_once() {
     // Two that come together are one.
     started.says("asked");
     assert!(runs(started.worker));
+    // Nor are the same two within a moment more than one.
+    thread::sleep(Duration::from_millis(500));
     started.send(Signal::INT);
     assert_eq!(started.ended().signal(), Some(2));
     assert!(!runs(started.worker));
+}
+
+/// As `nohup` has it, and scripts for what they start in the background.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_whoever_starts_it_wants_ignored_is_ignored() {
+    let project = Project::new("bare");
+    let command = project.command(&["diagnose", "--json", "--", "sh", "-c", WITH_WORKER]);
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    ignoring.current_dir(project.path(""));
+    ignoring.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut started = Started::new(&mut ignoring);
+    started.send(Signal::HUP);
+    // It would be the second otherwise, which ends everything at once.
+    started.send(Signal::INT);
+    assert_eq!(started.ended().code(), Some(0));
+    assert_eq!(started.printed()["program"]["was_stopped"], true);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_has_left_its_group_is_not_waited_for() {
+    let mut started = Started::diagnosing(&Project::new("bare"), WITH_DAEMON);
+    assert_eq!(started.ended().code(), Some(0));
+    assert!(runs(started.worker));
+    started.says("note: the program has ended, and what it had started, and has left its group, may go on to print: that is not waited for");
+    kill_process(started.worker, Signal::KILL).expect("it is there");
 }
 
 /// Here, because its recording cannot be written: no file may have anything in it, and no signal says so.
