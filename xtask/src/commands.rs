@@ -20,7 +20,7 @@ the recording has none of the steps (1), `check`, which is there to find mistake
 `diagnose` judges what a program had recorded that failed (3). What a program prints that a command runs goes to standard error.
 
 On Unix, a command that Ctrl-C or another signal stops ends by that signal, and its program with it; `monitor`, and `diagnose`
-where it watches, end with what was seen until then.
+where it watches, end with what was seen until then. Signals that were to be ignored before, as with `nohup`, are ignored.
 
 A file that is called `-` is standard input where a recording is read, and standard output where a result is written;
 elsewhere it is refused. A file of this name is `./-`.

@@ -36,7 +36,8 @@ pub(crate) struct OptimizeArgs {
     pub here: bool,
     #[command(flatten)]
     pub goal: GoalArgs,
-    /// Which key is of a setting, where the file leaves that open, such as `batch_size=train.batch_size`
+    /// Which key is of a setting, where the file leaves that open, such as `batch_size=train.batch_size`; `train_samples=…`
+    /// is the key that says how many samples there are
     #[arg(long = "at", value_name = "SETTING=KEY", value_parser = pair)]
     pub at: Vec<(String, String)>,
     /// Add keys that the file lacks, which its program must read
