@@ -91,7 +91,7 @@ fn alone<C: Sync>(
 mod tests {
     use gpu_tuned::{MicroBatch, Precision, Session};
 
-    use super::{Task, loader, naive, tuned};
+    use super::{Course, Task, loader, naive, tuned};
     use crate::naive::{
         patches::Patches,
         plan::{planned, session},
@@ -112,16 +112,26 @@ mod tests {
         [looking, planned]
     }
 
-    fn both_ways_learn<T: Task>(task: &T, samples: impl Fn(&T::Batch) -> Vec<u32>) {
-        let [looking, planned] = sessions(task);
-        for course in [naive(task, &looking, 3.0).unwrap(), tuned(task, &planned, 3.0).unwrap()] {
+    /// That the loss falls; on a machine with much else to do, in a longer run.
+    fn learns(way: impl Fn(f64) -> Course) {
+        let lowers = |seconds| {
+            let course = way(seconds);
+            assert!(course.samples_per_second > 0.0 && (0.0..1.0).contains(&course.waiting_share));
+            assert_eq!(course.curve[0].learned, 0);
             // Losses of single batches scatter.
             let losses: Vec<f64> = course.curve.iter().map(|point| point.loss).collect();
             let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
             let (begun, ended) = (mean(&losses[..4]), mean(&losses[losses.len() / 2..]));
-            assert!(course.curve[0].learned == 0 && ended < 0.95 * begun, "{ended} after {begun}");
-            assert!(course.samples_per_second > 0.0 && (0.0..1.0).contains(&course.waiting_share));
-        }
+            println!("{} steps: {ended} after {begun}", losses.len());
+            ended < 0.95 * begun
+        };
+        assert!([3.0, 10.0, 30.0].into_iter().any(lowers), "the loss does not fall");
+    }
+
+    fn both_ways_learn<T: Task>(task: &T, samples: impl Fn(&T::Batch) -> Vec<u32>) {
+        let [looking, planned] = sessions(task);
+        learns(|seconds| naive(task, &looking, seconds).unwrap());
+        learns(|seconds| tuned(task, &planned, seconds).unwrap());
         // An epoch of the loader has every sample, once.
         let all = burn::data::dataset::Dataset::len(&task.samples());
         let mut right: Vec<_> = samples(&task.first(all).unwrap());
