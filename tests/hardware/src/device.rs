@@ -23,7 +23,7 @@ impl Choice {
 
     /// The same for any default float type.
     pub(crate) fn open_in(self, float: FloatDType) -> anyhow::Result<Device> {
-        if cfg!(feature = "cuda") {
+        if cfg!(feature = "gpu") {
             let gpu = open(&Place::Index(self.gpu), Some(float)).context("cannot open the GPU")?;
             return Ok(gpu.device);
         }

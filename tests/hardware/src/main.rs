@@ -10,7 +10,7 @@ mod feed;
 mod learn;
 mod lesson;
 mod line;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "gpu")]
 mod memory;
 mod mode;
 mod naive;
@@ -20,7 +20,7 @@ mod overhead;
 mod planned;
 mod ranks;
 mod sweep;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "gpu")]
 mod trace;
 mod training;
 mod warm;
@@ -42,7 +42,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// What the memory pools hold after each of many steps
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "gpu")]
     Trace(trace::Arguments),
     /// Measures a model as `cargo gpu-tuned measure` does, for a lock
     Measure(Measure),
@@ -94,7 +94,7 @@ impl Measure {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
-        #[cfg(feature = "cuda")]
+        #[cfg(feature = "gpu")]
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Measure(arguments) => arguments.run(),
         Command::Sweep(arguments) => sweep::run(&arguments),

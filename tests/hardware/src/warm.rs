@@ -140,12 +140,12 @@ impl Wanted {
     }
 }
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "gpu")]
 fn said<C>(session: &Session<C>) -> String {
     session.warm_start().to_string()
 }
 
-#[cfg(not(feature = "cuda"))]
+#[cfg(not(feature = "gpu"))]
 fn said<C>(_: &Session<C>) -> String {
     "built without CUDA".to_owned()
 }

@@ -1,6 +1,6 @@
 //! The program's lines, on the CPU.
 
-#![cfg(not(feature = "cuda"))]
+#![cfg(not(feature = "gpu"))]
 
 use std::process::Command;
 

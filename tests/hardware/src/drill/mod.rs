@@ -1,6 +1,6 @@
 //! Memory runs out on purpose, at a chosen moment of the library's training, and what becomes of the run is told.
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "gpu")]
 pub(crate) mod card;
 mod disturbed;
 mod hooks;
@@ -158,14 +158,10 @@ impl Arguments {
 
     /// The session, the model, and the data.
     fn bench(&self) -> anyhow::Result<Bench> {
-        let options = if cfg!(feature = "cuda") { Options::default().gpu(self.gpu) } else { Options::default().cpu() };
+        let options = if cfg!(feature = "gpu") { Options::default().gpu(self.gpu) } else { Options::default().cpu() };
         let session = options.start(self.config())?;
         let device = session.device();
-        anyhow::ensure!(
-            !cfg!(feature = "cuda") || device != Device::flex(),
-            "there is no GPU: {}",
-            session.selection()
-        );
+        anyhow::ensure!(!cfg!(feature = "gpu") || device != Device::flex(), "there is no GPU: {}", session.selection());
         let hooks = Hooks::new(Neighbour::new(&session.inner_device(), self.gpu)?);
         device.seed(0);
         let model = Encoder::new(session.config(), &device);

@@ -21,7 +21,7 @@ use models_tests::{
 use serde::Serialize;
 
 use crate::{device::release, line::say};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "gpu")]
 use crate::{drill::card::Card, memory::Usage};
 use data::{Census, Fetched, Images, Pair, Stack};
 
@@ -132,7 +132,7 @@ struct Feeding {
     census: Arc<Census>,
     resident: Pair,
     steps: u32,
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "gpu")]
     card: Card,
 }
 
@@ -161,14 +161,10 @@ impl Feeding {
         let mut config = Config { image: arguments.image, ..Config::default() };
         config.num_workers = arguments.workers.unwrap_or(config.num_workers);
         let options =
-            if cfg!(feature = "cuda") { Options::default().gpu(arguments.gpu) } else { Options::default().cpu() };
+            if cfg!(feature = "gpu") { Options::default().gpu(arguments.gpu) } else { Options::default().cpu() };
         let session = options.start(config)?;
         let device = session.device();
-        anyhow::ensure!(
-            !cfg!(feature = "cuda") || device != Device::flex(),
-            "there is no GPU: {}",
-            session.selection()
-        );
+        anyhow::ensure!(!cfg!(feature = "gpu") || device != Device::flex(), "there is no GPU: {}", session.selection());
         device.seed(0);
         let side = session.config().image;
         let network = Convnet::new(&dimensions(side), &device);
@@ -187,7 +183,7 @@ impl Feeding {
             census: Arc::default(),
             resident,
             steps: arguments.steps,
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "gpu")]
             card: Card::open(arguments.gpu)?,
         })
     }
@@ -274,23 +270,23 @@ impl Feeding {
         }
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "gpu")]
     fn in_use(&self) -> u64 {
         Usage::of(&self.session.inner_device()).in_use_bytes
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "gpu")]
     fn free(&self) -> anyhow::Result<Option<u64>> {
         self.card.free().map(Some)
     }
 
-    #[cfg(not(feature = "cuda"))]
+    #[cfg(not(feature = "gpu"))]
     #[expect(clippy::unused_self, reason = "the signature is that of the version with CUDA")]
     fn in_use(&self) -> u64 {
         0
     }
 
-    #[cfg(not(feature = "cuda"))]
+    #[cfg(not(feature = "gpu"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with CUDA")]
     fn free(&self) -> anyhow::Result<Option<u64>> {
         Ok(None)

@@ -141,7 +141,7 @@ pub(super) fn session<T: Task>(
     }
     let session = options(gpu).start(config)?;
     anyhow::ensure!(
-        !cfg!(feature = "cuda") || session.inner_device() != Device::flex(),
+        !cfg!(feature = "gpu") || session.inner_device() != Device::flex(),
         "there is no GPU: {}",
         session.selection()
     );
@@ -150,7 +150,7 @@ pub(super) fn session<T: Task>(
 
 /// The GPU of this index, or the CPU where the program knows no other device.
 pub(super) fn options(gpu: usize) -> Options {
-    if cfg!(feature = "cuda") { Options::default().gpu(gpu) } else { Options::default().cpu() }
+    if cfg!(feature = "gpu") { Options::default().gpu(gpu) } else { Options::default().cpu() }
 }
 
 /// Times micro-batches from the smallest upwards, two at least, for as long as launches bound them and there is time.
