@@ -8,13 +8,13 @@ use crate::project::{Project, Ran};
 const FILES: [&str; 3] = ["Cargo.toml", "build.rs", "gpu-tuned.toml"];
 
 /// A package with this manifest.
-fn package(manifest: &str) -> Project {
+pub(crate) fn package(manifest: &str) -> Project {
     let project = Project::new("bare");
     project.write("Cargo.toml", manifest);
     project
 }
 
-const PLAIN: &str = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+pub(crate) const PLAIN: &str = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
 
 /// With comments, lists of several lines, inline tables, features of the same names, and a build script.
 const RICH: &str = "\
@@ -63,7 +63,7 @@ fn rich() -> Project {
 }
 
 /// A workspace whose member has its dependencies from there.
-fn inheriting(dependencies: &str) -> Project {
+pub(crate) fn inheriting(dependencies: &str) -> Project {
     let project = package(
         "[workspace]\nresolver = \"3\"\nmembers = [\"one\", \"two\"]\n\n[workspace.dependencies]\n# All of it.\nanyhow = \
          \"1\"\nburn = \"0.22.1\"\nserde = \"1\"\n",
@@ -87,7 +87,7 @@ fn metadata(project: &Project) -> serde_json::Value {
 }
 
 /// Writes, sees to it that cargo still reads the package, and that there is nothing to do any more.
-fn written(project: &Project, args: &[&str]) -> serde_json::Value {
+pub(crate) fn written(project: &Project, args: &[&str]) -> serde_json::Value {
     let all = |more: &[&'static str]| [&["init"], args, more].concat();
     project.run(&all(&["--yes"])).ended(0);
     let read = metadata(project);
@@ -275,80 +275,6 @@ fn the_gpu_in_the_machine_is_declared_with_the_usual_ones() {
         said,
         "error: there is no profile `rtx4900`; did you mean `rtx4090`?\n  help: `cargo gpu-tuned targets` lists those that there are\n"
     );
-}
-
-#[test]
-fn a_checkout_takes_the_place_of_the_release() {
-    let project = package(PLAIN);
-    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let read = written(&project, &["--checkout", checkout]);
-    let path = read["packages"][0]["dependencies"][0]["path"].as_str().expect("it has a path");
-    assert!(path.ends_with("/runtime"), "{path}");
-    let said = project.run(&["init", "--checkout", "src"]).refused(2);
-    assert_eq!(said, "error: `src` is no checkout of gpu-tuned: it has no `runtime`\n");
-}
-
-#[test]
-fn a_package_that_has_it_from_elsewhere_is_moved_to_the_checkout() {
-    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let here = fs::canonicalize(checkout).expect("it is there").join("runtime");
-    let here = here.to_str().expect("it is UTF-8");
-    let old = package("[package]\nname = \"gpu-tuned\"\nversion = \"0.1.0\"\n\n[features]\nburn = []\ncuda = []\n");
-    for (dependency, moved) in [
-        (
-            "gpu-tuned = \"0.1\" # ours\n",
-            "gpu-tuned = { version = \"0.1\", features = [\"burn\"], path = \"HERE\" } # ours\n",
-        ),
-        (
-            "gpu-tuned = { path = \"OLD\", features = [\"burn\"] } # ours\n",
-            "gpu-tuned = { path = \"HERE\", features = [\"burn\"] } # ours\n",
-        ),
-        (
-            "gpu-tuned = { git = \"https://example.org/x\", rev = \"abc\", features = [\"burn\"] }\n",
-            "gpu-tuned = { features = [\"burn\"], path = \"HERE\" }\n",
-        ),
-        (
-            "gpu-tuned.version = \"0.1\"\ngpu-tuned.features = [\"burn\"]\n",
-            "gpu-tuned.version = \"0.1\"\ngpu-tuned.features = [\"burn\"]\ngpu-tuned.path = \"HERE\"\n",
-        ),
-        (
-            "\n[dependencies.gpu-tuned]\nversion = \"0.1\"\nfeatures = [\"burn\"]\n",
-            "version = \"0.1\"\nfeatures = [\"burn\"]\npath = \"HERE\"\n",
-        ),
-    ] {
-        let dependency = dependency.replace("OLD", &old.path("").display().to_string());
-        let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
-        let read = written(&project, &["--checkout", checkout]);
-        let after = project.read("Cargo.toml");
-        assert!(after.contains(&moved.replace("HERE", here)), "{dependency}: {after}");
-        let path = read["packages"][0]["dependencies"][0]["path"].as_str();
-        assert_eq!(path, Some(here), "{after}");
-    }
-    // What is described for a whole workspace moves there.
-    let project = inheriting("anyhow.workspace = true\n");
-    written(&project, &["-p", "two"]);
-    let before = project.read("two/Cargo.toml");
-    written(&project, &["-p", "two", "--checkout", checkout]);
-    assert_eq!(project.read("two/Cargo.toml"), before);
-    let root = project.read("Cargo.toml");
-    assert!(root.contains(&format!("gpu-tuned = {{ version = \"0.1\", path = \"{here}\" }}")), "{root}");
-}
-
-#[test]
-fn a_package_that_would_have_the_release_is_told_of_the_checkout() {
-    let told = "no release of gpu-tuned is out yet";
-    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let command = "`cargo gpu-tuned init --checkout ";
-    for dependency in ["", "gpu-tuned = \"0.1\"\n"] {
-        let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
-        let said = project.run(&["init", "--yes"]).stderr;
-        assert!(said.contains(told) && said.contains(command), "{said}");
-        let said = project.run(&["init", "--yes", "--checkout", checkout]).stderr;
-        assert!(!said.contains(told), "{said}");
-        // It is where it is to stay.
-        let said = project.run(&["init"]).stderr;
-        assert!(!said.contains(told), "{said}");
-    }
 }
 
 /// The training config of a program on handwritten digits, as Burn's guides have it.

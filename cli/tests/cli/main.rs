@@ -8,6 +8,7 @@ mod diagnose_program;
 mod explain;
 mod help;
 mod init;
+mod init_checkout;
 mod init_program;
 mod measure;
 mod monitor;
