@@ -1,9 +1,12 @@
 //! The device that is measured.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use burn::tensor::{Device, FloatDType};
 use clap::Args;
-use gpu_tuned::burn::{Place, cpu, default_float, open};
+use gpu_tuned::{
+    Options, Session, Tuned,
+    burn::{Place, cpu, default_float, open},
+};
 
 use crate::mode::Precision;
 
@@ -31,6 +34,22 @@ impl Choice {
         default_float(&device, float)?;
         Ok(device)
     }
+}
+
+/// The GPU of this index, or the CPU where the program knows no other device.
+pub(crate) fn options(gpu: usize) -> Options {
+    if cfg!(feature = "gpu") { Options::default().gpu(gpu) } else { Options::default().cpu() }
+}
+
+/// A session on that device, and on no other.
+pub(crate) fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session<C>> {
+    let session = options(gpu).start(config)?;
+    ensure!(
+        !cfg!(feature = "gpu") || session.inner_device() != Device::flex(),
+        "there is no GPU: {}",
+        session.selection()
+    );
+    Ok(session)
 }
 
 /// Gives the device back what nothing uses any more.

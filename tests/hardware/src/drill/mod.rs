@@ -14,11 +14,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use clap::{Args, ValueEnum};
-use gpu_tuned::Options;
 use serde::Serialize;
 
+use crate::device::started;
 use crate::line::say;
 use hooks::{At, Disturbance, Hooks};
 use model::{Config, Encoder, Frames};
@@ -158,10 +157,8 @@ impl Arguments {
 
     /// The session, the model, and the data.
     fn bench(&self) -> anyhow::Result<Bench> {
-        let options = if cfg!(feature = "gpu") { Options::default().gpu(self.gpu) } else { Options::default().cpu() };
-        let session = options.start(self.config())?;
+        let session = started(self.config(), self.gpu)?;
         let device = session.device();
-        anyhow::ensure!(!cfg!(feature = "gpu") || device != Device::flex(), "there is no GPU: {}", session.selection());
         let hooks = Hooks::new(Neighbour::new(&session.inner_device(), self.gpu)?);
         device.seed(0);
         let model = Encoder::new(session.config(), &device);

@@ -12,7 +12,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use clap::Args;
-use gpu_tuned::{MicroBatch, Options, Session, gpu_tuned, train::Trainer};
+use gpu_tuned::{MicroBatch, Session, gpu_tuned, train::Trainer};
 use gpu_tuned_core::workload::Block;
 use models_tests::{
     convnet::{self, Convnet},
@@ -20,7 +20,10 @@ use models_tests::{
 };
 use serde::Serialize;
 
-use crate::{device::release, line::say};
+use crate::{
+    device::{release, started},
+    line::say,
+};
 #[cfg(feature = "gpu")]
 use crate::{drill::card::Card, memory::Usage};
 use data::{Census, Fetched, Images, Pair, Stack};
@@ -160,11 +163,8 @@ impl Feeding {
     fn new(arguments: &Arguments) -> anyhow::Result<Self> {
         let mut config = Config { image: arguments.image, ..Config::default() };
         config.num_workers = arguments.workers.unwrap_or(config.num_workers);
-        let options =
-            if cfg!(feature = "gpu") { Options::default().gpu(arguments.gpu) } else { Options::default().cpu() };
-        let session = options.start(config)?;
+        let session = started(config, arguments.gpu)?;
         let device = session.device();
-        anyhow::ensure!(!cfg!(feature = "gpu") || device != Device::flex(), "there is no GPU: {}", session.selection());
         device.seed(0);
         let side = session.config().image;
         let network = Convnet::new(&dimensions(side), &device);

@@ -12,13 +12,14 @@ use super::{
     Arguments, Model, Part,
     course::Course,
     patches::Patches,
-    plan::{Planned, options, planned, session},
+    plan::{Planned, planned, session},
     series::Series,
     task::Task,
     ways,
 };
 use crate::{
     catching::{Failure, catching},
+    device::options,
     line::print_under,
 };
 

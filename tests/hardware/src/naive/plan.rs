@@ -8,8 +8,7 @@ use std::{
 use anyhow::Context;
 use burn::{optim::AdamWConfig, tensor::Device};
 use gpu_tuned::{
-    DeviceFacts, Goal, MicroBatch, Options, Pins, Plan, Precision, Session, Setting, Settings, Tuned, WorkloadSpec,
-    detect,
+    DeviceFacts, Goal, MicroBatch, Pins, Plan, Precision, Session, Setting, Settings, Tuned, WorkloadSpec, detect,
     measure::{Step, Subject, timed},
 };
 use gpu_tuned_core::{
@@ -21,6 +20,7 @@ use gpu_tuned_core::{
 use serde::Serialize;
 
 use super::task::Task;
+use crate::device::started;
 
 /// What is planned for: the smallest micro-batch that keeps the device so busy.
 const BUSY: f64 = 0.98;
@@ -139,18 +139,7 @@ pub(super) fn session<T: Task>(
     if let Some(settings) = settings {
         config.apply(settings);
     }
-    let session = options(gpu).start(config)?;
-    anyhow::ensure!(
-        !cfg!(feature = "gpu") || session.inner_device() != Device::flex(),
-        "there is no GPU: {}",
-        session.selection()
-    );
-    Ok(session)
-}
-
-/// The GPU of this index, or the CPU where the program knows no other device.
-pub(super) fn options(gpu: usize) -> Options {
-    if cfg!(feature = "gpu") { Options::default().gpu(gpu) } else { Options::default().cpu() }
+    started(config, gpu)
 }
 
 /// Times micro-batches from the smallest upwards, two at least, for as long as launches bound them and there is time.
