@@ -71,8 +71,9 @@ pub struct MeasuredOn {
 pub struct MeasuredMode {
     /// How the memory was found out.
     pub way: Way,
-    /// The most that was found above a line between the points, at other batches, as a share of what the line says: what a
-    /// prediction is raised by, so that it is a bound. Where steps were replayed, with what replaying is known to miss.
+    /// The most that was found above a line between the points, at other batches, or that may lie there, as a share of what the
+    /// line says: what a prediction is raised by, so that it is a bound. Of dry runs it is one of 1 GiB where the line says less.
+    /// Where steps were replayed, with what replaying is known to miss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
     /// The most by which other micro-batches, nearly as fast as any, were timed to take longer than lines between the points'
@@ -111,8 +112,7 @@ pub struct Point {
     /// `None` where it is the point's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_from: Option<u64>,
-    /// The most that was found above the line through this point, as a share of what the line says; without it that of the
-    /// mode counts.
+    /// The same of the line through this point; without it that of the mode counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
     /// The same when a step adds up the gradients of several micro-batches.

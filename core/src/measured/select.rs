@@ -19,6 +19,8 @@ pub struct Sample {
     pub batch: u64,
     /// Memory that was reserved.
     pub reserved: Bytes,
+    /// What of it was in use after the forward pass, where that is known: what grows with the micro-batch in a straight line.
+    pub in_use: Option<Bytes>,
     /// How long steps took, where they were run.
     pub seconds: Option<Seconds>,
 }
@@ -41,9 +43,18 @@ pub struct Piece {
     pub from: u64,
     /// What each sample more adds.
     pub per_sample: Bytes,
-    /// The most that was found above the line, as a share of what it says, where there is enough of it to matter; at least
-    /// [`LEAST_RESIDUAL`].
+    /// The most that was found above the line, or that may lie above it where the number of pages changes between samples, as
+    /// a share of what it says, or of [`MATTERS`] where it says less; at least [`LEAST_RESIDUAL`].
     pub residual: f64,
+}
+
+impl Sample {
+    /// How many times what is in use is reserved: as good as the same as long as the number of pages is. `None` where it is
+    /// not known.
+    fn times_in_use(&self) -> Option<f64> {
+        let in_use = self.in_use.filter(|in_use| *in_use > Bytes::ZERO)?;
+        Some(self.reserved.0 as f64 / in_use.0 as f64)
+    }
 }
 
 /// What memory is never taken to be known better than: a program does a little more than steps.
@@ -53,10 +64,22 @@ pub const LEAST_RESIDUAL: f64 = 0.002;
 const TOLERATED: f64 = 0.005;
 
 /// Where less is reserved, it does not matter how much: the smallest GPUs that train have eight times as much.
-const MATTERS: Bytes = Bytes::from_mib(1024);
+pub const MATTERS: Bytes = Bytes::from_mib(1024);
 
-/// Two micro-batches nearer than this are not worth one between them, nor are pages that differ by as little in number.
+/// Two micro-batches nearer than this are not worth one between them.
 const NEAR: f64 = 1.05;
+
+/// Nor are those between which what is reserved changes by less than this, beside what is in use.
+const ALIKE: f64 = 1.02;
+
+/// What a change counts at least where it does not matter, beside one that does.
+const SLIGHT: f64 = 0.3;
+
+/// Twice the micro-batch of which nothing is known is worth as much as a change by 7%: pages may have gone and come again.
+const UNSEEN: f64 = 0.1;
+
+/// Below so many samples that does not matter.
+const FEW: u64 = 16;
 
 /// The most batches that are tried.
 const MOST_BATCHES: usize = 20;
@@ -79,20 +102,33 @@ pub fn ladder(largest: u64) -> Vec<u64> {
     batches
 }
 
-/// The micro-batch to try next: in the middle of the two neighbours between which the number of pages seems to change most.
-/// `None` where all such changes are known closely. `samples` are sorted by batch.
+/// The micro-batch to try next: in the middle of the two neighbours between which the number of pages seems to change most,
+/// or between which nothing is known for longest. `None` where all such changes are known closely, and from as many samples
+/// on as are looked at. `samples` are sorted by batch.
 pub fn refined(samples: &[Sample]) -> Option<u64> {
-    let change = |pair: &[Sample]| {
-        let per_sample = |sample: &Sample| sample.reserved.0 as f64 / sample.batch as f64;
-        (per_sample(&pair[0]) / per_sample(&pair[1])).ln().abs()
-    };
-    let is_wide = |pair: &&[Sample]| {
-        let [from, to] = [pair[0].batch, pair[1].batch];
-        to - from > 1 && to as f64 / from as f64 > NEAR && pair[1].reserved >= MATTERS
-    };
-    let wide = samples.windows(2).filter(is_wide).map(|pair| (change(pair), pair[0].batch.midpoint(pair[1].batch)));
-    let (change, batch) = wide.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (change > NEAR.ln()).then_some(batch)
+    if samples.len() >= MOST_SAMPLES {
+        return None;
+    }
+    let is_wide = |pair: &&[Sample]| pair[1].batch - pair[0].batch > 1 && ratio(pair) > NEAR;
+    let worth = |pair: &[Sample]| change(pair).max(if pair[1].batch < FEW { 0.0 } else { UNSEEN * ratio(pair).ln() });
+    let wide = samples.windows(2).filter(is_wide).map(|pair| (worth(pair), pair[0].batch.midpoint(pair[1].batch)));
+    let (worth, batch) = wide.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (worth > ALIKE.ln()).then_some(batch)
+}
+
+fn ratio(pair: &[Sample]) -> f64 {
+    pair[1].batch as f64 / pair[0].batch as f64
+}
+
+/// By how much the number of pages seems to change between neighbours, as a logarithm, less where it matters less.
+fn change(pair: &[Sample]) -> f64 {
+    let reserved = pair[1].reserved.0 as f64;
+    if let [Some(before), Some(after)] = [pair[0].times_in_use(), pair[1].times_in_use()] {
+        return (before / after).ln().abs() * (reserved / MATTERS.0 as f64).clamp(SLIGHT, 1.0);
+    }
+    // Weights, which pages do not grow with, are much of what small micro-batches take.
+    let per_sample = |sample: &Sample| sample.reserved.0 as f64 / sample.batch as f64;
+    if pair[1].reserved < MATTERS { 0.0 } else { (per_sample(&pair[0]) / per_sample(&pair[1])).ln().abs() }
 }
 
 /// Keeps at most `most` micro-batches, each with a line for what is reserved around it.
@@ -115,7 +151,7 @@ pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<Piece
             return;
         }
         let against = times.as_ref().map(|times| times.against(chosen));
-        let worth = (against, lines.slight(chosen).max(TOLERATED), widest(&few, chosen));
+        let worth = (against, widest(&few, chosen));
         if best.as_ref().is_none_or(|(least, _)| worth < *least) {
             best = Some((worth, chosen.iter().map(|at| few[*at].batch).collect()));
         }

@@ -2,6 +2,7 @@ use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, proptest};
 
 use super::{LEAST_RESIDUAL, Piece, Sample, Seconds, ladder, left_out, refined, select, time_residual};
 use crate::Bytes;
+use crate::measured::{Curve, Known};
 
 /// What the transformer of 27 M parameters reserves on an H200 in f32: 11, 10, 9 and 8 pages as large as its logits.
 const TRANSFORMER: [(u64, f64); 27] = [
@@ -35,7 +36,7 @@ const TRANSFORMER: [(u64, f64); 27] = [
 ];
 
 fn sample(batch: u64, mib: f64) -> Sample {
-    Sample { batch, reserved: Bytes((mib * 1_048_576.0) as u64), seconds: None }
+    Sample { batch, reserved: Bytes((mib * 1_048_576.0) as u64), in_use: None, seconds: None }
 }
 
 fn said(samples: &[Sample], pieces: &[Piece], batch: u64) -> f64 {
@@ -47,11 +48,11 @@ fn said(samples: &[Sample], pieces: &[Piece], batch: u64) -> f64 {
 
 const GIB: f64 = 1_073_741_824.0;
 
-/// The largest error, of bytes that matter.
+/// The largest error.
 fn largest_error(samples: &[Sample], pieces: &[Piece]) -> f64 {
     let error = |sample: &Sample| {
-        let there = (sample.reserved.0 as f64).max(GIB);
-        (said(samples, pieces, sample.batch).max(GIB) - there).abs() / there
+        let there = sample.reserved.0 as f64;
+        (said(samples, pieces, sample.batch) - there).abs() / there
     };
     samples.iter().map(error).fold(0.0, f64::max)
 }
@@ -71,8 +72,8 @@ fn by_brute_force(samples: &[Sample], most: usize) -> f64 {
                 let piece = [Piece { batch, from: batch, per_sample, residual: 0.0 }];
                 let part = &samples[begin..to];
                 let error = |sample: &Sample| {
-                    let there = (sample.reserved.0 as f64).max(GIB);
-                    (said(samples, &piece, sample.batch).max(GIB) - there).abs() / there
+                    let there = sample.reserved.0 as f64;
+                    (said(samples, &piece, sample.batch) - there).abs() / there
                 };
                 part.iter().map(error).fold(0.0, f64::max)
             };
@@ -81,6 +82,31 @@ fn by_brute_force(samples: &[Sample], most: usize) -> f64 {
         least = least.min(largest);
     }
     least
+}
+
+/// What a plan takes a micro-batch to reserve at most.
+fn bound(samples: &[Sample], pieces: &[Piece], batch: u64) -> f64 {
+    let known = |piece: &Piece| {
+        let sample = samples.iter().find(|sample| sample.batch == piece.batch).expect("points are samples");
+        let (figure, slope) = (sample.reserved.0 as f64, Some(piece.per_sample.0 as f64));
+        Known { batch: piece.batch, figure, slope, from: Some(piece.from) }
+    };
+    let curve = Curve::along(pieces.iter().map(known)).expect("there are pieces");
+    let piece = pieces.iter().find(|piece| piece.batch == curve.point(batch)).expect("points are of pieces");
+    curve.at(batch) + piece.residual * curve.at(batch).max(GIB) + curve.next_above(batch)
+}
+
+/// Micro-batches of samples, ascending, and numbers of pages with the micro-batches from which on they are so many.
+fn any_pages() -> impl Strategy<Value = (Vec<u64>, Vec<(u64, u64)>)> {
+    prop::collection::vec((2_u64..40, 0.0..1.0_f64, 5_u64..12), 2..9).prop_map(|gaps| {
+        let (mut batches, mut changes) = (vec![1], Vec::new());
+        for (gap, at, pages) in gaps {
+            let last = batches[batches.len() - 1];
+            changes.push((last + 1 + (at * (gap - 1) as f64) as u64, pages));
+            batches.push(last + gap);
+        }
+        (batches, changes)
+    })
 }
 
 fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
@@ -95,7 +121,7 @@ fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
 }
 
 proptest! {
-    #![proptest_config(proptest::test_runner::Config::with_cases(24))]
+    #![proptest_config(proptest::test_runner::Config::with_cases(256))]
 
     #[test]
     fn no_other_choice_errs_less(samples in any_samples(), most in 1_usize..4) {
@@ -114,9 +140,30 @@ proptest! {
         for sample in &samples {
             let piece = pieces.iter().rfind(|piece| piece.from <= sample.batch);
             if let Some(piece) = piece {
-                let bound = said(&samples, &pieces, sample.batch) * (1.0 + piece.residual);
+                let said = said(&samples, &pieces, sample.batch);
+                let bound = said + piece.residual * said.max(GIB);
                 prop_assert!(sample.reserved.0 as f64 <= bound + 1.0, "{sample:?} {piece:?}");
             }
+        }
+    }
+
+    /// Pages of a tensor that grows with the micro-batch, and weights beside them; the number of pages changes at any
+    /// micro-batch, but between two samples once at most.
+    #[test]
+    fn nothing_lies_above_the_bound_wherever_the_number_of_pages_changes(
+        (batches, pages) in any_pages(),
+        page in 1.0..400.0_f64,
+        most in 1_usize..5,
+    ) {
+        let pages = |batch: u64| pages.iter().rfind(|(from, _)| *from <= batch).map_or(8, |(_, pages)| *pages) as f64;
+        let reserved = |batch: u64| pages(batch) * page * batch as f64;
+        let in_use = |batch: u64| Some(Bytes((5.0 * page * batch as f64 * 1_048_576.0) as u64));
+        let samples: Vec<Sample> =
+            batches.iter().map(|batch| Sample { in_use: in_use(*batch), ..sample(*batch, reserved(*batch)) }).collect();
+        let pieces = select(&samples, most, None);
+        for batch in batches[0]..=batches[batches.len() - 1] {
+            let (reserved, bound) = (reserved(batch) * 1_048_576.0, bound(&samples, &pieces, batch));
+            prop_assert!(reserved <= bound * (1.0 + 1e-6), "{batch}: {reserved} of {bound}: {pieces:?}");
         }
     }
 
@@ -157,6 +204,16 @@ fn four_pieces_know_the_memory_of_a_transformer_at_batches_that_were_never_tried
     }
 }
 
+#[test]
+fn what_was_not_seen_is_looked_at_though_nothing_seems_to_change() {
+    let in_use = |batch: u64| Some(Bytes::from_mib(8 * batch));
+    let alike = |batch: u64| Sample { in_use: in_use(batch), ..sample(batch, 16.0 * batch as f64) };
+    assert_eq!(refined(&[16, 24, 32, 128, 160].map(alike)), Some(80));
+    // A fifth more is not worth it, nor are a few samples.
+    assert_eq!(refined(&[1, 8, 16, 19, 22].map(alike)), Some(12));
+    assert_eq!(refined(&[1, 8, 15].map(alike)), None);
+}
+
 /// What a ResNet-18 reserves on an H200 in f32, with the times of powers of two: points stand where times matter, and small
 /// steps are told of nevertheless.
 #[test]
@@ -173,6 +230,40 @@ fn small_steps_count_for_where_the_first_line_begins() {
         let error = said(&tried, &pieces, small.batch) / small.reserved.0 as f64 - 1.0;
         assert!(error.abs() < 0.15, "{}: {error} {pieces:?}", small.batch);
     }
+}
+
+/// What dry runs of a ResNet-18 in bf16 reserved on an H200 where each batch had kernels to tune, so that few were tried; and
+/// what steps of others really held. Between 160 and 256 a page goes, nobody knows where.
+#[test]
+fn where_few_batches_were_tried_the_bound_is_above_what_was_held_at_others() {
+    const TRIED: [(u64, f64); 9] = [
+        (1, 166.0),
+        (2, 172.0),
+        (4, 178.0),
+        (8, 231.0),
+        (16, 311.0),
+        (64, 742.0),
+        (160, 1741.0),
+        (256, 2355.0),
+        (512, 4637.0),
+    ];
+    const HELD: [(u64, f64); 6] = [(24, 382.0), (40, 552.0), (80, 907.0), (160, 1739.0), (224, 2405.0), (320, 2923.0)];
+    const TIMED: [(u64, f64); 5] = [(8, 19.46), (16, 14.53), (64, 20.06), (256, 35.02), (512, 70.67)];
+    let in_use = |batch: u64| Some(Bytes::from_mib(64) + Bytes(4_430_899).times(batch));
+    let seconds = |batch: u64| {
+        let (_, ms) = TIMED.into_iter().find(|(timed, _)| *timed == batch)?;
+        Some(Seconds { micro_step: ms / 1e3, optimizer: 0.009 })
+    };
+    let tried =
+        TRIED.map(|(batch, mib)| Sample { in_use: in_use(batch), seconds: seconds(batch), ..sample(batch, mib) });
+    let pieces = select(&tried, 4, Some(512));
+    for (batch, mib) in HELD {
+        assert!(mib * 1_048_576.0 <= bound(&tried, &pieces, batch), "{batch}: {pieces:?}");
+    }
+    // Of what was tried itself it is not far above.
+    let far = |(batch, mib): &(u64, f64)| bound(&tried, &pieces, *batch) - mib * 1_048_576.0;
+    assert!(TRIED[5..].iter().all(|known| far(known) < 0.2 * known.1 * 1_048_576.0), "{pieces:?}");
+    assert_eq!(refined(&tried[5..]), Some(208));
 }
 
 #[test]

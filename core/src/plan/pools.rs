@@ -55,8 +55,8 @@ impl<'a> Pools<'a> {
         let margin = if self.reference.is_exact(self.mode) && is_point {
             Bytes::ZERO
         } else {
-            let residual = measured.scaled(self.reference.residual(curve.point(batch)));
-            residual + Bytes(curve.next_above(batch).ceil() as u64) + calibration::SMALL_PAGES
+            let (share, of) = self.reference.residual(curve.point(batch), measured);
+            of.scaled(share) + Bytes(curve.next_above(batch).ceil() as u64) + calibration::SMALL_PAGES
         };
         MemoryEstimate {
             activations,

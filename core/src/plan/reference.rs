@@ -1,6 +1,7 @@
 //! What of a workload's measurements speaks for a device and a mode.
 
 use crate::device::{DeviceFacts, DeviceKind};
+use crate::measured::select::MATTERS;
 use crate::measured::{Curve, Known, Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::workload::Workload;
 use crate::{Bytes, Provenance};
@@ -109,10 +110,15 @@ impl<'a> Reference<'a> {
         all.get(all.len() / 2).map(|ms| ms / 1e3)
     }
 
-    /// The most that was found above the line through this point.
-    pub(super) fn residual(&self, point: u64) -> f64 {
+    /// The most that was found above the line through this point, as a share, and what it is a share of where the line says
+    /// `reserved`.
+    pub(super) fn residual(&self, point: u64, reserved: Bytes) -> (f64, Bytes) {
         let own = self.measured.batch.get(&point).and_then(|point| point.residual);
-        own.or(self.measured.residual).unwrap_or(UNKNOWN_RESIDUAL)
+        let share = own.or(self.measured.residual).unwrap_or(UNKNOWN_RESIDUAL);
+        match self.measured.way {
+            Way::DryRun => (share, reserved.max(MATTERS)),
+            Way::Executed | Way::Replayed => (share, reserved),
+        }
     }
 
     /// By what share lines between the points' times were found to err.

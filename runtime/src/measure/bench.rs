@@ -68,7 +68,8 @@ impl Tried {
         let seconds = self
             .times
             .map(|times| Seconds { micro_step: times.micro_step_ms / 1e3, optimizer: times.optimizer_ms / 1e3 });
-        Some(Sample { batch: self.batch, reserved: self.reserved()?, seconds })
+        let memory = self.memory?;
+        Some(Sample { batch: self.batch, reserved: memory.reserved_bytes, in_use: memory.in_use_bytes, seconds })
     }
 
     pub(super) fn point(&self) -> Point {

@@ -82,6 +82,7 @@ fn measured(mode: &MeasuredMode, rates: &BTreeMap<u64, f64>) -> MeasuredMode {
     let sample = |batch: &u64| Sample {
         batch: *batch,
         reserved: reserved(mode, *batch),
+        in_use: None,
         seconds: batch
             .is_power_of_two()
             .then(|| Seconds { micro_step: micro_step(rates, *batch), optimizer: OPTIMIZER }),

@@ -4,7 +4,10 @@ use super::{LEAST_RESIDUAL, MATTERS, Piece, Sample};
 use crate::Bytes;
 
 /// How much an error counts where it does not matter, beside one that does.
-const SLIGHTLY: f64 = 0.05;
+const SLIGHTLY: f64 = 0.5;
+
+/// Where less than this is reserved, an error is a share of this.
+const LEAST: Bytes = Bytes::from_mib(64);
 
 /// The best lines through samples, by the sample that a line passes, the first that it tells of and the one before which it
 /// ends.
@@ -20,12 +23,8 @@ struct Fit {
     slope: f64,
     /// The most harm that it does where it is told of.
     harm: f64,
-    /// The same, and slightly what errs where it does not matter.
-    cost: f64,
     /// The most harm of taking its beginning for all that is smaller.
     below: f64,
-    /// The same, and slightly what errs where it does not matter.
-    below_cost: f64,
 }
 
 /// Samples to keep, and the one at which the line of each begins.
@@ -63,8 +62,8 @@ impl<'s> Lines<'s> {
     /// Of all beginnings with which no line does more than `harm`, the ones with which all of them together err least.
     fn least_cost(&self, chosen: &[usize], harm: f64) -> Laid {
         let cost = |fit: Fit, is_first: bool| {
-            let (below, below_cost) = if is_first { (fit.below, fit.below_cost) } else { (0.0, 0.0) };
-            if fit.harm.max(below) > harm { f64::INFINITY } else { fit.cost + below_cost }
+            let below = if is_first { fit.below } else { 0.0 };
+            if fit.harm.max(below) > harm { f64::INFINITY } else { fit.harm + below }
         };
         self.laid(chosen, cost, |a, b| a + b)
     }
@@ -105,28 +104,21 @@ impl<'s> Lines<'s> {
         let least = self.least_harm(chosen).harm;
         let Laid { begins, .. } = self.least_cost(chosen, least);
         let ends = begins.iter().copied().skip(1).chain([self.samples.len()]);
-        let lines = chosen.iter().zip(&begins).zip(ends);
-        lines.map(|((at, from), to)| self.piece(*at, *from, to)).collect()
+        let lines = chosen.iter().zip(&begins).zip(ends).enumerate();
+        lines.map(|(number, ((at, from), to))| self.piece(*at, *from, to, number == 0)).collect()
     }
 
-    fn piece(&self, at: usize, from: usize, to: usize) -> Piece {
-        let kept = &self.samples[at];
+    /// The line through a sample, from one to before another; the first says what it begins with of all that is smaller.
+    fn piece(&self, at: usize, from: usize, to: usize, is_first: bool) -> Piece {
+        let (kept, begin) = (&self.samples[at], &self.samples[from]);
         let slope = self.fit(at, from, to).slope.ceil();
-        let above = self.samples[from..to].iter().map(|sample| {
-            let said = on(kept, slope, sample).max(1.0);
-            let matters = if sample.reserved < MATTERS { said.max(MATTERS.0 as f64) } else { said };
-            sample.reserved.0 as f64 / matters - 1.0
-        });
-        let residual = above.fold(LEAST_RESIDUAL, f64::max);
-        Piece { batch: kept.batch, from: self.samples[from].batch, per_sample: Bytes(slope as u64), residual }
-    }
-
-    /// The largest error of these lines where it does not matter, too, as a share of what does.
-    pub(super) fn slight(&self, chosen: &[usize]) -> f64 {
-        let Laid { begins, .. } = self.least_cost(chosen, self.least_harm(chosen).harm);
-        let ends = begins.iter().copied().skip(1).chain([self.samples.len()]);
-        let fits = chosen.iter().zip(&begins).zip(ends).map(|((at, from), to)| self.fit(*at, *from, to));
-        fits.map(|fit| (fit.cost - fit.harm) / SLIGHTLY).fold(0.0, f64::max)
+        let said = |sample: &Sample| on(kept, slope, if sample.batch < begin.batch { begin } else { sample });
+        let first = if is_first { 0 } else { from };
+        let above = self.samples[first..to].iter().map(|sample| above(sample.reserved.0 as f64, said(sample)));
+        let up_to_the_next = &self.samples[first..self.samples.len().min(to + 1)];
+        let between = up_to_the_next.windows(2).map(|pair| unknown(pair, said));
+        let residual = above.chain(between).fold(LEAST_RESIDUAL, f64::max);
+        Piece { batch: kept.batch, from: begin.batch, per_sample: Bytes(slope as u64), residual }
     }
 }
 
@@ -134,23 +126,13 @@ impl Fit {
     /// The line through a sample that errs least at those from one to before another.
     fn of(samples: &[Sample], at: usize, from: usize, to: usize) -> Self {
         let (kept, part) = (&samples[at], &samples[from..to]);
-        let cost = |slope: f64| {
-            let mut most = (0.0_f64, 0.0_f64);
-            for sample in part {
-                let (matters, slightly) = costs(sample, on(kept, slope, sample));
-                most = (most.0.max(matters), most.1.max(slightly));
-            }
-            most.0 + SLIGHTLY * most.1
-        };
-        let slope = best_slope(kept, part, cost);
         let worst = |part: &[Sample], said: &dyn Fn(&Sample) -> f64| {
             part.iter().map(|sample| harm(sample, said(sample))).fold(0.0, f64::max)
         };
+        let along = |slope: f64| worst(part, &|sample| on(kept, slope, sample));
+        let slope = best_slope(kept, part, along);
         let begin = on(kept, slope, &samples[from]);
-        let harm = worst(part, &|sample| on(kept, slope, sample));
-        let below = worst(&samples[..from], &|_| begin);
-        let slight = samples[..from].iter().map(|sample| costs(sample, begin).1).fold(0.0, f64::max);
-        Self { slope, harm, cost: cost(slope).max(harm), below, below_cost: below + SLIGHTLY * slight }
+        Self { slope, harm: along(slope), below: worst(&samples[..from], &|_| begin) }
     }
 }
 
@@ -179,15 +161,31 @@ fn on(kept: &Sample, slope: f64, sample: &Sample) -> f64 {
     kept.reserved.0 as f64 + slope * (sample.batch as f64 - kept.batch as f64)
 }
 
-/// How far off `said` is, as a share of what there is, where it matters.
-fn harm(sample: &Sample, said: f64) -> f64 {
-    let there = sample.reserved.max(MATTERS).0 as f64;
-    (said.max(MATTERS.0 as f64) - there).abs() / there
+/// How far something lies above what is `said`, as a share of that or of what matters.
+fn above(there: f64, said: f64) -> f64 {
+    (there - said) / said.max(MATTERS.0 as f64)
 }
 
-/// The same, and how far off it is in any case; both rise on either side of what is there, along straight lines.
-fn costs(sample: &Sample, said: f64) -> (f64, f64) {
-    let (there, matters) = (sample.reserved.0 as f64, sample.reserved.max(MATTERS).0 as f64);
-    let off = (said - there).abs() / matters;
-    if sample.reserved < MATTERS { ((said - matters).max(0.0) / matters, off) } else { (off, off) }
+/// The most that may lie above what is `said` between two neighbours: nobody knows where the number of pages changes, so it
+/// may be the larger of the two from one to the other.
+fn unknown(pair: &[Sample], said: impl Fn(&Sample) -> f64) -> f64 {
+    let [from, to] = pair else { return 0.0 };
+    let [Some(before), Some(after)] = [from.times_in_use(), to.times_in_use()] else { return 0.0 };
+    if to.batch - from.batch < 2 {
+        return 0.0;
+    }
+    let most = |sample: &Sample, own: f64| sample.reserved.0 as f64 * before.max(after) / own;
+    let (most, said) = ([most(from, before), most(to, after)], [said(from), said(to)]);
+    let at = |[from, to]: [f64; 2], way: f64| from + (to - from) * way;
+    // Both are straight lines: the share is largest at an end, or where it begins to be one of what is said.
+    let matters = ((MATTERS.0 as f64 - said[0]) / (said[1] - said[0])).clamp(0.0, 1.0);
+    let ways = [0.0, matters, 1.0].into_iter().filter(|way| way.is_finite());
+    ways.map(|way| above(at(most, way), at(said, way))).fold(0.0, f64::max)
+}
+
+/// How far off `said` is, as a share of what there is: less where it does not matter, unless it is taken for what does.
+fn harm(sample: &Sample, said: f64) -> f64 {
+    let (there, matters) = (sample.reserved.0 as f64, MATTERS.0 as f64);
+    let off = (said - there).abs() / there.max(LEAST.0 as f64);
+    if there < matters { (SLIGHTLY * off).max(said / matters - 1.0) } else { off }
 }

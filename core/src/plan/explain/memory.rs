@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Asked;
-use crate::measured::Mode;
+use crate::measured::{Curve, Mode};
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
 use crate::plan::pools::Pools;
 use crate::plan::{MemoryEstimate, host, reference};
@@ -51,7 +51,8 @@ struct Pooled {
     in_use: Option<Bytes>,
     /// Input batches that are prepared ahead.
     queued: Bytes,
-    residual: f64,
+    /// The share that is added, and what it is one of.
+    residual: (f64, Bytes),
     /// What the line of the next point says more.
     next: Bytes,
 }
@@ -72,13 +73,15 @@ impl Pooled {
             (false, true) => ", on a line beyond the largest point",
             (false, false) => ", on a line between points",
         };
+        let reserved = curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch)));
+        let residual = |curve: &Curve| reference.residual(curve.point(estimate.batch), reserved);
         Self {
             at: format!("{}{line}", reference.whence()),
-            reserved: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch))),
+            reserved,
             elsewhere: pools.elsewhere,
             in_use: pools.in_use.as_ref().map(|in_use| figure(in_use.at(estimate.batch))),
             queued: estimate.inputs - input,
-            residual: curve.as_ref().map_or(0.0, |curve| reference.residual(curve.point(estimate.batch))),
+            residual: curve.as_ref().map_or((0.0, reserved), residual),
             next: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.next_above(estimate.batch))),
         }
     }
@@ -92,10 +95,12 @@ impl Pooled {
         let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
         match (name, self.in_use) {
             ("margin", _) => {
-                let (reserved, pages) = (mib(self.reserved), mib(calibration::SMALL_PAGES));
+                let ((share, of), pages) = (self.residual, mib(calibration::SMALL_PAGES));
                 let next = (self.next > Bytes::ZERO).then(|| format!(" + {} more on the next line", mib(self.next)));
                 let next = next.unwrap_or_default();
-                format!("{:.4} x {reserved} reserved {}{next} + {pages} of small pages", self.residual, self.at)
+                let of =
+                    if of > self.reserved { format!("{}, for the {}", mib(of), mib(self.reserved)) } else { mib(of) };
+                format!("{share:.4} x {of} reserved {}{next} + {pages} of small pages", self.at)
             }
             ("allocator reserve", _) => {
                 format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))

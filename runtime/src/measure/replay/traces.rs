@@ -90,10 +90,13 @@ fn spread(batches: &[u64], count: usize) -> Vec<u64> {
 }
 
 fn samples(found: &[(u64, Memory)]) -> Vec<Sample> {
-    found
-        .iter()
-        .map(|(batch, memory)| Sample { batch: *batch, reserved: memory.reserved_bytes, seconds: None })
-        .collect()
+    let sample = |(batch, memory): &(u64, Memory)| Sample {
+        batch: *batch,
+        reserved: memory.reserved_bytes,
+        in_use: memory.in_use_bytes,
+        seconds: None,
+    };
+    found.iter().map(sample).collect()
 }
 
 /// The ones worth keeping, each with its line.
