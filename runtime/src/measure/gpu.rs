@@ -25,8 +25,13 @@ const SPEND: Duration = Duration::from_secs(2);
 /// After so long only powers of these are dry-run, and the largest batch: where every batch has its own kernels to tune,
 /// as in recurrent networks, each takes half a minute.
 const CLIMBING: [(Duration, u64); 2] = [(Duration::from_secs(10), 2), (Duration::from_secs(60), 4)];
-/// What dry runs between those of the ladder may take, in a mode.
-const REFINING: Duration = Duration::from_secs(5);
+/// After the first of these times, nothing is dry-run of which the next is sure to reserve no more than this,
+const LITTLE: Bytes = Bytes::from_mib(512);
+/// but what the largest batch is no larger multiple of: times are to tell whether less of it is as fast.
+const TIMED: u64 = 4;
+/// What dry runs between those of the ladder may take, in a mode: with nothing to tune each takes a fraction of a second, with
+/// a few kernels to tune ten.
+const REFINING: Duration = Duration::from_secs(30);
 
 /// Steps on a GPU.
 pub(super) trait Trial {
@@ -83,12 +88,6 @@ pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureE
     Ok(Found { modes, kernels })
 }
 
-/// Whether a batch is dry-run once that has taken so long.
-fn is_worth(batch: u64, taken: Duration) -> bool {
-    let is_power = |of: u64| batch.is_power_of_two() && batch.trailing_zeros().is_multiple_of(of.trailing_zeros());
-    CLIMBING.iter().all(|(after, of)| taken <= *after || is_power(*of))
-}
-
 /// A mode, batch by batch upwards.
 struct Climb<'c> {
     trial: &'c dyn Trial,
@@ -112,7 +111,7 @@ impl Climb<'_> {
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let begin = Instant::now();
         for batch in ladder(self.plan.largest_batch) {
-            if batch < self.plan.largest_batch && !is_worth(batch, begin.elapsed()) {
+            if batch < self.plan.largest_batch && !self.is_worth(batch, begin.elapsed()) {
                 continue;
             }
             if self.expected(batch).is_some_and(|expected| expected > most) {
@@ -129,6 +128,21 @@ impl Climb<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a batch of the ladder is dry-run once that has taken so long.
+    fn is_worth(&self, batch: u64, taken: Duration) -> bool {
+        let is_late = |(after, _): &&(Duration, u64)| taken > *after;
+        let Some((_, of)) = CLIMBING.iter().rev().find(is_late) else { return true };
+        let is_power = batch.is_power_of_two() && batch.trailing_zeros().is_multiple_of(of.trailing_zeros());
+        let matters = || self.at_most(batch * of).is_none_or(|most| most > LITTLE);
+        is_power && (batch.saturating_mul(TIMED) >= self.plan.largest_batch || matters())
+    }
+
+    /// What a larger batch than the last reserves at most: its multiple.
+    fn at_most(&self, batch: u64) -> Option<Bytes> {
+        let last = self.tried.last()?;
+        Some(last.reserved()?.scaled(batch as f64 / last.batch as f64))
     }
 
     /// Dry runs between those of the ladder, where the number of pages changes.

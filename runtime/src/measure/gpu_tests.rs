@@ -1,10 +1,10 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use gpu_tuned_core::measured::Point;
+use gpu_tuned_core::measured::{Mode, Point};
 use gpu_tuned_core::{Bytes, Precision};
 
-use super::{Found, Plan, Trial, is_worth, modes};
+use super::{Climb, Found, Plan, Trial, modes};
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
 
@@ -45,16 +45,19 @@ impl Fake {
         Bytes::from_mib(self.fixed + gradients + sample * step.batch as u64)
     }
 
-    fn measured(&self, largest_batch: u64) -> Found {
-        let plan = Plan {
+    fn plan(&self, largest_batch: u64) -> Plan<'static> {
+        Plan {
             precision: Precision::F32,
             largest_batch,
             checkpointing: &[false, true],
             global: None,
             at_open: Bytes::from_mib(self.total - 5000),
             progress: &|_, _| (),
-        };
-        modes(self, plan).expect("it can be measured")
+        }
+    }
+
+    fn measured(&self, largest_batch: u64) -> Found {
+        modes(self, self.plan(largest_batch)).expect("it can be measured")
     }
 
     /// Batches of the steps that were run, in their order.
@@ -149,16 +152,8 @@ fn a_tensor_that_is_too_large_ends_the_climb() {
     for mode in ["f32", "f32-checkpointed"] {
         assert_eq!(batches(&found, mode).last().expect("points").0, 32, "{mode}");
     }
-    let at_open = Bytes::from_mib(100_000);
-    let plan = Plan {
-        precision: Precision::F32,
-        largest_batch: 8,
-        checkpointing: &[false, true],
-        global: None,
-        at_open,
-        progress: &|_, _| (),
-    };
-    assert!(matches!(modes(&Fake { largest: 0, ..fake() }, plan), Err(MeasureError::Step { .. })));
+    let none = Fake { largest: 0, ..fake() };
+    assert!(matches!(modes(&none, none.plan(8)), Err(MeasureError::Step { .. })));
 }
 
 #[test]
@@ -222,15 +217,7 @@ fn what_launches_bind_is_timed_at_two_batches() {
 #[test]
 fn all_samples_at_once_are_timed_where_they_fit() {
     let fake = fake();
-    let plan = Plan {
-        precision: Precision::F32,
-        largest_batch: 100,
-        checkpointing: &[false, true],
-        global: Some(100),
-        at_open: Bytes::from_mib(fake.total - 5000),
-        progress: &|_, _| (),
-    };
-    modes(&fake, plan).expect("it can be measured");
+    modes(&fake, Plan { global: Some(100), ..fake.plan(100) }).expect("it can be measured");
     assert_eq!(fake.calls("run")[..3].iter().map(|step| step.batch).collect::<Vec<_>>(), [100, 64, 32]);
 }
 
@@ -252,8 +239,32 @@ fn gradients_are_added_up_in_dry_runs_only_where_it_counts() {
     }
 }
 
+/// After dry runs of these batches, sizes of which more are worth it, so many seconds later.
+fn worth(fake: &Fake, tried: &[u64], seconds: u64) -> Vec<u64> {
+    let plan = Plan { checkpointing: &[false], ..fake.plan(512) };
+    let mode = Mode { precision: Precision::F32, checkpointing: false };
+    let mut climb = Climb { trial: fake, plan, mode, tried: Vec::new() };
+    for batch in tried {
+        climb.attempt(*batch).expect("it can be dry-run");
+    }
+    (1..=512).filter(|batch| climb.is_worth(*batch, Duration::from_secs(seconds))).collect()
+}
+
 #[test]
 fn the_longer_dry_runs_take_the_fewer_there_are() {
-    let worth = |seconds| (1..=64).filter(|batch| is_worth(*batch, Duration::from_secs(seconds))).count();
-    assert_eq!((worth(0), worth(11), worth(61)), (64, 7, 4));
+    assert_eq!([0, 11, 61].map(|seconds| worth(&fake(), &[1], seconds).len()), [512, 10, 5]);
+    assert_eq!(worth(&fake(), &[1], 61), [1, 4, 16, 64, 256]);
+}
+
+#[test]
+fn what_takes_little_memory_is_not_waited_for() {
+    // An LSTM, of which the first batch took a minute to tune: 21 MiB, and 4 for each sample more.
+    let lstm = Fake { fixed: 17, sample: 4, ..fake() };
+    assert_eq!(worth(&lstm, &[1], 0).len(), 512);
+    // Of 16 at most 16 x 21 MiB are reserved, of 64 that might be more than little.
+    assert_eq!(worth(&lstm, &[1], 61), [16, 64, 256]);
+    assert_eq!(worth(&lstm, &[1, 16], 61), [64, 256]);
+    assert_eq!(worth(&lstm, &[1], 11), [16, 32, 64, 128, 256, 512]);
+    // However little it is, a quarter of the largest batch is timed, and half of it.
+    assert_eq!(worth(&Fake { fixed: 1, sample: 0, ..fake() }, &[1], 11), [128, 256, 512]);
 }
