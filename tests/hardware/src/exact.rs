@@ -253,6 +253,9 @@ impl ModuleVisitor for Flat {
 }
 
 #[cfg(test)]
+mod rounded;
+
+#[cfg(test)]
 mod tests {
     use std::{ops::Range, time::Instant};
 
