@@ -18,7 +18,8 @@ pub struct Merged {
 /// The text of the file `text` with the new measurements `entry` of the workload `name`.
 ///
 /// What is said of the workload as a whole is replaced, and so are the device's modes that `entry` has, with all their
-/// points. Figures that `entry` leaves open (host time, context, kernels) stay. So does everything else in the file: other
+/// points. Figures that `entry` leaves open (host time, context, kernels) stay, and so do kernels that take more than those of
+/// `entry`, where other modes of the device stay. So does everything else in the file: other
 /// modes, devices and workloads, and what a newer release wrote. But where the model, or how it is trained, is no longer
 /// the same, the workload's old measurements go; where a device is another one under the same name or was measured with
 /// other releases of Burn or `CubeCL`, its other modes go.
@@ -103,15 +104,25 @@ fn forget(known: &mut Table, path: &str, anew: Option<&Value>, dropped: &mut Vec
 /// What decides whether modes that were measured at different times belong together.
 const OF_THE_DEVICE: [&str; 5] = ["burn", "cubecl", "device", "kind", "sm_count"];
 
+/// What is one figure for all modes of a device, and larger in some of them.
+const KERNELS: &str = "kernels_bytes";
+
 fn measured_anew(known: &mut Table, mut new: Table, path: &str, dropped: &mut Vec<String>) {
     let anew = new.remove("mode");
     if OF_THE_DEVICE.iter().any(|key| known.get(*key) != new.get(*key)) {
         dropped.extend(modes(known, anew.as_ref()).map(|mode| {
             format!("{path}.mode.{mode}: measured on another device, or with other releases of Burn or CubeCL")
         }));
-        for key in ["bandwidth_gb_s", "context_bytes", "cubecl", "fp32_tflops", "kernels_bytes", "mode"] {
+        for key in ["bandwidth_gb_s", "context_bytes", "cubecl", "fp32_tflops", KERNELS, "mode"] {
             known.remove(key);
         }
+    }
+    if new.contains_key(KERNELS) && modes(known, anew.as_ref()).next().is_none() {
+        known.remove(KERNELS);
+    }
+    let kernels = [&*known, &new].map(|device| device.get(KERNELS).and_then(Value::as_integer));
+    if let Some(most) = kernels.into_iter().flatten().max() {
+        new.insert(KERNELS.to_owned(), most.into());
     }
     known.remove("driver");
     known.extend(new);

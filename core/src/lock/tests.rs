@@ -250,6 +250,25 @@ fn a_mode_that_is_measured_anew_is_replaced_whole() {
 }
 
 #[test]
+fn kernels_of_modes_that_stay_are_not_forgotten() {
+    let measured = |text: &str, modes: &[&str], mib: u64| {
+        let mut again = whole();
+        let on = again.measured.on.get_mut("h200").expect("it was measured");
+        let figures = on.mode.pop_first().expect("it was measured").1;
+        on.mode = modes.iter().map(|mode| (mode.parse().expect("a mode"), figures.clone())).collect();
+        on.kernels_bytes = Some(Bytes::from_mib(mib));
+        merge(text, &again).text
+    };
+    let kernels = |text: &str| parse(text).expect("it is valid").workload["char-lm"].measured.on["h200"].kernels_bytes;
+    // On an H200 those of a ResNet-18 took 1,360 MiB in bf16, and 44 in f32.
+    let both = measured(&measured(WHOLE, &["bf16_params"], 1360), &["f32"], 44);
+    assert_eq!(kernels(&both), Some(Bytes::from_mib(1360)));
+    let again = measured(&both, &["f32", "bf16_params"], 40);
+    let modes = parse(&again).expect("it is valid").workload["char-lm"].measured.on["h200"].mode.len();
+    assert_eq!((kernels(&again), modes), (Some(Bytes::from_mib(40)), 2));
+}
+
+#[test]
 fn measurements_of_another_model_go() {
     let mut a100 = whole();
     let h200 = a100.measured.on.remove("h200").expect("it was measured");
