@@ -17,26 +17,36 @@ const DROPPED: u32 = 52 - 10;
 const GROUPS: usize = 8;
 const EPSILON: f64 = 1e-5;
 
-/// What becomes of a convolution's factors before they are multiplied.
+/// Which convolutions round their factors to ten bits of mantissa.
 #[derive(Clone, Copy, Debug)]
-enum Factors {
-    Whole,
-    Tf32,
+enum Rounded {
+    None,
+    /// All but the first in the forward pass: it has three channels, of which tensor cores make little.
+    AllButTheFirst,
+    All,
 }
 
-impl Factors {
-    /// Rounded to the nearest, away from zero between two.
-    fn of(self, tensor: &Tensor<4>) -> Tensor<4> {
-        let mask = !((1_u64 << DROPPED) - 1);
-        let rounded = |value: f64| match self {
-            Self::Whole => value,
-            Self::Tf32 => f64::from_bits((value.to_bits() + (1 << (DROPPED - 1))) & mask),
-        };
-        let tensor = tensor.clone().without_autodiff();
-        let (shape, device) = (tensor.shape(), tensor.device());
-        let values: Vec<f64> = tensor.into_data().iter().map(rounded).collect();
-        Tensor::from_data(TensorData::new(values, shape), (&device, DType::F64))
+impl Rounded {
+    /// The factors of a convolution of the forward pass.
+    fn forward(self, number: usize, factor: &Tensor<4>) -> Tensor<4> {
+        if number == 0 && !matches!(self, Self::All) { whole(factor) } else { self.backward(factor) }
     }
+
+    /// Those of the backward pass.
+    fn backward(self, factor: &Tensor<4>) -> Tensor<4> {
+        if matches!(self, Self::None) { whole(factor) } else { tf32(factor) }
+    }
+}
+
+fn whole(factor: &Tensor<4>) -> Tensor<4> {
+    factor.clone().without_autodiff()
+}
+
+/// The nearest with so many bits, away from zero between two.
+fn tf32(factor: &Tensor<4>) -> Tensor<4> {
+    let rounded = |value: f64| f64::from_bits((value.to_bits() + (1 << (DROPPED - 1))) & !((1 << DROPPED) - 1));
+    let values: Vec<f64> = whole(factor).into_data().iter().map(rounded).collect();
+    Tensor::from_data(TensorData::new(values, factor.shape()), (&factor.device().without_autodiff(), DType::F64))
 }
 
 /// The parameters of a plain convnet with group norms, in the order of its module.
@@ -84,7 +94,7 @@ fn normed(input: Tensor<4>, [scale, shift]: [Tensor<1>; 2]) -> Tensor<4> {
 }
 
 /// The gradients of the small convnet, in the order of its parameters.
-fn gradients(batch: &Batch, factors: Factors) -> Vec<f64> {
+fn gradients(batch: &Batch, rounded: Rounded) -> Vec<f64> {
     let device = Device::flex();
     let network = seeded(&grouped(), SEED, Some(DType::F64), &device.clone().autodiff());
     let mut weights = Weights::default();
@@ -96,7 +106,8 @@ fn gradients(batch: &Batch, factors: Factors) -> Vec<f64> {
     let convolution = |number| ConvOptions::new([if number == 2 { 2 } else { 1 }; 2], [1, 1], [1, 1], 1);
     let mut layers = Vec::new();
     for (number, weight) in weights.convs.iter().enumerate() {
-        let convolved = leaf(conv2d(factors.of(&hidden), factors.of(weight), None, convolution(number)));
+        let [input, weight] = [&hidden, weight].map(|factor| rounded.forward(number, factor));
+        let convolved = leaf(conv2d(input, weight, None, convolution(number)));
         let norm = [0, 1].map(|which| leaf(weights.vectors[2 * number + which].clone()));
         let output = relu(normed(convolved.clone(), norm.clone()));
         let input = std::mem::replace(&mut hidden, output.clone().without_autodiff());
@@ -114,9 +125,9 @@ fn gradients(batch: &Batch, factors: Factors) -> Vec<f64> {
         let found = (layer.output.clone() * gradient.autodiff()).sum().backward();
         let norm = layer.norm.each_ref().map(|values| of(values, &found)).concat();
         let convolved = layer.convolved.grad(&found).expect("the norm depends on it");
-        let [input, weight] = [&layer.input, &weights.convs[number]].map(|factor| leaf(factors.of(factor)));
+        let [input, weight] = [&layer.input, &weights.convs[number]].map(|factor| leaf(rounded.backward(factor)));
         let output = conv2d(input.clone(), weight.clone(), None, convolution(number));
-        let found = (output * factors.of(&convolved).autodiff()).sum().backward();
+        let found = (output * rounded.backward(&convolved).autodiff()).sum().backward();
         gradient = input.grad(&found).expect("the convolution depends on it");
         parts.push([of(&weight, &found), norm].concat());
     }
@@ -128,17 +139,19 @@ fn of<const D: usize>(parameter: &Tensor<D>, found: &Gradients) -> Vec<f64> {
     parameter.grad(found).expect("the loss depends on it").into_data().iter::<f64>().collect()
 }
 
-fn apart(samples: usize, factors: Factors) -> f64 {
+fn apart(samples: usize, rounded: Rounded) -> f64 {
     let batch = lesson(&grouped()).expect("a lesson").batch(0, samples);
     let right = reference(&grouped(), &batch).expect("it is computed").gradients;
-    relative_l2(&gradients(&batch, factors), &right)
+    relative_l2(&gradients(&batch, rounded), &right)
 }
 
-/// On an H200 the same step is 0.0052 from f64 with tuned kernels (`exact.jsonl`): as far as products of TF32 alone make it,
-/// with all else exact.
+/// On an H200 (`exact.jsonl`) tuned kernels came to 0.00517 with the whole step at once, and to 0.00411 in either cut.
 #[test]
-fn convolutions_of_tf32_are_further_from_f64_than_is_allowed() {
-    let (whole, tf32) = (apart(32, Factors::Whole), apart(512, Factors::Tf32));
+fn factors_of_ten_bits_alone_make_gradients_as_far_from_f64_as_tuned_convolutions_do() {
+    let whole = apart(32, Rounded::None);
     assert!(whole < 1e-12, "{whole}");
-    assert!(tf32 > 2.0 * MOST_APART && (tf32 / 0.0052 - 1.0).abs() < 0.1, "{tf32}");
+    for (rounded, found) in [(Rounded::All, 0.00517), (Rounded::AllButTheFirst, 0.00411)] {
+        let tf32 = apart(512, rounded);
+        assert!((tf32 / found - 1.0).abs() < 0.03 && tf32 > 2.0 * MOST_APART, "{rounded:?}: {tf32}");
+    }
 }
