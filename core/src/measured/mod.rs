@@ -112,10 +112,10 @@ pub struct Point {
     /// `None` where it is the point's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_from: Option<u64>,
-    /// The same of the line through this point; without it that of the mode counts.
+    /// The mode's [`residual`](MeasuredMode::residual), of the line through this point alone; without it the mode's counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
-    /// The same when a step adds up the gradients of several micro-batches.
+    /// [`reserved_bytes`](Self::reserved_bytes) when a step adds up the gradients of several micro-batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_accumulating_bytes: Option<Bytes>,
     /// Bytes in use after the forward pass, with the loss alive.

@@ -48,12 +48,36 @@ pub struct Piece {
     pub residual: f64,
 }
 
+/// Bytes that have nothing to do with the micro-batch: weights and the optimizer's state.
+#[derive(Clone, Copy, Debug)]
+struct Constant {
+    reserved: f64,
+    in_use: f64,
+}
+
+impl Constant {
+    /// What is in use, by the first and the last sample that tell; what is reserved, by the first, of which at most twice as
+    /// much has to do with its micro-batch as the last one says.
+    fn of(samples: &[Sample]) -> Self {
+        let known = |sample: &Sample| Some((sample.batch as f64, sample.reserved.0 as f64, sample.in_use?.0 as f64));
+        let mut known = samples.iter().filter_map(known);
+        let (Some((few, reserved, least)), Some((many, in_pages, most))) = (known.next(), known.next_back()) else {
+            return Self { reserved: 0.0, in_use: 0.0 };
+        };
+        let grows = (most - least) / (many - few);
+        let in_use = (least - few * grows).max(0.0);
+        let times = (in_pages - in_use) / (most - in_use).max(1.0);
+        Self { reserved: (reserved - 2.0 * times * few * grows).max(in_use), in_use }
+    }
+}
+
 impl Sample {
-    /// How many times what is in use is reserved: as good as the same as long as the number of pages is. `None` where it is
-    /// not known.
-    fn times_in_use(&self) -> Option<f64> {
-        let in_use = self.in_use.filter(|in_use| *in_use > Bytes::ZERO)?;
-        Some(self.reserved.0 as f64 / in_use.0 as f64)
+    /// How many times what is in use is reserved, as far as either grows: the same as long as the number of pages is. `None`
+    /// where it is not known.
+    fn times_in_use(&self, constant: Constant) -> Option<f64> {
+        let reserved = self.reserved.0 as f64 - constant.reserved;
+        let in_use = self.in_use?.0 as f64 - constant.in_use;
+        (reserved > 0.0 && in_use > 0.0).then(|| reserved / in_use)
     }
 }
 
@@ -63,7 +87,7 @@ pub const LEAST_RESIDUAL: f64 = 0.002;
 /// Errors that differ by less than this are as good as each other, when there is a choice.
 const TOLERATED: f64 = 0.005;
 
-/// Where less is reserved, it does not matter how much: the smallest GPUs that train have eight times as much.
+/// Where less is reserved, errors count less: the smallest GPUs that train have eight times as much.
 pub const MATTERS: Bytes = Bytes::from_mib(1024);
 
 /// Two micro-batches nearer than this are not worth one between them.
@@ -72,13 +96,13 @@ const NEAR: f64 = 1.05;
 /// Nor are those between which what is reserved changes by less than this, beside what is in use.
 const ALIKE: f64 = 1.02;
 
-/// What a change counts at least where it does not matter, beside one that does.
+/// What a change counts at least where less than [`MATTERS`] is reserved, beside one where it is more.
 const SLIGHT: f64 = 0.3;
 
 /// Twice the micro-batch of which nothing is known is worth as much as a change by 7%: pages may have gone and come again.
 const UNSEEN: f64 = 0.1;
 
-/// Below so many samples that does not matter.
+/// From so many samples on.
 const FEW: u64 = 16;
 
 /// The most batches that are tried.
@@ -103,14 +127,13 @@ pub fn ladder(largest: u64) -> Vec<u64> {
 }
 
 /// The micro-batch to try next: in the middle of the two neighbours between which the number of pages seems to change most,
-/// or between which nothing is known for longest. `None` where all such changes are known closely, and from as many samples
-/// on as are looked at. `samples` are sorted by batch.
+/// or between which nothing is known for longest. `None` where all such changes are known closely. `samples` are sorted by
+/// batch.
 pub fn refined(samples: &[Sample]) -> Option<u64> {
-    if samples.len() >= MOST_SAMPLES {
-        return None;
-    }
+    let constant = Constant::of(samples);
     let is_wide = |pair: &&[Sample]| pair[1].batch - pair[0].batch > 1 && ratio(pair) > NEAR;
-    let worth = |pair: &[Sample]| change(pair).max(if pair[1].batch < FEW { 0.0 } else { UNSEEN * ratio(pair).ln() });
+    let unseen = |pair: &[Sample]| if pair[0].batch < FEW { 0.0 } else { UNSEEN * ratio(pair).ln() };
+    let worth = |pair: &[Sample]| change(pair, constant).max(unseen(pair));
     let wide = samples.windows(2).filter(is_wide).map(|pair| (worth(pair), pair[0].batch.midpoint(pair[1].batch)));
     let (worth, batch) = wide.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (worth > ALIKE.ln()).then_some(batch)
@@ -121,9 +144,9 @@ fn ratio(pair: &[Sample]) -> f64 {
 }
 
 /// By how much the number of pages seems to change between neighbours, as a logarithm, less where it matters less.
-fn change(pair: &[Sample]) -> f64 {
+fn change(pair: &[Sample], constant: Constant) -> f64 {
     let reserved = pair[1].reserved.0 as f64;
-    if let [Some(before), Some(after)] = [pair[0].times_in_use(), pair[1].times_in_use()] {
+    if let [Some(before), Some(after)] = [pair[0].times_in_use(constant), pair[1].times_in_use(constant)] {
         return (before / after).ln().abs() * (reserved / MATTERS.0 as f64).clamp(SLIGHT, 1.0);
     }
     // Weights, which pages do not grow with, are much of what small micro-batches take.

@@ -153,11 +153,12 @@ proptest! {
     fn nothing_lies_above_the_bound_wherever_the_number_of_pages_changes(
         (batches, pages) in any_pages(),
         page in 1.0..400.0_f64,
+        weights in 0.0..4000.0_f64,
         most in 1_usize..5,
     ) {
         let pages = |batch: u64| pages.iter().rfind(|(from, _)| *from <= batch).map_or(8, |(_, pages)| *pages) as f64;
-        let reserved = |batch: u64| pages(batch) * page * batch as f64;
-        let in_use = |batch: u64| Some(Bytes((5.0 * page * batch as f64 * 1_048_576.0) as u64));
+        let reserved = |batch: u64| weights + pages(batch) * page * batch as f64;
+        let in_use = |batch: u64| Some(Bytes(((weights + 5.0 * page * batch as f64) * 1_048_576.0) as u64));
         let samples: Vec<Sample> =
             batches.iter().map(|batch| Sample { in_use: in_use(*batch), ..sample(*batch, reserved(*batch)) }).collect();
         let pieces = select(&samples, most, None);
@@ -210,8 +211,7 @@ fn what_was_not_seen_is_looked_at_though_nothing_seems_to_change() {
     let alike = |batch: u64| Sample { in_use: in_use(batch), ..sample(batch, 16.0 * batch as f64) };
     assert_eq!(refined(&[16, 24, 32, 128, 160].map(alike)), Some(80));
     // A fifth more is not worth it, nor are a few samples.
-    assert_eq!(refined(&[1, 8, 16, 19, 22].map(alike)), Some(12));
-    assert_eq!(refined(&[1, 8, 15].map(alike)), None);
+    assert_eq!(refined(&[1, 8, 15, 16, 19, 22].map(alike)), None);
 }
 
 /// What a ResNet-18 reserves on an H200 in f32, with the times of powers of two: points stand where times matter, and small
@@ -233,7 +233,8 @@ fn small_steps_count_for_where_the_first_line_begins() {
 }
 
 /// What dry runs of a ResNet-18 in bf16 reserved on an H200 where each batch had kernels to tune, so that few were tried; and
-/// what steps of others really held. Between 160 and 256 a page goes, nobody knows where.
+/// what steps of others really held. What was in use lies on a line through all that is known of it. Between 160 and 256 a page
+/// goes, nobody knows where.
 #[test]
 fn where_few_batches_were_tried_the_bound_is_above_what_was_held_at_others() {
     const TRIED: [(u64, f64); 9] = [
@@ -263,7 +264,7 @@ fn where_few_batches_were_tried_the_bound_is_above_what_was_held_at_others() {
     // Of what was tried itself it is not far above.
     let far = |(batch, mib): &(u64, f64)| bound(&tried, &pieces, *batch) - mib * 1_048_576.0;
     assert!(TRIED[5..].iter().all(|known| far(known) < 0.2 * known.1 * 1_048_576.0), "{pieces:?}");
-    assert_eq!(refined(&tried[5..]), Some(208));
+    assert_eq!(refined(&tried), Some(208));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gpu_tuned_core::measured::select::{Piece, Sample, ladder, refined, select, time_residual};
+use gpu_tuned_core::measured::select::{MATTERS, Piece, Sample, ladder, refined, select, time_residual};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
 use gpu_tuned_core::{Bytes, Precision};
 
@@ -25,10 +25,12 @@ const SPEND: Duration = Duration::from_secs(2);
 /// After so long only powers of these are dry-run, and the largest batch: where every batch has its own kernels to tune,
 /// as in recurrent networks, each takes half a minute.
 const CLIMBING: [(Duration, u64); 2] = [(Duration::from_secs(10), 2), (Duration::from_secs(60), 4)];
-/// After the first of these times, nothing is dry-run of which the next is sure to reserve no more than this,
+/// As late, no batch is dry-run before one that is sure to reserve no more than this.
 const LITTLE: Bytes = Bytes::from_mib(512);
-/// but what the largest batch is no larger multiple of: times are to tell whether less of it is as fast.
+/// But from such a part of the largest batch on all are, for their times.
 const TIMED: u64 = 4;
+/// The most batches that are dry-run in a mode.
+const MOST: usize = 32;
 /// What dry runs between those of the ladder may take, in a mode: with nothing to tune each takes a fraction of a second, with
 /// a few kernels to tune ten.
 const REFINING: Duration = Duration::from_secs(30);
@@ -148,9 +150,10 @@ impl Climb<'_> {
     /// Dry runs between those of the ladder, where the number of pages changes.
     fn refine(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let begin = Instant::now();
-        while begin.elapsed() < REFINING {
-            let fitting = self.samples().into_iter().filter(|sample| sample.reserved <= most);
-            let Some(batch) = refined(&fitting.collect::<Vec<_>>()) else { break };
+        while begin.elapsed() < REFINING && self.tried.len() < MOST {
+            let samples = self.samples();
+            let Some(last) = samples.iter().rposition(|sample| sample.reserved <= most) else { break };
+            let Some(batch) = refined(&samples[..=last]) else { break };
             self.attempt(batch)?;
         }
         Ok(())
@@ -224,7 +227,7 @@ impl Climb<'_> {
                 None => self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?,
             };
             let missed = tried.ran.unwrap_or_default() - accumulating.reserved_bytes;
-            let missed = missed.0 as f64 / accumulating.reserved_bytes.0.max(1) as f64;
+            let missed = missed.0 as f64 / accumulating.reserved_bytes.max(MATTERS).0 as f64;
             let own = piece.residual.max(missed).min(1.0);
             residual = residual.max(own);
             tried.accumulating = Some(accumulating);

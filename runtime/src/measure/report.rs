@@ -115,7 +115,8 @@ fn summary(found: &MeasuredMode) -> String {
     let mut said = vec![format!("batches {}", batches.join(", "))];
     let above = |share: f64| match found.way {
         Way::Replayed => format!("memory on a GPU at most {:.1}% above the lines, in 95 of 100 cases", share * 100.0),
-        Way::Executed | Way::DryRun => format!("memory between them at most {:.1}% above the lines", share * 100.0),
+        Way::DryRun => format!("memory between them at most {:.1}% above the lines, or of 1 GiB", share * 100.0),
+        Way::Executed => format!("memory between them at most {:.1}% above the lines", share * 100.0),
     };
     said.extend(found.residual.map(above));
     said.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
@@ -161,7 +162,7 @@ mod tests {
         let found = MeasuredMode { way: Way::DryRun, residual: Some(0.0123), time_residual: None, batch };
         assert_eq!(
             summary(&found),
-            "batches 1, 8, 64, 128; memory between them at most 1.2% above the lines; 800 samples/s at 8"
+            "batches 1, 8, 64, 128; memory between them at most 1.2% above the lines, or of 1 GiB; 800 samples/s at 8"
         );
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::select::MATTERS;
 
 use super::data::Line;
 use super::figures::{difference, median, mib, most, or_dash, percent, percentile};
@@ -42,10 +43,7 @@ pub(super) struct Comparison {
 const FROM_CUDA: (f64, f64) = (0.005, 0.02);
 const FROM_CPU: (f64, f64) = (0.05, 0.15);
 
-/// Below this the choice of points makes nothing of a difference: no GPU that trains has so little.
-const MATTERS: Bytes = Bytes::from_mib(1024);
-
-/// Whether as much was observed as counts where GPUs have 8 GiB or more.
+/// Whether as much was observed as counts where GPUs have 8 GiB or more: less counts half where points are chosen.
 pub(super) fn matters(held: &HeldOut) -> bool {
     held.observed >= MATTERS
 }

@@ -1,6 +1,6 @@
 //! Lines through what was reserved at some micro-batches, and where each begins.
 
-use super::{LEAST_RESIDUAL, MATTERS, Piece, Sample};
+use super::{Constant, LEAST_RESIDUAL, MATTERS, Piece, Sample};
 use crate::Bytes;
 
 /// How much an error counts where it does not matter, beside one that does.
@@ -115,8 +115,9 @@ impl<'s> Lines<'s> {
         let said = |sample: &Sample| on(kept, slope, if sample.batch < begin.batch { begin } else { sample });
         let first = if is_first { 0 } else { from };
         let above = self.samples[first..to].iter().map(|sample| above(sample.reserved.0 as f64, said(sample)));
+        let constant = Constant::of(self.samples);
         let up_to_the_next = &self.samples[first..self.samples.len().min(to + 1)];
-        let between = up_to_the_next.windows(2).map(|pair| unknown(pair, said));
+        let between = up_to_the_next.windows(2).map(|pair| unknown(pair, constant, said));
         let residual = above.chain(between).fold(LEAST_RESIDUAL, f64::max);
         Piece { batch: kept.batch, from: begin.batch, per_sample: Bytes(slope as u64), residual }
     }
@@ -168,13 +169,15 @@ fn above(there: f64, said: f64) -> f64 {
 
 /// The most that may lie above what is `said` between two neighbours: nobody knows where the number of pages changes, so it
 /// may be the larger of the two from one to the other.
-fn unknown(pair: &[Sample], said: impl Fn(&Sample) -> f64) -> f64 {
+fn unknown(pair: &[Sample], constant: Constant, said: impl Fn(&Sample) -> f64) -> f64 {
     let [from, to] = pair else { return 0.0 };
-    let [Some(before), Some(after)] = [from.times_in_use(), to.times_in_use()] else { return 0.0 };
+    let [Some(before), Some(after)] = [from, to].map(|sample| sample.times_in_use(constant)) else { return 0.0 };
     if to.batch - from.batch < 2 {
         return 0.0;
     }
-    let most = |sample: &Sample, own: f64| sample.reserved.0 as f64 * before.max(after) / own;
+    let most = |sample: &Sample, own: f64| {
+        constant.reserved + (sample.reserved.0 as f64 - constant.reserved) * before.max(after) / own
+    };
     let (most, said) = ([most(from, before), most(to, after)], [said(from), said(to)]);
     let at = |[from, to]: [f64; 2], way: f64| from + (to - from) * way;
     // Both are straight lines: the share is largest at an end, or where it begins to be one of what is said.

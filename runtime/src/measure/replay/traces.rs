@@ -73,8 +73,9 @@ fn climb(steps: &Lowered, largest: u64, gpu: Bytes) -> Vec<(u64, Memory)> {
         found.push((batch, replayed.memory()));
     }
     while found.len() < count {
-        let fitting: Vec<_> = samples(&found).into_iter().filter(|sample| sample.reserved <= gpu).collect();
-        let Some(batch) = refined(&fitting) else { break };
+        let samples = samples(&found);
+        let Some(last) = samples.iter().rposition(|sample| sample.reserved <= gpu) else { break };
+        let Some(batch) = refined(&samples[..=last]) else { break };
         let Some(replayed) = steps.replayed(batch, gpu) else { break };
         let at = found.partition_point(|(known, _)| *known < batch);
         found.insert(at, (batch, replayed.memory()));
