@@ -151,9 +151,7 @@ impl Climb<'_> {
     fn refine(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let begin = Instant::now();
         while begin.elapsed() < REFINING && self.tried.len() < MOST {
-            let samples = self.samples();
-            let Some(last) = samples.iter().rposition(|sample| sample.reserved <= most) else { break };
-            let Some(batch) = refined(&samples[..=last]) else { break };
+            let Some(batch) = refined(&self.samples(), most) else { break };
             self.attempt(batch)?;
         }
         Ok(())

@@ -73,9 +73,7 @@ fn climb(steps: &Lowered, largest: u64, gpu: Bytes) -> Vec<(u64, Memory)> {
         found.push((batch, replayed.memory()));
     }
     while found.len() < count {
-        let samples = samples(&found);
-        let Some(last) = samples.iter().rposition(|sample| sample.reserved <= gpu) else { break };
-        let Some(batch) = refined(&samples[..=last]) else { break };
+        let Some(batch) = refined(&samples(&found), gpu) else { break };
         let Some(replayed) = steps.replayed(batch, gpu) else { break };
         let at = found.partition_point(|(known, _)| *known < batch);
         found.insert(at, (batch, replayed.memory()));
