@@ -48,7 +48,8 @@ boundary() {
 for model in "$@"; do
   for precision in ${PRECISIONS:-f32 bf16}; do
     if does measure; then
-      hardware measure --model "$model" --precision "$precision" --lock "$lock" && say "$model $precision measured"
+      GPU_TUNED_MEASURE=1 GPU_TUNED_LOCK=$lock hardware measure --model "$model" --precision "$precision" &&
+        say "$model $precision measured"
     fi
     if does sweep; then
       # shellcheck disable=SC2046 # several words

@@ -47,7 +47,8 @@ struct Report<'a> {
 
 /// Runs the program so that it measures itself, and says what changed in the lock.
 ///
-/// Only the program writes, and it replaces the file whole: an interruption, here or there, leaves the old one.
+/// Only the program writes, and it replaces the file whole, after each mode: an interruption, here or there, leaves what was
+/// measured by then.
 pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> {
     // A file with mistakes stops it here, before anything is built.
     let project = Project::read(common)?;
@@ -76,7 +77,7 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
 pub(crate) fn measured(project: &Project, common: &Common, args: &ProgramArgs) -> Result<Vec<String>, Error> {
     let program = Program::new(project, common.color, Run { args, feature: counting(project)? })?;
     let lines = program.with(ASK).with(ASK_JSON).with((LOCK_VARIABLE, project.root().join(Lock::NAME))).run::<Line>();
-    let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is whole"))?;
+    let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is whole, with the modes that were measured"))?;
     Ok(lines.into_iter().map(|line| line.workload).collect())
 }
 

@@ -127,17 +127,23 @@ impl Case {
         }
     }
 
-    /// Measures, and writes what comes out into the lock; says it all. What the host takes for a sample stays as it is there
-    /// if the subject does not tell it.
+    /// Measures, and writes what comes out into the lock, mode by mode; says it all. What the host takes for a sample stays
+    /// as it is there if the subject does not tell it.
     fn write<M: Module, B: Clone>(&self, name: &str, subject: &Subject<'_, M, B>) -> Result<(), MeasureError> {
         let lock = LockFile::new(lock_path());
         let before = lock.read()?;
         report::begin(name, &self.facts.name);
-        let mut workload = self.measure(subject)?;
         let known = before.and_then(|lock| lock.workload.get(name)?.measured.host_ms_per_sample);
-        workload.measured.host_ms_per_sample = workload.measured.host_ms_per_sample.or(known);
-        let update = lock.update(name, &workload)?;
-        report::end(name, lock.path(), &workload, &update.dropped);
+        let mut dropped = Vec::new();
+        let workload = self.measure(subject, &mut |so_far| {
+            let host_ms = &mut so_far.measured.host_ms_per_sample;
+            *host_ms = host_ms.or(known);
+            dropped.extend(lock.update(name, so_far)?.dropped);
+            Ok(())
+        })?;
+        let anew = modes(name, &workload.measured);
+        dropped.retain(|gone| !anew.iter().any(|mode| gone.starts_with(mode)));
+        report::end(name, lock.path(), &workload, &dropped);
         if let Some(other) =
             report::other_model(self.described.workload().parameters.trained(), workload.measured.parameters)
         {
@@ -149,10 +155,11 @@ impl Case {
         Ok(())
     }
 
-    /// See [`Session::measure`].
+    /// See [`Session::measure`]; `keep` is told of everything so far, after each mode.
     pub(super) fn measure<M: Module, B: Clone>(
         &self,
         subject: &Subject<'_, M, B>,
+        keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
     ) -> Result<LockedWorkload, MeasureError> {
         let subject = &subject.in_precision(self.precision)?;
         let patience = Patience::begin(report::QUIET, report::waiting);
@@ -170,15 +177,18 @@ impl Case {
         let model = subject.model(&Step::single(1, false).device(bench.device));
         let (parameters, shape) = (parameters(&model), shape(&model));
         drop(model);
-        let mut on = self.replayed(&bench);
-        on.insert(self.key.clone(), self.measure_device(&bench)?);
         let samples = bench.largest_batch.min(HOST_SAMPLES) as usize;
         let host_ms_per_sample = subject.preparation().map(|prepare| host::ms_per_sample(prepare, samples));
-        Ok(LockedWorkload {
+        let mut workload = LockedWorkload {
             described: Some(self.described.clone()),
             goal: Some(self.goal.clone()),
-            measured: Measured { parameters, shape, host_ms_per_sample, on },
-        })
+            measured: Measured { parameters, shape, host_ms_per_sample, on: self.replayed(&bench) },
+        };
+        self.measure_device(&bench, &mut |on| {
+            workload.measured.on.insert(self.key.clone(), on.clone());
+            keep(&mut workload)
+        })?;
+        Ok(workload)
     }
 
     /// What steps would reserve on the GPU that the program was built for, where there is none.
@@ -225,10 +235,15 @@ impl Case {
         releases
     }
 
-    fn measure_device<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> Result<MeasuredOn, MeasureError> {
+    /// Measures the modes of the session's device; `keep` is told of all so far, after each.
+    fn measure_device<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+        keep: &mut dyn FnMut(&MeasuredOn) -> Result<(), MeasureError>,
+    ) -> Result<(), MeasureError> {
         let facts = self.facts.clone();
         let four_digits = |rate: f64| format!("{rate:.3e}").parse().unwrap_or(rate);
-        let on = MeasuredOn {
+        let mut on = MeasuredOn {
             device: facts.name,
             kind: facts.kind,
             memory_bytes: facts.memory_total,
@@ -244,9 +259,13 @@ impl Case {
         };
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            return self.measure_gpu(bench, gpu, on);
+            return self.measure_gpu(bench, gpu, on, keep);
         }
-        Ok(MeasuredOn { mode: cpu::modes(bench)?, ..on })
+        for &checkpointing in bench.subject.checkpointing() {
+            on.mode.insert(bench.mode(checkpointing), cpu::mode(bench, checkpointing)?);
+            keep(&on)?;
+        }
+        Ok(())
     }
 
     #[cfg(feature = "cuda")]
@@ -255,27 +274,40 @@ impl Case {
         bench: &Bench<'_, '_, M, B>,
         gpu: &Gpu,
         on: MeasuredOn,
-    ) -> Result<MeasuredOn, MeasureError> {
+        keep: &mut dyn FnMut(&MeasuredOn) -> Result<(), MeasureError>,
+    ) -> Result<(), MeasureError> {
         use super::cuda::OnGpu;
-        use super::gpu::{Found, Plan, modes};
+        use super::gpu::{Plan, measured};
 
         let Gpu { opened, free_before, driver } = gpu;
         let plan = Plan {
-            precision: bench.precision,
             largest_batch: bench.largest_batch,
-            checkpointing: bench.subject.checkpointing(),
             global: self.global,
             at_open: opened.memory_free,
             progress: bench.progress,
         };
-        let Found { modes, kernels } = modes(&OnGpu { bench, gpu: &opened.gpu }, plan)?;
-        Ok(MeasuredOn {
+        let trial = OnGpu { bench, gpu: &opened.gpu };
+        let mut on = MeasuredOn {
             driver: driver.clone(),
             cubecl: Some(versions::cubecl(package().as_deref())),
             context_bytes: free_before.map(|before| before - opened.memory_free),
-            kernels_bytes: Some(kernels),
-            mode: modes,
             ..on
-        })
+        };
+        for &checkpointing in bench.subject.checkpointing() {
+            let mode = bench.mode(checkpointing);
+            let found = measured(&trial, plan, mode)?;
+            on.kernels_bytes = on.kernels_bytes.max(Some(found.kernels));
+            on.mode.insert(mode, found.mode);
+            keep(&on)?;
+        }
+        Ok(())
     }
+}
+
+/// The tables of a lock that have what was measured, as [`Update::dropped`](crate::lock::Update::dropped) begins.
+fn modes(name: &str, measured: &Measured) -> Vec<String> {
+    let of = |(device, on): (&String, &MeasuredOn)| {
+        on.mode.keys().map(|mode| format!("workload.{name}.on.{device}.mode.{mode}: ")).collect::<Vec<_>>()
+    };
+    measured.on.iter().flat_map(of).collect()
 }

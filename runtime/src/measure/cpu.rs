@@ -1,11 +1,10 @@
 //! Measuring on the CPU: steps are run, and watched as they are.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use gpu_tuned_core::measured::select::left_out;
-use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredMode, Way};
 
 use super::bench::{Bench, Tried};
 use super::timed::timed;
@@ -18,20 +17,11 @@ const SPEND: Duration = Duration::from_millis(1500);
 /// A batch is at most so many times as large as the one before.
 const MOST_APART: f64 = 8.0;
 
-/// Measures steps with and without checkpointing.
-pub(super) fn modes<M: Module, B: Clone>(
+/// Measures steps with or without checkpointing.
+pub(super) fn mode<M: Module, B: Clone>(
     bench: &Bench<'_, '_, M, B>,
-) -> Result<BTreeMap<Mode, MeasuredMode>, MeasureError> {
-    bench
-        .subject
-        .checkpointing()
-        .iter()
-        .copied()
-        .map(|checkpointing| Ok((bench.mode(checkpointing), mode(bench, checkpointing)?)))
-        .collect()
-}
-
-fn mode<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, checkpointing: bool) -> Result<MeasuredMode, MeasureError> {
+    checkpointing: bool,
+) -> Result<MeasuredMode, MeasureError> {
     let begin = Instant::now();
     let mut all = Vec::new();
     let batches = batches(bench.largest_batch);

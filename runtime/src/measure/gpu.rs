@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::select::{MATTERS, Piece, Sample, ladder, refined, select, time_residual};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
-use gpu_tuned_core::{Bytes, Precision};
 
 use super::bench::Tried;
 use super::timed::Run;
@@ -53,11 +53,8 @@ pub(super) trait Trial {
 /// What is measured.
 #[derive(Clone, Copy)]
 pub(super) struct Plan<'p> {
-    pub(super) precision: Precision,
     /// No micro-batch is larger than a rank's part of the global batch.
     pub(super) largest_batch: u64,
-    /// With and without recomputing activations, as far as the model can be had so.
-    pub(super) checkpointing: &'static [bool],
     /// A rank's part of the global batch, if there is one.
     pub(super) global: Option<u64>,
     /// What was free when the GPU was opened, before anything was allocated.
@@ -66,28 +63,23 @@ pub(super) struct Plan<'p> {
     pub(super) progress: &'p dyn Fn(Mode, &Tried),
 }
 
-/// What was measured.
+/// What was measured of a mode.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) modes: BTreeMap<Mode, MeasuredMode>,
-    /// Beyond the memory pools and the context, once steps of one batch had run.
+    pub(super) mode: MeasuredMode,
+    /// Beyond the memory pools and the context, once its steps had run.
     pub(super) kernels: Bytes,
 }
 
-/// Measures steps with and without checkpointing.
-pub(super) fn modes(trial: &dyn Trial, plan: Plan<'_>) -> Result<Found, MeasureError> {
+/// Measures steps with or without checkpointing.
+pub(super) fn measured(trial: &dyn Trial, plan: Plan<'_>, mode: Mode) -> Result<Found, MeasureError> {
     let most = (trial.free()? + trial.held()).scaled(SHARE);
-    let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
-    for checkpointing in plan.checkpointing.iter().copied() {
-        let mode = Mode { precision: plan.precision, checkpointing };
-        let mut climb = Climb { trial, plan, mode, tried: Vec::new() };
-        climb.up_to(most)?;
-        climb.refine(most)?;
-        climb.time(most)?;
-        kernels = kernels.max(plan.at_open - trial.free()? - trial.held());
-        modes.insert(mode, climb.kept()?);
-    }
-    Ok(Found { modes, kernels })
+    let mut climb = Climb { trial, plan, mode, tried: Vec::new() };
+    climb.up_to(most)?;
+    climb.refine(most)?;
+    climb.time(most)?;
+    let kernels = plan.at_open - trial.free()? - trial.held();
+    Ok(Found { mode: climb.kept()?, kernels })
 }
 
 /// A mode, batch by batch upwards.

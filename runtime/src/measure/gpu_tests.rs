@@ -1,12 +1,15 @@
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpu_tuned_core::measured::{Mode, Point};
+use gpu_tuned_core::measured::{MeasuredMode, Mode, Point};
 use gpu_tuned_core::{Bytes, Precision};
 
-use super::{Climb, Found, Plan, Trial, modes};
+use super::{Climb, Plan, Trial, measured};
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
+
+const PLAIN: Mode = Mode { precision: Precision::F32, checkpointing: false };
 
 /// A GPU with so many MiB, on which steps take memory and time along lines.
 struct Fake {
@@ -23,6 +26,12 @@ struct Fake {
     /// Milliseconds of a micro-step by its samples.
     ms: fn(f64) -> f64,
     calls: RefCell<Vec<(&'static str, Step)>>,
+}
+
+/// What was measured, with and without checkpointing.
+struct Found {
+    modes: BTreeMap<Mode, MeasuredMode>,
+    kernels: Bytes,
 }
 
 fn fake() -> Fake {
@@ -46,18 +55,18 @@ impl Fake {
     }
 
     fn plan(&self, largest_batch: u64) -> Plan<'static> {
-        Plan {
-            precision: Precision::F32,
-            largest_batch,
-            checkpointing: &[false, true],
-            global: None,
-            at_open: Bytes::from_mib(self.total - 5000),
-            progress: &|_, _| (),
-        }
+        Plan { largest_batch, global: None, at_open: Bytes::from_mib(self.total - 5000), progress: &|_, _| () }
     }
 
     fn measured(&self, largest_batch: u64) -> Found {
-        modes(self, self.plan(largest_batch)).expect("it can be measured")
+        let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
+        for checkpointing in [false, true] {
+            let mode = Mode { precision: Precision::F32, checkpointing };
+            let found = measured(self, self.plan(largest_batch), mode).expect("it can be measured");
+            kernels = kernels.max(found.kernels);
+            modes.insert(mode, found.mode);
+        }
+        Found { modes, kernels }
     }
 
     /// Batches of the steps that were run, in their order.
@@ -153,7 +162,7 @@ fn a_tensor_that_is_too_large_ends_the_climb() {
         assert_eq!(batches(&found, mode).last().expect("points").0, 32, "{mode}");
     }
     let none = Fake { largest: 0, ..fake() };
-    assert!(matches!(modes(&none, none.plan(8)), Err(MeasureError::Step { .. })));
+    assert!(matches!(measured(&none, none.plan(8), PLAIN), Err(MeasureError::Step { .. })));
 }
 
 #[test]
@@ -217,7 +226,7 @@ fn what_launches_bind_is_timed_at_two_batches() {
 #[test]
 fn all_samples_at_once_are_timed_where_they_fit() {
     let fake = fake();
-    modes(&fake, Plan { global: Some(100), ..fake.plan(100) }).expect("it can be measured");
+    measured(&fake, Plan { global: Some(100), ..fake.plan(100) }, PLAIN).expect("it can be measured");
     assert_eq!(fake.calls("run")[..3].iter().map(|step| step.batch).collect::<Vec<_>>(), [100, 64, 32]);
 }
 
@@ -241,9 +250,7 @@ fn gradients_are_added_up_in_dry_runs_only_where_it_counts() {
 
 /// After dry runs of these batches, sizes of which more are worth it, so many seconds later.
 fn worth(fake: &Fake, tried: &[u64], seconds: u64) -> Vec<u64> {
-    let plan = Plan { checkpointing: &[false], ..fake.plan(512) };
-    let mode = Mode { precision: Precision::F32, checkpointing: false };
-    let mut climb = Climb { trial: fake, plan, mode, tried: Vec::new() };
+    let mut climb = Climb { trial: fake, plan: fake.plan(512), mode: PLAIN, tried: Vec::new() };
     for batch in tried {
         climb.attempt(*batch).expect("it can be dry-run");
     }

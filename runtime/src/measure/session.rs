@@ -24,7 +24,7 @@ impl<C: Tuned> Session<C> {
     ///
     /// Asked for it is with `GPU_TUNED_MEASURE=1`. The session's device is measured, in the session's precision, with and
     /// without gradient checkpointing: see [`measure`](Self::measure). What comes out is written as the workload `name`
-    /// into `gpu-tuned.lock`, beside what is there already: `GPU_TUNED_LOCK` has its path; without it, it is in the folder
+    /// into `gpu-tuned.lock`, beside what is there already and mode by mode: `GPU_TUNED_LOCK` has its path; without it, it is in the folder
     /// of the package that cargo runs, else in the current one. Progress goes to standard error, and with
     /// `GPU_TUNED_MEASURE_JSON=1` the outcome to standard output, as one line of JSON.
     ///
@@ -38,7 +38,8 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// See [`MeasureError`]. A lock or a bundle that is there is then as it was.
+    /// See [`MeasureError`]. The lock then has the modes, with and without checkpointing, that were measured before, and else
+    /// is as it was, as a bundle is.
     pub fn measure_if_asked<M: Module, B: Clone>(
         &self,
         name: &str,
@@ -83,7 +84,7 @@ impl<C: Tuned> Session<C> {
     ///
     /// See [`MeasureError`].
     pub fn measure<M: Module, B: Clone>(&self, subject: &Subject<'_, M, B>) -> Result<LockedWorkload, MeasureError> {
-        Case::of(self).measure(subject)
+        Case::of(self).measure(subject, &mut |_| Ok(()))
     }
 
     /// What there is to measure, where a measurement is asked for.

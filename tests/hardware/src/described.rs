@@ -1,7 +1,7 @@
 //! The models as `gpu-tuned` describes them.
 
 use gpu_tuned::measure::Subject;
-use gpu_tuned::{Options, Precision, gpu_tuned, lock::LockedWorkload};
+use gpu_tuned::{Options, Precision, gpu_tuned};
 
 use burn::optim::AdamWConfig;
 
@@ -54,16 +54,18 @@ described! {
 pub(crate) const GLOBAL_BATCH: usize = 512;
 
 impl Model {
-    /// Measures the model on the GPU that a session of it settles on.
-    pub(crate) fn measure(self, precision: mode::Precision) -> anyhow::Result<LockedWorkload> {
+    /// Measures the model on the GPU that a session of it settles on, into a lock, and ends the process, if that is asked for
+    /// as `cargo gpu-tuned measure` does.
+    pub(crate) fn measure_if_asked(self, name: &str, precision: mode::Precision) -> anyhow::Result<()> {
         let (precision, subject) = (planned(precision), self.subject());
         let options = Options::default();
-        Ok(match self {
-            Self::Transformer => options.start(TransformerConfig { precision })?.measure(&subject)?,
-            Self::Convnet => options.start(ConvnetConfig { precision })?.measure(&subject)?,
-            Self::ResNet => options.start(ResNetConfig { precision })?.measure(&subject)?,
-            Self::Lstm => options.start(LstmConfig { precision })?.measure(&subject)?,
-        })
+        match self {
+            Self::Transformer => options.start(TransformerConfig { precision })?.measure_if_asked(name, &subject)?,
+            Self::Convnet => options.start(ConvnetConfig { precision })?.measure_if_asked(name, &subject)?,
+            Self::ResNet => options.start(ResNetConfig { precision })?.measure_if_asked(name, &subject)?,
+            Self::Lstm => options.start(LstmConfig { precision })?.measure_if_asked(name, &subject)?,
+        }
+        Ok(())
     }
 
     /// Takes the first steps of a session, or makes a bundle where one is asked for.

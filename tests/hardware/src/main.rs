@@ -26,11 +26,8 @@ mod training;
 mod warm;
 mod weights;
 
-use std::{path::PathBuf, time::Instant};
-
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
-use gpu_tuned::lock::LockFile;
 
 /// Measures training steps and prints lines of JSON
 #[derive(Parser)]
@@ -44,7 +41,7 @@ enum Command {
     /// What the memory pools hold after each of many steps
     #[cfg(feature = "gpu")]
     Trace(trace::Arguments),
-    /// Measures a model as `cargo gpu-tuned measure` does, for a lock
+    /// Measures a model for the lock that `GPU_TUNED_LOCK` names, with `GPU_TUNED_MEASURE=1`, as `cargo gpu-tuned measure` does
     Measure(Measure),
     /// How long optimizer steps of one global batch take, cut into micro-batches in many ways
     Sweep(sweep::Arguments),
@@ -76,19 +73,15 @@ struct Measure {
     /// Format of parameters and activations
     #[arg(long, default_value = "f32")]
     precision: mode::Precision,
-    /// The lock to write to
-    #[arg(long)]
-    lock: PathBuf,
 }
 
 impl Measure {
     fn run(&self) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        let measured = self.model.measure(self.precision)?;
         let name = serde_json::to_value(self.model)?;
-        LockFile::new(&self.lock).update(name.as_str().context("BUG: a model is written as its name")?, &measured)?;
-        eprintln!("{:?} {:?} measured in {:.1} s", self.model, self.precision, begin.elapsed().as_secs_f64());
-        Ok(())
+        self.model.measure_if_asked(name.as_str().context("BUG: a model is written as its name")?, self.precision)?;
+        bail!(
+            "nothing is measured without GPU_TUNED_MEASURE=1 in the environment, and the lock's path as GPU_TUNED_LOCK"
+        )
     }
 }
 
