@@ -1,6 +1,6 @@
 //! Steps on a CUDA GPU.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use gpu_tuned_core::Bytes;
@@ -32,5 +32,9 @@ impl<M: Module, B: Clone> Trial for OnGpu<'_, '_, '_, M, B> {
 
     fn held(&self) -> Bytes {
         reserved(self.bench.device).unwrap_or_default()
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
     }
 }

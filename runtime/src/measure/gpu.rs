@@ -23,12 +23,12 @@ const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
 const SPEND: Duration = Duration::from_secs(2);
 /// After so long only powers of these are dry-run, and the largest batch: where every batch has its own kernels to tune,
-/// as in recurrent networks, each takes half a minute.
+/// as in recurrent networks, each takes half a minute to three.
 const CLIMBING: [(Duration, u64); 2] = [(Duration::from_secs(10), 2), (Duration::from_secs(60), 4)];
-/// As late, no batch is dry-run before one that is sure to reserve no more than this.
-const LITTLE: Bytes = Bytes::from_mib(512);
-/// But from such a part of the largest batch on all are, for their times.
+/// As late, those below such a part of the largest batch wait until what reserves more is known,
 const TIMED: u64 = 4;
+/// and what reserves no more than this is left out.
+const LITTLE: Bytes = Bytes::from_mib(512);
 /// The most batches that are dry-run in a mode.
 const MOST: usize = 32;
 /// What dry runs between those of the ladder may take, in a mode: with nothing to tune each takes a fraction of a second, with
@@ -48,6 +48,9 @@ pub(super) trait Trial {
 
     /// What the memory pools hold now.
     fn held(&self) -> Bytes;
+
+    /// The time.
+    fn now(&self) -> Instant;
 }
 
 /// What is measured.
@@ -82,6 +85,13 @@ pub(super) fn measured(trial: &dyn Trial, plan: Plan<'_>, mode: Mode) -> Result<
     Ok(Found { mode: climb.kept()?, kernels })
 }
 
+/// Whether a batch of the ladder is dry-run after so long.
+fn is_rung(batch: u64, taken: Duration) -> bool {
+    let is_late = |(after, _): &&(Duration, u64)| taken > *after;
+    let is_power = |of: u64| batch.is_power_of_two() && batch.trailing_zeros().is_multiple_of(of.trailing_zeros());
+    CLIMBING.iter().rev().find(is_late).is_none_or(|(_, of)| is_power(*of))
+}
+
 /// A mode, batch by batch upwards.
 struct Climb<'c> {
     trial: &'c dyn Trial,
@@ -101,36 +111,49 @@ impl Climb<'_> {
         Ok(())
     }
 
-    /// Dry runs of larger and larger batches, until they would reserve more than `most`.
+    /// Dry runs of larger and larger batches, until they would reserve more than `most`; then of smaller ones that waited.
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
-        let begin = Instant::now();
+        let (trial, begin) = (self.trial, self.trial.now());
+        let taken = || trial.now().duration_since(begin);
+        let mut waiting = Vec::new();
         for batch in ladder(self.plan.largest_batch) {
-            if batch < self.plan.largest_batch && !self.is_worth(batch, begin.elapsed()) {
+            if batch < self.plan.largest_batch && !is_rung(batch, taken()) {
+                continue;
+            }
+            if taken() > CLIMBING[0].0 && self.can_wait(batch, most) {
+                waiting.push(batch);
                 continue;
             }
             if self.expected(batch).is_some_and(|expected| expected > most) {
                 break;
             }
-            match self.attempt(batch) {
-                Err(error) if self.tried.is_empty() => return Err(error),
-                // A tensor of it is larger than the device takes: larger batches fail as well.
-                Err(error) => {
-                    tracing::info!("no larger batch: {error}");
-                    break;
-                }
-                Ok(()) => {}
+            if self.tried.is_empty() {
+                self.attempt(batch)?;
+            } else if !self.takes(batch) {
+                break;
+            }
+        }
+        for batch in waiting.into_iter().rev() {
+            if is_rung(batch, taken()) && self.above(batch).is_none_or(|more| more > LITTLE) {
+                self.takes(batch);
             }
         }
         Ok(())
     }
 
-    /// Whether a batch of the ladder is dry-run once that has taken so long.
-    fn is_worth(&self, batch: u64, taken: Duration) -> bool {
-        let is_late = |(after, _): &&(Duration, u64)| taken > *after;
-        let Some((_, of)) = CLIMBING.iter().rev().find(is_late) else { return true };
-        let is_power = batch.is_power_of_two() && batch.trailing_zeros().is_multiple_of(of.trailing_zeros());
-        let matters = || self.at_most(batch * of).is_none_or(|most| most > LITTLE);
-        is_power && (batch.saturating_mul(TIMED) >= self.plan.largest_batch || matters())
+    /// Dry-runs a batch, unless a tensor of it is larger than the device takes, as it then is in larger batches.
+    fn takes(&mut self, batch: u64) -> bool {
+        let outcome = self.attempt(batch);
+        if let Err(error) = &outcome {
+            tracing::info!("no larger batch: {error}");
+        }
+        outcome.is_ok()
+    }
+
+    /// Whether larger batches can go before a small one: no tuning of theirs will lack memory.
+    fn can_wait(&self, batch: u64, most: Bytes) -> bool {
+        let largest = self.plan.largest_batch;
+        batch.saturating_mul(TIMED) < largest && self.at_most(largest).is_some_and(|bytes| bytes <= most)
     }
 
     /// What a larger batch than the last reserves at most: its multiple.
@@ -139,10 +162,15 @@ impl Climb<'_> {
         Some(last.reserved()?.scaled(batch as f64 / last.batch as f64))
     }
 
+    /// What the next larger batch reserves.
+    fn above(&self, batch: u64) -> Option<Bytes> {
+        self.tried.iter().find(|tried| tried.batch > batch)?.reserved()
+    }
+
     /// Dry runs between those of the ladder, where the number of pages changes.
     fn refine(&mut self, most: Bytes) -> Result<(), MeasureError> {
-        let begin = Instant::now();
-        while begin.elapsed() < REFINING && self.tried.len() < MOST {
+        let begin = self.trial.now();
+        while self.trial.now().duration_since(begin) < REFINING && self.tried.len() < MOST {
             let Some(batch) = refined(&self.samples(), most) else { break };
             self.attempt(batch)?;
         }

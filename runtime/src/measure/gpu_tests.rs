@@ -1,6 +1,6 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpu_tuned_core::measured::{MeasuredMode, Mode, Point};
 use gpu_tuned_core::{Bytes, Precision};
@@ -23,9 +23,12 @@ struct Fake {
     really: f64,
     /// Seconds of the repeats of a batch.
     took: f64,
+    /// What each dry run takes for its kernels.
+    tuning: Duration,
     /// Milliseconds of a micro-step by its samples.
     ms: fn(f64) -> f64,
     calls: RefCell<Vec<(&'static str, Step)>>,
+    now: Cell<Instant>,
 }
 
 /// What was measured, with and without checkpointing.
@@ -42,8 +45,10 @@ fn fake() -> Fake {
         largest: usize::MAX,
         really: 1.0,
         took: 1.0,
+        tuning: Duration::ZERO,
         ms: |batch| 2.0 + batch,
         calls: RefCell::default(),
+        now: Cell::new(Instant::now()),
     }
 }
 
@@ -82,6 +87,7 @@ impl Fake {
 impl Trial for Fake {
     fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
         self.calls.borrow_mut().push(("dry", step));
+        self.now.set(self.now.get() + self.tuning);
         if step.batch > self.largest {
             return Err(step.failed(&"a tensor is too large"));
         }
@@ -102,6 +108,10 @@ impl Trial for Fake {
 
     fn held(&self) -> Bytes {
         Bytes::ZERO
+    }
+
+    fn now(&self) -> Instant {
+        self.now.get()
     }
 }
 
@@ -248,30 +258,33 @@ fn gradients_are_added_up_in_dry_runs_only_where_it_counts() {
     }
 }
 
-/// After dry runs of these batches, sizes of which more are worth it, so many seconds later.
-fn worth(fake: &Fake, tried: &[u64], seconds: u64) -> Vec<u64> {
-    let mut climb = Climb { trial: fake, plan: fake.plan(512), mode: PLAIN, tried: Vec::new() };
-    for batch in tried {
-        climb.attempt(*batch).expect("it can be dry-run");
-    }
-    (1..=512).filter(|batch| climb.is_worth(*batch, Duration::from_secs(seconds))).collect()
+/// Every batch of the ladder has kernels of its own to tune, for so many seconds.
+fn slowly(fake: Fake, seconds: u64) -> Vec<usize> {
+    let fake = Fake { tuning: Duration::from_secs(seconds), ..fake };
+    let mut climb = Climb { trial: &fake, plan: fake.plan(512), mode: PLAIN, tried: Vec::new() };
+    climb.up_to(Bytes::from_mib(92_000)).expect("it can be measured");
+    fake.calls("dry").iter().map(|step| step.batch).collect()
 }
 
 #[test]
 fn the_longer_dry_runs_take_the_fewer_there_are() {
-    assert_eq!([0, 11, 61].map(|seconds| worth(&fake(), &[1], seconds).len()), [512, 10, 5]);
-    assert_eq!(worth(&fake(), &[1], 61), [1, 4, 16, 64, 256]);
+    assert_eq!(slowly(fake(), 0), [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192]);
+    assert_eq!(slowly(fake(), 3), [1, 2, 3, 4, 8, 16, 32, 64, 128]);
+    // By what is known of one sample, all of them might take more than the GPU has.
+    assert_eq!(slowly(fake(), 61), [1, 4, 16, 64]);
 }
 
 #[test]
-fn what_takes_little_memory_is_not_waited_for() {
-    // An LSTM, of which the first batch took a minute to tune: 21 MiB, and 4 for each sample more.
-    let lstm = Fake { fixed: 17, sample: 4, ..fake() };
-    assert_eq!(worth(&lstm, &[1], 0).len(), 512);
-    // Of 16 at most 16 x 21 MiB are reserved, of 64 that might be more than little.
-    assert_eq!(worth(&lstm, &[1], 61), [16, 64, 256]);
-    assert_eq!(worth(&lstm, &[1, 16], 61), [64, 256]);
-    assert_eq!(worth(&lstm, &[1], 11), [16, 32, 64, 128, 256, 512]);
-    // However little it is, a quarter of the largest batch is timed, and half of it.
-    assert_eq!(worth(&Fake { fixed: 1, sample: 0, ..fake() }, &[1], 11), [128, 256, 512]);
+fn large_batches_come_first_where_tuning_is_slow_and_small_ones_if_they_take_much() {
+    // A ResNet: 230 MiB for one sample, and 7 GiB for all.
+    let resnet = || Fake { fixed: 160, sample: 14, ..fake() };
+    assert_eq!(slowly(resnet(), 11), [1, 128, 256, 512, 64, 32, 16]);
+    assert_eq!(slowly(resnet(), 61), [1, 256, 512, 64, 16]);
+    // An LSTM: 18 MiB for one, and one more for each sample.
+    let lstm = || Fake { fixed: 17, sample: 1, ..fake() };
+    assert_eq!(slowly(lstm(), 61), [1, 256, 512]);
+    assert_eq!(slowly(lstm(), 11), [1, 128, 256, 512]);
+    // What waited is tried where a tensor of a larger batch is too large.
+    assert_eq!(slowly(Fake { largest: 40, ..lstm() }, 61), [1, 256, 64, 16]);
+    assert_eq!(slowly(lstm(), 2), [1, 2, 3, 4, 6, 8, 128, 256, 512]);
 }
