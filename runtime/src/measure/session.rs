@@ -24,8 +24,8 @@ impl<C: Tuned> Session<C> {
     ///
     /// Asked for it is with `GPU_TUNED_MEASURE=1`. The session's device is measured, in the session's precision, with and
     /// without gradient checkpointing: see [`measure`](Self::measure). What comes out is written as the workload `name`
-    /// into `gpu-tuned.lock`, beside what is there already and mode by mode: `GPU_TUNED_LOCK` has its path; without it, it is in the folder
-    /// of the package that cargo runs, else in the current one. Progress goes to standard error, and with
+    /// into `gpu-tuned.lock`, beside what is there already and mode by mode: `GPU_TUNED_LOCK` has its path; without it, it
+    /// is in the folder of the package that cargo runs, else in the current one. Progress goes to standard error, and with
     /// `GPU_TUNED_MEASURE_JSON=1` the outcome to standard output, as one line of JSON.
     ///
     /// Where `cargo gpu-tuned warm` runs the program, it makes a bundle of what the planned steps compile and tune instead,
