@@ -15,6 +15,8 @@ pub(super) struct Bench<'b, 'a, M, B> {
     pub(super) precision: Precision,
     /// No micro-batch is larger than a rank's part of the global batch.
     pub(super) largest_batch: u64,
+    /// Told of every step before it is measured.
+    pub(super) begins: &'b dyn Fn(Step),
     /// Told of every batch that was measured.
     pub(super) progress: &'b dyn Fn(Mode, &Tried),
 }

@@ -162,7 +162,7 @@ impl Case {
         keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
     ) -> Result<LockedWorkload, MeasureError> {
         let subject = &subject.in_precision(self.precision)?;
-        let patience = Patience::begin(report::QUIET, report::waiting);
+        let patience = Patience::begin(report::QUIET, report::waiting(!self.is_cpu()));
         let progress = |mode, tried: &Tried| {
             report::point(mode, tried);
             patience.said();
@@ -172,6 +172,7 @@ impl Case {
             subject,
             precision: self.precision,
             largest_batch: self.largest_batch,
+            begins: &|step| patience.at(step),
             progress: &progress,
         };
         let model = subject.model(&Step::single(1, false).device(bench.device));

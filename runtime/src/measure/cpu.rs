@@ -63,6 +63,7 @@ fn measured<M: Module, B: Clone>(
 ) -> Result<Tried, MeasureError> {
     let &Bench { device, subject, .. } = bench;
     let single = Step::single(batch, checkpointing);
+    (bench.begins)(single);
     // Run first: threads hold on to scratch memory that they take once.
     let times = timed(device, subject, single, SPEND)?;
     Ok(Tried {

@@ -19,10 +19,12 @@ pub(super) struct OnGpu<'g, 'b, 'a, M, B> {
 
 impl<M: Module, B: Clone> Trial for OnGpu<'_, '_, '_, M, B> {
     fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
+        (self.bench.begins)(step);
         dry(self.bench.device, self.bench.subject, step)
     }
 
     fn run(&self, step: Step, spend: Duration) -> Result<Run, MeasureError> {
+        (self.bench.begins)(step);
         run(self.bench.device, self.bench.subject, step, spend)
     }
 

@@ -7,6 +7,7 @@ use gpu_tuned_core::lock::LockedWorkload;
 use gpu_tuned_core::measured::{MeasuredMode, Mode, Point, Way};
 use gpu_tuned_core::{grouped, three_digits};
 
+use super::Step;
 use super::bench::Tried;
 
 pub(super) fn begin(name: &str, device: &str) {
@@ -16,10 +17,13 @@ pub(super) fn begin(name: &str, device: &str) {
 /// So long nothing may be said.
 pub(super) const QUIET: Duration = Duration::from_secs(10);
 
-/// That it goes on, where nothing was said for so long.
-pub(super) fn waiting(quiet: Duration) {
-    let seconds = quiet.as_secs_f64();
-    eprintln!("  ... {seconds:.0} s; before a GPU's first step with a batch its kernels are compiled and tuned");
+/// Says that it goes on and where, as nothing was said for so long.
+pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
+    let why = if is_gpu { "; before a GPU's first step with a batch its kernels are compiled and tuned" } else { "" };
+    move |quiet, step| {
+        let at = step.map(|step| format!(" at {step}")).unwrap_or_default();
+        eprintln!("  ... {:.0} s{at}{why}", quiet.as_secs_f64());
+    }
 }
 
 /// A line for every batch that was measured.

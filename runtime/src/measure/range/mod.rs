@@ -74,8 +74,7 @@ impl Case {
         let setups = request.setups(precision, &batches);
         journal.begin(header, Begin { planned: self.planned, setups: setups.clone() })?;
         report::begin(name, &self.facts.name, &setups, &known);
-        let waiting = if self.is_cpu() { report::waiting } else { super::report::waiting };
-        let patience = Patience::begin(super::report::QUIET, waiting);
+        let patience = Patience::begin(super::report::QUIET, super::report::waiting(!self.is_cpu()));
         let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
         let ground = OnDevice::new(self, subject, spend);
         let said = || patience.said();

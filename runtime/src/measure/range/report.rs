@@ -18,11 +18,6 @@ pub(super) fn point(place: &str, outcome: &Outcome) {
     eprintln!("  {}", line(place, outcome));
 }
 
-/// That it goes on, on a CPU, where nothing was said for so long.
-pub(super) fn waiting(quiet: Duration) {
-    eprintln!("  ... {:.0} s", quiet.as_secs_f64());
-}
-
 pub(super) fn memory_ran_out() {
     eprintln!("  memory ran out: what is tuned in this process from now on may be slow, so that it ends");
 }
