@@ -64,6 +64,8 @@ impl Project {
 
     /// The command in the package's folder, on a machine without a GPU.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        #[cfg(target_os = "linux")]
+        heed_signals();
         let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
         command.args(args).current_dir(self.path(""));
         command.env("GPU_TUNED_NVML_PATH", "/nonexistent/libnvidia-ml.so.1");
@@ -77,6 +79,23 @@ impl Project {
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::of(&mut self.command(args))
     }
+}
+
+/// What `nohup`, or a script that has the tests in the background, wants ignored, programs of the tests would ignore too. What is
+/// caught here is not: they begin without these handlers.
+#[cfg(target_os = "linux")]
+fn heed_signals() {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let status = fs::read_to_string("/proc/self/status").expect("this process");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("what it ignores");
+        let ignored = u64::from_str_radix(mask.trim(), 16).expect("a mask");
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 1) {
+            signal_hook::flag::register(signal, std::sync::Arc::default()).expect("it can be caught");
+        }
+    });
 }
 
 impl Ran {
