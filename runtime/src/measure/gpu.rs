@@ -25,7 +25,7 @@ const SPEND: Duration = Duration::from_secs(2);
 /// After so long only powers of these are dry-run, and the largest batch: where every batch has its own kernels to tune,
 /// as in recurrent networks, each takes half a minute to three.
 const CLIMBING: [(Duration, u64); 2] = [(Duration::from_secs(10), 2), (Duration::from_secs(60), 4)];
-/// As late, those below such a part of the largest batch wait until what reserves more is known,
+/// As late, those below such a part of the largest batch that is sure to fit wait until what reserves more is known,
 const TIMED: u64 = 4;
 /// and what reserves no more than this is left out.
 const LITTLE: Bytes = Bytes::from_mib(512);
@@ -117,10 +117,11 @@ impl Climb<'_> {
         let taken = || trial.now().duration_since(begin);
         let mut waiting = Vec::new();
         for batch in ladder(self.plan.largest_batch) {
-            if batch < self.plan.largest_batch && !is_rung(batch, taken()) {
+            let is_rung = is_rung(batch, taken()) || self.is_next(most);
+            if batch < self.plan.largest_batch && !is_rung {
                 continue;
             }
-            if taken() > CLIMBING[0].0 && self.can_wait(batch, most) {
+            if taken() > CLIMBING[0].0 && batch.saturating_mul(TIMED) < self.far(most) {
                 waiting.push(batch);
                 continue;
             }
@@ -150,16 +151,19 @@ impl Climb<'_> {
         outcome.is_ok()
     }
 
-    /// Whether larger batches can go before a small one: no tuning of theirs will lack memory.
-    fn can_wait(&self, batch: u64, most: Bytes) -> bool {
-        let largest = self.plan.largest_batch;
-        batch.saturating_mul(TIMED) < largest && self.at_most(largest).is_some_and(|bytes| bytes <= most)
+    /// The largest batch that reserves no more than `most` if memory grows no faster than the batch: tuning of its kernels will
+    /// lack none.
+    fn far(&self, most: Bytes) -> u64 {
+        let Some((last, reserved)) = self.tried.last().and_then(|last| Some((last, last.reserved()?))) else {
+            return 0;
+        };
+        let times = most.0 as f64 / reserved.0.max(1) as f64;
+        ((last.batch as f64 * times) as u64).min(self.plan.largest_batch)
     }
 
-    /// What a larger batch than the last reserves at most: its multiple.
-    fn at_most(&self, batch: u64) -> Option<Bytes> {
-        let last = self.tried.last()?;
-        Some(last.reserved()?.scaled(batch as f64 / last.batch as f64))
+    /// Whether the next batch is to be as near as there is one: what is known of one alone does not allow to leave any out.
+    fn is_next(&self, most: Bytes) -> bool {
+        self.tried.len() == 1 && CLIMBING.iter().any(|(_, of)| self.far(most) < *of)
     }
 
     /// What the next larger batch reserves.

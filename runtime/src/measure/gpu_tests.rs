@@ -139,10 +139,16 @@ fn steps_are_run_only_where_they_leave_memory_free() {
 // Tuning does run in a dry run, and without enough memory it chooses badly for good.
 #[test]
 fn no_dry_run_needs_more_than_is_free() {
-    let fake = fake();
-    fake.measured(4096);
-    for step in fake.calls("dry") {
-        assert!(fake.reserved(step) <= Bytes::from_mib(92_000), "{step}");
+    for tuning in [0, 2, 11, 61].map(Duration::from_secs) {
+        for (fixed, sample) in [(10_000, 400), (1000, 30_000), (60_000, 20), (17, 1), (160, 14)] {
+            let fake = Fake { fixed, sample, tuning, ..fake() };
+            for largest in [512, 4096, 1 << 16] {
+                fake.measured(largest);
+            }
+            for step in fake.calls("dry") {
+                assert!(fake.reserved(step) <= Bytes::from_mib(92_000), "{tuning:?}, {fixed} + {sample}: {step}");
+            }
+        }
     }
 }
 
@@ -260,8 +266,12 @@ fn gradients_are_added_up_in_dry_runs_only_where_it_counts() {
 
 /// Every batch of the ladder has kernels of its own to tune, for so many seconds.
 fn slowly(fake: Fake, seconds: u64) -> Vec<usize> {
+    slowly_up_to(512, fake, seconds)
+}
+
+fn slowly_up_to(largest: u64, fake: Fake, seconds: u64) -> Vec<usize> {
     let fake = Fake { tuning: Duration::from_secs(seconds), ..fake };
-    let mut climb = Climb { trial: &fake, plan: fake.plan(512), mode: PLAIN, tried: Vec::new() };
+    let mut climb = Climb { trial: &fake, plan: fake.plan(largest), mode: PLAIN, tried: Vec::new() };
     climb.up_to(Bytes::from_mib(92_000)).expect("it can be measured");
     fake.calls("dry").iter().map(|step| step.batch).collect()
 }
@@ -286,5 +296,7 @@ fn large_batches_come_first_where_tuning_is_slow_and_small_ones_if_they_take_muc
     assert_eq!(slowly(lstm(), 11), [1, 128, 256, 512]);
     // What waited is tried where a tensor of a larger batch is too large.
     assert_eq!(slowly(Fake { largest: 40, ..lstm() }, 61), [1, 256, 64, 16]);
+    // Without a global batch, too, as far as is sure to fit.
+    assert_eq!(slowly_up_to(1 << 16, lstm(), 61), [1, 4096, 16_384, 65_536, 1024, 256]);
     assert_eq!(slowly(lstm(), 2), [1, 2, 3, 4, 6, 8, 128, 256, 512]);
 }
