@@ -135,14 +135,18 @@ impl Case {
         report::begin(name, &self.facts.name);
         let known = before.and_then(|lock| lock.workload.get(name)?.measured.host_ms_per_sample);
         let mut dropped = Vec::new();
-        let workload = self.measure(subject, &mut |so_far| {
+        let measured = self.measure(subject, &mut |so_far| {
             let host_ms = &mut so_far.measured.host_ms_per_sample;
             *host_ms = host_ms.or(known);
             dropped.extend(lock.update(name, so_far)?.dropped);
+            let anew = modes(name, &so_far.measured);
+            dropped.retain(|gone| !anew.iter().any(|mode| gone.starts_with(mode)));
             Ok(())
-        })?;
-        let anew = modes(name, &workload.measured);
-        dropped.retain(|gone| !anew.iter().any(|mode| gone.starts_with(mode)));
+        });
+        if measured.is_err() {
+            report::dropped(&dropped);
+        }
+        let workload = measured?;
         report::end(name, lock.path(), &workload, &dropped);
         if let Some(other) =
             report::other_model(self.described.workload().parameters.trained(), workload.measured.parameters)
@@ -155,7 +159,7 @@ impl Case {
         Ok(())
     }
 
-    /// See [`Session::measure`]; `keep` is told of everything so far, after each mode.
+    /// See [`Session::measure`]; `keep` is told of everything so far: after the replay, and after each mode.
     pub(super) fn measure<M: Module, B: Clone>(
         &self,
         subject: &Subject<'_, M, B>,
@@ -185,6 +189,9 @@ impl Case {
             goal: Some(self.goal.clone()),
             measured: Measured { parameters, shape, host_ms_per_sample, on: self.replayed(&bench) },
         };
+        if !workload.measured.on.is_empty() {
+            keep(&mut workload)?;
+        }
         self.measure_device(&bench, &mut |on| {
             workload.measured.on.insert(self.key.clone(), on.clone());
             keep(&mut workload)

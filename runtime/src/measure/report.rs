@@ -21,7 +21,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(10);
 pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
     let why = if is_gpu { "; before a GPU's first step with a batch its kernels are compiled and tuned" } else { "" };
     move |quiet, step| {
-        let at = step.map(|step| format!(" at {step}")).unwrap_or_default();
+        let at = step.map(|step| format!(", at {step}")).unwrap_or_default();
         eprintln!("  ... {:.0} s{at}{why}", quiet.as_secs_f64());
     }
 }
@@ -85,6 +85,11 @@ pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &
         let (time, unit) = if ms < 0.01 { (ms * 1e3, "us") } else { (ms, "ms") };
         eprintln!("  preparing a sample takes the host {time:.3} {unit}");
     }
+    self::dropped(dropped);
+}
+
+/// What a lock no longer has.
+pub(super) fn dropped(dropped: &[String]) {
     for gone in dropped {
         eprintln!("  dropped {gone}");
     }

@@ -38,8 +38,8 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// See [`MeasureError`]. The lock then has the modes, with and without checkpointing, that were measured before, and else
-    /// is as it was, as a bundle is.
+    /// See [`MeasureError`]. A bundle that is there is then as it was, and so is a lock, unless one of the modes, with and
+    /// without checkpointing, was measured before: then it has that one, and what no longer holds is gone.
     pub fn measure_if_asked<M: Module, B: Clone>(
         &self,
         name: &str,

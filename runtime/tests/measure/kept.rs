@@ -1,7 +1,7 @@
 //! What is in the lock when a measurement is cut short.
 
 use std::path::Path;
-use std::{env, fs, process};
+use std::{env, fs};
 
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
@@ -11,15 +11,17 @@ use gpu_tuned::measure::Subject;
 
 use super::{WIDTH, run, run_program, session};
 
-/// Which is gone at its first step after something was written.
+/// Whose models cannot be made any more once its measurements of this device are in the lock, and no older ones.
 #[test]
-#[ignore = "a program for the test below"]
+#[ignore = "a program for the tests below"]
 fn program() {
+    let is_measured = || {
+        let lock = env::var_os("GPU_TUNED_LOCK").and_then(|lock| fs::read_to_string(lock).ok()).unwrap_or_default();
+        lock.contains(".on.cpu-") && !lock.contains(OLD)
+    };
     let subject = Subject::new(
         |device: &Device| {
-            if env::var_os("GPU_TUNED_LOCK").is_some_and(|lock| Path::new(&lock).exists()) {
-                process::abort();
-            }
+            assert!(!is_measured(), "no more models");
             LinearConfig::new(WIDTH, WIDTH).init(device)
         },
         || AdamWConfig::new().init(),
@@ -37,26 +39,42 @@ fn modes(lock: &Path) -> Vec<String> {
     cpu.mode.keys().map(ToString::to_string).collect()
 }
 
+/// As if an older release of Burn had measured all of it.
+fn grow_old(lock: &Path) {
+    let text = fs::read_to_string(lock).expect("a lock");
+    let old = text.replace("\nburn = \"", &format!("\nburn = {OLD}"));
+    assert_ne!(old, text);
+    fs::write(lock, old).expect("it can be written");
+}
+
+const OLD: &str = "\"0.0.";
+const MEASURE: [(&str, &str); 1] = [("GPU_TUNED_MEASURE", "1")];
+
 #[test]
 fn a_mode_that_was_measured_is_kept_whatever_becomes_of_the_next() {
     let folder = tempfile::tempdir().expect("a folder");
     let lock = folder.path().join("gpu-tuned.lock");
-    let measure = [("GPU_TUNED_MEASURE", "1")];
-    assert!(!run_program("kept::program", &lock, &measure).status.success(), "it should be gone");
+    assert!(!run_program("kept::program", &lock, &MEASURE).status.success(), "it should fail");
     assert_eq!(modes(&lock), ["f32"]);
-
     // The other mode comes besides.
-    assert!(run(&lock, &measure).status.success());
+    assert!(run(&lock, &MEASURE).status.success());
     assert_eq!(modes(&lock), ["f32", "f32-checkpointed"]);
+}
 
-    // Of another release: nothing of that may stay, and nothing that is measured anew is missed.
-    let text = fs::read_to_string(&lock).expect("a lock");
-    let old = text.replace("\nburn = \"", "\nburn = \"0.0.");
-    assert_ne!(old, text);
-    fs::write(&lock, old).expect("it can be written");
-    let again = run(&lock, &measure);
-    let stderr = String::from_utf8_lossy(&again.stderr);
-    assert!(again.status.success() && !stderr.contains("dropped"), "{stderr}");
-    assert_eq!(modes(&lock), ["f32", "f32-checkpointed"]);
-    assert!(!fs::read_to_string(&lock).expect("a lock").contains("\nburn = \"0.0."));
+#[test]
+fn what_no_longer_holds_goes_and_is_told_unless_it_is_measured_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = folder.path().join("gpu-tuned.lock");
+    assert!(run(&lock, &MEASURE).status.success());
+    for (program, left) in [("program", &["f32", "f32-checkpointed"][..]), ("kept::program", &["f32"])] {
+        grow_old(&lock);
+        let measured = run_program(program, &lock, &MEASURE);
+        let stderr = String::from_utf8_lossy(&measured.stderr);
+        assert_eq!(modes(&lock), left, "{stderr}");
+        let dropped: Vec<_> = stderr.lines().filter(|line| line.starts_with("  dropped ")).collect();
+        let gone = ".mode.f32-checkpointed: measured on another device, or with other releases";
+        assert_eq!(dropped.len(), 2 - left.len(), "{stderr}");
+        assert!(dropped.iter().all(|line| line.contains(gone)), "{stderr}");
+        assert!(!fs::read_to_string(&lock).expect("a lock").contains(OLD));
+    }
 }
