@@ -48,11 +48,18 @@ impl Patience {
 
 fn wait(quiet: Duration, heard: &Receiver<Event>, say: impl Fn(Duration, Option<Step>)) {
     let (mut since, mut step) = (Instant::now(), None);
+    let mut due = since + quiet;
     loop {
-        match heard.recv_timeout(quiet) {
-            Ok(Event::Said) => since = Instant::now(),
+        match heard.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(Event::At(next)) => step = Some(next),
-            Err(RecvTimeoutError::Timeout) => say(since.elapsed(), step),
+            Ok(Event::Said) => {
+                since = Instant::now();
+                due = since + quiet;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                say(since.elapsed(), step);
+                due = Instant::now() + quiet;
+            }
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
@@ -70,7 +77,7 @@ impl Drop for Patience {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::{Patience, Step};
 
@@ -92,10 +99,13 @@ mod tests {
             }
             before = since;
         }
-        // What is being measured is told soon.
+        // What is being measured is told, too, and does not put it off however often it changes.
         let step = Step::single(64, true);
-        patience.at(step);
-        while told.recv().expect("it goes on").1 != Some(step) {}
+        let begin = Instant::now();
+        while told.try_recv().map_or(true, |(_, at)| at != Some(step)) {
+            assert!(begin.elapsed() < 500 * quiet, "it is put off");
+            patience.at(step);
+        }
         drop(patience);
         // What was told before it ended may be left; then nobody tells anything.
         while told.try_recv().is_ok() {}
