@@ -100,11 +100,10 @@ fn which_program_is_meant_is_asked_before_anything_is_built() {
     assert_eq!(measure(), "error: `bare` has several binaries\n  help: name one with --bin: data, train\n");
 }
 
-/// The signal goes to the command, to cargo and to the program, as from a terminal; but not the terminal's own, which is
-/// ignored by whatever a shell runs in the background.
+/// The signal goes to the command, to cargo and to the program, as from a terminal.
 #[cfg(unix)]
 #[test]
-fn an_interruption_leaves_the_lock_as_it_was() {
+fn an_interruption_before_anything_is_measured_leaves_the_lock_as_it_was() {
     use std::io::{BufRead, BufReader};
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Command, Stdio};
