@@ -135,7 +135,7 @@ impl Case {
         report::begin(name, &self.facts.name);
         let known = before.and_then(|lock| lock.workload.get(name)?.measured.host_ms_per_sample);
         let mut dropped = Vec::new();
-        let measured = self.measure(subject, &mut |so_far| {
+        let outcome = self.measure(subject, &mut |so_far| {
             let host_ms = &mut so_far.measured.host_ms_per_sample;
             *host_ms = host_ms.or(known);
             dropped.extend(lock.update(name, so_far)?.dropped);
@@ -143,10 +143,7 @@ impl Case {
             dropped.retain(|gone| !anew.iter().any(|mode| gone.starts_with(mode)));
             Ok(())
         });
-        if measured.is_err() {
-            report::dropped(&dropped);
-        }
-        let workload = measured?;
+        let workload = outcome.inspect_err(|_| report::dropped(&dropped))?;
         report::end(name, lock.path(), &workload, &dropped);
         if let Some(other) =
             report::other_model(self.described.workload().parameters.trained(), workload.measured.parameters)

@@ -23,7 +23,7 @@ const BUDGET: Duration = Duration::from_secs(60);
 /// What the repeats of a batch may take.
 const SPEND: Duration = Duration::from_secs(2);
 /// After so long only powers of these are dry-run, and the largest batch: where every batch has its own kernels to tune,
-/// as in recurrent networks, each takes half a minute to three.
+/// as in recurrent networks, each takes half a minute to four.
 const CLIMBING: [(Duration, u64); 2] = [(Duration::from_secs(10), 2), (Duration::from_secs(60), 4)];
 /// As late, those below such a part of the largest batch that is sure to fit wait until what reserves more is known,
 const TIMED: u64 = 4;
@@ -142,11 +142,12 @@ impl Climb<'_> {
         Ok(())
     }
 
-    /// Dry-runs a batch, unless a tensor of it is larger than the device takes, as it then is in larger batches.
+    /// Dry-runs a batch and says whether that can be done: a tensor of it may be larger than the device takes, as it then is in
+    /// larger batches.
     fn takes(&mut self, batch: u64) -> bool {
         let outcome = self.attempt(batch);
         if let Err(error) = &outcome {
-            tracing::info!("no larger batch: {error}");
+            tracing::info!("batch {batch} is left out: {error}");
         }
         outcome.is_ok()
     }
