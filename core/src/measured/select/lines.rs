@@ -9,6 +9,9 @@ const SLIGHTLY: f64 = 0.5;
 /// Where less than this is reserved, an error is a share of this.
 const LEAST: Bytes = Bytes::from_mib(64);
 
+/// More times a micro-batch than this is far from it: those between were left out.
+const FAR: f64 = 4.0;
+
 /// The best lines through samples, by the sample that a line passes, the first that it tells of and the one before which it
 /// ends.
 pub(super) struct Lines<'s> {
@@ -124,16 +127,20 @@ impl<'s> Lines<'s> {
 }
 
 impl Fit {
-    /// The line through a sample that errs least at those from one to before another.
+    /// The line through a sample that errs least at those from one to before another. It leads on to that other one where it
+    /// has no second sample, or where the last of them is far from it.
     fn of(samples: &[Sample], at: usize, from: usize, to: usize) -> Self {
         let (kept, part) = (&samples[at], &samples[from..to]);
+        let is_far = |next: &Sample| next.batch as f64 > FAR * samples[to - 1].batch as f64;
+        let leads_on = samples.get(to).is_some_and(|next| part.len() == 1 || is_far(next));
+        let led = &samples[from..to + usize::from(leads_on)];
         let worst = |part: &[Sample], said: &dyn Fn(&Sample) -> f64| {
             part.iter().map(|sample| harm(sample, said(sample))).fold(0.0, f64::max)
         };
-        let along = |slope: f64| worst(part, &|sample| on(kept, slope, sample));
-        let slope = best_slope(kept, part, along);
+        let along = |part: &[Sample], slope: f64| worst(part, &|sample| on(kept, slope, sample));
+        let slope = best_slope(kept, led, |slope| along(led, slope));
         let begin = on(kept, slope, &samples[from]);
-        Self { slope, harm: along(slope), below: worst(&samples[..from], &|_| begin) }
+        Self { slope, harm: along(part, slope), below: worst(&samples[..from], &|_| begin) }
     }
 }
 
@@ -192,3 +199,7 @@ fn harm(sample: &Sample, said: f64) -> f64 {
     let off = (said - there).abs() / there.max(LEAST.0 as f64);
     if there < matters { (SLIGHTLY * off).max(said / matters - 1.0) } else { off }
 }
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;
