@@ -88,8 +88,9 @@ impl Comparison {
         text.push_str(
             "\n## Memory\n\nWhat the memory pools held at most in any step, at batches that are not in the lock, and what \
              the lines between its points say of there. An error is predicted over observed, less one. The bound is the \
-             prediction with the margin that a plan adds. That margin was chosen after these runs, so that none exceeds \
-             its bound is fitted, not held out. `executed` ran the steps, `dry` ran them without their kernels.\n\
+             prediction with the margin that a plan adds. That margin was chosen after \
+             [some of these runs](../tests/hardware/results/README.md), so that none of those exceeds its bound is fitted; \
+             the others are held out. `executed` ran the steps, `dry` ran them without their kernels.\n\
              \n| | runs | median error | 95th percentile | largest | above the bound |\n|---|---|---|---|---|---|\n",
         );
         self.summary(text, "all", |_| true)?;

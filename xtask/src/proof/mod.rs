@@ -90,7 +90,7 @@ fn summary(
             tail(&comparison.errors(memory::matters)),
             "at most 2.00%".to_owned(),
         ),
-        ("runs that took more than the bound ([fitted](#memory))", exceeded, "0".to_owned()),
+        ("runs that took more than the bound ([partly fitted](#memory))", exceeded, "0".to_owned()),
         ("bound over the real boundary, least", over(figures::least(&above)), "not below".to_owned()),
         ("the same, most", over(figures::most(&above)), "at most +3.00%".to_owned()),
     ];
