@@ -115,9 +115,10 @@ impl Climb<'_> {
     fn up_to(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let (trial, begin) = (self.trial, self.trial.now());
         let taken = || trial.now().duration_since(begin);
-        let mut waiting = Vec::new();
+        let (mut waiting, mut last) = (Vec::new(), Duration::ZERO);
         for batch in ladder(self.plan.largest_batch) {
-            let is_rung = is_rung(batch, taken()) || self.is_next(most);
+            // As late as it will be when this one has taken as long as the last.
+            let is_rung = is_rung(batch, taken() + last) || self.is_next(most);
             if batch < self.plan.largest_batch && !is_rung {
                 continue;
             }
@@ -128,11 +129,13 @@ impl Climb<'_> {
             if self.expected(batch).is_some_and(|expected| expected > most) {
                 break;
             }
+            let before = trial.now();
             if self.tried.is_empty() {
                 self.attempt(batch)?;
             } else if !self.takes(batch) {
                 break;
             }
+            last = trial.now().duration_since(before);
         }
         for batch in waiting.into_iter().rev() {
             if is_rung(batch, taken()) && self.above(batch).is_none_or(|more| more > LITTLE) {

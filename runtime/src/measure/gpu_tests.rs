@@ -293,6 +293,8 @@ fn large_batches_come_first_where_tuning_is_slow_and_small_ones_if_they_take_muc
     // An LSTM: 18 MiB for one, and one more for each sample.
     let lstm = || Fake { fixed: 17, sample: 1, ..fake() };
     assert_eq!(slowly(lstm(), 61), [1, 256, 512]);
+    // The first took 40 s, so that another one would be late.
+    assert_eq!(slowly(lstm(), 40), [1, 256, 512]);
     assert_eq!(slowly(lstm(), 11), [1, 128, 256, 512]);
     // What waited is tried where a tensor of a larger batch is too large.
     assert_eq!(slowly(Fake { largest: 40, ..lstm() }, 61), [1, 256, 64, 16]);
