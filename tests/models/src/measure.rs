@@ -28,7 +28,8 @@ pub fn device(checkpointed: bool) -> Device {
     if checkpointed { device.gradient_checkpointing() } else { device }
 }
 
-/// Waits until nothing else counts: the allocator counts for the whole process, and tests run side by side.
+/// Waits until nothing else counts: the allocator counts for the whole process, and tests run side by side. A test that
+/// allocates takes it as well, where others count.
 pub fn counting() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)

@@ -76,6 +76,7 @@ fn adapted(pattern: &str, format: WeightFormat, device: &Device) -> Llama {
 
 #[test]
 fn core_counts_the_parameters_of_adapters() {
+    let _counting = measure::counting();
     for (pattern, roles) in targets() {
         let model = adapted(pattern, WeightFormat::Full, &measure::device(false));
         let parameters = workload(&roles, WeightFormat::Full).parameters;
@@ -91,6 +92,7 @@ fn hidden_values() -> u64 {
 
 #[test]
 fn core_packs_weights_as_the_scheme_says() {
+    let _counting = measure::counting();
     let device = Device::flex();
     for format in [WeightFormat::Q8, WeightFormat::Q4] {
         let scheme = scheme(format, &device).expect("BUG: it is packed");

@@ -55,6 +55,7 @@ fn bytes(model: &Gpt) -> u64 {
 
 #[test]
 fn core_counts_the_weights_of_a_copy_beside_the_students() {
+    let _counting = measure::counting();
     let student = Gpt::new(&GPT, &measure::device(false));
     let parameters = workload(Teacher::Copy).parameters;
     assert_eq!(4 * parameters.trained(), bytes(&student));
