@@ -76,7 +76,7 @@ fn beyond_what_the_student_keeps_the_teachers_answer_is_kept() {
         let slope = |loss: &dyn Fn(usize) -> Tensor<1>| {
             let kept = |samples| measure::held(|| loss(samples)).kept_bytes;
             kept(3);
-            // A thread that joins in late fills its scratch memory in one of them.
+            // About one in a hundred is a MiB off, as if a thread had filled its scratch memory in it.
             let mut slopes = [(); 3].map(|()| kept(3) - kept(2));
             slopes.sort_unstable();
             slopes[1]
