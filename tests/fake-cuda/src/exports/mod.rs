@@ -1,0 +1,104 @@
+//! The CUDA driver's C functions, as cuda.h declares them: those that CubeCL and this workspace call.
+//!
+//! Every function is called under the driver's contract: handles come from this library, and pointers are valid for what is
+//! read or written through them.
+#![allow(non_snake_case, reason = "the names are the driver's")]
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::gpu::{Gpu, gpu};
+use crate::memory::Refused;
+
+mod device;
+mod kernels;
+mod memory;
+mod streams;
+
+/// `CUresult`.
+type Return = c_uint;
+/// `CUdeviceptr`.
+type Address = u64;
+/// Contexts, streams, events, modules, functions: never a real pointer.
+type Handle = *mut c_void;
+
+const SUCCESS: Return = 0;
+const INVALID_VALUE: Return = 1;
+const OUT_OF_MEMORY: Return = 2;
+const NO_DEVICE: Return = 100;
+const INVALID_DEVICE: Return = 101;
+
+fn handle(number: usize) -> Handle {
+    std::ptr::without_provenance_mut(number)
+}
+
+/// What asking the GPU of that number answers.
+fn ask<T>(device: c_int, answer: impl FnOnce(&'static Gpu) -> T) -> Result<T, Return> {
+    let gpu = gpu().ok_or(NO_DEVICE)?;
+    if device == 0 { Ok(answer(gpu)) } else { Err(INVALID_DEVICE) }
+}
+
+impl From<Refused> for Return {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => OUT_OF_MEMORY,
+            Refused::Unknown => INVALID_VALUE,
+        }
+    }
+}
+
+fn done(answer: Result<(), Refused>) -> Return {
+    answer.map_or_else(Return::from, |()| SUCCESS)
+}
+
+/// # Safety
+/// `out` is valid for a write.
+unsafe fn hand_out<T>(answer: Result<T, Return>, out: *mut T) -> Return {
+    match answer {
+        // SAFETY: by this function's contract.
+        Ok(value) => unsafe { out.write(value) },
+        Err(code) => return code,
+    }
+    SUCCESS
+}
+
+/// # Safety
+/// `out` is valid for `length` bytes.
+unsafe fn hand_out_text(answer: Result<String, Return>, out: *mut c_char, length: c_int) -> Return {
+    let text = match answer {
+        Ok(text) if text.len() < length as usize => text,
+        Ok(_) => return INVALID_VALUE,
+        Err(code) => return code,
+    };
+    // SAFETY: text and its NUL fit into `length` bytes.
+    unsafe {
+        out.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
+        out.add(text.len()).write(0);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorName(code: Return, out: *mut *const c_char) -> Return {
+    let name = match code {
+        SUCCESS => c"CUDA_SUCCESS",
+        OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
+        NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
+        INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
+        _ => c"CUDA_ERROR_INVALID_VALUE",
+    };
+    // SAFETY: by the driver's contract.
+    unsafe { hand_out(Ok(name.as_ptr()), out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorString(code: Return, out: *mut *const c_char) -> Return {
+    let words = match code {
+        SUCCESS => c"no error",
+        OUT_OF_MEMORY => c"out of memory",
+        NO_DEVICE => c"no CUDA-capable device is detected",
+        INVALID_DEVICE => c"invalid device ordinal",
+        _ => c"invalid argument",
+    };
+    // SAFETY: by the driver's contract.
+    unsafe { hand_out(Ok(words.as_ptr()), out) }
+}
