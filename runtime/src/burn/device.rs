@@ -128,7 +128,7 @@ mod cuda {
 
     use super::{OpenError, OpenGpu, Place};
     use crate::burn::guard::catching;
-    use crate::burn::{driver, libdevice};
+    use crate::burn::{driver, full_f32, libdevice};
 
     /// Where cubecl-llvm 0.11.3 looks when `CUDA_PATH` is not set (its `nvptx/libdevice.rs`).
     const TOOLKITS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"];
@@ -147,6 +147,7 @@ mod cuda {
         catching(|| touch(&device)).and_then(identity).map_err(failed)?;
         // `CubeCL` holds the context by now; let go before, it would be destroyed and built again.
         drop(context);
+        full_f32::note_opened(gpu.index);
         Ok(OpenGpu { device, gpu, memory_free })
     }
 

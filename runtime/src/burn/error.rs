@@ -58,6 +58,14 @@ pub enum OpenError {
         /// The driver's name and text for the failure.
         message: String,
     },
+    /// The device was used before, or did not open without TF32.
+    #[error("TF32 cannot be switched off on {device}: {message}")]
+    Tf32 {
+        /// The device.
+        device: Box<CudaDevice>,
+        /// What `CubeCL` said, or the panic's message.
+        message: String,
+    },
     /// The first computation on the device failed; another attempt starts anew.
     #[error("the first computation on {device} failed: {message}")]
     FirstTouch {

@@ -7,6 +7,7 @@ mod device;
 #[cfg(feature = "cuda")]
 mod driver;
 mod error;
+mod full_f32;
 mod guard;
 #[cfg(any(test, feature = "cuda"))]
 mod libdevice;
@@ -20,6 +21,8 @@ pub use device::{OpenGpu, cpu, cuda_devices, default_float, device, open};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::memory_free;
 pub use error::OpenError;
+pub use full_f32::switch_tf32_off;
+pub(crate) use full_f32::tf32_is_off;
 pub(crate) use guard::catching;
 pub use place::Place;
 pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};

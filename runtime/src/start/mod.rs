@@ -1,4 +1,6 @@
 mod error;
+#[cfg(feature = "cuda")]
+mod full_f32;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -306,9 +308,14 @@ impl Options {
             }));
         }
         // Before the first GPU is touched: CubeCL is configured once in a process.
-        #[cfg(feature = "warm")]
-        let warm = self.warm(gpus);
         let alone = self.seen().gpus.len() == 1;
+        #[cfg(all(feature = "warm", not(feature = "cuda")))]
+        let warm = self.warm(gpus, false);
+        #[cfg(feature = "cuda")]
+        let warm = match full_f32::settle(decision, alone, |full_f32| self.warm(gpus, full_f32)) {
+            Ok(warm) => warm,
+            Err(broken) => return Ok(Err(broken)),
+        };
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
             Ok(opened) => Ok(opened),
             Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),
@@ -325,13 +332,14 @@ impl Options {
 
     /// Switches the caches of kernels and tuning on for these GPUs.
     #[cfg(feature = "warm")]
-    fn warm(&self, gpus: &[SelectedGpu]) -> crate::warm::WarmStart {
+    fn warm(&self, gpus: &[SelectedGpu], full_f32: bool) -> crate::warm::WarmStart {
         use crate::warm::{Fingerprint, WarmStart, begin};
 
         let positions: Vec<_> = gpus.iter().map(|gpu| gpu.position).collect();
         let driver = self.seen().driver_version.as_deref();
         let fingerprint = Fingerprint::new(gpus.iter().map(|gpu| &gpu.reading), driver);
-        fingerprint.map_or_else(WarmStart::without_gpu, |fingerprint| begin(&fingerprint, &positions))
+        fingerprint
+            .map_or_else(WarmStart::without_gpu, |fingerprint| begin(&fingerprint.full_f32(full_f32), &positions))
     }
 
     #[cfg(not(feature = "burn"))]

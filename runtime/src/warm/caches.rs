@@ -161,6 +161,25 @@ pub(super) fn found_no_memory(choice: &[u8]) -> bool {
     NO_MEMORY.iter().any(|words| choice.windows(words.len()).any(|part| part == *words))
 }
 
+impl Caches {
+    /// Why choices that were tuned with TF32 may be in them: without TF32 Burn would panic over those. `None` where they
+    /// are apart.
+    #[cfg(any(test, feature = "cuda"))]
+    pub(crate) fn tf32_in_them(&self) -> Option<String> {
+        match self {
+            Self::Configured { by } => Some(format!(
+                "caches are configured by {by}, and kernels that were tuned with TF32 may be in them; where nothing is \
+                 configured, it is switched off"
+            )),
+            Self::TooLate => Some(
+                "CubeCL was configured or used before the start; start the session before anything uses the GPU"
+                    .to_owned(),
+            ),
+            Self::On { .. } | Self::NotWritable { .. } | Self::Throwaway { .. } | Self::NoGpu => None,
+        }
+    }
+}
+
 impl fmt::Display for Caches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -183,8 +202,29 @@ impl fmt::Display for Caches {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
-    use super::begin_anew_if_large;
+    use super::{Caches, begin_anew_if_large};
+
+    #[test]
+    fn what_was_tuned_with_tf32_may_be_in_caches_of_others() {
+        let path = PathBuf::from("cache.db");
+        for ours in [
+            Caches::On { path: path.clone(), kernels: true, dropped: 0 },
+            Caches::NotWritable { path: path.clone() },
+            Caches::Throwaway { path },
+        ] {
+            assert_eq!(ours.tf32_in_them(), None);
+        }
+        let why = Caches::Configured { by: "cubecl.toml".to_owned() }.tf32_in_them().expect("a reason");
+        assert_eq!(
+            why,
+            "caches are configured by cubecl.toml, and kernels that were tuned with TF32 may be in them; where nothing \
+             is configured, it is switched off"
+        );
+        let why = Caches::TooLate.tf32_in_them().expect("a reason");
+        assert!(why.ends_with("start the session before anything uses the GPU"), "{why}");
+    }
 
     #[test]
     fn a_database_that_has_grown_is_removed_with_what_belongs_to_it() {

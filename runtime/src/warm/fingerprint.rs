@@ -21,6 +21,9 @@ pub struct Fingerprint {
     pub burn: String,
     /// The release of `CubeCL`.
     pub cubecl: String,
+    /// Whether TF32 is switched off: what was tuned with it may need it. Older releases could not switch it off.
+    #[serde(default)]
+    pub full_f32: bool,
 }
 
 /// A kind of GPU: all of a kind run the same kernels at the same speed.
@@ -49,7 +52,14 @@ impl Fingerprint {
             driver: driver.map(str::to_owned),
             burn: burn_release(package().as_deref()),
             cubecl: cubecl_release(),
+            full_f32: false,
         })
+    }
+
+    /// The same with TF32 switched off, or not.
+    #[must_use]
+    pub fn full_f32(self, full_f32: bool) -> Self {
+        Self { full_f32, ..self }
     }
 
     /// The name of `CubeCL`'s environment for it, and of bundles: letters, digits, dots and hyphens.
@@ -64,6 +74,7 @@ impl Fingerprint {
         words.extend(self.driver.as_deref().map(|driver| format!("driver-{}", release(driver))));
         words.push(format!("burn-{}", release(&self.burn)));
         words.push(format!("cubecl-{}", release(&self.cubecl)));
+        words.extend(self.full_f32.then(|| "full-f32".to_owned()));
         let name = words.join("-");
         if name.len() <= LONGEST_NAME {
             return name;
@@ -75,12 +86,14 @@ impl Fingerprint {
     /// In what something made on `other` is not for this; empty if it is.
     pub(super) fn differences(&self, other: &Self) -> Vec<String> {
         let said = |of: Option<&str>| of.unwrap_or("unknown").to_owned();
+        let products = |of: &Self| if of.full_f32 { "f32" } else { "TF32" }.to_owned();
         let gpus = |of: &Self| of.gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
         [
             ("", gpus(other), gpus(self)),
             ("driver ", said(other.driver.as_deref()), said(self.driver.as_deref())),
             ("Burn ", other.burn.clone(), self.burn.clone()),
             ("CubeCL ", other.cubecl.clone(), self.cubecl.clone()),
+            ("f32 products in ", products(other), products(self)),
         ]
         .into_iter()
         .filter(|(_, made, here)| made != here)
@@ -162,6 +175,17 @@ pub(super) mod tests {
         let name = |gpus: &[GpuReading]| Fingerprint::new(gpus, None).expect("GPUs").environment();
         assert!(name(&many).len() < 200);
         assert_ne!(name(&many), name(&many[1..]));
+    }
+
+    #[test]
+    fn without_tf32_is_elsewhere_and_older_fingerprints_had_it() {
+        let full = h200().full_f32(true);
+        assert_eq!(full.environment(), format!("{}-full-f32", h200().environment()));
+        assert_eq!(full.differences(&h200()), ["made with f32 products in TF32, here it is f32"]);
+        assert_eq!(h200().differences(&full), ["made with f32 products in f32, here it is TF32"]);
+        let mut older = serde_json::to_value(&full).expect("JSON");
+        older.as_object_mut().expect("fields").remove("full_f32");
+        assert_eq!(serde_json::from_value::<Fingerprint>(older).expect("a fingerprint"), h200());
     }
 
     #[test]

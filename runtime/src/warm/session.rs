@@ -95,7 +95,8 @@ impl<C> Session<C> {
     /// What kernels and tuned choices of this session belong to; `None` on the CPU.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         let gpus = self.selection().gpus.iter().map(|gpu| &gpu.reading);
-        Fingerprint::new(gpus, self.machine.driver_version.as_deref())
+        let fingerprint = Fingerprint::new(gpus, self.machine.driver_version.as_deref())?;
+        Some(fingerprint.full_f32(crate::burn::tf32_is_off()))
     }
 }
 

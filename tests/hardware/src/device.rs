@@ -34,6 +34,26 @@ impl Choice {
         default_float(&device, float)?;
         Ok(device)
     }
+
+    /// Switches TF32 off, before the device is opened; what is tuned without it is kept apart. Elsewhere than on a GPU there
+    /// is none.
+    pub(crate) fn without_tf32(self) -> anyhow::Result<()> {
+        #[cfg(feature = "gpu")]
+        {
+            use gpu_tuned::burn::switch_tf32_off;
+            use gpu_tuned::warm::{Caches, Fingerprint, begin};
+
+            let machine = gpu_tuned::detect();
+            let gpu = machine.gpus.get(self.gpu).context("there is no such GPU")?;
+            let fingerprint = Fingerprint::new([gpu], machine.driver_version.as_deref());
+            let fingerprint = fingerprint.context("BUG: there is a GPU")?.full_f32(true);
+            let warm = begin(&fingerprint, &[self.gpu]);
+            let apart = !matches!(warm.caches, Caches::Configured { .. } | Caches::TooLate);
+            ensure!(apart, "what was tuned with TF32 may be in these caches: {warm}");
+            switch_tf32_off(&Place::Index(self.gpu))?;
+        }
+        Ok(())
+    }
 }
 
 /// The GPU of this index, or the CPU where the program knows no other device.

@@ -47,11 +47,16 @@ pub(crate) struct Arguments {
     /// Samples of a step of the large transformer, whose cuts are compared with the whole; 0 leaves it out
     #[arg(long, default_value_t = 512)]
     large_batch: usize,
+    /// Switches TF32 off: f32 products run without tensor cores
+    #[arg(long)]
+    full_f32: bool,
 }
 
 #[derive(Serialize)]
 struct Head<'a> {
     run: &'static str,
+    /// Whether TF32 was switched off.
+    full_f32: bool,
     model: &'a str,
     /// What the gradients are compared with.
     reference: &'static str,
@@ -83,6 +88,9 @@ struct Apart {
 
 /// Prints a line for every model and cut.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.full_f32 {
+        arguments.choice.without_tf32()?;
+    }
     let device = arguments.choice.open(Precision::F32)?;
     arguments.probe(&device)?;
     let mut within = true;
@@ -111,13 +119,14 @@ impl Arguments {
         #[derive(Serialize)]
         struct Head {
             run: &'static str,
+            full_f32: bool,
         }
         let mut shapes = vec![Gemm { m: 4096, k: 64, n: 256 }];
         if self.large_batch > 0 {
             shapes.push(Gemm { m: 32768, k: 512, n: 2048 });
         }
         for shape in shapes {
-            print_under(&Head { run: "probe" }, &catching(|| Ok(probe(device, shape)?)))?;
+            print_under(&Head { run: "probe", full_f32: self.full_f32 }, &catching(|| Ok(probe(device, shape)?)))?;
         }
         Ok(())
     }
@@ -128,7 +137,8 @@ impl Arguments {
         let mut within = true;
         for &micro_batch in &self.micro_batches {
             let global_batch = self.global_batch;
-            let head = Head { run: "exact", model: name, reference: "f64", global_batch, micro_batch };
+            let full_f32 = self.full_f32;
+            let head = Head { run: "exact", full_f32, model: name, reference: "f64", global_batch, micro_batch };
             within &= compared(&head, &right, || step(dimensions, &batch, micro_batch, device))?.is_some();
         }
         Ok(within)
@@ -140,6 +150,7 @@ impl Arguments {
         let batch = lesson(&dimensions)?.batch(0, self.large_batch);
         let head = |micro_batch| Head {
             run: "exact",
+            full_f32: self.full_f32,
             model: "large_transformer",
             reference: "one_batch",
             global_batch: self.large_batch,

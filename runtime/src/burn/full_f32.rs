@@ -1,0 +1,144 @@
+//! f32 products in f32.
+//!
+//! Burn 0.22 has no switch for TF32: its kernels take tensor cores for f32 on every device that says it has TF32. What a
+//! device says of itself is put down when it is opened and shared from then on, so it is opened here without TF32, and
+//! kernels that need tensor cores decline f32. Those of other formats stay. Burn 0.23 will have a switch (`allow_tf32` in
+//! `[cubek.matmul]`), and this goes then.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{OpenError, Place};
+
+/// The GPUs that this process has opened, by CUDA's index.
+static OPENED: Mutex<Opened> = Mutex::new(Opened { with_tf32: BTreeSet::new(), without: BTreeSet::new() });
+
+struct Opened {
+    with_tf32: BTreeSet<usize>,
+    without: BTreeSet<usize>,
+}
+
+fn opened() -> MutexGuard<'static, Opened> {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this process has switched TF32 off on any GPU. It stays off.
+#[cfg_attr(not(feature = "warm"), expect(dead_code, reason = "only caches tell it apart"))]
+pub(crate) fn tf32_is_off() -> bool {
+    !opened().without.is_empty()
+}
+
+/// Notes that a GPU was opened, which settles whether it has TF32.
+#[cfg(feature = "cuda")]
+pub(super) fn note_opened(index: usize) {
+    let mut opened = opened();
+    if !opened.without.contains(&index) {
+        opened.with_tf32.insert(index);
+    }
+}
+
+/// Switches TF32 off on the GPU at `place`, for the rest of the process: products and convolutions of f32 run without
+/// tensor cores then. Other formats keep theirs. Once it is off, this does nothing.
+///
+/// Call it before anything uses the GPU, [`open`](super::open) included, and for all GPUs of the process.
+/// [`start`](crate::start) does, where the plan says so.
+///
+/// Tuned choices that outlive the process must not be shared with processes that have TF32: Burn panics where a choice
+/// declines. With feature `warm`, begin with a `Fingerprint` that says `full_f32`.
+///
+/// # Errors
+///
+/// [`OpenError::Tf32`] if the GPU was used before, another one is open with TF32, or `CubeCL` fails; and the errors of
+/// [`open`](super::open) that come before the first computation.
+pub fn switch_tf32_off(place: &Place) -> Result<(), OpenError> {
+    #[cfg(feature = "cuda")]
+    return cuda::switch_off(place);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = place;
+        Err(OpenError::WithoutCuda)
+    }
+}
+
+/// Takes from what a device says of itself all that f32 products could use TF32 by.
+#[cfg(any(feature = "cuda", all(test, feature = "warm")))]
+fn strip(properties: &mut cubecl::ir::DeviceProperties) {
+    use cubecl::ir::{ElemType, FloatKind};
+
+    const TF32: ElemType = ElemType::Float(FloatKind::TF32);
+    let features = &mut properties.features;
+    features.types.elem.remove(&TF32);
+    features.matmul.cmma.retain(|config| ![config.a_type, config.b_type].contains(&TF32));
+    features.matmul.cube_mma.retain(|config| ![config.a_type, config.b_type].contains(&TF32));
+    features.matmul.mma.retain(|config| ![config.a_type, config.b_type].contains(&TF32));
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    #![allow(unsafe_code)]
+
+    use std::convert::identity;
+    use std::sync::Arc;
+    use std::thread;
+
+    use cubecl::client::Client;
+    use cubecl::cuda::CudaRuntime;
+    use cubecl::device::DeviceId;
+    use cubecl::server::{Server, ServerStorage};
+    use cubecl_runtime::runtime::Runtime;
+
+    use super::{OpenError, Place, opened, strip};
+    use crate::burn::driver;
+    use crate::burn::guard::catching;
+
+    pub(super) fn switch_off(place: &Place) -> Result<(), OpenError> {
+        if !driver::is_present() {
+            return Err(OpenError::NoDriver);
+        }
+        let gpu = place.find(&driver::devices()?)?.clone();
+        // Held to the end: of two threads that start at once, the second finds it done.
+        let mut opened = opened();
+        if opened.without.contains(&gpu.index) {
+            return Ok(());
+        }
+        let refused = |message: String| OpenError::Tf32 { device: Box::new(gpu.clone()), message };
+        if !opened.with_tf32.is_empty() {
+            return Err(refused("this process has opened GPUs with it".to_owned()));
+        }
+        // What is wrong with the device is said by the driver, where CubeCL would panic.
+        let (context, _) = driver::retain(&gpu)?;
+        let id = DeviceId::new(0, gpu.index as u16);
+        let serve = || catching(|| serve::<<CudaRuntime as Runtime>::Server>(id)).and_then(identity);
+        // On a thread of its own, because it makes the context current.
+        let outcome = thread::scope(|scope| scope.spawn(serve).join());
+        let outcome = outcome.unwrap_or_else(|_| Err("the answer was lost".to_owned()));
+        outcome.map_err(refused)?;
+        drop(context);
+        opened.without.insert(gpu.index);
+        Ok(())
+    }
+
+    /// Opens a device as `CubeCL` does when it is first used, but for TF32.
+    fn serve<S: ServerStorage>(device: DeviceId) -> Result<(), String> {
+        let mut server = S::init(device);
+        forget_tf32(&mut server)?;
+        Client::try_init(device, server).map(drop).map_err(|error| format!("it was used before ({error:?})"))
+    }
+
+    fn forget_tf32<S: Server>(server: &mut S) -> Result<(), String> {
+        let shared = <S as Server>::utilities(server);
+        if (Arc::strong_count(&shared), Arc::weak_count(&shared)) != (2, 0) {
+            return Err("others know the device already".to_owned());
+        }
+        // SAFETY: of the two counts one is `shared` and the other is the server's, which is borrowed mutably here. So
+        // nobody can read or clone what is behind them until this function returns, and this reference ends before.
+        let utilities = unsafe { &mut *Arc::as_ptr(&shared).cast_mut() };
+        strip(Arc::make_mut(&mut utilities.properties));
+        utilities.properties_hash = utilities.properties.checksum();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "full_f32_tests.rs"]
+mod tests;
