@@ -13,7 +13,7 @@ pub struct Settings {
     pub gradient_accumulation: u64,
     /// Number formats of the training step.
     pub precision: Precision,
-    /// Whether f32 matrix products may use TF32 tensor cores.
+    /// Whether f32 matrix products may use TF32 tensor cores. Where not, a session switches TF32 off on its GPUs.
     pub allow_tf32: bool,
     /// Whether memory-bound activations are recomputed in the backward pass.
     pub gradient_checkpointing: bool,

@@ -13,6 +13,7 @@ use super::{OpenError, Place};
 /// The GPUs that this process has opened, by CUDA's index.
 static OPENED: Mutex<Opened> = Mutex::new(Opened { with_tf32: BTreeSet::new(), without: BTreeSet::new() });
 
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no GPU is opened without CUDA"))]
 struct Opened {
     with_tf32: BTreeSet<usize>,
     without: BTreeSet<usize>,
@@ -39,6 +40,9 @@ pub(super) fn note_opened(index: usize) {
 
 /// Switches TF32 off on the GPU at `place`, for the rest of the process: products and convolutions of f32 run without
 /// tensor cores then. Other formats keep theirs. Once it is off, this does nothing.
+///
+/// It does not reach Burn's `attention` function on tensors without autodiff, which multiplies f32 in f16 where tuning finds
+/// that faster.
 ///
 /// Call it before anything uses the GPU, [`open`](super::open) included, and for all GPUs of the process.
 /// [`start`](crate::start) does, where the plan says so.
@@ -79,6 +83,7 @@ mod cuda {
 
     use std::convert::identity;
     use std::sync::Arc;
+    use std::sync::atomic::{Ordering, fence};
     use std::thread;
 
     use cubecl::client::Client;
@@ -130,8 +135,11 @@ mod cuda {
         if (Arc::strong_count(&shared), Arc::weak_count(&shared)) != (2, 0) {
             return Err("others know the device already".to_owned());
         }
-        // SAFETY: of the two counts one is `shared` and the other is the server's, which is borrowed mutably here. So
-        // nobody can read or clone what is behind them until this function returns, and this reference ends before.
+        // Whoever has let go of it before has done so before what follows.
+        fence(Ordering::Acquire);
+        // SAFETY: of the two counts one is `shared`; the other is that of the server, which gives out clones of its own
+        // and is borrowed mutably here. So nobody else reads or clones what is behind them until this function returns,
+        // and this reference, the only one, ends before.
         let utilities = unsafe { &mut *Arc::as_ptr(&shared).cast_mut() };
         strip(Arc::make_mut(&mut utilities.properties));
         utilities.properties_hash = utilities.properties.checksum();

@@ -1,7 +1,7 @@
 //! What f32 products really are on a device.
 //!
-//! Burn 0.22 has no switch for TF32: a tuned kernel on a tensor core rounds its f32 operands to TF32's 10 mantissa
-//! bits, another one does not, and which of them runs is decided for each autotune key. So the probe asks the device.
+//! Where TF32 is not switched off, a tuned kernel on a tensor core rounds its f32 operands to TF32's 10 mantissa bits,
+//! another one does not, and which of them runs is decided for each autotune key. So the probe asks the device.
 //!
 //! Each row of the left operand pairs `1 + 2^-p` with `-1`, for one p of 1 to 23, and the right operand is constant,
 //! so that a row's exact sum is (number of pairs) x `2^-p`. The number of pairs is bounded so that every partial sum,

@@ -2,9 +2,9 @@
 //!
 //! The first optimizer step of a process compiles every kernel and tries out many of them, for 20 to 110 seconds.
 //! [`start`](crate::start) lets `CubeCL` keep what comes of it, in the user's cache folder, in an environment for each
-//! [`Fingerprint`]: GPU, driver, releases. `CubeCL` is configured once in a process, before its first use. Where the user
-//! has said something of caches (in `cubecl.toml`, in `burn.toml`, in `CUBECL_ENVIRONMENT` or `CUBECL_AUTOTUNE_CACHE`), or
-//! the program has configured or used it before, all is left as it is, and the report says so.
+//! [`Fingerprint`]: GPU, driver, releases, and whether TF32 is switched off. `CubeCL` is configured once in a process, before
+//! its first use. Where the user has said something of caches (in `cubecl.toml`, in `burn.toml`, in `CUBECL_ENVIRONMENT` or
+//! `CUBECL_AUTOTUNE_CACHE`), or the program has configured or used it before, all is left as it is, and the report says so.
 //!
 //! `cargo gpu-tuned warm` makes a bundle of what the planned steps need, `gpu-tuned.warm/NAME.bundle` beside `Cargo.toml`.
 //! A start takes it when it is for the same fingerprint. It looks for `gpu-tuned.warm` beside `Cargo.toml` when cargo runs
