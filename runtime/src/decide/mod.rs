@@ -15,6 +15,8 @@ use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Setting};
+#[cfg(any(test, feature = "cuda"))]
+use gpu_tuned_core::{Provenance, SettingValue};
 use serde::Serialize;
 
 pub(crate) use devices::{Broken, Wanted};
@@ -24,6 +26,8 @@ pub use error::GpusError;
 use crate::detect::Machine;
 use crate::resume::{self, Resumed};
 use crate::saved::SavedRun;
+#[cfg(any(test, feature = "cuda"))]
+use crate::selection::Fallback;
 use crate::selection::{Change, Selection};
 use crate::tuned::{Built, Tuned};
 use devices::Devices;
@@ -51,6 +55,28 @@ pub(crate) struct Asked {
     pub facts: DeviceFacts,
     /// In samples, with what is fixed.
     pub goal: Goal,
+}
+
+#[cfg(any(test, feature = "cuda"))]
+impl Decision {
+    /// TF32 stays on, though the plan does not allow it.
+    pub(crate) fn keep_tf32(&mut self, because: String) {
+        let setting = Setting::AllowTf32;
+        self.plan.settings.allow_tf32 = true;
+        for reason in self.plan.reasons.iter_mut().filter(|reason| reason.setting == setting) {
+            reason.provenance = Provenance::Derived;
+            "could not be switched off".clone_into(&mut reason.why);
+        }
+        let changes = &mut self.selection.changes;
+        let listed = changes.len();
+        changes.retain(|change| change.setting != setting);
+        // What was not is as it was built: off.
+        if changes.len() == listed {
+            let (built, used) = (SettingValue::Flag(false), SettingValue::Flag(true));
+            changes.push(Change { setting, built, used, by_user: false });
+        }
+        self.selection.fallbacks.push(Fallback::Tf32 { because });
+    }
 }
 
 /// The selection, then the plan.
@@ -136,3 +162,7 @@ fn changes<C: Tuned>(config: &C, set: &Pins, built: &Built, plan: &Plan) -> Vec<
     };
     Setting::ALL.into_iter().filter(|setting| tuned.has(*setting)).filter(differs).map(change).collect()
 }
+
+#[cfg(test)]
+#[path = "tf32_tests.rs"]
+mod tests;

@@ -66,12 +66,17 @@ pub enum Fallback {
         /// The micro-batch that was planned.
         planned: u64,
     },
+    /// TF32 could not be switched off. This changes what the run computes.
+    Tf32 {
+        /// Why not, and what to do.
+        because: String,
+    },
 }
 
 impl Fallback {
     /// Whether the run computes something else because of it, rather than the same in another way.
     pub fn changes_meaning(&self) -> bool {
-        matches!(self, Self::Precision { .. } | Self::BatchStatistics { .. })
+        matches!(self, Self::Precision { .. } | Self::BatchStatistics { .. } | Self::Tf32 { .. })
     }
 }
 
@@ -98,6 +103,7 @@ impl fmt::Display for Fallback {
             Self::BatchStatistics { planned } => {
                 write!(f, "the micro-batch of {planned} cannot be kept; another one changes the batch statistics")
             }
+            Self::Tf32 { because } => write!(f, "TF32 stays on, which changes the results: {because}"),
         }
     }
 }

@@ -9,24 +9,23 @@ use crate::told;
 use crate::warm::{Caches, WarmStart};
 
 /// Settles for the decided GPUs whether they have TF32, and switches the caches on by it with `warm`. Where TF32 cannot be
-/// switched off it stays on for all of them, with a warning.
+/// switched off it stays on for all of them, which is a fallback.
 pub(super) fn settle(
-    decision: &Decision,
+    decision: &mut Decision,
     alone: bool,
-    mut warm: impl FnMut(bool) -> WarmStart,
+    warm: impl Fn(&[SelectedGpu], bool) -> WarmStart,
 ) -> Result<WarmStart, Broken> {
-    let gpus = &decision.selection.gpus;
     let asked = is_asked(decision);
     if !asked && !tf32_is_off() {
-        return Ok(warm(false));
+        return Ok(warm(&decision.selection.gpus, false));
     }
     if !asked {
         told::warn("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
     }
-    let begun = warm(true);
-    let Some(why) = switch_off(gpus, alone, &begun.caches)? else { return Ok(begun) };
-    told::warn(&format!("allow_tf32 is false, but TF32 stays on: {why}"));
-    Ok(warm(false))
+    let begun = warm(&decision.selection.gpus, true);
+    let Some(why) = switch_off(&decision.selection.gpus, alone, &begun.caches)? else { return Ok(begun) };
+    decision.keep_tf32(why);
+    Ok(warm(&decision.selection.gpus, false))
 }
 
 /// Whether the plan does not allow what a GPU has.

@@ -278,8 +278,8 @@ impl Options {
         let wanted = without_cuda(self.seen()).unwrap_or_else(|| self.wanted());
         let mut broken = Vec::new();
         loop {
-            let decision = self.decide_without(&broken, &wanted, saved.as_ref(), config)?;
-            match self.open_all(&decision)? {
+            let mut decision = self.decide_without(&broken, &wanted, saved.as_ref(), config)?;
+            match self.open_all(&mut decision)? {
                 Ok(opened) => return Ok((decision, opened)),
                 // There is one GPU less at every turn, and none in the end.
                 Err(fault) => broken.push(fault),
@@ -288,12 +288,11 @@ impl Options {
     }
 
     #[cfg(feature = "burn")]
-    fn open_all(&self, decision: &Decision) -> Result<Result<Opened, Broken>, StartError> {
+    fn open_all(&self, decision: &mut Decision) -> Result<Result<Opened, Broken>, StartError> {
         use crate::burn::{Place, cpu, default_float, limit_cpu_threads, open};
 
         let float = float(decision);
-        let gpus = &decision.selection.gpus;
-        if gpus.is_empty() {
+        if decision.selection.gpus.is_empty() {
             decision.plan.cpu_threads.into_iter().for_each(limit_cpu_threads);
             let device = cpu();
             if let Some(float) = float {
@@ -310,17 +309,19 @@ impl Options {
         // Before the first GPU is touched: CubeCL is configured once in a process.
         let alone = self.seen().gpus.len() == 1;
         #[cfg(all(feature = "warm", not(feature = "cuda")))]
-        let warm = self.warm(gpus, false);
+        let warm = self.warm(&decision.selection.gpus, false);
         #[cfg(feature = "cuda")]
-        let warm = match full_f32::settle(decision, alone, |full_f32| self.warm(gpus, full_f32)) {
+        let warm = match full_f32::settle(decision, alone, |gpus, full_f32| self.warm(gpus, full_f32)) {
             Ok(warm) => warm,
             Err(broken) => return Ok(Err(broken)),
         };
+        #[cfg(feature = "cuda")]
+        self.refuse_fallbacks(decision)?;
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
             Ok(opened) => Ok(opened),
             Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),
         };
-        let opened: Result<Vec<_>, _> = gpus.iter().map(open).collect();
+        let opened: Result<Vec<_>, _> = decision.selection.gpus.iter().map(open).collect();
         Ok(opened.map(|gpus| Opened {
             devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
             #[cfg(feature = "cuda")]
@@ -344,7 +345,7 @@ impl Options {
 
     #[cfg(not(feature = "burn"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with Burn")]
-    fn open_all(&self, _: &Decision) -> Result<Result<Opened, Broken>, StartError> {
+    fn open_all(&self, _: &mut Decision) -> Result<Result<Opened, Broken>, StartError> {
         Ok(Ok(Opened {}))
     }
 }

@@ -1,0 +1,83 @@
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
+
+use super::Decision;
+use crate::{Built, Change, Fallback, Options, Tuned};
+
+/// A config with a field for TF32, built where TF32 was allowed or not.
+struct Config<const BUILT_WITH: bool> {
+    allow_tf32: bool,
+}
+
+impl<const BUILT_WITH: bool> Tuned for Config<BUILT_WITH> {
+    const BUILT: Built = Built {
+        config: "Config",
+        target: "generic",
+        targets: &[],
+        misfits: &[],
+        settings: Settings {
+            batch_size: 8,
+            gradient_accumulation: 1,
+            precision: Precision::F32,
+            allow_tf32: BUILT_WITH,
+            gradient_checkpointing: false,
+            prefetch_depth: 0,
+            num_workers: 0,
+            eval_batch_size: 8,
+        },
+        global_batch: 8,
+        memory: Bytes(0),
+        table: None,
+    };
+
+    fn goal() -> Goal {
+        Goal::default()
+    }
+
+    fn workload(&self) -> WorkloadSpec {
+        serde_json::from_str(r#"{"model": {"mlp": {"widths": [4, 4]}}}"#).expect("a workload")
+    }
+
+    fn tuned(&self) -> Pins {
+        let mut pins = Pins::default();
+        pins.allow_tf32 = Some(self.allow_tf32);
+        pins
+    }
+
+    fn apply(&mut self, settings: &Settings) {
+        self.allow_tf32 = settings.allow_tf32;
+    }
+}
+
+/// The decision with TF32 that could not be switched off, and what it says of that.
+fn kept<const BUILT_WITH: bool>() -> (Decision, Vec<Change>) {
+    let config = Config::<BUILT_WITH> { allow_tf32: false };
+    let mut decision = Options::default().cpu().decide(&config).expect("it fits");
+    assert!(!decision.plan.settings.allow_tf32);
+    decision.keep_tf32("it was used before".to_owned());
+    let said = decision.selection.changes.iter().filter(|change| change.setting == Setting::AllowTf32).copied();
+    let said = said.collect();
+    (decision, said)
+}
+
+#[test]
+fn tf32_that_stays_on_is_what_the_plan_says() {
+    let (decision, changes) = kept::<true>();
+    assert!(decision.plan.settings.allow_tf32);
+    assert!(changes.is_empty(), "{changes:?}");
+    let mut config = Config::<true> { allow_tf32: false };
+    config.apply(&decision.plan.settings);
+    assert!(config.allow_tf32);
+    let reason = decision.plan.reasons.iter().find(|reason| reason.setting == Setting::AllowTf32).expect("a reason");
+    assert_eq!((reason.provenance, reason.why.as_str()), (Provenance::Derived, "could not be switched off"));
+    let fallback = decision.selection.fallbacks.last().expect("a fallback");
+    assert_eq!(fallback.to_string(), "TF32 stays on, which changes the results: it was used before");
+    assert!(matches!(fallback, Fallback::Tf32 { .. }) && fallback.changes_meaning());
+}
+
+#[test]
+fn tf32_that_stays_on_is_a_change_where_the_build_had_none() {
+    let (_, changes) = kept::<false>();
+    let (built, used) = (SettingValue::Flag(false), SettingValue::Flag(true));
+    assert_eq!(changes, [Change { setting: Setting::AllowTf32, built, used, by_user: false }]);
+}
