@@ -182,6 +182,11 @@ impl Pins {
         }
     }
 
+    /// Whether f32 products may use TF32, as far as that is fixed.
+    pub(crate) fn allow_tf32(&self) -> bool {
+        self.allow_tf32 != Some(false)
+    }
+
     /// Lays the fixed settings over planned ones.
     pub(crate) fn over(&self, planned: &mut Settings) {
         macro_rules! lay {

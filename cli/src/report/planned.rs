@@ -101,8 +101,9 @@ fn details(
 /// Speed by memory of all that was considered and fits, with a ring around the plan.
 fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation: &Explanation) -> Option<String> {
     let Outcome::Plan(plan) = &explanation.outcome else { return None };
-    let expected = curve(&target.facts_of(goal.world_size), &described.workload(), goal).ok()?;
-    let precision = plan.settings.precision;
+    let facts = target.facts_of(goal.world_size);
+    let expected = curve(&facts, &described.workload(), goal).ok()?;
+    let settings = &plan.settings;
     let line = |checkpointing| {
         let fitting = expected.iter().filter(|expected| expected.fits && expected.checkpointing == checkpointing);
         let points = fitting.map(|expected| Point {
@@ -111,7 +112,10 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
             samples_per_s: expected.samples_per_s,
             interval: None,
         });
-        Line { mode: Mode { precision, checkpointing }, points: points.collect() }
+        Line {
+            mode: Mode::new(settings.precision, checkpointing).allowing(settings.allow_tf32, &facts),
+            points: points.collect(),
+        }
     };
     let lines: Vec<_> = [false, true].map(line).into_iter().filter(|line| !line.points.is_empty()).collect();
     let batch = grouped(plan.settings.batch_size);

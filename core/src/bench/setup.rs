@@ -31,7 +31,7 @@ pub struct Feed {
 impl Setup {
     /// Precision and checkpointing.
     pub const fn mode(&self) -> Mode {
-        Mode { precision: self.precision, checkpointing: self.checkpointing }
+        Mode::new(self.precision, self.checkpointing)
     }
 
     /// The same with the batch there all along.

@@ -2,7 +2,7 @@ use super::{Figure, Limit, Line, Point, Ring, step};
 use crate::measured::Mode;
 use crate::{Bytes, Precision};
 
-const F32: Mode = Mode { precision: Precision::F32, checkpointing: false };
+const F32: Mode = Mode::new(Precision::F32, false);
 
 fn figure(amounts: &[u64]) -> Figure {
     let point = |(index, mib): (usize, &u64)| Point {

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::Precision;
+use crate::device::DeviceFacts;
 
 /// A way to run the step: what memory and time depend on beside the workload and the micro-batch.
 ///
-/// In files and on command lines `f32`, or `f32-checkpointed`.
+/// In files and on command lines `f32`, `f32-checkpointed`, or `full_f32` without TF32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mode {
@@ -16,13 +17,30 @@ pub struct Mode {
     pub precision: Precision,
     /// Whether activations are recomputed.
     pub checkpointing: bool,
+    /// Whether f32 products are those of f32, on a device that has TF32: other kernels then, which take other memory.
+    pub full_f32: bool,
 }
 
 const CHECKPOINTED: &str = "-checkpointed";
+const FULL_F32: &str = "full_f32";
+
+impl Mode {
+    /// With TF32, where the device has it.
+    pub const fn new(precision: Precision, checkpointing: bool) -> Self {
+        Self { precision, checkpointing, full_f32: false }
+    }
+
+    /// On a device, with TF32 allowed or not.
+    #[must_use]
+    pub fn allowing(self, tf32: bool, device: &DeviceFacts) -> Self {
+        Self { full_f32: !tf32 && device.has_tf32 && self.precision == Precision::F32, ..self }
+    }
+}
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.precision.name(), if self.checkpointing { CHECKPOINTED } else { "" })
+        let formats = if self.full_f32 { FULL_F32 } else { self.precision.name() };
+        write!(f, "{formats}{}", if self.checkpointing { CHECKPOINTED } else { "" })
     }
 }
 
@@ -41,8 +59,11 @@ impl FromStr for Mode {
             Some(precision) => (precision, true),
             None => (text, false),
         };
+        if precision == FULL_F32 {
+            return Ok(Self { full_f32: true, ..Self::new(Precision::F32, checkpointing) });
+        }
         let precision = precision.parse().map_err(|_| ParseModeError(text.to_owned()))?;
-        Ok(Self { precision, checkpointing })
+        Ok(Self::new(precision, checkpointing))
     }
 }
 
@@ -66,10 +87,10 @@ mod tests {
 
     #[test]
     fn modes_are_read_as_they_are_written() {
-        for text in ["f32", "f32-checkpointed", "bf16_params", "bf16_params-checkpointed"] {
+        for text in ["f32", "f32-checkpointed", "full_f32", "full_f32-checkpointed", "bf16_params-checkpointed"] {
             assert_eq!(text.parse::<Mode>().expect("a mode").to_string(), text);
         }
-        for text in ["", "-checkpointed", "f33", "f32-", "f32-checkpointed-checkpointed"] {
+        for text in ["", "-checkpointed", "f33", "f32-", "f32-checkpointed-checkpointed", "full_bf16_params"] {
             assert!(text.parse::<Mode>().is_err(), "{text}");
         }
     }

@@ -56,7 +56,7 @@ impl Choice {
         let mut fitting = Vec::with_capacity(2 * splits.len());
         let mut transfer = None;
         for checkpointing in checkpointing_modes(workload, goal) {
-            let mode = Mode { precision, checkpointing };
+            let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
             let time = StepTime::of(device, workload, mode);
             let memory = MemoryModel::of(device, workload, goal, mode);
             transfer = time.transfer(workload);
@@ -80,7 +80,8 @@ impl Choice {
         let Ok(splits) = split::splits(device, workload, goal) else { return false };
         let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
         checkpointing_modes(workload, goal).into_iter().any(|checkpointing| {
-            let memory = MemoryModel::of(device, workload, goal, Mode { precision, checkpointing });
+            let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+            let memory = MemoryModel::of(device, workload, goal, mode);
             any_fits(&splits, &memory, in_one_piece)
         })
     }

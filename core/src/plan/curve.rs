@@ -24,13 +24,13 @@ use crate::{Goal, Pins, Provenance};
 pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
     let mut goal = goal.in_samples(workload)?;
     let precision = precision::decide(device, &goal)?.value;
-    let prefetch_depth = goal.pins.prefetch_depth;
-    goal.pins = Pins { precision: Some(precision), prefetch_depth, ..Pins::default() };
+    let Pins { prefetch_depth, allow_tf32, .. } = goal.pins;
+    goal.pins = Pins { precision: Some(precision), prefetch_depth, allow_tf32, ..Pins::default() };
     let free = Goal { global_batch: None, ..goal.clone() };
     let share = goal.global_batch.map_or(0, |samples| samples / goal.world_size.max(1));
     let mut all = Vec::new();
     for checkpointing in choice::checkpointing_modes(workload, &goal) {
-        let mode = Mode { precision, checkpointing };
+        let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
         let mut of_mode = Vec::new();
         if goal.global_batch.is_some() {
             let even = |split: &Split| share.is_multiple_of(split.batch);

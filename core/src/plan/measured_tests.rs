@@ -40,7 +40,7 @@ fn h200() -> MeasuredOn {
         time_residual: None,
         batch: RUN.into_iter().map(point).collect(),
     };
-    let mode = Mode { precision: Precision::F32, checkpointing: false };
+    let mode = Mode::new(Precision::F32, false);
     MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,
@@ -97,6 +97,29 @@ fn between_points_it_is_estimated_within_the_margin_that_is_added() {
     let bound = memory.total() - memory.context - memory.kernels;
     assert!(bound >= Bytes::from_mib(reserved), "{plan}");
     assert!(bound.mib() < reserved as f64 * 1.06, "{plan}");
+}
+
+#[test]
+fn without_tf32_its_memory_is_not_taken_for_granted_and_its_speed_is_an_estimate() {
+    let mut goal = pinned(64);
+    goal.pins.allow_tf32 = Some(false);
+    let planned = |device: &str, workload: &Workload| plan(&nominal(device), workload, &goal).expect("it fits");
+    let provenance = |plan: &crate::plan::Plan| (plan.memory.provenance, plan.samples_per_s_provenance);
+
+    let with = planned("h200", &measured());
+    assert_eq!(provenance(&with), (Provenance::Derived, Provenance::Estimated), "{with}");
+    assert!(!with.settings.allow_tf32);
+    // Measured without it, the same figures count.
+    let mut without = h200();
+    let full_f32 = Mode { full_f32: true, ..Mode::new(Precision::F32, false) };
+    without.mode = without.mode.into_values().map(|figures| (full_f32, figures)).collect();
+    let on = BTreeMap::from([("h200".to_owned(), without)]);
+    let workload = described().with_measured(Measured { parameters: 27_300_000, on, ..Measured::default() });
+    let plan = planned("h200", &workload);
+    assert_eq!(provenance(&plan), (Provenance::Estimated, Provenance::Estimated), "{plan}");
+    // A GPU that has no TF32 computes in full f32 anyway.
+    let volta = planned("v100-sxm2-32gb", &measured());
+    assert_eq!(volta.memory.provenance, Provenance::Transferred, "{volta}");
 }
 
 #[test]
@@ -207,7 +230,7 @@ fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
     for on in workload.measured.on.values_mut() {
         for (checkpointing, points) in [(false, [(8, 500.0), (256, 700.0)]), (true, [(32, 900.0), (64, 950.0)])] {
             let batch = points.map(|(batch, speed)| (batch, at(speed, batch))).into();
-            let mode = Mode { precision: Precision::F32, checkpointing };
+            let mode = Mode::new(Precision::F32, checkpointing);
             on.mode.insert(mode, MeasuredMode { way: Way::DryRun, residual: Some(0.0), time_residual: None, batch });
         }
     }
@@ -296,7 +319,7 @@ fn what_checkpointing_costs_is_what_was_measured() {
     let without_dropout = Transformer { heads: Some(8), dropout: false, ..Transformer::new(6, 512, 8192, 256) };
     let mut workload = without_dropout.workload().with_measured(measured().measured);
     let on = workload.measured.on.get_mut("h200").expect("it was measured");
-    let mode = Mode { precision: Precision::F32, checkpointing: true };
+    let mode = Mode::new(Precision::F32, true);
     let mut checkpointed = on.mode.values().next().expect("a mode").clone();
     for point in checkpointed.batch.values_mut() {
         point.micro_step_ms = point.micro_step_ms.map(|ms| 1.25 * ms);

@@ -126,7 +126,7 @@ impl Misfit {
         let splits = split::splits(device, workload, goal)?;
         let &Split { batch, samples } = splits.iter().min().expect("BUG: there is always a split");
         let checkpointing = choice::checkpointing_modes(workload, goal).contains(&true);
-        let mode = Mode { precision, checkpointing };
+        let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
         let accumulates = samples > batch;
         Ok(Self {
             device: device.name.clone(),

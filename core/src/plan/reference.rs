@@ -50,7 +50,8 @@ impl<'a> Reference<'a> {
         timed.min_by(|a, b| {
             let rank = |reference: &Self| {
                 let measured = reference.mode;
-                (!reference.is_here, measured.precision != mode.precision, measured.checkpointing != mode.checkpointing)
+                let other = (measured.full_f32 != mode.full_f32, measured.checkpointing != mode.checkpointing);
+                (!reference.is_here, measured.precision != mode.precision, other)
             };
             rank(a).cmp(&rank(b)).then_with(|| a.distance(device).total_cmp(&b.distance(device)))
         })

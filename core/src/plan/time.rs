@@ -112,7 +112,7 @@ impl<'a> StepTime<'a> {
 
 impl Roofline {
     fn of(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
-        let Mode { precision, checkpointing } = mode;
+        let Mode { precision, checkpointing, .. } = mode;
         let bandwidth = calibration::bandwidth(device);
         let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload, precision);
         let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;

@@ -65,8 +65,10 @@ prop_compose! {
 }
 
 fn mode_names() -> impl Strategy<Value = Mode> {
-    (select(Precision::ALL.to_vec()), any::<bool>())
-        .prop_map(|(precision, checkpointing)| Mode { precision, checkpointing })
+    (select(Precision::ALL.to_vec()), any::<bool>(), any::<bool>()).prop_map(|(precision, checkpointing, full)| Mode {
+        full_f32: full && precision == Precision::F32,
+        ..Mode::new(precision, checkpointing)
+    })
 }
 
 fn mostly<T: Clone + core::fmt::Debug>(usual: T, other: T) -> impl Strategy<Value = T> {

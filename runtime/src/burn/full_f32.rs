@@ -24,7 +24,6 @@ fn opened() -> MutexGuard<'static, Opened> {
 }
 
 /// Whether this process has switched TF32 off on any GPU. It stays off.
-#[cfg_attr(not(feature = "warm"), expect(dead_code, reason = "only caches tell it apart"))]
 pub(crate) fn tf32_is_off() -> bool {
     !opened().without.is_empty()
 }

@@ -42,7 +42,8 @@ pub(super) const ACCUMULATING: usize = 2;
 
 impl<M: Module, B: Clone> Bench<'_, '_, M, B> {
     pub(super) fn mode(&self, checkpointing: bool) -> Mode {
-        Mode { precision: self.precision, checkpointing }
+        let full_f32 = self.precision == Precision::F32 && crate::burn::tf32_is_off();
+        Mode { full_f32, ..Mode::new(self.precision, checkpointing) }
     }
 
     pub(super) fn say(&self, checkpointing: bool, tried: &Tried) {

@@ -9,7 +9,7 @@ use super::{Climb, Plan, Trial, measured};
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
 
-const PLAIN: Mode = Mode { precision: Precision::F32, checkpointing: false };
+const PLAIN: Mode = Mode::new(Precision::F32, false);
 
 /// A GPU with so many MiB, on which steps take memory and time along lines.
 struct Fake {
@@ -66,7 +66,7 @@ impl Fake {
     fn measured(&self, largest_batch: u64) -> Found {
         let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
         for checkpointing in [false, true] {
-            let mode = Mode { precision: Precision::F32, checkpointing };
+            let mode = Mode::new(Precision::F32, checkpointing);
             let found = measured(self, self.plan(largest_batch), mode).expect("it can be measured");
             kernels = kernels.max(found.kernels);
             modes.insert(mode, found.mode);

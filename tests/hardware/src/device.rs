@@ -35,23 +35,26 @@ impl Choice {
         Ok(device)
     }
 
-    /// Switches TF32 off, before the device is opened; what is tuned without it is kept apart. Elsewhere than on a GPU there
-    /// is none.
+    /// Switches TF32 off, before the device is opened; what is tuned without it is kept apart.
+    #[cfg(feature = "gpu")]
     pub(crate) fn without_tf32(self) -> anyhow::Result<()> {
-        #[cfg(feature = "gpu")]
-        {
-            use gpu_tuned::burn::switch_tf32_off;
-            use gpu_tuned::warm::{Caches, Fingerprint, begin};
+        use gpu_tuned::burn::switch_tf32_off;
+        use gpu_tuned::warm::{Caches, Fingerprint, begin};
 
-            let machine = gpu_tuned::detect();
-            let gpu = machine.gpus.get(self.gpu).context("there is no such GPU")?;
-            let fingerprint = Fingerprint::new([gpu], machine.driver_version.as_deref());
-            let fingerprint = fingerprint.context("BUG: there is a GPU")?.full_f32(true);
-            let warm = begin(&fingerprint, &[self.gpu]);
-            let apart = !matches!(warm.caches, Caches::Configured { .. } | Caches::TooLate);
-            ensure!(apart, "what was tuned with TF32 may be in these caches: {warm}");
-            switch_tf32_off(&Place::Index(self.gpu))?;
-        }
+        let machine = gpu_tuned::detect();
+        let gpu = machine.gpus.get(self.gpu).context("there is no such GPU")?;
+        let fingerprint = Fingerprint::new([gpu], machine.driver_version.as_deref());
+        let fingerprint = fingerprint.context("BUG: there is a GPU")?.full_f32(true);
+        let warm = begin(&fingerprint, &[self.gpu]);
+        let apart = !matches!(warm.caches, Caches::Configured { .. } | Caches::TooLate);
+        ensure!(apart, "what was tuned with TF32 may be in these caches: {warm}");
+        Ok(switch_tf32_off(&Place::Index(self.gpu))?)
+    }
+
+    /// A CPU has no TF32.
+    #[cfg(not(feature = "gpu"))]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the signature is that of the version for GPUs")]
+    pub(crate) fn without_tf32(self) -> anyhow::Result<()> {
         Ok(())
     }
 }

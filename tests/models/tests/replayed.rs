@@ -77,7 +77,7 @@ struct Planned {
 impl Planned {
     /// By steps of one micro-batch; those that add up gradients are not looked at.
     fn by(single: &Trace, family: Family, checkpointing: bool) -> Self {
-        let mode = Mode { precision: Precision::F32, checkpointing };
+        let mode = Mode::new(Precision::F32, checkpointing);
         let traces = Traces { single: single.clone(), accumulating: single.clone() };
         let missed = missed(family, mode, "0.22.1").expect("it was held against a GPU");
         let found = traces.measured(mode.precision, 1024, H200, missed).expect("one sample fits");

@@ -89,7 +89,7 @@ impl Line {
             Format::F32 => Precision::F32,
             Format::Bf16 => Precision::Bf16Params,
         };
-        Mode { precision, checkpointing: self.checkpointing }
+        Mode::new(precision, self.checkpointing)
     }
 
     /// Whether the steps ran or their kernels were left out; `None` of a line that is about something else.

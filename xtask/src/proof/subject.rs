@@ -112,7 +112,7 @@ impl<'a> Subject<'a> {
     /// The number formats in which it was measured.
     pub(super) fn precisions(&self) -> impl Iterator<Item = Precision> {
         let measured = |precision: &Precision| {
-            [false, true].into_iter().any(|checkpointing| self.has(Mode { precision: *precision, checkpointing }))
+            [false, true].into_iter().any(|checkpointing| self.has(Mode::new(*precision, checkpointing)))
         };
         Precision::ALL.into_iter().filter(measured)
     }

@@ -129,7 +129,7 @@ mod tests {
     use super::super::data::lines;
     use super::{From, Sweep};
 
-    const MODE: Mode = Mode { precision: Precision::F32, checkpointing: false };
+    const MODE: Mode = Mode::new(Precision::F32, false);
 
     /// Steps of 10 ms and 1 ms for each sample, with a slow and a fast repeat; 64 does not always fit.
     fn sweep() -> Sweep {

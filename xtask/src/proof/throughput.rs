@@ -87,7 +87,7 @@ pub(super) fn tables(subjects: &[Subject]) -> Result<Vec<Table>> {
 
 /// Every batch of the sweep in one precision, with its median.
 fn swept(subject: &Subject, precision: Precision) -> Vec<(Mode, u64)> {
-    let modes = [false, true].map(|checkpointing| Mode { precision, checkpointing });
+    let modes = [false, true].map(|checkpointing| Mode::new(precision, checkpointing));
     let batches = |mode: Mode| subject.sweep.medians(mode).into_iter().map(move |(batch, _)| (mode, batch));
     modes.into_iter().flat_map(batches).collect()
 }
@@ -100,7 +100,7 @@ impl Row {
         let planned = |workload: &Workload| match plan(&card.facts, workload, &goal) {
             Ok(plan) => {
                 let reason = plan.reasons.iter().find(|reason| reason.setting == Setting::BatchSize);
-                let mode = Mode { precision, checkpointing: plan.settings.gradient_checkpointing };
+                let mode = Mode::new(precision, plan.settings.gradient_checkpointing);
                 settle(mode, plan.settings.batch_size, reason.map(|reason| reason.provenance)).map(Ok)
             }
             Err(PlanError::DoesNotFit(_)) => Ok(Err("does not fit")),
@@ -117,7 +117,7 @@ impl Row {
         let by_rate = |a: &&Choice, b: &&Choice| a.samples_per_s().total_cmp(&b.samples_per_s());
         let best = fitting.iter().max_by(by_rate).copied();
         let largest = fitting.iter().max_by_key(|choice| (!choice.mode.checkpointing, choice.batch)).copied();
-        let sixty_four = settle(Mode { precision, checkpointing: false }, 64, None)?;
+        let sixty_four = settle(Mode::new(precision, false), 64, None)?;
         let choices =
             [planned(&subject.on_gpu)?, planned(&subject.derived)?, largest.ok_or("none fits"), Ok(sixty_four)];
         Ok(Self { card, best, choices })

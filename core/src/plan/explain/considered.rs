@@ -119,7 +119,8 @@ pub(super) fn around(asked: &Asked<'_>, choice: Option<&Choice>) -> Result<Vec<C
 /// The ways that do not fit.
 fn misfits(asked: &Asked<'_>, checkpointing: bool) -> Result<Vec<Considered>, PlanError> {
     let Asked { device, workload, goal, precision } = *asked;
-    let model = MemoryModel::of(device, workload, goal, Mode { precision, checkpointing });
+    let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+    let model = MemoryModel::of(device, workload, goal, mode);
     let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
     let misfit = |split: split::Split| {
         let memory = model.at(split.batch, split.micro_steps() > 1);

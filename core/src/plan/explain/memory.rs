@@ -25,7 +25,7 @@ pub struct Item {
 
 /// The items that take anything.
 pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing: bool, accumulates: bool) -> Vec<Item> {
-    let mode = Mode { precision: asked.precision, checkpointing };
+    let mode = Mode::new(asked.precision, checkpointing).allowing(asked.goal.pins.allow_tf32(), asked.device);
     let pooled = Pools::of(asked.device, asked.workload, asked.goal, mode)
         .map(|pools| Pooled::new(&pools, estimate, asked, accumulates));
     let taken = estimate.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);

@@ -25,7 +25,7 @@ pub struct TimeTerm {
 
 /// The terms that add up to a step of `samples` on one rank, taken in this way.
 pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
-    let mode = Mode { precision: asked.precision, checkpointing: candidate.checkpointing };
+    let mode = Mode::new(asked.precision, candidate.checkpointing).allowing(asked.goal.pins.allow_tf32(), asked.device);
     let step = StepTime::of(asked.device, asked.workload, mode);
     match &step.measured {
         Some(measured) => by_measurements(&step, measured, mode, candidate, samples),

@@ -86,7 +86,7 @@ fn modes<M: Module, B: Clone>(
             }
         };
         for precision in [Precision::F32, Precision::Bf16Params] {
-            let mode = Mode { precision, checkpointing };
+            let mode = Mode::new(precision, checkpointing);
             let Some(missed) = missed(mode) else {
                 report::not_replayed(&"this release of Burn was never held against a GPU");
                 return BTreeMap::new();

@@ -29,7 +29,7 @@ const MISSED_ADDING_UP_CHECKPOINTED: f64 = 0.269;
 ///
 /// Of a family or a mode that was never held against one it is the worst of all.
 pub fn missed(family: Family, mode: Mode, burn: &str) -> Option<f64> {
-    let Mode { precision, checkpointing } = mode;
+    let Mode { precision, checkpointing, .. } = mode;
     let is_it = |row: &(Family, Precision, bool, f64)| (row.0, row.1, row.2) == (family, precision, checkpointing);
     let worst = || MISSED.iter().map(|row| row.3).fold(0.0, f64::max);
     let one_micro_batch = MISSED.iter().find(|row| is_it(row)).map_or_else(worst, |row| row.3);

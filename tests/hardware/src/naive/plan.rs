@@ -203,7 +203,7 @@ fn on(facts: &DeviceFacts, measured: &[Timed]) -> MeasuredOn {
         ..Point::default()
     };
     let batch = measured.iter().map(|timed| (timed.batch, point(timed))).collect();
-    let mode = Mode { precision: Precision::F32, checkpointing: false };
+    let mode = Mode::new(Precision::F32, false);
     let of_mode = MeasuredMode { way: Way::Executed, residual: None, time_residual: None, batch };
     MeasuredOn {
         device: facts.name.clone(),
