@@ -57,3 +57,63 @@ fn training_goes_on_with_the_same_samples_wherever_memory_runs_out() {
         assert!(line["micro_batch_after"].as_u64() < line["planned"].as_u64(), "{line}");
     }
 }
+
+/// How many kernels multiply on tensor cores, and how many of them in TF32. Every candidate is compiled when it is tuned.
+fn tensor_core_kernels(machine: &Machine) -> [usize; 2] {
+    let kernels = machine.kernels();
+    assert!(kernels.len() > 20, "{} kernels were loaded", kernels.len());
+    ["mma.", ".tf32"].map(|of| kernels.iter().filter(|kernel| kernel.contains(of)).count())
+}
+
+#[test]
+fn no_candidate_for_f32_takes_tensor_cores_once_tf32_is_off() {
+    let words = "exact --global-batch 2 --micro-batches 2 --large-batch 0";
+    let (with, without) = (Machine::new("h200"), Machine::new("h200"));
+    for (machine, words) in [(&with, words), (&without, &format!("{words} --full-f32"))] {
+        let (_, lines) = run(hardware(machine, words));
+        assert_eq!(lines.len(), 3, "{lines:?}");
+    }
+    let [kernels, in_tf32] = tensor_core_kernels(&with);
+    assert!(in_tf32 > 0 && in_tf32 == kernels, "{in_tf32} of {kernels}");
+    assert_eq!(tensor_core_kernels(&without), [0, 0]);
+}
+
+/// A session whose first steps are taken with a micro-batch of 2.
+fn session(machine: &Machine, allow_tf32: bool, precision: &str) -> Command {
+    let mut command = hardware(machine, &format!("warm --model transformer --precision {precision} --micro-batches 1"));
+    command.env("GPU_TUNED_SET", format!("batch_size=2,allow_tf32={allow_tf32}"));
+    command
+}
+
+#[test]
+fn a_session_switches_tf32_off_where_it_is_not_allowed_and_keeps_its_kernels_apart() {
+    let (with, without) = (Machine::new("h200"), Machine::new("h200"));
+    let told = |machine, allow_tf32| run(session(machine, allow_tf32, "f32")).1[0]["warm"].to_string();
+    let caches = [told(&with, true), told(&without, false)];
+    assert_eq!(caches.each_ref().map(|told| told.contains("full-f32")), [false, true], "{caches:?}");
+    assert!(tensor_core_kernels(&with)[1] > 0);
+    assert_eq!(tensor_core_kernels(&without), [0, 0]);
+}
+
+#[test]
+fn bf16_keeps_tensor_cores_without_tf32() {
+    let machine = Machine::new("h200");
+    run(session(&machine, false, "bf16"));
+    let [kernels, in_tf32] = tensor_core_kernels(&machine);
+    assert!(kernels > 0 && in_tf32 == 0, "{in_tf32} of {kernels}");
+}
+
+/// What was tuned with TF32 may be in caches that the user has configured, and Burn panics where a remembered choice declines.
+#[test]
+fn tf32_that_cannot_be_switched_off_is_a_fallback_which_strict_mode_refuses() {
+    let machine = Machine::new("h200");
+    std::fs::write(machine.home().join("cubecl.toml"), "[compilation]\ncache = true\n").expect("it can be written");
+    let (output, lines) = run(session(&machine, false, "f32"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(lines[0]["error"].is_null() && told.contains("TF32 stays on"), "{told}");
+    assert!(tensor_core_kernels(&machine)[1] > 0);
+    let mut strict = session(&machine, false, "f32");
+    strict.env("GPU_TUNED_STRICT", "1");
+    let error = run(strict).1[0]["error"].to_string();
+    assert!(error.contains("strict mode") && error.contains("TF32 stays on"), "{error}");
+}
