@@ -58,6 +58,28 @@ fn training_goes_on_with_the_same_samples_wherever_memory_runs_out() {
     }
 }
 
+/// A process compiles and tunes nothing that an earlier one has kept, or that has come in a bundle from another machine.
+#[test]
+fn first_steps_are_short_where_kernels_were_kept_or_come_in_a_bundle() {
+    let [maker, used, fresh] = [(); 3].map(|()| Machine::new("h200"));
+    let bundles = maker.home().join("bundles");
+    let start = |machine: &Machine, variables: &[(&str, &Path)]| {
+        let mut command = hardware(machine, "warm --model transformer --micro-batches 1");
+        command.env("GPU_TUNED_SET", "batch_size=2").envs(variables.iter().copied());
+        run(command).1.remove(0)
+    };
+    let first_step = |machine, variables: &[_]| {
+        let line = start(machine, variables);
+        line["first_step_s"].as_f64().unwrap_or_else(|| panic!("{line}"))
+    };
+    let cold = first_step(&used, &[]);
+    let kept = first_step(&used, &[]);
+    let made = start(&maker, &[("GPU_TUNED_WARM", &bundles), ("GPU_TUNED_WARM_JSON", Path::new("1"))]);
+    assert_eq!(made["micro_batches"], serde_json::json!([2, 1]), "{made}");
+    let taken = first_step(&fresh, &[("GPU_TUNED_WARM_BUNDLE", &bundles)]);
+    assert!(kept < cold / 5.0 && taken < cold / 5.0, "{cold} s at first, {kept} s then, {taken} s with a bundle");
+}
+
 /// How many kernels multiply on tensor cores, and how many of them in TF32. Every candidate is compiled when it is tuned.
 fn tensor_core_kernels(machine: &Machine) -> [usize; 2] {
     let kernels = machine.kernels();
