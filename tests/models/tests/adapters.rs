@@ -151,9 +151,7 @@ fn core_bounds_what_adapters_keep_for_each_sample() {
                 let checkpointed = sample.checkpointed_activations.filter(|_| is_checkpointed);
                 let bytes = checkpointed.unwrap_or(sample.activations).0;
                 let model = adapted(pattern, format, &device);
-                let kept = |samples| measure::held(|| model.loss(&LLAMA, samples, &device)).kept_bytes;
-                kept(3);
-                let measured = kept(3) - kept(2);
+                let measured = measure::kept_per_sample(|samples| model.loss(&LLAMA, samples, &device));
                 let ratio = bytes as f64 / measured as f64;
                 let name = format!("{roles:?} {format:?} checkpointed {is_checkpointed}");
                 println!("{name}: {measured} bytes a sample, core / measured {ratio:.4}");

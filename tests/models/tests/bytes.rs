@@ -29,10 +29,7 @@ fn check<L: FnMut(usize) -> Tensor<1>>(name: &str, workload: &Workload, rows: us
     let _counting = measure::counting();
     for (checkpointed, bytes) in [false, true].into_iter().zip(computed(workload)) {
         let mut loss = model(measure::device(checkpointed));
-        let mut kept = |samples| measure::held(|| loss(samples * rows)).kept_bytes as f64;
-        // The first measurement still sees what Burn allocates once.
-        kept(3);
-        let measured = (kept(3) - kept(2)) / rows as f64;
+        let measured = measure::kept_per_sample(|samples| loss(samples * rows)) as f64 / rows as f64;
         let ratio = bytes as f64 / measured;
         println!("{name}, checkpointed {checkpointed}: {measured} bytes a sample, core / measured {ratio:.4}");
         assert!((ratio - 1.0).abs() < TOLERANCE, "{name}, checkpointed {checkpointed}: {ratio} of {measured} bytes");

@@ -73,16 +73,8 @@ fn beyond_what_the_student_keeps_the_teachers_answer_is_kept() {
         let device = measure::device(checkpointed);
         let student = Gpt::new(&GPT, &device);
         let teacher = student.valid();
-        let slope = |loss: &dyn Fn(usize) -> Tensor<1>| {
-            let kept = |samples| measure::held(|| loss(samples)).kept_bytes;
-            kept(3);
-            // About one in a hundred is a MiB off, as if a thread had filled its scratch memory in it.
-            let mut slopes = [(); 3].map(|()| kept(3) - kept(2));
-            slopes.sort_unstable();
-            slopes[1]
-        };
-        let alone = slope(&|samples| student.loss(&GPT, samples, &device));
-        let taught = slope(&|samples| distillation(&student, &teacher, samples, &device));
+        let alone = measure::kept_per_sample(|samples| student.loss(&GPT, samples, &device));
+        let taught = measure::kept_per_sample(|samples| distillation(&student, &teacher, samples, &device));
         let core = (kept_by_core(Teacher::Copy) - kept_by_core(Teacher::None)).0;
         println!("checkpointed {checkpointed}: {alone} alone, {taught} taught, core adds {core}");
         let ratio = core as f64 / (taught - alone) as f64;
