@@ -93,10 +93,11 @@ fn cores_per_sm(capability: [i32; 2]) -> i32 {
 /// Bytes of shared memory that a block may have: the CUDA programming guide's "technical specifications".
 fn shared_memory(capability: [i32; 2]) -> i32 {
     let kib = match capability {
+        [..=6, _] => 48,
         [7, 0 | 2] => 96,
         [7, _] => 64,
         [8, 0 | 7] => 163,
-        [9 | 10, _] => 227,
+        [9..=11, _] => 227,
         _ => 99,
     };
     kib << 10

@@ -36,7 +36,8 @@ impl Machine {
         let nvml = fake_nvml::library();
         let cuda = nvml.with_file_name("libfake_cuda.so");
         assert!(cuda.exists(), "no {}", cuda.display());
-        for (library, name) in [(nvml, "libnvidia-ml.so.1"), (cuda, "libcuda.so.1")] {
+        // By all names by which they are looked for: a real driver must not be found first.
+        for (library, name) in [(&nvml, "libnvidia-ml.so.1"), (&cuda, "libcuda.so"), (&cuda, "libcuda.so.1")] {
             fs::copy(library, machine.path("lib").join(name)).expect("the temporary folder can be written");
         }
         machine
@@ -54,6 +55,12 @@ impl Machine {
     /// The program, to be started on this machine, in its [home](Self::home).
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            let of = |prefix: &&str| name.to_string_lossy().starts_with(*prefix);
+            if ["BURN_", "CUBECL_", "CUDA_", "GPU_TUNED_"].iter().any(of) {
+                command.env_remove(name);
+            }
+        }
         command
             .current_dir(self.home())
             .env("HOME", self.home())
@@ -61,8 +68,7 @@ impl Machine {
             .env("CUDA_PATH", self.path("toolkit"))
             .env(fake_nvml::SCENARIO_VARIABLE, &self.scenario)
             .env(KERNELS_VARIABLE, self.path("kernels"))
-            .env_remove("XDG_CACHE_HOME")
-            .env_remove("CUDA_VISIBLE_DEVICES");
+            .env_remove("XDG_CACHE_HOME");
         command
     }
 

@@ -43,8 +43,8 @@ impl Memory {
             return Err(Refused::Full);
         }
         let mapped = MmapOptions::new().len(bytes as usize).no_reserve_swap().map_anon();
-        let block = mapped.map_err(|_| Refused::Full)?;
-        let address = block.as_ptr().expose_provenance() as u64;
+        let mut block = mapped.map_err(|_| Refused::Full)?;
+        let address = block.as_mut_ptr().expose_provenance() as u64;
         self.used += bytes;
         self.blocks.insert(address, block);
         Ok(address)

@@ -1,4 +1,4 @@
-//! The CUDA driver's C functions, as cuda.h declares them: those that CubeCL and this workspace call.
+//! The CUDA driver's C functions, as cuda.h declares them: those that training steps on one GPU call.
 //!
 //! Every function is called under the driver's contract: handles come from this library, and pointers are valid for what is
 //! read or written through them.
