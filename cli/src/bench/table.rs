@@ -25,6 +25,9 @@ fn heading(found: &Found) -> String {
     said.extend(header.driver.as_ref().map(|driver| format!("driver {driver}")));
     said.push(format!("Burn {}", header.burn));
     said.extend(header.cubecl.as_ref().map(|cubecl| format!("CubeCL {cubecl}")));
+    if header.full_f32 {
+        said.push("without TF32".to_owned());
+    }
     if header.debug {
         said.push(styled(MARKED, "a debug build: speeds are not those of training"));
     }
@@ -205,6 +208,7 @@ mod tests {
             described,
             debug: true,
             counts_memory: true,
+            full_f32: false,
         }
     }
 

@@ -38,8 +38,9 @@ pub(super) struct Gain {
 impl More {
     /// What would bring more than this plan, which is for that goal.
     pub(super) fn than(plan: &Plan, task: &Task<'_>, facts: &DeviceFacts, goal: &Goal) -> Result<Self, Error> {
-        // Where something is fixed the planner says less.
-        let unpinned = Goal { pins: Pins::default(), ..goal.clone() };
+        // TF32 stays what it is: what it gains is not a larger batch's.
+        let mut unpinned = Goal { pins: Pins::default(), ..goal.clone() };
+        unpinned.pins.allow_tf32 = goal.pins.allow_tf32;
         let gain = |goal: &Goal| -> Result<Option<Gain>, Error> {
             let outcome = task.outcome(facts, goal)?;
             Ok(outcome.plan().map(|more| Gain {
@@ -66,6 +67,8 @@ impl More {
         let is_f32 = plan.settings.precision == Precision::F32 && facts.has_bf16 && task.precision.is_none();
         let mixed =
             if is_f32 { gain(&Goal { precision: Some(Precision::MixedBf16), ..unpinned.clone() })? } else { None };
+        // Where something is fixed the planner says less.
+        unpinned.pins = Pins::default();
         let said = if data_set.is_some() { of_loaders(plan, &unpinned) } else { unpinned };
         let advice = if task.workload.batch_statistics { Vec::new() } else { advice(task, facts, &said)? };
         Ok(Self {

@@ -23,6 +23,7 @@ fn header(device: &str) -> Header {
         described,
         debug: false,
         counts_memory: true,
+        full_f32: false,
     }
 }
 

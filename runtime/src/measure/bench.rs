@@ -1,8 +1,8 @@
 use burn::module::Module;
 use burn::tensor::Device;
+use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::select::{Piece, Sample, Seconds};
 use gpu_tuned_core::measured::{Mode, Point};
-use gpu_tuned_core::{Bytes, Precision};
 
 use super::{Memory, Step, Subject, Times};
 
@@ -11,8 +11,8 @@ pub(super) struct Bench<'b, 'a, M, B> {
     /// Without autodiff.
     pub(super) device: &'b Device,
     pub(super) subject: &'b Subject<'a, M, B>,
-    /// What the device was opened with.
-    pub(super) precision: Precision,
+    /// Number formats, without checkpointing.
+    pub(super) plain: Mode,
     /// No micro-batch is larger than a rank's part of the global batch.
     pub(super) largest_batch: u64,
     /// Told of every step before it is measured.
@@ -42,8 +42,7 @@ pub(super) const ACCUMULATING: usize = 2;
 
 impl<M: Module, B: Clone> Bench<'_, '_, M, B> {
     pub(super) fn mode(&self, checkpointing: bool) -> Mode {
-        let full_f32 = self.precision == Precision::F32 && crate::burn::tf32_is_off();
-        Mode { full_f32, ..Mode::new(self.precision, checkpointing) }
+        Mode { checkpointing, ..self.plain }
     }
 
     pub(super) fn say(&self, checkpointing: bool, tried: &Tried) {

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_core::bench::Planned;
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
-use gpu_tuned_core::measured::{Measured, MeasuredOn};
+use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Precision};
 
@@ -16,6 +16,7 @@ use super::patience::Patience;
 use super::replay;
 use super::session::{is_bundle_asked, is_json, lock_path, package, slug};
 use super::{MeasureError, Step, Subject, cpu, host, parameters, range, report, shape, versions};
+use crate::burn::tf32_is_off;
 use crate::lock::{LockFile, LockedWorkload};
 use crate::selection::Recognised;
 use crate::session::Session;
@@ -107,6 +108,11 @@ impl Case {
         }
     }
 
+    /// Steps without checkpointing on the device as it was opened.
+    pub(super) fn mode(&self, precision: Precision) -> Mode {
+        Mode::new(precision, false).allowing(!tf32_is_off(), &self.facts)
+    }
+
     /// The same with no micro-batch larger than so many samples.
     pub(super) fn up_to(self, samples: usize) -> Self {
         Self { largest_batch: self.largest_batch.min(samples as u64).max(1), ..self }
@@ -171,7 +177,7 @@ impl Case {
         let bench = Bench {
             device: &self.device,
             subject,
-            precision: self.precision,
+            plain: self.mode(self.precision),
             largest_batch: self.largest_batch,
             begins: &|step| patience.at(step),
             progress: &progress,

@@ -26,6 +26,7 @@ pub(in crate::measure::range) fn header() -> Header {
         described: WorkloadSpec { model, training: Training::default() },
         debug: true,
         counts_memory: false,
+        full_f32: false,
     }
 }
 
@@ -76,8 +77,9 @@ fn what_was_written_is_known_again_and_what_was_cut_off_is_not() {
 
     let mut journal = Journal::open(&path).expect("it is opened");
     assert_eq!(journal.known(0, &header()).expect("it is read"), outcomes);
-    let other = Header { shape: "01".to_owned(), ..header() };
-    assert_eq!(journal.known(0, &other).expect("it is read"), []);
+    for other in [Header { shape: "01".to_owned(), ..header() }, Header { full_f32: true, ..header() }] {
+        assert_eq!(journal.known(0, &other).expect("it is read"), []);
+    }
     let ignored = fs::metadata(&path).expect("the file").len();
     assert_eq!(journal.known(ignored, &header()).expect("it is read"), []);
     // The next line is one of its own.

@@ -64,7 +64,7 @@ impl Case {
     ) -> Result<(), MeasureError> {
         let precision = request.precision.unwrap_or(self.precision);
         let subject = &subject.in_precision(precision)?;
-        let header = self.header(name, subject);
+        let header = self.header(name, subject, precision);
         let mut journal = Journal::open(&request.results)?;
         let known = journal.known(request.ignored_bytes, &header)?;
         let batches = match request.batches.as_slice() {
@@ -82,7 +82,7 @@ impl Case {
         Climb { ground: &ground, largest, checkpointing, known, journal: &mut journal, said: &said }.run(&setups)
     }
 
-    fn header<M: Module, B: Clone>(&self, workload: &str, subject: &Subject<'_, M, B>) -> Header {
+    fn header<M: Module, B: Clone>(&self, workload: &str, subject: &Subject<'_, M, B>, precision: Precision) -> Header {
         let model = subject.model(&Step::single(1, false).device(&self.device));
         let (parameters, shape) = (parameters(&model), shape(&model));
         let facts = self.facts.clone();
@@ -104,6 +104,7 @@ impl Case {
             described: self.described.clone(),
             debug: cfg!(debug_assertions),
             counts_memory: cfg!(feature = "counting-allocator") || !is_cpu,
+            full_f32: self.mode(precision).full_f32,
         }
     }
 }
