@@ -104,7 +104,7 @@ use proc_macro::TokenStream;
 /// | `batch_size` | count | samples in one micro-batch on one device |
 /// | `gradient_accumulation` | count | micro-batches in one optimizer step on one device |
 /// | `precision` | `Precision` | number formats of the training step |
-/// | `allow_tf32` | `bool` | whether f32 products may use TF32 tensor cores; `false` switches TF32 off |
+/// | `allow_tf32` | `bool` | whether f32 products may use TF32 tensor cores; `false` switches TF32 off, in a build with `true` |
 /// | `gradient_checkpointing` | `bool` | whether memory-bound activations are recomputed |
 /// | `prefetch_depth` | count | batches that the loader prepares ahead |
 /// | `num_workers` | count | threads that prepare batches |

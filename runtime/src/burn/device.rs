@@ -139,6 +139,9 @@ mod cuda {
         }
         let gpu = place.find(&driver::devices()?)?.clone();
         check_libdevice()?;
+        if full_f32::is_to_be_switched_off(gpu.index) {
+            full_f32::switch_tf32_off(place)?;
+        }
         let (context, memory_free) = driver::retain(&gpu)?;
         let device = Device::cuda(gpu.index);
         let failed = |message| OpenError::FirstTouch { device: Box::new(gpu.clone()), message };
@@ -147,7 +150,6 @@ mod cuda {
         catching(|| touch(&device)).and_then(identity).map_err(failed)?;
         // `CubeCL` holds the context by now; let go before, it would be destroyed and built again.
         drop(context);
-        full_f32::note_opened(gpu.index);
         Ok(OpenGpu { device, gpu, memory_free })
     }
 

@@ -59,7 +59,7 @@ pub enum OpenError {
         message: String,
     },
     /// The device was used before, or did not open without TF32.
-    #[error("TF32 cannot be switched off on {device}: {message}")]
+    #[error("TF32 cannot be switched off on {device}: {message}; switch it off before anything uses a GPU")]
     Tf32 {
         /// The device.
         device: Box<CudaDevice>,

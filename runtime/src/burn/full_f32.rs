@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{OpenError, Place};
 
-/// The GPUs that this process has opened, by CUDA's index.
+/// The GPUs that this process has opened or tried to, by CUDA's index.
 static OPENED: Mutex<Opened> = Mutex::new(Opened { with_tf32: BTreeSet::new(), without: BTreeSet::new() });
 
 #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no GPU is opened without CUDA"))]
@@ -28,13 +28,21 @@ pub(crate) fn tf32_is_off() -> bool {
     !opened().without.is_empty()
 }
 
-/// Notes that a GPU was opened, which settles whether it has TF32.
+/// Whether this process has opened a GPU with TF32, which it keeps.
 #[cfg(feature = "cuda")]
-pub(super) fn note_opened(index: usize) {
+pub(crate) fn tf32_is_on() -> bool {
+    !opened().with_tf32.is_empty()
+}
+
+/// Notes that a GPU is about to be opened, which settles whether it has TF32. Where others have none, it is to be switched
+/// off first, and this says so.
+#[cfg(feature = "cuda")]
+pub(super) fn is_to_be_switched_off(index: usize) -> bool {
     let mut opened = opened();
-    if !opened.without.contains(&index) {
+    if opened.without.is_empty() {
         opened.with_tf32.insert(index);
     }
+    !opened.without.is_empty() && !opened.without.contains(&index)
 }
 
 /// Switches TF32 off on the GPU at `place`, for the rest of the process: products and convolutions of f32 run without
@@ -85,10 +93,11 @@ mod cuda {
     use std::sync::atomic::{Ordering, fence};
     use std::thread;
 
+    use burn::backend::DeviceService;
     use cubecl::client::Client;
     use cubecl::cuda::CudaRuntime;
     use cubecl::device::DeviceId;
-    use cubecl::server::{Server, ServerStorage};
+    use cubecl::server::Server;
     use cubecl_runtime::runtime::Runtime;
 
     use super::{OpenError, Place, opened, strip};
@@ -112,7 +121,7 @@ mod cuda {
         // What is wrong with the device is said by the driver, where CubeCL would panic.
         let (context, _) = driver::retain(&gpu)?;
         let id = DeviceId::new(0, gpu.index as u16);
-        let serve = || catching(|| serve::<<CudaRuntime as Runtime>::Server>(id)).and_then(identity);
+        let serve = || catching(|| serve(id)).and_then(identity);
         // On a thread of its own, because it makes the context current.
         let outcome = thread::scope(|scope| scope.spawn(serve).join());
         let outcome = outcome.unwrap_or_else(|_| Err("the answer was lost".to_owned()));
@@ -122,17 +131,19 @@ mod cuda {
         Ok(())
     }
 
+    type CudaServer = <CudaRuntime as Runtime>::Server;
+
     /// Opens a device as `CubeCL` does when it is first used, but for TF32.
-    fn serve<S: ServerStorage>(device: DeviceId) -> Result<(), String> {
-        let mut server = S::init(device);
+    fn serve(device: DeviceId) -> Result<(), String> {
+        let mut server = CudaServer::init(device);
         forget_tf32(&mut server)?;
         Client::try_init(device, server).map(drop).map_err(|error| format!("it was used before ({error:?})"))
     }
 
-    fn forget_tf32<S: Server>(server: &mut S) -> Result<(), String> {
-        let shared = <S as Server>::utilities(server);
+    fn forget_tf32(server: &mut CudaServer) -> Result<(), String> {
+        let shared = Server::utilities(server);
         if (Arc::strong_count(&shared), Arc::weak_count(&shared)) != (2, 0) {
-            return Err("others know the device already".to_owned());
+            return Err("CubeCL knows the device already".to_owned());
         }
         // Whoever has let go of it before has done so before what follows.
         fence(Ordering::Acquire);

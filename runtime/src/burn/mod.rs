@@ -23,6 +23,8 @@ pub(crate) use driver::memory_free;
 pub use error::OpenError;
 pub use full_f32::switch_tf32_off;
 pub(crate) use full_f32::tf32_is_off;
+#[cfg(feature = "cuda")]
+pub(crate) use full_f32::tf32_is_on;
 pub(crate) use guard::catching;
 pub use place::Place;
 pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};

@@ -9,14 +9,14 @@ mod restore;
 
 use std::fmt;
 
+#[cfg(any(test, feature = "cuda"))]
+use gpu_tuned_core::Provenance;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Setting};
-#[cfg(any(test, feature = "cuda"))]
-use gpu_tuned_core::{Provenance, SettingValue};
 use serde::Serialize;
 
 pub(crate) use devices::{Broken, Wanted};
@@ -59,23 +59,26 @@ pub(crate) struct Asked {
 
 #[cfg(any(test, feature = "cuda"))]
 impl Decision {
-    /// TF32 stays on, though the plan does not allow it.
-    pub(crate) fn keep_tf32(&mut self, because: String) {
-        let setting = Setting::AllowTf32;
-        self.plan.settings.allow_tf32 = true;
-        for reason in self.plan.reasons.iter_mut().filter(|reason| reason.setting == setting) {
-            reason.provenance = Provenance::Derived;
-            "could not be switched off".clone_into(&mut reason.why);
-        }
-        let changes = &mut self.selection.changes;
-        let listed = changes.len();
-        changes.retain(|change| change.setting != setting);
-        // What was not is as it was built: off.
-        if changes.len() == listed {
-            let (built, used) = (SettingValue::Flag(false), SettingValue::Flag(true));
-            changes.push(Change { setting, built, used, by_user: false });
-        }
+    /// Says of a decision with TF32 that it was to be without.
+    pub(crate) fn tf32_stays(&mut self, because: String) {
+        self.explain_tf32("could not be switched off");
         self.selection.fallbacks.push(Fallback::Tf32 { because });
+    }
+
+    /// Says of a decision without TF32 that nobody has asked for that.
+    pub(crate) fn tf32_is_off(&mut self) {
+        self.explain_tf32("switched off in this process before");
+    }
+
+    fn explain_tf32(&mut self, why: &str) {
+        let is_it = |setting| setting == Setting::AllowTf32;
+        for reason in self.plan.reasons.iter_mut().filter(|reason| is_it(reason.setting)) {
+            reason.provenance = Provenance::Derived;
+            why.clone_into(&mut reason.why);
+        }
+        for change in self.selection.changes.iter_mut().filter(|change| is_it(change.setting)) {
+            change.by_user = false;
+        }
     }
 }
 

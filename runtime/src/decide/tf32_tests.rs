@@ -49,35 +49,46 @@ impl<const BUILT_WITH: bool> Tuned for Config<BUILT_WITH> {
     }
 }
 
-/// The decision with TF32 that could not be switched off, and what it says of that.
-fn kept<const BUILT_WITH: bool>() -> (Decision, Vec<Change>) {
-    let config = Config::<BUILT_WITH> { allow_tf32: false };
-    let mut decision = Options::default().cpu().decide(&config).expect("it fits");
-    assert!(!decision.plan.settings.allow_tf32);
-    decision.keep_tf32("it was used before".to_owned());
+/// What is decided where TF32 cannot be what is asked for, and what is said to change.
+fn forced<const BUILT_WITH: bool>(allow_tf32: bool, tell: impl Fn(&mut Decision)) -> (Decision, Vec<Change>) {
+    let mut set = Pins::default();
+    set.allow_tf32 = Some(allow_tf32);
+    let config = Config::<BUILT_WITH> { allow_tf32: !allow_tf32 };
+    let mut decision = Options::default().cpu().set(set).decide(&config).expect("it fits");
+    tell(&mut decision);
     let said = decision.selection.changes.iter().filter(|change| change.setting == Setting::AllowTf32).copied();
     let said = said.collect();
     (decision, said)
 }
 
+fn why(decision: &Decision) -> (Provenance, &str) {
+    let reason = decision.plan.reasons.iter().find(|reason| reason.setting == Setting::AllowTf32).expect("a reason");
+    (reason.provenance, reason.why.as_str())
+}
+
 #[test]
-fn tf32_that_stays_on_is_what_the_plan_says() {
-    let (decision, changes) = kept::<true>();
-    assert!(decision.plan.settings.allow_tf32);
+fn tf32_that_stays_on_is_a_fallback_and_no_wish_of_the_user() {
+    let stays = |decision: &mut Decision| decision.tf32_stays("it was used before".to_owned());
+    let (decision, changes) = forced::<true>(true, stays);
     assert!(changes.is_empty(), "{changes:?}");
     let mut config = Config::<true> { allow_tf32: false };
     config.apply(&decision.plan.settings);
     assert!(config.allow_tf32);
-    let reason = decision.plan.reasons.iter().find(|reason| reason.setting == Setting::AllowTf32).expect("a reason");
-    assert_eq!((reason.provenance, reason.why.as_str()), (Provenance::Derived, "could not be switched off"));
+    assert_eq!(why(&decision), (Provenance::Derived, "could not be switched off"));
     let fallback = decision.selection.fallbacks.last().expect("a fallback");
     assert_eq!(fallback.to_string(), "TF32 stays on, which changes the results: it was used before");
     assert!(matches!(fallback, Fallback::Tf32 { .. }) && fallback.changes_meaning());
+    // A build without has it as a change.
+    let (_, changes) = forced::<false>(true, stays);
+    let (built, used) = (SettingValue::Flag(false), SettingValue::Flag(true));
+    assert_eq!(changes, [Change { setting: Setting::AllowTf32, built, used, by_user: false }]);
 }
 
 #[test]
-fn tf32_that_stays_on_is_a_change_where_the_build_had_none() {
-    let (_, changes) = kept::<false>();
-    let (built, used) = (SettingValue::Flag(false), SettingValue::Flag(true));
+fn tf32_that_is_off_already_is_a_change_and_no_wish_of_the_user() {
+    let (decision, changes) = forced::<true>(false, Decision::tf32_is_off);
+    let (built, used) = (SettingValue::Flag(true), SettingValue::Flag(false));
     assert_eq!(changes, [Change { setting: Setting::AllowTf32, built, used, by_user: false }]);
+    assert_eq!(why(&decision), (Provenance::Derived, "switched off in this process before"));
+    assert!(decision.selection.fallbacks.iter().all(|fallback| !matches!(fallback, Fallback::Tf32 { .. })));
 }

@@ -1,37 +1,69 @@
-//! TF32, switched off before the GPUs are opened where the plan does not allow it.
+//! TF32, settled before the GPUs are opened.
 
 use gpu_tuned_core::device::ComputeCapability;
 
-use crate::burn::{OpenError, Place, switch_tf32_off, tf32_is_off};
+use super::StartError;
+use crate::burn::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 use crate::decide::{Broken, Decision};
 use crate::selection::SelectedGpu;
 use crate::told;
 use crate::warm::{Caches, WarmStart};
 
-/// Settles for the decided GPUs whether they have TF32, and switches the caches on by it with `warm`. Where TF32 cannot be
-/// switched off it stays on for all of them, which is a fallback.
-pub(super) fn settle(
-    decision: &mut Decision,
-    alone: bool,
-    warm: impl Fn(&[SelectedGpu], bool) -> WarmStart,
-) -> Result<WarmStart, Broken> {
-    let asked = is_asked(decision);
-    if !asked && !tf32_is_off() {
-        return Ok(warm(&decision.selection.gpus, false));
-    }
-    if !asked {
-        told::warn("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
-    }
-    let begun = warm(&decision.selection.gpus, true);
-    let Some(why) = switch_off(&decision.selection.gpus, alone, &begun.caches)? else { return Ok(begun) };
-    decision.keep_tf32(why);
-    Ok(warm(&decision.selection.gpus, false))
+/// What a start does while TF32 is settled.
+pub(super) struct Start<'s> {
+    /// Switches the caches on for these GPUs, without TF32 or with it.
+    pub(super) warm: &'s dyn Fn(&[SelectedGpu], bool) -> WarmStart,
+    /// Decides once more, with TF32 allowed or not whatever was asked for.
+    pub(super) again: &'s dyn Fn(bool) -> Result<Decision, StartError>,
+    /// Whether the machine has one GPU.
+    pub(super) alone: bool,
 }
 
-/// Whether the plan does not allow what a GPU has.
+/// Switches TF32 off on the decided GPUs if that is asked for, and the caches on by it. Where it stays on, or is off since
+/// before, that is decided for.
+pub(super) fn settle(
+    decision: Decision,
+    start: &Start<'_>,
+) -> Result<Result<(Decision, WarmStart), Broken>, StartError> {
+    if !is_asked(&decision) {
+        return unasked(decision, start).map(Ok);
+    }
+    let gpus = &decision.selection.gpus;
+    // Before the caches without TF32 are those of the process.
+    let why = if tf32_is_on() {
+        "this process has opened GPUs with it; start the session without TF32 before any other".to_owned()
+    } else {
+        let warm = (start.warm)(gpus, true);
+        match switch_off(gpus, start.alone, &warm.caches) {
+            Ok(None) => return Ok(Ok((decision, warm))),
+            Ok(Some(why)) => why,
+            Err(broken) => return Ok(Err(broken)),
+        }
+    };
+    let mut decision = (start.again)(true)?;
+    decision.tf32_stays(why);
+    let warm = (start.warm)(&decision.selection.gpus, false);
+    Ok(Ok((decision, warm)))
+}
+
+/// TF32 stays what it is in the process: once off, it is off.
+fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart), StartError> {
+    let is_off = tf32_is_off();
+    if !is_off || !decision.plan.settings.allow_tf32 {
+        let warm = (start.warm)(&decision.selection.gpus, is_off);
+        return Ok((decision, warm));
+    }
+    told::warn("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
+    let mut decision = (start.again)(false)?;
+    decision.tf32_is_off();
+    let warm = (start.warm)(&decision.selection.gpus, true);
+    Ok((decision, warm))
+}
+
+/// Whether somebody does not allow what one of the GPUs has.
 fn is_asked(decision: &Decision) -> bool {
     let has_tf32 = |gpu: &SelectedGpu| gpu.reading.compute_capability.is_some_and(ComputeCapability::has_tf32);
-    !decision.plan.settings.allow_tf32 && decision.selection.gpus.iter().any(has_tf32)
+    decision.asked.goal.pins.allow_tf32 == Some(false) && decision.selection.gpus.iter().any(has_tf32)
 }
 
 /// Switches TF32 off on all of them, or says why it stays on. A GPU that refuses after others is as good as broken.
@@ -43,7 +75,7 @@ fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Opti
         match switch_tf32_off(&Place::of(&gpu.reading, alone)) {
             Ok(()) => {}
             Err(error @ OpenError::Tf32 { .. }) if !tf32_is_off() => {
-                return Ok(Some(format!("{error}; start the session before anything uses the GPU")));
+                return Ok(Some(error.to_string()));
             }
             Err(error) => return Err(Broken { position: gpu.position, because: error.to_string() }),
         }

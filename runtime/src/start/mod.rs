@@ -1,6 +1,7 @@
 mod error;
 #[cfg(feature = "cuda")]
 mod full_f32;
+mod opening;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,9 +17,7 @@ use crate::detect::{Machine, first_look};
 use crate::recording::{self, Observer, Observers, Record, Recorder};
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
-#[cfg(feature = "burn")]
-use crate::selection::SelectedGpu;
-use crate::session::{Opened, Session};
+use crate::session::Session;
 use crate::told;
 use crate::tuned::Tuned;
 
@@ -173,7 +172,7 @@ impl Options {
     ///
     /// See [`StartError`].
     pub fn decide<C: Tuned>(&self, config: &C) -> Result<Decision, StartError> {
-        self.decide_without(&[], &self.wanted(), self.saved()?.as_ref(), config)
+        self.decide_without(&[], &self.wanted(), self.saved()?.as_ref(), config, None)
     }
 
     /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
@@ -245,17 +244,19 @@ impl Options {
         Ok(set.or(&self.set))
     }
 
-    /// Decides without the GPUs that turned out to be broken.
+    /// Decides without the GPUs that turned out to be broken, and with TF32 as it is where nothing can be done about it.
     fn decide_without<C: Tuned>(
         &self,
         broken: &[Broken],
         wanted: &Wanted,
         saved: Option<&SavedRun>,
         config: &C,
+        allow_tf32: Option<bool>,
     ) -> Result<Decision, StartError> {
         let machine = self.seen();
         let begin = Instant::now();
-        let set = self.fixed()?;
+        let mut set = self.fixed()?;
+        set.allow_tf32 = allow_tf32.or(set.allow_tf32);
         let decision = decide(config, Circumstances { machine, wanted, broken, saved, set: &set });
         let decision = decision.map_err(|error| StartError::of(error, set))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
@@ -271,83 +272,6 @@ impl Options {
         }
         Err(StartError::Strict { built_for: selection.built_for.clone(), fallbacks: selection.fallbacks.clone() })
     }
-
-    /// Opens the decided devices; when a GPU does not open, decides without it and says why.
-    fn open<C: Tuned>(&self, config: &C) -> Result<(Decision, Opened), StartError> {
-        let saved = self.saved()?;
-        let wanted = without_cuda(self.seen()).unwrap_or_else(|| self.wanted());
-        let mut broken = Vec::new();
-        loop {
-            let mut decision = self.decide_without(&broken, &wanted, saved.as_ref(), config)?;
-            match self.open_all(&mut decision)? {
-                Ok(opened) => return Ok((decision, opened)),
-                // There is one GPU less at every turn, and none in the end.
-                Err(fault) => broken.push(fault),
-            }
-        }
-    }
-
-    #[cfg(feature = "burn")]
-    fn open_all(&self, decision: &mut Decision) -> Result<Result<Opened, Broken>, StartError> {
-        use crate::burn::{Place, cpu, default_float, limit_cpu_threads, open};
-
-        let float = float(decision);
-        if decision.selection.gpus.is_empty() {
-            decision.plan.cpu_threads.into_iter().for_each(limit_cpu_threads);
-            let device = cpu();
-            if let Some(float) = float {
-                default_float(&device, float)?;
-            }
-            return Ok(Ok(Opened {
-                devices: vec![device],
-                #[cfg(feature = "cuda")]
-                gpu: None,
-                #[cfg(feature = "warm")]
-                warm: crate::warm::WarmStart::without_gpu(),
-            }));
-        }
-        // Before the first GPU is touched: CubeCL is configured once in a process.
-        let alone = self.seen().gpus.len() == 1;
-        #[cfg(all(feature = "warm", not(feature = "cuda")))]
-        let warm = self.warm(&decision.selection.gpus, false);
-        #[cfg(feature = "cuda")]
-        let warm = match full_f32::settle(decision, alone, |gpus, full_f32| self.warm(gpus, full_f32)) {
-            Ok(warm) => warm,
-            Err(broken) => return Ok(Err(broken)),
-        };
-        #[cfg(feature = "cuda")]
-        self.refuse_fallbacks(decision)?;
-        let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
-            Ok(opened) => Ok(opened),
-            Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),
-        };
-        let opened: Result<Vec<_>, _> = decision.selection.gpus.iter().map(open).collect();
-        Ok(opened.map(|gpus| Opened {
-            devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
-            #[cfg(feature = "cuda")]
-            gpu: gpus.into_iter().next(),
-            #[cfg(feature = "warm")]
-            warm,
-        }))
-    }
-
-    /// Switches the caches of kernels and tuning on for these GPUs.
-    #[cfg(feature = "warm")]
-    fn warm(&self, gpus: &[SelectedGpu], full_f32: bool) -> crate::warm::WarmStart {
-        use crate::warm::{Fingerprint, WarmStart, begin};
-
-        let positions: Vec<_> = gpus.iter().map(|gpu| gpu.position).collect();
-        let driver = self.seen().driver_version.as_deref();
-        let fingerprint = Fingerprint::new(gpus.iter().map(|gpu| &gpu.reading), driver);
-        fingerprint
-            .map_or_else(WarmStart::without_gpu, |fingerprint| begin(&fingerprint.full_f32(full_f32), &positions))
-    }
-
-    #[cfg(not(feature = "burn"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with Burn")]
-    fn open_all(&self, _: &mut Decision) -> Result<Result<Opened, Broken>, StartError> {
-        Ok(Ok(Opened {}))
-    }
 }
 
 /// What [`Options::STRICT_VARIABLE`] says.
@@ -357,27 +281,5 @@ fn is_strict() -> Result<bool, StartError> {
         "1" | "true" => Ok(true),
         "" | "0" | "false" => Ok(false),
         _ => Err(StartError::StrictVariable { said: said.to_string_lossy().into_owned() }),
-    }
-}
-
-/// The CPU, for programs whose Burn has no CUDA.
-fn without_cuda(machine: &Machine) -> Option<Wanted> {
-    if cfg!(any(not(feature = "burn"), feature = "cuda")) {
-        return None;
-    }
-    let missing = "this program is built without feature `cuda`".to_owned();
-    // What the driver lacks counts where there is a GPU.
-    let trouble = machine.trouble.first().filter(|_| !machine.gpus.is_empty()).cloned();
-    Some(Wanted::Cpu { because: core::iter::once(missing).chain(trouble).collect() })
-}
-
-/// The default float type that the planned precision needs; `None` for Burn's own, f32.
-#[cfg(feature = "burn")]
-fn float(decision: &Decision) -> Option<burn::tensor::FloatDType> {
-    // What is measured may be asked for in other number formats than are planned, and a process has one.
-    let precision = crate::measure::asked_precision().unwrap_or(decision.plan.settings.precision);
-    match crate::mixed::Half::of(precision) {
-        Some(half) => Some(half.float()),
-        None => (precision == gpu_tuned_core::Precision::Bf16Params).then_some(burn::tensor::FloatDType::BF16),
     }
 }

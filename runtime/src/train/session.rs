@@ -193,6 +193,7 @@ impl Replanning {
         let mut pins = Pins::default();
         pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
         pins.precision = Some(settings.precision);
+        pins.allow_tf32 = Some(settings.allow_tf32);
         let schedule = session.schedule();
         Self {
             facts: session.facts(),

@@ -168,8 +168,8 @@ impl Caches {
     pub(crate) fn tf32_in_them(&self) -> Option<String> {
         match self {
             Self::Configured { by } => Some(format!(
-                "caches are configured by {by}, and kernels that were tuned with TF32 may be in them; where nothing is \
-                 configured, it is switched off"
+                "caches are configured by {by}, and kernels that were tuned with TF32 may be in them; take that setting \
+                 out, and kernels without TF32 are kept apart"
             )),
             Self::TooLate => Some(
                 "CubeCL was configured or used before the start; start the session before anything uses the GPU"
@@ -219,8 +219,8 @@ mod tests {
         let why = Caches::Configured { by: "cubecl.toml".to_owned() }.tf32_in_them().expect("a reason");
         assert_eq!(
             why,
-            "caches are configured by cubecl.toml, and kernels that were tuned with TF32 may be in them; where nothing \
-             is configured, it is switched off"
+            "caches are configured by cubecl.toml, and kernels that were tuned with TF32 may be in them; take that \
+             setting out, and kernels without TF32 are kept apart"
         );
         let why = Caches::TooLate.tf32_in_them().expect("a reason");
         assert!(why.ends_with("start the session before anything uses the GPU"), "{why}");

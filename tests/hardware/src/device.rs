@@ -47,7 +47,7 @@ impl Choice {
         let fingerprint = fingerprint.context("BUG: there is a GPU")?.full_f32(true);
         let warm = begin(&fingerprint, &[self.gpu]);
         let apart = !matches!(warm.caches, Caches::Configured { .. } | Caches::TooLate);
-        ensure!(apart, "what was tuned with TF32 may be in these caches: {warm}");
+        ensure!(apart, "what was tuned with TF32 may be in these caches, take their settings out: {warm}");
         Ok(switch_tf32_off(&Place::Index(self.gpu))?)
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use fake_cuda::Machine;
+use gpu_tuned::{Options, gpu_tuned};
 use serde_json::Value;
 
 /// The program with these words, beside an H200.
@@ -80,7 +81,7 @@ fn first_steps_are_short_where_kernels_were_kept_or_come_in_a_bundle() {
     assert!(kept < cold / 5.0 && taken < cold / 5.0, "{cold} s at first, {kept} s then, {taken} s with a bundle");
 }
 
-/// How many kernels multiply on tensor cores, and how many of them in TF32. Every candidate is compiled when it is tuned.
+/// How many kernels multiply on tensor cores, and how many of them in TF32. All candidates that tuning tries are loaded.
 fn tensor_core_kernels(machine: &Machine) -> [usize; 2] {
     let kernels = machine.kernels();
     assert!(kernels.len() > 20, "{} kernels were loaded", kernels.len());
@@ -138,4 +139,48 @@ fn tf32_that_cannot_be_switched_off_is_a_fallback_which_strict_mode_refuses() {
     strict.env("GPU_TUNED_STRICT", "1");
     let error = run(strict).1[0]["error"].to_string();
     assert!(error.contains("strict mode") && error.contains("TF32 stays on"), "{error}");
+}
+
+/// Whether the first of two sessions is to allow TF32; the second is to do the opposite.
+const FIRST_ALLOWS: &str = "FIRST_ALLOWS_TF32";
+
+#[gpu_tuned(mlp(widths = [64, 64]), global_batch = 64, target = "h200")]
+#[derive(Clone, Debug)]
+struct Config {
+    #[tuned]
+    allow_tf32: bool,
+}
+
+#[test]
+#[ignore = "a program for the test below"]
+fn program_that_starts_two_sessions() {
+    let first = std::env::var(FIRST_ALLOWS).is_ok_and(|allows| allows == "true");
+    for allow_tf32 in [first, !first] {
+        let set = format!("allow_tf32={allow_tf32}").parse().expect("a setting");
+        let session = Options::default().set(set).start(Config::default()).expect("it starts");
+        println!("{}\nused: {}", session.selection(), session.config().allow_tf32);
+        println!("{}\nkept: {}", session.plan(), session.warm_start());
+    }
+}
+
+/// What the second session says, where the first one allows TF32 or does not.
+fn said_by_the_second(first_allows: bool) -> String {
+    let machine = Machine::new("h200");
+    let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
+    command.args(["--exact", "program_that_starts_two_sessions", "--ignored", "--nocapture"]);
+    let output = command.env(FIRST_ALLOWS, first_allows.to_string()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let (_, second) = said.split_once("kept: ").expect("the first session");
+    second.to_owned()
+}
+
+#[test]
+fn what_a_process_has_done_about_tf32_stays() {
+    let second = said_by_the_second(true);
+    assert!(second.contains("TF32 stays on") && second.contains("used: true"), "{second}");
+    assert!(!second.contains("full-f32"), "{second}");
+    let second = said_by_the_second(false);
+    assert!(second.contains("switched off in this process before") && second.contains("used: false"), "{second}");
+    assert!(!second.contains("TF32 stays on") && second.contains("full-f32"), "{second}");
 }

@@ -1,0 +1,136 @@
+//! Opening what was decided for.
+
+#[cfg(feature = "burn")]
+use gpu_tuned_core::plan::Plan;
+
+use super::{Options, StartError};
+use crate::decide::{Broken, Decision, Wanted};
+use crate::detect::Machine;
+#[cfg(feature = "burn")]
+use crate::selection::SelectedGpu;
+use crate::session::Opened;
+use crate::tuned::Tuned;
+
+impl Options {
+    /// Opens the decided devices; when a GPU does not open, decides without it and says why.
+    pub(super) fn open<C: Tuned>(&self, config: &C) -> Result<(Decision, Opened), StartError> {
+        let saved = self.saved()?;
+        let wanted = without_cuda(self.seen()).unwrap_or_else(|| self.wanted());
+        let mut broken = Vec::new();
+        loop {
+            let decide = |allow_tf32| self.decide_without(&broken, &wanted, saved.as_ref(), config, allow_tf32);
+            match self.open_all(decide(None)?, &|allow_tf32| decide(Some(allow_tf32)))? {
+                Ok(decided_and_opened) => return Ok(decided_and_opened),
+                // There is one GPU less at every turn, and none in the end.
+                Err(fault) => broken.push(fault),
+            }
+        }
+    }
+
+    /// `again` decides once more, with TF32 allowed or not.
+    #[cfg(feature = "burn")]
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "TF32 is that of CUDA"))]
+    fn open_all(
+        &self,
+        decision: Decision,
+        again: &dyn Fn(bool) -> Result<Decision, StartError>,
+    ) -> Result<Result<(Decision, Opened), Broken>, StartError> {
+        use crate::burn::{Place, open};
+
+        let float = float(&decision);
+        if decision.selection.gpus.is_empty() {
+            let opened = open_cpu(&decision.plan, float)?;
+            return Ok(Ok((decision, opened)));
+        }
+        // Before the first GPU is touched: CubeCL is configured once in a process.
+        let alone = self.seen().gpus.len() == 1;
+        #[cfg(all(feature = "warm", not(feature = "cuda")))]
+        let warm = self.warm(&decision.selection.gpus, false);
+        #[cfg(feature = "cuda")]
+        let start = super::full_f32::Start { warm: &|gpus, full_f32| self.warm(gpus, full_f32), again, alone };
+        #[cfg(feature = "cuda")]
+        let (decision, warm) = match super::full_f32::settle(decision, &start)? {
+            Ok(settled) => settled,
+            Err(broken) => return Ok(Err(broken)),
+        };
+        #[cfg(feature = "cuda")]
+        self.refuse_fallbacks(&decision)?;
+        let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
+            Ok(opened) => Ok(opened),
+            Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),
+        };
+        let opened: Result<Vec<_>, _> = decision.selection.gpus.iter().map(open).collect();
+        Ok(opened.map(|gpus| {
+            let opened = Opened {
+                devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
+                #[cfg(feature = "cuda")]
+                gpu: gpus.into_iter().next(),
+                #[cfg(feature = "warm")]
+                warm,
+            };
+            (decision, opened)
+        }))
+    }
+
+    /// Switches the caches of kernels and tuning on for these GPUs.
+    #[cfg(feature = "warm")]
+    fn warm(&self, gpus: &[SelectedGpu], full_f32: bool) -> crate::warm::WarmStart {
+        use crate::warm::{Fingerprint, WarmStart, begin};
+
+        let positions: Vec<_> = gpus.iter().map(|gpu| gpu.position).collect();
+        let driver = self.seen().driver_version.as_deref();
+        let fingerprint = Fingerprint::new(gpus.iter().map(|gpu| &gpu.reading), driver);
+        fingerprint
+            .map_or_else(WarmStart::without_gpu, |fingerprint| begin(&fingerprint.full_f32(full_f32), &positions))
+    }
+
+    #[cfg(not(feature = "burn"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with Burn")]
+    fn open_all(
+        &self,
+        decision: Decision,
+        _again: &dyn Fn(bool) -> Result<Decision, StartError>,
+    ) -> Result<Result<(Decision, Opened), Broken>, StartError> {
+        Ok(Ok((decision, Opened {})))
+    }
+}
+
+/// The CPU, for programs whose Burn has no CUDA.
+fn without_cuda(machine: &Machine) -> Option<Wanted> {
+    if cfg!(any(not(feature = "burn"), feature = "cuda")) {
+        return None;
+    }
+    let missing = "this program is built without feature `cuda`".to_owned();
+    // What the driver lacks counts where there is a GPU.
+    let trouble = machine.trouble.first().filter(|_| !machine.gpus.is_empty()).cloned();
+    Some(Wanted::Cpu { because: core::iter::once(missing).chain(trouble).collect() })
+}
+
+#[cfg(feature = "burn")]
+fn open_cpu(plan: &Plan, float: Option<burn::tensor::FloatDType>) -> Result<Opened, StartError> {
+    use crate::burn::{cpu, default_float, limit_cpu_threads};
+
+    plan.cpu_threads.into_iter().for_each(limit_cpu_threads);
+    let device = cpu();
+    if let Some(float) = float {
+        default_float(&device, float)?;
+    }
+    Ok(Opened {
+        devices: vec![device],
+        #[cfg(feature = "cuda")]
+        gpu: None,
+        #[cfg(feature = "warm")]
+        warm: crate::warm::WarmStart::without_gpu(),
+    })
+}
+
+/// The default float type that the planned precision needs; `None` for Burn's own, f32.
+#[cfg(feature = "burn")]
+fn float(decision: &Decision) -> Option<burn::tensor::FloatDType> {
+    // What is measured may be asked for in other number formats than are planned, and a process has one.
+    let precision = crate::measure::asked_precision().unwrap_or(decision.plan.settings.precision);
+    match crate::mixed::Half::of(precision) {
+        Some(half) => Some(half.float()),
+        None => (precision == gpu_tuned_core::Precision::Bf16Params).then_some(burn::tensor::FloatDType::BF16),
+    }
+}
