@@ -139,7 +139,7 @@ mod cuda {
         }
         let gpu = place.find(&driver::devices()?)?.clone();
         check_libdevice()?;
-        if full_f32::is_to_be_switched_off(gpu.index) {
+        if full_f32::is_to_be_switched_off(&gpu) {
             full_f32::switch_tf32_off(place)?;
         }
         let (context, memory_free) = driver::retain(&gpu)?;

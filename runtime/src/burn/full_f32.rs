@@ -8,6 +8,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+#[cfg(feature = "cuda")]
+use gpu_tuned_core::device::ComputeCapability;
+
 use super::{OpenError, Place};
 
 /// The GPUs that this process has opened or tried to, by CUDA's index.
@@ -37,12 +40,13 @@ pub(crate) fn tf32_is_on() -> bool {
 /// Notes that a GPU is about to be opened, which settles whether it has TF32. Where others have none, it is to be switched
 /// off first, and this says so.
 #[cfg(feature = "cuda")]
-pub(super) fn is_to_be_switched_off(index: usize) -> bool {
+pub(super) fn is_to_be_switched_off(gpu: &super::CudaDevice) -> bool {
+    let has_tf32 = gpu.compute_capability.is_none_or(ComputeCapability::has_tf32);
     let mut opened = opened();
-    if opened.without.is_empty() {
-        opened.with_tf32.insert(index);
+    if has_tf32 && opened.without.is_empty() {
+        opened.with_tf32.insert(gpu.index);
     }
-    !opened.without.is_empty() && !opened.without.contains(&index)
+    has_tf32 && !opened.without.is_empty() && !opened.without.contains(&gpu.index)
 }
 
 /// Switches TF32 off on the GPU at `place`, for the rest of the process: products and convolutions of f32 run without
