@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# All that GPUs have to show, stage by stage: all.sh FOLDER [STAGE…]
+# `hardware` is on the PATH; what the stages' scripts ask for besides is in their first lines. A stage that is done is not
+# done again: run it anew with the same folder where device time has ended, and the kernels that were tuned are there.
+# GPUS (0) are the indices of the GPUs to use, side by side, each with stages and a cache of its own. `ranks` comes last,
+# with all of them, if there are several.
+set -uo pipefail
+folder=${1:?all.sh FOLDER [STAGE…]}; shift
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+read -ra gpus <<< "${GPUS:-0}"
+stages=(exact full-f32 warm drill learn overhead observe naive)
+for model in transformer convnet resnet lstm; do stages+=("$model-f32" "$model-bf16"); done
+stages+=(ranks)
+[ $# -gt 0 ] && stages=("$@")
+say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
+
+# Each session keeps its own caches; a subcommand without one needs CubeCL to be told.
+mkdir -p "$folder/kept"
+printf '[compilation]\ncache = true\n[environment]\npath = "global"\n' > "$folder/kept/cubecl.toml"
+kept() { (cd "$folder/kept" && "$@"); }
+lines() { "${@:2}" > "$folder/$1.jsonl"; }
+
+run() {
+  case $1 in
+    exact) kept lines exact hardware exact ;;
+    full-f32) lines full-f32 hardware exact --full-f32 ;;
+    warm) bash "$here/warm.sh" "$folder/warm" transformer ;;
+    drill) kept bash "$here/drill.sh" "$folder/drill" ;;
+    learn) kept bash "$here/learn.sh" "$folder/learn" ;;
+    overhead) kept lines overhead hardware overhead --model transformer ;;
+    observe) kept lines observe hardware observe --model transformer ;;
+    naive) lines naive hardware naive ;;
+    ranks) kept lines ranks hardware ranks --accumulate 4 ;;
+    # A folder for each model and precision: a stage that was interrupted begins its lines anew, with the lock that it had.
+    *-f32 | *-bf16)
+      rm -f "$folder/$1"/*.jsonl
+      PRECISIONS=${1#*-} kept bash "$here/prove.sh" "$folder/$1" "${1%-*}" ;;
+    *) say "there is no stage $1"; return 2 ;;
+  esac
+}
+
+# A stage, if it is not done.
+stage() {
+  local begin=$SECONDS rc
+  [ -e "$folder/$1.done" ] && return 0
+  run "$1" 2>> "$folder/$1.log"; rc=$?
+  [ $rc = 0 ] && touch "$folder/$1.done"
+  say "$1 ended with $rc after $((SECONDS - begin)) s"
+  return $rc
+}
+
+# Stages of GPU number $1 of the list: the first of it and every further one, as many apart as there are GPUs.
+chain() {
+  export CUDA_VISIBLE_DEVICES=${gpus[$1]} XDG_CACHE_HOME=$folder/cache-${gpus[$1]}
+  local at failed=0
+  for ((at = $1; at < ${#stages[@]}; at += ${#gpus[@]})); do
+    [ "${stages[at]}" = ranks ] || stage "${stages[at]}" || failed=1
+  done
+  return $failed
+}
+
+chains=() failed=0
+for ((gpu = 0; gpu < ${#gpus[@]}; gpu++)); do chain "$gpu" & chains+=($!); done
+for chain in "${chains[@]}"; do wait "$chain" || failed=1; done
+if ((${#gpus[@]} > 1)) && [[ " ${stages[*]} " = *" ranks "* ]]; then
+  export CUDA_VISIBLE_DEVICES=${GPUS// /,} XDG_CACHE_HOME=$folder/cache-${gpus[0]}
+  stage ranks || failed=1
+fi
+exit $failed
