@@ -155,8 +155,8 @@ impl<C> Session<C> {
     /// Finds out what the device does with f32 matrix products of the workload's dominant shape.
     ///
     /// `None` when the workload names no dominant product. Where [`Settings::allow_tf32`](crate::Settings::allow_tf32) is
-    /// true, tuning decides for each shape whether TF32 is used; where it is false, TF32 is switched off. See
-    /// [`probe`](crate::burn::probe).
+    /// true, tuning decides for each shape whether TF32 is used; where false was asked for, TF32 is switched
+    /// off. See [`probe`](crate::burn::probe).
     pub fn probe_tf32(&self) -> Option<Result<crate::burn::MatmulProbe, crate::burn::ProbeError>> {
         let product = self.decision.workload.dominant_product?;
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);

@@ -38,7 +38,7 @@ pub struct Header {
     pub debug: bool,
     /// Whether memory is counted, which on a CPU takes another allocator.
     pub counts_memory: bool,
-    /// Whether TF32 was switched off on a device that has it.
+    /// Whether steps in f32 were taken without TF32 on a device that has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub full_f32: bool,
 }

@@ -139,10 +139,10 @@ mod cuda {
         }
         let gpu = place.find(&driver::devices()?)?.clone();
         check_libdevice()?;
+        let (context, memory_free) = driver::retain(&gpu)?;
         if full_f32::is_to_be_switched_off(&gpu) {
             full_f32::switch_tf32_off(place)?;
         }
-        let (context, memory_free) = driver::retain(&gpu)?;
         let device = Device::cuda(gpu.index);
         let failed = |message| OpenError::FirstTouch { device: Box::new(gpu.clone()), message };
         let set = || float.map_or(Ok(()), |float| super::default_float(&device, float));

@@ -41,16 +41,21 @@ pub(crate) fn tf32_is_on() -> bool {
 /// off first, and this says so.
 #[cfg(feature = "cuda")]
 pub(super) fn is_to_be_switched_off(gpu: &super::CudaDevice) -> bool {
-    let has_tf32 = gpu.compute_capability.is_none_or(ComputeCapability::has_tf32);
     let mut opened = opened();
-    if has_tf32 && opened.without.is_empty() {
+    if has_tf32(gpu) && opened.without.is_empty() {
         opened.with_tf32.insert(gpu.index);
     }
-    has_tf32 && !opened.without.is_empty() && !opened.without.contains(&gpu.index)
+    has_tf32(gpu) && !opened.without.is_empty() && !opened.without.contains(&gpu.index)
+}
+
+/// Whether there is TF32 to switch off, as far as is known.
+#[cfg(feature = "cuda")]
+fn has_tf32(gpu: &super::CudaDevice) -> bool {
+    gpu.compute_capability.is_none_or(ComputeCapability::has_tf32)
 }
 
 /// Switches TF32 off on the GPU at `place`, for the rest of the process: products and convolutions of f32 run without
-/// tensor cores then. Other formats keep theirs. Once it is off, this does nothing.
+/// tensor cores then. Other formats keep theirs. Where it is off, or the GPU has none, this does nothing.
 ///
 /// It does not reach Burn's `attention` function on tensors without autodiff, which multiplies f32 in f16 where tuning finds
 /// that faster.
@@ -104,7 +109,7 @@ mod cuda {
     use cubecl::server::Server;
     use cubecl_runtime::runtime::Runtime;
 
-    use super::{OpenError, Place, opened, strip};
+    use super::{OpenError, Place, has_tf32, opened, strip};
     use crate::burn::driver;
     use crate::burn::guard::catching;
 
@@ -113,6 +118,9 @@ mod cuda {
             return Err(OpenError::NoDriver);
         }
         let gpu = place.find(&driver::devices()?)?.clone();
+        if !has_tf32(&gpu) {
+            return Ok(());
+        }
         // Held to the end: of two threads that start at once, the second finds it done.
         let mut opened = opened();
         if opened.without.contains(&gpu.index) {

@@ -54,8 +54,13 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
         return Ok((decision, warm));
     }
     told::warn("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
+    let before = decision.selection.fallbacks;
     let mut decision = (start.again)(false)?;
     decision.tf32_is_off();
+    // What keeps the build's constants from holding is no longer looked at where something is fixed.
+    let fallbacks = &mut decision.selection.fallbacks;
+    let missing = before.into_iter().filter(|fallback| !fallbacks.contains(fallback)).collect::<Vec<_>>();
+    fallbacks.extend(missing);
     let warm = (start.warm)(&decision.selection.gpus, true);
     Ok((decision, warm))
 }

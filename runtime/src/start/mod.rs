@@ -255,10 +255,11 @@ impl Options {
     ) -> Result<Decision, StartError> {
         let machine = self.seen();
         let begin = Instant::now();
-        let mut set = self.fixed()?;
+        let fixed = self.fixed()?;
+        let mut set = fixed.clone();
         set.allow_tf32 = allow_tf32.or(set.allow_tf32);
         let decision = decide(config, Circumstances { machine, wanted, broken, saved, set: &set });
-        let decision = decision.map_err(|error| StartError::of(error, set))?;
+        let decision = decision.map_err(|error| StartError::of(error, fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;
         Ok(decision)

@@ -37,9 +37,8 @@ impl Options {
     ) -> Result<Result<(Decision, Opened), Broken>, StartError> {
         use crate::burn::{Place, open};
 
-        let float = float(&decision);
         if decision.selection.gpus.is_empty() {
-            let opened = open_cpu(&decision.plan, float)?;
+            let opened = open_cpu(&decision.plan, float(&decision))?;
             return Ok(Ok((decision, opened)));
         }
         // Before the first GPU is touched: CubeCL is configured once in a process.
@@ -55,6 +54,7 @@ impl Options {
         };
         #[cfg(feature = "cuda")]
         self.refuse_fallbacks(&decision)?;
+        let float = float(&decision);
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
             Ok(opened) => Ok(opened),
             Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),

@@ -7,9 +7,9 @@
 //!
 //! * Device memory is memory of the host that nothing backs until it is written to. There is as much as the scenario's first
 //!   GPU has free; beyond it allocations fail as the driver's do.
-//! * What nothing was copied to, or zeros, reads as 2.0, in f32, and in bf16 or f16 that is read by itself: kernels would have written there.
+//! * Memory to which nothing was copied, or zeros, reads as 2.0, in f32, and in bf16 or f16 that is read by itself: kernels would have written there.
 //!   So `gpu_tuned::burn::open` finds e^0 + e^0 there, and losses are finite.
-//! * Every launch takes as long as every other by the GPU's clock, so that tuning decides for the candidate of the fewest. Kernels by
+//! * Every launch takes as long as every other by the GPU's clock, so that tuning decides for the candidate with the fewest. Kernels by
 //!   which CubeCL measures peaks take time of the host's clock.
 
 mod clock;

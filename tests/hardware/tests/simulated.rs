@@ -171,7 +171,7 @@ fn said_by_the_second(first_allows: bool) -> String {
     let output = command.env(FIRST_ALLOWS, first_allows.to_string()).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    let (_, second) = said.split_once("kept: ").expect("the first session");
+    let (_, second) = said.split_once("kept: ").and_then(|(_, rest)| rest.split_once('\n')).expect("two sessions");
     second.to_owned()
 }
 
