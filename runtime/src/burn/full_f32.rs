@@ -61,7 +61,7 @@ fn has_tf32(gpu: &super::CudaDevice) -> bool {
 /// that faster.
 ///
 /// Call it before anything uses the GPU, [`open`](super::open) included, and for all GPUs of the process.
-/// [`start`](crate::start) does, where the plan says so.
+/// [`start`](crate::start) does, where that is asked for.
 ///
 /// Tuned choices that outlive the process must not be shared with processes that have TF32: Burn panics where a choice
 /// declines. With feature `warm`, begin with a `Fingerprint` that says `full_f32`.

@@ -25,7 +25,7 @@ fn run(mut command: Command) -> (Output, Vec<Value>) {
     (output, lines)
 }
 
-/// Of a model of dense layers, whose memory does not depend on what tuning decides for.
+/// Of dense layers, checkpointed. What convolutions take depends on kernels that tuning decides for on a GPU only.
 #[test]
 fn memory_pools_hold_what_they_hold_on_an_h200() {
     let machine = Machine::new("h200");
@@ -59,7 +59,7 @@ fn training_goes_on_with_the_same_samples_wherever_memory_runs_out() {
     }
 }
 
-/// A process compiles and tunes nothing that an earlier one has kept, or that has come in a bundle from another machine.
+/// What an earlier process has kept, or has come in a bundle from another machine, saves most of compiling and tuning.
 #[test]
 fn first_steps_are_short_where_kernels_were_kept_or_come_in_a_bundle() {
     let [maker, used, fresh] = [(); 3].map(|()| Machine::new("h200"));

@@ -4,7 +4,7 @@
 //! read or written through them.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::gpu::{Gpu, gpu};
 use crate::memory::Refused;
@@ -77,28 +77,25 @@ unsafe fn hand_out_text(answer: Result<String, Return>, out: *mut c_char, length
     SUCCESS
 }
 
+/// The name of a code, and what the driver says of it.
+fn words(code: Return) -> [&'static CStr; 2] {
+    match code {
+        SUCCESS => [c"CUDA_SUCCESS", c"no error"],
+        OUT_OF_MEMORY => [c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"],
+        NO_DEVICE => [c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected"],
+        INVALID_DEVICE => [c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"],
+        _ => [c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"],
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorName(code: Return, out: *mut *const c_char) -> Return {
-    let name = match code {
-        SUCCESS => c"CUDA_SUCCESS",
-        OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
-        NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
-        INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
-        _ => c"CUDA_ERROR_INVALID_VALUE",
-    };
     // SAFETY: by the driver's contract.
-    unsafe { hand_out(Ok(name.as_ptr()), out) }
+    unsafe { hand_out(Ok(words(code)[0].as_ptr()), out) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(code: Return, out: *mut *const c_char) -> Return {
-    let words = match code {
-        SUCCESS => c"no error",
-        OUT_OF_MEMORY => c"out of memory",
-        NO_DEVICE => c"no CUDA-capable device is detected",
-        INVALID_DEVICE => c"invalid device ordinal",
-        _ => c"invalid argument",
-    };
     // SAFETY: by the driver's contract.
-    unsafe { hand_out(Ok(words.as_ptr()), out) }
+    unsafe { hand_out(Ok(words(code)[1].as_ptr()), out) }
 }
