@@ -9,6 +9,7 @@ folder=$1; shift
 mkdir -p "$folder"
 lock=$folder/gpu-tuned.lock
 held_out=24,40,80,160,224,320
+failed=0
 does() { [[ " ${STAGES:-measure sweep trace confirm boundary} " = *" $1 "* ]]; }
 say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
@@ -18,46 +19,55 @@ swept() { if [ "$1" = lstm ]; then echo --plain --batches 160,224,320,384,448,51
 # Micro-batches between the points of the lock: what was reserved, once for all steps, as a training loop has it.
 trace() { hardware trace --model "$1" --precision "$2" ${3:+"$3"} --batches $held_out --steps 12 --unwatched >> "$folder/trace.jsonl"; }
 
+# All but $1 MiB is taken, until `release`.
+hold() {
+  ready=$folder/.ready.$$
+  rm -f "$ready"; $BALLAST "$1" "$ready" & holder=$!
+  until [ -e "$ready" ]; do
+    kill -0 "$holder" 2> /dev/null || { say "the ballast ended before it held all but $1 MiB"; return 1; }
+    sleep 0.1
+  done
+}
+release() { kill "$holder"; wait "$holder" 2> /dev/null; rm -f "$ready"; }
+
 # The planned settings of model $1 in precision $2 with $3 MiB free: they run, or the proof is none.
 confirm() {
-  local holder ready=$folder/.ready.$$
-  rm -f "$ready"; $BALLAST "$3" "$ready" & holder=$!
-  until [ -e "$ready" ]; do sleep 0.1; done
+  hold "$3" || exit
   hardware trace --model "$1" --precision "$2" --planned "$lock" --memory-mib "$3" --steps 12 --unwatched |
-    sed "s/^{/{\"free_mib\":$3,/; s/\"way\":\"trace\"/\"way\":\"confirmed\"/" >> "$folder/confirmed.jsonl"
-  kill "$holder"; wait "$holder" 2> /dev/null; rm -f "$ready"
+    sed "s/^{/{\"free_mib\":$3,/; s/\"way\":\"trace\"/\"way\":\"confirmed\"/" >> "$folder/confirmed.jsonl" || failed=1
+  release
 }
 
 # Free memory with which batch $2 of model $1 just runs, between $3 and $4 MiB.
 boundary() {
-  local low=$3 high=$4 free holder ok ready=$folder/.ready.$$
+  local low=$3 high=$4 free ok
   while ((high - low > high / 120)); do
-    free=$(((low + high) / 2)); rm -f "$ready"
-    $BALLAST "$free" "$ready" & holder=$!
-    until [ -e "$ready" ]; do sleep 0.1; done
+    free=$(((low + high) / 2))
+    hold "$free" || exit
     ok=false
     hardware trace --model "$1" --batches "$2" --steps 12 --unwatched 2> /dev/null | grep -q '"loss":[0-9]' && ok=true
-    kill "$holder"; wait "$holder" 2> /dev/null
+    release
     printf '{"model":"%s","precision":"f32","checkpointing":false,"batch":%d,"way":"boundary","free_mib":%d,"ok":%s}\n' \
       "$1" "$2" "$free" "$ok" >> "$folder/boundary.jsonl"
     if $ok; then high=$free; else low=$free; fi
   done
-  rm -f "$ready"
 }
 
 for model in "$@"; do
   for precision in ${PRECISIONS:-f32 bf16}; do
     if does measure; then
       GPU_TUNED_MEASURE=1 GPU_TUNED_LOCK=$lock hardware measure --model "$model" --precision "$precision" &&
-        say "$model $precision measured"
+        say "$model $precision measured" || failed=1
     fi
     if does sweep; then
       # shellcheck disable=SC2046 # several words
-      hardware sweep --model "$model" --precision "$precision" --lock "$lock" $(swept "$model") >> "$folder/sweep.jsonl"
+      hardware sweep --model "$model" --precision "$precision" --lock "$lock" $(swept "$model") >> "$folder/sweep.jsonl" || failed=1
       say "$model $precision swept"
     fi
     if does trace; then
-      trace "$model" "$precision"; trace "$model" "$precision" --checkpointing; say "$model $precision traced"
+      trace "$model" "$precision" || failed=1
+      trace "$model" "$precision" --checkpointing || failed=1
+      say "$model $precision traced"
     fi
   done
   [ -z "${BALLAST:-}" ] && continue
@@ -74,3 +84,4 @@ for model in "$@"; do
     esac
   fi
 done
+exit "$failed"
