@@ -31,6 +31,12 @@ pub fn cuda_devices() -> Result<Vec<CudaDevice>, OpenError> {
     Ok(Vec::new())
 }
 
+/// Whether CUDA's library is there.
+#[cfg(feature = "cuda")]
+pub(crate) fn has_driver() -> bool {
+    super::driver::is_present()
+}
+
 /// The CPU: Burn's `flex` device, without autodiff.
 pub fn cpu() -> Device {
     Device::flex()

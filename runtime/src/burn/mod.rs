@@ -17,6 +17,8 @@ mod threads;
 
 pub use crate::detect::CudaDevice;
 pub(crate) use device::has_collectives;
+#[cfg(feature = "cuda")]
+pub(crate) use device::has_driver;
 pub use device::{OpenGpu, cpu, cuda_devices, default_float, device, open};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::memory_free;

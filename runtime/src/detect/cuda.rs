@@ -41,6 +41,22 @@ impl fmt::Display for CudaDevice {
     }
 }
 
+/// Why CUDA shows none of the GPUs that the management library reads, as far as that can be told: whether CUDA's library is
+/// there, and what `CUDA_VISIBLE_DEVICES` says.
+#[cfg(any(feature = "cuda", all(test, feature = "nvml")))]
+pub(super) fn unseen(read: &[GpuReading], has_driver: bool, visible: Option<&str>) -> String {
+    let names: Vec<_> = read.iter().map(|gpu| gpu.name.as_deref().unwrap_or("an unnamed GPU")).collect();
+    let why = match visible {
+        _ if !has_driver => {
+            "its library (libcuda) is not on this machine; a container needs `compute` in NVIDIA_DRIVER_CAPABILITIES"
+                .to_owned()
+        }
+        Some(visible) => format!("CUDA_VISIBLE_DEVICES is `{visible}`"),
+        None => "does a container or a scheduler hide them?".to_owned(),
+    };
+    format!("CUDA shows none of the driver's GPUs ({}): {why}", names.join(", "))
+}
+
 /// Keeps the GPUs that CUDA shows, in its order, and adds those that only CUDA knows (Jetson, WSL2).
 #[cfg(any(feature = "cuda", all(test, feature = "nvml")))]
 pub(super) fn in_cuda_order(read: &[GpuReading], devices: &[CudaDevice]) -> Vec<GpuReading> {

@@ -38,7 +38,14 @@ fn management(_library: Option<&Path>) -> Drivers {
 #[cfg(feature = "cuda")]
 fn in_cuda_order(mut drivers: Drivers) -> Drivers {
     match crate::burn::cuda_devices() {
-        Ok(devices) => drivers.gpus = super::cuda::in_cuda_order(&drivers.gpus, &devices),
+        Ok(devices) => {
+            if devices.is_empty() && !drivers.gpus.is_empty() {
+                let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+                let trouble = super::cuda::unseen(&drivers.gpus, crate::burn::has_driver(), visible.as_deref());
+                drivers.trouble.push(trouble);
+            }
+            drivers.gpus = super::cuda::in_cuda_order(&drivers.gpus, &devices);
+        }
         Err(error) => drivers.trouble.push(error.to_string()),
     }
     drivers

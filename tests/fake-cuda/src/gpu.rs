@@ -19,10 +19,16 @@ pub(crate) struct Gpu {
     sm_count: i32,
 }
 
-/// The scenario's first GPU, or `None` where there is none or its scenario is faulty.
+/// The scenario's first GPU, or `None` where there is none, its scenario is faulty, or `CUDA_VISIBLE_DEVICES` does not begin
+/// with its index.
 pub(crate) fn gpu() -> Option<&'static Gpu> {
     static GPU: OnceLock<Option<Gpu>> = OnceLock::new();
-    GPU.get_or_init(|| read().map_err(|error| eprintln!("fake-cuda: {error}")).ok()).as_ref()
+    let read = || if is_hidden() { None } else { read().map_err(|error| eprintln!("fake-cuda: {error}")).ok() };
+    GPU.get_or_init(read).as_ref()
+}
+
+fn is_hidden() -> bool {
+    std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|visible| visible.split(',').next() != Some("0"))
 }
 
 fn read() -> Result<Gpu, String> {

@@ -4,7 +4,7 @@ use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::profile::ProfileTable;
 
-use super::{CudaDevice, in_cuda_order};
+use super::{CudaDevice, in_cuda_order, unseen};
 use crate::detect::Machine;
 
 fn machine(scenario: &str) -> Machine {
@@ -132,4 +132,17 @@ fn no_more_memory_is_free_than_cuda_shows_at_all() {
     let mut devices = shown(&read, Some("0"));
     devices[0].memory_total = Some(Bytes::from_mib(8192));
     assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, Some(Bytes::from_mib(8192)));
+}
+
+#[test]
+fn gpus_that_cuda_does_not_show_are_missed_with_the_reason() {
+    let read = machine("two-gpus").gpus;
+    for (has_driver, visible, why) in [
+        (true, Some("-1"), "CUDA_VISIBLE_DEVICES is `-1`"),
+        (false, Some("0"), "its library (libcuda) is not on this machine"),
+        (true, None, "does a container"),
+    ] {
+        let said = unseen(&read, has_driver, visible);
+        assert!(said.contains("NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090") && said.contains(why), "{said}");
+    }
 }
