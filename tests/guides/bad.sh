@@ -3,7 +3,8 @@
 # `guides` and `cargo-gpu-tuned` are on the PATH, built in release mode. For each case FOLDER/CASE.json is the diagnosis of the
 # bad run. Where settings mend it, that has a run with them as well; where the program or the machine has to change,
 # FOLDER/CASE-mended.json has the predictions beside the run after that. BALLAST is a command that leaves so many MiB free on
-# the GPU and writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it the last case is left out.
+# the GPU and writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`), such as `hardware hold`; without it the last
+# case is left out.
 set -uo pipefail
 folder=$1; shift
 mkdir -p "$folder"

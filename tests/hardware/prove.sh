@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
 # `hardware` is on the PATH. PRECISIONS, if set, are those to measure, and STAGES what to do of `measure sweep trace confirm
-# boundary`, so that it can be spread over several runs with one folder. BALLAST, if set, is a command that leaves so many MiB
-# free on the GPU and writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`); without it nothing is confirmed
-# with less memory, and boundaries are not bisected.
+# boundary`, so that it can be spread over several runs with one folder. Lines are added to those that FOLDER has: begin with
+# an empty one. BALLAST is what holds memory in place of `hardware hold`: a command that leaves so many MiB free on the GPU and
+# writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`).
 set -uo pipefail
 folder=$1; shift
 mkdir -p "$folder"
@@ -22,7 +22,7 @@ trace() { hardware trace --model "$1" --precision "$2" ${3:+"$3"} --batches $hel
 # All but $1 MiB is taken, until `release`.
 hold() {
   ready=$folder/.ready.$$
-  rm -f "$ready"; $BALLAST "$1" "$ready" & holder=$!
+  rm -f "$ready"; ${BALLAST:-hardware hold} "$1" "$ready" & holder=$!
   until [ -e "$ready" ]; do
     kill -0 "$holder" 2> /dev/null || { say "the ballast ended before it held all but $1 MiB"; return 1; }
     sleep 0.1
@@ -70,7 +70,6 @@ for model in "$@"; do
       say "$model $precision traced"
     fi
   done
-  [ -z "${BALLAST:-}" ] && continue
   if does confirm; then
     for precision in ${PRECISIONS:-f32 bf16}; do
       confirm "$model" "$precision" 24576; confirm "$model" "$precision" 8192

@@ -1,12 +1,16 @@
 //! Measures training steps on the GPU of this machine, or on the CPU where it is built without CUDA.
 
 mod batch;
+#[cfg(feature = "gpu")]
+mod card;
 mod catching;
 mod described;
 mod device;
 mod drill;
 mod exact;
 mod feed;
+#[cfg(feature = "gpu")]
+mod hold;
 mod learn;
 mod lesson;
 mod line;
@@ -41,6 +45,9 @@ enum Command {
     /// What the memory pools hold after each of many steps
     #[cfg(feature = "gpu")]
     Trace(trace::Arguments),
+    /// Holds all of a GPU's memory but a part until it is ended: what is left for another process is a smaller GPU
+    #[cfg(feature = "gpu")]
+    Hold(hold::Arguments),
     /// Measures a model for the lock that `GPU_TUNED_LOCK` names, with `GPU_TUNED_MEASURE=1`, as `cargo gpu-tuned measure` does
     Measure(Measure),
     /// How long optimizer steps of one global batch take, cut into micro-batches in many ways
@@ -89,6 +96,8 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         #[cfg(feature = "gpu")]
         Command::Trace(arguments) => trace::run(&arguments),
+        #[cfg(feature = "gpu")]
+        Command::Hold(arguments) => hold::run(&arguments),
         Command::Measure(arguments) => arguments.run(),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Learn(arguments) => learn::run(&arguments),

@@ -2,8 +2,9 @@
 
 #![cfg(feature = "cuda")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use fake_cuda::Machine;
 use gpu_tuned::{Options, gpu_tuned};
@@ -42,6 +43,26 @@ fn memory_pools_hold_what_they_hold_on_an_h200() {
         let observed = observed.iter().find(is_it).unwrap_or_else(|| panic!("no observation of {found}"));
         assert_eq!(found["reserved_bytes"], observed["reserved_bytes"], "batch {}", found["batch"]);
     }
+}
+
+/// A process that plays a smaller GPU; that another one finds less there is the driver's doing, which this one does not.
+#[test]
+fn all_memory_but_a_part_is_held_until_the_process_is_ended() {
+    let machine = Machine::new("h200");
+    let ready = machine.home().join("ready");
+    let mut command = hardware(&machine, "hold 8192 ready");
+    let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("it says what it holds");
+    let is_held = process.try_wait().expect("a process").is_none();
+    process.kill().and_then(|()| process.wait()).expect("it can be ended");
+    let left = 8192_u64 << 20;
+    let held: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert!(
+        is_held && held["free_bytes"].as_u64().is_some_and(|free| (left..left + (2 << 20)).contains(&free)),
+        "{line}"
+    );
+    assert_eq!(std::fs::read_to_string(ready).expect("it is ready"), held["free_bytes"].to_string());
 }
 
 /// Allocations fail as the driver's do, in the forward pass, the backward pass, the optimizer and the loader.
@@ -161,6 +182,21 @@ fn program_that_starts_two_sessions() {
         println!("{}\nused: {}", session.selection(), session.config().allow_tf32);
         println!("{}\nkept: {}", session.plan(), session.warm_start());
     }
+}
+
+#[test]
+fn a_gpu_that_is_hidden_from_cuda_is_said_to_be() {
+    let machine = Machine::new("h200");
+    let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
+    command.args(["--exact", "program_that_starts_two_sessions", "--ignored", "--nocapture"]);
+    let output = command.env("CUDA_VISIBLE_DEVICES", "").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "CUDA shows none of the driver's GPUs (NVIDIA H200): CUDA_VISIBLE_DEVICES is ``";
+    assert!(
+        said.contains("no usable GPU") && said.contains(expected),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// What the second session says, where the first one allows TF32 or does not.

@@ -158,9 +158,10 @@ fn every_batch(text: &mut String, subjects: &[Subject]) -> Result<()> {
 }
 
 const REPEATING: &str = "
-To repeat it: `tests/hardware/prove.sh tests/hardware/results/h200 transformer convnet resnet lstm`, with `hardware` of `cargo build
---release -p hardware-tests --features cuda` on the PATH; what it needs to hold memory is in its first lines. Runs print
+To repeat it: `tests/hardware/prove.sh FOLDER transformer convnet resnet lstm`, with an empty folder, and `hardware` of `cargo build
+--release -p hardware-tests --features cuda` on the PATH. Runs print
 lines of JSON: times go to `sweep.jsonl`, memory to `trace.jsonl`, runs beside a process that holds memory to
-`confirmed.jsonl` and `boundary.jsonl`; `gpu-tuned.lock` in the same folder holds what plans are made with. Then `cargo xtask
+`confirmed.jsonl` and `boundary.jsonl`; `gpu-tuned.lock` in the same folder holds what plans are made with. Here they are in
+`tests/hardware/results/h200`. Of those `cargo xtask
 generate` writes this page and its figures; with `--check` it says whether they are current.
 ";

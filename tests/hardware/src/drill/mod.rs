@@ -1,7 +1,5 @@
 //! Memory runs out on purpose, at a chosen moment of the library's training, and what becomes of the run is told.
 
-#[cfg(feature = "gpu")]
-pub(crate) mod card;
 mod disturbed;
 mod hooks;
 mod model;

@@ -9,11 +9,9 @@ use burn::tensor::Device;
 use burn::tensor::Tensor;
 use serde::Serialize;
 
-#[cfg(feature = "gpu")]
-use super::card::Card;
 use super::hooks::At;
 #[cfg(feature = "gpu")]
-use crate::{catching::catching, memory::Usage};
+use crate::{card::Card, catching::catching, memory::Usage};
 
 /// What a neighbour leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -20,12 +20,12 @@ use models_tests::{
 };
 use serde::Serialize;
 
+#[cfg(feature = "gpu")]
+use crate::{card::Card, memory::Usage};
 use crate::{
     device::{release, started},
     line::say,
 };
-#[cfg(feature = "gpu")]
-use crate::{drill::card::Card, memory::Usage};
 use data::{Census, Fetched, Images, Pair, Stack};
 
 /// What one host core takes for a sample, in milliseconds.
