@@ -80,7 +80,8 @@ fn on_cuda(_: &CudaDevice) -> Device {
 /// `float` becomes the default float type of the device. It has to be told here: the first computation fixes the
 /// default for the process, and `Device::configure` fails from then on.
 ///
-/// It creates the device's CUDA context, compiles a few small kernels, and takes the first page of a memory pool.
+/// It creates the device's CUDA context, compiles a few small kernels, and takes the first page of a memory pool. Where this
+/// process has switched TF32 off on another GPU, it does so here first.
 ///
 /// # Errors
 ///

@@ -60,16 +60,16 @@ fn has_tf32(gpu: &super::CudaDevice) -> bool {
 /// It does not reach Burn's `attention` function on tensors without autodiff, which multiplies f32 in f16 where tuning finds
 /// that faster.
 ///
-/// Call it before anything uses the GPU, [`open`](super::open) included, and for all GPUs of the process.
-/// [`start`](crate::start) does, where that is asked for.
+/// Call it before anything uses a GPU, [`open`](super::open) included. GPUs that are opened later with that follow; call it
+/// for those that Burn is to open by itself. [`start`](crate::start) does, where that is asked for.
 ///
 /// Tuned choices that outlive the process must not be shared with processes that have TF32: Burn panics where a choice
 /// declines. With feature `warm`, begin with a `Fingerprint` that says `full_f32`.
 ///
 /// # Errors
 ///
-/// [`OpenError::Tf32`] if the GPU was used before, another one is open with TF32, or `CubeCL` fails; and the errors of
-/// [`open`](super::open) that come before the first computation.
+/// [`OpenError::Tf32`] if the GPU was used before, another one is open with TF32, or `CubeCL` fails; and those of
+/// [`open`](super::open) that tell that there is no such GPU, or that it gives no context.
 pub fn switch_tf32_off(place: &Place) -> Result<(), OpenError> {
     #[cfg(feature = "cuda")]
     return cuda::switch_off(place);
