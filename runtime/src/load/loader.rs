@@ -44,7 +44,7 @@ pub struct PrefetchLoader<I, B> {
     num_workers: usize,
     device: Device,
     rng: Option<Mutex<StdRng>>,
-    rank: Option<RankOf>,
+    rank: RankOf,
     course: Course,
 }
 
@@ -66,7 +66,7 @@ impl<I, B> PrefetchLoader<I, B> {
             num_workers: 1,
             device: Device::default(),
             rng: None,
-            rank: None,
+            rank: RankOf::ALONE,
             course: Course::default(),
         }
     }
@@ -80,7 +80,8 @@ impl<I, B> PrefetchLoader<I, B> {
 
     /// Puts batches together by a strategy, such as a [`TokenBudget`](super::TokenBudget), rather than by their number.
     ///
-    /// Which items go together is then decided in one place: one worker fetches at a time, and all of them batch.
+    /// Which items go together is then decided in one place: one worker fetches at a time, and all of them batch. Among
+    /// ranks each fetches all items, and has one batch of as many as there are ranks.
     #[must_use]
     pub fn strategy(mut self, strategy: impl BatchStrategy<I> + 'static) -> Self {
         self.batches = Batches::Grouped(Box::new(strategy));
@@ -124,7 +125,7 @@ impl<I, B> PrefetchLoader<I, B> {
 
     /// Yields what one of several ranks has of each step, of whose samples every rank has a batch.
     pub(crate) fn for_rank(mut self, rank: usize, ranks: usize) -> Self {
-        self.rank = Some(RankOf { rank, ranks });
+        self.rank = RankOf { rank, ranks };
         self
     }
 
@@ -204,11 +205,12 @@ where
             }
             None => self.dataset.clone(),
         };
-        match (self.rank, &self.batches) {
-            (Some(rank), Batches::OfSize(size)) => {
-                let own = rank.items(ordered.len(), *size, self.drop_last);
+        match &self.batches {
+            Batches::OfSize(size) if self.rank.ranks > 1 => {
+                let own = self.rank.items(ordered.len(), *size, self.drop_last);
                 Arc::new(SelectionDataset::<Arc<dyn Dataset<I>>, I>::from_indices_unchecked(ordered, own))
             }
+            // Which items are a rank's is known only once they were put together.
             _ => ordered,
         }
     }
@@ -216,7 +218,9 @@ where
     fn source(&self, dataset: &Arc<dyn Dataset<I>>) -> Source<I> {
         match &self.batches {
             Batches::OfSize(size) => Source::fixed(*size, dataset.len(), self.drop_last),
-            Batches::Grouped(strategy) => Source::grouped(dataset.clone(), strategy.clone_dyn(), self.drop_last),
+            Batches::Grouped(strategy) => {
+                Source::grouped(dataset.clone(), strategy.clone_dyn(), self.rank, self.drop_last)
+            }
         }
     }
 

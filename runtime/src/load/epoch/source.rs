@@ -6,6 +6,8 @@ use std::sync::Arc;
 use burn::data::dataloader::BatchStrategy;
 use burn::data::dataset::{Dataset, DatasetError};
 
+use crate::load::rank::RankOf;
+
 /// Deals out the batches of an epoch, in order.
 pub(in crate::load) enum Source<I> {
     Fixed(Fixed),
@@ -21,19 +23,24 @@ pub(in crate::load) struct Fixed {
     next: usize,
 }
 
-/// Batches that a strategy makes of one item after another. It is asked for one batch ahead, because only then is it
-/// known which batch is the last.
+/// Batches that a strategy makes of one item after another, of which each rank has every so-manieth. It is asked for one
+/// round ahead, because only then is it known which batch is the last.
 pub(in crate::load) struct Grouped<I> {
     dataset: Arc<dyn Dataset<I>>,
     strategy: Box<dyn BatchStrategy<I>>,
+    rank: RankOf,
     drop_last: bool,
     fetched: usize,
     consumed: usize,
-    ahead: Option<Group<I>>,
+    ahead: Option<Result<Option<Round<I>>, DatasetError>>,
 }
 
-/// The items of a batch; `None` after the last.
-type Group<I> = Result<Option<Vec<I>>, DatasetError>;
+/// A batch for every rank.
+struct Round<I> {
+    own: Vec<I>,
+    /// Items of all ranks.
+    items: usize,
+}
 
 /// One batch to be prepared.
 pub(super) struct Claim<I> {
@@ -62,13 +69,14 @@ impl<I> Source<I> {
         Self::Fixed(Fixed { size, total, covered, next: 0 })
     }
 
-    /// The batches of a strategy.
+    /// The batches of a strategy that are a rank's.
     pub(in crate::load) fn grouped(
         dataset: Arc<dyn Dataset<I>>,
         strategy: Box<dyn BatchStrategy<I>>,
+        rank: RankOf,
         drop_last: bool,
     ) -> Self {
-        Self::Grouped(Grouped { dataset, strategy, drop_last, fetched: 0, consumed: 0, ahead: None })
+        Self::Grouped(Grouped { dataset, strategy, rank, drop_last, fetched: 0, consumed: 0, ahead: None })
     }
 
     /// The next batch; `None` after the last.
@@ -96,17 +104,34 @@ impl Fixed {
 
 impl<I> Grouped<I> {
     fn claim(&mut self) -> Result<Option<Claim<I>>, DatasetError> {
-        let next = self.ahead.take().unwrap_or_else(|| self.group());
-        let Some(items) = next? else { return Ok(None) };
-        let ahead = self.group();
-        self.consumed += items.len();
+        let next = self.ahead.take().unwrap_or_else(|| self.round());
+        let Some(Round { own, items }) = next? else { return Ok(None) };
+        let ahead = self.round();
+        self.consumed += items;
         let consumed = if matches!(ahead, Ok(None)) { self.dataset.len() } else { self.consumed };
         self.ahead = Some(ahead);
-        Ok(Some(Claim { items: Items::Fetched(items), consumed }))
+        Ok(Some(Claim { items: Items::Fetched(own), consumed }))
     }
 
-    /// The next items that the strategy puts together, fed as Burn's loader feeds it.
-    fn group(&mut self) -> Group<I> {
+    /// The next batches, one for each rank. The last are parted so that there is one for each; they are left out if they
+    /// hold fewer items than there are ranks, as no rank may miss a step, or if `drop_last`.
+    fn round(&mut self) -> Result<Option<Round<I>>, DatasetError> {
+        let RankOf { rank, ranks } = self.rank;
+        let mut groups = Vec::with_capacity(ranks);
+        while groups.len() < ranks {
+            let Some(group) = self.group()? else { break };
+            groups.push(group);
+        }
+        let items = groups.iter().map(Vec::len).sum();
+        if groups.len() < ranks && (self.drop_last || items < ranks) {
+            return Ok(None);
+        }
+        part_until(&mut groups, ranks);
+        Ok(Some(Round { own: groups.swap_remove(rank), items }))
+    }
+
+    /// The next items that the strategy puts together, fed as Burn's loader feeds it; `None` after the last.
+    fn group(&mut self) -> Result<Option<Vec<I>>, DatasetError> {
         let total = self.dataset.len();
         while self.fetched < total {
             let end = total.min(self.fetched + self.strategy.batch_size().unwrap_or(1).max(1));
@@ -119,5 +144,16 @@ impl<I> Grouped<I> {
             }
         }
         Ok(self.strategy.batch(!self.drop_last))
+    }
+}
+
+/// Halves the largest group until there are so many. A part of a group is within every budget that the group is in. There
+/// are as many items at least.
+fn part_until<I>(groups: &mut Vec<Vec<I>>, count: usize) {
+    while groups.len() < count {
+        let Some(at) = (0..groups.len()).rev().max_by_key(|&at| groups[at].len()) else { return };
+        let half = groups[at].len().div_ceil(2);
+        let rest = groups[at].split_off(half);
+        groups.insert(at + 1, rest);
     }
 }

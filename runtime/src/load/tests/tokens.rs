@@ -44,6 +44,40 @@ proptest! {
     }
 
     #[test]
+    fn ranks_have_as_many_batches_each_and_all_items_between_them(
+        lengths in proptest::collection::vec(0_usize..30, 0..60),
+        tokens in 0_usize..80,
+        ranks in 1_usize..5,
+        drop_last: bool,
+        seed in proptest::option::of(0_u64..9),
+    ) {
+        let of_rank = |rank: usize| {
+            let loader = PrefetchLoader::new(InMemDataset::new(lengths.clone()), super::AsTheyAre, 1)
+                .strategy(strategy(tokens))
+                .drop_last(drop_last)
+                .num_workers(rank % 3)
+                .for_rank(rank, ranks)
+                .device(Device::flex());
+            let loader = seed.into_iter().fold(loader, PrefetchLoader::shuffle);
+            let batches: Vec<_> = loader.iter().map(Result::unwrap).collect();
+            batches
+        };
+        let of_ranks: Vec<_> = (0..ranks).map(of_rank).collect();
+        let steps = of_ranks[0].len();
+        prop_assert!(of_ranks.iter().all(|batches| batches.len() == steps));
+        for batch in of_ranks.iter().flatten() {
+            prop_assert!(batch.len() == 1 || !batch.is_empty() && padded(batch) <= tokens, "{:?} of {}", batch, tokens);
+        }
+        // One rank alone has the same items in the same order.
+        let alone = PrefetchLoader::new(InMemDataset::new(lengths.clone()), super::AsTheyAre, 1).device(Device::flex());
+        let alone = seed.into_iter().fold(alone.strategy(strategy(tokens)), PrefetchLoader::shuffle);
+        let alone: Vec<usize> = alone.iter().flat_map(Result::unwrap).collect();
+        let dealt: Vec<usize> = (0..steps).flat_map(|step| of_ranks.iter().flat_map(move |batches| batches[step].clone())).collect();
+        prop_assert_eq!(&dealt[..], &alone[..dealt.len()]);
+        prop_assert!(drop_last || alone.len() - dealt.len() < ranks, "{} are left out", alone.len() - dealt.len());
+    }
+
+    #[test]
     fn a_strategy_that_was_fed_everything_at_once_holds_the_budget_too(
         lengths in proptest::collection::vec(0_usize..30, 0..60),
         tokens in 0_usize..80,

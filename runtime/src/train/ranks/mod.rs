@@ -164,7 +164,7 @@ impl Rank {
 
     /// Loads this rank's part of what all ranks train on: of every optimizer step its own samples, and of the last of an
     /// epoch, which may hold fewer, as many as the other ranks or one more. If fewer are left than there are ranks they
-    /// are left out.
+    /// are left out. Of batches that a [`strategy`](PrefetchLoader::strategy) puts together, a step takes one for each rank.
     ///
     /// [`shuffle`](PrefetchLoader::shuffle) has to be given the same seed on all ranks.
     pub fn loader<I, B>(
