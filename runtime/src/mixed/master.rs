@@ -82,9 +82,10 @@ impl<M: Module> Master<M> {
         self.model.clone().map(&mut Narrow::to(self.half))
     }
 
-    /// A copy that was made before with some parameters as they are now; the others are those it has, with their memory.
+    /// A copy that was made before with some parameters as they are now, or all that are trained; the others are those it has,
+    /// with their memory.
     #[must_use]
-    pub(crate) fn refreshed(&self, copy: M, changed: &[ParamId]) -> M {
+    pub(crate) fn refreshed(&self, copy: M, changed: Option<&[ParamId]>) -> M {
         let mut values = Values { of: changed, values: GradientsParams::new() };
         self.model.visit(&mut values);
         copy.map(&mut values)
@@ -101,13 +102,13 @@ impl<M: Module> Master<M> {
 
 /// Values of some of the f32 weights, and what puts them into a copy.
 struct Values<'i> {
-    of: &'i [ParamId],
+    of: Option<&'i [ParamId]>,
     values: GradientsParams,
 }
 
 impl ModuleVisitor for Values<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if self.of.contains(&param.id) {
+        if self.of.map_or(param.is_require_grad(), |of| of.contains(&param.id)) {
             self.values.register(param.id, param.base().without_autodiff());
         }
     }

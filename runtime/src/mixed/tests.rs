@@ -258,7 +258,7 @@ fn a_copy_is_refreshed_in_the_parameters_that_changed_and_is_a_copy_all_the_same
         let (weight, norm) = (old.head.weight.id, old.norm.module().gamma.id);
         let master = master.update(|model| model.map(&mut Add(1.0)));
         let new = master.compute_copy();
-        let refreshed = master.refreshed(old.clone(), &[weight, norm]);
+        let refreshed = master.refreshed(old.clone(), Some(&[weight, norm]));
         assert_eq!(seen(&refreshed), seen(&new));
         assert_eq!(floats(refreshed.head.weight.val()), floats(new.head.weight.val()));
         assert_eq!(floats(refreshed.norm.module().gamma.val()), floats(new.norm.module().gamma.val()));

@@ -70,11 +70,7 @@ impl<M: LearnerModel> Weights for Learning<M> {
         learner.optimizer_step(gradients);
         let computing = self.computing.as_ref().map(|(half, copy)| {
             let master = Master::new(learner.model(), *half).expect("BUG: its statistics were looked at before");
-            let copy = match group {
-                Some(group) => master.refreshed(copy.clone(), group),
-                None => master.compute_copy(),
-            };
-            (*half, copy)
+            (*half, master.refreshed(copy.clone(), group))
         });
         Self { learner, computing }
     }

@@ -55,10 +55,9 @@ impl<M: Module> Held<M> {
     }
 
     fn updated(&self, step: impl FnOnce(M) -> M, group: Option<&[ParamId]>) -> Self {
-        match (self, group) {
-            (Self::Plain(model), _) => Self::Plain(step(model.clone())),
-            (Self::Mixed { master, .. }, None) => Self::mixed(master.clone().update(step)),
-            (Self::Mixed { master, copy }, Some(group)) => {
+        match self {
+            Self::Plain(model) => Self::Plain(step(model.clone())),
+            Self::Mixed { master, copy } => {
                 let master = master.clone().update(step);
                 let copy = master.refreshed(copy.clone(), group);
                 Self::Mixed { master, copy }
@@ -98,5 +97,42 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
         let mut optimizer = self.optimizer.clone();
         let held = self.held.updated(|model| optimizer.step(self.learning_rate, model, gradients), group);
         Self { held, optimizer, learning_rate: self.learning_rate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::{Module, Param};
+    use burn::nn::LinearConfig;
+    use burn::optim::{GradientsParams, SgdConfig};
+    use burn::tensor::{DType, Device, Tensor};
+
+    use super::{Held, LossScale, ModelAndOptimizer, Weights, summed};
+    use crate::mixed::{Half, Master};
+    use crate::train::tests::parameters;
+
+    #[test]
+    fn frozen_weights_are_cast_once() {
+        let device = Device::flex().autodiff();
+        let (frozen, trained) =
+            (LinearConfig::new(3, 3).init(&device).no_grad(), LinearConfig::new(3, 1).init(&device));
+        let master = Master::new((frozen, trained), Half::Bf16).unwrap();
+        let mut copy = master.compute_copy();
+        // Cast again, it would be as the master has it.
+        let marked = Tensor::full([3, 3], 7.0, (&device, DType::BF16));
+        copy.0.weight = Param::initialized(copy.0.weight.id, marked.set_require_grad(false));
+        let held = Held::Mixed { master, copy };
+        let weights = ModelAndOptimizer { held, optimizer: SgdConfig::new().init(), learning_rate: 0.5 };
+
+        let model = weights.model();
+        let input = Tensor::<2>::ones([2, 3], (&device, DType::BF16));
+        let loss = crate::mixed::in_f32(model.1.forward(model.0.forward(input))).mean();
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        let gradients = summed(true, &model, GradientsParams::new(), gradients, &LossScale::none()).unwrap();
+        let new = weights.updated(gradients, None);
+        assert_eq!(parameters(&new.model().0.weight), [7.0; 9]);
+        assert_ne!(parameters(&new.model().1), parameters(&model.1));
+        let Held::Mixed { master, copy } = new.held else { panic!("it is mixed") };
+        assert_eq!(parameters(&master.compute_copy().1), parameters(&copy.1));
     }
 }
