@@ -11,7 +11,7 @@ pub(super) struct RankOf {
 
 impl RankOf {
     /// The only one.
-    pub const ALONE: Self = Self { rank: 0, ranks: 1 };
+    pub(super) const ALONE: Self = Self { rank: 0, ranks: 1 };
 
     /// Where its items are in an epoch of `total`, of which each step takes `batch` for every rank. The last step's are
     /// shared evenly; they are left out if there are fewer than ranks, as no rank may miss a step, or if `drop_last`.

@@ -11,8 +11,9 @@ static WARNED: Once = Once::new();
 /// precision, and the next step mixes them with f32 gradients. This loads them on a device whose default is f32, from
 /// where Burn moves them to the gradient's in the next step. Records are those of the optimizer itself.
 ///
-/// Training on a GPU, that device is the CPU. Training on the CPU there is none: the state is not loaded then, and begins
-/// anew; a warning says so.
+/// Training on a GPU, that device is the CPU, also where the GPU's default is f32: Burn loads the states of all ranks on its
+/// default device, which is the first GPU. Training on the CPU in a 16-bit default there is none: the state is not loaded then,
+/// and begins anew; a warning says so.
 ///
 /// ```
 /// use burn::optim::{AdamWConfig, ModuleOptimizer};
@@ -61,7 +62,7 @@ impl<S: RecordState> RecordState for Wide<S> {
     }
 
     fn state_unflatten(prefix: &str, src: &mut StateSource, device: &Device) -> Option<Self> {
-        let exact = [device.clone(), Device::flex()].into_iter().find(has_f32);
+        let exact = [Device::flex(), device.clone()].into_iter().find(has_f32);
         if exact.is_none() {
             let text =
                 "no device has f32 as its default float type: the optimizer's state is not loaded, and begins anew";
