@@ -16,6 +16,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::stepper::{Remaining, Stepper};
 use super::{MicroBatch, Moment, Step, StepError, Trainer};
+use crate::mixed::{Half, LossScale};
 
 const FEATURES: usize = 12;
 const CLASSES: usize = 5;
@@ -138,6 +139,21 @@ fn the_trainer_is_burns_own_loop() {
         model = optimizer.step(0.1, model, gradients);
     }
     assert_eq!(parameters(own.model()), parameters(&model));
+}
+
+#[test]
+fn a_saved_loss_scale_counts_in_mixed_precision_only() {
+    let saved = || LossScale::for_half(Half::F16).with_init_scale(512.0);
+    let (mut plain, mut with_scale) = (trainer(16), trainer(16).with_loss_scale(saved()));
+    let steps = [&mut plain, &mut with_scale].map(|trainer| trainer.step(0.1, batch(64, 0), Network::loss).unwrap());
+    assert_eq!(steps[0], steps[1]);
+    assert_eq!(parameters(plain.model()), parameters(with_scale.model()));
+    let mixed = [
+        trainer(16).with_loss_scale(saved()).mixed(Half::F16),
+        Ok(trainer(16).mixed(Half::F16).unwrap().with_loss_scale(saved())),
+    ];
+    let scales = mixed.map(|trainer| trainer.unwrap().loss_scale().value());
+    assert!(scales.iter().all(|scale| (scale - 512.0).abs() < 1e-9), "{scales:?}");
 }
 
 #[test]

@@ -51,6 +51,8 @@ use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
 pub struct Trainer<M> {
     weights: ModelAndOptimizer<M>,
     scale: LossScale,
+    /// What a scale goes on from once there is one.
+    saved: Option<LossScale>,
     stepper: Stepper,
     /// What is measured in place of the first step, if that is asked for.
     measured: Option<Box<Case>>,
@@ -65,7 +67,7 @@ impl<M: Module> Trainer<M> {
 
     pub(super) fn of(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
         let weights = ModelAndOptimizer { held: Held::Plain(model), optimizer, learning_rate: 0.0 };
-        Self { weights, scale: LossScale::none(), stepper, measured: None }
+        Self { weights, scale: LossScale::none(), saved: None, stepper, measured: None }
     }
 
     /// Measures this in place of the first step.
@@ -82,15 +84,15 @@ impl<M: Module> Trainer<M> {
     /// [`MixedError::HalfStatistics`] for a model with running statistics that are not held in f32.
     pub fn mixed(mut self, half: Half) -> Result<Self, MixedError> {
         self.weights.held = Held::mixed(Master::new(self.weights.held.into_master(), half)?);
-        self.scale = LossScale::for_half(half);
+        self.scale = self.saved.take().unwrap_or_else(|| LossScale::for_half(half));
         Ok(self)
     }
 
-    /// Goes on with a loss scale that was saved.
+    /// Goes on with a loss scale that was saved. It counts in [mixed precision](Self::mixed) only: in others losses are as they
+    /// are.
     #[must_use]
-    pub fn with_loss_scale(mut self, scale: LossScale) -> Self {
-        self.scale = scale;
-        self
+    pub fn with_loss_scale(self, scale: LossScale) -> Self {
+        if self.weights.held.is_mixed() { Self { scale, ..self } } else { Self { saved: Some(scale), ..self } }
     }
 
     /// Scales the gradients of a step down to a global norm of at most `norm`.
