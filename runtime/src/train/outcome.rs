@@ -47,7 +47,7 @@ pub struct Step {
 pub struct Rescue {
     /// What was done when it was noticed.
     pub moment: Moment,
-    /// Samples in a micro-batch before.
+    /// Samples in a micro-batch before, at most those that the step has on this device.
     pub from: usize,
     /// Samples in a micro-batch after it; as many where they were not to blame.
     pub to: usize,

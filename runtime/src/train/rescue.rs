@@ -15,8 +15,9 @@ const HELD_VALUES: u64 = 4;
 
 impl Stepper {
     /// Gives memory back and goes on smaller: with smaller micro-batches, unless the optimizer is to blame, for which fewer
-    /// parameters are changed at a time. Either is possible so often that it always ends.
-    pub(super) fn rescue(&mut self, failure: OutOfMemory) -> Result<Rescue, StepError> {
+    /// parameters are changed at a time. Either is possible so often that it always ends. The step was to be one over so many
+    /// `samples`, of this rank.
+    pub(super) fn rescue(&mut self, failure: OutOfMemory, samples: usize) -> Result<Rescue, StepError> {
         give_back(&self.device);
         // Allocations fail on a device that is lost, too: there, nothing can be computed any more.
         if let Err(Unread::Device(error)) = read(vec![Tensor::ones([1], &self.device.clone().without_autodiff())]) {
@@ -30,14 +31,14 @@ impl Stepper {
             None => (None, None),
         };
         let OutOfMemory { moment, message } = failure;
-        let from = self.micro_batch();
-        let smaller = if moment == Moment::Optimizer { None } else { self.pace.shrink(planned) };
+        let from = self.micro_batch().min(samples);
+        let smaller = if moment == Moment::Optimizer { None } else { self.pace.shrink(from as u64, planned) };
         let is_optimizers = matches!(moment, Moment::Optimizer | Moment::Step);
         let held_twice = if is_optimizers && smaller.is_none() { self.hold_less(1) } else { None };
         if smaller.is_none() && held_twice.is_none() {
             return Err(StepError::DoesNotFit { moment, micro_batch: from, memory, plan, message });
         }
-        let to = self.micro_batch();
+        let to = self.micro_batch().min(samples);
         match held_twice {
             None => {
                 tracing::warn!(from, to, "out of memory {moment}: the step is begun again with smaller micro-batches");
@@ -81,7 +82,7 @@ impl Stepper {
         let Sizes { all, largest } = self.sizes?;
         self.twice.within(largest.saturating_mul(HELD_VALUES), all.saturating_mul(HELD_VALUES));
         let most = self.twice.now().checked_shr(halvings).unwrap_or_default();
-        self.twice.shrink(Some(most)).map(Bytes)
+        self.twice.shrink(u64::MAX, Some(most)).map(Bytes)
     }
 }
 

@@ -119,7 +119,7 @@ impl Stepper {
                     return self.finished(Step { rescues, ..step }).map(|step| (step, outputs));
                 }
                 Err(Stopped::Error(error)) => return Err(error),
-                Err(Stopped::OutOfMemory(failure)) => rescues.push(self.rescue(failure)?),
+                Err(Stopped::OutOfMemory(failure)) => rescues.push(self.rescue(failure, batch.len())?),
             }
         }
     }

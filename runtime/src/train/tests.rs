@@ -157,6 +157,20 @@ fn a_saved_loss_scale_counts_in_mixed_precision_only() {
 }
 
 #[test]
+fn memory_that_runs_out_in_a_small_batch_is_no_reason_to_try_it_again_as_it_is() {
+    let mut trainer = trainer(64).grow_after(1000);
+    let tried = AtomicUsize::new(0);
+    let step = trainer.step(0.1, batch(8, 0), |model, micro| {
+        tried.fetch_add(1, Ordering::Relaxed);
+        assert!(micro.len() <= 4, "{OUT_OF_MEMORY}");
+        model.loss(micro)
+    });
+    let step = step.unwrap();
+    let rescues: Vec<_> = step.rescues.iter().map(|rescue| (rescue.from, rescue.to)).collect();
+    assert_eq!((rescues, tried.into_inner(), trainer.micro_batch()), (vec![(8, 4)], 1 + 2, 4));
+}
+
+#[test]
 fn gradients_are_clipped_by_their_global_norm() {
     let plain = trainer(64).step(0.1, batch(64, 0), Network::loss).unwrap();
     let before = parameters(&Network::new(&device(), false));

@@ -52,6 +52,6 @@ pub(crate) fn task() -> String {
 
 #[test]
 fn the_trainer_takes_the_steps_of_a_loop_by_hand() {
-    assert_eq!(process::run("bf16", "trainer"), "same: true, left out: true, factor: 1, applied: true in 1");
-    assert_eq!(process::run("f16", "trainer"), "same: true, left out: true, factor: 0.5, applied: true in 1");
+    assert_eq!(process::run("bf16", "trainer"), "same: true, left out: true, factor: 1, applied: true in 2");
+    assert_eq!(process::run("f16", "trainer"), "same: true, left out: true, factor: 0.5, applied: true in 2");
 }

@@ -205,7 +205,7 @@ fn rescues_come_to_an_end_whatever_runs_out_of_memory() {
         let mut stepper = stepper(from);
         stepper.sizes = Some(Sizes { all: 1000, largest: 40 });
         let failure = || OutOfMemory { moment, message: OUT_OF_MEMORY.to_owned() };
-        let rescues: Vec<_> = std::iter::from_fn(|| stepper.rescue(failure()).ok()).take(100).collect();
+        let rescues: Vec<_> = std::iter::from_fn(|| stepper.rescue(failure(), 100).ok()).take(100).collect();
         assert_eq!(rescues.len(), trials, "{rescues:?}");
         let held: Vec<_> = rescues.iter().filter_map(|rescue| rescue.held_twice).collect();
         let expected = if moment == Moment::Forward { vec![] } else { [2000, 1000, 500, 250, 160].map(Bytes).to_vec() };
