@@ -130,10 +130,10 @@ pub enum StepError {
         /// Burn's words.
         message: String,
     },
-    /// Memory ran out in the optimizer, again and again, after a part of the parameters had been changed.
+    /// Memory ran out in the optimizer, again and again, or the device failed, after a part of the parameters had been changed.
     #[error(
-        "out of memory in the optimizer, after {done} of {all} groups of parameters were changed: the model is torn \
-         between two steps, go on from the last checkpoint\nBurn says: {message}"
+        "the optimizer came to no end: {done} of {all} groups of parameters were changed, and the model is torn between two \
+         steps; go on from the last checkpoint\nBurn says: {message}"
     )]
     Torn {
         /// Groups that were changed.
@@ -155,9 +155,10 @@ pub enum StepError {
     /// The model cannot be trained in mixed precision as it is.
     #[error(transparent)]
     Mixed(#[from] MixedError),
-    /// Memory ran out, again and again, when gradients had been exchanged.
+    /// Memory ran out, again and again, or the device failed, when gradients had been exchanged.
     #[error(
-        "out of memory after gradients were exchanged: the ranks have come apart, go on from the last checkpoint\nBurn says: {message}"
+        "a rank could not end its step after gradients were exchanged: the ranks have come apart, go on from the last \
+         checkpoint\nBurn says: {message}"
     )]
     Late {
         /// Burn's words.

@@ -1,5 +1,6 @@
 //! What is done when memory ran out: it is given back, and what is to blame becomes smaller.
 
+use burn::module::ParamId;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
@@ -8,7 +9,7 @@ use super::failure::{Moment, OutOfMemory, Stopped};
 use super::gradients::{Sizes, groups};
 use super::outcome::{Rescue, StepError};
 use super::stepper::Stepper;
-use super::update::{Unread, Weights, read, update_in_groups};
+use super::update::{Unread, Weights, changed, read, update_in_groups};
 
 /// A parameter, two values of state and a gradient: what is held twice for each.
 const HELD_VALUES: u64 = 4;
@@ -64,7 +65,8 @@ impl Stepper {
         gradients: &GradientsParams,
     ) -> Result<Option<Rescue>, Stopped> {
         let groups = groups(gradients, &weights.model(), self.twice.now() / HELD_VALUES);
-        let done = update_in_groups(weights, gradients, groups, &self.clock, || give_back(&self.device));
+        let changed = |weights: &W, group: &[ParamId]| changed(weights, gradients, group, &self.clock);
+        let done = update_in_groups(weights, groups, changed, || give_back(&self.device));
         // What failed was tried with single parameters.
         let halvings = done.as_ref().copied().unwrap_or(u32::MAX);
         if halvings == 0 {

@@ -89,18 +89,18 @@ pub(super) fn updated<W: Weights>(
 /// twice. Where there is no memory for one, `release` gives some back, and after a while it goes on with halves of the
 /// groups, down to single parameters. Returns how often they were halved.
 ///
-/// What no memory is found for is an out-of-memory as long as nothing was changed.
+/// `changed` is what makes of the weights those with a group changed. Whatever ends it leaves the model torn, unless nothing was
+/// changed by then.
 pub(super) fn update_in_groups<W: Weights>(
     weights: &mut W,
-    gradients: &GradientsParams,
     groups: Vec<Vec<ParamId>>,
-    clock: &Clock,
+    changed: impl Fn(&W, &[ParamId]) -> Result<W, Unread>,
     release: impl Fn(),
 ) -> Result<u32, Stopped> {
     let mut left = VecDeque::from(groups);
     let (mut done, mut halvings, mut failures) = (0, 0, 0);
     while let Some(group) = left.front() {
-        let failure = match changed(weights, gradients, group, clock) {
+        let failure = match changed(weights, group) {
             Ok(changed) => {
                 *weights = changed;
                 left.pop_front();
@@ -108,13 +108,12 @@ pub(super) fn update_in_groups<W: Weights>(
                 continue;
             }
             Err(Unread::OutOfMemory(failure)) => failure,
-            Err(error) => return Err(error.into()),
+            Err(error @ Unread::Device(_)) => return Err(torn(error, done, left.len())),
         };
         failures += 1;
         let is_single = group.len() == 1;
         if is_single && failures >= TRIALS {
-            let torn = StepError::Torn { done, all: done + left.len(), message: failure.message.clone() };
-            return Err(if done == 0 { failure.into() } else { torn.into() });
+            return Err(torn(Unread::OutOfMemory(failure), done, left.len()));
         }
         release();
         // What holds the memory may be gone by then.
@@ -127,8 +126,20 @@ pub(super) fn update_in_groups<W: Weights>(
     Ok(halvings)
 }
 
+/// What ends a step of which so many groups are `done`.
+fn torn(unread: Unread, done: usize, left: usize) -> Stopped {
+    if done == 0 {
+        return unread.into();
+    }
+    let message = match unread {
+        Unread::OutOfMemory(failure) => failure.message,
+        Unread::Device(error) => error.to_string(),
+    };
+    StepError::Torn { done, all: done + left, message }.into()
+}
+
 /// The weights with one group changed, once it is known that it was computed.
-fn changed<W: Weights>(
+pub(super) fn changed<W: Weights>(
     weights: &W,
     gradients: &GradientsParams,
     group: &[ParamId],

@@ -137,6 +137,7 @@ struct Own {
 fn late(stopped: Stopped) -> Stopped {
     match stopped {
         Stopped::OutOfMemory(failure) => Stopped::Error(StepError::Late { message: failure.message }),
+        Stopped::Error(StepError::Device(error)) => Stopped::Error(StepError::Late { message: error.to_string() }),
         error @ Stopped::Error(_) => error,
     }
 }

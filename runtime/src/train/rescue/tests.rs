@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorReadError};
 use gpu_tuned_core::Bytes;
 
 use crate::mixed::{Half, LossScale, Master};
 use crate::train::attempt::Part;
-use crate::train::failure::OutOfMemory;
+use crate::train::failure::{OutOfMemory, Stopped};
 use crate::train::gradients::Sizes;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
-use crate::train::update::Weights;
+use crate::train::update::{Unread, Weights, update_in_groups};
 use crate::train::weights::{Held, ModelAndOptimizer, summed};
 use crate::train::{Moment, Step, StepError};
 
@@ -197,6 +197,27 @@ fn where_not_even_one_parameter_can_be_changed_it_ends_and_nothing_was_changed()
     assert_eq!(parameters(&hungry.master()), before);
     hungry.set_most(ALL);
     assert!(step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap().applied);
+}
+
+#[test]
+fn whatever_ends_it_once_a_group_was_changed_leaves_the_model_torn() {
+    for changed_before in [0, 1] {
+        let mut hungry = Hungry::new(None, ALL);
+        let all = [hungry.master().first.weight.id, hungry.master().last.weight.id];
+        let done = AtomicUsize::new(0);
+        let changed = |weights: &Hungry, _: &[ParamId]| {
+            if done.fetch_add(1, Ordering::Relaxed) < changed_before {
+                return Ok(weights.clone());
+            }
+            Err(Unread::Device(TensorReadError::InvalidShape { expected: 1, actual: 0 }))
+        };
+        let error = update_in_groups(&mut hungry, all.map(|id| vec![id]).to_vec(), changed, || ()).unwrap_err();
+        let Stopped::Error(error) = error else { panic!("memory did not run out") };
+        match changed_before {
+            0 => assert!(matches!(error, StepError::Device(_)), "{error}"),
+            _ => assert!(matches!(error, StepError::Torn { done: 1, all: 2, .. }), "{error}"),
+        }
+    }
 }
 
 #[test]
