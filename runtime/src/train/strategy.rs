@@ -44,6 +44,11 @@ impl<C: Tuned> Session<C> {
     /// workers load. Where the program says neither `global_batch` nor, of full sequences, `global_tokens`, its batches may
     /// be of any size but that of the micro-batches of which a step has several.
     ///
+    /// What the model's training step returns for metrics stays on the device until the optimizer step is taken, since a step
+    /// that is begun again shows nothing twice. Of a `ClassificationOutput` these are the logits of all samples of the step, and
+    /// no plan counts more than those of one micro-batch. Where they are large, return an output of your own with the loss alone,
+    /// or leave more memory alone (`memory_headroom`).
+    ///
     /// Under `cargo gpu-tuned measure` the first step is measured in place of being taken, and the process ends: see
     /// [`measure`](crate::measure).
     ///
