@@ -98,7 +98,9 @@ fn value(setting: Setting, text: &str) -> Result<SettingValue, SetError> {
             // No workers and nothing ahead are settings; no samples are none.
             let least = u64::from(!matches!(setting, Setting::NumWorkers | Setting::PrefetchDepth));
             let count = text.parse::<u64>().ok().filter(|count| *count >= least);
-            count.map(SettingValue::Count).ok_or_else(|| wrong(format!("expected a whole number from {least}")))
+            let commas = if text.contains('=') { "; settings are separated by commas" } else { "" };
+            let expected = || wrong(format!("expected a whole number from {least}{commas}"));
+            count.map(SettingValue::Count).ok_or_else(expected)
         }
         SettingKind::Flag => {
             text.parse().map(SettingValue::Flag).map_err(|_| wrong("expected true or false".to_owned()))
@@ -170,6 +172,10 @@ mod tests {
                  eval_batch_size",
             ),
             ("batch_size=0", "batch_size cannot be `0`: expected a whole number from 1"),
+            (
+                "batch_size=64 num_workers=2",
+                "batch_size cannot be `64 num_workers=2`: expected a whole number from 1; settings are separated by commas",
+            ),
             ("num_workers=-1", "num_workers cannot be `-1`: expected a whole number from 0"),
             ("allow_tf32=on", "allow_tf32 cannot be `on`: expected true or false"),
             (

@@ -95,7 +95,7 @@ pub struct Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} -> {}", self.setting, self.built, self.used)?;
-        if self.by_user { f.write_str(" (set in the config)") } else { Ok(()) }
+        if self.by_user { f.write_str(" (set by you)") } else { Ok(()) }
     }
 }
 
