@@ -2,7 +2,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
 
 use super::PrefetchLoader;
-use crate::Session;
+use crate::{Session, told};
 
 impl<C> Session<C> {
     /// Loads what one rank trains on: each batch holds its samples of a whole optimizer step, the last of an epoch those
@@ -50,6 +50,9 @@ impl<C> Session<C> {
     ) -> PrefetchLoader<I, B> {
         let settings = &self.plan().settings;
         let ahead = settings.prefetch_depth.saturating_mul(settings.batch_size);
+        if let Some(short) = short(dataset.len() as u64, self.schedule().global_batch, self.schedule().drop_last) {
+            told::warn(&short);
+        }
         PrefetchLoader::new(dataset, batcher, size(self.schedule().samples_per_rank()))
             .drop_last(self.schedule().drop_last)
             .depth(size(settings.prefetch_depth))
@@ -74,6 +77,30 @@ impl<C> Session<C> {
     }
 }
 
+/// That a dataset is no more than a step, if so.
+fn short(samples: u64, step: u64, drop_last: bool) -> Option<String> {
+    if samples == 0 {
+        return Some("the training dataset has no samples: an epoch has no steps".to_owned());
+    }
+    let steps = if drop_last { "no step, as such a one is dropped" } else { "one step over all of them" };
+    (samples < step).then(|| {
+        format!("the training dataset has {samples} samples, fewer than the {step} of an optimizer step: an epoch is {steps}")
+    })
+}
+
 fn size(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn a_dataset_of_less_than_a_step_is_told_of() {
+        assert_eq!(short(512, 512, true), None);
+        assert!(short(0, 512, false).is_some_and(|said| said.contains("no samples")));
+        assert!(short(100, 512, false).is_some_and(|said| said.contains("one step over all")));
+        assert!(short(100, 512, true).is_some_and(|said| said.contains("no step")));
+    }
 }
