@@ -1,6 +1,6 @@
 //! What is asked for: by the build, and by fields of the config that the user set.
 
-use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::{Goal, Pins, Provenance};
 
 use crate::tuned::{Built, Tuned};
@@ -16,6 +16,21 @@ pub(super) fn goal<C: Tuned>(config: &C) -> Goal {
         goal.global_batch = Some(C::BUILT.global_batch);
     }
     goal
+}
+
+/// That nobody says what an optimizer step is, if so: then it is what suits the build's target, or what the user's own batch makes.
+pub(super) fn nothing_stated<C: Tuned>(config: &C, schedule: &Schedule) -> Option<String> {
+    let asked = config.asked();
+    let pins = pins(&config.tuned(), &C::BUILT);
+    let is_stated = [asked.global_batch, asked.global_tokens, pins.batch_size, pins.gradient_accumulation];
+    is_stated.iter().all(Option::is_none).then(|| {
+        format!(
+            "no global batch is asked for: an optimizer step has {} samples, which suits {}; a build for another GPU may make it \
+             another run. Say `global_batch = …` in `#[gpu_tuned(…)]`, or `[goal]` of gpu-tuned.toml",
+            schedule.global_batch,
+            C::BUILT.target
+        )
+    })
 }
 
 /// The tuned values that are not those of the build: the user's.

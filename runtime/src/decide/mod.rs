@@ -136,6 +136,9 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     };
     let before = resolved.as_ref().and_then(|resolved| resolved.measured.measured_before(None, &spec));
     plan.advice.extend(before.map(|before| before.to_string()));
+    if here.saved.is_none() {
+        plan.advice.extend(asked::nothing_stated(config, &plan.schedule));
+    }
     asked::name_the_source(&mut plan, here.set);
     let changes = changes(config, here.set, &C::BUILT, &plan);
     let resumed = here.saved.map(|saved| Resumed::new(saved, &plan));
