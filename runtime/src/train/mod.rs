@@ -4,6 +4,7 @@ mod attempt;
 mod buffers;
 #[cfg(feature = "train")]
 mod differentiated;
+mod doubts;
 pub(crate) mod failure;
 mod gradients;
 mod health;

@@ -10,6 +10,7 @@ use gpu_tuned_core::plan::{MemoryEstimate, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Pins};
 
+use super::doubts::{PartialSteps, tell_of_another_model};
 use super::stepper::{Remaining, Stepper};
 use super::{Trainer, TrainerError};
 use crate::course::{Clock, Course};
@@ -46,13 +47,18 @@ impl<C: Tuned> Session<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// A warning tells of a model with other parameters than those that were planned for, by more than a tenth, and of steps that
+    /// are given micro-batches in place of all samples of a step.
+    ///
     /// # Errors
     ///
     /// [`TrainerError`]: for a model that cannot be trained in the planned precision, if that is a mixed one, and for a plan of
     /// several ranks, which [`ranks`](Self::ranks) are for.
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
         let recipe = Recipe::alone(self)?;
-        let trainer = Trainer::of(model, optimizer, recipe.stepper()).measuring(self.measured_case());
+        tell_of_another_model(self.workload().trained_parameters().0, &model);
+        let trainer = Trainer::of(model, optimizer, recipe.stepper());
+        let trainer = trainer.measuring(self.measured_case()).watching(PartialSteps::of(self));
         Ok(match recipe.half() {
             Some(half) => trainer.mixed(half)?,
             None => trainer,

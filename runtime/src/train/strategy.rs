@@ -16,6 +16,7 @@ use burn::train::{
 use thiserror::Error;
 
 use super::attempt::Part;
+use super::doubts::tell_of_another_model;
 use super::failure::{Moment, watched};
 use super::learning::{Learning, share_added};
 use super::metrics::Record;
@@ -73,6 +74,7 @@ impl<C: Tuned> Session<C> {
             device: self.device(),
             recipe,
             whole: WholeSteps::of(self),
+            parameters: self.workload().trained_parameters().0,
             record: self.record.clone(),
             measured: Mutex::new(self.measured_case()),
         })))
@@ -84,6 +86,8 @@ struct Steps {
     device: Device,
     recipe: Recipe,
     whole: WholeSteps,
+    /// That were planned for.
+    parameters: u64,
     record: Record,
     /// What is measured in place of the first step, if that is asked for.
     measured: Mutex<Option<Case>>,
@@ -139,6 +143,7 @@ where
         learner.fork(&self.device);
         let train = train.to_device(&self.device);
         let refused = self.refused(&learner.model(), components.grad_accumulation);
+        tell_of_another_model(self.parameters, &learner.model());
         let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(case) = measured {
             match measure(case, &learner, &train) {

@@ -5,6 +5,7 @@ use gpu_tuned_core::Bytes;
 
 use super::MicroBatch;
 use super::attempt::Part;
+use super::doubts::PartialSteps;
 use super::failure::{Moment, watched};
 use super::outcome::{Step, StepError};
 use super::stepper::Stepper;
@@ -12,6 +13,7 @@ use super::weights::{Held, ModelAndOptimizer, summed};
 use crate::course::Phase;
 use crate::measure::Case;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
+use crate::told;
 
 /// Takes optimizer steps: each over all samples it is given, in micro-batches that fit the device, and completely or not
 /// at all.
@@ -56,6 +58,8 @@ pub struct Trainer<M> {
     stepper: Stepper,
     /// What is measured in place of the first step, if that is asked for.
     measured: Option<Box<Case>>,
+    /// Where it is known what steps were planned.
+    partial: Option<PartialSteps>,
 }
 
 impl<M: Module> Trainer<M> {
@@ -67,12 +71,17 @@ impl<M: Module> Trainer<M> {
 
     pub(super) fn of(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
         let weights = ModelAndOptimizer { held: Held::Plain(model), optimizer, learning_rate: 0.0 };
-        Self { weights, scale: LossScale::none(), saved: None, stepper, measured: None }
+        Self { weights, scale: LossScale::none(), saved: None, stepper, measured: None, partial: None }
     }
 
     /// Measures this in place of the first step.
     pub(super) fn measuring(self, measured: Option<Case>) -> Self {
         Self { measured: measured.map(Box::new), ..self }
+    }
+
+    /// Tells where steps are given less than was planned.
+    pub(super) fn watching(self, partial: PartialSteps) -> Self {
+        Self { partial: Some(partial), ..self }
     }
 
     /// Computes in 16 bits from now on, with the weights and all that the optimizer does in f32: see
@@ -185,6 +194,9 @@ impl<M: Module> Trainer<M> {
     ) -> Result<Step, StepError> {
         if let Some(case) = self.measured.take() {
             case.of_trainer(self.master(), &self.weights.optimizer, &batch, &loss)?;
+        }
+        if let Some(doubt) = self.partial.as_mut().and_then(|partial| partial.doubt(batch.len())) {
+            told::warn(&doubt);
         }
         self.weights.learning_rate = learning_rate;
         // Nothing that lives as long as the step holds the weights: parameters that were changed are to be released.

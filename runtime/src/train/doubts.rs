@@ -1,0 +1,76 @@
+//! What is told where a program trains something else than what was planned.
+
+use burn::module::Module;
+use gpu_tuned_core::grouped;
+
+use crate::measure::parameters;
+use crate::session::Session;
+use crate::told;
+use crate::tuned::Tuned;
+
+/// Tells, if the parameters that training changes differ by more than a tenth from those that were `planned` for.
+pub(super) fn tell_of_another_model<M: Module>(planned: u64, model: &M) {
+    let trained = parameters(model);
+    if planned.abs_diff(trained) > planned / 10 {
+        told::warn(&format!(
+            "the plan is for a model in which training changes {} parameters, and in this one it changes {}: mend the description \
+             in `#[gpu_tuned(…)]`, and measure again",
+            grouped(planned),
+            grouped(trained)
+        ));
+    }
+}
+
+/// Whether steps are given the micro-batches of larger ones: as Burn's loaders cut them, where the tuned `batch_size` is
+/// taken for the batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartialSteps {
+    step: u64,
+    micro_batch: u64,
+    /// In a row; one may be the last step of an epoch.
+    seen: u32,
+}
+
+impl PartialSteps {
+    pub(super) fn of<C: Tuned>(session: &Session<C>) -> Self {
+        let schedule = session.schedule();
+        Self { step: schedule.samples_per_rank(), micro_batch: schedule.micro_batch, seen: 0 }
+    }
+
+    /// What there is to tell of a step over so many samples, once.
+    pub(super) fn doubt(&mut self, samples: usize) -> Option<String> {
+        let Self { step, micro_batch, seen } = *self;
+        let is_part = samples as u64 == micro_batch && micro_batch < step;
+        self.seen = if is_part { seen.saturating_add(1) } else { 0 };
+        (self.seen == 2).then(|| {
+            self.micro_batch = u64::MAX;
+            format!(
+                "optimizer steps are given {samples} samples, the planned micro-batch, where {step} make a step: another training \
+                 run than was asked for. Give a step all its samples, as `session.loader` loads them, and the trainer cuts them; or \
+                 ask for `global_batch = {samples}` in `#[gpu_tuned(…)]`"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PartialSteps;
+
+    #[test]
+    fn two_micro_batches_in_a_row_are_doubtful_and_told_of_once() {
+        let doubts = |step, given: &[usize]| {
+            let mut watched = PartialSteps { step, micro_batch: 16, seen: 0 };
+            given.iter().filter_map(|samples| watched.doubt(*samples)).collect::<Vec<_>>()
+        };
+        let told = doubts(512, &[16, 16, 16, 16, 16]);
+        assert!(
+            matches!(&told[..], [text] if text.contains("given 16 samples") && text.contains("512 make a step")),
+            "{told:?}"
+        );
+        // The last step of an epoch, sequences by their tokens, and a step that is one micro-batch.
+        for (step, given) in [(512, &[512, 16, 512, 16][..]), (512, &[15, 17, 15, 17]), (16, &[16, 16, 16])] {
+            assert!(doubts(step, given).is_empty(), "{given:?}");
+        }
+    }
+}
