@@ -301,7 +301,8 @@ pub(crate) struct ExplainArgs {
 ///
 /// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
 /// gpu-tuned.toml are no longer those that were measured, and when it was measured with other releases of Burn or `CubeCL`
-/// than Cargo.lock has.
+/// than Cargo.lock has. A Cargo.lock that cannot be read is a mistake; where there is none, a note says that releases are
+/// not compared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = below!(
     "cargo gpu-tuned check --workload digits",

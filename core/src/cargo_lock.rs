@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use crate::conflict;
+use crate::source::{FileError, Source};
+
 /// What a `Cargo.lock` says.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CargoLock {
@@ -20,13 +23,35 @@ struct Locked {
     dependencies: Vec<String>,
 }
 
+/// What is said of a file in which both sides of a merge are.
+const REMEDY_OF_MERGE: &str =
+    "keep either side whole (`git checkout --ours` or `--theirs` and the file): cargo adds what it lacks";
+/// What is said last of another file that cannot be read.
+const REMEDY: &str = "put back the file that was committed, or delete it: cargo writes another";
+
 impl CargoLock {
     /// The file's name, at the root of a workspace.
     pub const NAME: &'static str = "Cargo.lock";
 
     /// Reads the file's text; `None` when cargo itself would not read it.
     pub fn parse(text: &str) -> Option<Self> {
-        toml::from_str(text).ok()
+        Self::read(Source { file: Self::NAME, text }).ok()
+    }
+
+    /// The same, with what is wrong, where, and what to do about it.
+    ///
+    /// # Errors
+    ///
+    /// When cargo itself would not read it: a merge left both sides in it, or it is no lock of cargo's.
+    pub fn read(source: Source<'_>) -> Result<Self, FileError> {
+        if let Some(mistake) = conflict::marker(source, REMEDY_OF_MERGE) {
+            return Err(mistake);
+        }
+        toml::from_str(source.text).map_err(|error| {
+            let mut mistake = source.toml_error(&error);
+            mistake.message = format!("{}; {REMEDY}", mistake.message);
+            mistake
+        })
     }
 
     /// The releases of the crate `name` that the package is built with, itself and through others.
@@ -66,6 +91,7 @@ impl Locked {
 #[cfg(test)]
 mod tests {
     use super::CargoLock;
+    use crate::source::Source;
 
     #[test]
     fn only_what_the_package_is_built_with_counts() {
@@ -101,5 +127,18 @@ mod tests {
         let other = |measured: &str, name: &str| lock.other_than(measured, "mine", name);
         assert_eq!(other("0.21.0", "burn").as_deref(), Some("0.22.1"));
         assert_eq!((other("0.22.1", "burn"), other("0.22.1", "tch")), (None, None));
+    }
+
+    #[test]
+    fn what_cargo_would_not_read_is_told_with_its_place() {
+        for (text, place, said) in [
+            ("version = 4\n<<<<<<< HEAD\n[[package]]\n", "2:1", "a merge left both sides here: keep either side whole"),
+            ("[[package]]\nname = \"burn\n", "2:13", "delete it: cargo writes another"),
+            ("[[package]]\nname = \"burn\"\n", "1:1", "missing field `version`"),
+        ] {
+            let mistake = CargoLock::read(Source { file: "Cargo.lock", text }).expect_err(said).to_string();
+            assert!(mistake.starts_with(&format!("Cargo.lock:{place}: ")) && mistake.contains(said), "{mistake}");
+            assert!(CargoLock::parse(text).is_none());
+        }
     }
 }

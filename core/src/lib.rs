@@ -10,6 +10,7 @@ mod bytes;
 pub mod cargo_lock;
 pub mod compile;
 pub mod config;
+mod conflict;
 pub mod device;
 pub mod dims;
 pub mod figure;

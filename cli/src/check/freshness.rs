@@ -22,8 +22,16 @@ pub(super) fn undescribed(project: &Project, only: Option<&str>) -> Vec<Finding>
     without.map(|(name, _)| Finding::new(Level::Note, message.clone()).of(name)).collect()
 }
 
+/// That there is nothing to hold the releases against that workloads were measured with.
+pub(super) fn without_releases(project: &Project, workloads: &[Described<'_>]) -> Option<Finding> {
+    let is_measured = |described: &Described<'_>| described.locked.is_some_and(|locked| !locked.measured.on.is_empty());
+    let is_open = project.cargo_lock().is_none() && workloads.iter().any(is_measured);
+    let message = format!("no {}: releases of Burn and CubeCL are not compared", CargoLock::NAME);
+    is_open.then(|| Finding::new(Level::Note, message).mended_by("run `cargo generate-lockfile`"))
+}
+
 /// What is stale, one finding for each reason; or that nothing is.
-pub(super) fn of(project: &Project, described: &Described<'_>, cargo_lock: Option<&CargoLock>) -> Vec<Finding> {
+pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
     let mend = format!("run `cargo gpu-tuned measure -p {}`", project.name());
     let stale = |message: String| Finding::new(Level::Stale, message).of(described.name).mended_by(&*mend);
     let Some(locked) = described.locked else {
@@ -45,7 +53,7 @@ pub(super) fn of(project: &Project, described: &Described<'_>, cargo_lock: Optio
     }
     let mut found: Vec<_> = devices
         .iter()
-        .flat_map(|(name, on)| outdated(project, cargo_lock, on).into_iter().map(move |why| (name, why)))
+        .flat_map(|(name, on)| outdated(project, on).into_iter().map(move |why| (name, why)))
         .map(|(name, why)| stale(why).on(name))
         .collect();
     if found.is_empty() {
@@ -56,8 +64,8 @@ pub(super) fn of(project: &Project, described: &Described<'_>, cargo_lock: Optio
 }
 
 /// Releases that were measured and are no longer those of `Cargo.lock`.
-fn outdated(project: &Project, cargo_lock: Option<&CargoLock>, on: &MeasuredOn) -> Vec<String> {
-    let Some(cargo_lock) = cargo_lock else { return Vec::new() };
+fn outdated(project: &Project, on: &MeasuredOn) -> Vec<String> {
+    let Some(cargo_lock) = project.cargo_lock() else { return Vec::new() };
     let measured = [("burn", Some(&on.burn)), ("cubecl", on.cubecl.as_ref())];
     let differs = |(name, measured): (&str, Option<&String>)| {
         let now = cargo_lock.other_than(measured?, project.name(), name)?;

@@ -4,12 +4,14 @@ mod finding;
 mod fitting;
 mod freshness;
 
+use gpu_tuned_core::source::harmless;
+
 use crate::args::{CheckArgs, Common};
 use crate::error::Error;
 use crate::project::Project;
 use crate::table::{Align, Table};
 use crate::{Answer, Code};
-use finding::Finding;
+use finding::{Finding, Level};
 
 /// Checks what can be checked without building: the files, that what was measured is still what would be built, and that
 /// the declared GPUs hold the workloads.
@@ -18,6 +20,9 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
         Ok(project) => findings(&project, args.workload.as_deref())?,
         // A program that reads the findings reads these, too.
         Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
+        Err(error @ Error::Read { .. }) if common.json => {
+            vec![Finding::new(Level::Mistake, harmless(&error.to_string()))]
+        }
         Err(error) => return Err(error),
     };
     let code = found.iter().map(|finding| finding.level.code()).max().unwrap_or(Code::Fine);
@@ -31,10 +36,10 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
 
 fn findings(project: &Project, only: Option<&str>) -> Result<Vec<Finding>, Error> {
     let workloads = project.workloads(only)?;
-    let cargo_lock = project.cargo_lock();
     let mut found = freshness::undescribed(project, only);
+    found.extend(freshness::without_releases(project, &workloads));
     for described in &workloads {
-        found.extend(freshness::of(project, described, cargo_lock.as_ref()));
+        found.extend(freshness::of(project, described));
         found.extend(fitting::of(project, described));
     }
     Ok(found)

@@ -48,7 +48,7 @@ struct FileReport<'a> {
 
 /// Sets the package up.
 pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
-    let project = Project::read(common)?;
+    let project = Project::read_without_releases(common)?;
     let setup = Setup::of(&project, args)?;
     let diffs: String = setup.changes.iter().map(Change::diff).collect();
     let can_ask = !common.json && io::stdin().is_terminal() && io::stderr().is_terminal();

@@ -30,25 +30,42 @@ pub(crate) struct Project {
     /// What of the lock is of the Burn that the package is built with, as its build script takes it.
     current: Lock,
     outdated: Vec<Outdated>,
+    /// The releases that it is built with, where they were asked for and there is a `Cargo.lock`.
+    cargo_lock: Option<CargoLock>,
 }
 
+/// Mistakes in files, each with the text of its file.
+type Mistakes = Vec<(FileError, String)>;
+
 impl Project {
-    /// Finds the package and reads its files.
+    /// Finds the package and reads its files, `Cargo.lock` among them: what was measured with other releases is left out.
     pub(crate) fn read(common: &Common) -> Result<Self, Error> {
-        let (package, workspace) = metadata::package(common)?;
-        let root = metadata::folder(&package);
-        let mut mistakes = Vec::new();
-        let file = parsed(&root, ConfigFile::NAME, ConfigFile::parse, &mut mistakes)?;
-        let lock = parsed(&root, Lock::NAME, Lock::parse, &mut mistakes)?;
-        if !mistakes.is_empty() {
-            return Err(Error::Files { mistakes });
-        }
-        let (current, outdated) = (lock.clone(), Vec::new());
-        let mut project = Self { package, root, workspace, file, lock, current, outdated };
-        if let Some(cargo_lock) = project.cargo_lock() {
-            project.outdated = project.current.take_outdated(&cargo_lock, &project.package.name);
+        let mut mistakes = Mistakes::new();
+        let mut project = Self::of_files(common, &mut mistakes)?;
+        let parse = |source: Source<'_>| CargoLock::read(source).map_err(|mistake| vec![mistake]);
+        project.cargo_lock = parsed(&project.workspace, CargoLock::NAME, parse, &mut mistakes)?;
+        without(mistakes)?;
+        if let Some(cargo_lock) = &project.cargo_lock {
+            project.outdated = project.current.take_outdated(cargo_lock, &project.package.name);
         }
         Ok(project)
+    }
+
+    /// The same for commands that take no figures from it: whatever is the matter with `Cargo.lock`.
+    pub(crate) fn read_without_releases(common: &Common) -> Result<Self, Error> {
+        let mut mistakes = Mistakes::new();
+        let project = Self::of_files(common, &mut mistakes)?;
+        without(mistakes).map(|()| project)
+    }
+
+    /// The package with its own files.
+    fn of_files(common: &Common, mistakes: &mut Mistakes) -> Result<Self, Error> {
+        let (package, workspace) = metadata::package(common)?;
+        let root = metadata::folder(&package);
+        let file = parsed(&root, ConfigFile::NAME, ConfigFile::parse, mistakes)?.unwrap_or_default();
+        let lock = parsed(&root, Lock::NAME, Lock::parse, mistakes)?.unwrap_or_default();
+        let current = lock.clone();
+        Ok(Self { package, root, workspace, file, lock, current, outdated: Vec::new(), cargo_lock: None })
     }
 
     /// The package's name.
@@ -89,14 +106,14 @@ impl Project {
 
     /// What its `gpu-tuned.lock` says by now.
     pub(crate) fn read_lock(&self) -> Result<Lock, Error> {
-        let mut mistakes = Vec::new();
+        let mut mistakes = Mistakes::new();
         let lock = parsed(&self.root, Lock::NAME, Lock::parse, &mut mistakes)?;
-        if mistakes.is_empty() { Ok(lock) } else { Err(Error::Files { mistakes }) }
+        without(mistakes).map(|()| lock.unwrap_or_default())
     }
 
     /// The releases that it is built with, where there is a `Cargo.lock`.
-    pub(crate) fn cargo_lock(&self) -> Option<CargoLock> {
-        CargoLock::parse(&std::fs::read_to_string(self.workspace.join(CargoLock::NAME)).ok()?)
+    pub(crate) const fn cargo_lock(&self) -> Option<&CargoLock> {
+        self.cargo_lock.as_ref()
     }
 
     /// The name under which the package depends on the runtime, when that has the feature.
@@ -127,21 +144,29 @@ impl Project {
     }
 }
 
-/// The file below `root`, or its default when there is none. Mistakes are collected, so that those of all files are told.
-fn parsed<T: Default>(
+/// The file below `root`, where there is one. Mistakes are collected, so that those of all files are told.
+fn parsed<T>(
     root: &Path,
     name: &str,
     parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
-    mistakes: &mut Vec<(FileError, String)>,
-) -> Result<T, Error> {
+    mistakes: &mut Mistakes,
+) -> Result<Option<T>, Error> {
     let path = root.join(name);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Error::Read { path, source }),
     };
-    Ok(parse(Source { file: name, text: &text }).unwrap_or_else(|found| {
-        mistakes.extend(found.into_iter().map(|mistake| (mistake, text.clone())));
-        T::default()
-    }))
+    match parse(Source { file: name, text: &text }) {
+        Ok(parsed) => Ok(Some(parsed)),
+        Err(found) => {
+            mistakes.extend(found.into_iter().map(|mistake| (mistake, text.clone())));
+            Ok(None)
+        }
+    }
+}
+
+/// Refuses what has mistakes.
+fn without(mistakes: Mistakes) -> Result<(), Error> {
+    if mistakes.is_empty() { Ok(()) } else { Err(Error::Files { mistakes }) }
 }

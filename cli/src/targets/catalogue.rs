@@ -58,7 +58,7 @@ impl Catalogue {
     /// said of it.
     pub(super) fn read(common: &Common, needed: bool) -> Result<(Self, Vec<String>), Error> {
         let is_named = needed || common.package.is_some();
-        let (project, notes) = match Project::read(common) {
+        let (project, notes) = match Project::read_without_releases(common) {
             Ok(project) => (Some(project), Vec::new()),
             Err(Error::NoManifest) if !is_named => (None, Vec::new()),
             Err(Error::SeveralPackages { names }) if !is_named => (None, vec![left_out(&names)]),

@@ -55,9 +55,48 @@ fn what_the_package_is_not_built_with_says_nothing() {
     let another = "\n[[package]]\nname = \"burn\"\nversion = \"0.21.0\"\n";
     project.write("Cargo.lock", &(project.read("Cargo.lock") + another));
     project.run(&["check"]).ended(0);
+}
+
+#[test]
+fn without_a_cargo_lock_it_is_told_that_no_releases_are_compared() {
+    let project = Project::new("measured");
     std::fs::remove_file(project.path("Cargo.lock")).expect("it is there");
-    project.run(&["check"]).ended(0);
+    let text = project.run(&["check"]).ended(0);
+    let note =
+        "note  no Cargo.lock: releases of Burn and CubeCL are not compared; run\n      `cargo generate-lockfile`\n";
+    assert!(text.starts_with(note), "{text}");
     assert!(!project.path("Cargo.lock").exists(), "a check changes nothing");
+    // Where nothing was measured, there is nothing to compare.
+    let text = Project::new("declared").run(&["check"]).ended(1);
+    assert!(!text.contains("Cargo.lock"), "{text}");
+}
+
+#[test]
+fn a_cargo_lock_that_cannot_be_read_is_a_mistake() {
+    let project = Project::new("measured");
+    let lock = project.read("Cargo.lock");
+    project.write("Cargo.lock", &format!("<<<<<<< HEAD\n{lock}"));
+    let found = project.run(&["check", "--json"]).json(2);
+    let [only] = found.as_array().expect("findings").as_slice() else { panic!("{found:#}") };
+    let merged = "a merge left both sides here: keep either side whole";
+    assert_eq!(only["level"], "mistake");
+    let message = only["message"].as_str().expect("a message");
+    assert!(message.starts_with(&format!("Cargo.lock:1:1: {merged}")), "{message}");
+    // So it is to whatever takes figures from what was measured, and to nothing else.
+    for args in [&["check"][..], &["plan"], &["explain", "h200"], &["report"], &["measure"]] {
+        let said = project.run(args).refused(2);
+        assert!(said.contains(merged) && said.contains("--> Cargo.lock:1:1"), "{args:?}: {said}");
+    }
+    project.run(&["init", "--dry-run"]).ended(0);
+    project.run(&["targets", "h200"]).ended(0);
+
+    std::fs::remove_file(project.path("Cargo.lock")).expect("it is there");
+    std::fs::create_dir(project.path("Cargo.lock")).expect("a folder can be made");
+    let found = project.run(&["check", "--json"]).json(2);
+    let message = found[0]["message"].as_str().expect("a message");
+    assert!(found[0]["level"] == "mistake" && message.starts_with("cannot read `"), "{message}");
+    let said = project.run(&["check"]).refused(2);
+    assert!(said.starts_with("error: cannot read `") && said.contains("Cargo.lock`: "), "{said}");
 }
 
 #[test]

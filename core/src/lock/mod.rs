@@ -18,7 +18,6 @@
 //! Reading passes over what a newer release may have added, and [`merged`] keeps it. What this release knows has to be
 //! there and in range: a [`FileError`] for each mistake says where, and the last one what to do.
 
-mod conflict;
 mod described;
 mod facts;
 mod merge;

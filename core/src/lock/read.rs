@@ -7,9 +7,10 @@ use toml::Table;
 use toml::de::DeTable;
 
 use super::facts::{Facts, Reader, whole};
-use super::{Lock, LockedWorkload, conflict, described};
+use super::{Lock, LockedWorkload, described};
 use crate::Bytes;
 use crate::config;
+use crate::conflict;
 use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point};
 use crate::source::{FileError, Source};
 
@@ -20,9 +21,13 @@ const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
 /// What is said last of a file that cannot be used.
 const REMEDY: &str = "mend that, put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
 
+/// What is said of a file in which both sides of a merge are.
+const REMEDY_OF_MERGE: &str = "keep either side whole (`git checkout --ours` or `--theirs` and the file), or delete the file; \
+                               then run `cargo gpu-tuned measure`";
+
 /// What the file says, and the whole of it, with what this release does not know.
 pub(super) fn file(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> {
-    if let Some(mistake) = conflict::marker(source).or_else(|| newer(source)) {
+    if let Some(mistake) = conflict::marker(source, REMEDY_OF_MERGE).or_else(|| newer(source)) {
         return Err(vec![mistake]);
     }
     document(source).map_err(|mut mistakes| {

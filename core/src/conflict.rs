@@ -4,14 +4,12 @@ use crate::source::{FileError, Source};
 
 const MARKERS: [&str; 4] = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"];
 
-/// The first conflict marker. No line of a lock begins like one otherwise.
-pub(super) fn marker(source: Source<'_>) -> Option<FileError> {
+/// The first conflict marker, with what to do about it. No line of a lock begins like one otherwise.
+pub(crate) fn marker(source: Source<'_>, remedy: &str) -> Option<FileError> {
     let mut offset = 0;
     for line in source.text.split_inclusive('\n') {
         if MARKERS.iter().any(|marker| is(line, marker)) {
-            let message = "a merge left both sides here: keep either side whole (`git checkout --ours` or `--theirs` and \
-                           the file), or delete the file; then run `cargo gpu-tuned measure`";
-            return Some(source.error(&(offset..offset), message));
+            return Some(source.error(&(offset..offset), format!("a merge left both sides here: {remedy}")));
         }
         offset += line.len();
     }
