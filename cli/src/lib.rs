@@ -11,6 +11,7 @@ mod error;
 mod explain;
 mod export;
 mod init;
+mod json;
 mod measure;
 mod monitor;
 mod optimize;

@@ -8,7 +8,6 @@ mod picture;
 mod results;
 mod table;
 
-use std::path::Path;
 use std::time::Instant;
 
 use gpu_tuned_core::bench::{Header, Planned};
@@ -20,6 +19,7 @@ pub(crate) use error::BenchError;
 use crate::args::Common;
 use crate::error::Error;
 use crate::init::replace;
+use crate::json::PathText;
 use crate::project::Project;
 use crate::{Answer, Code};
 use drive::Drive;
@@ -33,9 +33,9 @@ struct Report<'a> {
     header: &'a Header,
     planned: Planned,
     points: Vec<Point<'a>>,
-    results: &'a Path,
+    results: PathText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    svg: Option<&'a Path>,
+    svg: Option<PathText<'a>>,
     seconds: f64,
 }
 
@@ -72,7 +72,8 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     let text = if common.json {
         let Found { header, planned, rows } = &found;
         let points = rows.iter().map(|row| Point { row, why: found.why_not(row) }).collect();
-        let report = Report { header, planned: *planned, points, results: results.path(), svg, seconds };
+        let (results, svg) = (PathText(results.path()), svg.map(PathText));
+        let report = Report { header, planned: *planned, points, results, svg, seconds };
         format!("{}\n", serde_json::to_string_pretty(&report).expect("BUG: a report is always JSON"))
     } else {
         table::text(&found, svg, seconds)

@@ -13,6 +13,7 @@ pub(crate) use args::ExportArgs;
 
 use crate::args::Common;
 use crate::error::Error;
+use crate::json::PathText;
 use crate::recording::{Recorded, distinct, is_standard, read, write};
 use crate::{Answer, Code};
 
@@ -53,7 +54,7 @@ fn event_file(records: &[Record], directory: &Path) -> Result<PathBuf, Error> {
 
 fn said(common: &Common, form: &str, file: &Path, hint: Option<&str>) -> String {
     if common.json {
-        return format!("{:#}\n", json!({ "form": form, "file": file }));
+        return format!("{:#}\n", json!({ "form": form, "file": PathText(file) }));
     }
     let hint = hint.map(|hint| format!("Look at it with: {hint}\n")).unwrap_or_default();
     format!("{}\n{hint}", file.display())

@@ -17,6 +17,7 @@ pub(crate) use args::ReportArgs;
 
 use crate::args::Common;
 use crate::error::Error;
+use crate::json::PathText;
 use crate::project::Project;
 use crate::recording::{alone, distinct, is_standard, once, read, write};
 use crate::targets::Target;
@@ -26,7 +27,7 @@ use page::Section;
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Written<'a> {
-    report: &'a Path,
+    report: PathText<'a>,
     bytes: usize,
     workloads: Vec<String>,
     targets: Vec<String>,
@@ -63,7 +64,7 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     write(&args.output, |file| file.write_all(page.as_bytes()))?;
     let recordings = args.recordings.len();
     let text = if common.json {
-        let written = Written { report: &args.output, bytes: page.len(), workloads, targets, recordings };
+        let written = Written { report: PathText(&args.output), bytes: page.len(), workloads, targets, recordings };
         format!("{}\n", serde_json::to_string_pretty(&written).expect("BUG: names and numbers are always JSON"))
     } else {
         format!("wrote `{}`: {} KiB, to be opened in a browser\n", args.output.display(), page.len() / 1024)

@@ -12,6 +12,7 @@ pub(crate) use args::TraceArgs;
 
 use crate::args::Common;
 use crate::error::Error;
+use crate::json::PathText;
 use crate::recording::{Recorded, beside, distinct, is_standard, quoted, read, write};
 use crate::{Answer, Code};
 
@@ -41,7 +42,7 @@ fn counted(records: &[Record], steps: Steps) -> usize {
 fn said(as_json: bool, output: &Path, trace: &Trace, steps: usize) -> String {
     let events = trace.len();
     if as_json {
-        return format!("{:#}\n", json!({ "file": output, "steps": steps, "events": events }));
+        return format!("{:#}\n", json!({ "file": PathText(output), "steps": steps, "events": events }));
     }
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
     format!("{}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n", output.display())

@@ -42,6 +42,21 @@ fn the_frontier_and_the_plan_are_marked() {
     assert_eq!(svg.matches("r=\"3\"><title>").count(), 6);
 }
 
+/// Apple's file systems have no such names.
+#[test]
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn a_picture_whose_name_is_no_utf_8_is_reported_as_it_is_shown() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let project = project();
+    let picture = std::ffi::OsStr::from_bytes(b"na\xefve.svg");
+    let mut command = project.command(&["bench", "--json", "--batch", "8", "--checkpointing", "off", "--svg"]);
+    let report = crate::project::Ran::of(command.arg(picture).args(["--", "bench"])).json(0);
+    assert_eq!(report["svg"], "na\u{fffd}ve.svg");
+    assert!(report["results"].as_str().is_some_and(|path| path.ends_with(RESULTS)), "{report:#}");
+    assert!(project.path("").join(picture).exists());
+}
+
 #[test]
 fn what_has_run_is_not_run_again_unless_it_is_asked_for() {
     let project = project();

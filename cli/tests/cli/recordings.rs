@@ -106,6 +106,25 @@ fn a_recording_is_exported_for_tensorboard() {
     assert!(bytes.windows(10).any(|part| part == b"train/loss"));
 }
 
+/// Apple's file systems have no such names.
+#[test]
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn names_that_are_no_utf_8_are_shown_in_json_as_elsewhere() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let project = recorded();
+    let name = |ending: &[u8]| OsStr::from_bytes(&[b"na\xefve", ending].concat()).to_owned();
+    fs::copy(project.path("run.jsonl"), project.path("").join(name(b".jsonl"))).expect("it can be copied");
+    let said = |args: &[&str], ending: &[u8]| Ran::of(project.command(args).arg(name(ending)).arg("--json")).json(0);
+    assert_eq!(said(&["trace"], b".jsonl")["file"], "na\u{fffd}ve.trace.json");
+    assert_eq!(said(&["export", "run.jsonl", "--csv", "-o"], b".csv")["file"], "na\u{fffd}ve.csv");
+    let events = said(&["export", "run.jsonl", "--tensorboard"], b"")["file"].clone();
+    assert!(events.as_str().is_some_and(|file| file.starts_with("na\u{fffd}ve/events.out.")), "{events}");
+    let report = said(&["report", "--recording", "run.jsonl", "-o"], b".html");
+    assert_eq!(report["report"], "na\u{fffd}ve.html");
+}
+
 #[test]
 fn bad_input_is_refused_with_2_and_its_place() {
     let project = recorded();
