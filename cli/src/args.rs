@@ -110,9 +110,10 @@ impl Colour {
 
 /// Set a package up: dependencies, features, build script and gpu-tuned.toml, shown as a diff before they are written
 ///
-/// What is there is kept: formatting, comments, features and the build script, which gets one line where that is safe. A
-/// package that is set up is not changed. Training configs among its structs are named with the annotation that they
-/// could have, which is only shown.
+/// What is there is kept: formatting, comments, features and the build script, which gets one line where that is safe. The
+/// build script's crate comes from where the package has `gpu-tuned` from: the folder beside it, the same repository, or the
+/// release. A package that is set up is not changed. Training configs among its structs are named with the annotation that
+/// they could have, which is only shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = INIT_HELP)]
 pub(crate) struct InitArgs {

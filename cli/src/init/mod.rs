@@ -99,7 +99,8 @@ impl Outcome {
     fn in_words(self, project: &Project, setup: &Setup) -> String {
         let files = names(setup);
         match self {
-            Self::Nothing => format!("nothing to do: `{}` is set up", project.name()),
+            Self::Nothing if setup.is_complete() => format!("nothing to do: `{}` is set up", project.name()),
+            Self::Nothing => "nothing to write; left to do by hand:".to_owned(),
             Self::Shown => format!("nothing was written: that is what would become of {files}"),
             Self::Written => format!("written: {files}"),
             Self::Declined => "nothing was written".to_owned(),

@@ -7,7 +7,7 @@ use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::profile::ProfileId;
 
 use super::change::{self, Change};
-use super::manifest::{Manifest, Origin, Wanted};
+use super::manifest::{Beside, Manifest, Origin, Sibling, Wanted};
 use super::proposal::{self, Found, Proposal};
 use super::script::{self, Script};
 use crate::args::InitArgs;
@@ -16,7 +16,7 @@ use crate::project::{Project, RUNTIME};
 use crate::targets::Target;
 
 /// The crate that build scripts depend on.
-const BUILD: &str = "gpu-tuned-build";
+const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
 /// The GPUs that packages declare by custom.
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
 /// The release of Burn that the runtime is for.
@@ -65,7 +65,9 @@ impl Setup {
         manifest.declare(&targets)?;
         let has_loop = has_own_loop(project);
         let names = setup.depend(has_loop, &mut manifest, root.as_mut(), &sources)?;
-        setup.notes.extend(needs_release(project, args).then(unreleased));
+        let tables = ["dependencies", "build-dependencies"].iter().zip(&names);
+        let needs_release = tables.clone().any(|(table, name)| manifest.is_release(table, name, root.as_ref()));
+        setup.notes.extend(needs_release.then(unreleased));
         setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
         let script = script::of(project, &manifest, &names[1])?;
         let file = project.root().join(ConfigFile::NAME);
@@ -95,6 +97,11 @@ impl Setup {
         Ok(setup)
     }
 
+    /// Whether nothing is left to do by hand.
+    pub(super) const fn is_complete(&self) -> bool {
+        self.by_hand.is_empty() && self.proposal.is_none()
+    }
+
     /// Sees to both dependencies; returns the names that the package has for them.
     fn depend(
         &mut self,
@@ -108,11 +115,21 @@ impl Setup {
         let features = if has_loop { &own_loop[..] } else { &own_loop[..1] };
         let enough = if features.len() == 1 { &["train", "cuda", "warm"][..] } else { &[] };
         let runtime = Wanted { table: "dependencies", krate: RUNTIME, features, enough, from: runtime };
-        let build = Wanted { table: "build-dependencies", krate: BUILD, features: &[], enough: &[], from: build };
         let name = manifest.depend(&runtime, root.as_deref_mut(), inherits)?;
         if name != RUNTIME {
             self.notes.push(format!("the package has `{RUNTIME}` as `{name}`: macros look for it by its own name"));
         }
+        // What the workspace describes counts before the place of the runtime.
+        let is_offered = inherits.is_some() && root.as_deref().unwrap_or(manifest).offers(BUILD.krate);
+        let beside = if is_offered || !matches!(build, Origin::Release) {
+            None
+        } else {
+            manifest.beside(&name, &BUILD, root.as_deref())
+        };
+        // A path that the package itself says is none of its workspace.
+        let inherits = inherits.filter(|_| beside.as_ref().is_none_or(|beside| beside.is_offered));
+        let from = beside.as_ref().map_or(build, |Beside { origin, .. }| origin);
+        let build = Wanted { table: "build-dependencies", krate: BUILD.krate, features: &[], enough: &[], from };
         Ok([name, manifest.depend(&build, root, inherits)?])
     }
 }
@@ -144,16 +161,7 @@ fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
         path if path.join("Cargo.toml").is_file() => Ok(Origin::Path(path)),
         _ => Err(Error::NoCheckout { path: checkout.to_owned(), missing: name }),
     };
-    Ok([origin("runtime")?, origin("build-support")?])
-}
-
-/// Whether the package is to have the runtime from a registry.
-fn needs_release(project: &Project, args: &InitArgs) -> bool {
-    let mut known = project.package().dependencies.iter().filter(|dependency| dependency.name == RUNTIME);
-    let is_git = |source: &str| source.starts_with("git+");
-    let is_elsewhere =
-        known.any(|it| it.path.is_some() || it.source.as_ref().is_some_and(|source| is_git(&source.repr)));
-    args.checkout.is_none() && !is_elsewhere
+    Ok([origin("runtime")?, origin(BUILD.folder)?])
 }
 
 /// What is to be known of a package that depends on the release.

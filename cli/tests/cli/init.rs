@@ -260,6 +260,11 @@ fn a_script_that_cannot_be_edited_is_left_to_the_user() {
         "by hand: add `gpu_tuned_build::configure().emit();` to `main` of build.rs: it has no `main`, or several\n";
     assert!(said.contains(told), "{said}");
     assert_eq!(project.read("build.rs"), "include!(\"other.rs\");\n");
+    // It is not set up as long as that is left.
+    let said = project.run(&["init"]).ended(0);
+    assert!(said.starts_with(&format!("nothing to write; left to do by hand:\n{told}")), "{said}");
+    project.write("build.rs", "include!(\"other.rs\");\nfn tuned() { gpu_tuned_build::configure().emit() }\n");
+    assert!(project.run(&["init"]).ended(0).starts_with("nothing to do: `plain` is set up\n"));
 }
 
 #[test]

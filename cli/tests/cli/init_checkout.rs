@@ -2,7 +2,10 @@
 
 use std::fs;
 
+use std::process::Command;
+
 use crate::init::{PLAIN, inheriting, package, written};
+use crate::project::{Project, Ran};
 
 const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -59,6 +62,101 @@ fn a_package_that_has_it_from_elsewhere_is_moved_to_the_checkout() {
     assert_eq!(project.read("two/Cargo.toml"), before);
     let root = project.read("Cargo.toml");
     assert!(root.contains(&format!("gpu-tuned = {{ version = \"0.1\", path = \"{here}\" }}")), "{root}");
+}
+
+/// Puts crates in place of those of a checkout beside the package's folder.
+fn checked_out(project: &Project, crates: &[(&str, &str)]) {
+    for (folder, name) in crates {
+        let folder = project.path("..").join("tuned").join(folder);
+        fs::create_dir_all(folder.join("src")).expect("a folder can be made");
+        let features = "[features]\nburn = []\ncuda = []\nnative = []\n\n[workspace]\n";
+        let manifest = format!("[package]\nname = {name:?}\nversion = \"0.1.3\"\nedition = \"2024\"\n\n{features}");
+        fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest can be written");
+        fs::write(folder.join("src/lib.rs"), "").expect("a source can be written");
+    }
+}
+
+const BOTH: [(&str, &str); 2] = [("runtime", "gpu-tuned"), ("build-support", "gpu-tuned-build")];
+
+#[test]
+fn the_build_crate_comes_from_beside_a_runtime_that_is_by_path() {
+    for (dependency, added) in [
+        ("gpu-tuned = { path = \"../tuned/runtime\" }\n", "gpu-tuned-build = { path = \"../tuned/build-support\" }\n"),
+        (
+            "\n[dependencies.gpu-tuned]\npath = \"../tuned/runtime/\"\nversion = \"0.1.2\"\n",
+            "gpu-tuned-build = { path = \"../tuned/build-support\", version = \"0.1.2\" }\n",
+        ),
+    ] {
+        let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
+        checked_out(&project, &BOTH);
+        let said = project.run(&["init", "--yes"]);
+        assert!(!said.stderr.contains("no release of gpu-tuned"), "{}", said.stderr);
+        said.ended(0);
+        let after = project.read("Cargo.toml");
+        assert!(after.contains(added), "{dependency}: {after}");
+        // All that the package depends on is found without a registry.
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["metadata", "--offline", "--format-version=1"]).current_dir(project.path(""));
+        assert_eq!(Ran::of(&mut cargo).json(0)["packages"].as_array().map(Vec::len), Some(3));
+        written(&project, &[]);
+    }
+}
+
+#[test]
+fn the_build_crate_is_described_where_the_runtime_is() {
+    // For the whole workspace, by a path from there on.
+    let project = inheriting("anyhow.workspace = true\ngpu-tuned.workspace = true\n");
+    project.replace("Cargo.toml", "anyhow = ", "gpu-tuned = { path = \"../tuned/runtime\" }\nanyhow = ");
+    checked_out(&project, &BOTH);
+    written(&project, &["-p", "two"]);
+    let root = project.read("Cargo.toml");
+    assert!(root.contains("gpu-tuned-build = { path = \"../tuned/build-support\" }\n"), "{root}");
+    assert!(project.read("two/Cargo.toml").contains("gpu-tuned-build.workspace = true\n"));
+    // By the package itself, although it has others from the workspace.
+    let project = inheriting("anyhow.workspace = true\ngpu-tuned = { path = \"../../tuned/runtime\" }\n");
+    let before = project.read("Cargo.toml");
+    checked_out(&project, &BOTH);
+    written(&project, &["-p", "two"]);
+    let member = project.read("two/Cargo.toml");
+    assert!(member.contains("gpu-tuned-build = { path = \"../../tuned/build-support\" }\n"), "{member}");
+    assert_eq!(project.read("Cargo.toml"), before);
+    // What the workspace describes already is taken.
+    let offered = "gpu-tuned-build = { path = \"../tuned/build-support\", features = [\"native\"] }\n";
+    project.replace("Cargo.toml", "anyhow = ", &format!("{offered}anyhow = "));
+    written(&project, &["-p", "one"]);
+    assert!(project.read("one/Cargo.toml").contains("gpu-tuned-build.workspace = true\n"));
+}
+
+#[test]
+fn the_build_crate_comes_from_the_repository_or_the_registry_of_the_runtime() {
+    for (source, added) in [
+        ("git = \"https://example.org/x\", rev = \"abc\"", "git = \"https://example.org/x\", rev = \"abc\""),
+        ("version = \"0.1\", registry = \"ours\"", "registry = \"ours\", version = \"0.1\""),
+    ] {
+        let project = package(&format!("{PLAIN}\n[dependencies]\ngpu-tuned = {{ {source}, features = [\"burn\"] }}\n"));
+        fs::create_dir(project.path(".cargo")).expect("a folder can be made");
+        project.write(".cargo/config.toml", "[registries.ours]\nindex = \"https://example.org/index\"\n");
+        let said = project.run(&["init", "--dry-run"]);
+        assert!(!said.stderr.contains("no release of gpu-tuned"), "{}", said.stderr);
+        said.ended(0);
+        written(&project, &[]);
+        let after = project.read("Cargo.toml");
+        assert!(after.contains(&format!("gpu-tuned-build = {{ {added} }}\n")), "{after}");
+    }
+}
+
+#[test]
+fn where_the_build_crate_would_be_a_release_the_checkout_is_told() {
+    let depends = "gpu-tuned = { path = \"../tuned/runtime\", features = [\"burn\"] }\n";
+    let project = package(&format!("{PLAIN}\n[dependencies]\n{depends}"));
+    // What lies beside it is another crate.
+    checked_out(&project, &[BOTH[0], ("build-support", "other")]);
+    for args in [["init", "--dry-run"], ["init", "--yes"], ["init", "--yes"]] {
+        let said = project.run(&args);
+        assert!(said.stderr.contains("no release of gpu-tuned is out yet"), "{}", said.stderr);
+        said.ended(0);
+    }
+    assert!(project.read("Cargo.toml").contains("gpu-tuned-build = \"0.1\"\n"));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The dependencies.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml_edit::{Array, InlineTable, Item, TableLike, Value};
 
 use super::Manifest;
 use super::insert::{self, Order};
+use super::origin::Origin;
 use crate::error::Error;
 
 /// A dependency that the package shall have.
@@ -19,13 +20,6 @@ pub(in crate::init) struct Wanted<'a> {
     /// Features that mean the last of these, too.
     pub enough: &'a [&'static str],
     pub from: &'a Origin,
-}
-
-/// Where a crate comes from.
-pub(in crate::init) enum Origin {
-    Release,
-    /// From this folder.
-    Path(PathBuf),
 }
 
 impl Manifest {
@@ -131,8 +125,10 @@ impl Manifest {
             _ => (self, &[wanted.table, name][..]),
         };
         let there = manifest.get(keys).and_then(|item| item.get("path")).and_then(Item::as_str);
-        let base = manifest.path.parent().unwrap_or(Path::new(""));
-        if there.and_then(|path| fs::canonicalize(base.join(path)).ok()).is_some_and(|there| there == *folder) {
+        if there
+            .and_then(|path| fs::canonicalize(manifest.folder().join(path)).ok())
+            .is_some_and(|there| there == *folder)
+        {
             return;
         }
         let document = manifest.document.as_item_mut();
@@ -169,7 +165,7 @@ fn named(table: &dyn TableLike, krate: &str) -> Option<String> {
     table.iter().find(is_it).map(|(name, _)| name.to_owned())
 }
 
-fn is_true(item: &Item, key: &str) -> bool {
+pub(super) fn is_true(item: &Item, key: &str) -> bool {
     item.get(key).and_then(Item::as_bool) == Some(true)
 }
 
@@ -179,20 +175,20 @@ fn features(item: &Item) -> Vec<String> {
 }
 
 fn described(wanted: &Wanted<'_>) -> Value {
-    let mut table = InlineTable::new();
-    if let Origin::Path(folder) = wanted.from {
-        table.insert("path", folder.display().to_string().into());
-    }
     // As one writes it by hand: all compatible releases.
     let (release, _) = env!("CARGO_PKG_VERSION").rsplit_once('.').expect("BUG: a version has three parts");
-    table.insert("version", release.into());
+    let mut table = match wanted.from {
+        Origin::Release if wanted.features.is_empty() => return release.into(),
+        Origin::Release => [("version", release)].into_iter().collect(),
+        Origin::Path(folder) => {
+            [("path", folder.display().to_string()), ("version", release.to_owned())].into_iter().collect()
+        }
+        Origin::Same(place) => place.clone(),
+    };
     if !wanted.features.is_empty() {
         table.insert("features", Value::Array(wanted.features.iter().copied().collect::<Array>()));
     }
-    match table.len() {
-        1 => release.into(),
-        _ => Value::InlineTable(table),
-    }
+    Value::InlineTable(table)
 }
 
 fn inherited(wanted: &Wanted<'_>, style: Style) -> Item {

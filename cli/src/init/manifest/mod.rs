@@ -3,6 +3,7 @@
 mod dependencies;
 mod features;
 mod insert;
+mod origin;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use gpu_tuned_core::source::{FileError, Source};
 use toml_edit::{Document, DocumentMut, Item, TableLike};
 
-pub(super) use dependencies::{Origin, Wanted};
+pub(super) use dependencies::Wanted;
+pub(super) use origin::{Beside, Origin, Sibling};
 
 use super::change::{self, Change};
 use super::text::{Style, Text};
