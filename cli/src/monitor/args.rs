@@ -26,8 +26,9 @@ Exit codes:
 
 /// Watch the GPUs, the host and a training program: live on a terminal, as lines in a pipe, with a summary at the end
 ///
-/// A program that records its steps into the file of --record is shown with them. Nothing is changed on the GPUs, and no
-/// package is needed. Utilisation is what the driver calls so: the part of the time in which any kernel ran. SM activity,
+/// A program that records its steps into the file of --record is shown with them. Times count from the start of the monitor,
+/// and what was before it has a sign: of that, the last run is shown, and nothing is counted. Nothing is changed on the GPUs,
+/// and no package is needed. Utilisation is what the driver calls so: the part of the time in which any kernel ran. SM activity,
 /// from Hopper on, is how much of the GPU that kernel used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]

@@ -7,8 +7,7 @@ use super::seen::{Seen, Track};
 
 /// The line of a record, as far as it has one; `seen` holds it already.
 pub(super) fn line(record: &Record, seen: &Seen) -> Option<String> {
-    let since = seen.first.unwrap_or_default();
-    let time = |at: f64| format!("{:>8.1} s", (at - since).max(0.0));
+    let time = |at: f64| time(at - seen.begun);
     match record {
         Record::Gpu(sample) => Some(format!("{}  {}\n", time(sample.at), gpu(sample, seen))),
         Record::Host(sample) => Some(format!("{}  {}\n", time(sample.at), host(sample, seen))),
@@ -19,6 +18,11 @@ pub(super) fn line(record: &Record, seen: &Seen) -> Option<String> {
         Record::Value(value) => Some(format!("{}  {} = {}\n", time(value.at), value.name, short(value.value))),
         _ => None,
     }
+}
+
+/// What was before the beginning has a sign.
+fn time(seconds: f64) -> String {
+    format!("{:>8.1} s", if seconds.abs() < 0.05 { 0.0 } else { seconds })
 }
 
 fn gpu(sample: &GpuSample, seen: &Seen) -> String {

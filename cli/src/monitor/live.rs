@@ -23,7 +23,7 @@ pub(super) fn follow(
     stop: &Stop,
 ) -> Result<Ended, Failure> {
     let begin = Instant::now();
-    let mut seen = Seen::default();
+    let mut seen = Seen::since(source.begun());
     let mut has_ended = false;
     loop {
         let is_over = stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time);

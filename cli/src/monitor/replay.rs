@@ -22,7 +22,7 @@ pub(super) fn show(
     is_screen: bool,
 ) -> Result<Option<Seen>, Failure> {
     let records = chosen(args, records)?;
-    let mut seen = Seen::default();
+    let mut seen = Seen::before(&records);
     if is_screen {
         for record in &records {
             seen.observe(record);

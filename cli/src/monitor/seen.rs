@@ -18,6 +18,9 @@ pub(crate) struct Seen {
     /// Steps of the first rank.
     pub steps: VecDeque<StepRecord>,
     pub values: BTreeMap<String, Value>,
+    /// When times begin to count, in seconds since 1970.
+    pub begun: f64,
+    /// The first look and the last.
     pub first: Option<f64>,
     pub last: Option<f64>,
     gathering: Gathering,
@@ -31,6 +34,17 @@ pub(crate) struct Track {
 }
 
 impl Seen {
+    /// Nothing yet, of what begins at this moment.
+    pub(super) fn since(begun: f64) -> Self {
+        Self { begun, ..Self::default() }
+    }
+
+    /// Nothing yet, of a recording: its first monitor is the beginning, or its first record where none watched.
+    pub(super) fn before(records: &[Record]) -> Self {
+        let monitor = records.iter().find(|record| matches!(record, Record::Start(_))).and_then(Record::at);
+        Self::since(monitor.or_else(|| records.iter().find_map(Record::at)).unwrap_or_default())
+    }
+
     pub(super) fn observe(&mut self, record: &Record) {
         self.gathering.observe(record);
         match record {

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use gpu_tuned::monitor::{Monitor, Options};
-use gpu_tuned::recording::Record;
+use gpu_tuned::recording::{Record, now};
 
 use super::args::MonitorArgs;
 use super::failure::Failure;
@@ -13,6 +13,8 @@ use super::tail::Tail;
 /// This machine, watched.
 pub(super) struct Source {
     monitor: Monitor,
+    /// When it began, in seconds since 1970.
+    begun: f64,
     next: u64,
     tail: Option<Tail>,
     pid: Option<u32>,
@@ -32,8 +34,8 @@ impl Source {
         if let Some(path) = &args.record {
             options = options.record(path);
         }
-        // The program's lines are those from the beginning: it may have begun before.
-        let tail = args.record.as_deref().map(Tail::new);
+        let begun = now();
+        let tail = args.record.as_deref().map(|path| Tail::new(path, begun));
         let monitor = Monitor::start(&options)?;
         let there: Vec<u32> = monitor.latest().start.gpus.iter().map(|gpu| gpu.gpu).collect();
         if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
@@ -45,7 +47,7 @@ impl Source {
                 return Err(Failure::NoGpu { wanted: *wanted, whose: "driver shows", there: numbers });
             }
         }
-        let source = Self { monitor, next: 0, tail, pid: args.pid };
+        let source = Self { monitor, begun, next: 0, tail, pid: args.pid };
         source.find_process()?;
         Ok(source)
     }
@@ -60,6 +62,11 @@ impl Source {
                 None => thread::sleep(Duration::from_millis(5)),
             }
         }
+    }
+
+    /// When it began to watch, in seconds since 1970.
+    pub(super) const fn begun(&self) -> f64 {
+        self.begun
     }
 
     /// What came since the last call.

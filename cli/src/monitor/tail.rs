@@ -10,17 +10,21 @@ use gpu_tuned::recording::Record;
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     path: PathBuf,
+    /// When watching began, in seconds since 1970.
+    since: f64,
     file: Option<File>,
     /// The beginning of a line whose end is not there yet.
     begun: Vec<u8>,
 }
 
 impl Tail {
-    pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), ..Self::default() }
+    pub(super) fn new(path: &Path, since: f64) -> Self {
+        Self { path: path.to_owned(), since, ..Self::default() }
     }
 
     /// What programs have written since the last call: runs, steps and values. What cannot be read is passed over.
+    ///
+    /// Of what was before watching began, it is the last run: the program may have begun before, and says there how it trains.
     pub(super) fn news(&mut self) -> Vec<Record> {
         // A pipe has nothing to go back to, and a device may never end.
         if self.file.is_none() && self.path.is_file() {
@@ -33,7 +37,11 @@ impl Tail {
         let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let lines: Vec<u8> = self.begun.drain(..end).collect();
         let records = lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        records.filter(|record| matches!(record, Record::Run(_) | Record::Step(_) | Record::Value(_))).collect()
+        let of_programs = records.filter(|it| matches!(it, Record::Run(_) | Record::Step(_) | Record::Value(_)));
+        let is_old = |record: &Record| record.at().is_some_and(|at| at < self.since);
+        let (before, news): (Vec<Record>, Vec<Record>) = of_programs.partition(is_old);
+        let run = before.into_iter().rfind(|record| matches!(record, Record::Run(_)));
+        run.into_iter().chain(news).collect()
     }
 }
 
@@ -42,13 +50,13 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::Write;
 
-    use super::Tail;
+    use super::{Record, Tail};
 
     #[test]
     fn lines_are_read_once_and_when_they_are_whole() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.jsonl");
-        let mut tail = Tail::new(&path);
+        let mut tail = Tail::new(&path, 0.0);
         assert!(tail.news().is_empty());
         let append = |text: &str| {
             let mut file = OpenOptions::new().create(true).append(true).open(&path).expect("a file");
@@ -59,5 +67,17 @@ mod tests {
         assert_eq!(tail.news().len(), 0);
         append("lue\",\"at\":2.0,\"name\":\"loss\",\"value\":1.0}\n");
         assert_eq!(tail.news().len(), 1);
+    }
+
+    #[test]
+    fn of_what_was_before_only_the_last_run_is_news() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.jsonl");
+        let line = |kind: &str, at: f64| format!("{{\"kind\":\"{kind}\",\"at\":{at}}}\n");
+        let text =
+            [("run", 1.0), ("step", 2.0), ("run", 3.0), ("step", 4.0), ("value", 9.0), ("step", 10.0), ("run", 11.0)];
+        std::fs::write(&path, text.map(|(kind, at)| line(kind, at)).concat()).expect("it is written");
+        let times: Vec<_> = Tail::new(&path, 10.0).news().iter().filter_map(Record::at).collect();
+        assert_eq!(times, [3.0, 10.0, 11.0]);
     }
 }

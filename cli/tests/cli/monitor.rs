@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use gpu_tuned::recording::{Record, StepRecord, Writer, read};
+use gpu_tuned::recording::{Record, Run, StepRecord, Writer, now, read};
 use serde_json::Value;
 
 use crate::project::{Project, Ran};
@@ -79,7 +79,8 @@ fn a_recording_holds_what_was_seen_and_is_shown_again() {
     let project = Project::new("bare");
     let path = project.path("run.jsonl");
     let mut program = Writer::append(&path).expect("a recording");
-    let mut step = StepRecord::new(gpu_tuned::recording::now(), 1);
+    // While it is watched.
+    let mut step = StepRecord::new(now() + 1.0, 1);
     (step.seconds, step.samples, step.loss) = (0.5, 64, Some(2.25));
     program.write(&Record::Step(Box::new(step))).and_then(|()| program.flush()).expect("it is written");
     let text = looked("thermal", &project, &["--record", "run.jsonl"]).ended(0);
@@ -103,6 +104,82 @@ fn a_recording_holds_what_was_seen_and_is_shown_again() {
     let columns = exported.lines().next().expect("names").split(',').count();
     let cut = |line: &str| line.split(',').take(columns).collect::<Vec<_>>().join(",");
     assert_eq!(exported.lines().collect::<Vec<_>>(), table.lines().filter(of_gpus).map(cut).collect::<Vec<_>>());
+}
+
+/// What a program has written into `run.jsonl` that began so many seconds ago: its run, and a step in each second since.
+fn trained(project: &Project, ago: u64) {
+    let begun = now() - ago as f64;
+    let mut program = Writer::append(project.path("run.jsonl")).expect("a recording");
+    let mut run = Run::new(begun, 77);
+    "lm".clone_into(&mut run.workload);
+    program.write(&Record::Run(Box::new(run))).expect("it is written");
+    for step in 1..100.min(ago) {
+        let mut record = StepRecord::new(begun + step as f64, step);
+        (record.seconds, record.samples, record.loss) = (1.0, 128, Some(2.0));
+        program.write(&Record::Step(Box::new(record))).expect("it is written");
+    }
+    program.flush().expect("it is written");
+}
+
+#[test]
+fn times_count_from_the_monitors_start_also_of_a_program_that_began_before() {
+    let project = Project::new("bare");
+    trained(&project, 10);
+    let text = looked("training", &project, &["--record", "run.jsonl"]).ended(0);
+    let at = |line: &str| line.split(" s  ").next().and_then(|time| time.trim().parse::<f64>().ok());
+    let begins = text.lines().find(|line| line.contains("training `lm` begins: process 77")).expect("the run");
+    assert!(at(begins).is_some_and(|at| (-60.0..=-10.0).contains(&at)), "{text}");
+    let looks = text.lines().filter(|line| line.contains("  GPU 0")).filter_map(at);
+    assert!(looks.clone().count() > 5 && looks.clone().all(|at| (0.0..60.0).contains(&at)), "{text}");
+    // So they do when it is shown again.
+    let text = project.run(&["monitor", "--replay", "run.jsonl", "--csv", "gpu.csv"]).ended(0);
+    assert!(at(text.lines().next().expect("lines")).is_some_and(|at| (-60.0..=-10.0).contains(&at)), "{text}");
+    // Of a recording without a monitor, from its first record on.
+    let alone = Project::new("bare");
+    trained(&alone, 10);
+    let text = alone.run(&["monitor", "--replay", "run.jsonl", "--csv", "gpu.csv"]).ended(0);
+    assert!(text.starts_with("     0.0 s  training `lm` begins") && text.contains("\n     9.0 s  step 9 "), "{text}");
+}
+
+#[test]
+fn what_was_recorded_before_the_monitor_began_is_not_counted() {
+    let project = Project::new("bare");
+    trained(&project, 3 * 24 * 3600);
+    let records = lines(&looked("training", &project, &["--record", "run.jsonl", "--json"]).ended(0));
+    let count = |kind: &str| records.iter().filter(|record| record["kind"] == kind).count();
+    assert_eq!((count("run"), count("step")), (1, 0), "which run it is, is told");
+    assert_eq!(records.last().expect("a summary")["steps"], Value::Null);
+    let text = looked("training", &project, &["--record", "run.jsonl"]).ended(0);
+    assert!(!text.contains("step ") && !text.contains("Steps:"), "{text}");
+    // It goes on.
+    let mut step = StepRecord::new(now() + 1.0, 100);
+    (step.seconds, step.samples) = (1.0, 128);
+    let mut program = Writer::append(project.path("run.jsonl")).expect("a recording");
+    program.write(&Record::Step(Box::new(step))).and_then(|()| program.flush()).expect("it is written");
+    let text = looked("training", &project, &["--record", "run.jsonl"]).ended(0);
+    assert!(text.contains("  step 100  128 samples/s\n") && text.contains("\nSteps: 1, 128 samples\n"), "{text}");
+    // The recording has all of them.
+    let replayed = project.run(&["monitor", "--replay", "run.jsonl"]).ended(0);
+    assert!(replayed.contains("\nSteps: 100, 12800 samples\n"), "{replayed}");
+}
+
+#[test]
+fn the_time_between_two_monitors_in_one_file_is_not_watched() {
+    let project = Project::new("bare");
+    let monitor = |begun: u32| {
+        let start = format!("{{\"kind\":\"start\",\"at\":{begun}.0,\"version\":1,\"gpus\":[{{\"gpu\":0}}]}}\n");
+        let looks = (begun..=begun + 9).map(|at| {
+            format!(
+                "{{\"kind\":\"gpu\",\"at\":{at}.0,\"gpu\":0,\"throttle\":[\"power_cap\"]}}\n\
+                 {{\"kind\":\"host\",\"at\":{at}.0}}\n"
+            )
+        });
+        std::iter::once(start).chain(looks).collect::<String>()
+    };
+    project.write("run.jsonl", &(monitor(1_000_000) + &monitor(1_036_000)));
+    let text = project.run(&["monitor", "--replay", "run.jsonl"]).ended(0);
+    assert!(text.contains("Watched for 0:18\n"), "{text}");
+    assert!(text.contains("clocks held down for 0:18 (100%): power limit"), "{text}");
 }
 
 #[test]

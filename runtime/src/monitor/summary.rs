@@ -11,7 +11,9 @@ use super::series::{Series, Stats};
 /// Gathers records into a [`Summary`], in the order in which they were made; what it keeps does not grow with them.
 #[derive(Clone, Debug, Default)]
 pub struct Gathering {
-    first: Option<f64>,
+    /// Over all monitors, in seconds.
+    watched: f64,
+    /// The last look of the monitor that looks.
     last: Option<f64>,
     gpus: BTreeMap<(u32, Option<u32>), Unit>,
     host: Unit,
@@ -23,7 +25,7 @@ pub struct Gathering {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
-    /// From the first look to the last, in seconds.
+    /// From the first look to the last, in seconds; of several monitors one after the other, added up.
     pub seconds: f64,
     /// Looks at the host.
     pub looks: u64,
@@ -121,7 +123,7 @@ impl Gathering {
         };
         let value = |(name, series): (&String, &Series)| Some((name.clone(), series.stats()?));
         Summary {
-            seconds: self.first.zip(self.last).map_or(0.0, |(first, last)| (last - first).max(0.0)),
+            seconds: self.watched,
             looks: self.host.looks,
             gpus: self.gpus.values().map(gpu).collect(),
             host: stats(&self.host.series),
@@ -132,6 +134,7 @@ impl Gathering {
 
     /// A monitor begins: what was before does not last until its first look.
     fn start(&mut self, start: &Start) {
+        self.last = None;
         for unit in self.gpus.values_mut().chain([&mut self.host]) {
             (unit.last, unit.power) = (None, None);
         }
@@ -167,8 +170,9 @@ impl Gathering {
     }
 
     fn saw(&mut self, at: f64) {
-        self.first = Some(self.first.map_or(at, |first| first.min(at)));
-        self.last = Some(self.last.map_or(at, |last| last.max(at)));
+        let last = self.last.unwrap_or(at);
+        self.watched += (at - last).max(0.0);
+        self.last = Some(last.max(at));
     }
 }
 
@@ -266,8 +270,9 @@ mod tests {
         start.gpus[0].name = Some("NVIDIA H200".to_owned());
         records.push(Record::Start(start));
         records.extend(looks(&[(1000.0, Some(200)), (1001.0, Some(200))]));
-        let gpu = Summary::of(&records).gpus.remove(0);
-        assert_eq!((gpu.energy_j, gpu.figures["power_w"].mean), (Some(300.0), 150.0));
+        let mut summary = Summary::of(&records);
+        let gpu = summary.gpus.remove(0);
+        assert_eq!((summary.seconds, gpu.energy_j, gpu.figures["power_w"].mean), (2.0, Some(300.0), 150.0));
         assert_eq!(gpu.gpu.name.as_deref(), Some("NVIDIA H200"));
     }
 

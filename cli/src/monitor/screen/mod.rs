@@ -106,7 +106,7 @@ pub(super) fn live(
 ) -> Result<Seen, Failure> {
     let mut screen = Screen::new(Palette::new(common.color), None, args.interval);
     let begin = Instant::now();
-    let (mut seen, mut is_old, mut has_ended) = (Seen::default(), true, false);
+    let (mut seen, mut is_old, mut has_ended) = (Seen::since(source.begun()), true, false);
     let mut stage = Stage::open(stop)?;
     loop {
         for record in source.news()? {
