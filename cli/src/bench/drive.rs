@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitStatus;
 
 use gpu_tuned_core::Precision;
-use gpu_tuned_core::bench::{Begin, Outcome, Request, Section, Setup};
+use gpu_tuned_core::bench::{Begin, Header, Outcome, Request, Section, Setup};
 
 use super::args::BenchArgs;
 use super::error::BenchError;
@@ -37,8 +37,8 @@ enum Left {
 const KEPT: &str = "; what has run is kept, and the same command goes on after it";
 
 impl Drive<'_> {
-    /// Runs all that is asked for in one precision; what was is returned.
-    pub(super) fn run(&self, precision: Option<Precision>) -> Result<Begin, Error> {
+    /// Runs all that is asked for in one precision; what was, and what it is of, is returned.
+    pub(super) fn run(&self, precision: Option<Precision>) -> Result<(Header, Begin), Error> {
         // Every process ends with something that it has done more than the one before.
         loop {
             let before = self.results.len()?;
@@ -48,7 +48,7 @@ impl Drive<'_> {
                 return Err(self.without_results(status));
             };
             if let Left::Nothing(begin) = self.after(section, status)? {
-                return Ok(begin);
+                return Ok((section.header.clone(), begin));
             }
         }
     }

@@ -3,6 +3,7 @@
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::bench::{Begin, Figures, Header, Outcome, Planned, Setup, frontier};
 use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::measured::Mode;
 use serde::Serialize;
 
 use super::error::BenchError;
@@ -11,6 +12,7 @@ use crate::error::Error;
 
 /// What came of everything that was asked for.
 pub(super) struct Found {
+    /// That of all rows, but for what each of them says itself.
     pub header: Header,
     pub planned: Planned,
     /// In the order in which they were run.
@@ -27,28 +29,43 @@ pub(super) struct Row {
     pub frontier: bool,
     /// Whether it is what the program would train with.
     pub planned: bool,
+    /// Whether it was f32 without TF32 on a device that has it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub full_f32: bool,
+}
+
+impl Row {
+    fn new(setup: Setup, outcome: Outcome, planned: &Planned, header: &Header) -> Self {
+        Self { setup, outcome, frontier: false, planned: planned.is(&setup), full_f32: header.full_f32 }
+    }
+
+    pub(super) const fn mode(&self) -> Mode {
+        Mode { full_f32: self.full_f32, ..self.setup.mode() }
+    }
+
+    /// Such as `full_f32, batch 32`, of one whose batch was at hand.
+    pub(super) fn name(&self) -> String {
+        format!("{}, batch {}", self.mode(), self.setup.batch)
+    }
 }
 
 impl Found {
-    /// What the last processes have begun, as the results say.
-    pub(super) fn of(results: &Results, ignored_bytes: u64, begun: &[Begin]) -> Result<Self, Error> {
+    /// What the last processes have begun, as the results say, each under its header: that of f32 may be another one than
+    /// that of other number formats.
+    pub(super) fn of(results: &Results, ignored_bytes: u64, begun: &[(Header, Begin)]) -> Result<Self, Error> {
         let record = results.since(ignored_bytes)?;
         let missing = || BenchError::Lost { path: results.path().to_owned() };
-        let (section, last) = record.last().zip(begun.last()).ok_or_else(missing)?;
-        let setups = || begun.iter().flat_map(|begin| &begin.setups);
-        let outcomes: Option<Vec<_>> = setups().map(|setup| section.outcomes.get(setup)).collect();
-        let planned = last.planned;
-        let mut rows: Vec<_> = setups()
-            .zip(outcomes.ok_or_else(missing)?)
-            .map(|(setup, outcome)| Row {
-                setup: *setup,
-                outcome: outcome.clone(),
-                frontier: false,
-                planned: planned.is(setup),
-            })
-            .collect();
+        let (header, Begin { planned, .. }) = begun.last().ok_or_else(missing)?;
+        let row = |header: &Header, setup: &Setup| {
+            let outcome = record.under(header)?.outcomes.get(setup)?.clone();
+            Some(Row::new(*setup, outcome, planned, header))
+        };
+        let rows = begun.iter().flat_map(|(header, begin)| begin.setups.iter().map(move |setup| row(header, setup)));
+        let mut rows: Vec<_> = rows.collect::<Option<_>>().ok_or_else(missing)?;
         mark_frontier(&mut rows);
-        Ok(Self { header: section.header.clone(), planned, rows })
+        // Rows say whether they ran without TF32.
+        let header = Header { full_f32: false, ..header.clone() };
+        Ok(Self { header, planned: *planned, rows })
     }
 
     /// Setups whose batch was at hand, with what was measured of them.

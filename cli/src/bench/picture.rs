@@ -17,7 +17,7 @@ pub(super) fn figure(found: &Found) -> Figure {
         if let Some((memory, samples_per_s)) = place(row) {
             let interval = Some((figures.samples_per_s.least, figures.samples_per_s.most));
             let point = Point { batch: row.setup.batch, memory, samples_per_s, interval };
-            lines.entry(row.setup.mode()).or_default().push(point);
+            lines.entry(row.mode()).or_default().push(point);
         }
     }
     let mut frontier: Vec<_> = found.rows.iter().filter(|row| row.frontier).filter_map(place).collect();
@@ -38,6 +38,6 @@ pub(super) fn figure(found: &Found) -> Figure {
 
 fn ring(row: &Row) -> Option<Ring> {
     let (memory, samples_per_s) = place(row)?;
-    let title = format!("planned: {}, {} samples/s", row.setup, three_digits(samples_per_s));
+    let title = format!("planned: {}, {} samples/s", row.name(), three_digits(samples_per_s));
     Some(Ring { memory, samples_per_s, until: Vec::new(), title })
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gpu_tuned_core::bench::{Feed, Figures, Phases};
+use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{grouped, three_digits};
 
 use super::found::{Found, Row};
@@ -25,9 +26,6 @@ fn heading(found: &Found) -> String {
     said.extend(header.driver.as_ref().map(|driver| format!("driver {driver}")));
     said.push(format!("Burn {}", header.burn));
     said.extend(header.cubecl.as_ref().map(|cubecl| format!("CubeCL {cubecl}")));
-    if header.full_f32 {
-        said.push("without TF32".to_owned());
-    }
     if header.debug {
         said.push(styled(MARKED, "a debug build: speeds are not those of training"));
     }
@@ -58,7 +56,7 @@ fn alone(found: &Found) -> String {
     ];
     let mut table = Table::new(2, columns);
     for row in found.rows.iter().filter(|row| row.setup.feed.is_none()) {
-        let mut cells = vec![row.setup.mode().to_string(), grouped(row.setup.batch)];
+        let mut cells = vec![row.mode().to_string(), grouped(row.setup.batch)];
         let Some(figures) = row.outcome.figures() else {
             table.row(PLAIN, cells, format!("{}  {}", styled(BAD, &row.outcome), marks(row)).trim_end());
             continue;
@@ -91,8 +89,8 @@ fn fed(found: &Found) -> Option<String> {
     let mut reasons: Vec<String> = Vec::new();
     let all: Vec<_> = found.rows.iter().filter_map(|row| Some((row, row.setup.feed?))).collect();
     for (row, Feed { workers, prefetch }) in &all {
-        let setup = &row.setup;
-        let mut cells = vec![setup.mode().to_string(), grouped(setup.batch), workers.to_string(), prefetch.to_string()];
+        let (mode, batch) = (row.mode().to_string(), grouped(row.setup.batch));
+        let mut cells = vec![mode, batch, workers.to_string(), prefetch.to_string()];
         let Some(figures) = row.outcome.figures() else {
             cells.extend(["-"; 4].map(str::to_owned));
             table.row(PLAIN, cells, styled(BAD, format!("({})", number(found.why_not(row), &mut reasons))));
@@ -133,6 +131,9 @@ fn marks(row: &Row) -> String {
     if row.planned {
         marks.push(styled(MARKED, "planned"));
     }
+    if row.full_f32 {
+        marks.push(styled(FAINT, "without TF32"));
+    }
     if row.outcome.figures().is_some_and(|figures| !figures.is_finite) {
         marks.push(styled(BAD, "the loss is no finite number"));
     }
@@ -151,8 +152,9 @@ fn conclusions(found: &Found, svg: Option<&Path>) -> Vec<String> {
 
 fn planned(found: &Found) -> String {
     let planned = &found.planned;
-    let checkpointed = if planned.checkpointing { "-checkpointed" } else { "" };
-    let plan = format!("planned: {}{checkpointed}, batch {}", planned.precision, grouped(planned.batch));
+    let as_asked = Mode::new(planned.precision, planned.checkpointing);
+    let mode = found.rows.iter().find(|row| row.planned).map_or(as_asked, Row::mode);
+    let plan = format!("planned: {mode}, batch {}", grouped(planned.batch));
     let fastest = found.alone().max_by(|a, b| a.1.samples_per_s.median.total_cmp(&b.1.samples_per_s.median));
     let Some((best, fastest)) = fastest else { return format!("{plan}\n") };
     let Some((_, figures)) = found.alone().find(|(row, _)| row.planned) else {
@@ -163,8 +165,8 @@ fn planned(found: &Found) -> String {
     if best.planned {
         return format!("{plan}: {speed} samples/s, the fastest\n");
     }
-    let (of, setup) = (three_digits(fastest.samples_per_s.median), best.setup);
-    format!("{plan}: {speed} samples/s, {share:.1}% of the fastest ({of}, {setup})\n")
+    let (of, name) = (three_digits(fastest.samples_per_s.median), best.name());
+    format!("{plan}: {speed} samples/s, {share:.1}% of the fastest ({of}, {name})\n")
 }
 
 fn speed(figures: &Figures) -> [String; 2] {
@@ -227,7 +229,7 @@ mod tests {
             cpu_percent: Some(50.0),
             is_finite: false,
         };
-        Row { setup, outcome: Outcome::Measured(figures), frontier: false, planned: false }
+        Row { setup, outcome: Outcome::Measured(figures), frontier: false, planned: false, full_f32: false }
     }
 
     fn lines(rows: Vec<Row>) -> Vec<String> {

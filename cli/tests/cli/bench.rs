@@ -100,6 +100,27 @@ fn scripts_get_every_point_with_what_became_of_it() {
 }
 
 #[test]
+fn formats_whose_results_are_of_different_headers_stand_in_one_table() {
+    let project = project();
+    let flags = ["--batch", "8,16", "--precision", "f32,bf16_params", "--checkpointing", "off"];
+    let report = bench(&project, &flags, &["full_f32"]).ended(0);
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let lines: Vec<_> = report.lines().map(words).collect();
+    assert_eq!(lines[0].join(" "), "lm on CPU (2 cores): 29,660 parameters, Burn 0.22.1");
+    let rows: Vec<_> = lines[2..6].iter().map(|row| [row[0].as_str(), &row[1], &row[2]]).collect();
+    let (full, half) = (["full_f32", "8", "44.4"], ["bf16_params", "8", "44.4"]);
+    assert_eq!(rows, [full, ["full_f32", "16", "61.5"], half, ["bf16_params", "16", "61.5"]], "{report}");
+    let marks = |mark: &str| lines.iter().filter(|row| row.join(" ").ends_with(mark)).count();
+    assert_eq!((marks("without TF32"), marks("planned without TF32")), (2, 1), "{report}");
+    assert!(report.contains("\nplanned: full_f32, batch 16: 61.5 samples/s"), "{report}");
+
+    let answer = bench(&project, &[&["--json"], &flags[..]].concat(), &["full_f32"]).json(0);
+    let points = answer["points"].as_array().expect("points");
+    let full: Vec<_> = points.iter().map(|point| point["full_f32"] == true).collect();
+    assert_eq!((full, answer.get("full_f32")), (vec![true, true, false, false], None), "{answer:#}");
+}
+
+#[test]
 fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
     let project = project();
     let flags = ["--batch", "8,16", "--checkpointing", "off", "--workers", "0,2"];
