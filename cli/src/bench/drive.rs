@@ -39,7 +39,7 @@ const KEPT: &str = "; what has run is kept, and the same command goes on after i
 impl Drive<'_> {
     /// Runs all that is asked for in one precision; what was, and what it is of, is returned.
     pub(super) fn run(&self, precision: Option<Precision>) -> Result<(Header, Begin), Error> {
-        // Every process ends with something that it has done more than the one before.
+        // Every process but the last has done something more than the one before.
         loop {
             let before = self.results.len()?;
             let status = self.program(precision)?.run_to_end().map_err(|error| error.leaving(KEPT))?;
@@ -89,10 +89,16 @@ impl Drive<'_> {
             return Ok(Left::More);
         }
         let all = self.outcomes(section)?;
-        if status.success() && begin.setups.iter().all(|setup| all.contains_key(setup)) {
+        // What is of the moment has to be of this process.
+        let lasts = |setup: &Setup| all.get(setup).is_some_and(|outcome| !outcome.is_of_the_moment());
+        if begin.setups.iter().all(|setup| section.outcomes.contains_key(setup) || lasts(setup)) {
+            if !status.success() {
+                crate::say(&format!("note: the program failed after its last setup: {}", in_words(status)));
+            }
             return Ok(Left::Nothing(begin.clone()));
         }
-        if section.outcomes.is_empty() {
+        // Every process finds that out anew: one that has nothing else would be followed by another of its kind.
+        if section.outcomes.values().all(Outcome::is_of_the_moment) {
             return Err(self.without_results(status).leaving(KEPT));
         }
         Ok(Left::More)

@@ -84,6 +84,31 @@ fn what_stops_the_process_is_reported_and_the_rest_is_run() {
 }
 
 #[test]
+fn a_program_that_fails_after_its_last_setup_is_not_run_for_that_again() {
+    let project = project();
+    let begun = || project.read(RESULTS).matches("{\"begin\":").count();
+    let flags = ["--batch", "8", "--checkpointing", "off", "--workers", "0"];
+    let said = "note: the program failed after its last setup: exit status 139\n";
+    let found = bench(&project, &flags, &["badexit"]);
+    assert_eq!((begun(), found.stderr.matches(said).count()), (1, 1), "{}", found.stderr);
+    let report = found.ended(0);
+    assert!(report.contains("planned: f32, batch 16: not among what ran") && report.contains("host_batch"), "{report}");
+    // Nor where all of it is on record.
+    let known = bench(&project, &flags[..4], &["badexit"]);
+    assert_eq!((begun(), ran(&known.stderr)), (2, 0), "{}", known.stderr);
+    assert!(known.stderr.contains(said) && known.ended(0).contains("44.4"));
+}
+
+#[test]
+fn what_each_process_finds_out_anew_is_no_progress() {
+    let project = project();
+    let flags = ["--batch", "8,16", "--checkpointing", "off", "--workers", "0"];
+    let failed = bench(&project, &flags, &["badexit=16"]).refused(3);
+    assert!(failed.contains("error: the program failed: exit status 139\n"), "{failed}");
+    assert_eq!(project.read(RESULTS).matches("{\"begin\":").count(), 2);
+}
+
+#[test]
 fn scripts_get_every_point_with_what_became_of_it() {
     let project = project();
     let flags = ["--json", "--batch", "8,16", "--precision", "f32,bf16_params", "--checkpointing", "off"];
