@@ -60,7 +60,7 @@ impl Recorded {
         write(Record::Run(Box::new(self.run.clone())));
         for number in 1..=100 {
             let mut step = self.step.clone();
-            (step.step, step.at) = (number, 1000.0 + number as f64 * step.seconds);
+            (step.step, step.at) = (number, self.run.at + number as f64 * step.seconds);
             step.in_use_bytes = step.in_use_bytes.map(|used| used + number * bytes);
             step.reserved_bytes = step.reserved_bytes.map(|held| held + number * bytes);
             let at = step.at;
@@ -188,6 +188,18 @@ fn program_and_monitor_may_be_in_two_files() {
     let without = diagnose(&project, &["program.jsonl"]).ended(1);
     assert!(without.contains("missing   power, temperature, the link"), "{without}");
     insta::assert_snapshot!("diagnose_machine_only", diagnose(&project, &["monitor.jsonl"]).ended(1));
+}
+
+#[test]
+fn the_run_that_began_last_is_judged_in_whichever_order_files_are_named() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("old.jsonl", &project);
+    let mut new = Recorded::healthy();
+    new.run.at = 2000.0;
+    new.write("new.jsonl", &project);
+    let judged = diagnose(&project, &["old.jsonl", "new.jsonl"]).ended(0);
+    assert!(judged.contains("98 steps after 2 of warm-up, 9.8 s"), "{judged}");
+    assert_eq!(diagnose(&project, &["new.jsonl", "old.jsonl"]).ended(0), judged);
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub struct StepRecord {
     /// The rank that took it.
     #[serde(skip_serializing_if = "is_zero")]
     pub rank: u64,
+    /// The process that took it; `None` in recordings of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// From the end of the step before to the end of this one.
     pub seconds: f64,
     /// Samples of it, over all ranks.

@@ -43,7 +43,7 @@ use serde::Serialize;
 pub use compare::{Outcome, Tested, compare, measured, test};
 pub use finding::{Change, Figures, Finding, Kind, Prediction, Quantity, SettingChange, Severity};
 use kinds::Seen;
-use picture::{LEAST_SAMPLES, LEAST_STEPS, Picture};
+use picture::{Doubt, LEAST_SAMPLES, LEAST_STEPS, Picture};
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -94,7 +94,7 @@ impl Diagnosis {
     }
 }
 
-/// Looks for what holds the last run of a recording up.
+/// Looks for what holds a run up: of those in a recording the one that began last, with the steps of its process.
 pub fn diagnose(records: &[Record]) -> Diagnosis {
     let seen = Seen::new(Picture::of(records));
     let findings: Vec<_> = kinds::ALL.iter().filter_map(|find| find(&seen)).collect();
@@ -119,8 +119,10 @@ fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
     let picture = &seen.picture;
     let missing = |what: String, how: &str| Unjudged { what, how: how.to_owned() };
     let mut unjudged = Vec::new();
+    unjudged.extend(picture.doubt.map(doubted));
     match (&picture.steps, picture.run) {
         (Ok(_), Some(_)) => {}
+        (Err(_), Some(_)) if matches!(picture.doubt, Some(Doubt::NoneIsIts { .. })) => {}
         (Ok(_), None) => unjudged.push(missing(
             "settings, the planner's curve and the target: the program's start is not in the recording".to_owned(),
             "start the program with GPU_TUNED_RECORD set, and give the whole file",
@@ -148,6 +150,32 @@ fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
         ));
     }
     unjudged
+}
+
+/// Why the steps of the run are not known from those of others.
+fn doubted(doubt: Doubt) -> Unjudged {
+    let (what, how) = match doubt {
+        Doubt::NoneIsIts { before: 0, others } => (
+            format!("steps: there are none of the last run, and {others} of other processes"),
+            "let it run for longer, and give all that it has recorded",
+        ),
+        Doubt::NoneIsIts { before, others } => (
+            match others {
+                0 => format!("steps: there are none of the last run: {before} ended before it began"),
+                _ => format!(
+                    "steps: there are none of the last run: {others} are of other processes, {before} ended before it began"
+                ),
+            },
+            "let it run for longer; where it did, the clock was set back after its start, and it has to be recorded anew",
+        ),
+        Doubt::Repeated { from } => (
+            format!(
+                "whose steps these are: their numbers repeat, from {from} on, and all are judged as those of one run"
+            ),
+            "record each program in a file of its own, and give each file once",
+        ),
+    };
+    Unjudged { what, how: how.to_owned() }
 }
 
 /// Why nothing is known of the GPU.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -92,8 +93,11 @@ impl Recorder {
         Ok(Self(Arc::new(Recording(recorded))))
     }
 
-    /// Records it.
-    pub fn record(&self, record: Record) {
+    /// Records it; a step that names no process as one of this process.
+    pub fn record(&self, mut record: Record) {
+        if let Record::Step(step) = &mut record {
+            step.pid.get_or_insert_with(process::id);
+        }
         let mut gathered = locked(&self.0.0.gathered);
         gathered.push(record);
         let is_full = gathered.len() >= MOST_GATHERED;
@@ -246,7 +250,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use gpu_tuned_core::recording::Record;
+    use gpu_tuned_core::recording::{Record, StepRecord};
 
     use super::{MOST_GATHERED, Observer, Observers, Recorder, locked, recorder};
     use crate::recording::read;
@@ -266,6 +270,22 @@ mod tests {
         recorder.value("two", 2.0);
         drop(recorder);
         assert_eq!(read(&path).unwrap().records.len(), 2);
+    }
+
+    #[test]
+    fn a_step_is_one_of_this_process_unless_it_says_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let recorder = Recorder::append(&path).unwrap();
+        for pid in [None, Some(7)] {
+            let mut step = StepRecord::new(1.0, 1);
+            step.pid = pid;
+            recorder.record(Record::Step(Box::new(step)));
+        }
+        drop(recorder);
+        let pid = |record: &Record| if let Record::Step(step) = record { step.pid } else { None };
+        let pids: Vec<_> = read(&path).unwrap().records.iter().map(pid).collect();
+        assert_eq!(pids, [Some(std::process::id()), Some(7)]);
     }
 
     #[test]

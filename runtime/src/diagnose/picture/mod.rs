@@ -1,16 +1,19 @@
 //! What a recording shows of a run, as far as it can be judged.
 
 mod gpus;
+mod runs;
 pub(super) mod series;
 mod steps;
 
-use gpu_tuned_core::recording::{GpuSample, HostSample, Record, Run, Start, StepRecord};
+use gpu_tuned_core::recording::{GpuSample, HostSample, Record, Run, Start};
 
 pub(super) use gpus::{GpuSeen, LEAST_SAMPLES};
+pub(super) use runs::Doubt;
+use runs::{Last, started};
 use series::mean;
 pub(super) use steps::{LEAST_STEPS, Memory, Parts, Steps};
 
-/// The last run of a recording.
+/// The run of a recording that began last.
 #[derive(Clone, Debug)]
 pub(super) struct Picture<'a> {
     pub start: Option<&'a Start>,
@@ -19,6 +22,8 @@ pub(super) struct Picture<'a> {
     pub pid: Option<u32>,
     /// Those after warm-up; else how many there are.
     pub steps: Result<Steps, usize>,
+    /// Whether they are those of the run.
+    pub doubt: Option<Doubt>,
     /// Its GPUs; empty where none was watched for long enough.
     pub gpus: Vec<GpuSeen<'a>>,
     pub host: Vec<&'a HostSample>,
@@ -28,17 +33,14 @@ pub(super) struct Picture<'a> {
 
 impl<'a> Picture<'a> {
     pub(super) fn of(records: &'a [Record]) -> Self {
-        let run = records.iter().rev().find_map(|record| match record {
-            Record::Run(run) => Some(&**run),
-            _ => None,
-        });
+        let Last { run, steps, doubt } = Last::of(records);
         let began = run.map_or(f64::NEG_INFINITY, |run| run.at);
         let ended = records.iter().filter_map(|record| match record {
             Record::Step(step) if step.at < began => Some(step.at),
             _ => None,
         });
         let idle = (ended.fold(f64::NEG_INFINITY, f64::max), began);
-        let steps = Steps::of(&steps_since(records, began));
+        let steps = Steps::of(&steps);
         let gpus: Vec<&GpuSample> = in_time(records, |record| match record {
             Record::Gpu(sample) => Some((sample.at, sample)),
             _ => None,
@@ -51,7 +53,8 @@ impl<'a> Picture<'a> {
         });
         let watched = host.iter().find_map(|sample| sample.process.as_ref()).map(|process| process.pid);
         let pid = run.map(|run| run.pid).or(watched);
-        Self { start, run, pid, gpus: gpus::of_run(start, run, pid, &gpus, span, idle), steps, host, span }
+        let gpus = gpus::of_run(start, run, pid, &gpus, span, idle);
+        Self { start, run, pid, steps, doubt, gpus, host, span }
     }
 
     /// The part of the time in which kernels ran, over its GPUs.
@@ -87,17 +90,6 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// The last monitor that began before this; else the last.
-fn started(records: &[Record], end: f64) -> Option<&Start> {
-    let starts = || {
-        records.iter().rev().filter_map(|record| match record {
-            Record::Start(start) => Some(start),
-            _ => None,
-        })
-    };
-    starts().find(|start| start.at <= end).or_else(|| starts().next())
-}
-
 /// From the first look to the last.
 fn whole(records: &[Record], began: f64) -> (f64, f64) {
     let looks = records.iter().filter_map(|record| match record {
@@ -105,16 +97,6 @@ fn whole(records: &[Record], began: f64) -> (f64, f64) {
         _ => None,
     });
     looks.fold((f64::INFINITY, f64::NEG_INFINITY), |(first, last), at| (first.min(at), last.max(at)))
-}
-
-/// The steps of the first rank there is.
-fn steps_since(records: &[Record], began: f64) -> Vec<&StepRecord> {
-    let all = in_time(records, |record| match record {
-        Record::Step(step) if step.at >= began => Some((step.at, &**step)),
-        _ => None,
-    });
-    let rank = all.iter().map(|step| step.rank).min();
-    all.into_iter().filter(|step| Some(step.rank) == rank).collect()
 }
 
 /// Records of a kind in the order of time: several processes write one file.

@@ -3,5 +3,6 @@
 mod advice;
 mod predictions;
 mod recorded;
+mod runs;
 mod scenarios;
 mod simulation;
