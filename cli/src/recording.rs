@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned::recording::{Record, parse};
+use gpu_tuned::recording::{Record, Recording, parse};
 
 use crate::error::Error;
 use crate::init::write::new_file;
@@ -13,7 +13,11 @@ use crate::init::write::new_file;
 pub(crate) const HOW_TO: &str = "a program of gpu-tuned records its steps with GPU_TUNED_RECORD=FILE, and `cargo gpu-tuned \
                                  monitor --record FILE` what the GPUs do";
 
+/// So many lines are named at most.
+const MOST_NAMED: usize = 5;
+
 /// What was recorded, and what is to be known about it.
+#[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) records: Vec<Record>,
     pub(crate) notes: Vec<String>,
@@ -47,17 +51,42 @@ pub(crate) fn alone(output: &Path, is_json: bool) -> Result<(), Error> {
 
 /// Reads a recording; one without a record is a mistake.
 pub(crate) fn read(path: &Path) -> Result<Recorded, Error> {
+    let recorded = read_any(path)?;
+    if recorded.records.is_empty() { Err(Error::EmptyRecording { path: path.to_owned() }) } else { Ok(recorded) }
+}
+
+/// Reads a recording that may have no records yet.
+pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
     let bytes = if is_standard(path) { standard_input() } else { fs::read(path) };
     let bytes = bytes.map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = String::from_utf8_lossy(&bytes);
     let recording = parse(&name(path), &text);
-    let recording = recording.map_err(|mistake| Error::Files { mistakes: vec![(mistake, text)] })?;
-    if recording.records.is_empty() {
-        return Err(Error::EmptyRecording { path: path.to_owned() });
-    }
-    let torn = "the last line is not written to its end, and is left out: the program goes on, or was killed";
-    let notes = recording.is_torn.then(|| format!("{}: {torn}", quoted(path))).into_iter().collect();
+    let recording = recording.map_err(|mistake| Error::Files { mistakes: vec![(mistake, text.to_string())] })?;
+    let is_cut_off = !text.ends_with('\n');
+    let notes = torn(&recording, is_cut_off.then(|| text.lines().count()));
+    let notes = notes.into_iter().map(|note| format!("{}: {note}", quoted(path))).collect();
     Ok(Recorded { records: recording.records, notes })
+}
+
+/// Where records were not written to their end; `cut_off` is the number of the last line, where that has no end.
+fn torn(recording: &Recording, cut_off: Option<usize>) -> Vec<String> {
+    let (last, within): (Vec<usize>, Vec<_>) = recording.torn.iter().partition(|line| Some(**line) == cut_off);
+    let numbers: Vec<_> = within.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    let more = within.len() - numbers.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let within = match numbers.as_slice() {
+        [] => None,
+        [line] => Some(format!("line {line} has a record that is not written to its end, and is left out")),
+        lines => Some(format!(
+            "lines {}{more} have records that are not written to their end, and are left out",
+            lines.join(", ")
+        )),
+    };
+    let within = within.map(|said| format!("{said}: a program was killed, or could not write it"));
+    let last = last.first().map(|_| {
+        "the last line is not written to its end, and is left out: the program goes on, or was killed".to_owned()
+    });
+    within.into_iter().chain(last).collect()
 }
 
 fn standard_input() -> io::Result<Vec<u8>> {

@@ -2,14 +2,11 @@ use std::io;
 use std::path::PathBuf;
 
 use gpu_tuned::monitor::MonitorError;
-use gpu_tuned::recording::RecordingError;
 use thiserror::Error;
 
 /// Why nothing can be diagnosed.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    #[error(transparent)]
-    Recording(#[from] RecordingError),
     #[error(transparent)]
     Monitor(#[from] MonitorError),
     #[error("there is no process {pid}\n  help: `nvidia-smi` and `ps` list those that are there")]

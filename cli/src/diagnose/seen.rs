@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_tuned::recording::{self, Record};
+use gpu_tuned::recording::Record;
 use tempfile::TempDir;
 
 use super::args::DiagnoseArgs;
@@ -13,6 +13,7 @@ use super::failure::Failure;
 use super::program::{self, Ended};
 use super::watch;
 use crate::error::Error;
+use crate::recording::{Recorded, read, read_any};
 use crate::stop::Stop;
 
 /// The time for which a process is watched when nobody says how long.
@@ -31,7 +32,7 @@ pub(super) struct Seen {
 /// Where a recording is made.
 pub(super) struct Place {
     pub file: PathBuf,
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 impl Place {
@@ -41,10 +42,27 @@ impl Place {
             let failed = |source| Failure::Record { path: file.clone(), source };
             fs::OpenOptions::new().write(true).create_new(true).open(file).map_err(failed)?;
             // The program may run in another folder.
-            return Ok(Self { file: std::path::absolute(file).map_err(failed)?, _folder: None });
+            return Ok(Self { file: std::path::absolute(file).map_err(failed)?, folder: None });
         }
         let folder = tempfile::tempdir().map_err(Failure::Temporary)?;
-        Ok(Self { file: folder.path().join("run.jsonl"), _folder: Some(folder) })
+        Ok(Self { file: folder.path().join("run.jsonl"), folder: Some(folder) })
+    }
+
+    /// What was made of the recording. When that failed, what was recorded until then stays, and its file is named.
+    pub(super) fn done<T>(self, made: Result<T, Error>) -> Result<T, Error> {
+        let bytes = fs::metadata(&self.file).map(|file| file.len());
+        match (&made, bytes) {
+            (Ok(_), _) | (_, Err(_)) => {}
+            // It would be in the way of the next attempt.
+            (Err(_), Ok(0)) => drop(fs::remove_file(&self.file)),
+            (Err(_), Ok(_)) => {
+                let kept = self.folder.map(TempDir::keep);
+                if kept.is_some() {
+                    crate::say(&format!("note: what was recorded is kept in `{}`", self.file.display()));
+                }
+            }
+        }
+        made
     }
 }
 
@@ -58,18 +76,14 @@ impl Seen {
             Some(pid) => Self::watched(pid, &place.file, args.duration.unwrap_or(WATCHED), stop),
             None => Self::started(args, &place.file, stop),
         };
-        if seen.is_err() && fs::metadata(&place.file).is_ok_and(|file| file.len() == 0) {
-            // It would be in the way of the next attempt.
-            let _ = fs::remove_file(&place.file);
-        }
-        Ok(seen?)
+        place.done(seen)
     }
 
     /// Reads recordings of one run.
     pub(super) fn recorded(files: &[PathBuf]) -> Result<Self, Error> {
         let (mut records, mut notes) = (Vec::new(), Vec::new());
         for path in files {
-            let read = crate::recording::read(path)?;
+            let read = read(path)?;
             notes.extend(read.notes);
             records.extend(read.records);
         }
@@ -77,9 +91,9 @@ impl Seen {
     }
 
     /// Watches a process that runs, and reads what it records of itself.
-    fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, Failure> {
+    fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, Error> {
         if cfg!(target_os = "linux") && !is_there(pid) {
-            return Err(Failure::NoProcess { pid });
+            return Err(Failure::NoProcess { pid }.into());
         }
         let own = own_recording(pid);
         let monitor = watch::over(pid, file)?;
@@ -87,22 +101,29 @@ impl Seen {
         while begin.elapsed() < duration && !stop.is_wanted() && (!cfg!(target_os = "linux") || is_there(pid)) {
             thread::sleep(REST.min(duration));
         }
-        monitor.stop()?;
-        let files = [Some(file.to_owned()).filter(|file| file.exists()), own];
-        let read = |file: &PathBuf| recording::read(file).map(|read| read.records).unwrap_or_default();
-        let records = files.iter().flatten().flat_map(read).collect();
-        Ok(Self { records, notes: Vec::new(), ended: None })
+        monitor.stop().map_err(Failure::Monitor)?;
+        let Recorded { mut records, mut notes } = read_if_there(file)?;
+        match own.map_or_else(|| Ok(Recorded::default()), |own| read_any(&own)) {
+            Ok(own) => {
+                records.extend(own.records);
+                notes.extend(own.notes);
+            }
+            Err(error) if records.is_empty() => return Err(error),
+            Err(error) => notes.push(format!("what the program records of itself is left out: {error}")),
+        }
+        Ok(Self { records, notes, ended: None })
     }
 
-    fn started(args: &DiagnoseArgs, file: &Path, stop: &Stop) -> Result<Self, Failure> {
+    fn started(args: &DiagnoseArgs, file: &Path, stop: &Stop) -> Result<Self, Error> {
         let ended = program::run(&args.command, file, None, args.duration, stop)?;
-        Ok(Self { records: read_if_any(file)?, notes: Vec::new(), ended: Some(ended) })
+        let Recorded { records, notes } = read_if_there(file)?;
+        Ok(Self { records, notes, ended: Some(ended) })
     }
 }
 
 /// What a program recorded; nothing, where it records nothing.
-pub(super) fn read_if_any(file: &Path) -> Result<Vec<Record>, Failure> {
-    if file.exists() { Ok(recording::read(file)?.records) } else { Ok(Vec::new()) }
+pub(super) fn read_if_there(file: &Path) -> Result<Recorded, Error> {
+    if file.exists() { read_any(file) } else { Ok(Recorded::default()) }
 }
 
 fn is_there(pid: u32) -> bool {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use gpu_tuned::diagnose::{Diagnosis, Finding, Outcome, Tested, test};
 use serde::Serialize;
 
-use super::failure::Failure;
 use super::program::{self, Ended};
-use super::seen::{Place, read_if_any};
+use super::seen::{Place, read_if_there};
+use crate::error::Error;
 use crate::stop::Stop;
 
 /// A run with a finding's settings.
@@ -28,7 +28,7 @@ pub(super) fn run(
     command: &[OsString],
     longest: Duration,
     stop: &Stop,
-) -> Result<Vec<Trial>, Failure> {
+) -> Result<Vec<Trial>, Error> {
     let changeable = diagnosis.findings.iter().filter_map(|finding| Some((finding, finding.change.pins()?)));
     changeable
         .filter(|(finding, _)| finding.prediction.is_some() && !stop.is_wanted())
@@ -42,13 +42,13 @@ fn of(
     command: &[OsString],
     longest: Duration,
     stop: &Stop,
-) -> Result<Option<Trial>, Failure> {
+) -> Result<Option<Trial>, Error> {
     crate::say(&format!("note: again with {settings}, for {} s at most", longest.as_secs_f64()));
     let place = Place::new(None)?;
-    let program = program::run(command, &place.file, Some(&settings), Some(longest), stop)?;
-    let records = read_if_any(&place.file)?;
-    let tested = test(finding, &records).map(|tested| Trial { settings, tested, program });
-    Ok(tested)
+    let ran = program::run(command, &place.file, Some(&settings), Some(longest), stop).map_err(Error::from);
+    let ran = ran.and_then(|program| Ok((program, read_if_there(&place.file)?.records)));
+    let (program, records) = place.done(ran)?;
+    Ok(test(finding, &records).map(|tested| Trial { settings, tested, program }))
 }
 
 /// `hit: 1,250 samples/s, predicted 1,280 samples/s`.

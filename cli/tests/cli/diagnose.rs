@@ -306,6 +306,41 @@ fn a_process_that_records_itself_is_judged_by_its_own_recording() {
     assert_eq!(kinds(&ran.json(1))[0], "loader_bound");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn why_the_recording_of_a_process_cannot_be_read_is_told() {
+    use std::process::Command;
+
+    let project = Project::new("bare");
+    let file = Recorded::waiting(0.4).write("run.jsonl", &project);
+    let text = fs::read_to_string(&file).expect("a recording");
+    project.write("run.jsonl", &format!("{{\"kind\":\"value\",\"at\":x}}\n{text}"));
+    let mut sleeping = Command::new("sleep");
+    sleeping.arg("1000").env("GPU_TUNED_RECORD", "run.jsonl").current_dir(project.path(""));
+    let mut sleeping = sleeping.spawn().expect("there is a sleep");
+    let ran = diagnose(&project, &["--duration", "300ms", "--pid", &sleeping.id().to_string()]);
+    sleeping.kill().and_then(|()| sleeping.wait()).expect("it can be ended");
+    let place = "run.jsonl:1:22: no record of a run: expected value\n";
+    let said = ran.stderr.strip_prefix("note: what the program records of itself is left out: ");
+    assert!(said.is_some_and(|said| said.ends_with(place)), "{}", ran.stderr);
+    assert!(ran.ended(0).contains("judged"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_recording_of_a_program_that_cannot_be_read_is_kept() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("now.jsonl", &project);
+    let broken = program("none") + "; echo nonsense >> \"$GPU_TUNED_RECORD\"";
+    fs::create_dir(project.path("temporary")).expect("a folder can be made");
+    let mut command = project.command(&["diagnose", "--", "sh", "-c", &broken]);
+    let said = Ran::of(command.env("TMPDIR", project.path("temporary"))).refused(2);
+    let kept = said.lines().find_map(|line| line.strip_prefix("note: what was recorded is kept in `"));
+    let kept = kept.and_then(|line| line.strip_suffix("`")).unwrap_or_else(|| panic!("{said}"));
+    assert!(said.contains("error: no record of a run: ") && said.contains(&format!("--> {kept}:")), "{said}");
+    assert!(fs::read_to_string(kept).expect("it is there").contains("\"kind\":\"step\""));
+}
+
 #[test]
 fn what_is_not_there_cannot_be_tried() {
     let project = Project::new("bare");

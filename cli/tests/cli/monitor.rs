@@ -86,7 +86,7 @@ fn a_recording_holds_what_was_seen_and_is_shown_again() {
     let text = looked("thermal", &project, &["--record", "run.jsonl"]).ended(0);
     assert!(text.contains("step 1  128 samples/s  loss 2.25"), "{text}");
     let recording = read(&path).expect("a recording");
-    assert!(!recording.is_torn);
+    assert_eq!(recording.torn, [0; 0]);
     let looks = recording.records.iter().filter(|record| matches!(record, Record::Gpu(_))).count();
     assert!(looks >= 5, "{looks}");
     assert_eq!(recording.records.iter().filter(|record| matches!(record, Record::Step(_))).count(), 1);
@@ -274,7 +274,7 @@ fn signals_end_it_with_its_summary_and_whole_files() {
         output.read_to_string(&mut rest).expect("lines");
         assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal}");
         assert!(first.contains("GPU 0") && rest.contains("Watched for"), "{signal}: {first}{rest}");
-        assert!(!read(&project.path("run.jsonl")).expect("a recording").is_torn);
+        assert_eq!(read(&project.path("run.jsonl")).expect("a recording").torn, [0; 0]);
         assert!(project.read("gpu.csv").ends_with('\n'));
     }
 }

@@ -159,6 +159,38 @@ fn a_recording_that_is_still_written_is_read_as_far_as_it_goes() {
 }
 
 #[test]
+fn a_record_that_another_program_went_on_behind_takes_none_of_its_with_it() {
+    let project = recorded();
+    let torn = "{\"kind\":\"step\",\"at\":1000.5,\"st";
+    let lines: Vec<_> = project.read("run.jsonl").lines().map(str::to_owned).collect();
+    let merge = |torn_before: &[usize]| {
+        let line = |(index, line): (usize, &String)| {
+            let torn = if torn_before.contains(&(index + 1)) { torn } else { "" };
+            format!("{torn}{line}\n")
+        };
+        project.write("merged.jsonl", &lines.iter().enumerate().map(line).collect::<String>());
+    };
+    let table = |file: &str| project.run(&["export", file, "--csv"]).ended(0);
+    let whole = table("run.jsonl");
+    for (torn_before, said) in [
+        (&[4][..], "line 4 has a record that is not written to its end, and is left out: a program was killed"),
+        (&[2, 4], "lines 2, 4 have records that are not written to their end, and are left out: a program"),
+        (&[1, 2, 3, 4, 5, 6, 7], "lines 1, 2, 3, 4, 5 and 2 more have records"),
+    ] {
+        merge(torn_before);
+        assert_eq!(table("merged.jsonl"), whole);
+        for args in
+            [&["trace", "merged.jsonl"][..], &["diagnose", "merged.jsonl"], &["monitor", "--replay", "merged.jsonl"]]
+        {
+            let Ran { code, stderr, .. } = project.run(args);
+            assert_eq!(code, 0, "{stderr}");
+            assert!(stderr.contains(&format!("note: `merged.jsonl`: {said}")), "{args:?}: {stderr}");
+            assert!(!stderr.contains("the last line"), "{stderr}");
+        }
+    }
+}
+
+#[test]
 fn of_a_file_that_is_something_else_only_an_excerpt_is_shown() {
     let project = recorded();
     let long = "x\u{1b}[31m".repeat(50_000);

@@ -128,7 +128,7 @@ fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
             "start the program with GPU_TUNED_RECORD set, and give the whole file",
         )),
         (Err(0), None) => unjudged.push(missing(
-            "the loader, synchronisation, the batch and all settings: the program records no steps".to_owned(),
+            "the loader, synchronisation, the batch and all settings: no steps of the program were read".to_owned(),
             "it has to train with a session of gpu-tuned, to the end of a step at least, and to be started with \
              GPU_TUNED_RECORD=run.jsonl, as `cargo gpu-tuned diagnose` starts programs",
         )),

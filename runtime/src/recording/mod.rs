@@ -1,7 +1,8 @@
 //! Recordings of training runs: files that the monitor and the program write, and that diagnosis and reports read.
 //!
 //! One JSON object per line ([`Record`]). Several processes append to one file, a whole line at a time, so that a program
-//! and its monitor share one; what was being written when a process was killed is the last line at most, and is left out.
+//! and its monitor share one; what was being written when a process was killed is the last record at most, or stands before
+//! one of a program that went on, and is left out.
 //!
 //! # Recording a program
 //!
