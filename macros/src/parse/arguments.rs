@@ -1,3 +1,4 @@
+use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::ModelKind;
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
@@ -39,8 +40,12 @@ fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
             nested_list(group.stream(), mistakes)
         }
         _ => {
+            let takes_one =
+                matches!(&rest[..], [TokenTree::Group(group)] if group.delimiter() == Delimiter::Parenthesis);
+            let models = ModelKind::ALL.iter().map(|kind| kind.name);
+            let near = if takes_one { suggest(&key.to_string(), models) } else { String::new() };
             let rest: TokenStream = rest.into_iter().collect();
-            mistakes.at(rest, format!("expected `{key} = value`"));
+            mistakes.at(rest, format!("expected `{key} = value`{near}"));
             return None;
         }
     };

@@ -30,4 +30,11 @@ struct Shapes {
     batch_size: usize,
 }
 
+#[gpu_tuned(mpl(widths = [784, 10]), target = "h200")]
+#[derive(Debug)]
+struct Misspelled {
+    #[tuned]
+    batch_size: usize,
+}
+
 fn main() {}
