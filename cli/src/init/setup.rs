@@ -212,7 +212,9 @@ fn start(krate: &str) -> Vec<String> {
     let krate = krate.replace('-', "_");
     let config = format!("where the config is made: `let session = {krate}::start(config)?;`, then `session.config()`");
     let device = "where the device is made: `session.device()`".to_owned();
-    vec![config, device]
+    let steps = "where steps are taken: `session.loader(dataset, batcher)` and `session.trainer(model, optimizer)?`, which take all \
+                 samples of a step; a tuned `batch_size` is the micro-batch, and no batch for a loop by hand";
+    vec![config, device, steps.to_owned()]
 }
 
 /// Whether a source names Burn's own loop.
