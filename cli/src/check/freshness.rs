@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gpu_tuned_core::cargo_lock::CargoLock;
+use gpu_tuned_core::grouped;
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::measured::MeasuredOn;
 use gpu_tuned_core::profile::ProfileId;
@@ -59,8 +60,25 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
     if found.is_empty() {
         found.extend(locked.measured.in_words().map(|words| Finding::new(Level::Fine, words).of(described.name)));
     }
+    found.extend(another_model(described, locked.measured.parameters));
     found.extend(carried_over(project, described, locked));
     found
+}
+
+/// That a model was measured which has other parameters than its description, by more than a tenth.
+fn another_model(described: &Described<'_>, measured: u64) -> Option<Finding> {
+    let derived = described.spec.workload().parameters.trained();
+    let message = || {
+        format!(
+            "the description has {} parameters, and the model that was measured {}: what was not measured is planned by the \
+             description",
+            grouped(derived),
+            grouped(measured)
+        )
+    };
+    let is_another = measured > 0 && derived.abs_diff(measured) > derived / 10;
+    let mend = "mend the description, and measure again";
+    is_another.then(|| Finding::new(Level::Note, message()).of(described.name).mended_by(mend))
 }
 
 /// Releases that were measured and are no longer those of `Cargo.lock`.

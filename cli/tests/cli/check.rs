@@ -72,6 +72,17 @@ fn without_a_cargo_lock_it_is_told_that_no_releases_are_compared() {
 }
 
 #[test]
+fn a_model_of_another_size_than_its_description_is_told_of() {
+    let project = Project::new("measured");
+    project.replace("gpu-tuned.lock", "parameters = 23_240_704", "parameters = 102_003_210");
+    let found = project.run(&["check", "--json"]).json(0);
+    let notes = found.as_array().expect("findings").iter().filter(|finding| finding["level"] == "note");
+    let notes: Vec<_> = notes.filter_map(|finding| finding["message"].as_str()).collect();
+    let is_told = |note: &&str| note.contains("parameters, and the model that was measured 102,003,210");
+    assert!(notes.iter().any(is_told), "{notes:?}");
+}
+
+#[test]
 fn a_cargo_lock_that_cannot_be_read_is_a_mistake() {
     let project = Project::new("measured");
     let lock = project.read("Cargo.lock");
