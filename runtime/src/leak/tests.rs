@@ -103,3 +103,18 @@ fn a_run_of_many_steps_is_looked_at_as_it_goes_in_little_memory() {
     let (step, found) = found.expect("it is found");
     assert!(step < 20_000 && (found.bytes_per_step / MIB / 0.01 - 1.0).abs() < 0.3, "{step}: {found:?}");
 }
+
+#[test]
+fn the_series_is_that_of_the_run_that_began_last_wherever_it_stands() {
+    let run = |at: u32, pid: u32| {
+        let step = |step: u32| {
+            format!(r#"{{"kind":"step","at":{},"step":{step},"pid":{pid},"in_use_bytes":{}}}"#, at + step, pid + step)
+        };
+        format!("{{\"kind\":\"run\",\"at\":{at},\"pid\":{pid}}}\n{}\n{}\n", step(1), step(2))
+    };
+    let (old, new) = (run(100, 1000), run(101, 2000));
+    for text in [format!("{old}{new}"), format!("{new}{old}")] {
+        let records = crate::recording::parse("run.jsonl", &text).expect("records").records;
+        assert_eq!(super::series(&records, 0), [(1, 2001), (2, 2002)]);
+    }
+}
