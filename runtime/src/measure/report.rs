@@ -134,7 +134,8 @@ fn summary(found: &MeasuredMode) -> String {
 
 /// The outcome for programs.
 pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload) -> String {
-    serde_json::json!({ "workload": name, "lock": path, "measured": workload.measured }).to_string()
+    serde_json::json!({ "workload": name, "lock": path.display().to_string(), "measured": workload.measured })
+        .to_string()
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ pub(super) struct Header {
 #[non_exhaustive]
 pub struct Saved {
     /// The file.
+    #[serde(serialize_with = "crate::told::path")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
@@ -228,6 +229,16 @@ mod tests {
 
     use super::{BundleError, Found, Header};
     use crate::warm::fingerprint::tests::h200;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_no_utf_8_is_shown_in_json() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let path = std::ffi::OsStr::from_bytes(b"na\xefve").into();
+        let saved = serde_json::to_value(super::Saved { path, bytes: 1, entries: 1 }).expect("JSON");
+        assert_eq!(saved["path"], "na\u{fffd}ve");
+    }
 
     /// A file with this first line, before whatever follows.
     fn file(folder: &Path, line: &str, contents: &[u8]) -> Result<(), String> {

@@ -25,6 +25,7 @@ pub enum Bundled {
     /// Its entries are in the caches.
     Taken {
         /// The file.
+        #[serde(serialize_with = "crate::told::path")]
         path: PathBuf,
         /// Entries that came from it now; 0 when an earlier process has taken it.
         entries: usize,
@@ -37,6 +38,7 @@ pub enum Bundled {
     /// It was not looked at further.
     Ignored {
         /// The file, or the folder where one would be.
+        #[serde(serialize_with = "crate::told::path")]
         path: PathBuf,
         /// Why.
         because: String,
