@@ -261,7 +261,7 @@ impl Candidate {
 }
 
 /// The fastest by `speed`, and what is taken: the smallest that is enough for the goal, rather without checkpointing, and
-/// rather even.
+/// rather even; no part of a step that the whole step outdoes in both time and memory.
 fn best<'c>(
     fitting: &'c [Candidate],
     goal: &Goal,
@@ -272,8 +272,17 @@ fn best<'c>(
         Some(target) => candidate.utilization >= target,
         None => speed(candidate) >= speed(fastest) * (1.0 - goal.throughput_tolerance),
     };
-    let enough = fitting.iter().filter(is_enough);
-    let best = enough.min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch));
+    let enough = || fitting.iter().filter(is_enough);
+    // Gradients of one micro-batch are not added up: the whole step at once may take less than parts of it.
+    let is_outdone = |part: &&Candidate| {
+        let outdoes = |whole: &Candidate| {
+            let is_less = whole.memory.total() < part.memory.total() && whole.checkpointing <= part.checkpointing;
+            whole.micro_steps == 1 && is_less && speed(whole) >= speed(part)
+        };
+        part.micro_steps > 1 && enough().any(outdoes)
+    };
+    let best = enough().filter(|candidate| !is_outdone(candidate));
+    let best = best.min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch));
     Some((fastest, best.unwrap_or(fastest)))
 }
 

@@ -117,6 +117,14 @@ fn without_a_global_batch_the_knee_is_taken_not_the_ceiling() {
 }
 
 #[test]
+fn nothing_is_taken_that_is_slower_and_takes_more() {
+    // Gradients are most of what such a layer takes, and a step in parts adds up a second set of them.
+    let wide = Mlp { widths: vec![2, 30_000, 30_000, 3] }.workload();
+    let plan = plan(&nominal("a100-pcie-40gb"), &wide, &global(512)).expect("it fits");
+    assert_eq!((plan.settings.batch_size, plan.settings.gradient_accumulation), (512, 1), "{plan}");
+}
+
+#[test]
 fn a_global_batch_too_small_for_the_gpu_is_kept_and_commented() {
     let plan = plan(&nominal("h200"), &small(), &global(4)).expect("fits an H200");
     assert_eq!(plan.schedule.global_batch, 4);

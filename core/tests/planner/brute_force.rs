@@ -91,7 +91,16 @@ fn best(fitting: &[Way], goal: &Goal) -> Option<(bool, u64)> {
         None => way.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance),
     };
     let key = |way: &Way| (way.checkpointing, !is_even(way, goal), way.batch);
-    let smallest = |is: &dyn Fn(&Way) -> bool| fitting.iter().filter(|way| is(way)).map(key).min();
+    // The whole step at once is better than a part of it that takes more of both.
+    let wholes: Vec<_> = fitting.iter().filter(|way| way.batch == way.samples && enough(way)).collect();
+    let is_outdone = |way: &Way| {
+        way.batch < way.samples
+            && wholes.iter().any(|whole| {
+                let takes_less = whole.bytes < way.bytes && whole.samples_per_s >= way.samples_per_s;
+                takes_less && (way.checkpointing || !whole.checkpointing)
+            })
+    };
+    let smallest = |is: &dyn Fn(&Way) -> bool| fitting.iter().filter(|way| is(way) && !is_outdone(way)).map(key).min();
     let (checkpointing, _, batch) = smallest(&enough).or_else(|| smallest(&|way| way.samples_per_s >= fastest))?;
     Some((checkpointing, batch))
 }

@@ -70,6 +70,8 @@ pub enum Verdict {
     Uneven,
     /// It is no power of two, and one does as well.
     NoPowerOfTwo,
+    /// It is slower than the larger one that was taken, which takes less memory.
+    Outdone,
     /// Nothing is gained over the smaller one that was taken.
     Larger,
 }
@@ -86,6 +88,7 @@ impl fmt::Display for Verdict {
             Self::Checkpointed => f.write_str("recomputes what fits without"),
             Self::Uneven => f.write_str("does not divide the step evenly"),
             Self::NoPowerOfTwo => f.write_str("no power of two, and one does as well"),
+            Self::Outdone => f.write_str("slower than what was taken, and takes more memory"),
             Self::Larger => f.write_str("larger, and hardly faster"),
         }
     }
@@ -170,6 +173,7 @@ fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict
         _ if candidate.checkpointing && !best.checkpointing => Verdict::Checkpointed,
         _ if best.even && !candidate.even && goal.global_batch.is_none() => Verdict::NoPowerOfTwo,
         _ if best.even && !candidate.even => Verdict::Uneven,
+        _ if candidate.batch < best.batch => Verdict::Outdone,
         _ => Verdict::Larger,
     }
 }
