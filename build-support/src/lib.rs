@@ -14,7 +14,7 @@
 //! |---|---|
 //! | none of a profile | the conservative `generic` profile |
 //! | one | that GPU |
-//! | several, `--all-features` | what all of them have: least memory, common capabilities |
+//! | several, `--all-features` | one plan that fits each of them, with what all can do |
 //! | `native` | the GPU in the build machine; without one `generic`, with a warning |
 //! | `native` and others | the others, with a warning: what is named beats what is found |
 //! | `generic` and others | the others: `generic` says that no GPU is named |

@@ -2,12 +2,12 @@
 
 use thiserror::Error;
 
-use crate::Goal;
 use crate::device::DeviceFacts;
-use crate::plan::{Misfit, Plan, PlanError, plan};
+use crate::plan::{Misfit, Plan, PlanError, fits, plan};
 use crate::profile::{Profile, ProfileId};
 use crate::resolved::{Resolved, Selected};
 use crate::workload::Workload;
+use crate::{Goal, Pins};
 
 /// The constants of a build.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Compiled {
     pub target: String,
     /// The plan whose settings become constants.
     pub plan: Plan,
-    /// Selected targets that cannot hold the workload; the plan is for the others.
+    /// Selected targets that cannot hold the workload, or not as the plan has it; the plan is for the others.
     pub misfits: Vec<Misfit>,
 }
 
@@ -42,31 +42,29 @@ pub enum CompileError {
     },
 }
 
-/// Plans for what the build selects: one target, the meet of those of several that can hold the workload, the GPU in the
-/// build machine, or the conservative profile.
+/// Plans for what the build selects: one target, all of several that can hold the workload, the GPU in the build machine, or
+/// the conservative profile.
 ///
 /// # Errors
 ///
 /// When no selected target can hold the workload, or the goal cannot be met on any device.
 pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<Compiled, CompileError> {
-    let devices = devices(resolved)?;
-    let mut fitting = Vec::new();
+    let mut holding = Vec::new();
     let mut misfits = Vec::new();
-    for facts in devices {
+    for facts in devices(resolved)? {
         match plan(&facts, workload, goal) {
-            Ok(_) => fitting.push(facts),
+            Ok(_) => holding.push(facts),
             Err(PlanError::DoesNotFit(misfit)) => misfits.push(*misfit),
             Err(other) => return Err(CompileError::Plan(other)),
         }
     }
-    let Some(meet) = DeviceFacts::meet(&fitting) else { return Err(CompileError::NothingFits { misfits }) };
-    let plan = plan(&meet, workload, goal).map_err(|error| match error {
-        PlanError::DoesNotFit(misfit) => CompileError::NothingFits { misfits: vec![*misfit] },
-        other => CompileError::Plan(other),
-    })?;
+    let Some((plan, left_out)) = of_most(&holding, workload, goal) else {
+        return Err(CompileError::NothingFits { misfits });
+    };
+    misfits.extend(left_out);
     let target = match &resolved.selected {
-        Selected::Native(_) => format!("native ({})", meet.name),
-        Selected::Generic | Selected::Targets(_) => meet.name,
+        Selected::Native(_) => format!("native ({})", plan.device),
+        Selected::Generic | Selected::Targets(_) => plan.device.clone(),
     };
     Ok(Compiled { target, plan, misfits })
 }
@@ -94,4 +92,46 @@ fn devices(resolved: &Resolved) -> Result<Vec<DeviceFacts>, CompileError> {
             }
         }
     }
+}
+
+/// One plan for devices that each can hold the workload, and why it is not for some of them: where none is for all, the device
+/// with the least memory is given up, then the next. `None` without any.
+fn of_most(devices: &[DeviceFacts], workload: &Workload, goal: &Goal) -> Option<(Plan, Vec<Misfit>)> {
+    let mut by_memory: Vec<&DeviceFacts> = devices.iter().collect();
+    by_memory.sort_by_key(|facts| facts.memory_available);
+    let mut planned = (0..by_memory.len()).find_map(|least| of_all(&by_memory[least..], workload, goal))?;
+    let fixed = fixed(goal, &planned);
+    let (meant, others): (Vec<_>, Vec<_>) = devices.iter().partition(|facts| fits(facts, workload, &fixed));
+    planned.device = DeviceFacts::meet(meant)?.name;
+    let misfit = |facts| match plan(facts, workload, &fixed) {
+        Err(PlanError::DoesNotFit(misfit)) => Some(*misfit),
+        _ => None,
+    };
+    Some((planned, others.into_iter().filter_map(misfit).collect()))
+}
+
+/// A plan that fits each of the devices: for what all of them have, else for the memory of one of them. Often what all have is
+/// too little: GPUs with more memory also take more for themselves.
+fn of_all(devices: &[&DeviceFacts], workload: &Workload, goal: &Goal) -> Option<Plan> {
+    let meet = DeviceFacts::meet(devices.iter().copied())?;
+    let memory_of = |facts: &&DeviceFacts| DeviceFacts {
+        profile: facts.profile.clone(),
+        memory_available: facts.memory_available,
+        memory_provenance: facts.memory_provenance,
+        context: facts.context,
+        sm_count: facts.sm_count,
+        ..meet.clone()
+    };
+    core::iter::once(meet.clone()).chain(devices.iter().map(memory_of)).find_map(|facts| {
+        let plan = plan(&facts, workload, goal).ok()?;
+        let fixed = fixed(goal, &plan);
+        devices.iter().all(|facts| fits(facts, workload, &fixed)).then_some(plan)
+    })
+}
+
+/// The goal with the micro-batch and the checkpointing of a plan.
+fn fixed(goal: &Goal, plan: &Plan) -> Goal {
+    let batch_size = Some(plan.settings.batch_size);
+    let gradient_checkpointing = Some(plan.settings.gradient_checkpointing);
+    Goal { pins: Pins { batch_size, gradient_checkpointing, ..goal.pins.clone() }, ..goal.clone() }
 }

@@ -33,7 +33,7 @@ pub struct Built {
     pub target: &'static str,
     /// The profiles selected by features, sorted; empty for `generic` and `native`.
     pub targets: &'static [&'static str],
-    /// The selected profiles that cannot hold the workload.
+    /// The selected profiles that the settings are not for: they cannot hold the workload, or not with the others' settings.
     pub misfits: &'static [&'static str],
     /// The planned values.
     pub settings: Settings,

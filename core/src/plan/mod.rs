@@ -130,6 +130,13 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     })
 }
 
+/// Whether there is a plan.
+pub(crate) fn fits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> bool {
+    let Ok(goal) = goal.in_samples(workload) else { return false };
+    let precision = precision::decide(device, &goal);
+    precision.is_ok_and(|precision| Choice::exists(device, workload, &goal, precision.value))
+}
+
 impl Plan {
     /// The same training run on a device that was looked at: its memory, of which the share `headroom` (0 to 1) is left
     /// alone, and no more workers than its host feeds.

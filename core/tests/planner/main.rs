@@ -7,6 +7,7 @@
 mod brute_force;
 mod costs;
 mod properties;
+mod several;
 mod timing;
 mod workloads;
 

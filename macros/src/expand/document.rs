@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use gpu_tuned_core::plan::{Plan, PlanError};
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError, Remedy};
 use gpu_tuned_core::{Setting, Settings};
 
 use crate::check::{Checked, Role};
@@ -13,7 +13,7 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
     let compiled = &checked.compiled;
     let mut text = format!("\n# Tuned for `{}`\n\n", compiled.target);
     for misfit in &compiled.misfits {
-        line(&mut text, &format!("`{}` is selected too, but cannot hold the workload.\n", misfit.device));
+        line(&mut text, &format!("`{}` is selected too, but {}.\n", misfit.device, why_not(misfit)));
     }
     if let Some(outdated) = &checked.outdated {
         line(&mut text, &format!("{outdated}.\n"));
@@ -36,6 +36,14 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
         line(&mut text, &format!("| `{id}` |{values}"));
     }
     text
+}
+
+fn why_not(misfit: &Misfit) -> &'static str {
+    match misfit.remedy {
+        // What was fixed is the plan of the others.
+        Remedy::Unpin | Remedy::Checkpointing => "no plan fits it and the others",
+        _ => "cannot hold the workload",
+    }
 }
 
 fn in_words(error: &PlanError) -> String {
