@@ -68,7 +68,7 @@ impl Config {
         let print = setting(environment, PRINT, &mut directives)?.is_some_and(|value| value != "0");
 
         let file = self.read_file(&package, path)?;
-        let lock = measured::read(&package, &mut directives)?;
+        let lock = measured::read(&package, &file, &mut directives)?;
         let known = Known::new(&file);
         for warning in lookalike::warnings(&package, &known) {
             directives.warning(&warning)?;

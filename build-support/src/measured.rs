@@ -2,15 +2,24 @@ use std::io::Write;
 use std::path::Path;
 
 use gpu_tuned_core::cargo_lock::CargoLock;
+use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::lock::Lock;
 
 use crate::BuildError;
 use crate::directives::Directives;
 use crate::package::Package;
 
-/// What was measured with the release of Burn that the package is built with; a warning for what was not.
-pub(crate) fn read<W: Write>(package: &Package, directives: &mut Directives<W>) -> Result<Lock, BuildError> {
+/// What was measured with the release of Burn that the package is built with; a warning for what was not, and for what is there
+/// twice.
+pub(crate) fn read<W: Write>(
+    package: &Package,
+    file: &ConfigFile,
+    directives: &mut Directives<W>,
+) -> Result<Lock, BuildError> {
     let Some(mut lock) = package.file(Path::new(Lock::NAME), Lock::parse)? else { return Ok(Lock::default()) };
+    for alike in lock.alike(&file.workloads) {
+        directives.warning(&alike.to_string())?;
+    }
     if lock.workload.values().all(|entry| entry.measured.on.is_empty()) {
         return Ok(lock);
     }

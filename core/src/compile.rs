@@ -75,7 +75,8 @@ pub fn declared(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Vec<(P
     profiles.map(|profile| (profile.id.clone(), plan(&DeviceFacts::nominal(profile), workload, goal))).collect()
 }
 
-fn devices(resolved: &Resolved) -> Result<Vec<DeviceFacts>, CompileError> {
+/// What is selected.
+pub(crate) fn devices(resolved: &Resolved) -> Result<Vec<DeviceFacts>, CompileError> {
     let nominal = |id: &str| {
         let profile: Option<&Profile> = resolved.profile.get(id);
         profile.map(DeviceFacts::nominal).ok_or_else(|| CompileError::NoProfile { id: id.to_owned() })

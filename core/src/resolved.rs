@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::de::{DeTable, Deserializer};
 
-use crate::Goal;
 use crate::config::ConfigFile;
-use crate::device::GpuReading;
+use crate::device::{DeviceFacts, GpuReading};
 use crate::lock::Lock;
 use crate::profile::{Profile, ProfileId, ProfileTable};
 use crate::workload::{Workload, WorkloadSpec};
+use crate::{Goal, compile};
 
 /// What a build was asked for, with every profile, workload and goal that it may need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,9 +114,15 @@ impl Resolved {
         self
     }
 
-    /// What one training step costs: by what was measured of this very description, if anything was.
-    pub fn workload(&self, spec: &WorkloadSpec) -> Workload {
-        match self.measured.measured_for(spec) {
+    /// What one training step costs: by what was measured of this very description, if anything was. Of several measurements
+    /// those under the workload's own `name` count, else those of the devices that are selected.
+    pub fn workload(&self, name: Option<&str>, spec: &WorkloadSpec) -> Workload {
+        self.workload_on(name, spec, &compile::devices(self).unwrap_or_default())
+    }
+
+    /// The same, rather by what was measured on these devices.
+    pub fn workload_on(&self, name: Option<&str>, spec: &WorkloadSpec, devices: &[DeviceFacts]) -> Workload {
+        match self.measured.measured_for(name, spec, devices) {
             Some((_, entry)) => spec.workload().with_measured(entry.measured.clone()),
             None => spec.workload(),
         }
@@ -184,6 +190,7 @@ impl Resolved {
 mod tests {
     use super::{Resolved, Selected};
     use crate::config::ConfigFile;
+    use crate::device::DeviceFacts;
     use crate::lock::Lock;
     use crate::profile::ProfileTable;
     use crate::source::Source;
@@ -247,10 +254,10 @@ residual = 0.01
         let taken = Resolved::from_toml(&resolved.for_runtime().to_toml()).expect("it reads back");
         assert_eq!(taken.measured, resolved.measured);
         let lm = Transformer::new(2, 64, 256, 64);
-        let measured = taken.workload(&lm.clone().into());
+        let measured = taken.workload(None, &lm.clone().into());
         assert_eq!((measured.measured.on.len(), measured.sample.host_ms), (1, Some(0.5)));
         let deeper = Transformer { layers: 3, ..lm.clone() };
-        assert_eq!(taken.workload(&deeper.clone().into()), deeper.workload());
+        assert_eq!(taken.workload(None, &deeper.clone().into()), deeper.workload());
         let before = taken.measured.measured_before(None, &deeper.into()).expect("it is of the same kind");
         let said = "gpu-tuned.lock: `lm` was measured with layers = 2, now 3: run `cargo gpu-tuned measure`";
         assert_eq!(before.to_string(), said);
@@ -259,6 +266,37 @@ residual = 0.01
         assert_eq!(taken.measured.measured_before(Some("other"), &images), None);
         assert!(taken.measured.measured_before(Some("lm"), &images).is_some());
         assert_eq!(taken.measured.measured_before(Some("lm"), &lm.into()), None);
+    }
+
+    /// What `LOCK` has of a T4, and of an H200 under an older name.
+    fn with_renamed(target: &str) -> Resolved {
+        let (_, lm) = LOCK.split_once('\n').expect("lines");
+        let older = lm.replace("workload.lm", "workload.a-old").replace("ms_per_sample = 0.5", "ms_per_sample = 0.25");
+        let older = older.replace("on.t4", "on.h200").replace("Tesla T4", "NVIDIA H200").replace("= 40", "= 132");
+        let lock = Lock::parse(Source { file: Lock::NAME, text: &format!("{LOCK}{older}") }).expect("it is valid");
+        Resolved::of_builtin(target).expect("it is shipped").with_measured(lock)
+    }
+
+    #[test]
+    fn of_equal_descriptions_the_own_name_counts_then_the_device() {
+        let (lm, older) = (Some(0.5), Some(0.25));
+        let spec = Transformer::new(2, 64, 256, 64).into();
+        let host_ms = |target: &str, name| with_renamed(target).workload(name, &spec).sample.host_ms;
+        for target in ["t4", "h200", "generic"] {
+            assert_eq!((host_ms(target, Some("lm")), host_ms(target, Some("a-old"))), (lm, older), "{target}");
+        }
+        assert_eq!((host_ms("t4", None), host_ms("h200", None)), (lm, older));
+        // A name that was not measured says nothing.
+        assert_eq!((host_ms("t4", Some("other")), host_ms("h200", Some("other"))), (lm, older));
+        let found = |id: &str| {
+            let facts = DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("it is shipped"));
+            with_renamed("generic").workload_on(None, &spec, &[facts]).sample.host_ms
+        };
+        assert_eq!((found("t4"), found("h200")), (lm, older));
+        // Nothing is left of figures of another Burn.
+        let mut emptied = with_renamed("generic");
+        emptied.measured.workload.get_mut("a-old").expect("it is there").measured.on.clear();
+        assert_eq!(emptied.workload(None, &spec).sample.host_ms, lm);
     }
 
     #[test]

@@ -57,6 +57,7 @@ fn tuned(item: &DeriveInput) -> TokenStream {
         impl #impl_generics ::gpu_tuned::Tuned for #name #type_generics #where_clause {
             const BUILT: ::gpu_tuned::Built = ::gpu_tuned::Built {
                 config: "",
+                workload: ::core::option::Option::None,
                 target: "",
                 targets: &[],
                 misfits: &[],

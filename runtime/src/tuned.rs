@@ -29,6 +29,8 @@ pub trait Tuned {
 pub struct Built {
     /// The config struct.
     pub config: &'static str,
+    /// The workload's name in `gpu-tuned.toml`, where the attribute names it.
+    pub workload: Option<&'static str>,
     /// What the build is for, in words: `rtx4090`, `h200 + rtx4090`, `generic`.
     pub target: &'static str,
     /// The profiles selected by features, sorted; empty for `generic` and `native`.

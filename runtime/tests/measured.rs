@@ -44,6 +44,34 @@ impl Tuned for Measured {
     }
 }
 
+/// The same in a package whose `gpu-tuned.lock` has it under two names, one of which the attribute may name.
+#[derive(Clone, Debug, Default)]
+struct Renamed<const NAMED: bool>(Lm);
+
+impl<const NAMED: bool> Tuned for Renamed<NAMED> {
+    const BUILT: Built = Built {
+        workload: if NAMED { Some("a-old") } else { None },
+        table: Some(include_str!("renamed.toml")),
+        ..Lm::BUILT
+    };
+
+    fn goal() -> Goal {
+        Lm::goal()
+    }
+
+    fn workload(&self) -> WorkloadSpec {
+        self.0.workload()
+    }
+
+    fn tuned(&self) -> Pins {
+        self.0.tuned()
+    }
+
+    fn apply(&mut self, settings: &Settings) {
+        self.0.apply(settings);
+    }
+}
+
 fn on(scenario: &str) -> Options {
     Options::default().machine(play(scenario, |library| detect_through(Some(library))))
 }
@@ -78,6 +106,15 @@ fn between_points_it_is_estimated_and_elsewhere_transferred() {
     assert_eq!(provenance(&between, "rtx4090"), Provenance::Estimated);
     assert_eq!(provenance(&Measured::default(), "h200"), Provenance::Transferred);
     assert_eq!(provenance(&Measured::default(), "no-gpu"), Provenance::Derived);
+}
+
+#[test]
+fn of_two_names_the_configs_own_counts_and_else_the_device() {
+    // 32 is the only micro-batch that was measured on it.
+    let fixed = Lm { batch_size: 32, ..Lm::default() };
+    let provenance = |decision: Decision| decision.plan.samples_per_s_provenance;
+    assert_eq!(provenance(decide(&Renamed::<false>(fixed.clone()), "rtx4090")), Provenance::Measured);
+    assert_eq!(provenance(decide(&Renamed::<true>(fixed), "rtx4090")), Provenance::Transferred);
 }
 
 #[test]

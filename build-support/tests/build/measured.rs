@@ -64,7 +64,7 @@ fn measured() -> Project {
 }
 
 fn devices(resolved: &Resolved) -> Vec<String> {
-    resolved.workload(&Transformer::new(2, 64, 256, 64).into()).measured.on.into_keys().collect()
+    resolved.workload(None, &Transformer::new(2, 64, 256, 64).into()).measured.on.into_keys().collect()
 }
 
 #[test]
@@ -105,6 +105,23 @@ fn a_member_of_a_workspace_is_held_against_the_cargo_lock_above() {
     }
     let project = project.set("CARGO_MANIFEST_DIR", member);
     assert_eq!(devices(&project.resolve().unwrap()), ["t4"]);
+}
+
+#[test]
+fn two_names_for_one_description_are_told_unless_the_config_has_both() {
+    let described = "[workload.NAME.transformer]\nd_model = 64\nlayers = 2\nseq = 64\nvocab = 256\n";
+    let file = |name: &str| described.replace("NAME", name);
+    let (_, lm) = LOCK.split_once('\n').expect("lines");
+    let renamed = LOCK.to_owned() + &lm.replace("workload.lm", "workload.b-new");
+    let project = || Project::enabling(&["h200"]).with("gpu-tuned.lock", &renamed);
+    let told = ["gpu-tuned.lock: `b-new` and `lm` have the same description: delete one"];
+    assert_eq!(project().warnings(), told);
+    assert_eq!(project().with("gpu-tuned.toml", &file("b-new")).warnings(), told);
+    let both = project().with("gpu-tuned.toml", &(file("b-new") + &file("lm")));
+    assert_eq!(both.warnings(), [""; 0]);
+    let thrice = renamed.clone() + &lm.replace("workload.lm", "workload.c");
+    let told = ["gpu-tuned.lock: `b-new`, `c` and `lm` have the same description: delete all but one"];
+    assert_eq!(Project::enabling(&[]).with("gpu-tuned.lock", &thrice).warnings(), told);
 }
 
 #[test]

@@ -61,7 +61,8 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let at = at(args, &leaves)?;
     let config = Config::read(&leaves, file.source(), &at).map_err(|mistakes| file.mistakes(mistakes))?;
     let step = Step::of(&config, args.goal.global_batch, args.goal.world_size)?;
-    let training = source::training(project.as_ref(), args, &leaves, &file, config.optimizer)?;
+    let devices: Vec<_> = targets.iter().map(|target| target.facts_of(step.ranks)).collect();
+    let training = source::training(project.as_ref(), args, &leaves, &file, config.optimizer, &devices)?;
     notes.extend(open_ranks(&config, args));
     let task = Task {
         can: Can::of(&config, step, args.add),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Optimizer, Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, Provenance};
@@ -69,13 +70,15 @@ pub(super) struct Training {
     pub optimizer_known: bool,
 }
 
-/// The workload: of the package, where one is named; else by the dimensions of the config, or of the file that has them.
+/// The workload: of the package, where one is named; else by the dimensions of the config, or of the file that has them, with
+/// what was measured of them, rather on the devices that are planned for.
 pub(super) fn training(
     project: Option<&Project>,
     args: &OptimizeArgs,
     leaves_of_config: &[Leaf<'_>],
     config: &Read,
     optimizer: Option<Optimizer>,
+    devices: &[DeviceFacts],
 ) -> Result<Training, Error> {
     let is_of_package =
         args.model.workload.is_some() || args.benchmark && args.model.model.is_none() && args.model.dims.is_empty();
@@ -108,7 +111,7 @@ pub(super) fn training(
     let optimizer_known = optimizer.is_some() || model.dims.iter().any(|dim| dim.name == "optimizer");
     let mut workload = model.spec.workload();
     let mut because = format!("{}: {}", model.spec.model.kind().name, model.because);
-    if let Some((name, measured)) = project.and_then(|project| project.measured_for(&model.spec)) {
+    if let Some((name, measured)) = project.and_then(|project| project.measured_for(&model.spec, devices)) {
         workload = workload.with_measured(measured.clone());
         because = format!("{because}; measured as `{name}`");
     }

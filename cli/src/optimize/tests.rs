@@ -42,7 +42,7 @@ fn with<T>(
     let at: Vec<At> = super::at(&args, &leaves)?;
     let config = Config::read(&leaves, file.source(), &at).map_err(|mistakes| file.mistakes(mistakes))?;
     let step = Step::of(&config, args.goal.global_batch, args.goal.world_size)?;
-    let training = source::training(None, &args, &leaves, &file, config.optimizer)?;
+    let training = source::training(None, &args, &leaves, &file, config.optimizer, &[])?;
     let profiles = ProfileTable::builtin();
     let task = Task {
         can: Can::of(&config, step, args.add),
@@ -259,7 +259,7 @@ fn layouts_that_models_are_known_for_are_taken_where_no_key_says_otherwise() {
         let args = args(&[]);
         let file = Read { path: "c.yaml".into(), name: "config".to_owned(), text, mark: "", format: Format::Yaml };
         let root = file.tree().expect("it is right");
-        source::training(None, &args, &leaves(&root), &file, None).expect("a model").workload.parameters.trained()
+        source::training(None, &args, &leaves(&root), &file, None, &[]).expect("a model").workload.parameters.trained()
     };
     // As published: Llama 3.2 1B, GPT-2.
     let llama = "model_type: llama\nnum_hidden_layers: 16\nhidden_size: 2048\nnum_attention_heads: 32\n\
@@ -278,7 +278,7 @@ fn kinds_of_models_are_told_by_evidence_or_asked_for() {
         let args = args(words);
         let file = Read { path: "c.yaml".into(), name: "config".to_owned(), text, mark: "", format: Format::Yaml };
         let root = file.tree()?;
-        let training = source::training(None, &args, &leaves(&root), &file, None)?;
+        let training = source::training(None, &args, &leaves(&root), &file, None, &[])?;
         Ok::<_, Error>(training.name)
     };
     for (model, expected) in [

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::dims::Described as _;
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::measured::Measured;
@@ -69,9 +70,10 @@ impl Project {
         }
     }
 
-    /// What was measured of a model that is described like this, with the Burn that the package is built with.
-    pub(crate) fn measured_for(&self, spec: &WorkloadSpec) -> Option<(&str, &Measured)> {
-        self.current.measured_for(spec).map(|(name, locked)| (name, &locked.measured))
+    /// What was measured of a model that is described like this, with the Burn that the package is built with, rather on these
+    /// devices.
+    pub(crate) fn measured_for(&self, spec: &WorkloadSpec, devices: &[DeviceFacts]) -> Option<(&str, &Measured)> {
+        self.current.measured_for(None, spec, devices).map(|(name, locked)| (name, &locked.measured))
     }
 
     /// Whether the package's file describes a workload of this name.
@@ -90,8 +92,7 @@ impl Project {
 
 /// What was measured of this description: under its own name, else under another.
 fn recorded<'a>(lock: &'a Lock, name: &str, spec: &WorkloadSpec) -> Option<&'a LockedWorkload> {
-    let by_name = lock.workload.get(name).filter(|locked| locked.described.as_ref() == Some(spec));
-    by_name.or_else(|| lock.measured_for(spec).map(|(_, locked)| locked))
+    lock.measured_for(Some(name), spec, &[]).map(|(_, locked)| locked)
 }
 
 /// The goal of the file, with what differs from the defaults in that of the program in its place.

@@ -18,6 +18,7 @@
 //! Reading passes over what a newer release may have added, and [`merged`] keeps it. What this release knows has to be
 //! there and in range: a [`FileError`] for each mistake says where, and the last one what to do.
 
+mod alike;
 mod described;
 mod facts;
 mod merge;
@@ -32,10 +33,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use alike::Alike;
 pub use merge::{Merged, merged};
 pub use outdated::{Before, Outdated};
 
 use crate::Goal;
+use crate::device::DeviceFacts;
 use crate::measured::Measured;
 use crate::source::{FileError, Source};
 use crate::workload::WorkloadSpec;
@@ -96,9 +99,19 @@ impl Lock {
         mistakes.into_iter().next().map(|mistake| mistake.message)
     }
 
-    /// What was measured of the workload with this description, by the name it has in the file.
-    pub fn measured_for(&self, spec: &WorkloadSpec) -> Option<(&str, &LockedWorkload)> {
-        let same = |entry: &LockedWorkload| entry.described.as_ref() == Some(spec);
-        self.workload.iter().find(|(_, entry)| same(entry)).map(|(name, entry)| (name.as_str(), entry))
+    /// What was measured of the workload with this description, by the name it has in the file. Where several have it, as
+    /// after one was renamed, it is the one of the workload's own `name`; else the one that has most of the `devices`.
+    pub fn measured_for(
+        &self,
+        name: Option<&str>,
+        spec: &WorkloadSpec,
+        devices: &[DeviceFacts],
+    ) -> Option<(&str, &LockedWorkload)> {
+        let same = self.workload.iter().filter(|(_, entry)| entry.described.as_ref() == Some(spec));
+        let best = same.min_by_key(|(other, LockedWorkload { measured, .. })| {
+            let missing = devices.iter().filter(|device| !measured.has(device)).count();
+            (name != Some(other.as_str()), missing, measured.on.is_empty())
+        });
+        best.map(|(name, entry)| (name.as_str(), entry))
     }
 }

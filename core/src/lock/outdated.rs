@@ -68,7 +68,7 @@ impl Lock {
     /// What was measured of a workload before it was changed to `spec`, of which nothing was measured since: the entry
     /// `name`; without a name that of a model of the same kind with the fewest changes.
     pub fn measured_before(&self, name: Option<&str>, spec: &WorkloadSpec) -> Option<Before<'_>> {
-        if self.measured_for(spec).is_some() {
+        if self.measured_for(name, spec, &[]).is_some() {
             return None;
         }
         // Declared costs say too little of what they are of.

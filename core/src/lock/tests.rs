@@ -131,8 +131,8 @@ fn a_lock_is_sorted_with_one_short_fact_a_line() {
 fn a_workload_is_found_by_its_description() {
     let lock = parse(WHOLE).expect("it is valid");
     let spec = whole().described.expect("it is described");
-    assert_eq!(lock.measured_for(&spec), Some(("char-lm", &lock.workload["char-lm"])));
-    assert_eq!(lock.measured_for(&transformer().into()), None);
+    assert_eq!(lock.measured_for(None, &spec, &[]), Some(("char-lm", &lock.workload["char-lm"])));
+    assert_eq!(lock.measured_for(None, &transformer().into(), &[]), None);
 }
 
 #[test]

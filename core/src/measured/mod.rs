@@ -13,7 +13,7 @@ pub(crate) use curve::{Curve, Known};
 pub use mode::{Mode, ParseModeError};
 
 use crate::Bytes;
-use crate::device::DeviceKind;
+use crate::device::{DeviceFacts, DeviceKind};
 
 /// What was measured of one workload, on however many devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -132,12 +132,26 @@ pub struct Point {
     pub spread: Option<f64>,
 }
 
+impl MeasuredOn {
+    /// Whether measurements under this short name are those of a device: the same profile or name, and as many
+    /// multiprocessors, which a slice has not.
+    pub(crate) fn is_of(&self, name: &str, device: &DeviceFacts) -> bool {
+        let named = device.profile.as_deref() == Some(name) || device.name == self.device;
+        named && device.sm_count == self.sm_count
+    }
+}
+
 impl Measured {
     /// The most points that are kept for a mode.
     pub const MOST_POINTS: usize = 4;
 
     /// The largest figure that may be on record: beyond it sums would saturate.
     pub const LARGEST: u64 = 1 << 50;
+
+    /// Whether anything was measured on a device like this.
+    pub fn has(&self, device: &DeviceFacts) -> bool {
+        self.on.iter().any(|(name, on)| on.is_of(name, device))
+    }
 
     /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {

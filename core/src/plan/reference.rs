@@ -23,7 +23,7 @@ impl<'a> Reference<'a> {
     fn all(device: &'a DeviceFacts, workload: &'a Workload) -> impl Iterator<Item = Self> {
         let same_kind = workload.measured.on.iter().filter(|(_, on)| on.kind == device.kind);
         same_kind.flat_map(move |(name, on)| {
-            let is_alike = is_alike(device, name, on);
+            let is_alike = on.is_of(name, device);
             on.mode.iter().map(move |(mode, measured)| {
                 // What was replayed was never on any device, whatever it is called.
                 let is_here = is_alike && measured.way != Way::Replayed;
@@ -191,26 +191,19 @@ const UNKNOWN_RESIDUAL: f64 = 0.125;
 /// A device whose peak is not known is further away than any that is.
 const UNKNOWN_DISTANCE: f64 = 10.0;
 
-/// Whether measurements of a device are those of another: the same profile or name, and as many multiprocessors, which a
-/// slice has not.
-pub(super) fn is_alike(device: &DeviceFacts, name: &str, on: &MeasuredOn) -> bool {
-    let named = device.profile.as_deref() == Some(name) || device.name == on.device;
-    named && device.sm_count == on.sm_count
-}
-
 /// What loaded kernels take, where it was measured: as much for each multiprocessor.
 pub(super) fn kernels(device: &DeviceFacts, workload: &Workload) -> Option<Bytes> {
     if device.kind == DeviceKind::Cpu {
         return None;
     }
     let measured = workload.measured.on.iter().filter_map(|(name, on)| Some((name, on, on.kernels_bytes?)));
-    let (_, on, bytes) = measured.min_by_key(|(name, on, _)| !is_alike(device, name, on))?;
+    let (_, on, bytes) = measured.min_by_key(|(name, on, _)| !on.is_of(name, device))?;
     Some(bytes.scaled(f64::from(device.sm_count) / f64::from(on.sm_count.max(1))))
 }
 
 /// What opening the device took, where it was measured on one like it.
 pub(super) fn context(device: &DeviceFacts, workload: &Workload) -> Option<Bytes> {
-    let mut here = workload.measured.on.iter().filter(|(name, on)| is_alike(device, name, on));
+    let mut here = workload.measured.on.iter().filter(|(name, on)| on.is_of(name, device));
     here.find_map(|(_, on)| on.context_bytes)
 }
 

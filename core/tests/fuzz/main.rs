@@ -271,7 +271,7 @@ proptest! {
                 let described = read.measured.workload.values().filter_map(|entry| entry.described.as_ref());
                 for spec in read.workload.values().chain(described) {
                     prop_assert_eq!(spec.mistakes(), []);
-                    let workload = read.workload(spec);
+                    let workload = read.workload(None, spec);
                     is_priced(spec, &workload, &read.goal)?;
                     // What was measured counts where a precision does that is planned.
                     is_priced(spec, &workload, &Goal { precision: None, ..read.goal.clone() })?;

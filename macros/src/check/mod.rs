@@ -34,6 +34,8 @@ pub(crate) struct Checked {
     pub has_build_script: bool,
     /// The attribute's goal over the table's.
     pub goal: Goal,
+    /// The workload's name in `gpu-tuned.toml`, where it is named.
+    pub name: Option<String>,
     /// The workload with the fields' defaults.
     pub spec: WorkloadSpec,
     /// The field that holds the global batch, where one does.

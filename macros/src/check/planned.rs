@@ -21,7 +21,7 @@ pub(super) fn check(
     let name = asked.workload_name().map(str::to_owned);
     let Asked { resolved, has_build_script, goal, places, global_batch, .. } = asked;
     let resolved = resolved?;
-    let workload = resolved.workload(&spec);
+    let workload = resolved.workload(name.as_deref(), &spec);
     let compiled = match compile(&resolved, &workload, &goal) {
         Ok(compiled) => compiled,
         Err(error) => {
@@ -35,7 +35,7 @@ pub(super) fn check(
     }
     let declared = declared(&resolved, &workload, &goal);
     let outdated = resolved.measured.measured_before(name.as_deref(), &spec).map(|before| before.to_string());
-    Some(Checked { resolved, has_build_script, goal, spec, global_batch, outdated, roles, compiled, declared })
+    Some(Checked { resolved, has_build_script, goal, name, spec, global_batch, outdated, roles, compiled, declared })
 }
 
 fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut Mistakes) {

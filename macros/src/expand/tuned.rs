@@ -67,6 +67,8 @@ fn asked(model: &Model, checked: &Checked) -> Option<TokenStream> {
 
 fn built(name: &Ident, checked: &Checked) -> TokenStream {
     let config = name.unraw().to_string();
+    let none = quote!(::core::option::Option::None);
+    let workload = checked.name.as_ref().map_or(none, |name| quote!(::core::option::Option::Some(#name)));
     let compiled = &checked.compiled;
     let target = &compiled.target;
     let targets = match &checked.resolved.selected {
@@ -86,6 +88,7 @@ fn built(name: &Ident, checked: &Checked) -> TokenStream {
     quote! {
         ::gpu_tuned::Built {
             config: #config,
+            workload: #workload,
             target: #target,
             targets: &[#(#targets),*],
             misfits: &[#(#misfits),*],

@@ -12,6 +12,7 @@ use quote::quote;
 use super::run;
 use crate::table::Table;
 
+mod named;
 mod several;
 
 /// The table of a package that declares three targets and selects some of them.

@@ -110,7 +110,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     if let Some((_, message)) = spec.mistakes().into_iter().next() {
         return Err(DecideError::Dimensions(message));
     }
-    let workload = resolved.as_ref().map_or_else(|| spec.workload(), |resolved| resolved.workload(&spec));
+    let mut workload = spec.workload();
     // Before the ranks are known: a step in tokens is the same step on however many.
     let mut goal = asked::goal(config).in_samples(&workload)?;
     if goal.global_batch.is_none() && !here.set.is_empty() {
@@ -128,6 +128,9 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     let devices = Devices::choose(here, &goal, profiles, |gpu| built_for::is_target(gpu, &C::BUILT, profiles));
     let Devices { gpus, facts, world_size, mut fallbacks } = devices.map_err(|error| error.of(here.saved))?;
     goal.world_size = world_size;
+    if let Some(resolved) = &resolved {
+        workload = resolved.workload_on(C::BUILT.workload, &spec, core::slice::from_ref(&facts));
+    }
     let built_for_them = built_for::are_built_for(&C::BUILT, resolved.as_ref(), &gpus);
     let planning = Planning { built: &C::BUILT, resolved: resolved.as_ref(), facts: &facts, workload: &workload };
     let mut plan = match here.saved {

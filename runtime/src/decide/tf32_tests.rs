@@ -12,6 +12,7 @@ struct Config<const BUILT_WITH: bool> {
 impl<const BUILT_WITH: bool> Tuned for Config<BUILT_WITH> {
     const BUILT: Built = Built {
         config: "Config",
+        workload: None,
         target: "generic",
         targets: &[],
         misfits: &[],

@@ -172,7 +172,7 @@ fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
     if reference::kernels(device, workload).is_none_or(|measured| measured <= least) {
         return (format!("{} multiprocessors x {each}", device.sm_count), Provenance::Derived);
     }
-    match (measured().find(|(name, on)| reference::is_alike(device, name, on)), measured().next()) {
+    match (measured().find(|(name, on)| on.is_of(name, device)), measured().next()) {
         (Some((name, _)), _) => (format!("loaded on {name}"), Provenance::Measured),
         (None, Some((name, on))) => {
             let bytes = on.kernels_bytes.unwrap_or_default().mib();
