@@ -108,7 +108,8 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
 }
 
 /// What is said in the attribute takes the place of the same in other words in the file.
-const OTHER_WORDS: [(&str, &str); 2] = [("global_batch", "global_tokens"), ("global_tokens", "global_batch")];
+const OTHER_WORDS: [(&str, &[&str]); 2] =
+    [("global_batch", &["global_tokens", "mean_tokens"]), ("global_tokens", &["global_batch"])];
 
 /// The table's goal with the attribute's values over it.
 fn goal(
@@ -120,11 +121,12 @@ fn goal(
     let mut goal = resolved.map(|resolved| resolved.goal.clone()).unwrap_or_default();
     let mut places = Places::new();
     let mut said = goal.values();
+    let is_asked = |name: &str| model.arguments.iter().any(|argument| argument.name() == name);
+    for (_, others) in OTHER_WORDS.iter().filter(|(name, _)| is_asked(name)) {
+        said.retain(|name, _| !others.contains(name));
+    }
     for argument in &model.arguments {
         let Some(dim) = dims::named(Goal::DIMS, &argument.name()) else { continue };
-        if let Some(other) = OTHER_WORDS.iter().find(|(name, _)| *name == dim.name) {
-            said.remove(other.1);
-        }
         let value = match global_batch.filter(|_| dim.name == global_batch::KEY) {
             Some(field) => global_batch::read(model, field, mistakes).map(DimValue::Count),
             None => values::dim(&dim.kind, argument, mistakes),

@@ -197,6 +197,35 @@ fn a_global_batch_stays_in_its_field() {
 }
 
 #[test]
+fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
+    let item = quote! {
+        #[derive(Debug)]
+        struct Config {
+            #[tuned(default = 512)]
+            samples: usize,
+            #[tuned]
+            batch_size: usize,
+        }
+    };
+    let model = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512));
+    let expanded = |goal: TokenStream| {
+        let Table::Resolved(mut resolved) = table(&["h200"]) else { unreachable!() };
+        (resolved.goal.global_tokens, resolved.goal.mean_tokens) = (Some(65_536), Some(100.0));
+        formatted(run(quote!(#model, #goal), &item, Table::Resolved(resolved)))
+    };
+    for goal in [quote!(global_batch = 512), quote!(global_batch = samples)] {
+        let expansion = expanded(goal);
+        assert!(expansion.contains("global_batch: ::core::option::Option::Some(512)"), "{expansion}");
+        assert!(!expansion.contains("tokens: "), "{expansion}");
+    }
+    // In the attribute itself they contradict each other.
+    let twice = expanded(quote!(mean_tokens = 100.0, global_batch = 512));
+    assert!(twice.contains("mean_tokens says how many samples make up `global_tokens`"), "{twice}");
+    let twice = expanded(quote!(global_batch = 512, global_tokens = 65536));
+    assert!(twice.contains("global_tokens and global_batch both say how large"), "{twice}");
+}
+
+#[test]
 fn clap_arguments_get_defaults_and_keep_their_help() {
     let item = quote! {
         /// Trains.
