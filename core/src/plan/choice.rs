@@ -1,4 +1,5 @@
 use super::memory::{MemoryModel, largest_batch_in_one_piece};
+use super::pools::Pools;
 use super::split::{self, Split};
 use super::time::StepTime;
 use super::{MemoryEstimate, PlanError, Reason, Schedule};
@@ -36,6 +37,8 @@ pub(super) struct Choice {
     pub fastest: Candidate,
     /// All that fits.
     pub fitting: Vec<Candidate>,
+    /// Whether checkpointing was considered.
+    recomputes: bool,
     /// The largest micro-batch that fits, and whether a larger one was asked about.
     largest: u64,
     memory_limits: bool,
@@ -55,8 +58,8 @@ impl Choice {
         let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
         let mut fitting = Vec::with_capacity(2 * splits.len());
         let mut transfer = None;
-        for checkpointing in checkpointing_modes(workload, goal) {
-            let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+        let modes = modes(device, workload, goal, precision);
+        for &mode in &modes {
             let time = StepTime::of(device, workload, mode);
             let memory = MemoryModel::of(device, workload, goal, mode);
             transfer = time.transfer(workload);
@@ -64,7 +67,7 @@ impl Choice {
                 fitting.extend(all_that_fit(&splits, goal.global_batch.is_some(), |split| {
                     let memory = memory.at(split.batch, split.micro_steps() > 1);
                     let fits = memory.fits() && split.batch <= in_one_piece;
-                    fits.then(|| Candidate::new(goal, checkpointing, split, memory, &time))
+                    fits.then(|| Candidate::new(goal, mode.checkpointing, split, memory, &time))
                 }));
             }
         }
@@ -72,15 +75,15 @@ impl Choice {
         let (fastest, best) = (fastest.clone(), best.clone());
         let largest = fitting.iter().map(|candidate| candidate.batch).max().unwrap_or(fastest.batch);
         let memory_limits = splits.first().is_some_and(|asked| largest < asked.batch);
-        Ok(Some(Self { best, fastest, fitting, largest, memory_limits, transfer }))
+        let recomputes = modes.iter().any(|mode| mode.checkpointing);
+        Ok(Some(Self { best, fastest, fitting, recomputes, largest, memory_limits, transfer }))
     }
 
     /// Whether [`find`](Self::find) would find one.
     pub(super) fn exists(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> bool {
         let Ok(splits) = split::splits(device, workload, goal) else { return false };
         let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
-        checkpointing_modes(workload, goal).into_iter().any(|checkpointing| {
-            let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+        modes(device, workload, goal, precision).into_iter().any(|mode| {
             let memory = MemoryModel::of(device, workload, goal, mode);
             any_fits(&splits, &memory, in_one_piece)
         })
@@ -170,12 +173,12 @@ impl Choice {
         }
         let (provenance, why) = if self.best.checkpointing {
             self.gain_of_recomputing()
-        } else if workload.sample.checkpointed_activations.is_none() {
-            (Provenance::Derived, "what it would save is not known".to_owned())
-        } else if !saves(workload) {
-            (Provenance::Derived, "it would keep more than it saves: Burn cannot recompute dropout".to_owned())
-        } else {
+        } else if self.recomputes {
             self.cost_of_recomputing()
+        } else if workload.sample.checkpointed_activations.is_none() {
+            (Provenance::Derived, "what it would save is neither declared nor measured".to_owned())
+        } else {
+            (Provenance::Derived, "it would keep more than it saves: Burn cannot recompute dropout".to_owned())
         };
         Reason { setting, provenance, why }
     }
@@ -315,12 +318,14 @@ fn declared(setting: Setting) -> Reason {
     Reason { setting, provenance: Provenance::Declared, why: "set in the config".to_owned() }
 }
 
-/// Checkpointing off, and on where its cost is known; or what the user fixed.
-pub(super) fn checkpointing_modes(workload: &Workload, goal: &Goal) -> Vec<bool> {
+/// Without checkpointing, and with it where it keeps less by what is known, or its memory was measured; or what the user fixed.
+pub(super) fn modes(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> Vec<Mode> {
+    let mode = |checkpointing| Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+    let is_measured = || Pools::of(device, workload, goal, mode(true)).is_some();
     match goal.pins.gradient_checkpointing {
-        Some(fixed) => vec![fixed],
-        None if saves(workload) => vec![false, true],
-        None => vec![false],
+        Some(fixed) => vec![mode(fixed)],
+        None if saves(workload) || is_measured() => vec![mode(false), mode(true)],
+        None => vec![mode(false)],
     }
 }
 

@@ -29,8 +29,7 @@ pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<V
     let free = Goal { global_batch: None, ..goal.clone() };
     let share = goal.global_batch.map_or(0, |samples| samples / goal.world_size.max(1));
     let mut all = Vec::new();
-    for checkpointing in choice::checkpointing_modes(workload, &goal) {
-        let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+    for mode in choice::modes(device, workload, &goal, precision) {
         let mut of_mode = Vec::new();
         if goal.global_batch.is_some() {
             let even = |split: &Split| share.is_multiple_of(split.batch);

@@ -125,13 +125,13 @@ impl Misfit {
     ) -> Result<Self, PlanError> {
         let splits = split::splits(device, workload, goal)?;
         let &Split { batch, samples } = splits.iter().min().expect("BUG: there is always a split");
-        let checkpointing = choice::checkpointing_modes(workload, goal).contains(&true);
-        let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+        let modes = choice::modes(device, workload, goal, precision);
+        let &mode = modes.last().expect("BUG: there is always a mode");
         let accumulates = samples > batch;
         Ok(Self {
             device: device.name.clone(),
             memory: MemoryModel::of(device, workload, goal, mode).at(batch, accumulates),
-            checkpointing,
+            checkpointing: mode.checkpointing,
             too_large: TooLarge::of(device, workload, precision, batch),
             remedy: Remedy::cheapest(device, workload, goal, mode, accumulates),
         })

@@ -167,6 +167,8 @@ fn mark_pinned(reasons: &mut [Reason], goal: &Goal) {
 }
 
 #[cfg(test)]
+mod fits_tests;
+#[cfg(test)]
 mod measured_tests;
 #[cfg(test)]
 mod replayed_tests;

@@ -101,10 +101,10 @@ const NEIGHBOURS: usize = 3;
 /// Largest first, those without checkpointing before those with.
 pub(super) fn around(asked: &Asked<'_>, choice: Option<&Choice>) -> Result<Vec<Considered>, PlanError> {
     let mut shown = Vec::new();
-    for checkpointing in choice::checkpointing_modes(asked.workload, asked.goal) {
-        let mut all = misfits(asked, checkpointing)?;
+    for mode in choice::modes(asked.device, asked.workload, asked.goal, asked.precision) {
+        let mut all = misfits(asked, mode)?;
         let fitting = choice.map_or(&[][..], |choice| &choice.fitting);
-        let fitting = fitting.iter().filter(|candidate| candidate.checkpointing == checkpointing);
+        let fitting = fitting.iter().filter(|candidate| candidate.checkpointing == mode.checkpointing);
         all.extend(choice.into_iter().flat_map(|choice| fitting.clone().map(|one| judged(one, choice, asked))));
         all.sort_by_key(|one| core::cmp::Reverse(one.batch_size));
         all.dedup_by_key(|one| one.batch_size);
@@ -120,9 +120,8 @@ pub(super) fn around(asked: &Asked<'_>, choice: Option<&Choice>) -> Result<Vec<C
 }
 
 /// The ways that do not fit.
-fn misfits(asked: &Asked<'_>, checkpointing: bool) -> Result<Vec<Considered>, PlanError> {
+fn misfits(asked: &Asked<'_>, mode: Mode) -> Result<Vec<Considered>, PlanError> {
     let Asked { device, workload, goal, precision } = *asked;
-    let mode = Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
     let model = MemoryModel::of(device, workload, goal, mode);
     let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
     let misfit = |split: split::Split| {
@@ -135,7 +134,7 @@ fn misfits(asked: &Asked<'_>, checkpointing: bool) -> Result<Vec<Considered>, Pl
         Some(Considered {
             batch_size: split.batch,
             micro_steps: split.micro_steps(),
-            gradient_checkpointing: checkpointing,
+            gradient_checkpointing: mode.checkpointing,
             memory: memory.total(),
             samples_per_s: None,
             provenance: None,
