@@ -307,11 +307,19 @@ fn all_that_fit(splits: &[Split], between: bool, fitting: impl Fn(Split) -> Opti
     found
 }
 
-/// Whether any of the splits, largest first, fits. The smallest micro-batch takes the least memory, but for a whole step at
-/// once, which needs no second set of gradients.
-fn any_fits(splits: &[Split], memory: &MemoryModel<'_>, in_one_piece: u64) -> bool {
+/// Whether any of the splits, largest first, fits.
+pub(super) fn any_fits(splits: &[Split], memory: &MemoryModel<'_>, in_one_piece: u64) -> bool {
     let fits = |split: &Split| split.batch <= in_one_piece && memory.at(split.batch, split.micro_steps() > 1).fits();
-    splits.first().is_some_and(fits) || splits.last().is_some_and(fits)
+    frugal(splits, memory).any(fits)
+}
+
+/// Those of the splits, largest first, of which one needs the least memory. By costs the smallest micro-batch takes the least,
+/// but for a whole step at once, which needs no second set of gradients. Where memory was measured it may be any: pages change
+/// in jumps, and what lies between points is raised by what lines err by.
+pub(super) fn frugal<'s>(splits: &'s [Split], memory: &MemoryModel<'_>) -> impl Iterator<Item = &'s Split> + use<'s> {
+    let step = if memory.is_measured() { 1 } else { splits.len().saturating_sub(1).max(1) };
+    // The smallest first: it is the likeliest to fit.
+    splits.iter().rev().step_by(step)
 }
 
 fn declared(setting: Setting) -> Reason {

@@ -67,7 +67,7 @@ pub enum PlanError {
         /// The device.
         device: String,
     },
-    /// Not even the smallest micro-batch fits.
+    /// No micro-batch fits, not even the one that needs the least.
     #[error("{0}\n  help: {remedy}", remedy = .0.remedy)]
     DoesNotFit(Box<Misfit>),
 }

@@ -100,6 +100,11 @@ impl<'a> MemoryModel<'a> {
         }
     }
 
+    /// Whether what the memory pools hold was measured.
+    pub(super) const fn is_measured(&self) -> bool {
+        self.pools.is_some()
+    }
+
     /// The bytes at a micro-batch of `batch`, which may be one of several in a step.
     pub(super) fn at(&self, batch: u64, accumulates: bool) -> MemoryEstimate {
         let sample = &self.workload.sample;

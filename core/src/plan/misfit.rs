@@ -17,7 +17,7 @@ use crate::{Bytes, Goal, Pins, Precision};
 pub struct Misfit {
     /// What the device is called.
     pub device: String,
-    /// The bytes of the smallest micro-batch.
+    /// The bytes of the micro-batch that needs the least.
     pub memory: MemoryEstimate,
     /// Whether the figures are with gradient checkpointing.
     pub checkpointing: bool,
@@ -68,16 +68,17 @@ pub enum Remedy {
 
 impl Remedy {
     /// The first that works, from what changes least to what costs most.
-    pub(super) fn cheapest(
+    fn cheapest(
         device: &DeviceFacts,
         workload: &Workload,
         goal: &Goal,
-        mode: Mode,
-        accumulates: bool,
+        precision: Precision,
+        modes: &[Mode],
+        splits: &[Split],
     ) -> Self {
         let fits_in =
             |precision: Precision, workload: &Workload, goal: &Goal| Choice::exists(device, workload, goal, precision);
-        let fits = |workload: &Workload, goal: &Goal| fits_in(mode.precision, workload, goal);
+        let fits = |workload: &Workload, goal: &Goal| fits_in(precision, workload, goal);
         let with = |pins: Pins| Goal { pins, ..goal.clone() };
         if goal.pins.gradient_checkpointing == Some(false)
             && fits(workload, &with(Pins { gradient_checkpointing: None, ..goal.pins.clone() }))
@@ -87,7 +88,7 @@ impl Remedy {
         if !goal.pins.is_empty() && fits(workload, &with(Pins::default())) {
             return Self::Unpin;
         }
-        if mode.precision == Precision::F32 && device.has_bf16 && fits_in(Precision::Bf16Params, workload, goal) {
+        if precision == Precision::F32 && device.has_bf16 && fits_in(Precision::Bf16Params, workload, goal) {
             return Self::Bf16Params;
         }
         let state = |optimizer| workload.parameters.state(optimizer);
@@ -97,26 +98,28 @@ impl Remedy {
                 return Self::Optimizer(optimizer);
             }
         }
-        Self::larger_gpu(device, workload, goal, mode, accumulates)
+        Self::larger_gpu(device, workload, goal, modes, splits)
     }
 
-    fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, mode: Mode, accumulates: bool) -> Self {
-        let one_sample = |facts: &DeviceFacts| MemoryModel::of(facts, workload, goal, mode).at(1, accumulates);
-        let holds = |facts: &DeviceFacts| {
-            one_sample(facts).fits() && memory::largest_batch_in_one_piece(facts, workload, mode.precision) > 0
+    fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, modes: &[Mode], splits: &[Split]) -> Self {
+        let holds = |facts: &DeviceFacts, mode: Mode| {
+            let in_one_piece = memory::largest_batch_in_one_piece(facts, workload, mode.precision);
+            (facts.has_bf16 || !mode.precision.needs_bf16())
+                && choice::any_fits(splits, &MemoryModel::of(facts, workload, goal, mode), in_one_piece)
         };
-        let computes = |facts: &DeviceFacts| facts.has_bf16 || !mode.precision.needs_bf16();
         let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
-        let smallest =
-            profiles.filter(|facts| holds(facts) && computes(facts)).min_by_key(|facts| facts.memory_available);
+        let holding = profiles.filter(|facts| modes.iter().any(|&mode| holds(facts, mode)));
+        let smallest = holding.min_by_key(|facts| facts.memory_available);
         // What it takes on the GPU that is named: a wider one takes more for its kernels.
-        let needed = one_sample(smallest.as_ref().unwrap_or(device)).total().scaled(1.0 / (1.0 - goal.memory_headroom));
+        let Least { memory, .. } = Least::of(smallest.as_ref().unwrap_or(device), workload, goal, modes, splits);
+        let needed = memory.total().scaled(1.0 / (1.0 - goal.memory_headroom));
         Self::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
     }
 }
 
 impl Misfit {
-    /// Itemises the smallest micro-batch of the goal, and looks for the cheapest change under which it would fit.
+    /// Itemises the micro-batch of the goal that needs the least memory, and looks for the cheapest change under which it would
+    /// fit.
     pub(super) fn of(
         device: &DeviceFacts,
         workload: &Workload,
@@ -124,17 +127,39 @@ impl Misfit {
         precision: Precision,
     ) -> Result<Self, PlanError> {
         let splits = split::splits(device, workload, goal)?;
-        let &Split { batch, samples } = splits.iter().min().expect("BUG: there is always a split");
         let modes = choice::modes(device, workload, goal, precision);
-        let &mode = modes.last().expect("BUG: there is always a mode");
-        let accumulates = samples > batch;
+        let Least { mode, split, memory } = Least::of(device, workload, goal, &modes, &splits);
         Ok(Self {
             device: device.name.clone(),
-            memory: MemoryModel::of(device, workload, goal, mode).at(batch, accumulates),
+            memory,
             checkpointing: mode.checkpointing,
-            too_large: TooLarge::of(device, workload, precision, batch),
-            remedy: Remedy::cheapest(device, workload, goal, mode, accumulates),
+            too_large: TooLarge::of(device, workload, precision, split.batch),
+            remedy: Remedy::cheapest(device, workload, goal, precision, &modes, &splits),
         })
+    }
+}
+
+/// The way to take a step that needs the least memory, rather one whose tensors are allocated in one piece each.
+struct Least {
+    mode: Mode,
+    split: Split,
+    memory: MemoryEstimate,
+}
+
+impl Least {
+    fn of(device: &DeviceFacts, workload: &Workload, goal: &Goal, modes: &[Mode], splits: &[Split]) -> Self {
+        let ways = modes.iter().flat_map(|&mode| {
+            let bytes = MemoryModel::of(device, workload, goal, mode);
+            choice::frugal(splits, &bytes).map(move |&split| {
+                let memory = bytes.at(split.batch, split.micro_steps() > 1);
+                Self { mode, split, memory }
+            })
+        });
+        let in_one_piece =
+            |Self { mode, .. }: &Self| memory::largest_batch_in_one_piece(device, workload, mode.precision);
+        let least =
+            ways.min_by_key(|least| (least.split.batch.saturating_sub(in_one_piece(least)), least.memory.total()));
+        least.expect("BUG: there is always a mode, and a split")
     }
 }
 

@@ -81,8 +81,8 @@ pub struct Reason {
 ///
 /// # Errors
 ///
-/// When the goal contradicts itself, asks for a precision that cannot be carried out, or when not even one sample at a
-/// time fits: then with every byte itemised and the cheapest change that would make it fit.
+/// When the goal contradicts itself, asks for a precision that cannot be carried out, or when no micro-batch fits: then with
+/// every byte of the one that needs the least, and the cheapest change that would make it fit.
 pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Plan, PlanError> {
     if let Some((_, message)) = goal.mistakes().into_iter().next() {
         return Err(PlanError::Goal { message });

@@ -66,12 +66,18 @@ proptest! {
     }
 
     #[test]
-    fn what_is_refused_does_not_fit_even_one_sample_at_a_time(
+    fn what_is_refused_fits_neither_one_sample_at_a_time_nor_all_at_once(
         device in devices(), workload in workloads(), goal in goals(),
     ) {
-        if let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &workload, &goal) {
-            prop_assert_eq!(misfit.memory.batch, 1);
-            prop_assert!(!misfit.memory.fits() || misfit.too_large.is_some());
+        let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &workload, &goal) else { return Ok(()) };
+        prop_assert!(!misfit.memory.fits() || misfit.too_large.is_some());
+        let samples = goal.global_batch.expect("these goals have one") / goal.world_size;
+        for batch in [1, samples] {
+            let mut pins = Pins::default();
+            pins.batch_size = Some(batch);
+            let fixed = plan(&device, &workload, &Goal { pins, ..goal.clone() });
+            let Err(PlanError::DoesNotFit(fixed)) = fixed else { return Err(TestCaseError::fail("it fits")) };
+            prop_assert!(fixed.too_large.is_some() || misfit.memory.total() <= fixed.memory.total(), "{fixed}\n{misfit}");
         }
     }
 

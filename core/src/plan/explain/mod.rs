@@ -26,7 +26,7 @@ pub struct Explanation {
     pub workload: Workload,
     /// What was asked for, in samples.
     pub goal: Goal,
-    /// The memory, item by item: of the plan, or of the smallest micro-batch where nothing fits.
+    /// The memory, item by item: of the plan, or of the micro-batch that needs the least where nothing fits.
     pub memory: Vec<Item>,
     /// The sum of the items.
     pub needed: Bytes,
@@ -91,7 +91,7 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
 }
 
 impl Outcome {
-    /// The memory of the plan, or of the smallest micro-batch where nothing fits.
+    /// The memory of the plan, or of the micro-batch that needs the least where nothing fits.
     pub fn memory(&self) -> &MemoryEstimate {
         match self {
             Self::Plan(plan) => &plan.memory,
