@@ -42,9 +42,8 @@ pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
 /// What is missing, and what would mend it.
 pub(crate) fn misfit_in_words(misfit: &Misfit) -> String {
     let missing = misfit.memory.total() - misfit.memory.budget();
-    let what = match &misfit.too_large {
-        Some(too_large) if missing == Bytes::ZERO => too_large.to_string(),
-        _ => format!("{missing} too much at batch {}", misfit.memory.batch),
-    };
-    format!("does not fit: {what}; {}", misfit.remedy)
+    let missing = (missing > Bytes::ZERO).then(|| format!("{missing} too much at batch {}", misfit.memory.batch));
+    let too_large = misfit.too_large.as_ref().map(ToString::to_string);
+    let what: Vec<_> = missing.into_iter().chain(too_large).collect();
+    format!("does not fit: {}; {}", what.join("; "), misfit.remedy)
 }

@@ -161,3 +161,12 @@ fn a_target_is_named_by_itself_or_by_an_option() {
     let said = project.run(&["plan", "--all", "--target", "h200"]).refused(2);
     assert!(said.contains("cannot be used with"), "{said}");
 }
+
+#[test]
+fn all_that_stands_in_the_way_of_a_workload_is_told() {
+    let project = Project::new("declared");
+    project.write("gpu-tuned.toml", "[workload.wide.mlp]\nwidths = [2, 66_000, 66_000, 3]\n");
+    let said = project.run(&["plan", "rtx4090", "--workload", "wide"]).ended(1);
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("too much at batch") && words.contains("are allocated in one piece"), "{said}");
+}
