@@ -35,7 +35,8 @@
 //! # What was measured
 //!
 //! Measurements in `gpu-tuned.lock` take the place of declared and derived costs, in the constants and when the program runs.
-//! What was measured with another release of Burn than that of the package's `Cargo.lock` is left out, with a warning.
+//! What was measured with another release of Burn than that of the package's `Cargo.lock`, or of its workspace's, is left out,
+//! with a warning.
 //!
 //! # When it runs again
 //!
@@ -57,6 +58,7 @@ mod package;
 mod report;
 mod select;
 mod watch;
+mod workspace;
 
 pub use config::{Config, configure};
 pub use environment::{Environment, Process};

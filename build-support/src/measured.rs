@@ -1,13 +1,13 @@
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::cargo_lock::CargoLock;
 use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::lock::Lock;
 
-use crate::BuildError;
 use crate::directives::Directives;
 use crate::package::Package;
+use crate::{BuildError, workspace};
 
 /// What was measured with the release of Burn that the package is built with; a warning for what was not, and for what is there
 /// twice.
@@ -23,16 +23,24 @@ pub(crate) fn read<W: Write>(
     if lock.workload.values().all(|entry| entry.measured.on.is_empty()) {
         return Ok(lock);
     }
-    // A member of a workspace has none of its own.
-    let path = package.root.ancestors().map(|folder| folder.join(CargoLock::NAME)).find(|path| path.is_file());
-    let Some(path) = path else { return Ok(lock) };
+    let Some(path) = cargo_lock(&package.root) else { return Ok(lock) };
     directives.rerun_if_changed(&path)?;
     // What cargo cannot read either is not for us to complain of.
-    let cargo_lock = std::fs::read_to_string(&path).ok().and_then(|text| CargoLock::parse(&text));
-    if let Some(cargo_lock) = cargo_lock {
-        for outdated in lock.take_outdated(&cargo_lock, &package.name) {
-            directives.warning(&outdated.to_string())?;
+    let releases = std::fs::read_to_string(&path).ok().and_then(|text| CargoLock::parse(&text));
+    if let Some(releases) = releases {
+        for outdated in lock.take_outdated(&releases, &package.name) {
+            directives.warning(&outdated.by(&path.display().to_string()))?;
         }
     }
     Ok(lock)
+}
+
+/// The `Cargo.lock` that cargo goes by: the workspace's, whatever a member has beside its manifest. Without a workspace the
+/// package's own, or that of a package above which has it as a dependency.
+fn cargo_lock(package: &Path) -> Option<PathBuf> {
+    let is_there = |path: &PathBuf| path.is_file();
+    match workspace::root(package) {
+        Some(root) => Some(root.join(CargoLock::NAME)).filter(is_there),
+        None => package.ancestors().map(|folder| folder.join(CargoLock::NAME)).find(is_there),
+    }
 }

@@ -86,7 +86,7 @@ fn figures_of_another_release_of_burn_are_left_out_with_a_warning() {
     assert_eq!(
         project.warnings(),
         [
-            "gpu-tuned.lock: `lm` was measured on cpu with Burn 0.21.0, Cargo.lock has 0.22.1: its figures are left out, \
+            "gpu-tuned.lock: `lm` was measured on cpu with Burn 0.21.0, ROOT/Cargo.lock has 0.22.1: its figures are left out, \
           run `cargo gpu-tuned measure`"
         ]
     );
@@ -97,14 +97,68 @@ fn figures_of_another_release_of_burn_are_left_out_with_a_warning() {
 
 #[test]
 fn a_member_of_a_workspace_is_held_against_the_cargo_lock_above() {
+    // As a path dependency of a package above it has no workspace.
+    for root in [None, Some("[workspace]\n")] {
+        assert_eq!(devices(&in_folder(root, None).resolve().unwrap()), ["t4"], "{root:?}");
+    }
+}
+
+/// The package in a folder below one that has this manifest and a `Cargo.lock`, perhaps with a `Cargo.lock` of its own.
+fn in_folder(root: Option<&str>, own: Option<&str>) -> Project {
     let project = measured().with("Cargo.lock", CARGO_LOCK);
-    let member = project.path("member");
-    std::fs::create_dir(&member).unwrap();
+    let member = project.path("crates/member");
+    std::fs::create_dir_all(&member).unwrap();
     for file in ["Cargo.toml", "gpu-tuned.lock"] {
         std::fs::rename(project.path(file), member.join(file)).unwrap();
     }
-    let project = project.set("CARGO_MANIFEST_DIR", member);
-    assert_eq!(devices(&project.resolve().unwrap()), ["t4"]);
+    for (path, text) in [("Cargo.toml", root), ("crates/member/Cargo.lock", own)] {
+        if let Some(text) = text {
+            project.file(path, text);
+        }
+    }
+    project.set("CARGO_MANIFEST_DIR", member)
+}
+
+#[test]
+fn a_cargo_lock_that_cargo_passes_over_says_nothing() {
+    // What cargo wrote while the package was none of the workspace.
+    let stale = CARGO_LOCK.replace("[\"burn 0.22.1\"]", "[\"burn 0.21.0\"]");
+    let told = |lock: &str, burn: &str, on: &str, now: &str| {
+        format!(
+            "gpu-tuned.lock: `lm` was measured on {on} with Burn {burn}, ROOT/{lock} has {now}: its figures are left out, \
+             run `cargo gpu-tuned measure`"
+        )
+    };
+    let of_root = [told("Cargo.lock", "0.21.0", "cpu", "0.22.1")];
+    let own = [told("crates/member/Cargo.lock", "0.22.1", "t4", "0.21.0")];
+    for (root, expected) in [
+        ("[workspace]\nmembers = [\"crates/*\"]\n", &of_root),
+        ("[workspace]\nexclude = [\"crates\"]\nmembers = [\"crates/member\"]\n", &of_root),
+        ("[workspace]\nexclude = [\"crates/other\"]\n", &of_root),
+        ("[workspace]\nexclude = [\"crates\"]\n", &own),
+        ("[package]\nname = \"above\"\n", &own),
+    ] {
+        let project = in_folder(Some(root), Some(&stale));
+        assert_eq!(&project.warnings(), expected, "{root}");
+    }
+    // The package says itself where its workspace is, or that it is one.
+    let (root, manifest) = ("[workspace]\nexclude = [\"crates\"]\n", "crates/member/Cargo.toml");
+    let pointing = in_folder(Some(root), Some(&stale));
+    pointing.file(manifest, "[package]\nname = \"user\"\nworkspace = \"../..\"\n");
+    assert_eq!(pointing.warnings(), [told("crates/member/../../Cargo.lock", "0.21.0", "cpu", "0.22.1")]);
+    let alone = in_folder(Some("[workspace]\n"), Some(&stale));
+    alone.file(manifest, "[package]\nname = \"user\"\n\n[workspace]\n");
+    assert_eq!(alone.warnings(), own);
+}
+
+#[test]
+fn what_was_measured_with_the_burn_of_the_workspace_is_kept_without_a_warning() {
+    let stale = CARGO_LOCK.replace("[\"burn 0.22.1\"]", "[\"burn 0.21.0\"]");
+    let project = in_folder(Some("[workspace]\nmembers = [\"crates/member\"]\n"), Some(&stale));
+    let lock = LOCK.replace("burn = \"0.21.0\"", "burn = \"0.22.1\"");
+    project.file("crates/member/gpu-tuned.lock", &lock);
+    assert_eq!(project.warnings(), [""; 0]);
+    assert_eq!(devices(&project.resolve().unwrap()), ["cpu", "t4"]);
 }
 
 #[test]

@@ -40,13 +40,18 @@ impl fmt::Display for Before<'_> {
 /// One sentence, with the command that mends it.
 impl fmt::Display for Outdated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.by(CargoLock::NAME))
+    }
+}
+
+impl Outdated {
+    /// The same, with what the `Cargo.lock` is to be called.
+    pub fn by(&self, cargo_lock: &str) -> String {
         let Self { workload, device, burn, now } = self;
-        write!(
-            f,
-            "{}: `{workload}` was measured on {device} with Burn {burn}, {} has {now}: its figures are left out, run \
+        format!(
+            "{}: `{workload}` was measured on {device} with Burn {burn}, {cargo_lock} has {now}: its figures are left out, run \
              `cargo gpu-tuned measure`",
-            Lock::NAME,
-            CargoLock::NAME
+            Lock::NAME
         )
     }
 }
