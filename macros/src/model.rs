@@ -127,7 +127,7 @@ impl Field {
 
     /// The type's name without its path.
     pub(crate) fn type_name(&self) -> Option<String> {
-        let Type::Path(path) = &self.ty else { return None };
+        let Type::Path(path) = bare(&self.ty) else { return None };
         let last = path.path.segments.last().filter(|last| last.arguments.is_none())?;
         Some(last.ident.to_string())
     }
@@ -135,6 +135,15 @@ impl Field {
     /// The setting that the field's name stands for.
     pub(crate) fn setting(&self) -> Option<Setting> {
         Setting::named(&self.name())
+    }
+}
+
+/// A type without parentheses around it, and without the group that `macro_rules!` puts a `$t:ty` into.
+pub(crate) fn bare(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => bare(&group.elem),
+        Type::Paren(paren) => bare(&paren.elem),
+        _ => ty,
     }
 }
 

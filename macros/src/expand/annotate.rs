@@ -6,7 +6,7 @@ use syn::{Data, DeriveInput, Field, parse_quote};
 
 use super::literal;
 use crate::check::{Checked, Role};
-use crate::model::{Derives, Model};
+use crate::model::{Derives, Model, bare};
 
 /// A derive that reads defaults from attributes.
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ pub(crate) fn inject(derive: Derive, field: &mut Field, value: &TokenStream, has
 }
 
 fn is_flag(field: &Field) -> bool {
-    field.ty.to_token_stream().to_string() == quote!(bool).to_string()
+    bare(&field.ty).to_token_stream().to_string() == quote!(bool).to_string()
 }
 
 /// The named fields.

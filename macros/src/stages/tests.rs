@@ -6,14 +6,15 @@ use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::source::Source;
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Delimiter, Group, TokenStream};
+use quote::{ToTokens, quote};
 
 use super::run;
 use crate::table::Table;
 
 mod named;
 mod several;
+mod timing;
 
 /// The table of a package that declares three targets and selects some of them.
 pub(super) fn table(selected: &[&str]) -> Table {
@@ -349,49 +350,40 @@ fn raw_keys_mean_what_bare_ones_do() {
     assert_eq!(raw, bare);
 }
 
+/// `macro_rules!` puts a `$t:ty` into a group without delimiters.
+#[test]
+fn types_from_macro_rules_and_in_parentheses_are_those_within() {
+    let item = |count: TokenStream, flag: TokenStream| {
+        quote! {
+            #[derive(Parser)]
+            struct Config {
+                #[tuned(dim = layers, default = 6)]
+                layers: #count,
+                #[tuned]
+                batch_size: #count,
+                #[tuned]
+                allow_tf32: #flag,
+            }
+        }
+    };
+    let group = |tokens: TokenStream| Group::new(Delimiter::None, tokens).to_token_stream();
+    let expanded = |item: TokenStream| {
+        let attribute = quote!(transformer(seq = 256, vocab = 8192, d_model = 512), global_batch = 512);
+        run(attribute, &item, table(&["h200"])).to_string()
+    };
+    let plain = expanded(item(quote!(u64), quote!(bool)));
+    assert!(plain.contains("ArgAction :: Set") && !plain.contains("compile_error"), "{plain}");
+    let grouped = expanded(item(group(quote!(u64)), group(group(quote!(bool)))));
+    assert_eq!(grouped, plain);
+    let in_parentheses = expanded(item(quote!((u64)), quote!((bool))));
+    assert_eq!(in_parentheses.replace("(u64)", "u64").replace("(bool)", "bool"), plain);
+    assert!(!expanded(item(group(quote!(usize)), quote!(bool))).contains("compile_error"));
+}
+
 #[test]
 fn the_documentation_lists_every_setting() {
     let documentation = include_str!("../lib.rs");
     let is_missing = |name: &&str| !documentation.contains(&format!("/// | `{name}` |"));
     let missing: Vec<_> = Setting::ALL.map(Setting::name).into_iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "{missing:?}");
-}
-
-/// The time of one expansion in the profile that the test is built in, which for the attribute itself is that of build
-/// scripts: `cargo test -p gpu-tuned-macros -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints times, which say nothing on a busy machine"]
-fn time_of_one_expansion() {
-    use std::time::Instant;
-
-    let few =
-        &["gtx1080", "rtx3060", "rtx3090", "rtx4090", "rtx5090", "t4", "l4", "l40s", "a10g", "a40", "h200", "b200"];
-    let all: Vec<&str> = ProfileTable::builtin_ids().filter(|id| *id != "generic").collect();
-    for declared in [&few[..], &all] {
-        let ids = declared.iter().map(|id| id.parse().expect("a profile id")).collect();
-        let selected = Selected::Targets(vec!["h200".parse().expect("a profile id")]);
-        let resolved = Resolved::new(selected, ids, &ConfigFile::default(), ProfileTable::builtin());
-        let text = resolved.to_toml();
-        for global_batch in [quote!(), quote!(, global_batch = 512)] {
-            let attribute = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512) #global_batch);
-            let item = quote!(
-                #[derive(Debug)]
-                struct Config {
-                    #[tuned]
-                    batch_size: usize,
-                }
-            );
-            let start = Instant::now();
-            let table = Table::Resolved(Box::new(Resolved::from_toml(&text).expect("a table")));
-            let read = start.elapsed();
-            let expansion = run(attribute.clone(), &item, table).to_string();
-            println!(
-                "{} targets, {attribute}: {read:?} to read {} KiB, {:?} in all, {} bytes",
-                declared.len(),
-                text.len() / 1024,
-                start.elapsed(),
-                expansion.len()
-            );
-        }
-    }
 }
