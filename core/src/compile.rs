@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::device::DeviceFacts;
+use crate::device::{DeviceFacts, GpuReading};
 use crate::plan::{Misfit, Plan, PlanError, fits, plan};
 use crate::profile::{Profile, ProfileId};
 use crate::resolved::{Resolved, Selected};
@@ -86,9 +86,10 @@ pub(crate) fn devices(resolved: &Resolved) -> Result<Vec<DeviceFacts>, CompileEr
         Selected::Targets(ids) => ids.iter().map(|id| nominal(id.as_str())).collect(),
         Selected::Native(reading) => {
             let found = crate::matching::identify(reading, &resolved.profile);
-            match DeviceFacts::of_gpu(reading, found.profile(), None) {
-                // The constants are for the GPU, not for what its neighbours held while this was built.
-                Some(facts) => Ok(vec![DeviceFacts { memory_available: facts.memory_total, ..facts }]),
+            // The constants are for the GPU, not for what its neighbours held while this was built.
+            let alone = GpuReading { memory_free: None, ..(**reading).clone() };
+            match DeviceFacts::of_gpu(&alone, found.profile(), None) {
+                Some(facts) => Ok(vec![facts]),
                 None => Ok(vec![nominal(ProfileId::GENERIC)?]),
             }
         }
@@ -135,4 +136,32 @@ fn fixed(goal: &Goal, plan: &Plan) -> Goal {
     let batch_size = Some(plan.settings.batch_size);
     let gradient_checkpointing = Some(plan.settings.gradient_checkpointing);
     Goal { pins: Pins { batch_size, gradient_checkpointing, ..goal.pins.clone() }, ..goal.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compile;
+    use crate::device::GpuReading;
+    use crate::resolved::{Resolved, Selected};
+    use crate::workload::Transformer;
+    use crate::{Bytes, Goal};
+
+    #[test]
+    fn native_leaves_the_driver_its_reserve_and_asks_nobody_what_is_free_just_now() {
+        let reading = |memory_free| GpuReading {
+            name: Some("NVIDIA GeForce RTX 4090".to_owned()),
+            memory_total: Some(Bytes::from_mib(24_564)),
+            memory_reserved: Some(Bytes::from_mib(473)),
+            memory_free,
+            ..GpuReading::default()
+        };
+        let workload = Transformer::new(6, 512, 8192, 256).workload();
+        for free in [None, Some(Bytes::from_mib(10_000))] {
+            let mut resolved = Resolved::of_builtin("generic").expect("it is shipped");
+            resolved.selected = Selected::Native(Box::new(reading(free)));
+            let compiled = compile(&resolved, &workload, &Goal::default()).expect("it fits");
+            assert_eq!(compiled.target, "native (NVIDIA GeForce RTX 4090)");
+            assert_eq!(compiled.plan.memory.available, Bytes::from_mib(24_091), "{free:?}");
+        }
+    }
 }
