@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, proptest};
 
 use super::{LEAST_RESIDUAL, Piece, Sample, Seconds, ladder, left_out, refined, select, time_residual};
@@ -114,11 +116,13 @@ fn any_pages() -> impl Strategy<Value = (Vec<u64>, Vec<(u64, u64)>)> {
     })
 }
 
-fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
-    prop::collection::vec((1_u64..40, 1024.0..8000.0_f64), 1..7).prop_map(|points| {
-        let mut batch = 0;
+/// Of micro-batches less than 40 apart from each other, from one of these on.
+fn any_samples(first: Range<u64>) -> impl Strategy<Value = Vec<Sample>> {
+    (first, prop::collection::vec((1_u64..40, 1024.0..8000.0_f64), 1..7)).prop_map(|(first, points)| {
+        let mut next = first;
         let sample = |(step, mib): (u64, f64)| {
-            batch += step;
+            let batch = next;
+            next += step;
             sample(batch, mib)
         };
         points.into_iter().map(sample).collect()
@@ -128,8 +132,10 @@ fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(256))]
 
+    /// Of samples of which none is four times the one before: over wider gaps lines lead on to what was tried next, whatever
+    /// they err by before it.
     #[test]
-    fn no_other_choice_errs_less(samples in any_samples(), most in 1_usize..4) {
+    fn no_other_choice_errs_less(samples in any_samples(14..40), most in 1_usize..4) {
         let pieces = select(&samples, most, None);
         prop_assert!((1..=most).contains(&pieces.len()));
         let (found, least) = (largest_error(&samples, &pieces), by_brute_force(&samples, most));
@@ -138,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn no_sample_lies_above_its_piece_by_more_than_the_residual(samples in any_samples(), most in 1_usize..4) {
+    fn no_sample_lies_above_its_piece_by_more_than_the_residual(samples in any_samples(1..40), most in 1_usize..4) {
         let pieces = select(&samples, most, None);
         prop_assert!(pieces.iter().all(|piece| piece.from <= piece.batch));
         prop_assert!(pieces.windows(2).all(|pair| pair[0].batch < pair[1].from));
