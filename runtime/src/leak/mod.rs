@@ -14,6 +14,7 @@ mod slope;
 use gpu_tuned_core::recording::{Record, StepRecord};
 use serde::Serialize;
 
+use crate::recording::{is_of_process, last_run};
 use slope::{Slope, slope};
 
 /// Steps of a series that can be judged.
@@ -86,16 +87,8 @@ pub fn leak(series: &[(u64, u64)]) -> Option<Leak> {
 
 /// The series of a recording: steps of rank `rank` and the bytes in use after them, of the run that began last.
 pub fn series(records: &[Record], rank: u64) -> Vec<(u64, u64)> {
-    let runs = records.iter().filter_map(|record| match record {
-        Record::Run(run) => Some(run),
-        _ => None,
-    });
-    let run = runs.max_by(|a, b| a.at.total_cmp(&b.at));
-    // Where it is not said whose a step is, the clock alone tells.
-    let is_its = |step: &StepRecord| {
-        let is_of = |pid: u32| step.pid.is_none_or(|other| pid == 0 || other == pid);
-        run.is_none_or(|run| step.at >= run.at && is_of(run.pid))
-    };
+    let run = last_run(records);
+    let is_its = |step: &StepRecord| run.is_none_or(|run| step.at >= run.at && is_of_process(run, step));
     let of_rank = records.iter().filter_map(|record| match record {
         Record::Step(step) if step.rank == rank && is_its(step) => Some((step.step, step.in_use_bytes?)),
         _ => None,

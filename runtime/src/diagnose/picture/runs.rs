@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use gpu_tuned_core::recording::{Record, Run, Start, StepRecord};
 
 use super::in_time;
+use crate::recording::{is_of_process, last_run};
 
 /// The run that began last.
 #[derive(Clone, Debug)]
@@ -27,19 +28,13 @@ pub(in super::super) enum Doubt {
 
 impl<'a> Last<'a> {
     pub(super) fn of(records: &'a [Record]) -> Self {
-        let runs = records.iter().filter_map(|record| match record {
-            Record::Run(run) => Some(&**run),
-            _ => None,
-        });
-        let run = runs.max_by(|a, b| a.at.total_cmp(&b.at));
+        let run = last_run(records);
         let all = in_time(records, |record| match record {
             Record::Step(step) => Some((step.at, &**step)),
             _ => None,
         });
-        // Where it is not said whose a step is, as older versions did not, the clock alone tells.
-        let pid = run.map(|run| run.pid).filter(|pid| *pid != 0);
         let (own, others): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|step| pid.is_none() || step.pid.is_none() || step.pid == pid);
+            all.into_iter().partition(|step| run.is_none_or(|run| is_of_process(run, step)));
         let (steps, before): (Vec<_>, Vec<_>) =
             own.into_iter().partition(|step| run.is_none_or(|run| step.at >= run.at));
         let rank = steps.iter().map(|step| step.rank).min();

@@ -23,7 +23,7 @@ pub(in crate::load) struct Fixed {
     next: usize,
 }
 
-/// Batches that a strategy makes of one item after another, of which each rank has every so-manieth. It is asked for one
+/// Batches that a strategy makes of one item after another; of as many as there are ranks each has one. It is asked for one
 /// round ahead, because only then is it known which batch is the last.
 pub(in crate::load) struct Grouped<I> {
     dataset: Arc<dyn Dataset<I>>,
