@@ -26,7 +26,7 @@ impl Choice {
 
     /// The same for any default float type.
     pub(crate) fn open_in(self, float: FloatDType) -> anyhow::Result<Device> {
-        if cfg!(feature = "gpu") {
+        if cfg!(feature = "cuda") {
             let gpu = open(&Place::Index(self.gpu), Some(float)).context("cannot open the GPU")?;
             return Ok(gpu.device);
         }
@@ -36,7 +36,7 @@ impl Choice {
     }
 
     /// Switches TF32 off, before the device is opened; what is tuned without it is kept apart.
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     pub(crate) fn without_tf32(self) -> anyhow::Result<()> {
         use gpu_tuned::burn::switch_tf32_off;
         use gpu_tuned::warm::{Caches, Fingerprint, begin};
@@ -52,7 +52,7 @@ impl Choice {
     }
 
     /// A CPU has no TF32.
-    #[cfg(not(feature = "gpu"))]
+    #[cfg(not(feature = "cuda"))]
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the signature is that of the version for GPUs")]
     pub(crate) fn without_tf32(self) -> anyhow::Result<()> {
         Ok(())
@@ -61,14 +61,14 @@ impl Choice {
 
 /// The GPU of this index, or the CPU where the program knows no other device.
 pub(crate) fn options(gpu: usize) -> Options {
-    if cfg!(feature = "gpu") { Options::default().gpu(gpu) } else { Options::default().cpu() }
+    if cfg!(feature = "cuda") { Options::default().gpu(gpu) } else { Options::default().cpu() }
 }
 
 /// A session on that device, and on no other.
 pub(crate) fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session<C>> {
     let session = options(gpu).start(config)?;
     ensure!(
-        !cfg!(feature = "gpu") || session.inner_device() != Device::flex(),
+        !cfg!(feature = "cuda") || session.inner_device() != Device::flex(),
         "there is no GPU: {}",
         session.selection()
     );

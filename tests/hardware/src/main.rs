@@ -1,7 +1,7 @@
 //! Measures training steps on the GPU of this machine, or on the CPU where it is built without CUDA.
 
 mod batch;
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 mod card;
 mod catching;
 mod described;
@@ -9,12 +9,12 @@ mod device;
 mod drill;
 mod exact;
 mod feed;
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 mod hold;
 mod learn;
 mod lesson;
 mod line;
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 mod memory;
 mod mode;
 mod naive;
@@ -24,7 +24,7 @@ mod overhead;
 mod planned;
 mod ranks;
 mod sweep;
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 mod trace;
 mod training;
 mod warm;
@@ -43,10 +43,10 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// What the memory pools hold after each of many steps
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     Trace(trace::Arguments),
     /// Holds all of a GPU's memory but a part until it is ended: what is left for another process is a smaller GPU
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     Hold(hold::Arguments),
     /// Measures a model for the lock that `GPU_TUNED_LOCK` names, with `GPU_TUNED_MEASURE=1`, as `cargo gpu-tuned measure` does
     Measure(Measure),
@@ -94,9 +94,9 @@ impl Measure {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
-        #[cfg(feature = "gpu")]
+        #[cfg(feature = "cuda")]
         Command::Trace(arguments) => trace::run(&arguments),
-        #[cfg(feature = "gpu")]
+        #[cfg(feature = "cuda")]
         Command::Hold(arguments) => hold::run(&arguments),
         Command::Measure(arguments) => arguments.run(),
         Command::Sweep(arguments) => sweep::run(&arguments),

@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 impl Arguments {
     fn run_here(&self) -> anyhow::Result<()> {
         // Before the first tensor: the reference is computed in f64.
-        let reference = cfg!(feature = "gpu").then(gradients::reference_device).transpose()?;
+        let reference = cfg!(feature = "cuda").then(gradients::reference_device).transpose()?;
         let devices = self.devices()?;
         for part in &self.parts {
             let begin = Instant::now();
@@ -109,7 +109,7 @@ impl Arguments {
 
     /// All of them, without autodiff.
     fn devices(&self) -> anyhow::Result<Vec<Device>> {
-        if !cfg!(feature = "gpu") {
+        if !cfg!(feature = "cuda") {
             return Ok(vec![cpu(); self.gpus]);
         }
         (0..self.gpus).map(|index| Ok(open(&Place::Index(index), None)?.device)).collect()

@@ -140,12 +140,12 @@ impl Wanted {
     }
 }
 
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 fn said<C>(session: &Session<C>) -> String {
     session.warm_start().to_string()
 }
 
-#[cfg(not(feature = "gpu"))]
+#[cfg(not(feature = "cuda"))]
 fn said<C>(_: &Session<C>) -> String {
     "built without CUDA".to_owned()
 }

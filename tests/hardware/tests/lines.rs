@@ -1,6 +1,6 @@
 //! The program's lines, on the CPU.
 
-#![cfg(not(feature = "gpu"))]
+#![cfg(not(feature = "cuda"))]
 
 use std::process::Command;
 

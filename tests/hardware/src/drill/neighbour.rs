@@ -5,12 +5,12 @@
 //! Without a GPU micro-batches that would not fit are made to fail.
 
 use burn::tensor::Device;
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 use burn::tensor::Tensor;
 use serde::Serialize;
 
 use super::hooks::At;
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 use crate::{card::Card, catching::catching, memory::Usage};
 
 /// What a neighbour leaves.
@@ -24,7 +24,7 @@ pub(super) enum Left {
 }
 
 /// What is left at least: a card on which not even a kernel can be loaded is another failure than that of a tensor.
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 const SPARE_BYTES: u64 = 8 << 20;
 
 /// What steps of the planned micro-batch take.
@@ -56,24 +56,24 @@ pub(super) struct Taken {
 
 /// Takes memory and gives it back.
 pub(super) struct Neighbour {
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     device: Device,
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     card: Card,
     /// Holds what is to be spared while the rest is taken.
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     spare: Card,
     /// What fills the pools' holes.
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     plugs: Vec<Tensor<1>>,
     need: Need,
-    #[cfg(not(feature = "gpu"))]
+    #[cfg(not(feature = "cuda"))]
     left: Option<Left>,
 }
 
 impl Neighbour {
     /// A neighbour that holds nothing yet, on the card with this index of CUDA's; `device` is without autodiff.
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     pub(super) fn new(device: &Device, gpu: usize) -> anyhow::Result<Self> {
         let (card, spare) = (Card::open(gpu)?, Card::open(gpu)?);
         // What fills holes later is compiled now, while there is memory for kernels.
@@ -81,7 +81,7 @@ impl Neighbour {
         Ok(Self { device: device.clone(), card, spare, plugs: Vec::new(), need: Need::default() })
     }
 
-    #[cfg(not(feature = "gpu"))]
+    #[cfg(not(feature = "cuda"))]
     #[expect(clippy::unnecessary_wraps, reason = "the signature is that of the version with CUDA")]
     pub(super) fn new(_: &Device, _: usize) -> anyhow::Result<Self> {
         Ok(Self { need: Need::default(), left: None })
@@ -93,7 +93,7 @@ impl Neighbour {
     }
 }
 
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 impl Neighbour {
     /// Holds all but what is to be left, whatever it held before.
     pub(super) fn take(&mut self, left: Left) -> anyhow::Result<Taken> {
@@ -169,14 +169,14 @@ impl Neighbour {
 }
 
 /// A tensor of so many bytes, once it is known that there was memory for it.
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 fn plug(bytes: u64, device: &Device) -> anyhow::Result<Tensor<1>> {
     let plug = Tensor::<1>::zeros([bytes as usize / 4], device);
     plug.clone().narrow(0, 0, 1).try_into_data()?;
     Ok(plug)
 }
 
-#[cfg(not(feature = "gpu"))]
+#[cfg(not(feature = "cuda"))]
 #[expect(clippy::unnecessary_wraps, reason = "the signatures are those of the version with CUDA")]
 impl Neighbour {
     /// Lets only fail what is not to be left, whatever failed before.

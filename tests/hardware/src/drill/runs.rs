@@ -22,7 +22,7 @@ use super::{
     model::{Config, Encoder, Frames},
     neighbour::Need,
 };
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 use crate::memory::Usage;
 
 pub(super) const LEARNING_RATE: f64 = 1e-4;
@@ -109,7 +109,7 @@ impl Bench {
     }
 
     /// What the pools hold after steps: while a trainer is there.
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     fn need(&self, micro_batch: usize) -> anyhow::Result<Need> {
         let device = self.session.inner_device();
         let step_bytes = Usage::of(&device).reserved_bytes;
@@ -117,7 +117,7 @@ impl Bench {
         Ok(Need { micro_batch, between_bytes: Usage::of(&device).in_use_bytes, step_bytes })
     }
 
-    #[cfg(not(feature = "gpu"))]
+    #[cfg(not(feature = "cuda"))]
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the signature is that of the version with CUDA")]
     fn need(&self, micro_batch: usize) -> anyhow::Result<Need> {
         Ok(Need { micro_batch, ..Need::default() })

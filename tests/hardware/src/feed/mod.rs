@@ -20,7 +20,7 @@ use models_tests::{
 };
 use serde::Serialize;
 
-#[cfg(feature = "gpu")]
+#[cfg(feature = "cuda")]
 use crate::{card::Card, memory::Usage};
 use crate::{
     device::{release, started},
@@ -135,7 +135,7 @@ struct Feeding {
     census: Arc<Census>,
     resident: Pair,
     steps: u32,
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     card: Card,
 }
 
@@ -183,7 +183,7 @@ impl Feeding {
             census: Arc::default(),
             resident,
             steps: arguments.steps,
-            #[cfg(feature = "gpu")]
+            #[cfg(feature = "cuda")]
             card: Card::open(arguments.gpu)?,
         })
     }
@@ -270,23 +270,23 @@ impl Feeding {
         }
     }
 
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     fn in_use(&self) -> u64 {
         Usage::of(&self.session.inner_device()).in_use_bytes
     }
 
-    #[cfg(feature = "gpu")]
+    #[cfg(feature = "cuda")]
     fn free(&self) -> anyhow::Result<Option<u64>> {
         self.card.free().map(Some)
     }
 
-    #[cfg(not(feature = "gpu"))]
+    #[cfg(not(feature = "cuda"))]
     #[expect(clippy::unused_self, reason = "the signature is that of the version with CUDA")]
     fn in_use(&self) -> u64 {
         0
     }
 
-    #[cfg(not(feature = "gpu"))]
+    #[cfg(not(feature = "cuda"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with CUDA")]
     fn free(&self) -> anyhow::Result<Option<u64>> {
         Ok(None)

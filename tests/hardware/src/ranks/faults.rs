@@ -105,7 +105,7 @@ fn steps(
 }
 
 /// Values of a piece, and pieces: more memory than any GPU has. The CPU only says so.
-const DEVOURED: (usize, usize) = if cfg!(feature = "gpu") { (1 << 30, 80) } else { (8, 2) };
+const DEVOURED: (usize, usize) = if cfg!(feature = "cuda") { (1 << 30, 80) } else { (8, 2) };
 
 /// `loss`, and nothing added that takes all memory.
 fn devouring(loss: Tensor<1>, device: &Device) -> Tensor<1> {
@@ -115,7 +115,7 @@ fn devouring(loss: Tensor<1>, device: &Device) -> Tensor<1> {
     let held: Vec<_> = (0..pieces).map(|_| piece()).collect();
     let corners = held.into_iter().map(|piece| piece.slice(0..1)).collect();
     let sum = loss + Tensor::cat(corners, 0).sum().mul_scalar(0.0).autodiff();
-    if cfg!(feature = "gpu") {
+    if cfg!(feature = "cuda") {
         return sum;
     }
     panic!("out of device memory (injected)")
