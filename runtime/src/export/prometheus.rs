@@ -6,18 +6,22 @@ use std::fmt::Write;
 use gpu_tuned_core::recording::{GpuSample, HostSample, Record, Run, StepRecord};
 
 use super::figures::{gpu, phases};
+use crate::recording::{is_of, last_run};
 
-/// What a recording says in the end, in Prometheus' text format (version 0.0.4), in its base units: counters of what was
-/// done since the last start, and gauges of what was seen last. There are no times in it, as collectors of text files
+/// What a recording says in the end, in Prometheus' text format (version 0.0.4), in its base units: counters of what the run
+/// has done that began last, and gauges of what was seen last. There are no times in it, as collectors of text files
 /// want it.
 pub fn prometheus(records: &[Record]) -> String {
-    let begin = records.iter().rposition(|record| matches!(record, Record::Run(_))).unwrap_or(0);
+    let last = last_run(records);
+    let begin = last.map_or(f64::NEG_INFINITY, |run| run.at);
     let mut metrics = Metrics::default();
-    for (index, record) in records.iter().enumerate() {
+    if let Some(run) = last {
+        metrics.run(run);
+    }
+    for record in records {
         match record {
-            Record::Run(run) if index >= begin => metrics.run(run),
-            Record::Step(step) if index >= begin => metrics.step(step),
-            Record::Value(value) if index >= begin => {
+            Record::Step(step) if is_of(last, step) => metrics.step(step),
+            Record::Value(value) if value.at >= begin => {
                 metrics.gauge("value", "Figures of the program's own.", &[("name", &value.name)], Some(value.value));
             }
             Record::Gpu(sample) => metrics.gpu(sample),
@@ -149,24 +153,28 @@ mod tests {
     use super::prometheus;
 
     #[test]
-    fn it_counts_since_the_last_start_and_shows_what_was_seen_last() {
+    fn it_counts_what_the_last_run_has_done_and_shows_what_was_seen_last() {
         let step = |number: u64| {
-            let mut step = StepRecord::new(number as f64, number);
+            let mut step = StepRecord::new(10.0 * number as f64, number);
             (step.seconds, step.samples, step.loss, step.loss_s) = (0.5, 32, Some(1.0 / number as f64), Some(0.25));
             Record::Step(Box::new(step))
         };
-        let mut run = Run::new(0.0, 1);
+        let mut others = StepRecord::new(12.0, 5);
+        (others.samples, others.pid) = (32, Some(2));
+        let earlier = Run::new(2.0, 3);
+        let mut run = Run::new(10.0, 1);
         (run.workload, run.target) = ("digits".to_owned(), Some("h200".to_owned()));
         run.device.name = "a \"GPU\"".to_owned();
         let mut sample = GpuSample::new(3.0, 0);
         (sample.utilisation_percent, sample.power_mw) = (Some(97.0), Some(412_500));
         let records = [
-            step(9),
-            Record::Run(Box::new(run)),
             step(1),
+            Record::Run(Box::new(run)),
+            Record::Step(Box::new(others)),
             step(2),
+            Record::Run(Box::new(earlier)),
             Record::Gpu(sample),
-            Record::Value(Value::new(4.0, "valid/loss", f64::NAN)),
+            Record::Value(Value::new(20.0, "valid/loss", f64::NAN)),
         ];
         let text = "\
 # HELP gpu_tuned_gpu_power_watts Power that is drawn.

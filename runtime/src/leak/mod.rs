@@ -11,10 +11,10 @@
 
 mod slope;
 
-use gpu_tuned_core::recording::{Record, StepRecord};
+use gpu_tuned_core::recording::Record;
 use serde::Serialize;
 
-use crate::recording::{is_of_process, last_run};
+use crate::recording::{is_of, last_run};
 use slope::{Slope, slope};
 
 /// Steps of a series that can be judged.
@@ -88,9 +88,8 @@ pub fn leak(series: &[(u64, u64)]) -> Option<Leak> {
 /// The series of a recording: steps of rank `rank` and the bytes in use after them, of the run that began last.
 pub fn series(records: &[Record], rank: u64) -> Vec<(u64, u64)> {
     let run = last_run(records);
-    let is_its = |step: &StepRecord| run.is_none_or(|run| step.at >= run.at && is_of_process(run, step));
     let of_rank = records.iter().filter_map(|record| match record {
-        Record::Step(step) if step.rank == rank && is_its(step) => Some((step.step, step.in_use_bytes?)),
+        Record::Step(step) if step.rank == rank && is_of(run, step) => Some((step.step, step.in_use_bytes?)),
         _ => None,
     });
     of_rank.collect()

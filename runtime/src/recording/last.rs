@@ -15,3 +15,8 @@ pub(crate) fn last_run(records: &[Record]) -> Option<&Run> {
 pub(crate) fn is_of_process(run: &Run, step: &StepRecord) -> bool {
     run.pid == 0 || step.pid.is_none_or(|pid| pid == run.pid)
 }
+
+/// Whether a step is one of the run's; every step is where no run is recorded.
+pub(crate) fn is_of(run: Option<&Run>, step: &StepRecord) -> bool {
+    run.is_none_or(|run| step.at >= run.at && is_of_process(run, step))
+}

@@ -44,7 +44,7 @@ pub use gpu_tuned_core::recording::{
     Device, Expected, Gpu, GpuProcess, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, Throttle,
     VERSION, Value,
 };
-pub(crate) use last::{is_of_process, last_run};
+pub(crate) use last::{is_of, is_of_process, last_run};
 pub use read::{Recording, RecordingError, parse, read};
 pub use recorder::{Observer, Recorder};
 pub(crate) use recorder::{Observers, recorder};
