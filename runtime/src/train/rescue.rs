@@ -1,5 +1,7 @@
 //! What is done when memory ran out: it is given back, and what is to blame becomes smaller.
 
+use std::cell::Cell;
+
 use burn::module::ParamId;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -53,30 +55,40 @@ impl Stepper {
 
     /// Whether more would be held twice than may be, if all parameters were changed at once.
     pub(super) fn is_too_much_at_once<W: Weights>(&mut self, weights: &W) -> bool {
-        let sizes = *self.sizes.get_or_insert_with(|| Sizes::of(&weights.master()));
-        self.twice.now() < sizes.all.saturating_mul(HELD_VALUES)
+        self.twice.now() < self.sizes(weights).all.saturating_mul(HELD_VALUES)
+    }
+
+    fn sizes<W: Weights>(&mut self, weights: &W) -> Sizes {
+        *self.sizes.get_or_insert_with(|| Sizes::of(&weights.master()))
     }
 
     /// Changes the weights group by group, so that no more is held twice than may be; and less from then on where there was
-    /// no memory for that, which it tells.
+    /// no memory for that, which it tells. How far parameters moved is known where it is looked after, and nothing failed.
     pub(super) fn change_in_groups<W: Weights>(
         &mut self,
         weights: &mut W,
         gradients: &GradientsParams,
-    ) -> Result<Option<Rescue>, Stopped> {
+    ) -> Result<(Option<Rescue>, Option<f32>), Stopped> {
+        self.sizes(weights);
         let groups = groups(gradients, &weights.model(), self.twice.now() / HELD_VALUES);
-        let changed = |weights: &W, group: &[ParamId]| changed(weights, gradients, group, &self.clock);
+        let all_moved = Cell::new(self.looks().then_some(0.0));
+        let changed = |weights: &W, group: &[ParamId]| {
+            let before = all_moved.take();
+            let (new, moved) = changed(weights, gradients, group, before.is_some(), &self.clock)?;
+            all_moved.set(before.map(|before| before + moved.unwrap_or_default()));
+            Ok(new)
+        };
         let done = update_in_groups(weights, groups, changed, || give_back(&self.device));
         // What failed was tried with single parameters.
         let halvings = done.as_ref().copied().unwrap_or(u32::MAX);
         if halvings == 0 {
-            return Ok(None);
+            return Ok((None, all_moved.get()));
         }
         self.hold_less(halvings);
         done?;
         let (size, held_twice) = (self.micro_batch(), Some(Bytes(self.twice.now())));
         tracing::warn!("out of memory in the optimizer: it goes on with fewer parameters at a time");
-        Ok(Some(Rescue { moment: Moment::Optimizer, from: size, to: size, held_twice }))
+        Ok((Some(Rescue { moment: Moment::Optimizer, from: size, to: size, held_twice }), all_moved.get()))
     }
 
     /// Holds half as much twice from now on, so many times over; `None` when single parameters are changed.

@@ -157,6 +157,7 @@ impl Stepper {
         };
         let values = [loss, norm];
         let in_groups = self.is_too_much_at_once(weights);
+        let mut moved = None;
         if in_groups || carefully {
             let read = self.clock.time(Phase::Drain, || read(values.to_vec()));
             let read = read.map_err(|unread| unread.at(Moment::Backward))?;
@@ -165,22 +166,24 @@ impl Stepper {
         if in_groups {
             step.gradient_health = health.map(Counts::watched).transpose()?;
             if step.gradient_norm.is_finite() {
-                step.rescues.extend(self.change_in_groups(weights, &gradients)?);
+                let (rescue, by) = self.change_in_groups(weights, &gradients)?;
+                step.rescues.extend(rescue);
+                moved = by;
             }
         } else {
-            let (new, read, moved) =
+            let (new, read, by) =
                 self.at_once(weights, gradients, &values).map_err(|unread| blamed(unread, &values))?;
             step.gradient_health = health.map(Counts::watched).transpose()?;
             (step.loss, step.gradient_norm) = (read[0], read[1]);
-            let is_finite = step.gradient_norm.is_finite();
-            if is_finite {
+            if step.gradient_norm.is_finite() {
                 *weights = new;
             }
-            if let Some(moved) = moved {
-                step.stalled = learns && is_finite && step.gradient_norm > 0.0 && moved == 0.0;
-            }
+            moved = by;
         }
         step.applied = step.gradient_norm.is_finite();
+        if let Some(moved) = moved {
+            step.stalled = learns && step.applied && step.gradient_norm > 0.0 && moved == 0.0;
+        }
         Ok((step, outputs))
     }
 
@@ -193,7 +196,7 @@ impl Stepper {
         values: &[Tensor<1>; 2],
     ) -> Result<(W, Vec<f32>, Option<f32>), Unread> {
         let new = self.clock.time(Phase::Update, || updated(weights, gradients, None)).map_err(Unread::OutOfMemory)?;
-        let moved = self.looks().then(|| difference(&weights.master(), &new.master())).flatten();
+        let moved = self.looks().then(|| difference(&weights.master(), &new.master(), |_| true)).flatten();
         let is_looked_at = moved.is_some();
         let values = values.iter().cloned().chain(witness(&new.model(), |_| true)).chain(moved).collect();
         let read = self.clock.time(Phase::Drain, || read(values))?;

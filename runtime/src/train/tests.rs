@@ -333,11 +333,17 @@ fn gradients_that_are_not_finite_change_nothing_and_end_training_when_they_stay(
 
 #[test]
 fn an_optimizer_that_changes_nothing_is_noticed() {
-    let new = || Trainer::new(Network::new(&device(), false), AdamWConfig::new().init(), device(), 32);
-    assert!(!new().step(1e-3, batch(32, 0), Network::loss).unwrap().stalled);
-    // Too small for f32 beside parameters of about a tenth.
-    assert!(new().step(1e-12, batch(32, 0), Network::loss).unwrap().stalled);
-    assert!(!new().step(0.0, batch(32, 0), Network::loss).unwrap().stalled);
+    // All parameters at once, and each by itself.
+    for twice in [u64::MAX, 64] {
+        let new = || {
+            let trainer = Trainer::new(Network::new(&device(), false), AdamWConfig::new().init(), device(), 32);
+            trainer.hold_twice(Bytes(twice))
+        };
+        assert!(!new().step(1e-3, batch(32, 0), Network::loss).unwrap().stalled);
+        // Too small for f32 beside parameters of about a tenth.
+        assert!(new().step(1e-12, batch(32, 0), Network::loss).unwrap().stalled, "{twice}");
+        assert!(!new().step(0.0, batch(32, 0), Network::loss).unwrap().stalled);
+    }
 }
 
 #[test]

@@ -138,18 +138,26 @@ fn torn(unread: Unread, done: usize, left: usize) -> Stopped {
     StepError::Torn { done, all: done + left, message }.into()
 }
 
-/// The weights with one group changed, once it is known that it was computed.
+/// The weights with one group changed, once it is known that it was computed; and how far its parameters moved, where that
+/// is looked after.
 pub(super) fn changed<W: Weights>(
     weights: &W,
     gradients: &GradientsParams,
     group: &[ParamId],
+    looks: bool,
     clock: &Clock,
-) -> Result<W, Unread> {
+) -> Result<(W, Option<f32>), Unread> {
     let update = || updated(weights, copied(gradients, &weights.model(), group), Some(group));
     let new = clock.time(Phase::Update, update).map_err(Unread::OutOfMemory)?;
-    let witness = witness(&new.model(), |id| group.contains(&id));
-    let known = clock.time(Phase::Drain, || witness.map(|witness| read(vec![witness])).transpose());
-    known.map(|_| new).map_err(|unread| unread.at(Moment::Optimizer))
+    let is_its = |id| group.contains(&id);
+    let moved = looks.then(|| difference(&weights.master(), &new.master(), is_its)).flatten();
+    let is_looked_at = moved.is_some();
+    let values: Vec<_> = witness(&new.model(), is_its).into_iter().chain(moved).collect();
+    if values.is_empty() {
+        return Ok((new, None));
+    }
+    let known = clock.time(Phase::Drain, || read(values)).map_err(|unread| unread.at(Moment::Optimizer))?;
+    Ok((new, known.last().copied().filter(|_| is_looked_at)))
 }
 
 /// A group in two; one parameter stays alone.
@@ -175,21 +183,24 @@ pub(super) fn patiently<T>(release: impl Fn(), trial: impl Fn() -> Result<T, Unr
     trial()
 }
 
-/// Sum of what parameters differ by, in f32, of shape `[1]`; `None` if a model has none that are trained.
-pub(super) fn difference<M: Module>(old: &M, new: &M) -> Option<Tensor<1>> {
-    let mut values = Values(GradientsParams::new());
+/// Sum of what parameters differ by, in f32, of shape `[1]`; `None` if a model has none that are trained and `seen`.
+pub(super) fn difference<M: Module>(old: &M, new: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
+    let mut values = Values { values: GradientsParams::new(), seen };
     old.visit(&mut values);
-    let mut differences = Differences { old: values.0, sum: None };
+    let mut differences = Differences { old: values.values, sum: None };
     new.visit(&mut differences);
     differences.sum
 }
 
-struct Values(GradientsParams);
+struct Values<F> {
+    values: GradientsParams,
+    seen: F,
+}
 
-impl ModuleVisitor for Values {
+impl<F: Fn(ParamId) -> bool> ModuleVisitor for Values<F> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if param.is_require_grad() {
-            self.0.register(param.id, param.base().without_autodiff());
+        if param.is_require_grad() && (self.seen)(param.id) {
+            self.values.register(param.id, param.base().without_autodiff());
         }
     }
 }

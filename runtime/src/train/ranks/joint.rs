@@ -12,7 +12,7 @@ use crate::train::failure::{Moment, Stopped, watched};
 use crate::train::health::Counts;
 use crate::train::rescue::give_back;
 use crate::train::stepper::Stepper;
-use crate::train::update::{Weights, difference, patiently, read};
+use crate::train::update::{Weights, patiently, read};
 use crate::train::{MicroBatch, Rescue, Step, StepError};
 
 /// Added to the norm that is divided by, as in [`clip`](crate::mixed::clip).
@@ -118,11 +118,9 @@ impl Stepper {
         let master = weights.master();
         let gradients = watched(Moment::Optimizer, || buckets.split(&master, &agreed.present, most));
         let gradients = gradients.map_err(Stopped::from).map_err(late)?;
-        let before = (!self.is_too_much_at_once(weights) && self.looks()).then_some(master);
-        let rescue = self.change_in_groups(weights, &gradients).map_err(late)?;
-        let moved = before.and_then(|before| difference(&before, &weights.master()));
-        let moved = moved.map(|moved| read(vec![moved])).transpose().map_err(Stopped::from).map_err(late)?;
-        Ok((rescue, moved.map(|read| read[0] == 0.0)))
+        drop(master);
+        let (rescue, moved) = self.change_in_groups(weights, &gradients).map_err(late)?;
+        Ok((rescue, moved.map(|moved| moved == 0.0)))
     }
 }
 
