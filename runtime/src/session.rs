@@ -46,9 +46,9 @@ pub(crate) struct Opened {
     /// One for each GPU, or the CPU.
     #[cfg(feature = "burn")]
     pub(crate) devices: Vec<burn::tensor::Device>,
-    /// The first of the GPUs as it was found; `None` on the CPU.
+    /// The GPUs among them as they were found; none on the CPU.
     #[cfg(feature = "cuda")]
-    pub(crate) gpu: Option<crate::burn::OpenGpu>,
+    pub(crate) gpus: Vec<crate::burn::OpenGpu>,
     /// How the caches were found.
     #[cfg(feature = "warm")]
     pub(crate) warm: crate::warm::WarmStart,

@@ -148,6 +148,23 @@ impl MemoryEstimate {
         self.available - self.headroom
     }
 
+    /// The share of the available memory that is left alone, 0 to 1.
+    pub fn headroom_share(&self) -> f64 {
+        self.headroom.0 as f64 / self.available.0.max(1) as f64
+    }
+
+    /// The items that there are, one a line, with their sum and what is available; with a word where activations are those with
+    /// `checkpointing`.
+    pub fn itemised(&self, checkpointing: bool) -> String {
+        let there = self.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
+        let sums = [("= needed", self.total()), ("available", self.available), ("- headroom", self.headroom)];
+        let line = |(item, bytes): (&str, Bytes)| {
+            let note = if item == "activations" && checkpointing { " (with checkpointing)" } else { "" };
+            format!("  {item:<22} {bytes:>11}{note}")
+        };
+        there.chain(sums).map(line).collect::<Vec<_>>().join("\n")
+    }
+
     /// Whether training stays within the budget.
     pub fn fits(&self) -> bool {
         self.total() <= self.budget()

@@ -212,15 +212,8 @@ impl fmt::Display for Remedy {
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let memory = &self.memory;
-        writeln!(f, "does not fit {} at batch size {}:", self.device, memory.batch)?;
-        for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
-            let note = if item == "activations" && self.checkpointing { " (with checkpointing)" } else { "" };
-            writeln!(f, "  {item:<22} {bytes:>11}{note}")?;
-        }
-        writeln!(f, "  {:<22} {:>11}", "= needed", memory.total())?;
-        writeln!(f, "  {:<22} {:>11}", "available", memory.available)?;
-        write!(f, "  {:<22} {:>11}", "- headroom", memory.headroom)?;
+        writeln!(f, "does not fit {} at batch size {}:", self.device, self.memory.batch)?;
+        f.write_str(&self.memory.itemised(self.checkpointing))?;
         if let Some(too_large) = &self.too_large {
             write!(f, "\n  {too_large}")?;
         }

@@ -99,7 +99,7 @@ impl Case {
             #[cfg(feature = "counting-allocator")]
             replayed_for: selection.gpus.is_empty().then_some(C::BUILT),
             #[cfg(feature = "cuda")]
-            gpu: session.opened.gpu.clone().map(|opened| Gpu {
+            gpu: session.opened.gpus.first().cloned().map(|opened| Gpu {
                 opened,
                 free_before: selection.gpu.as_ref().and_then(|gpu| gpu.memory_free),
                 driver: session.machine.driver_version.clone(),

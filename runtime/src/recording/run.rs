@@ -17,7 +17,7 @@ pub(crate) fn run<C: Tuned>(decision: &Decision) -> Run {
     let mut goal = asked.goal.clone();
     goal.precision = Some(plan.settings.precision);
     // What was left alone when it was planned, whichever way led there.
-    goal.memory_headroom = memory.headroom.0 as f64 / memory.available.0.max(1) as f64;
+    goal.memory_headroom = memory.headroom_share();
     let reason = |reason: &gpu_tuned_core::plan::Reason| {
         let value = reason.setting.of(&plan.settings);
         format!("{} = {value}: {} ({})", reason.setting, reason.why, reason.provenance)

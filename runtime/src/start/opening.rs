@@ -64,7 +64,7 @@ impl Options {
             let opened = Opened {
                 devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
                 #[cfg(feature = "cuda")]
-                gpu: gpus.into_iter().next(),
+                gpus,
                 #[cfg(feature = "warm")]
                 warm,
             };
@@ -118,7 +118,7 @@ fn open_cpu(plan: &Plan, float: Option<burn::tensor::FloatDType>) -> Result<Open
     Ok(Opened {
         devices: vec![device],
         #[cfg(feature = "cuda")]
-        gpu: None,
+        gpus: Vec::new(),
         #[cfg(feature = "warm")]
         warm: crate::warm::WarmStart::without_gpu(),
     })

@@ -1,7 +1,7 @@
 //! What became of an optimizer step.
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::plan::{Plan, PlanError};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -116,7 +116,7 @@ pub enum StepError {
     #[error(
         "out of memory {moment} with micro-batches of {micro_batch}, and there is nothing smaller{}{}\nBurn says: {message}",
         available(*.memory),
-        .plan.as_ref().map(|plan| format!("\n{plan}")).unwrap_or_default()
+        .plan.as_ref().map(|plan| itemised(plan)).unwrap_or_default()
     )]
     DoesNotFit {
         /// Where it was noticed.
@@ -125,8 +125,9 @@ pub enum StepError {
         micro_batch: usize,
         /// Memory that is there for training after everything was given back, where it can be told.
         memory: Option<Bytes>,
-        /// What a plan for that memory says, item by item.
-        plan: Option<Box<PlanError>>,
+        /// What a plan of such micro-batches for that memory says, item by item: that they do not fit, or what they were thought
+        /// to take.
+        plan: Option<Box<Result<Plan, PlanError>>>,
         /// Burn's words.
         message: String,
     },
@@ -170,6 +171,15 @@ pub enum StepError {
     /// The device failed for another reason.
     #[error("the device failed in an optimizer step")]
     Device(#[source] burn::tensor::TensorReadError),
+}
+
+fn itemised(plan: &Result<Plan, PlanError>) -> String {
+    match plan {
+        Ok(Plan { memory, settings, .. }) => {
+            format!("\nby the plan they fit, with\n{}", memory.itemised(settings.gradient_checkpointing))
+        }
+        Err(error) => format!("\n{error}"),
+    }
 }
 
 fn available(memory: Option<Bytes>) -> String {

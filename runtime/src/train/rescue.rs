@@ -1,6 +1,7 @@
 //! What is done when memory ran out: it is given back, and what is to blame becomes smaller.
 
 use std::cell::Cell;
+use std::mem::take;
 
 use burn::module::ParamId;
 use burn::optim::GradientsParams;
@@ -12,6 +13,7 @@ use super::gradients::{Sizes, groups};
 use super::outcome::{Rescue, StepError};
 use super::stepper::Stepper;
 use super::update::{Unread, Weights, changed, read, update_in_groups};
+use crate::told;
 
 /// A parameter, two values of state and a gradient: what is held twice for each.
 const HELD_VALUES: u64 = 4;
@@ -27,30 +29,40 @@ impl Stepper {
             return Err(StepError::Device(error));
         }
         let memory = self.remaining.as_ref().and_then(|remaining| remaining.memory());
-        let planned = self.remaining.as_ref().zip(memory).map(|(remaining, memory)| remaining.plan(memory));
-        let (planned, plan) = match planned {
-            Some(Ok(planned)) => (Some(planned as u64), None),
-            Some(Err(error)) => (None, Some(Box::new(error))),
-            None => (None, None),
-        };
+        let remaining = self.remaining.as_ref().zip(memory);
+        let planned = remaining.and_then(|(remaining, memory)| remaining.plan(memory, None).ok());
+        let planned = planned.map(|plan| plan.settings.batch_size);
         let OutOfMemory { moment, message } = failure;
         let from = self.micro_batch().min(samples);
         let smaller = if moment == Moment::Optimizer { None } else { self.pace.shrink(from as u64, planned) };
         let is_optimizers = matches!(moment, Moment::Optimizer | Moment::Step);
         let held_twice = if is_optimizers && smaller.is_none() { self.hold_less(1) } else { None };
         if smaller.is_none() && held_twice.is_none() {
+            let remaining = self.remaining.as_ref().zip(memory);
+            let plan = remaining.map(|(remaining, memory)| Box::new(remaining.plan(memory, Some(from as u64))));
             return Err(StepError::DoesNotFit { moment, micro_batch: from, memory, plan, message });
         }
-        let to = self.micro_batch().min(samples);
-        match held_twice {
-            None => {
-                tracing::warn!(from, to, "out of memory {moment}: the step is begun again with smaller micro-batches");
-            }
-            Some(held) => {
-                tracing::warn!(%held, "out of memory {moment}: the step is begun again, and changes fewer parameters at a time");
-            }
+        let rescue = Rescue { moment, from, to: self.micro_batch().min(samples), held_twice };
+        self.tell(&rescue);
+        Ok(rescue)
+    }
+
+    fn tell(&mut self, rescue: &Rescue) {
+        let Rescue { moment, from, to, held_twice } = rescue;
+        told::warn(&match held_twice {
+            None => format!(
+                "out of memory {moment}: the step is begun again with micro-batches of {to} samples in place of {from}"
+            ),
+            Some(held) => format!(
+                "out of memory {moment}: the step is begun again, and {held} of parameters and optimizer state are held twice at most"
+            ),
+        });
+        if to < from && take(&mut self.tells_of_statistics) {
+            told::warn(&format!(
+                "batch norms' statistics are those of a micro-batch, {to} samples from here on: the results are no longer those of \
+                 the plan, as they would be with group or layer norms"
+            ));
         }
-        Ok(Rescue { moment, from, to, held_twice })
     }
 
     /// Whether more would be held twice than may be, if all parameters were changed at once.
@@ -87,7 +99,7 @@ impl Stepper {
         self.hold_less(halvings);
         done?;
         let (size, held_twice) = (self.micro_batch(), Some(Bytes(self.twice.now())));
-        tracing::warn!("out of memory in the optimizer: it goes on with fewer parameters at a time");
+        told::warn("out of memory in the optimizer: it goes on with fewer parameters at a time");
         Ok((Some(Rescue { moment: Moment::Optimizer, from: size, to: size, held_twice }), all_moved.get()))
     }
 

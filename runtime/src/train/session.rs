@@ -6,9 +6,9 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{MemoryEstimate, PlanError, plan};
+use gpu_tuned_core::plan::{MemoryEstimate, Plan, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Bytes, Goal, Pins};
+use gpu_tuned_core::{Bytes, Goal};
 
 use super::doubts::{PartialSteps, tell_of_another_model};
 use super::stepper::{Remaining, Stepper};
@@ -74,6 +74,8 @@ pub(super) struct Recipe {
     half: Option<Half>,
     micro_batch: usize,
     twice: Bytes,
+    /// Whether the model's statistics are those of a micro-batch.
+    batch_statistics: bool,
     replanning: Option<Replanning>,
     loading: Loading,
     course: Course,
@@ -108,6 +110,7 @@ impl Recipe {
             half: Half::of(asked_precision().unwrap_or(settings.precision)),
             micro_batch: size(settings.batch_size),
             twice: held_twice(&session.plan().memory),
+            batch_statistics: session.workload().batch_statistics,
             replanning: Some(Replanning::of(session, rank, &device)),
             loading: Loading {
                 samples: size(session.schedule().samples_per_rank()),
@@ -127,6 +130,7 @@ impl Recipe {
             half: None,
             micro_batch,
             twice: Bytes(u64::MAX),
+            batch_statistics: false,
             replanning: None,
             loading: Loading { samples: micro_batch, drop_last: false, ahead: (2, 2 * micro_batch), workers: 1 },
             course: Course::default(),
@@ -158,6 +162,7 @@ impl Recipe {
         let mut stepper = Stepper::new(self.device.clone(), self.micro_batch);
         stepper.clock = Clock::of(&self.course);
         stepper.twice = stepper.twice.with_planned(self.twice.0);
+        stepper.tells_of_statistics = self.batch_statistics;
         stepper.remaining = self.replanning.clone().map(|replanning| Box::new(replanning) as Box<dyn Remaining>);
         stepper
     }
@@ -165,6 +170,23 @@ impl Recipe {
 
 fn size(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// What is asked for where the planned micro-batch has to give way.
+fn giving_way(asked: &Goal, plan: &Plan) -> Goal {
+    let settings = &plan.settings;
+    let mut pins = asked.pins.clone();
+    (pins.batch_size, pins.gradient_accumulation) = (None, None);
+    pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
+    pins.precision = Some(settings.precision);
+    pins.allow_tf32 = Some(settings.allow_tf32);
+    Goal {
+        global_batch: Some(plan.schedule.global_batch),
+        // What was left alone when it was planned, whichever way led there.
+        memory_headroom: plan.memory.headroom_share(),
+        pins,
+        ..asked.clone()
+    }
 }
 
 /// As much as what the forward pass keeps: it is free again when the optimizer runs.
@@ -195,26 +217,15 @@ struct Left {
 impl Replanning {
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "what is left of a CPU is not known"))]
     fn of<C: Tuned>(session: &Session<C>, rank: usize, device: &Device) -> Self {
-        let settings = session.plan().settings;
-        let mut pins = Pins::default();
-        pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
-        pins.precision = Some(settings.precision);
-        pins.allow_tf32 = Some(settings.allow_tf32);
-        let schedule = session.schedule();
+        let asked = &session.decision.asked;
         Self {
-            facts: session.facts(),
+            facts: asked.facts.clone(),
             workload: session.workload().clone(),
-            goal: Goal {
-                global_batch: Some(schedule.global_batch),
-                world_size: schedule.world_size,
-                pins,
-                ..Goal::default()
-            },
+            goal: giving_way(&asked.goal, session.plan()),
             #[cfg(feature = "cuda")]
             left: Left {
                 device: device.clone().without_autodiff(),
-                // How much is free on the others is not read: their micro-batches are halved.
-                gpu: session.opened.gpu.clone().filter(|_| rank == 0),
+                gpu: session.opened.gpus.get(rank).cloned(),
                 opening: session.plan().memory.context + session.plan().memory.kernels,
             },
         }
@@ -237,9 +248,38 @@ impl Remaining for Replanning {
         None
     }
 
-    fn plan(&self, memory: Bytes) -> Result<usize, PlanError> {
+    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError> {
         let facts = DeviceFacts { memory_available: memory, ..self.facts.clone() };
-        let plan = plan(&facts, &self.workload, &self.goal)?;
-        Ok(usize::try_from(plan.settings.batch_size).unwrap_or(usize::MAX))
+        let mut goal = self.goal.clone();
+        goal.pins.batch_size = micro_batch;
+        plan(&facts, &self.workload, &goal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::device::DeviceFacts;
+    use gpu_tuned_core::plan::plan;
+    use gpu_tuned_core::profile::ProfileTable;
+    use gpu_tuned_core::workload::Transformer;
+    use gpu_tuned_core::{Bytes, Goal};
+
+    use super::giving_way;
+
+    #[test]
+    fn what_gives_way_is_the_micro_batch_and_not_the_memory_that_is_left_alone() {
+        let facts = DeviceFacts::nominal(ProfileTable::builtin().get("h200").unwrap());
+        let little = DeviceFacts { memory_available: Bytes::from_mib(9000), ..facts.clone() };
+        let workload = Transformer::new(6, 512, 8192, 256).workload();
+        let sizes = [0.0, 0.1, 0.5].map(|memory_headroom| {
+            let mut asked = Goal { global_batch: Some(256), memory_headroom, prefetch_mib: 16, ..Goal::default() };
+            asked.pins.batch_size = Some(256);
+            let planned = plan(&facts, &workload, &asked).unwrap();
+            let smaller = plan(&little, &workload, &giving_way(&asked, &planned)).unwrap();
+            assert_eq!(smaller.schedule.global_batch, 256);
+            assert!(smaller.memory.total() <= Bytes::from_mib(9000).scaled(1.0 - memory_headroom));
+            smaller.settings.batch_size
+        });
+        assert!(sizes[0] > sizes[1] && sizes[1] > sizes[2] && sizes[2] < 256, "{sizes:?}");
     }
 }

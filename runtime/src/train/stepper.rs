@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::plan::{Plan, PlanError};
 
 use super::MicroBatch;
 use super::attempt::{Attempt, Part};
@@ -29,8 +29,8 @@ pub(super) trait Remaining: Send {
     /// Memory for training, that which it holds already included; `None` where it cannot be told.
     fn memory(&self) -> Option<Bytes>;
 
-    /// Samples in a micro-batch that fits so much memory.
-    fn plan(&self, memory: Bytes) -> Result<usize, PlanError>;
+    /// What is planned for so much memory; with micro-batches of so many samples, where that is said.
+    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError>;
 }
 
 /// Takes optimizer steps with whatever has weights.
@@ -42,6 +42,8 @@ pub(super) struct Stepper {
     /// Bytes that may be held twice.
     pub twice: Pace,
     pub remaining: Option<Box<dyn Remaining>>,
+    /// Whether it is still to be told that smaller micro-batches change the model's statistics.
+    pub tells_of_statistics: bool,
     /// Times its steps, where somebody looks.
     pub clock: Clock,
     /// Steps from one in which gradients are counted to the next.
@@ -65,6 +67,7 @@ impl Stepper {
             max_norm: None,
             twice: Pace::new(u64::MAX).with_patience(SHORT_PATIENCE),
             remaining: None,
+            tells_of_statistics: false,
             clock: Clock::default(),
             health_every: None,
             seat: None,

@@ -9,11 +9,15 @@ use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamWConfig, ModuleOptimizer, Optimizer, SgdConfig};
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gpu_tuned_core::Bytes;
-use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{Plan, PlanError, plan};
+use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_core::workload::Mlp;
+use gpu_tuned_core::{Bytes, Goal};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::failure::OutOfMemory;
 use super::stepper::{Remaining, Stepper};
 use super::{MicroBatch, Moment, Step, StepError, Trainer};
 use crate::mixed::{Half, LossScale};
@@ -229,34 +233,51 @@ fn larger_micro_batches_come_back() {
     assert_eq!((sizes[0], sizes[7]), (64, 128));
 }
 
-/// A device with little memory.
-struct Little;
+/// A GPU with so many MiB left.
+struct Left(u64);
 
-impl Remaining for Little {
+impl Remaining for Left {
     fn memory(&self) -> Option<Bytes> {
-        Some(Bytes::from_mib(100))
+        Some(Bytes::from_mib(self.0))
     }
 
-    fn plan(&self, memory: Bytes) -> Result<usize, PlanError> {
-        assert_eq!(memory, Bytes::from_mib(100));
-        Ok(2)
+    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError> {
+        assert_eq!(memory, Bytes::from_mib(self.0));
+        let generic = ProfileTable::builtin().get(ProfileId::GENERIC).unwrap();
+        let facts = DeviceFacts { memory_available: memory, ..DeviceFacts::nominal(generic) };
+        let mut goal = Goal { global_batch: Some(8), ..Goal::default() };
+        goal.pins.batch_size = micro_batch;
+        plan(&facts, &Mlp { widths: vec![12, 16, 5] }.workload(), &goal)
     }
 }
 
 #[test]
-fn what_never_fits_is_an_error_and_the_model_is_as_it_was() {
-    let mut stepper = Stepper::new(device(), 4);
-    stepper.remaining = Some(Box::new(Little));
-    let mut trainer = Trainer::of(Network::new(&device(), false), sgd(), stepper);
-    let before = parameters(trainer.model());
-    let error = trainer.step(0.1, batch(8, 0), failing(usize::MAX)).unwrap_err();
-    let StepError::DoesNotFit { moment: Moment::Forward, micro_batch: 1, memory: Some(memory), .. } = &error else {
-        panic!("{error}")
-    };
-    assert_eq!(*memory, Bytes::from_mib(100));
-    assert!(error.to_string().contains(OUT_OF_MEMORY), "{error}");
-    assert_eq!(parameters(trainer.model()), before);
-    trainer.step(0.1, batch(8, 0), Network::loss).unwrap();
+fn what_never_fits_is_an_itemised_error_and_the_model_is_as_it_was() {
+    for (mib, said) in [(100, "does not fit"), (8000, "by the plan they fit")] {
+        let mut stepper = Stepper::new(device(), 4);
+        stepper.remaining = Some(Box::new(Left(mib)));
+        let mut trainer = Trainer::of(Network::new(&device(), false), sgd(), stepper);
+        let before = parameters(trainer.model());
+        let error = trainer.step(0.1, batch(8, 0), failing(usize::MAX)).unwrap_err();
+        let StepError::DoesNotFit { moment: Moment::Forward, micro_batch: 1, memory: Some(memory), .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(*memory, Bytes::from_mib(mib));
+        for part in [OUT_OF_MEMORY, said, "device context", "= needed", "available"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        assert_eq!(parameters(trainer.model()), before);
+        trainer.step(0.1, batch(8, 0), Network::loss).unwrap();
+    }
+}
+
+#[test]
+fn that_statistics_are_those_of_fewer_samples_is_told_once() {
+    let mut stepper = Stepper::new(device(), 64);
+    stepper.tells_of_statistics = true;
+    let failure = || OutOfMemory { moment: Moment::Forward, message: OUT_OF_MEMORY.to_owned() };
+    stepper.rescue(failure(), 64).unwrap();
+    assert!(!stepper.tells_of_statistics);
 }
 
 /// An optimizer that has no memory for its so many-th parameters.
