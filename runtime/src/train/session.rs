@@ -71,7 +71,7 @@ impl<C: Tuned> Session<C> {
 pub(super) struct Recipe {
     /// With autodiff.
     pub device: Device,
-    half: Option<Half>,
+    pub half: Option<Half>,
     micro_batch: usize,
     twice: Bytes,
     /// Whether the model's statistics are those of a micro-batch.

@@ -310,3 +310,7 @@ enum Unmeasured {
 fn fail(interrupter: &Interrupter, message: String) {
     interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
 }
+
+#[cfg(test)]
+#[path = "strategy_tests.rs"]
+mod tests;

@@ -12,11 +12,11 @@ use crate::tuned::Tuned;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WholeSteps {
     /// Samples of a step on this rank, and of its micro-batches.
-    step: usize,
-    micro_batch: usize,
+    pub step: usize,
+    pub micro_batch: usize,
     /// Whether the program says what a step is. Where it does not, its batches may as well be what it takes for one, as long
     /// as they are not the micro-batches of a larger one.
-    is_stated: bool,
+    pub is_stated: bool,
 }
 
 /// A loader's batches are other steps than those that are planned.

@@ -2,6 +2,8 @@
 
 #![cfg(feature = "train")]
 
+mod checkpoints;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
