@@ -1,5 +1,7 @@
 //! Steps on the CPU: what they add up to, and what becomes of them when memory runs out.
 
+mod accumulation;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

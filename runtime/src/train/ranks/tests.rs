@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, Optimizer, SgdConfig};
 use burn::tensor::{Device, Tensor};
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 
 use super::{Ended, Rank, Ranks, RanksError};
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, Weights, batch, furthest, parameters, sgd};
@@ -78,6 +80,25 @@ fn steps_of_ranks_are_those_of_one_large_batch() {
         }
         let samples: Vec<_> = all[0].1.iter().map(|step| step.samples).collect();
         assert_eq!(samples, SIZES);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn however_steps_are_dealt_out_they_are_those_of_one_large_batch(
+        sizes in vec(1..60_usize, 1..3),
+        count in 1..5_usize,
+        micro_batch in 1..70_usize,
+    ) {
+        let expected = all_at_once(&sizes, sgd());
+        let own = move |rank: &Rank| steps(rank, sgd(), &sizes, |_, model, micro| model.loss(micro));
+        let all = ranks(count, micro_batch).run(own).unwrap();
+        // Rounding: two steps of means of at most 60 terms, of which at most 3e-8 was seen.
+        let off = furthest(&all[0].0, &expected);
+        prop_assert!(off < 1e-6, "{off}");
+        prop_assert!(all.iter().all(|(parameters, _)| *parameters == all[0].0));
     }
 }
 
