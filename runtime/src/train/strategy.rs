@@ -8,18 +8,21 @@ use burn::data::dataloader::Progress;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::Device;
+use burn::train::metric::store::Split;
 use burn::train::{
-    EventProcessorTraining, InferenceStep, Interrupter, Learner, LearnerEvent, LearnerModel,
-    SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader, TrainOutput, TrainStep,
-    TrainingComponents, TrainingError, TrainingItem, TrainingStrategy, ValidLoader, train::WorkerFailure,
+    EventProcessorError, EventProcessorFailure, EventProcessorTraining, InferenceStep, Interrupter, Learner,
+    LearnerEvent, LearnerModel, MetricError, SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader,
+    TrainOutput, TrainStep, TrainingComponents, TrainingError, TrainingItem, TrainingStrategy, ValidLoader,
+    train::WorkerFailure,
 };
 use thiserror::Error;
 
 use super::attempt::Part;
 use super::doubts::tell_of_another_model;
-use super::failure::{Moment, watched};
+use super::failure::{Moment, is_out_of_memory, watched};
 use super::learning::{Learning, share_added};
 use super::metrics::Record;
+use super::rescue::give_back;
 use super::session::Recipe;
 use super::stepper::Stepper;
 use super::update::Weights;
@@ -50,6 +53,9 @@ impl<C: Tuned> Session<C> {
     /// no plan counts more than those of one micro-batch. Where they are large, return an output of your own with the loss alone,
     /// or leave more memory alone (`memory_headroom`).
     ///
+    /// Batches of the validation loader are taken as they are. Where memory runs out for one, training ends with an error that
+    /// says so, and names the planned `eval_batch_size`.
+    ///
     /// Under `cargo gpu-tuned measure` the first step is measured in place of being taken, and the process ends: see
     /// [`measure`](crate::measure).
     ///
@@ -74,6 +80,7 @@ impl<C: Tuned> Session<C> {
             device: self.device(),
             recipe,
             whole: WholeSteps::of(self),
+            eval_batch: self.plan().settings.eval_batch_size,
             parameters: self.workload().trained_parameters().0,
             record: self.record.clone(),
             measured: Mutex::new(self.measured_case()),
@@ -86,6 +93,8 @@ struct Steps {
     device: Device,
     recipe: Recipe,
     whole: WholeSteps,
+    /// Samples that are planned for validation at a time.
+    eval_batch: u64,
     /// That were planned for.
     parameters: u64,
     record: Record,
@@ -99,6 +108,7 @@ struct Fit<'f, M: LearnerModel> {
     stepper: Stepper,
     /// Until batches were looked at.
     whole: Option<WholeSteps>,
+    eval_batch: u64,
     record: Record,
     events: SupervisedTrainingEventProcessor<M>,
     interrupter: &'f Interrupter,
@@ -173,8 +183,8 @@ where
         let events = components.event_processor;
         let mut stepper = self.recipe.stepper();
         stepper.health_every = self.record.begin();
-        let (whole, record) = (Some(self.whole), self.record.clone());
-        let mut fit = Fit { learning, stepper, whole, record, events, interrupter: &interrupter };
+        let (whole, eval_batch, record) = (Some(self.whole), self.eval_batch, self.record.clone());
+        let mut fit = Fit { learning, stepper, whole, eval_batch, record, events, interrupter: &interrupter };
         for epoch in starting_epoch..=num_epochs {
             if interrupter.should_stop() {
                 break;
@@ -261,27 +271,67 @@ where
 
     fn validate(&mut self, epoch: usize, loader: &ValidLoader<M>) {
         let start = LearnerEvent::StartSplit { epoch_number: epoch, total_items: loader.num_items() };
-        self.interrupter.fail_on_error(self.events.process_valid(start));
+        let started = self.events.process_valid(start);
+        self.validated(epoch, started);
         let model = self.learning.model().valid();
         let mut batches = loader.iter();
         let mut iteration = 0;
         while let Some(batch) = batches.next() {
-            match batch {
-                Ok(batch) => {
+            match batch.map(|batch| watched(Moment::Forward, || InferenceStep::step(&model, batch))) {
+                Ok(Ok(item)) => {
                     iteration += 1;
-                    let item = InferenceStep::step(&model, batch);
                     let progress = batches.progress();
                     let item = TrainingItem { item, progress, iteration: Some(iteration), lr: None };
-                    self.interrupter.fail_on_error(self.events.process_valid(LearnerEvent::ProcessedItem(item)));
+                    let processed = self.events.process_valid(LearnerEvent::ProcessedItem(item));
+                    self.validated(epoch, processed);
                 }
+                Ok(Err(failure)) => self.has_no_memory(epoch, failure.message),
                 Err(error) => self.interrupter.fail(error),
             }
             if self.interrupter.should_stop() {
                 break;
             }
         }
-        self.interrupter.fail_on_error(self.events.process_valid(LearnerEvent::EndSplit(epoch)));
+        let ended = self.events.process_valid(LearnerEvent::EndSplit(epoch));
+        self.validated(epoch, ended);
+        // What failed on the device is seen where metrics are read, in a thread of their own.
+        let read = self.events.flush();
+        self.validated(epoch, read);
     }
+
+    /// Ends training if validation failed.
+    fn validated(&self, epoch: usize, outcome: Result<(), EventProcessorError>) {
+        match outcome {
+            Err(error) if error.failures().iter().any(is_validations) => self.has_no_memory(epoch, error.to_string()),
+            other => self.interrupter.fail_on_error(other),
+        }
+    }
+
+    /// Ends training that has no memory for validation. A batch is not tried again: only some of its failures are seen before
+    /// metrics have counted it.
+    fn has_no_memory(&self, epoch: usize, message: String) {
+        give_back(&self.stepper.device);
+        fail(self.interrupter, Unvalidated { epoch, planned: self.eval_batch, message }.to_string());
+    }
+}
+
+/// Whether memory ran out for a batch of validation.
+fn is_validations(failure: &EventProcessorFailure) -> bool {
+    let (EventProcessorFailure::Metric(MetricError { split, .. }) | EventProcessorFailure::Sync { split, .. }) =
+        failure;
+    *split == Split::Valid && is_out_of_memory(&failure.to_string())
+}
+
+/// Memory ran out in validation.
+#[derive(Debug, Error)]
+#[error(
+    "out of memory in the validation of epoch {epoch}: batches of the validation loader are not cut into smaller ones; build it \
+     with a smaller `batch_size`, for which {planned} is planned (`eval_batch_size`)\nBurn says: {message}"
+)]
+struct Unvalidated {
+    epoch: usize,
+    planned: u64,
+    message: String,
 }
 
 /// Measures the step of the loader's first batch.

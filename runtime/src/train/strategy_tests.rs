@@ -107,6 +107,7 @@ fn strategy() -> TrainingStrategy<Classifier> {
         device: device(),
         recipe,
         whole: WholeSteps { step: STEP, micro_batch: STEP, is_stated: true },
+        eval_batch: STEP as u64,
         parameters: Classifier::new(0).num_params() as u64,
         record: Record::default(),
         measured: Mutex::new(None),

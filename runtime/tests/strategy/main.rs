@@ -3,6 +3,7 @@
 #![cfg(feature = "train")]
 
 mod checkpoints;
+mod validation;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,6 +73,9 @@ struct Classifier {
     /// Calls of a training step that fail for want of memory.
     #[module(skip)]
     failing: Arc<AtomicUsize>,
+    /// Those of an inference step.
+    #[module(skip)]
+    failing_in_validation: Arc<AtomicUsize>,
     #[module(skip)]
     largest: Arc<AtomicUsize>,
 }
@@ -80,7 +84,12 @@ impl Classifier {
     fn new(device: &Device) -> Self {
         let layer =
             LinearConfig::new(FEATURES, CLASSES).with_initializer(burn::nn::Initializer::Constant { value: 0.1 });
-        Self { layer: layer.init(device), failing: Arc::default(), largest: Arc::default() }
+        Self {
+            layer: layer.init(device),
+            failing: Arc::default(),
+            failing_in_validation: Arc::default(),
+            largest: Arc::default(),
+        }
     }
 
     fn classified(&self, (input, targets): Batch) -> ClassificationOutput {
@@ -97,8 +106,7 @@ impl TrainStep for Classifier {
     fn step(&self, batch: Batch) -> TrainOutput<ClassificationOutput> {
         self.largest.fetch_max(batch.0.dims()[0], Ordering::Relaxed);
         let item = self.classified(batch);
-        let fails = self.failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        assert!(fails.is_err(), "out of device memory allocating 1024 bytes");
+        fail(&self.failing);
         TrainOutput::new(self, item.loss.backward(), item)
     }
 }
@@ -108,8 +116,15 @@ impl InferenceStep for Classifier {
     type Output = ClassificationOutput;
 
     fn step(&self, batch: Batch) -> ClassificationOutput {
+        fail(&self.failing_in_validation);
         self.classified(batch)
     }
+}
+
+/// Has no memory while there are failures left.
+fn fail(left: &AtomicUsize) {
+    let fails = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+    assert!(fails.is_err(), "out of device memory allocating 1024 bytes");
 }
 
 fn trained(
