@@ -64,7 +64,7 @@ fn a_derived_batch_is_cut_as_its_fields_are() {
     let device = Device::flex();
     let batch = Numbers.batch(vec![1.0, 2.0, 3.0, 4.0], &device);
     let part = batch.narrow(1..3);
-    assert_eq!((batch.len(), part.len(), batch.bytes(), part.bytes()), (4, 2, 16, 8));
+    assert_eq!((batch.len(), part.len(), batch.bytes(&device), part.bytes(&device)), (4, 2, 16, 8));
     assert_eq!(part.images.into_data(), batch.images.clone().narrow(0, 1, 2).into_data());
     assert_eq!((part.mask.dims(), part.labels), ([3], vec!["2".to_owned(), "3".to_owned()]));
 

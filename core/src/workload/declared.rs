@@ -82,7 +82,7 @@ impl Described for Declared {
             1..=LARGEST_BYTES,
             "bytes of the largest single tensor for one sample",
         ),
-        Dim::count_in("input_bytes_per_sample", Optional, 1..=LARGEST_BYTES, "bytes of one sample as it is loaded"),
+        Dim::count_in("input_bytes_per_sample", Optional, 1..=LARGEST_BYTES, "bytes of one sample on the device"),
         Dim {
             name: "flops_per_sample",
             kind: DimKind::Number(1.0..=1e24),

@@ -11,7 +11,7 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
     let first = fields.iter().find(|field| !field.is_shared).expect("BUG: a field holds samples");
     let len = of(first, &quote!(len), &[]);
     let batched = || fields.iter().filter(|field| !field.is_shared);
-    let bytes = batched().map(|field| of(field, &quote!(bytes), &[]));
+    let bytes = batched().map(|field| of(field, &quote!(bytes), &[quote!(device)]));
     let arrived = batched().map(|field| of(field, &quote!(has_arrived), &[]));
     let last = batched().count() - 1;
     let mut narrowed = 0;
@@ -50,7 +50,7 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
             #(#arrived)&&*
         }
 
-        fn bytes(&self) -> usize {
+        fn bytes(&self, device: &::gpu_tuned::__private::Device) -> usize {
             #(#bytes)+*
         }
     };
@@ -76,7 +76,7 @@ pub(super) fn stand_in(item: &DeriveInput) -> TokenStream {
             ::core::unreachable!()
         }
 
-        fn bytes(&self) -> usize {
+        fn bytes(&self, _: &::gpu_tuned::__private::Device) -> usize {
             ::core::unreachable!()
         }
     };

@@ -102,7 +102,8 @@ impl<I, B> PrefetchLoader<I, B> {
         self
     }
 
-    /// Batches that wait on the device take so many bytes at most. A batch of more is yielded in the host's memory.
+    /// Batches that wait on the device take so many bytes at most, in the types that they have there: a pixel of 8 bits is an
+    /// integer of 32 on CUDA. A batch of more is yielded in the host's memory.
     #[must_use]
     pub fn device_bytes(mut self, bytes: Bytes) -> Self {
         self.budget = Budget::Bytes(bytes.0);
@@ -159,7 +160,7 @@ where
             }
         }
         let (source, preparation) = (self.source(&dataset), self.preparation(&dataset));
-        Box::new(Lazy::new(source, preparation, self.device.clone(), self.budget))
+        Box::new(Lazy::new(source, preparation, self.budget))
     }
 
     /// The loader as Burn's trainers take it.
@@ -225,13 +226,18 @@ where
     }
 
     fn preparation(&self, dataset: &Arc<dyn Dataset<I>>) -> Preparation<I, B> {
-        Preparation { dataset: dataset.clone(), batcher: self.batcher.clone(), course: self.course.clone() }
+        Preparation {
+            dataset: dataset.clone(),
+            batcher: self.batcher.clone(),
+            device: self.device.clone(),
+            course: self.course.clone(),
+        }
     }
 
     fn prefetch(&self, dataset: &Arc<dyn Dataset<I>>) -> std::io::Result<Prefetch<B>> {
         let host = self.num_workers.saturating_add(self.depth);
         let bounds = Bounds { depth: self.depth, budget: self.budget, host };
-        Prefetch::start(self.source(dataset), self.preparation(dataset), &self.device, bounds, self.num_workers)
+        Prefetch::start(self.source(dataset), self.preparation(dataset), bounds, self.num_workers)
     }
 }
 

@@ -40,8 +40,8 @@ pub trait MicroBatch: Clone + Send + 'static {
     /// tensor is read, but of those in the host's memory.
     fn has_arrived(&self) -> bool;
 
-    /// Bytes that the samples take on a device.
-    fn bytes(&self) -> usize;
+    /// Bytes that the samples take once they are [on `device`](Self::on_device), wherever they are: types may be wider there.
+    fn bytes(&self, device: &Device) -> usize;
 }
 
 /// Implements [`MicroBatch`] for tensors of a kind, which get the type that the device has for them.
@@ -79,8 +79,8 @@ macro_rules! tensor {
                 is_empty || self.device() == Device::flex() || catching(corner).unwrap_or(false)
             }
 
-            fn bytes(&self) -> usize {
-                self.shape().num_elements() * self.dtype().size()
+            fn bytes(&self, device: &Device) -> usize {
+                self.shape().num_elements() * DType::from(device.settings().$setting).size()
             }
         }
     };
@@ -123,7 +123,7 @@ impl<T: Clone + Send + 'static> MicroBatch for Vec<T> {
     }
 
     /// None: it stays in the host's memory.
-    fn bytes(&self) -> usize {
+    fn bytes(&self, _: &Device) -> usize {
         0
     }
 }
@@ -148,8 +148,8 @@ macro_rules! tuple {
                 $(self.$index.has_arrived())&&+
             }
 
-            fn bytes(&self) -> usize {
-                [$(self.$index.bytes()),+].into_iter().sum()
+            fn bytes(&self, device: &Device) -> usize {
+                [$(self.$index.bytes(device)),+].into_iter().sum()
             }
         }
     };
@@ -225,6 +225,19 @@ mod tests {
     fn bytes_are_those_of_the_tensors() {
         let (images, labels, names) = batch(&Device::flex());
         let ints = labels.dtype().size();
-        assert_eq!((images, labels, names).bytes(), 6 * 4 + 3 * ints);
+        assert_eq!((images, labels, names).bytes(&Device::flex()), 6 * 4 + 3 * ints);
+    }
+
+    #[test]
+    fn what_is_wider_on_the_device_weighs_what_it_will_there() {
+        let device = Device::flex();
+        let pixels = Tensor::<1, Int>::from_data([1_u8, 2, 3], (&device, DType::U8));
+        let halves = Tensor::<1>::from_data([1.5, 2.5, 3.5], (&device, DType::F16));
+        let flags = Tensor::<1, Bool>::from_data([true, false, true], &device);
+        let weight = (pixels.clone(), halves.clone(), flags.clone()).bytes(&device);
+        let there = (pixels, halves, flags).on_device(&device);
+        let sizes = [there.0.dtype(), there.1.dtype(), there.2.dtype()].map(|dtype| dtype.size());
+        assert_eq!((weight, sizes[1]), (3 * sizes.iter().sum::<usize>(), 4));
+        assert!(sizes[0] > 1);
     }
 }

@@ -40,11 +40,11 @@ impl MicroBatch for Samples {
         }
     }
 
-    fn bytes(&self) -> usize {
+    fn bytes(&self, device: &Device) -> usize {
         match self {
-            Self::Tokens(tokens) => tokens.bytes(),
-            Self::Images(images) => images.bytes(),
-            Self::Sequences(sequences) => sequences.bytes(),
+            Self::Tokens(tokens) => tokens.bytes(device),
+            Self::Images(images) => images.bytes(device),
+            Self::Sequences(sequences) => sequences.bytes(device),
         }
     }
 }
@@ -89,8 +89,8 @@ impl MicroBatch for Batch {
         self.samples.has_arrived() && self.targets.has_arrived()
     }
 
-    fn bytes(&self) -> usize {
-        self.samples.bytes() + self.targets.bytes()
+    fn bytes(&self, device: &Device) -> usize {
+        self.samples.bytes(device) + self.targets.bytes(device)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use burn::data::dataloader::{DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
-use burn::tensor::Device;
 
 use super::{Consumption, Preparation, Source, brought};
 use crate::load::budget::{Budget, Limit};
@@ -12,21 +11,15 @@ use crate::train::MicroBatch;
 pub(in crate::load) struct Lazy<I, B> {
     source: Source<I>,
     preparation: Preparation<I, B>,
-    device: Device,
     limit: Limit,
     consumption: Consumption,
     is_over: bool,
 }
 
 impl<I, B: MicroBatch> Lazy<I, B> {
-    pub(in crate::load) fn new(
-        source: Source<I>,
-        preparation: Preparation<I, B>,
-        device: Device,
-        budget: Budget,
-    ) -> Self {
+    pub(in crate::load) fn new(source: Source<I>, preparation: Preparation<I, B>, budget: Budget) -> Self {
         let consumption = Consumption { items: 0, total: preparation.dataset.len() };
-        Self { source, preparation, device, limit: Limit::new(budget), consumption, is_over: false }
+        Self { source, preparation, limit: Limit::new(budget), consumption, is_over: false }
     }
 
     fn prepare(&mut self) -> Option<Result<B, DatasetError>> {
@@ -40,7 +33,7 @@ impl<I, B: MicroBatch> Lazy<I, B> {
         };
         self.consumption.items = prepared.consumed;
         let fits = prepared.bytes <= self.limit.given(prepared.bytes, prepared.samples);
-        Some(Ok(if fits { brought(prepared.batch, &self.device) } else { prepared.batch }))
+        Some(Ok(if fits { brought(prepared.batch, &self.preparation.device) } else { prepared.batch }))
     }
 }
 

@@ -27,6 +27,7 @@ use crate::train::failure::{Moment, watched};
 /// A batch in the host's memory.
 struct Prepared<B> {
     batch: B,
+    /// On the device.
     bytes: u64,
     samples: u64,
     /// Items of the epoch that are consumed with it.
@@ -37,6 +38,8 @@ struct Prepared<B> {
 pub(super) struct Preparation<I, B> {
     pub(super) dataset: Arc<dyn Dataset<I>>,
     pub(super) batcher: Arc<dyn Batcher<I, B>>,
+    /// Where batches will be.
+    pub(super) device: Device,
     /// Of those who look.
     pub(super) course: Course,
 }
@@ -48,7 +51,7 @@ impl<I, B: MicroBatch> Preparation<I, B> {
             let items = claim.items(&*self.dataset)?;
             Ok::<_, DatasetError>(self.batcher.batch(items, &Device::flex()))
         })?;
-        let (bytes, samples) = (batch.bytes() as u64, batch.len() as u64);
+        let (bytes, samples) = (batch.bytes(&self.device) as u64, batch.len() as u64);
         Ok(Prepared { batch, bytes, samples, consumed })
     }
 }

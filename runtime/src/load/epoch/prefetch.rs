@@ -36,7 +36,6 @@ impl<B: MicroBatch> Prefetch<B> {
     pub(in crate::load) fn start<I: Send + 'static>(
         source: Source<I>,
         preparation: Preparation<I, B>,
-        device: &Device,
         bounds: Bounds,
         workers: usize,
     ) -> io::Result<Self> {
@@ -44,8 +43,8 @@ impl<B: MicroBatch> Prefetch<B> {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::new(bounds)),
             changed: Condvar::new(),
-            uploader: Uploader::of(device)?,
-            device: device.clone(),
+            uploader: Uploader::of(&preparation.device)?,
+            device: preparation.device.clone(),
             course: preparation.course.clone(),
         });
         let work = Arc::new(Work { source: Mutex::new(source), preparation, shared: Arc::clone(&shared) });

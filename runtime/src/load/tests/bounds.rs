@@ -1,5 +1,6 @@
+use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
-use burn::tensor::Device;
+use burn::tensor::{DType, Device, Int, Tensor};
 use gpu_tuned_core::Bytes;
 
 use super::census::{Census, Counted, Place};
@@ -64,6 +65,30 @@ fn a_batch_beyond_the_budget_stays_on_the_host_and_in_its_place() {
         // One of them is the consumer's, one a clone on its way to the device.
         assert!(census.of(Place::Host).most <= workers + 2 + 2);
         assert_eq!((census.of(Place::Host).now, census.of(Place::Device).now), (0, 0));
+    }
+}
+
+/// Pixels of a byte each, which are wider integers on a device.
+struct Pixels;
+
+impl Batcher<u8, Tensor<1, Int>> for Pixels {
+    fn batch(&self, items: Vec<u8>, device: &Device) -> Tensor<1, Int> {
+        Tensor::from_data(&items[..], (device, DType::U8))
+    }
+}
+
+#[test]
+fn a_batch_counts_for_the_bytes_that_it_will_take_on_the_device() {
+    let device = Device::flex();
+    let wide = DType::from(device.settings().int_dtype);
+    for workers in WORKERS {
+        for (spare, dtype) in [(0, wide), (1, DType::U8)] {
+            let bytes = Bytes((4 * wide.size() - spare) as u64);
+            let loader = PrefetchLoader::new(InMemDataset::new(vec![7_u8; 12]), Pixels, 4).device(device.clone());
+            for batch in loader.num_workers(workers).device_bytes(bytes).iter() {
+                assert_eq!(batch.unwrap().dtype(), dtype);
+            }
+        }
     }
 }
 

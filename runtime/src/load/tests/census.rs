@@ -68,7 +68,7 @@ pub(super) struct Counted {
 impl Counted {
     fn new(items: Vec<usize>, place: Place, census: Census) -> Self {
         let counted = Self { items, place, census };
-        counted.census.add(place, counted.bytes());
+        counted.census.add(place, counted.items.iter().sum());
         counted
     }
 }
@@ -81,7 +81,7 @@ impl Clone for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.census.remove(self.place, self.bytes());
+        self.census.remove(self.place, self.items.iter().sum());
     }
 }
 
@@ -102,7 +102,7 @@ impl MicroBatch for Counted {
         true
     }
 
-    fn bytes(&self) -> usize {
+    fn bytes(&self, _: &Device) -> usize {
         self.items.iter().sum()
     }
 }

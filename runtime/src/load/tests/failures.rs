@@ -129,7 +129,7 @@ impl MicroBatch for Heavy {
         !self.0.contains(&(BROUGHT + 21))
     }
 
-    fn bytes(&self) -> usize {
+    fn bytes(&self, _: &Device) -> usize {
         1
     }
 }

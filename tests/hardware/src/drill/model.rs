@@ -130,8 +130,8 @@ impl MicroBatch for Frames {
         self.values.has_arrived() && self.classes.has_arrived()
     }
 
-    fn bytes(&self) -> usize {
-        self.values.bytes() + self.classes.bytes()
+    fn bytes(&self, device: &Device) -> usize {
+        self.values.bytes(device) + self.classes.bytes(device)
     }
 }
 

@@ -101,8 +101,8 @@ impl Fetched {
         self.pair.clone()
     }
 
-    fn counted(mut self) -> Self {
-        self.counted = Some(Counted::new(&self.census, self.bytes()));
+    fn counted(mut self, device: &Device) -> Self {
+        self.counted = Some(Counted::new(&self.census, self.bytes(device)));
         self
     }
 }
@@ -117,7 +117,7 @@ impl MicroBatch for Fetched {
     }
 
     fn on_device(self, device: &Device) -> Self {
-        let there = self.counted();
+        let there = self.counted(device);
         Self { pair: there.pair.on_device(device), ..there }
     }
 
@@ -125,8 +125,8 @@ impl MicroBatch for Fetched {
         self.pair.has_arrived()
     }
 
-    fn bytes(&self) -> usize {
-        self.pair.bytes()
+    fn bytes(&self, device: &Device) -> usize {
+        self.pair.bytes(device)
     }
 }
 
@@ -151,6 +151,6 @@ impl Batcher<Image, Fetched> for Stack {
         let classes = TensorData::new(classes, [shape[0]]);
         let pair = (Tensor::from_data(TensorData::new(pixels, shape), device), Tensor::from_data(classes, device));
         let made = Fetched { pair, census: Arc::clone(&self.census), counted: None };
-        if self.counts { made.counted() } else { made }
+        if self.counts { made.counted(device) } else { made }
     }
 }

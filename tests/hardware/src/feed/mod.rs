@@ -247,7 +247,8 @@ impl Feeding {
         let needed = resident.seconds / resident.steps as f64 * fed.steps as f64;
         let is_loader = feeder != Feeder::Resident;
         let idle = |seconds: f64| is_loader.then(|| 1.0 - needed / seconds);
-        let bytes_per_sample = self.resident.bytes() as u64 / samples;
+        let resident_bytes = self.resident.bytes(&self.session.device()) as u64;
+        let bytes_per_sample = resident_bytes / samples;
         Line {
             feeder,
             device: &plan.device,
@@ -263,7 +264,7 @@ impl Feeding {
             idle_share: idle(fed.seconds),
             idle_share_with_first: idle(fed.seconds + fed.first_seconds),
             waiting_share: fed.waiting_seconds / fed.seconds,
-            queue_bytes: fed.held_bytes.saturating_sub(self.resident.bytes() as u64),
+            queue_bytes: fed.held_bytes.saturating_sub(resident_bytes),
             budget_bytes: settings.prefetch_depth * settings.batch_size * bytes_per_sample,
             in_use_beyond_bytes: fed.in_use_bytes.saturating_sub(resident.in_use_bytes),
             taken_beyond_bytes: resident.free_bytes.zip(fed.free_bytes).map(|(more, less)| more.saturating_sub(less)),

@@ -24,7 +24,7 @@ pub trait MicroBatch: Clone + Send + 'static {
     fn has_arrived(&self) -> bool;
 
     /// Bytes on a device.
-    fn bytes(&self) -> usize;
+    fn bytes(&self, device: &__private::Device) -> usize;
 }
 
 /// What generated code names.
@@ -55,7 +55,7 @@ impl MicroBatch for Tensor {
         true
     }
 
-    fn bytes(&self) -> usize {
+    fn bytes(&self, _: &__private::Device) -> usize {
         0
     }
 }
