@@ -9,6 +9,7 @@ mod models;
 mod norms;
 mod positions;
 mod process;
+mod ranks;
 mod saving;
 mod steps;
 mod trainer;

@@ -7,7 +7,7 @@ use std::process::Command;
 use burn::tensor::{Device, FloatDType};
 use gpu_tuned::burn::default_float;
 
-use crate::{gradients, losses, positions, saving, steps, trainer, training};
+use crate::{gradients, losses, positions, ranks, saving, steps, trainer, training};
 
 const FLOAT: &str = "MIXED_TEST_FLOAT";
 const TASK: &str = "MIXED_TEST_TASK";
@@ -49,6 +49,7 @@ fn started_again() {
         ["rotary"] => positions::task(),
         ["gradients", rest @ ..] => gradients::task(rest),
         ["overflow"] => steps::overflow(),
+        ["ranks", factor] => ranks::task(factor),
         ["resume"] => steps::resume(),
         ["trainer"] => trainer::task(),
         ["loaded_state"] => steps::loaded_state(),
