@@ -28,9 +28,9 @@ pub enum MeasureError {
         /// The precision of the session.
         precision: gpu_tuned_core::Precision,
     },
-    /// A bundle is asked for, and training begins without anything that it could be made of.
+    /// A measurement or a bundle is asked for, and training begins without anything that it could be made of.
     #[error(
-        "a bundle of kernels is asked for, and the program trains without having said what: call \
+        "a measurement or a bundle of kernels is asked for, and the program trains without having said what: call \
          `session.measure_if_asked(\"NAME\", &subject)?` before the model is made"
     )]
     Undescribed,

@@ -62,6 +62,9 @@ pub enum TrainerError {
     /// The model cannot be trained in the planned precision as it is.
     #[error(transparent)]
     Mixed(#[from] MixedError),
+    /// The program is to be measured, and ranks are not measured by themselves.
+    #[error(transparent)]
+    Measure(Box<MeasureError>),
     /// The step is shared by several ranks, and gradients would not be exchanged.
     #[error(
         "the global batch is shared by {world_size} ranks, and a trainer of its own would learn from its part alone: take \

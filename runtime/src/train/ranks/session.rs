@@ -3,6 +3,7 @@
 use burn::tensor::Device;
 
 use super::Ranks;
+use crate::measure::MeasureError;
 use crate::session::Session;
 use crate::train::TrainerError;
 use crate::train::session::Recipe;
@@ -49,9 +50,14 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// [`TrainerError::OtherProcesses`] for a plan of more ranks than this process has devices, and
-    /// [`TrainerError::Sharded`] for one in which each rank keeps only its share of the optimizer's state.
+    /// [`TrainerError::OtherProcesses`] for a plan of more ranks than this process has devices,
+    /// [`TrainerError::Sharded`] for one in which each rank keeps only its share of the optimizer's state, and
+    /// [`TrainerError::Measure`] where the program is to be measured: ranks need
+    /// [`measure_if_asked`](Self::measure_if_asked) for that.
     pub fn ranks(&self) -> Result<Ranks, TrainerError> {
+        if self.measured_case().is_some() {
+            return Err(TrainerError::Measure(Box::new(MeasureError::Undescribed)));
+        }
         if self.config.asked().shard_optimizer {
             return Err(TrainerError::Sharded);
         }
