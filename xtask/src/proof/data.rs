@@ -81,6 +81,11 @@ impl Results {
             confirmed: read(folder, "confirmed.jsonl")?,
         }))
     }
+
+    /// The lines of the trace that tell what steps hold.
+    pub(super) fn traced(&self) -> impl Iterator<Item = &Line> {
+        self.trace.iter().filter(|line| line.was_executed().is_some())
+    }
 }
 
 impl Line {
@@ -95,7 +100,7 @@ impl Line {
     /// Whether the steps ran or their kernels were left out; `None` of a line that is about something else.
     pub(super) fn was_executed(&self) -> Option<bool> {
         match self.way.as_str() {
-            "trace" => Some(true),
+            "trace" | "confirmed" => Some(true),
             "dry_trace" => Some(false),
             _ => None,
         }

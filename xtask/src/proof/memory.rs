@@ -7,7 +7,7 @@ use anyhow::Result;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::select::MATTERS;
 
-use super::data::Line;
+use super::data::Results;
 use super::figures::{difference, median, mib, most, or_dash, percent, percentile};
 use super::subject::{Run, Subject, need};
 
@@ -49,11 +49,11 @@ pub(super) fn matters(held: &HeldOut) -> bool {
 }
 
 impl Comparison {
-    pub(super) fn of(subjects: &[Subject], trace: &[Line]) -> Result<Self> {
+    pub(super) fn of(subjects: &[Subject], results: &Results) -> Result<Self> {
         let mut comparison = Self::default();
         for subject in subjects {
             let mut observed: BTreeMap<_, Bytes> = BTreeMap::new();
-            for line in trace.iter().filter(|line| line.model == subject.name) {
+            for line in results.traced().chain(&results.confirmed).filter(|line| line.model == subject.name) {
                 let Some(is_executed) = line.was_executed() else { continue };
                 let run = Run::of(line);
                 match line.reserved() {
@@ -90,7 +90,8 @@ impl Comparison {
              the lines between its points say of there. An error is predicted over observed, less one. The bound is the \
              prediction with the margin that a plan adds. That margin was chosen after \
              [some of these runs](../tests/hardware/results/README.md), so that none of those exceeds its bound is fitted; \
-             the others are held out. `executed` ran the steps, `dry` ran them without their kernels.\n\
+             the others are held out. `executed` ran the steps, `dry` ran them without their kernels. Runs beside a process \
+             that holds memory are among them, where their batch is not in the lock.\n\
              \n| | runs | median error | 95th percentile | largest | above the bound |\n|---|---|---|---|---|---|\n",
         );
         self.summary(text, "all", |_| true)?;
@@ -186,17 +187,12 @@ impl HeldOut {
     }
 
     fn row(&self, text: &mut String) -> Result<()> {
-        let Run { mode, accumulate, queue, batch } = self.run;
-        let times = if accumulate == 1 { String::new() } else { format!("{accumulate} x ") };
-        let waiting = if queue == 0 { String::new() } else { format!(", {queue} waiting") };
+        let (mode, step) = (self.run.mode, self.run.step());
         let way = if self.is_executed { "executed" } else { "dry" };
         let over = if self.observed > self.bound { " (exceeded)" } else { "" };
         let [observed, predicted, bound] = [self.observed, self.predicted, self.bound].map(mib);
         let error = difference(self.error());
-        write!(
-            text,
-            "| {mode} | {times}{batch}{waiting} | {way} | {observed} | {predicted} | {error} | {bound}{over} |"
-        )?;
+        write!(text, "| {mode} | {step} | {way} | {observed} | {predicted} | {error} | {bound}{over} |")?;
         Ok(())
     }
 }
@@ -204,7 +200,7 @@ impl HeldOut {
 impl LeftOut {
     fn note(&self, text: &mut String) -> Result<()> {
         let counts = [
-            (self.points, "at batches of the lock"),
+            (self.points, "at batches of the lock (below)"),
             (self.other_modes, "in modes that the lock has not"),
             (self.out_of_memory, "ran out of memory"),
             (self.failed, "failed otherwise"),

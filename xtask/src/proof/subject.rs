@@ -173,6 +173,14 @@ impl Run {
     pub(super) const fn of(line: &Line) -> Self {
         Self { mode: line.mode(), accumulate: line.accumulate, queue: line.queue, batch: line.batch }
     }
+
+    /// Such as `8 x 64, 2 waiting`.
+    pub(super) fn step(self) -> String {
+        let Self { accumulate, queue, batch, .. } = self;
+        let times = if accumulate == 1 { String::new() } else { format!("{accumulate} x ") };
+        let waiting = if queue == 0 { String::new() } else { format!(", {queue} waiting") };
+        format!("{times}{batch}{waiting}")
+    }
 }
 
 impl Need {

@@ -85,7 +85,11 @@ fn results() -> Results {
 }
 
 fn page() -> String {
-    let files = written(&results()).expect("it can be written");
+    page_of(&results())
+}
+
+fn page_of(results: &Results) -> String {
+    let files = written(results).expect("it can be written");
     let (_, page) = files.into_iter().find(|(file, _)| file == "docs/proof.md").expect("there is a page");
     page
 }
@@ -102,7 +106,26 @@ fn held_out_batches_are_held_against_lines_between_points() {
     let page = page();
     let wanted = ["f32", "64", "executed", "8833", "8614", "-2.48%", "8991"];
     assert_eq!(row(&page, "| f32 | 64 | executed"), wanted);
-    assert_eq!(row(&page, "| executed |"), ["executed", "1", "2.48%", "2.48%", "2.48%", "0"]);
+    // 1477 + 8 x (4738 - 1477) / 24 = 2564 where 2560 were confirmed.
+    assert_eq!(row(&page, "| f32 | 16 | executed")[3..6], ["2560", "2564", "+0.16%"]);
+    assert_eq!(row(&page, "| executed |"), ["executed", "2", "1.32%", "2.48%", "2.48%", "0"]);
+}
+
+#[test]
+fn confirmed_batches_are_held_against_the_lock() {
+    let confirmed = |batch, mib: u64| {
+        line(batch, &format!("\"way\":\"confirmed\",\"free_mib\":8192,\"reserved_bytes\":[{}]", mib << 20))
+    };
+    // Of 32 samples the lock says 4738 MiB. With context and kernels that is 5308, nine tenths of 5898, of which 5328 are left
+    // to the pools. 24 samples are between points.
+    let text: String =
+        [(32, 4700), (32, 4768), (32, 5400), (24, 3700)].map(|(batch, mib)| confirmed(batch, mib)).concat();
+    let page = page_of(&Results { confirmed: lines("confirmed.jsonl", &text).expect("they are valid"), ..results() });
+    let wanted = ["[confirmed](#smaller-cards)", "3", "2", "+662", "+13.97%", "1"];
+    assert_eq!(row(&page, "| [confirmed]"), wanted);
+    assert_eq!(row(&page, "| transformer | f32 | 32 | 8192 | 4768")[4..], ["4768", "4738", "+30.0", "+0.63%"]);
+    assert_eq!(row(&page, "| runs at the lock's")[1..], ["2 of 3, by at most 662 MiB and +13.97%", "0"]);
+    assert_eq!(row(&page, "| f32 | 24 | executed")[3..5], ["3700", "3651"]);
 }
 
 #[test]
@@ -184,5 +207,8 @@ fn what_was_measured_bears_the_claims_that_must_hold() {
         assert!(run.too_little.is_some_and(|failed| run.bound > failed), "a plan would ask for too little");
         assert!(run.above().is_some_and(|above| above <= 0.03), "a plan would ask for too much");
     }
+    assert_eq!(super::Comparison::of(&subjects, &results).expect("they can be planned").exceeded(|_| true), 0);
+    let at_points = super::points::all(&subjects, &results).expect("they can be planned");
+    assert_eq!(super::points::overran(&at_points), format!("0 of {}", at_points.len()));
     assert!(results.confirmed.len() >= 8 && results.confirmed.iter().all(|line| line.reserved().is_some()));
 }
