@@ -38,6 +38,17 @@ pub(super) struct Subject<'a> {
     observed: BTreeMap<Run, Bytes>,
 }
 
+/// What stands behind the memory that a step is said to take; context and kernels are the lock's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// What the memory pools held in such steps.
+    Step,
+    /// What they held with one of its micro-batches, and what the lock says of adding gradients up.
+    MicroBatch,
+    /// What the lock says.
+    Lock,
+}
+
 /// How a step is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
@@ -92,7 +103,7 @@ impl<'a> Subject<'a> {
                 on_cpu: has_replays.then(|| derived.clone().with_measured(replayed)),
                 derived,
                 sweep: Sweep::of(&results.sweep, name),
-                observed: observed(&results.trace, name),
+                observed: observed(results, name),
             })
         })
         .collect()
@@ -117,16 +128,18 @@ impl<'a> Subject<'a> {
         Precision::ALL.into_iter().filter(measured)
     }
 
-    /// What a step with micro-batches of this size takes, and whether its memory pools were observed rather than predicted,
-    /// what adding gradients up takes aside.
-    pub(super) fn takes(&self, mode: Mode, batch: u64) -> Result<(Bytes, bool)> {
-        let run = Run::plain(mode, batch);
+    /// What a step of the goal's samples takes with micro-batches of this size, and how that is known.
+    pub(super) fn takes(&self, mode: Mode, batch: u64) -> Result<(Bytes, Known)> {
+        let plain = Run::plain(mode, batch);
+        let accumulate = self.goal.global_batch.map_or(1, |global| global.div_ceil(batch).max(1));
+        let run = Run { accumulate, ..plain };
         let need = self.need(run)?;
-        let observed = self.observed.get(&run);
-        let adds_up = self.goal.global_batch.is_some_and(|global| global > batch);
-        let step = if adds_up { self.need(Run { accumulate: 2, ..run })? } else { need };
-        let pools = *observed.unwrap_or(&need.pools) + (step.pools - need.pools);
-        Ok((pools + need.fixed, observed.is_some()))
+        let (pools, known) = match (self.observed.get(&run), self.observed.get(&plain)) {
+            (Some(held), _) => (*held, Known::Step),
+            (None, Some(held)) => (*held + (need.pools - self.need(plain)?.pools), Known::MicroBatch),
+            (None, None) => (need.pools, Known::Lock),
+        };
+        Ok((pools + need.fixed, known))
     }
 
     /// What a run takes, by what was measured on GPUs.
@@ -135,9 +148,9 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn observed(trace: &[Line], model: &str) -> BTreeMap<Run, Bytes> {
+fn observed(results: &Results, model: &str) -> BTreeMap<Run, Bytes> {
     let mut observed: BTreeMap<Run, Bytes> = BTreeMap::new();
-    for line in trace.iter().filter(|line| line.model == model && line.was_executed().is_some()) {
+    for line in results.traced().chain(&results.confirmed).filter(|line| line.model == model) {
         if let Some(bytes) = line.reserved() {
             let most = observed.entry(Run::of(line)).or_default();
             *most = bytes.max(*most);

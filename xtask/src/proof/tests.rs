@@ -2,7 +2,12 @@
 
 use std::path::Path;
 
+use gpu_tuned_core::Precision;
+use gpu_tuned_core::measured::Mode;
+
 use super::data::{Results, lines, parsed};
+use super::figures::mib;
+use super::subject::{Known, Subject};
 use super::{files, written};
 
 const LOCK: &str = "\
@@ -146,6 +151,47 @@ fn planned_settings_that_failed_are_counted() {
     assert_eq!(row(section, "| transformer | f32 | 9000")[3..], ["1 x 64", "-", "failed"]);
 }
 
+/// The results with steps of 512 samples, which were confirmed with these micro-batches and so many MiB in the pools.
+fn in_steps_of_512(confirmed: &[(u64, u64)]) -> Results {
+    let goal = "[workload.transformer.goal]\nglobal_batch = 512\n\n[workload.transformer.on.h200]\n";
+    let lock = LOCK.replacen("[workload.transformer.on.h200]\n", goal, 1);
+    let confirmed = confirmed.iter().map(|(batch, mib)| {
+        let rest = format!("\"way\":\"confirmed\",\"free_mib\":8192,\"reserved_bytes\":[{}]", mib << 20);
+        line(*batch, &rest).replace("\"accumulate\":1", &format!("\"accumulate\":{}", 512_u64.div_ceil(*batch)))
+    });
+    let confirmed: String = confirmed.collect();
+    Results {
+        lock: parsed(&lock).expect("it is valid"),
+        confirmed: lines("confirmed.jsonl", &confirmed).expect("they are valid"),
+        ..results()
+    }
+}
+
+#[test]
+fn what_such_steps_held_counts_before_what_the_lock_says() {
+    let results = in_steps_of_512(&[(32, 4800), (32, 4790)]);
+    let subjects = Subject::all(&results).expect("they are described");
+    let mode = Mode::new(Precision::F32, false);
+    let takes = |batch| subjects[0].takes(mode, batch).expect("it can be planned");
+    // With context and kernels: the most of both runs, what was traced and another set of gradients, and 4738 - 8 x 136 MiB
+    // with such a set.
+    let found = [32, 64, 16].map(takes).map(|(bytes, known)| (mib(bytes), known));
+    let wanted = [("5370", Known::Step), ("9507", Known::MicroBatch), ("3238", Known::Lock)];
+    assert_eq!(found, wanted.map(|(bytes, known)| (bytes.to_owned(), known)));
+}
+
+#[test]
+fn planned_settings_that_held_more_than_there_is_are_counted() {
+    // 7 samples are planned everywhere. With context and kernels they held more than 8 GiB, but no more than 12.
+    let cell = |held| row(&page_of(&in_steps_of_512(&[(7, held)])), "| planned settings that take more")[1].clone();
+    assert_eq!(cell(7600), "0 of 6 (memory observed at 6)");
+    assert_eq!(cell(7700), "1 of 6 (memory observed at 6)");
+    let page = page_of(&in_steps_of_512(&[(64, 9000)]));
+    let whence =
+        "Planned rows are judged to fit, or not, in 6 of them by what the lock predicts (transformer, f32, 8 GiB;";
+    assert!(page.contains(whence), "{page}");
+}
+
 #[test]
 fn other_choices_are_held_against_the_best_that_fits() {
     let page = page();
@@ -200,7 +246,7 @@ fn a_line_that_is_none_is_named() {
 fn what_was_measured_bears_the_claims_that_must_hold() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hardware/results").join(super::DEVICE);
     let results = Results::read(&folder).expect("it is whole").expect("it is there");
-    let subjects = super::Subject::all(&results).expect("they are described");
+    let subjects = Subject::all(&results).expect("they are described");
     let bisected = super::boundary::all(&subjects, &results.boundary).expect("they can be planned");
     assert!(bisected.len() >= 2);
     for run in &bisected {

@@ -9,7 +9,7 @@ use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Precision, Provenance, Setting, plan};
 
 use super::figures::{geometric_mean, or_dash, three_digits};
-use super::subject::{Card, Subject, cards};
+use super::subject::{Card, Known, Subject, cards};
 use super::sweep::{From, Rate};
 
 /// A model in one precision with one card's memory.
@@ -29,8 +29,8 @@ pub(super) struct Choice {
     provenance: Option<Provenance>,
     /// What the settings take, without margin.
     pub need: Bytes,
-    /// Whether the memory pools were observed rather than predicted.
-    is_observed: bool,
+    /// How that is known.
+    known: Known,
     pub outcome: Outcome,
 }
 
@@ -61,8 +61,8 @@ pub(super) struct Column {
     /// The least ratio and where it is.
     worst: Option<(f64, String)>,
     out_of_memory: usize,
-    /// Choices whose memory pools were observed.
-    observed: usize,
+    /// How the memory of each choice is known, and where the choice is.
+    known: Vec<(Known, String)>,
     no_choice: usize,
     not_timed: usize,
 }
@@ -170,13 +170,13 @@ impl Choice {
         (mode, batch): (Mode, u64),
         provenance: Option<Provenance>,
     ) -> Result<Self> {
-        let (need, is_observed) = subject.takes(mode, batch)?;
+        let (need, known) = subject.takes(mode, batch)?;
         let outcome = match subject.sweep.rate(mode, batch) {
             _ if need > memory || subject.sweep.ran_out(mode, batch) => Outcome::OutOfMemory,
             Some(rate) => Outcome::Runs(rate),
             None => Outcome::NotTimed,
         };
-        Ok(Self { mode, batch, provenance, need, is_observed, outcome })
+        Ok(Self { mode, batch, provenance, need, known, outcome })
     }
 
     /// 0 where nothing runs.
@@ -218,7 +218,7 @@ impl Column {
     }
 
     fn add(&mut self, choice: &Choice, ratio: Option<f64>, place: impl Fn() -> String) {
-        self.observed += usize::from(choice.is_observed);
+        self.known.push((choice.known, place()));
         match (choice.outcome, ratio) {
             (Outcome::OutOfMemory, _) => self.out_of_memory += 1,
             (Outcome::Runs(rate), Some(ratio)) => {
@@ -245,7 +245,28 @@ impl Column {
     /// How many take more than there is.
     pub(super) fn misfits(&self) -> String {
         let all = self.ratios.len() + self.out_of_memory + self.not_timed;
-        format!("{} of {all} (memory observed at {})", self.out_of_memory, self.observed)
+        format!("{} of {all} (memory observed at {})", self.out_of_memory, self.observed())
+    }
+
+    /// Choices whose memory pools were observed, with all of their micro-batches or with one.
+    fn observed(&self) -> usize {
+        self.known.iter().filter(|(known, _)| *known != Known::Lock).count()
+    }
+
+    /// How the memory of its choices is known, in a sentence.
+    fn whence(&self) -> String {
+        let ways = [
+            (Known::Step, "by the most that memory pools held in [such steps](#smaller-cards), whatever was free"),
+            (Known::MicroBatch, "by what they held with one of the micro-batches, and what the lock adds for several"),
+            (Known::Lock, "by what the lock predicts"),
+        ];
+        let said = ways.into_iter().filter_map(|(known, what)| {
+            let places: Vec<&str> =
+                self.known.iter().filter(|(its, _)| *its == known).map(|(_, place)| place.as_str()).collect();
+            let which = if known == Known::Step { String::new() } else { format!(" ({})", places.join("; ")) };
+            (!places.is_empty()).then(|| format!("in {} of them {what}{which}", places.len()))
+        });
+        said.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -262,11 +283,16 @@ pub(super) fn section(text: &mut String, tables: &[Table]) -> Result<()> {
     }
     text.push_str(
         "\n### All of them\n\nOf the rows where anything of the sweep fits. What ran out of memory, and where there was no \
-         plan, is counted and in no mean.\n\n\
-         | | rows | `~` | `≈` | geometric mean | worst | out of memory | memory observed | no plan | not timed |\n|---|---|---|---|---|---|---|---|---|---|\n",
+         plan, is counted and in no mean.",
     );
-    for (name, column) in COLUMNS.iter().zip(Column::all(tables)) {
-        let Column { ratios, between, beyond, out_of_memory, observed, no_choice, not_timed, .. } = &column;
+    let columns = Column::all(tables);
+    writeln!(text, " Planned rows are judged to fit, or not, {}.\n", columns[0].whence())?;
+    text.push_str(
+        "| | rows | `~` | `≈` | geometric mean | worst | out of memory | memory observed | no plan | not timed |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for (name, column) in COLUMNS.iter().zip(&columns) {
+        let Column { ratios, between, beyond, out_of_memory, no_choice, not_timed, .. } = column;
+        let observed = column.observed();
         let mean = or_dash(column.mean(), |mean| format!("{mean:.3}"));
         let worst = column.worst();
         writeln!(
@@ -283,8 +309,8 @@ const INTRODUCTION: &str = "
 ## Throughput
 
 What is planned for the device with the memory of smaller cards, beside the fastest batch of the sweep that fits the same
-memory less 10% headroom. What fits follows from context, kernels and memory pools: as observed where the batch was traced,
-else as the lock predicts them, without margin. `c` stands for gradient checkpointing. Samples/s are medians of the sweep; `~` marks one on a line between the
+memory less 10% headroom. What fits follows from context and kernels as the lock has them, and from memory pools: as observed where
+such steps were taken, or one of their micro-batches, else as the lock predicts them, without margin. `c` stands for gradient checkpointing. Samples/s are medians of the sweep; `~` marks one on a line between the
 seconds of steps of two batches of the sweep, `≈` one on such a line beyond all of them. The last three columns are other
 ways to choose, with their share of the best: a plan of the dimensions alone, the largest batch of the sweep that fits
 (without checkpointing if any does), which is what batch finders pick, and batch 64. What takes more than the whole memory
