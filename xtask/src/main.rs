@@ -6,6 +6,7 @@ mod commands;
 mod dimensions;
 mod profiles;
 mod proof;
+mod replayed;
 
 use std::fs;
 use std::path::Path;
@@ -33,6 +34,7 @@ const FILES: &[Generated] = &[
     ("docs/cli.md", commands::reference),
     ("docs/profiles.md", profiles::reference),
     ("macros/src/reference.md", dimensions::reference),
+    ("tests/models/REPLAYED.md", replayed::report),
 ];
 
 fn main() -> Result<()> {

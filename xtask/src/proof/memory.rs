@@ -41,7 +41,7 @@ pub(super) struct Comparison {
 
 /// The goals of a median and a 95th percentile, as shares.
 const FROM_CUDA: (f64, f64) = (0.005, 0.02);
-const FROM_CPU: (f64, f64) = (0.05, 0.15);
+pub(crate) const FROM_CPU: (f64, f64) = (0.05, 0.15);
 
 /// Whether as much was observed as counts where GPUs have 8 GiB or more: less counts half where points are chosen.
 pub(super) fn matters(held: &HeldOut) -> bool {
@@ -102,6 +102,9 @@ impl Comparison {
         let (median, tail) = FROM_CUDA;
         writeln!(text, "| goal | | {} | {} | | 0 |", percent(median), percent(tail))?;
         self.cpu_summary(text)?;
+        if self.all.iter().all(|held| held.by_cpu.is_none()) {
+            text.push_str(WITHOUT_GPU);
+        }
         self.left_out.note(text)?;
         let mut models: Vec<&str> = self.all.iter().map(|held| held.model.as_str()).collect();
         models.dedup();
@@ -213,3 +216,8 @@ impl LeftOut {
         Ok(())
     }
 }
+
+const WITHOUT_GPU: &str = "
+The lock has nothing that was replayed from a CPU; what that is worth without a GPU, is in
+[another report](../tests/models/REPLAYED.md).
+";

@@ -25,6 +25,7 @@ use boundary::Bisected;
 use data::{Line, Results};
 use figures::{difference, median, or_dash, percent, percentile, three_digits};
 use memory::Comparison;
+pub(crate) use memory::FROM_CPU;
 use points::AtPoint;
 use subject::{DEVICE, Subject};
 use throughput::{Column, GOALS, Table};
