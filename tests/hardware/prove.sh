@@ -41,7 +41,7 @@ confirm() {
 # Free memory with which batch $2 of model $1 just runs, between $3 and $4 MiB.
 boundary() {
   local low=$3 high=$4 free ok
-  while ((high - low > high / 120)); do
+  while ((high - low > high / 400)); do
     free=$(((low + high) / 2))
     hold "$free" || exit
     ok=false

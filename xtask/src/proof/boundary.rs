@@ -1,5 +1,6 @@
 //! With how little free memory a step still ran, and what its plan asks for.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -52,21 +53,58 @@ pub(super) fn all(subjects: &[Subject], lines: &[Line]) -> Result<Vec<Bisected>>
 }
 
 impl Bisected {
-    /// How far the bound lies above what was enough, as a share.
-    pub(super) fn above(&self) -> Option<f64> {
-        self.enough.map(|(enough, _)| self.bound.0 as f64 / enough.0 as f64 - 1.0)
+    /// How far the bound lies above the boundary at least, as a share: that is no more than what was enough.
+    pub(super) fn least_above(&self) -> Option<f64> {
+        self.enough.map(|(enough, _)| self.above(enough))
+    }
+
+    /// How far at most: the boundary is more than what was not enough.
+    pub(super) fn most_above(&self) -> Option<f64> {
+        self.too_little.map(|failed| self.above(failed))
+    }
+
+    fn above(&self, free: Bytes) -> f64 {
+        self.bound.0 as f64 / free.0 as f64 - 1.0
+    }
+
+    /// Whether it lies no farther above than the goal; `None` where that is not known.
+    pub(super) fn is_close(&self) -> Option<bool> {
+        match (self.least_above(), self.most_above()) {
+            (Some(least), _) if least > GOAL => Some(false),
+            (_, Some(most)) if most <= GOAL => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Between which shares the bound lies above the boundary.
+    pub(super) fn range(&self) -> String {
+        format!("{} to {}", or_dash(self.least_above(), difference), or_dash(self.most_above(), difference))
     }
 
     /// What that says of the bound.
     fn verdict(&self) -> &'static str {
-        match (self.too_little, self.above()) {
-            (Some(failed), _) if self.bound <= failed => "below it",
-            (_, Some(above)) if above < 0.0 => "within the bisection",
-            (_, Some(above)) if above <= GOAL => "held",
-            (_, Some(_)) => "held, by more than the goal",
-            _ => "nothing ran",
+        match (self.too_little, self.enough, self.is_close()) {
+            (Some(failed), ..) if self.bound <= failed => "below it",
+            (_, None, _) => "nothing ran",
+            (_, Some((enough, _)), _) if self.bound < enough => "within the bisection",
+            (.., Some(true)) => "held",
+            (.., Some(false)) => "held, by more than the goal",
+            (.., None) => "held; the goal lies between",
         }
     }
+}
+
+/// Of the run whose bound lies least above the boundary, and of the one whose bound may lie most above, how far.
+pub(super) fn ends(all: &[Bisected]) -> [String; 2] {
+    let at_most = |run: &Bisected| run.most_above().or(run.least_above());
+    let compared = |a: Option<f64>, b: Option<f64>| a.partial_cmp(&b).unwrap_or(Ordering::Equal);
+    let lowest = all.iter().min_by(|a, b| compared(a.least_above(), b.least_above()));
+    let highest = all.iter().max_by(|a, b| compared(at_most(a), at_most(b)));
+    let open = |run: &Bisected| if run.is_close().is_none() { ": the goal lies between" } else { "" };
+    [
+        or_dash(lowest, |run| format!("{} ({})", run.range(), run.model)),
+        or_dash(highest, |run| format!("{} ({}){}", run.range(), run.model, open(run))),
+    ]
 }
 
 /// The section about them.
@@ -74,7 +112,8 @@ pub(super) fn section(text: &mut String, all: &[Bisected]) -> Result<()> {
     text.push_str(
         "\n## The boundary\n\nAnother process held memory, and the free rest was bisected. The bound is what the plan asks \
          for, without headroom and without batches prepared ahead, which these runs do not have. It is not to be below \
-         the boundary, and at most 3% above.\n",
+         the boundary, and at most 3% above. The boundary lies between what failed and what ran, so that how far the bound \
+         lies above it has two ends, too: `above` has the one of what ran, then that of what failed.\n",
     );
     if all.is_empty() {
         text.push_str("\nNot measured yet.\n");
@@ -95,7 +134,7 @@ pub(super) fn section(text: &mut String, all: &[Bisected]) -> Result<()> {
             or_dash(*too_little, mib),
             or_dash(enough.map(|(free, _)| free), mib),
             mib(*bound),
-            or_dash(bisected.above(), difference),
+            bisected.range(),
             bisected.verdict(),
         )?;
     }

@@ -23,7 +23,7 @@ use gpu_tuned_core::grouped;
 
 use boundary::Bisected;
 use data::{Line, Results};
-use figures::{difference, median, or_dash, percent, percentile, three_digits};
+use figures::{median, or_dash, percent, percentile, three_digits};
 use memory::Comparison;
 pub(crate) use memory::FROM_CPU;
 use points::AtPoint;
@@ -78,8 +78,7 @@ fn summary(
     let tail = |errors: &[f64]| or_dash(percentile(errors, 0.95), percent);
     let mean = or_dash(planned.mean(), |mean| format!("{mean:.3}"));
     let exceeded = format!("{} of {}", comparison.exceeded(|_| true), errors.len());
-    let above: Vec<f64> = bisected.iter().filter_map(Bisected::above).collect();
-    let over = |share: Option<f64>| or_dash(share, difference);
+    let [lowest, highest] = boundary::ends(bisected);
     let rows = [
         ("planned settings that take more memory than there is", planned.misfits(), "0".to_owned()),
         (
@@ -107,8 +106,8 @@ fn summary(
             "0".to_owned(),
         ),
         ("the same, more than headroom leaves", points::overran(at_points), "0".to_owned()),
-        ("bound over the real boundary, least", over(figures::least(&above)), "not below".to_owned()),
-        ("the same, most", over(figures::most(&above)), "at most +3.00%".to_owned()),
+        ("bound over the real boundary, least", lowest, "not below".to_owned()),
+        ("the same, most", highest, "at most +3.00%".to_owned()),
     ];
     text.push_str("\n| | found | goal |\n|---|---|---|\n");
     for (what, found, goal) in rows {
