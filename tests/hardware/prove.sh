@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
-# `hardware` is on the PATH. PRECISIONS, if set, are those to measure, and STAGES what to do of `measure sweep trace confirm
-# boundary`, so that it can be spread over several runs with one folder. Lines are added to those that FOLDER has: begin with
-# an empty one. BALLAST is what holds memory in place of `hardware hold`: a command that leaves so many MiB free on the GPU and
+# `hardware` is on the PATH. PRECISIONS, if set, are those to measure, and STAGES what to do of `measure sweep sweep-more trace
+# confirm boundary`, so that it can be spread over several runs with one folder. Lines are added to those that FOLDER has: begin
+# with an empty one. BALLAST is what holds memory in place of `hardware hold`: a command that leaves so many MiB free on the GPU and
 # writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`).
 set -uo pipefail
 folder=$1; shift
@@ -10,11 +10,18 @@ mkdir -p "$folder"
 lock=$folder/gpu-tuned.lock
 held_out=24,40,80,160,224,320
 failed=0
-does() { [[ " ${STAGES:-measure sweep trace confirm boundary} " = *" $1 "* ]]; }
+does() { [[ " ${STAGES:-measure sweep sweep-more trace confirm boundary} " = *" $1 "* ]]; }
 say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
 # Steps of the LSTM take a third of a second whatever the batch: small ones would take minutes, and nobody plans them.
 swept() { if [ "$1" = lstm ]; then echo --plain --batches 160,224,320,384,448,512; else echo --batches $held_out,64; fi; }
+
+# What `sweep` leaves out of the LSTM: another batch, and checkpointing. Each new batch may take a minute of tuning.
+sweep_more() {
+  hardware sweep --model "$1" --precision "$2" --lock "$lock" --plain --alone --batches 288 >> "$folder/sweep.jsonl" &&
+    hardware sweep --model "$1" --precision "$2" --lock "$lock" --checkpointed --batches 160,224,288,320,384,448,512 \
+      >> "$folder/sweep.jsonl"
+}
 
 # Micro-batches between the points of the lock: what was reserved, once for all steps, as a training loop has it.
 trace() { hardware trace --model "$1" --precision "$2" ${3:+"$3"} --batches $held_out --steps 12 --unwatched >> "$folder/trace.jsonl"; }
@@ -63,6 +70,10 @@ for model in "$@"; do
       # shellcheck disable=SC2046 # several words
       hardware sweep --model "$model" --precision "$precision" --lock "$lock" $(swept "$model") >> "$folder/sweep.jsonl" || failed=1
       say "$model $precision swept"
+    fi
+    if does sweep-more && [ "$model" = lstm ]; then
+      sweep_more "$model" "$precision" || failed=1
+      say "$model $precision swept with checkpointing, too"
     fi
     if does trace; then
       trace "$model" "$precision" || failed=1

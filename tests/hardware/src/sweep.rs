@@ -40,8 +40,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     alone: bool,
     /// Leaves gradient checkpointing out
-    #[arg(long)]
+    #[arg(long, conflicts_with = "checkpointed")]
     plain: bool,
+    /// Leaves out steps without gradient checkpointing
+    #[arg(long)]
+    checkpointed: bool,
     /// Times that every batch is measured, in turns
     #[arg(long, default_value_t = 5)]
     repeats: u32,
@@ -68,8 +71,8 @@ const WINDOW_SECONDS: f64 = 0.25;
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let workload = workload(&arguments.lock, arguments.model)?;
     let device = arguments.choice.open(arguments.precision)?;
-    let modes: &[bool] = if arguments.plain { &[false] } else { &[false, true] };
-    for &checkpointing in modes {
+    let left_out = [arguments.checkpointed, arguments.plain];
+    for checkpointing in [false, true].into_iter().filter(|checkpointing| !left_out[usize::from(*checkpointing)]) {
         let batches = arguments.batches(&workload, checkpointing)?;
         arguments.sweep(&batches, checkpointing, &device)?;
         release(&device)?;

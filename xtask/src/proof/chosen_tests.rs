@@ -116,7 +116,7 @@ fn shares(name: &str, entry: &LockedWorkload, sweep: &Sweep) -> Vec<(String, f64
     for precision in [Precision::F32, Precision::Bf16Params] {
         let is_swept =
             |checkpointing| sweep.contains_key(&(name.to_owned(), precision == Precision::F32, checkpointing));
-        // Of the LSTM only steps in f32 without checkpointing were swept, as they take a third of a second each.
+        // Of the LSTM only steps without checkpointing were swept, as they take a third of a second each.
         if ![false, true].into_iter().all(is_swept) {
             continue;
         }

@@ -20,6 +20,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use gpu_tuned_core::grouped;
+use gpu_tuned_core::measured::Mode;
 
 use boundary::Bisected;
 use data::{Line, Results};
@@ -140,10 +141,18 @@ fn measured(text: &mut String, subjects: &[Subject]) -> Result<()> {
         writeln!(text, "| {} | {kind} | {parameters} | {optimizer:?} | {} |", subject.name, modes.join(", "))?;
     }
     for subject in subjects {
-        let missing = subject.sweep.modes().map(|(mode, _)| mode).filter(|mode| !subject.has(*mode));
-        let missing: Vec<_> = missing.map(|mode| format!("`{mode}`")).collect();
-        if !missing.is_empty() {
-            writeln!(text, "\n{}: the sweep has {}, the lock has not.", subject.name, missing.join(", "))?;
+        let modes = &subject.measured.on[DEVICE].mode;
+        let is_swept = |mode: &Mode| !subject.sweep.medians(*mode).is_empty();
+        let named = |modes: Vec<Mode>| modes.iter().map(|mode| format!("`{mode}`")).collect::<Vec<_>>().join(", ");
+        let unmeasured =
+            named(subject.sweep.modes().map(|(mode, _)| mode).filter(|mode| !subject.has(*mode)).collect());
+        if !unmeasured.is_empty() {
+            writeln!(text, "\n{}: the sweep has {unmeasured}, the lock has not.", subject.name)?;
+        }
+        let unswept = named(modes.keys().copied().filter(|mode| !is_swept(mode)).collect());
+        if !unswept.is_empty() {
+            let what = "of which the best that fits, below, knows nothing";
+            writeln!(text, "\n{}: the lock has {unswept}, the sweep has not, {what}.", subject.name)?;
         }
     }
     text.push_str(REPEATING);

@@ -230,6 +230,16 @@ fn other_choices_are_held_against_the_best_that_fits() {
 }
 
 #[test]
+fn modes_of_the_lock_that_were_not_swept_are_named() {
+    let (_, mode) = LOCK.split_once("[workload.transformer.on.h200.mode.f32]").expect("it has a mode");
+    let mode = format!("[workload.transformer.on.h200.mode.f32]{mode}").replace("mode.f32", "mode.f32-checkpointed");
+    let lock = format!("{LOCK}\n{mode}");
+    let said = "transformer: the lock has `f32-checkpointed`, the sweep has not";
+    assert!(!page().contains(said));
+    assert!(page_of(&Results { lock: parsed(&lock).expect("it is valid"), ..results() }).contains(said));
+}
+
+#[test]
 fn the_figure_has_every_batch_and_its_interval() {
     let files = written(&results()).expect("it can be written");
     let (_, figure) = files.iter().find(|(file, _)| file == "docs/proof/transformer.svg").expect("there is a figure");
