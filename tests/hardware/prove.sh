@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
 # `hardware` is on the PATH. PRECISIONS, if set, are those to measure, and STAGES what to do of `measure sweep sweep-more trace
-# confirm boundary`, so that it can be spread over several runs with one folder. Lines are added to those that FOLDER has: begin
-# with an empty one. BALLAST is what holds memory in place of `hardware hold`: a command that leaves so many MiB free on the GPU and
+# pairs confirm boundary`, so that it can be spread over several runs with one folder. Lines are added to those that FOLDER has:
+# begin with an empty one. BALLAST is what holds memory in place of `hardware hold`: a command that leaves so many MiB free on the GPU and
 # writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`).
 set -uo pipefail
 folder=$1; shift
@@ -10,7 +10,7 @@ mkdir -p "$folder"
 lock=$folder/gpu-tuned.lock
 held_out=24,40,80,160,224,320
 failed=0
-does() { [[ " ${STAGES:-measure sweep sweep-more trace confirm boundary} " = *" $1 "* ]]; }
+does() { [[ " ${STAGES:-measure sweep sweep-more trace pairs confirm boundary} " = *" $1 "* ]]; }
 say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
 # Steps of the LSTM take a third of a second whatever the batch: small ones would take minutes, and nobody plans them.
@@ -25,6 +25,19 @@ sweep_more() {
 
 # Micro-batches between the points of the lock: what was reserved, once for all steps, as a training loop has it.
 trace() { hardware trace --model "$1" --precision "$2" ${3:+"$3"} --batches $held_out --steps 12 --unwatched >> "$folder/trace.jsonl"; }
+
+# The same steps executed and dry, at a small and a large batch: with one micro-batch, with checkpointing, with gradients of two
+# added up, with two batches waiting. Kernels are tuned by what is executed.
+pairs() {
+  local how dry
+  for how in "" "--checkpointing" "--accumulate 2" "--queue 2"; do
+    for dry in "" --dry; do
+      # shellcheck disable=SC2086 # none, one or two words
+      hardware trace --model "$1" --precision "$2" $how $dry --batches 40,320 --steps 12 --unwatched >> "$folder/trace.jsonl" ||
+        return 1
+    done
+  done
+}
 
 # All but $1 MiB is taken, until `release`.
 hold() {
@@ -79,6 +92,10 @@ for model in "$@"; do
       trace "$model" "$precision" || failed=1
       trace "$model" "$precision" --checkpointing || failed=1
       say "$model $precision traced"
+    fi
+    if does pairs; then
+      pairs "$model" "$precision" || failed=1
+      say "$model $precision traced, executed and dry"
     fi
   done
   if does confirm; then

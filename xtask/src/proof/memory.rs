@@ -9,6 +9,7 @@ use gpu_tuned_core::measured::select::MATTERS;
 
 use super::data::Results;
 use super::figures::{difference, median, mib, most, or_dash, percent, percentile};
+use super::pairs::Pairs;
 use super::subject::{Run, Subject, need};
 
 /// One run of one model.
@@ -37,6 +38,7 @@ pub(super) struct LeftOut {
 pub(super) struct Comparison {
     pub all: Vec<HeldOut>,
     pub left_out: LeftOut,
+    pairs: Pairs,
 }
 
 /// The goals of a median and a 95th percentile, as shares.
@@ -50,7 +52,7 @@ pub(super) fn matters(held: &HeldOut) -> bool {
 
 impl Comparison {
     pub(super) fn of(subjects: &[Subject], results: &Results) -> Result<Self> {
-        let mut comparison = Self::default();
+        let mut comparison = Self { pairs: Pairs::of(results), ..Self::default() };
         for subject in subjects {
             let mut observed: BTreeMap<_, Bytes> = BTreeMap::new();
             for line in results.traced().chain(&results.confirmed).filter(|line| line.model == subject.name) {
@@ -106,6 +108,7 @@ impl Comparison {
             text.push_str(WITHOUT_GPU);
         }
         self.left_out.note(text)?;
+        self.pairs.note(text)?;
         let mut models: Vec<&str> = self.all.iter().map(|held| held.model.as_str()).collect();
         models.dedup();
         for model in models {

@@ -7,6 +7,7 @@ mod confirmed;
 mod data;
 mod figures;
 mod memory;
+mod pairs;
 mod points;
 mod subject;
 mod svg;

@@ -24,7 +24,7 @@ pub(super) struct AtPoint {
 /// Every run at a batch of the lock: those that were traced, then those that were confirmed.
 pub(super) fn all(subjects: &[Subject], results: &Results) -> Result<Vec<AtPoint>> {
     let mut found = Vec::new();
-    for line in results.traced().chain(&results.confirmed) {
+    for line in results.traced().chain(&results.confirmed).filter(|line| line.was_executed() == Some(true)) {
         let subject = subjects.iter().find(|subject| subject.name == line.model);
         let subject = subject.filter(|subject| subject.is_point(line.mode(), line.batch));
         if let (Some(subject), Some(held)) = (subject, line.reserved()) {

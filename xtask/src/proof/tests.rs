@@ -134,6 +134,28 @@ fn confirmed_batches_are_held_against_the_lock() {
 }
 
 #[test]
+fn dry_steps_are_held_against_what_was_executed_last() {
+    let traced = |way: &str, queue: u64, mib: u64| {
+        line(64, &format!("\"way\":\"{way}\",\"queue\":{queue},\"reserved_bytes\":[{}]", mib << 20))
+    };
+    let text = [
+        traced("trace", 0, 8000),
+        traced("trace", 0, 8833),
+        traced("dry_trace", 0, 8833),
+        traced("trace", 2, 8900),
+        traced("dry_trace", 2, 8870),
+        traced("dry_trace", 1, 8850),
+    ];
+    let trace = lines("trace.jsonl", &text.concat()).expect("they are valid");
+    let page = page_of(&Results { trace, confirmed: Vec::new(), ..results() });
+    let said = "Of 2 pairs of dry and executed steps 1 held the same bytes; executed ones held up to 30 MiB more, and up to 0 MiB less.";
+    assert!(page.contains(said), "{page}");
+    assert_eq!(row(&page, "| dry |")[1], "3");
+    assert_eq!(row(&page, "| accumulating, or")[1], "3");
+    assert!(self::page().contains("No step is on record both dry and executed"));
+}
+
+#[test]
 fn the_bound_is_held_against_the_boundary() {
     // 8991.47 + 537 + 33 = 9561.47, of which 9400 were enough.
     let range = "+1.72% to +6.24%";
