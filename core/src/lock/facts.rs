@@ -104,6 +104,12 @@ impl<'r, 'i> Facts<'r, 'i> {
         self.take(key, read, expected)
     }
 
+    /// A count that another fact is the `least` of, which has a name.
+    pub(super) fn count_from(&mut self, key: &str, (least, name): (u64, &str), most: u64) -> Option<u64> {
+        let read = |value: &DeValue| whole(value).filter(|count| (least..=most).contains(count));
+        self.take(key, read, || format!("a whole number from {least}, {name}, to {}", in_words(most)))
+    }
+
     pub(super) fn number(&mut self, key: &str, range: &RangeInclusive<f64>, expected: &str) -> Option<f64> {
         let read = |value: &DeValue| number(value).filter(|number| range.contains(number));
         self.take(key, read, || expected.to_owned())

@@ -11,7 +11,8 @@ use super::{Lock, LockedWorkload, described};
 use crate::Bytes;
 use crate::config;
 use crate::conflict;
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point};
+use crate::device::DeviceKind;
+use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::source::{FileError, Source};
 
 const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
@@ -104,7 +105,7 @@ fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
     let (context_bytes, kernels_bytes) = (bytes(&mut facts, "context_bytes"), bytes(&mut facts, "kernels_bytes"));
     // What is no mode here may be one of a newer release.
     let modes = facts.tables("mode").into_iter().filter_map(|(name, facts)| Some((name.parse::<Mode>().ok()?, facts)));
-    let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(facts)?))).collect();
+    let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(facts, kind)?))).collect();
     Some(MeasuredOn {
         device: device?,
         kind: kind?,
@@ -121,21 +122,13 @@ fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
     })
 }
 
-fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
+fn mode(mut facts: Facts<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
     facts.needs(&["batch", "way"]);
     let way = facts.choice("way", "executed, dry-run, replayed");
     let residual = facts.number("residual", &(0.0..=1.0), "a share from 0 to 1");
     let time_residual = facts.number("time_residual", &(0.0..=1.0), "a share from 0 to 1");
-    let mut batch = BTreeMap::new();
-    let mut places = Vec::new();
     let points = facts.tables("batch");
-    for (name, facts) in points {
-        places.push(facts.place.clone());
-        match name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name) {
-            Some(size) => drop(batch.insert(size, point(facts, size))),
-            None => facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path)),
-        }
-    }
+    let mut places: Vec<_> = points.iter().map(|(_, point)| point.place.clone()).collect();
     places.sort_by_key(|place| place.start);
     if let Some(place) = places.get(Measured::MOST_POINTS) {
         let message = format!("{}: {} batches, expected at most {}", facts.path, places.len(), Measured::MOST_POINTS);
@@ -144,17 +137,48 @@ fn mode(mut facts: Facts<'_, '_>) -> Option<MeasuredMode> {
     if places.is_empty() {
         facts.reader.mistake(&facts.place, format!("{} needs a batch", facts.path));
     }
+    // Only steps that ran on a CPU may have been run where nothing counted their memory.
+    let is_counted = way.is_some_and(|way| way != Way::Executed) || way.is_some() && kind == Some(DeviceKind::Gpu);
+    let needed: &[&str] = if is_counted { &["reserved_bytes"] } else { &[] };
+    let mut batch = BTreeMap::new();
+    let mut before = 0;
+    for (size, facts) in sizes(points) {
+        facts.needs(needed);
+        batch.insert(size, point(facts, before + 1..=size));
+        before = size;
+    }
     Some(MeasuredMode { way: way?, residual, time_residual, batch })
 }
 
-fn point(mut facts: Facts<'_, '_>, batch: u64) -> Point {
+/// The points by their micro-batches, in ascending order.
+fn sizes<'r, 'i>(points: Vec<(String, Facts<'r, 'i>)>) -> BTreeMap<u64, Facts<'r, 'i>> {
+    let size = |(name, facts): (String, Facts<'r, 'i>)| {
+        let size = name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name);
+        if size.is_none() {
+            facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path));
+        }
+        Some((size?, facts))
+    };
+    points.into_iter().filter_map(size).collect()
+}
+
+/// A point whose line may begin at one of the micro-batches `own`.
+fn point(mut facts: Facts<'_, '_>, own: RangeInclusive<u64>) -> Point {
+    let in_use_bytes = bytes(&mut facts, "in_use_bytes");
+    // What is in use after a forward pass is in pages that were reserved.
+    let mut holding = |key: &str| match in_use_bytes {
+        Some(least) => facts.count_from(key, (least.0, "the in_use_bytes"), Measured::LARGEST).map(Bytes),
+        None => bytes(&mut facts, key),
+    };
+    let (reserved_bytes, reserved_accumulating_bytes) =
+        (holding("reserved_bytes"), holding("reserved_accumulating_bytes"));
     Point {
-        reserved_bytes: bytes(&mut facts, "reserved_bytes"),
+        reserved_bytes,
         reserved_bytes_per_sample: bytes(&mut facts, "reserved_bytes_per_sample"),
-        reserved_from: facts.count("reserved_from", &(1..=batch)),
+        reserved_from: facts.count("reserved_from", &own),
         residual: facts.number("residual", &(0.0..=1.0), "a share from 0 to 1"),
-        reserved_accumulating_bytes: bytes(&mut facts, "reserved_accumulating_bytes"),
-        in_use_bytes: bytes(&mut facts, "in_use_bytes"),
+        reserved_accumulating_bytes,
+        in_use_bytes,
         micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),
         optimizer_ms: milliseconds(&mut facts, "optimizer_ms"),
         spread: facts.number("spread", &(0.0..=100.0), "a share from 0 to 100"),

@@ -344,6 +344,8 @@ fn figures_that_cannot_be_are_not_written() {
         of(|point| point.optimizer_ms = Some(0.0)),
         of(|point| point.spread = Some(f64::INFINITY)),
         of(|point| point.reserved_bytes = Some(Bytes(u64::MAX))),
+        of(|point| point.reserved_bytes = Some(Bytes(999_999))),
+        of(|point| point.reserved_bytes = None),
     ] {
         assert!(found.starts_with("what was measured:"), "{found}");
     }

@@ -64,6 +64,22 @@ prop_compose! {
     }
 }
 
+/// The mode with figures that agree with each other.
+fn possible(mut mode: MeasuredMode, kind: DeviceKind) -> MeasuredMode {
+    let mut before = 0;
+    for (batch, point) in &mut mode.batch {
+        if mode.way != Way::Executed || kind == DeviceKind::Gpu {
+            point.reserved_bytes.get_or_insert(Bytes::ZERO);
+        }
+        for reserved in [&mut point.reserved_bytes, &mut point.reserved_accumulating_bytes].into_iter().flatten() {
+            *reserved = (*reserved).max(point.in_use_bytes.unwrap_or_default());
+        }
+        point.reserved_from = point.reserved_from.map(|_| before + 1);
+        before = *batch;
+    }
+    mode
+}
+
 fn mode_names() -> impl Strategy<Value = Mode> {
     (select(Precision::ALL.to_vec()), any::<bool>(), any::<bool>()).prop_map(|(precision, checkpointing, full)| Mode {
         full_f32: full && precision == Precision::F32,
@@ -91,6 +107,7 @@ prop_compose! {
         kernels_bytes in of(bytes()),
         mode in btree_map(mode_names(), modes(), 0..3),
     ) -> MeasuredOn {
+        let mode = mode.into_iter().map(|(name, mode)| (name, possible(mode, kind))).collect();
         MeasuredOn {
             device,
             kind,

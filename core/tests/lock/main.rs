@@ -218,6 +218,17 @@ fn a_lock_that_is_cut_short_says_nothing_else() {
 }
 
 #[test]
+fn the_locks_of_this_repository_are_read() {
+    for path in
+        ["cli/tests/fixtures/measured", "cli/tests/fixtures/stale", "tests/guides", "tests/hardware/results/h200"]
+    {
+        let path = format!("{}/../{path}/{}", env!("CARGO_MANIFEST_DIR"), Lock::NAME);
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        assert!(parse(&text).is_ok_and(|lock| !lock.is_empty()), "{path}");
+    }
+}
+
+#[test]
 fn the_documented_file_is_one() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/lock.md")).expect("it is there");
     let (_, rest) = page.split_once("```toml\n").expect("there is one");

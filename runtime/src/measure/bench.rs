@@ -61,6 +61,7 @@ impl Step {
 }
 
 impl Tried {
+    #[cfg(any(feature = "cuda", test))]
     pub(super) fn reserved(&self) -> Option<Bytes> {
         self.memory.map(|memory| memory.reserved_bytes)
     }
@@ -75,16 +76,41 @@ impl Tried {
     }
 
     pub(super) fn point(&self) -> Point {
+        let in_use_bytes = self.memory.and_then(|memory| memory.in_use_bytes);
+        // Read in a further step, and in pages of that step whatever the steps before held.
+        let holding = |memory: Memory| memory.reserved_bytes.max(in_use_bytes.unwrap_or_default());
         Point {
-            reserved_bytes: self.reserved(),
+            reserved_bytes: self.memory.map(holding),
             reserved_bytes_per_sample: self.piece.map(|piece| piece.per_sample),
             reserved_from: self.piece.map(|piece| piece.from).filter(|from| *from != self.batch),
             residual: self.piece.map(|piece| piece.residual),
-            reserved_accumulating_bytes: self.accumulating.map(|memory| memory.reserved_bytes),
-            in_use_bytes: self.memory.and_then(|memory| memory.in_use_bytes),
+            reserved_accumulating_bytes: self.accumulating.map(holding),
+            in_use_bytes,
             micro_step_ms: self.times.map(|times| times.micro_step_ms),
             optimizer_ms: self.times.map(|times| times.optimizer_ms),
             spread: self.times.map(|times| times.spread),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::Bytes;
+
+    use super::{Memory, Tried};
+
+    #[test]
+    fn a_point_reserves_what_is_in_use() {
+        let memory = |reserved: u64, in_use: u64| Memory {
+            reserved_bytes: Bytes::from_mib(reserved),
+            in_use_bytes: Some(Bytes::from_mib(in_use)),
+        };
+        let tried = |memory, accumulating| Tried { batch: 8, memory, accumulating, ..Tried::default() };
+        let point = tried(Some(memory(100, 110)), Some(memory(90, 0))).point();
+        assert_eq!([point.reserved_bytes, point.reserved_accumulating_bytes], [Some(Bytes::from_mib(110)); 2]);
+        let point = tried(Some(memory(100, 80)), Some(memory(90, 0))).point();
+        let found = [point.reserved_bytes, point.reserved_accumulating_bytes, point.in_use_bytes];
+        assert_eq!(found, [100, 90, 80].map(|mib| Some(Bytes::from_mib(mib))));
+        assert_eq!(tried(None, None).point().reserved_bytes, None);
     }
 }

@@ -4,7 +4,7 @@ use super::super::merged;
 use super::{WHOLE, parse, source, whole};
 
 /// What stands in the lock, what is written in its place, and how the first mistake begins.
-const SLIPS: [(&str, &str, &str); 22] = [
+const SLIPS: [(&str, &str, &str); 27] = [
     (
         "way = \"dry-run\"",
         "way = \"dry\"",
@@ -55,6 +55,33 @@ const SLIPS: [(&str, &str, &str); 22] = [
         "reserved_from = 65",
         "45:17: workload.char-lm.on.h200.mode.f32.batch.64.reserved_from: expected a whole number from 1 to 64",
     ),
+    (
+        "reserved_bytes = 24_779_960_320",
+        "reserved_from = 64\nreserved_bytes = 24_779_960_320",
+        "50:17: workload.char-lm.on.h200.mode.f32.batch.1024.reserved_from: expected a whole number from 65 to 1024",
+    ),
+    (
+        "reserved_bytes = 24_779_960_320",
+        "reserved = 24_779_960_320",
+        "49:42: workload.char-lm.on.h200.mode.f32.batch.1024 needs reserved_bytes",
+    ),
+    (
+        "reserved_bytes = 1_548_747_520",
+        "reserved_bytes = 5",
+        "43:18: workload.char-lm.on.h200.mode.f32.batch.64.reserved_bytes: expected a whole number from 1000000, the in_use_bytes, \
+         to 2^50",
+    ),
+    (
+        "in_use_bytes = 1_000_000",
+        "in_use_bytes = 1_550_000_000",
+        "43:18: workload.char-lm.on.h200.mode.f32.batch.64.reserved_bytes: expected a whole number from 1550000000, the \
+         in_use_bytes, to 2^50",
+    ),
+    (
+        "reserved_accumulating_bytes = 1_560_000_000",
+        "reserved_accumulating_bytes = 0",
+        "42:31: workload.char-lm.on.h200.mode.f32.batch.64.reserved_accumulating_bytes: expected a whole number from 1000000",
+    ),
     ("sm_count = 132", "sm_count = 132\nsm_count = 132", "32:1: duplicate key"),
     ("format = 1\n", "", "1:1: `format = 1` is missing"),
     ("format = 1", "format = \"1\"", "3:10: format: expected 1"),
@@ -71,5 +98,22 @@ fn mistakes_have_their_places() {
         let last = mistakes.last().expect("there is one").to_string();
         assert!(last.ends_with("or delete it and run `cargo gpu-tuned measure`"), "{last}");
         assert_eq!(merged(Some(source(&text)), "char-lm", &whole()), Err(mistakes));
+    }
+}
+
+#[test]
+fn only_steps_that_a_cpu_ran_may_lack_their_memory() {
+    let without = WHOLE.replace("reserved_bytes = 24_779_960_320", "micro_step_ms = 200.0");
+    for (kind, way, is_right) in [
+        ("gpu", "dry-run", false),
+        ("gpu", "replayed", false),
+        ("gpu", "executed", false),
+        ("cpu", "replayed", false),
+        ("cpu", "executed", true),
+    ] {
+        let text = without
+            .replace("kind = \"gpu\"", &format!("kind = \"{kind}\""))
+            .replace("\"dry-run\"", &format!("\"{way}\""));
+        assert_eq!(parse(&text).is_ok(), is_right, "{kind} {way}");
     }
 }
