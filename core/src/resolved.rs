@@ -244,7 +244,8 @@ residual = 0.01
 "#;
 
     fn with_measured() -> Resolved {
-        let lock = Lock::parse(Source { file: Lock::NAME, text: LOCK }).expect("it is valid");
+        let lock =
+            Lock::parse(Source { file: Lock::NAME, text: &format!("{LOCK}{}", Lock::END) }).expect("it is valid");
         Resolved::of_builtin("t4").expect("it is shipped").with_measured(lock)
     }
 
@@ -273,7 +274,8 @@ residual = 0.01
         let (_, lm) = LOCK.split_once('\n').expect("lines");
         let older = lm.replace("workload.lm", "workload.a-old").replace("ms_per_sample = 0.5", "ms_per_sample = 0.25");
         let older = older.replace("on.t4", "on.h200").replace("Tesla T4", "NVIDIA H200").replace("= 40", "= 132");
-        let lock = Lock::parse(Source { file: Lock::NAME, text: &format!("{LOCK}{older}") }).expect("it is valid");
+        let lock = Lock::parse(Source { file: Lock::NAME, text: &format!("{LOCK}{older}{}", Lock::END) })
+            .expect("it is valid");
         Resolved::of_builtin(target).expect("it is shipped").with_measured(lock)
     }
 

@@ -1,6 +1,7 @@
 //! What `gpu-tuned.lock` adds to the table, and what it has to say first.
 
 use gpu_tuned_build::{Resolved, configure};
+use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::workload::Transformer;
 
 use crate::project::Project;
@@ -35,6 +36,8 @@ device = \"CPU\"
 kind = \"cpu\"
 memory_bytes = 16_000_000_000
 sm_count = 0
+
+# end of gpu-tuned.lock
 ";
 
 const CARGO_LOCK: &str = "\
@@ -166,14 +169,15 @@ fn two_names_for_one_description_are_told_unless_the_config_has_both() {
     let described = "[workload.NAME.transformer]\nd_model = 64\nlayers = 2\nseq = 64\nvocab = 256\n";
     let file = |name: &str| described.replace("NAME", name);
     let (_, lm) = LOCK.split_once('\n').expect("lines");
-    let renamed = LOCK.to_owned() + &lm.replace("workload.lm", "workload.b-new");
+    let also = |lock: &str, name: &str| lock.replace(Lock::END, &lm.replace("workload.lm", name));
+    let renamed = also(LOCK, "workload.b-new");
     let project = || Project::enabling(&["h200"]).with("gpu-tuned.lock", &renamed);
     let told = ["gpu-tuned.lock: `b-new` and `lm` have the same description: delete one"];
     assert_eq!(project().warnings(), told);
     assert_eq!(project().with("gpu-tuned.toml", &file("b-new")).warnings(), told);
     let both = project().with("gpu-tuned.toml", &(file("b-new") + &file("lm")));
     assert_eq!(both.warnings(), [""; 0]);
-    let thrice = renamed.clone() + &lm.replace("workload.lm", "workload.c");
+    let thrice = also(&renamed, "workload.c");
     let told = ["gpu-tuned.lock: `b-new`, `c` and `lm` have the same description: delete all but one"];
     assert_eq!(Project::enabling(&[]).with("gpu-tuned.lock", &thrice).warnings(), told);
 }

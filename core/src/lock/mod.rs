@@ -10,6 +10,8 @@
 //! [workload.digits]
 //! parameters = 60_074
 //! shape = \"9c1f\"
+//!
+//! ## end of gpu-tuned.lock
 //! ";
 //! let lock = Lock::parse(Source { file: Lock::NAME, text }).expect("it is valid");
 //! assert_eq!(lock.workload["digits"].measured.parameters, 60_074);
@@ -69,6 +71,10 @@ impl Lock {
     /// The file's name, beside `Cargo.toml`.
     pub const NAME: &'static str = "gpu-tuned.lock";
 
+    /// The last line of every file: what has none was cut short. On both sides of a merge it is the same, and below a blank
+    /// line, so that git joins what was added at the end with changes of what stood there last.
+    pub const END: &'static str = "# end of gpu-tuned.lock";
+
     /// The layout that this release writes and reads.
     pub const FORMAT: u32 = 1;
 
@@ -77,7 +83,7 @@ impl Lock {
     /// # Errors
     ///
     /// Every mistake that can be told apart, each with its place: conflict markers of a merge, a layout of a newer
-    /// release, facts that are missing, of the wrong type or out of range, a text that ends within a line.
+    /// release, facts that are missing, of the wrong type or out of range, a text without its [last line](Self::END).
     pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
         read::file(source).map(|(lock, _)| lock)
     }

@@ -59,14 +59,25 @@ pub(super) fn document(source: Source<'_>) -> Result<(Lock, Table), Vec<FileErro
         let lock = lock(root, source)?;
         Ok((lock, source.text.parse().map_err(syntax)?))
     });
-    // A figure of a file that was cut short within it would be another figure.
-    let end = source.text.len();
-    let is_whole = source.text.is_empty() || source.text.ends_with('\n');
-    let cut = (!is_whole).then(|| source.error(&(end..end), "the file ends within a line: it was cut short"));
-    match document {
-        Ok(document) if is_whole => Ok(document),
-        outcome => Err(outcome.err().into_iter().flatten().chain(cut).collect()),
+    match (document, end(source)) {
+        (Ok(document), None) => Ok(document),
+        (outcome, end) => Err(outcome.err().into_iter().flatten().chain(end).collect()),
     }
+}
+
+/// What is wrong with the end of the file: without what was cut off it would say something else.
+fn end(source: Source<'_>) -> Option<FileError> {
+    let text = source.text.trim_end();
+    let mut lines = text.lines().rev();
+    if text.is_empty() || lines.next() == Some(Lock::END) {
+        return None;
+    }
+    let message = if lines.any(|line| line == Lock::END) {
+        format!("this stands behind `{}`, the last line", Lock::END)
+    } else {
+        format!("`{}` is missing, the last line: the file was cut short", Lock::END)
+    };
+    Some(source.error(&(text.len()..text.len()), message))
 }
 
 fn lock<'i>(root: config::Table<'i>, source: Source<'i>) -> Result<Lock, Vec<FileError>> {

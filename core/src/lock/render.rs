@@ -4,6 +4,8 @@ use core::fmt::Write;
 
 use toml::{Table, Value};
 
+use super::Lock;
+
 const HEADER: &str = "\
 # What was measured of this package's workloads: written by `cargo gpu-tuned measure`, to be committed.
 # After a conflicting merge keep either side, or delete the file, and measure again.
@@ -18,6 +20,7 @@ pub(super) fn text(root: &Table) -> String {
     }
     let rest: Table = root.iter().filter(|(key, _)| *key != "format").map(|(k, v)| (k.clone(), v.clone())).collect();
     contents("", &rest, &mut out);
+    push(&mut out, format_args!("\n{}\n", Lock::END));
     out
 }
 

@@ -122,6 +122,8 @@ reserved_bytes = 700_000_000
 
 [workload.lm.on.cpu.mode.f32]
 way = "executed"
+
+# end of gpu-tuned.lock
 "#;
 
 /// Good files: one with a bit of everything, and every shipped profile as if the user had written it.

@@ -74,7 +74,7 @@ fn extended(text: &str, places: &[Index]) -> String {
             table.insert("zz newer".to_owned(), Value::Table(inner));
         }
     }
-    root.to_string()
+    format!("{root}\n{}\n", Lock::END)
 }
 
 /// Whether the place is one of the text, or just behind its line.
@@ -202,17 +202,13 @@ proptest! {
 }
 
 #[test]
-fn a_lock_that_is_cut_short_says_nothing_else() {
+fn a_lock_that_is_cut_short_is_refused() {
     let mut runner = TestRunner::deterministic();
     for _ in 0..3 {
         let lock = locks().new_tree(&mut runner).expect("a lock").current();
         let text = lock.to_toml();
-        let all = facts(&text);
-        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
-            let cut = &text[..end];
-            if parse(cut).is_ok() {
-                assert!(facts(cut).iter().all(|(path, value)| all.get(path) == Some(value)), "{cut}");
-            }
+        for end in (0..text.len() - 1).filter(|end| text.is_char_boundary(*end)) {
+            assert!(parse(&text[..end]).is_err(), "{}", &text[..end]);
         }
     }
 }

@@ -32,7 +32,8 @@ pub(super) fn table(selected: &[&str]) -> Table {
 /// The same table with what was measured of a transformer with this many layers on one H200.
 fn measured(layers: u64) -> Table {
     let text = format!(
-        "{LOCK}\n[workload.lm.described.transformer]\nlayers = {layers}\nd_model = 512\nvocab = 8192\nseq = 256\n"
+        "{LOCK}\n[workload.lm.described.transformer]\nlayers = {layers}\nd_model = 512\nvocab = 8192\nseq = 256\n{}\n",
+        Lock::END
     );
     let lock = Lock::parse(Source { file: Lock::NAME, text: &text }).expect("the lock is valid");
     let Table::Resolved(resolved) = table(&["h200"]) else { unreachable!() };

@@ -55,7 +55,10 @@ fn blocks() -> Vec<Block> {
 /// `before` it.
 fn check(block: &Block, before: Option<&Block>) -> Result<(), String> {
     let before = before.filter(|before| before.page == block.page && block.text.starts_with("[workload."));
-    let text = before.map_or_else(String::new, |before| before.text.clone()) + &block.text;
+    let text = match before {
+        Some(before) => before.text.replace(Lock::END, &block.text) + Lock::END,
+        None => block.text.clone(),
+    };
     let source = Source { file: &block.page, text: &text };
     let mistakes = |mistakes: Vec<_>| format!("{mistakes:?}");
     match (block.kind.as_str(), text.lines().next().unwrap_or_default()) {

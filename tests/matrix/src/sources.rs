@@ -54,7 +54,8 @@ pub fn lock(activation_bytes_per_sample: u64, reserved_bytes: u64) -> String {
          parameters = 1000000\nactivation_bytes_per_sample = {activation_bytes_per_sample}\nflops_per_sample = 1e9\n\n\
          [workload.tiny.on.rtx4090]\nburn = \"0.22.1\"\ndevice = \"NVIDIA GeForce RTX 4090\"\nkind = \"gpu\"\n\
          memory_bytes = 25757220864\nsm_count = 128\n\n[workload.tiny.on.rtx4090.mode.f32]\nway = \"dry-run\"\n\n\
-         [workload.tiny.on.rtx4090.mode.f32.batch.8]\nreserved_bytes = {reserved_bytes}\n"
+         [workload.tiny.on.rtx4090.mode.f32.batch.8]\nreserved_bytes = {reserved_bytes}\n\n\
+         # end of gpu-tuned.lock\n"
     )
 }
 

@@ -53,6 +53,8 @@ reserved_bytes = 4_968_153_088 # 4738 MiB
 micro_step_ms = 290.2
 optimizer_ms = 1.0
 reserved_bytes = 33_420_214_272 # 31872 MiB
+
+# end of gpu-tuned.lock
 ";
 
 fn line(batch: u64, rest: &str) -> String {

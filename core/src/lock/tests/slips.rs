@@ -117,3 +117,40 @@ fn only_steps_that_a_cpu_ran_may_lack_their_memory() {
         assert_eq!(parse(&text).is_ok(), is_right, "{kind} {way}");
     }
 }
+
+#[test]
+fn a_file_that_was_cut_short_is_refused_wherever_it_ends() {
+    for end in 0..WHOLE.len() - 1 {
+        let mistakes = parse(&WHOLE[..end]).expect_err("it was cut short");
+        let last = mistakes.last().expect("there is one");
+        if end > 0 {
+            let missing =
+                "`# end of gpu-tuned.lock` is missing, the last line: the file was cut short; mend that, put back";
+            assert!(last.message.starts_with(missing), "{last}");
+        }
+    }
+    // Of a point without its last lines the memory is missing, too; without whole tables nothing else is wrong.
+    let (cut, _) = WHOLE.split_once("reserved_accumulating").expect("the second figure of the last mode");
+    let (whole, _) = WHOLE.split_once("\n[workload.char-lm.on.h200.mode.f32.batch.1024]").expect("the last batch");
+    for (text, number) in [(cut, 2), (whole, 1)] {
+        assert_eq!(parse(text).expect_err("cut short").len(), number, "{text}");
+    }
+    let cut = WHOLE.split_once("_960_320\n").expect("the last figure").0;
+    let found = parse(cut).expect_err("cut short")[0].to_string();
+    assert!(found.starts_with("gpu-tuned.lock:50:24: `# end of"), "{found}");
+}
+
+#[test]
+fn what_ends_as_it_should_is_whole_whatever_its_line_ends_are() {
+    let whole = parse(WHOLE);
+    assert!(whole.is_ok());
+    for text in [WHOLE.trim_end().to_owned(), format!("{WHOLE}\n \n"), WHOLE.replace('\n', "\r\n")] {
+        assert_eq!(parse(&text), whole, "{text:?}");
+    }
+    let behind = format!("{WHOLE}\n[workload.other]\nparameters = 1\nshape = \"\"\n");
+    let found = parse(&behind).expect_err("something stands behind the end")[0].to_string();
+    assert!(
+        found.starts_with("gpu-tuned.lock:56:11: this stands behind `# end of gpu-tuned.lock`, the last line; mend"),
+        "{found}"
+    );
+}

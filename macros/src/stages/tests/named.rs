@@ -18,7 +18,7 @@ fn renamed() -> Table {
     };
     let (_, lm) = LOCK.split_once('\n').expect("lines");
     let newer = lm.replace("workload.lm", "workload.newer").replace("micro_step_ms = 270.0", "micro_step_ms = 200.0");
-    let text = [LOCK, &described("lm"), &newer, &described("newer")].concat();
+    let text = [LOCK, &described("lm"), &newer, &described("newer"), Lock::END].concat();
     let lock = Lock::parse(Source { file: Lock::NAME, text: &text }).expect("the lock is valid");
     let text = (described("lm") + &described("newer")).replace("described.", "");
     let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text: &text }).expect("the file is valid");

@@ -67,6 +67,8 @@ way = "dry-run"
 
 [workload.lm.on.rtx4090.mode.f32.batch.1]
 reserved_bytes = 16_000_000_000
+
+# end of gpu-tuned.lock
 "#;
 
 #[test]
