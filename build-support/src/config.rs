@@ -93,7 +93,7 @@ impl Config {
     }
 
     fn read_file(&self, package: &Package, path: &Path) -> Result<ConfigFile, BuildError> {
-        match (package.file(path, ConfigFile::parse)?, &self.file) {
+        match (package.file(path, ConfigFile::REMEDY, ConfigFile::parse)?, &self.file) {
             (Some(file), _) => Ok(file),
             (None, None) => Ok(ConfigFile::default()),
             (None, Some(_)) => Err(BuildError::Read { path: path.to_owned(), cause: io::ErrorKind::NotFound.into() }),

@@ -16,7 +16,8 @@ pub(crate) fn read<W: Write>(
     file: &ConfigFile,
     directives: &mut Directives<W>,
 ) -> Result<Lock, BuildError> {
-    let Some(mut lock) = package.file(Path::new(Lock::NAME), Lock::parse)? else { return Ok(Lock::default()) };
+    let lock = package.file(Path::new(Lock::NAME), Lock::REMEDY, Lock::parse)?;
+    let Some(mut lock) = lock else { return Ok(Lock::default()) };
     for alike in lock.alike(&file.workloads) {
         directives.warning(&alike.to_string())?;
     }

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::source::{FileError, Source, utf8};
 use toml::{Table, Value};
 
 use crate::environment::{Environment, folder};
@@ -39,18 +39,22 @@ impl Package {
         Ok(Self { name: name.to_owned(), root, out, enabled, features: features(&manifest) })
     }
 
-    /// What a file says that is named from the package's root; `None` where there is none.
+    /// What a file says that is named from the package's root; `None` where there is none. The remedy is for one that is no
+    /// text.
     pub(crate) fn file<T>(
         &self,
         path: &Path,
+        remedy: &str,
         parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
     ) -> Result<Option<T>, BuildError> {
-        let text = match std::fs::read_to_string(self.root.join(path)) {
-            Ok(text) => text,
+        let bytes = match std::fs::read(self.root.join(path)) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(cause) => return Err(BuildError::Read { path: path.to_owned(), cause }),
         };
         let name = path.display().to_string();
+        let text =
+            utf8(&name, bytes, remedy).map_err(|(mistake, text)| BuildError::File { text, mistakes: vec![mistake] })?;
         let parsed = parse(Source { file: &name, text: &text });
         parsed.map(Some).map_err(|mistakes| BuildError::File { text, mistakes })
     }

@@ -26,12 +26,13 @@ struct Locked {
 /// What is said of a file in which both sides of a merge are.
 const REMEDY_OF_MERGE: &str =
     "keep either side whole (`git checkout --ours` or `--theirs` and the file): cargo adds what it lacks";
-/// What is said last of another file that cannot be read.
-const REMEDY: &str = "put back the file that was committed, or delete it: cargo writes another";
 
 impl CargoLock {
     /// The file's name, at the root of a workspace.
     pub const NAME: &'static str = "Cargo.lock";
+
+    /// What to do about a file that cannot be read.
+    pub const REMEDY: &'static str = "put back the file that was committed, or delete it: cargo writes another";
 
     /// Reads the file's text; `None` when cargo itself would not read it.
     pub fn parse(text: &str) -> Option<Self> {
@@ -49,7 +50,7 @@ impl CargoLock {
         }
         toml::from_str(source.text).map_err(|error| {
             let mut mistake = source.toml_error(&error);
-            mistake.message = format!("{}; {REMEDY}", mistake.message);
+            mistake.message = format!("{}; {}", mistake.message, Self::REMEDY);
             mistake
         })
     }

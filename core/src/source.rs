@@ -105,6 +105,19 @@ impl fmt::Display for Place {
     }
 }
 
+/// The text of a file. `remedy` is what to do about one that is none.
+///
+/// # Errors
+///
+/// The place of the first byte that is no UTF-8, and a text that has its line: with U+FFFD for what is none.
+pub fn utf8(file: &str, bytes: Vec<u8>, remedy: &str) -> Result<String, (FileError, String)> {
+    String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        let begin = error.utf8_error().valid_up_to();
+        (Source { file, text: &text }.error(&(begin..begin), format!("this is no UTF-8; {remedy}")), text)
+    })
+}
+
 /// A file's name and text, for messages with a place.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
@@ -128,7 +141,7 @@ impl Source<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileError, Place};
+    use super::{FileError, Place, utf8};
 
     #[test]
     fn of_a_long_line_only_what_is_around_the_mistake_is_shown() {
@@ -159,6 +172,19 @@ mod tests {
             let is_harmful = |it: char| it != '\n' && it.is_control() || ('\u{202a}'..='\u{2069}').contains(&it);
             assert_eq!(told.find(is_harmful), None, "{told}");
         }
+    }
+
+    #[test]
+    fn the_first_byte_that_is_no_text_is_told_with_its_line() {
+        assert_eq!(utf8("a.toml", "ß = 1\n".into(), "save it anew"), Ok("ß = 1\n".to_owned()));
+        let (error, text) =
+            utf8("a.toml", b"a = 1\n\xc3\x9f = \"\xff\xff\"\n".into(), "save it anew").expect_err("no text");
+        assert_eq!(error.to_string(), "a.toml:2:6: this is no UTF-8; save it anew");
+        assert!(
+            error.in_full(&text).contains("\n2 | ß = \"\u{fffd}\u{fffd}\"\n  |      ^\n"),
+            "{}",
+            error.in_full(&text)
+        );
     }
 
     #[test]

@@ -196,6 +196,17 @@ error: workload.lm.host_ms_per_sample: expected milliseconds, more than 0 and at
 ";
     let report = |text: &str| Project::enabling(&[]).with("gpu-tuned.lock", text).report(&configure());
     assert_eq!(report(&broken), expected);
+    let no_text = Project::enabling(&[]);
+    std::fs::write(no_text.path("gpu-tuned.lock"), b"# one\n# tw\xff\n").unwrap();
+    let expected = "\
+error: this is no UTF-8; put back the file that was committed, or delete it and run `cargo gpu-tuned measure`
+ --> gpu-tuned.lock:2:5
+  |
+2 | # tw\u{fffd}
+  |     ^
+
+";
+    assert_eq!(no_text.report(&configure()), expected);
     let conflict = report(&LOCK.replace("[workload.lm.goal]", "<<<<<<< ours\n[workload.lm.goal]"));
     assert!(
         conflict.contains("a merge left both sides here") && conflict.contains(" --> gpu-tuned.lock:14:1"),

@@ -12,7 +12,7 @@ use gpu_tuned_core::cargo_lock::CargoLock;
 use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::lock::{Lock, Outdated};
 use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
-use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::source::{FileError, Source, utf8};
 
 pub(crate) use metadata::RUNTIME;
 pub(crate) use workloads::Described;
@@ -43,7 +43,7 @@ impl Project {
         let mut mistakes = Mistakes::new();
         let mut project = Self::of_files(common, &mut mistakes)?;
         let parse = |source: Source<'_>| CargoLock::read(source).map_err(|mistake| vec![mistake]);
-        project.cargo_lock = parsed(&project.workspace, CargoLock::NAME, parse, &mut mistakes)?;
+        project.cargo_lock = parsed(&project.workspace, (CargoLock::NAME, CargoLock::REMEDY), parse, &mut mistakes)?;
         without(mistakes)?;
         if let Some(cargo_lock) = &project.cargo_lock {
             project.outdated = project.current.take_outdated(cargo_lock, &project.package.name);
@@ -62,8 +62,9 @@ impl Project {
     fn of_files(common: &Common, mistakes: &mut Mistakes) -> Result<Self, Error> {
         let (package, workspace) = metadata::package(common)?;
         let root = metadata::folder(&package);
-        let file = parsed(&root, ConfigFile::NAME, ConfigFile::parse, mistakes)?.unwrap_or_default();
-        let lock = parsed(&root, Lock::NAME, Lock::parse, mistakes)?.unwrap_or_default();
+        let file =
+            parsed(&root, (ConfigFile::NAME, ConfigFile::REMEDY), ConfigFile::parse, mistakes)?.unwrap_or_default();
+        let lock = parsed(&root, (Lock::NAME, Lock::REMEDY), Lock::parse, mistakes)?.unwrap_or_default();
         let current = lock.clone();
         Ok(Self { package, root, workspace, file, lock, current, outdated: Vec::new(), cargo_lock: None })
     }
@@ -107,7 +108,7 @@ impl Project {
     /// What its `gpu-tuned.lock` says by now.
     pub(crate) fn read_lock(&self) -> Result<Lock, Error> {
         let mut mistakes = Mistakes::new();
-        let lock = parsed(&self.root, Lock::NAME, Lock::parse, &mut mistakes)?;
+        let lock = parsed(&self.root, (Lock::NAME, Lock::REMEDY), Lock::parse, &mut mistakes)?;
         without(mistakes).map(|()| lock.unwrap_or_default())
     }
 
@@ -144,18 +145,25 @@ impl Project {
     }
 }
 
-/// The file below `root`, where there is one. Mistakes are collected, so that those of all files are told.
+/// The file below `root`, where there is one; the remedy is for one that is no text. Mistakes are collected, so that those of all files are told.
 fn parsed<T>(
     root: &Path,
-    name: &str,
+    (name, remedy): (&str, &str),
     parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
     mistakes: &mut Mistakes,
 ) -> Result<Option<T>, Error> {
     let path = root.join(name);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Error::Read { path, source }),
+    };
+    let text = match utf8(name, bytes, remedy) {
+        Ok(text) => text,
+        Err(mistake) => {
+            mistakes.push(mistake);
+            return Ok(None);
+        }
     };
     match parse(Source { file: name, text: &text }) {
         Ok(parsed) => Ok(Some(parsed)),

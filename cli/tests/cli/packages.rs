@@ -95,3 +95,39 @@ fn a_lock_that_a_merge_left_in_conflict_is_refused_with_the_line() {
     let said = project.run(&["check"]).refused(2);
     assert!(said.contains("a merge left both sides here") && said.contains("--> gpu-tuned.lock:17:1"), "{said}");
 }
+
+#[test]
+fn a_lock_that_is_cut_short_is_refused_with_the_line() {
+    let project = Project::new("measured");
+    let lock = project.read("gpu-tuned.lock");
+    let (cut, _) = lock.split_once("reserved_bytes = 33_420_214_272").expect("the last figure");
+    project.write("gpu-tuned.lock", cut);
+    for command in ["check", "plan", "explain"] {
+        let said = project.run(&[command]).refused(2);
+        let missing =
+            "`# end of gpu-tuned.lock` is missing, the last line: the file was cut short; mend that, put back";
+        assert!(said.contains(missing) && said.contains("--> gpu-tuned.lock:58:19"), "{said}");
+        assert!(said.contains("workload.lm.on.h200.mode.f32.batch.256 needs reserved_bytes"), "{said}");
+    }
+}
+
+#[test]
+fn files_that_are_no_text_are_told_with_the_line_and_what_to_do() {
+    let project = Project::new("measured");
+    let files = [
+        ("gpu-tuned.lock", "put back the file that was committed, or delete it and run `cargo gpu-tuned measure`"),
+        ("gpu-tuned.toml", "save it as UTF-8"),
+        ("Cargo.lock", "put back the file that was committed, or delete it: cargo writes another"),
+    ];
+    for (file, _) in files {
+        std::fs::write(project.path(file), b"# one\n# tw\xff\n").expect("a file of the copy can be written");
+    }
+    for command in ["check", "plan", "explain"] {
+        let said = project.run(&[command]).refused(2);
+        for (file, remedy) in files {
+            let told =
+                format!("error: this is no UTF-8; {remedy}\n --> {file}:2:5\n  |\n2 | # tw\u{fffd}\n  |     ^\n");
+            assert!(said.contains(&told), "{command}: no {told} in {said}");
+        }
+    }
+}

@@ -35,6 +35,9 @@ impl ConfigFile {
     /// The file's usual name, beside `Cargo.toml`.
     pub const NAME: &'static str = "gpu-tuned.toml";
 
+    /// What to do about a file that is no text.
+    pub const REMEDY: &'static str = "save it as UTF-8";
+
     /// Reads the file's text.
     ///
     /// # Errors

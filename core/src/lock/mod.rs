@@ -78,6 +78,10 @@ impl Lock {
     /// The layout that this release writes and reads.
     pub const FORMAT: u32 = 1;
 
+    /// What to do about a file that cannot be mended.
+    pub const REMEDY: &'static str =
+        "put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
+
     /// Reads the file's text.
     ///
     /// # Errors

@@ -19,9 +19,6 @@ const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
 const FORMATS: RangeInclusive<u64> = 1..=Lock::FORMAT as u64;
 const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
 
-/// What is said last of a file that cannot be used.
-const REMEDY: &str = "mend that, put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
-
 /// What is said of a file in which both sides of a merge are.
 const REMEDY_OF_MERGE: &str = "keep either side whole (`git checkout --ours` or `--theirs` and the file), or delete the file; \
                                then run `cargo gpu-tuned measure`";
@@ -33,7 +30,7 @@ pub(super) fn file(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> 
     }
     document(source).map_err(|mut mistakes| {
         if let Some(last) = mistakes.last_mut() {
-            last.message = format!("{}; {REMEDY}", last.message);
+            last.message = format!("{}; mend that, {}", last.message, Lock::REMEDY);
         }
         mistakes
     })

@@ -22,10 +22,9 @@ mod turn;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::string::FromUtf8Error;
 
 use gpu_tuned_core::lock::{Merged, merged};
-use gpu_tuned_core::source::{FileError, Place, Source};
+use gpu_tuned_core::source::{Source, utf8};
 
 pub use error::LockError;
 pub use gpu_tuned_core::lock::{Lock, LockedWorkload};
@@ -111,19 +110,13 @@ impl LockFile {
 
     fn text(&self) -> Result<Option<String>, LockError> {
         match fs::read(&self.path) {
-            Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|error| self.not_text(&error)),
+            Ok(bytes) => {
+                let text = utf8(&self.name(), bytes, Lock::REMEDY);
+                text.map(Some).map_err(|(mistake, text)| LockError::Damaged { mistakes: vec![mistake], text })
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(cause) => Err(LockError::Read { path: self.path.clone(), cause }),
         }
-    }
-
-    fn not_text(&self, error: &FromUtf8Error) -> LockError {
-        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-        let place = Place::of(error.utf8_error().valid_up_to(), &text);
-        let message =
-            "this is no UTF-8; put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
-        let mistake = FileError { file: self.name(), place, message: message.to_owned() };
-        LockError::Damaged { mistakes: vec![mistake], text }
     }
 
     /// The file in messages.
