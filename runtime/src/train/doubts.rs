@@ -1,24 +1,36 @@
 //! What is told where a program trains something else than what was planned.
 
 use burn::module::Module;
-use gpu_tuned_core::grouped;
+use gpu_tuned_core::{Provenance, grouped};
 
 use crate::measure::parameters;
 use crate::session::Session;
 use crate::told;
 use crate::tuned::Tuned;
 
-/// Tells, if the parameters that training changes differ by more than a tenth from those that were `planned` for.
-pub(super) fn tell_of_another_model<M: Module>(planned: u64, model: &M) {
-    let trained = parameters(model);
-    if planned.abs_diff(trained) > planned / 10 {
-        told::warn(&format!(
-            "the plan is for a model in which training changes {} parameters, and in this one it changes {}: mend the description \
-             in `#[gpu_tuned(…)]`, and measure again",
+/// Tells, if training changes other parameters than those that were `planned` for.
+pub(super) fn tell_of_another_model<M: Module>(planned: (u64, Provenance), model: &M) {
+    if let Some(text) = another_model(planned, parameters(model)) {
+        told::warn(&text);
+    }
+}
+
+/// A description may be off by a tenth, as biases and norms are left out of some; what was counted may not.
+fn another_model((planned, provenance): (u64, Provenance), trained: u64) -> Option<String> {
+    let is_counted = provenance == Provenance::Measured;
+    let most = if is_counted { 0 } else { planned / 10 };
+    let (model, remedy) = if is_counted {
+        ("that was measured", "measure it again, with `cargo gpu-tuned measure`")
+    } else {
+        ("that is planned for", "mend the description in `#[gpu_tuned(…)]`, and measure again")
+    };
+    (planned.abs_diff(trained) > most).then(|| {
+        format!(
+            "the model {model} is one in which training changes {} parameters, and in this one it changes {}: {remedy}",
             grouped(planned),
             grouped(trained)
-        ));
-    }
+        )
+    })
 }
 
 /// Whether steps are given the micro-batches of larger ones: as Burn's loaders cut them, where the tuned `batch_size` is
@@ -55,7 +67,23 @@ impl PartialSteps {
 
 #[cfg(test)]
 mod tests {
-    use super::PartialSteps;
+    use gpu_tuned_core::Provenance::{Derived, Measured};
+
+    use super::{PartialSteps, another_model};
+
+    #[test]
+    fn what_was_counted_is_another_model_by_one_parameter_and_what_was_described_by_a_tenth() {
+        for (planned, trained, told) in [
+            ((1000, Derived), 1100, None),
+            ((1000, Derived), 1101, Some("mend the description")),
+            ((1000, Measured), 1000, None),
+            ((1000, Measured), 999, Some("cargo gpu-tuned measure")),
+        ] {
+            let text = another_model(planned, trained);
+            assert!(text.is_some() == told.is_some(), "{text:?}");
+            assert!(text.unwrap_or_default().contains(told.unwrap_or_default()));
+        }
+    }
 
     #[test]
     fn two_micro_batches_in_a_row_are_doubtful_and_told_of_once() {

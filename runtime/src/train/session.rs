@@ -47,8 +47,8 @@ impl<C: Tuned> Session<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A warning tells of a model with other parameters than those that were planned for, by more than a tenth, and of steps that
-    /// are given micro-batches in place of all samples of a step.
+    /// A warning tells of a model with other parameters than those that were measured, or than are planned for by more than a tenth, and of
+    /// steps that are given micro-batches in place of all samples of a step.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl<C: Tuned> Session<C> {
     /// several ranks, which [`ranks`](Self::ranks) are for.
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
         let recipe = Recipe::alone(self)?;
-        tell_of_another_model(self.workload().trained_parameters().0, &model);
+        tell_of_another_model(self.workload().trained_parameters(), &model);
         let trainer = Trainer::of(model, optimizer, recipe.stepper());
         let trainer = trainer.measuring(self.measured_case()).watching(PartialSteps::of(self));
         Ok(match recipe.half() {

@@ -15,6 +15,7 @@ use burn::train::{
     TrainOutput, TrainStep, TrainingComponents, TrainingError, TrainingItem, TrainingStrategy, ValidLoader,
     train::WorkerFailure,
 };
+use gpu_tuned_core::Provenance;
 use thiserror::Error;
 
 use super::attempt::Part;
@@ -81,7 +82,7 @@ impl<C: Tuned> Session<C> {
             recipe,
             whole: WholeSteps::of(self),
             eval_batch: self.plan().settings.eval_batch_size,
-            parameters: self.workload().trained_parameters().0,
+            parameters: self.workload().trained_parameters(),
             record: self.record.clone(),
             measured: Mutex::new(self.measured_case()),
         })))
@@ -96,7 +97,7 @@ struct Steps {
     /// Samples that are planned for validation at a time.
     eval_batch: u64,
     /// That were planned for.
-    parameters: u64,
+    parameters: (u64, Provenance),
     record: Record,
     /// What is measured in place of the first step, if that is asked for.
     measured: Mutex<Option<Case>>,

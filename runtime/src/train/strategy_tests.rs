@@ -18,6 +18,7 @@ use burn::train::metric::LossMetric;
 use burn::train::{
     ClassificationOutput, InferenceStep, Learner, SupervisedTraining, TrainOutput, TrainStep, TrainingStrategy,
 };
+use gpu_tuned_core::Provenance;
 
 use super::Steps;
 use crate::burn::default_float;
@@ -108,7 +109,7 @@ fn strategy() -> TrainingStrategy<Classifier> {
         recipe,
         whole: WholeSteps { step: STEP, micro_batch: STEP, is_stated: true },
         eval_batch: STEP as u64,
-        parameters: Classifier::new(0).num_params() as u64,
+        parameters: (Classifier::new(0).num_params() as u64, Provenance::Derived),
         record: Record::default(),
         measured: Mutex::new(None),
     }))
