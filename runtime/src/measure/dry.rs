@@ -11,13 +11,14 @@ use super::{MeasureError, Memory, Step, Subject, isolated, release};
 /// A ResNet took its last page in the tenth step, a transformer in the fifth; from then on nothing changed in 25.
 const STEPS: usize = 12;
 
-/// The optimizer's state comes with the second step, and the third is as most that follow.
-const FEWEST: usize = 4;
+/// Recurrent layers took their last page in one of the first eight.
+const FEWEST: usize = 8;
 
 /// How long steps may go on when each takes the host long, as those of recurrent networks do.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Finds out what steps would reserve on a GPU, without running them; batches may be larger than its memory.
+/// Finds out what steps would reserve on a GPU, without running them; batches may be larger than its memory. Each step has a
+/// batch of its own, as in training.
 ///
 /// Nothing else may use Burn in the meantime: a dry run holds for the whole process. Kernels are compiled and tuned,
 /// and *tuning* does run and does take memory: dry-run a step that is larger than the device only when steps as large
@@ -51,14 +52,15 @@ fn steps<M: Module, B: Clone>(
 ) -> Result<Memory, MeasureError> {
     let before = usage(device)?;
     let mut training = Training::new(subject, step, device);
-    let (begin, mut most) = (Instant::now(), 0);
+    let begin = Instant::now();
     for taken in 1..=STEPS {
-        training = training.step(step.micro_batches);
-        most = most.max(usage(device)?.bytes_reserved);
+        training = training.with_next_batch().step(step.micro_batches);
         if taken >= FEWEST && begin.elapsed() > PATIENCE {
             break;
         }
     }
+    // Only now: a look waits until what was let go is free, which training does not, so that it needs a page less.
+    let most = usage(device)?.bytes_reserved;
     // In a further step, so that reading it disturbs no other figure.
     let forward = training.after_forward(|| usage(device)).transpose()?;
     let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));

@@ -52,6 +52,9 @@ pub(super) struct Training<'s, 'a, M, B> {
     scale: Option<LossScale>,
     optimizer: Optimizer<M>,
     batch: B,
+    /// Where the next batch is made, and of how many samples.
+    #[cfg(feature = "cuda")]
+    next: (Device, usize),
 }
 
 impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
@@ -63,7 +66,23 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
             Some(half) => Held::mixed(Master::new(model, half).unwrap_or_else(|error| cannot(&error))),
         };
         let scale = subject.half().map(|half| LossScale::for_half(half).with_init_scale(SCALE));
-        Self { subject, held, scale, optimizer, batch: subject.batch(step.batch, &device) }
+        Self {
+            batch: subject.batch(step.batch, &device),
+            subject,
+            held,
+            scale,
+            optimizer,
+            #[cfg(feature = "cuda")]
+            next: (device, step.batch),
+        }
+    }
+
+    /// With a batch of its own for the next step, made while the last one is there, as in training: it comes to lie where the
+    /// last step left room.
+    #[cfg(feature = "cuda")]
+    pub(super) fn with_next_batch(self) -> Self {
+        let (device, samples) = &self.next;
+        Self { batch: self.subject.batch(*samples, device), ..self }
     }
 
     /// Takes an optimizer step of so many micro-batches.

@@ -2,6 +2,8 @@
 
 #![cfg(feature = "cuda")]
 
+mod dry;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
