@@ -77,8 +77,8 @@ impl<C: Tuned> Session<C> {
     /// timed only where they leave much memory free, from the largest power of two down to where launches bound them. On the
     /// CPU steps are run, and with feature `counting-allocator` a few of them are replayed to find out what they would
     /// reserve on the GPU that the program was built for, in `f32` and in `bf16_params`; where the session's precision is a
-    /// mixed one, nothing is replayed, and that is said. It takes up to a minute for each of the two, and on a GPU where
-    /// nothing has been tuned yet some minutes more.
+    /// mixed one, nothing is replayed, and that is said. It takes up to a minute for each of the two, and on a GPU some
+    /// minutes more for batches that have not been tuned yet.
     ///
     /// # Errors
     ///
