@@ -1,5 +1,7 @@
 //! What of a workload's measurements speaks for a device and a mode.
 
+use std::collections::BTreeMap;
+
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::select::MATTERS;
 use crate::measured::{Curve, Known, Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
@@ -86,12 +88,21 @@ impl<'a> Reference<'a> {
 
     /// Bytes that the memory pools hold.
     pub(super) fn reserved(&self) -> Option<Curve> {
-        self.pages(|point| point.reserved_bytes)
+        let known = |(batch, point): (&u64, &Point)| {
+            let slope = point.reserved_bytes_per_sample.map(|bytes| bytes.0 as f64);
+            Some(Known { batch: *batch, figure: point.reserved_bytes?.0 as f64, slope, from: point.reserved_from })
+        };
+        Curve::along(self.measured.batch.iter().filter_map(known))
     }
 
-    /// The same when gradients are added up; where that was not measured, a set of `gradients` more.
-    pub(super) fn reserved_accumulating(&self, gradients: Bytes) -> Option<Curve> {
-        self.pages(|point| point.reserved_accumulating_bytes.or(Some(point.reserved_bytes? + gradients)))
+    /// Bytes more, or less, at each point where gradients are added up; where that was not measured, a set of `gradients`.
+    pub(super) fn added_up(&self, gradients: Bytes) -> BTreeMap<u64, f64> {
+        let more = |point: &Point| {
+            let single = point.reserved_bytes?;
+            let accumulating = point.reserved_accumulating_bytes.unwrap_or(single + gradients);
+            Some(accumulating.0 as f64 - single.0 as f64)
+        };
+        self.measured.batch.iter().filter_map(|(batch, point)| Some((*batch, more(point)?))).collect()
     }
 
     /// Bytes in use after the forward pass.
@@ -159,15 +170,6 @@ impl<'a> Reference<'a> {
     pub(super) fn micro_steps(&self) -> impl Iterator<Item = (u64, f64)> {
         let points = self.measured.batch.iter();
         points.filter_map(|(batch, point)| Some((*batch, point.micro_step_ms? / 1e3)))
-    }
-
-    /// Bytes of pages, whose number changes in jumps.
-    fn pages(&self, bytes: impl Fn(&Point) -> Option<Bytes>) -> Option<Curve> {
-        let known = |(batch, point): (&u64, &Point)| {
-            let slope = point.reserved_bytes_per_sample.map(|bytes| bytes.0 as f64);
-            Some(Known { batch: *batch, figure: bytes(point)?.0 as f64, slope, from: point.reserved_from })
-        };
-        Curve::along(self.measured.batch.iter().filter_map(known))
     }
 
     fn curve(&self, figure: impl Fn(&Point) -> Option<f64>) -> Option<Curve> {

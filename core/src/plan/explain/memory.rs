@@ -1,11 +1,13 @@
 //! Memory, item by item.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::Asked;
-use crate::measured::{Curve, Mode};
+use crate::measured::Mode;
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
-use crate::plan::pools::Pools;
+use crate::plan::pools::{Held, Margin, Pools};
 use crate::plan::{MemoryEstimate, host, reference};
 use crate::{Bytes, Provenance, grouped};
 
@@ -43,65 +45,59 @@ pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing:
 struct Pooled {
     /// The device that was measured, or replayed for, and, where it is not a point, that it lies on a line.
     at: String,
-    /// What the pools held after a step.
-    reserved: Bytes,
+    /// What the pools held after a step, and what is added to it.
+    held: Held,
     /// What of it other ranks keep.
     elsewhere: Bytes,
     /// What was in use after the forward pass.
     in_use: Option<Bytes>,
     /// Input batches that are prepared ahead.
     queued: Bytes,
-    /// The share that is added, and what it is one of.
-    residual: (f64, Bytes),
-    /// What the line of the next point says more.
-    next: Bytes,
 }
 
 impl Pooled {
     const ITEMS: [&str; 3] = ["activations", "allocator reserve", "margin"];
 
     fn new(pools: &Pools<'_>, estimate: &MemoryEstimate, asked: &Asked<'_>, accumulates: bool) -> Self {
-        let Pools { reference, .. } = pools;
-        let curve =
-            if accumulates { reference.reserved_accumulating(estimate.gradients) } else { reference.reserved() };
-        let figure = |at: f64| Bytes(at.ceil() as u64);
+        let held = pools.held(estimate.batch, accumulates);
         let input = asked.workload.sample.input.unwrap_or_default().times(estimate.batch);
-        let is_point = curve.as_ref().is_some_and(|curve| curve.has(estimate.batch));
-        let is_beyond = curve.as_ref().is_some_and(|curve| curve.is_beyond(estimate.batch));
-        let line = match (is_point, is_beyond) {
+        let line = match (held.is_point, held.is_beyond) {
             (true, _) => "",
             (false, true) => ", on a line beyond the largest point",
             (false, false) => ", on a line between points",
         };
-        let reserved = curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.at(estimate.batch)));
-        let residual = |curve: &Curve| reference.residual(curve.point(estimate.batch), reserved);
         Self {
-            at: format!("{}{line}", reference.whence()),
-            reserved,
+            at: format!("{}{line}", pools.reference.whence()),
+            held,
             elsewhere: pools.elsewhere,
-            in_use: pools.in_use.as_ref().map(|in_use| figure(in_use.at(estimate.batch))),
+            in_use: pools.in_use.as_ref().map(|in_use| Bytes(in_use.at(estimate.batch).ceil() as u64)),
             queued: estimate.inputs - input,
-            residual: curve.as_ref().map_or((0.0, reserved), residual),
-            next: curve.as_ref().map_or(Bytes::ZERO, |curve| figure(curve.next_above(estimate.batch))),
         }
     }
 
+    /// How the margin comes about.
+    fn margin(&self) -> String {
+        let Margin { residual: (share, of), next, added_up } = self.held.margin;
+        let of = if of > self.held.bytes { format!("{}, for the {}", mib(of), mib(self.held.bytes)) } else { mib(of) };
+        let mut text = format!("{share:.4} x {of} reserved {}", self.at);
+        for (bytes, whose) in
+            [(next, "on the next line"), (added_up, "where gradients were added up at the points beside")]
+        {
+            if bytes > Bytes::ZERO {
+                let _ = write!(text, " + {} more {whose}", mib(bytes));
+            }
+        }
+        format!("{text} + {} of small pages", mib(calibration::SMALL_PAGES))
+    }
+
     fn formula(&self, name: &str, estimate: &MemoryEstimate) -> String {
-        let mib = |bytes: Bytes| format!("{:.1} MiB", bytes.mib());
         let lasting = lasting(estimate);
         let known = lasting + estimate.gradients + estimate.accumulated_gradients + estimate.inputs;
-        let pools = self.reserved - self.elsewhere + self.queued;
+        let pools = self.held.bytes - self.elsewhere + self.queued;
         let input = estimate.inputs - self.queued;
         let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
         match (name, self.in_use) {
-            ("margin", _) => {
-                let ((share, of), pages) = (self.residual, mib(calibration::SMALL_PAGES));
-                let next = (self.next > Bytes::ZERO).then(|| format!(" + {} more on the next line", mib(self.next)));
-                let next = next.unwrap_or_default();
-                let of =
-                    if of > self.reserved { format!("{}, for the {}", mib(of), mib(self.reserved)) } else { mib(of) };
-                format!("{share:.4} x {of} reserved {}{next} + {pages} of small pages", self.at)
-            }
+            ("margin", _) => self.margin(),
             ("allocator reserve", _) => {
                 format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))
             }
@@ -112,6 +108,10 @@ impl Pooled {
             _ => format!("{} reserved {} - {} known", mib(pools), self.at, mib(known)),
         }
     }
+}
+
+fn mib(bytes: Bytes) -> String {
+    format!("{:.1} MiB", bytes.mib())
 }
 
 /// What lives as long as the run.
