@@ -139,6 +139,7 @@ impl Case {
         let lock = LockFile::new(lock_path());
         let before = lock.read()?;
         report::begin(name, &self.facts.name);
+        report::shared(self.reading.as_ref());
         let known = before.and_then(|lock| lock.workload.get(name)?.measured.host_ms_per_sample);
         let mut dropped = Vec::new();
         let outcome = self.measure(subject, &mut |so_far| {

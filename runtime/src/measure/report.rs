@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::lock::LockedWorkload;
 use gpu_tuned_core::measured::{MeasuredMode, Mode, Point, Way};
 use gpu_tuned_core::{grouped, three_digits};
@@ -12,6 +13,25 @@ use super::bench::Tried;
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
+}
+
+/// That others compute on the GPU, if the driver says so.
+pub(super) fn shared(gpu: Option<&GpuReading>) {
+    if let Some(said) = gpu.and_then(|gpu| beside(gpu.other_processes?)) {
+        eprintln!("  {said}");
+    }
+}
+
+fn beside(others: u32) -> Option<String> {
+    let whose = match others {
+        0 => return None,
+        1 => "another process computes".to_owned(),
+        others => format!("{others} other processes compute"),
+    };
+    Some(format!(
+        "{whose} on this GPU: times will be those of a shared GPU, and the kernels that are tuned beside it stay chosen; \
+         measure on a GPU that nothing else uses"
+    ))
 }
 
 /// So long nothing may be said.
@@ -143,7 +163,7 @@ mod tests {
     use gpu_tuned_core::Bytes;
     use gpu_tuned_core::measured::{MeasuredMode, Point, Way};
 
-    use super::{line, other_model, summary};
+    use super::{beside, line, other_model, summary};
 
     #[test]
     fn a_description_of_another_model_is_told() {
@@ -152,6 +172,14 @@ mod tests {
         let told = other_model(37_800, 12_929).expect("another model");
         assert!(told.starts_with("the description has 37,800 parameters, and the model 12,929:"), "{told}");
         assert!(other_model(2_682, 531_178).is_some(), "layers are left out");
+    }
+
+    #[test]
+    fn others_on_the_gpu_are_told() {
+        assert_eq!(beside(0), None);
+        let told = [1, 3].map(|others| beside(others).expect("somebody is there"));
+        assert!(told[0].starts_with("another process computes on this GPU: times will be"), "{}", told[0]);
+        assert!(told[1].starts_with("3 other processes compute on this GPU: times will be"), "{}", told[1]);
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Case {
         let setups = request.setups(precision, &batches);
         journal.begin(header, Begin { planned: self.planned, setups: setups.clone() })?;
         report::begin(name, &self.facts.name, &setups, &known);
+        super::report::shared(self.reading.as_ref());
         let patience = Patience::begin(super::report::QUIET, super::report::waiting(!self.is_cpu()));
         let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
         let ground = OnDevice::new(self, subject, spend);
