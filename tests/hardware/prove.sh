@@ -33,7 +33,7 @@ pairs() {
   for how in "" "--checkpointing" "--accumulate 2" "--queue 2"; do
     for dry in "" --dry; do
       # shellcheck disable=SC2086 # none, one or two words
-      hardware trace --model "$1" --precision "$2" $how $dry --batches 40,320 --steps 12 --unwatched >> "$folder/trace.jsonl" ||
+      hardware trace --model "$1" --precision "$2" $how $dry --batches 40,320 --steps 12 --unwatched >> "$folder/pairs.jsonl" ||
         return 1
     done
   done

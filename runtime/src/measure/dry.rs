@@ -50,6 +50,8 @@ fn steps<M: Module, B: Clone>(
     subject: &Subject<'_, M, B>,
     step: Step,
 ) -> Result<Memory, MeasureError> {
+    // Tuning gives back what nothing uses, such as a page that opening the device took: it must not be among what was there.
+    release(device, step)?;
     let before = usage(device)?;
     let mut training = Training::new(subject, step, device);
     let begin = Instant::now();

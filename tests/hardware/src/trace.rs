@@ -65,6 +65,8 @@ struct Trace {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let arguments = &arguments.as_planned()?;
     let device = arguments.choice.open(arguments.mode.precision)?;
+    // Opening leaves a page in the pools of this thread, which training in it would share.
+    release(&device)?;
     let way = if arguments.dry { "dry_trace" } else { "trace" };
     for &batch in &arguments.batches {
         let traced = || catching(|| arguments.trace(batch, &device));

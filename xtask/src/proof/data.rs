@@ -18,6 +18,8 @@ pub(super) struct Results {
     pub sweep: Vec<Line>,
     /// What steps reserve.
     pub trace: Vec<Line>,
+    /// The same, executed and dry, with kernels that were tuned for nothing else.
+    pub pairs: Vec<Line>,
     /// With how little free memory steps still run.
     pub boundary: Vec<Line>,
     /// Planned settings beside a process that holds the rest of the memory.
@@ -40,6 +42,9 @@ pub(super) struct Line {
     pub way: String,
     pub samples_per_second: Option<f64>,
     reserved_bytes: Option<Reserved>,
+    /// Those of the thread that opened the device come first.
+    #[serde(default)]
+    pools: Vec<Pool>,
     pub free_mib: Option<u64>,
     pub ok: Option<bool>,
     #[serde(default)]
@@ -61,6 +66,18 @@ enum Reserved {
     AfterEachStep(Vec<u64>),
 }
 
+/// Pages of one size, after the last step.
+#[derive(Clone, Debug, Deserialize)]
+struct Pool {
+    page_size: u64,
+    pages: u64,
+    /// The largest allocation that it has served, in bytes.
+    largest_alloc: u64,
+}
+
+/// What opening a device allocates.
+const OPENING: u64 = 512;
+
 const fn one() -> u64 {
     1
 }
@@ -77,6 +94,7 @@ impl Results {
             lock: parsed(&lock)?,
             sweep: read(folder, "sweep.jsonl")?,
             trace: read(folder, "trace.jsonl")?,
+            pairs: read(folder, "pairs.jsonl")?,
             boundary: read(folder, "boundary.jsonl")?,
             confirmed: read(folder, "confirmed.jsonl")?,
         }))
@@ -106,11 +124,21 @@ impl Line {
         }
     }
 
-    /// The most that the memory pools held after any step.
+    /// The most that the memory pools held after any step, without what another thread than theirs had left in opening the
+    /// device.
     pub(super) fn reserved(&self) -> Option<Bytes> {
-        match self.reserved_bytes.as_ref()? {
-            Reserved::AtTheEnd(bytes) => Some(Bytes(*bytes)),
-            Reserved::AfterEachStep(steps) => steps.iter().max().map(|bytes| Bytes(*bytes)),
+        let most = match self.reserved_bytes.as_ref()? {
+            Reserved::AtTheEnd(bytes) => *bytes,
+            Reserved::AfterEachStep(steps) => *steps.iter().max()?,
+        };
+        Some(Bytes(most) - self.left_in_opening())
+    }
+
+    /// The page that has what opening the device allocated, and nothing else.
+    fn left_in_opening(&self) -> Bytes {
+        match self.pools.as_slice() {
+            [first, _, ..] if first.largest_alloc == OPENING => Bytes(first.page_size * first.pages),
+            _ => Bytes::ZERO,
         }
     }
 }

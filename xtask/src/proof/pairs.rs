@@ -24,7 +24,7 @@ impl Pairs {
     pub(super) fn of(results: &Results) -> Self {
         let mut pairs = Self::default();
         let mut executed: BTreeMap<(&str, Run), Bytes> = BTreeMap::new();
-        for line in results.traced() {
+        for line in results.traced().chain(&results.pairs) {
             let Some(held) = line.reserved() else { continue };
             let step = (line.model.as_str(), Run::of(line));
             if line.was_executed() == Some(true) {

@@ -86,6 +86,7 @@ fn results() -> Results {
         lock: parsed(LOCK).expect("it is valid"),
         sweep: lines("sweep.jsonl", &sweep).expect("they are valid"),
         trace: lines("trace.jsonl", &trace).expect("it is valid"),
+        pairs: Vec::new(),
         boundary: lines("boundary.jsonl", &boundary.concat()).expect("they are valid"),
         confirmed: lines("confirmed.jsonl", &confirmed.concat()).expect("they are valid"),
     }
@@ -155,6 +156,39 @@ fn dry_steps_are_held_against_what_was_executed_last() {
     assert_eq!(row(&page, "| dry |")[1], "3");
     assert_eq!(row(&page, "| accumulating, or")[1], "3");
     assert!(self::page().contains("No step is on record both dry and executed"));
+}
+
+#[test]
+fn what_opening_the_device_left_in_another_thread_is_not_counted() {
+    let traced = |pools: &str| {
+        let rest = format!("\"way\":\"trace\",\"reserved_bytes\":[9262071808],\"pools\":[{pools}]");
+        let trace = lines("trace.jsonl", &line(64, &rest)).expect("it is valid");
+        row(&page_of(&Results { trace, confirmed: Vec::new(), ..results() }), "| f32 | 64 | executed")[3].clone()
+    };
+    let pool = |pages: u64, largest: u64| {
+        format!("{{\"page_size\":8388608,\"pages\":{pages},\"pages_peak\":1,\"largest_alloc\":{largest}}}")
+    };
+    let own = pool(1, 40_960);
+    assert_eq!(traced(&format!("{},{own}", pool(1, 512))), "8825");
+    assert_eq!(traced(&format!("{},{own}", pool(0, 512))), "8833");
+    assert_eq!(traced(&own), "8833");
+}
+
+#[test]
+fn what_other_kernels_take_is_told_apart() {
+    let text = line(64, "\"way\":\"trace\",\"reserved_bytes\":[12582912000]")
+        + &line(64, "\"way\":\"dry_trace\",\"reserved_bytes\":[12582912000]");
+    let pairs = lines("pairs.jsonl", &text).expect("they are valid");
+    let page = page_of(&Results { pairs, ..results() });
+    let before = self::page();
+    for unchanged in ["| all |", "| executed |", "| runs at other batches"] {
+        assert_eq!(row(&page, unchanged), row(&before, unchanged));
+    }
+    assert_eq!(row(&before, "| the same, with other kernels")[1], "-");
+    assert!(row(&page, "| the same, with other kernels")[1].starts_with("2 of 2, by at most "), "{page}");
+    assert_eq!(row(&page, "| with other kernels")[1], "2");
+    assert!(page.contains("<summary>transformer, with other kernels: 2 runs</summary>"), "{page}");
+    assert!(page.contains("Of 1 pairs of dry and executed steps 1 held the same bytes"), "{page}");
 }
 
 #[test]
@@ -307,7 +341,8 @@ fn what_was_measured_bears_the_claims_that_must_hold() {
         assert!(run.too_little.is_some_and(|failed| run.bound > failed), "a plan would ask for too little");
         assert!(run.is_close() != Some(false), "a plan would ask for too much");
     }
-    assert_eq!(super::Comparison::of(&subjects, &results).expect("they can be planned").exceeded(|_| true), 0);
+    let exceeded = super::Comparison::of(&subjects, &results).expect("they can be planned").exceeded();
+    assert!(exceeded.starts_with("0 of "), "{exceeded}");
     let at_points = super::points::all(&subjects, &results).expect("they can be planned");
     assert_eq!(super::points::overran(&at_points), format!("0 of {}", at_points.len()));
     assert!(results.confirmed.len() >= 8 && results.confirmed.iter().all(|line| line.reserved().is_some()));
