@@ -133,6 +133,24 @@ pub struct Point {
 }
 
 impl MeasuredOn {
+    /// A device with these facts, of which nothing was measured yet, and the release of Burn.
+    pub fn new(facts: &DeviceFacts, burn: impl Into<String>) -> Self {
+        Self {
+            device: facts.name.clone(),
+            kind: facts.kind,
+            memory_bytes: facts.memory_total,
+            sm_count: facts.sm_count,
+            fp32_tflops: facts.fp32_tflops,
+            bandwidth_gb_s: facts.bandwidth_gb_s,
+            driver: None,
+            burn: burn.into(),
+            cubecl: None,
+            context_bytes: None,
+            kernels_bytes: None,
+            mode: BTreeMap::new(),
+        }
+    }
+
     /// Whether measurements under this short name are those of a device: the same profile or name, and as many
     /// multiprocessors, which a slice has not.
     pub(crate) fn is_of(&self, name: &str, device: &DeviceFacts) -> bool {

@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::{Plan, PlanError, Remedy, plan};
-use crate::device::{DeviceFacts, DeviceKind};
+use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Family, Workload};
@@ -32,17 +32,8 @@ fn measured(modes: impl IntoIterator<Item = (bool, MeasuredMode)>) -> Workload {
     let modes = modes.into_iter().map(|(checkpointing, mode)| (Mode::new(Precision::F32, checkpointing), mode));
     let on = MeasuredOn {
         device: "NVIDIA GeForce RTX 4090".to_owned(),
-        kind: DeviceKind::Gpu,
-        memory_bytes: facts.memory_total,
-        sm_count: facts.sm_count,
-        fp32_tflops: facts.fp32_tflops,
-        bandwidth_gb_s: facts.bandwidth_gb_s,
-        driver: None,
-        burn: "0.22.1".to_owned(),
-        cubecl: None,
-        context_bytes: None,
-        kernels_bytes: None,
         mode: modes.collect::<BTreeMap<_, _>>(),
+        ..MeasuredOn::new(&facts, "0.22.1")
     };
     let declared = Declared {
         parameters: 1_000_000,

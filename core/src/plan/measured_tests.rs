@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{DeviceFacts, DeviceKind};
+use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::profile::ProfileTable;
 use crate::workload::{Mlp, Transformer, Workload};
@@ -43,17 +43,12 @@ fn h200() -> MeasuredOn {
     let mode = Mode::new(Precision::F32, false);
     MeasuredOn {
         device: "NVIDIA H200".to_owned(),
-        kind: DeviceKind::Gpu,
-        memory_bytes: facts.memory_total,
-        sm_count: facts.sm_count,
-        fp32_tflops: facts.fp32_tflops,
-        bandwidth_gb_s: facts.bandwidth_gb_s,
         driver: Some("580.159.04".to_owned()),
-        burn: "0.22.1".to_owned(),
         cubecl: Some("0.11.3".to_owned()),
         context_bytes: Some(Bytes::from_mib(537)),
         kernels_bytes: Some(Bytes::from_mib(38)),
         mode: BTreeMap::from([(mode, measured)]),
+        ..MeasuredOn::new(&facts, "0.22.1")
     }
 }
 

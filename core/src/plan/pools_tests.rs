@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{DeviceFacts, DeviceKind};
+use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use crate::plan::explain::explain;
 use crate::profile::ProfileTable;
@@ -40,22 +40,11 @@ fn measured(workload: Workload, precision: Precision, points: &[Figures]) -> Wor
         };
         (batch, point)
     };
-    let facts = h200();
     let batch = points.iter().map(point).collect();
     let mode = MeasuredMode { way: Way::DryRun, residual: None, time_residual: None, batch };
     let on = MeasuredOn {
-        device: "NVIDIA H200".to_owned(),
-        kind: DeviceKind::Gpu,
-        memory_bytes: facts.memory_total,
-        sm_count: facts.sm_count,
-        fp32_tflops: facts.fp32_tflops,
-        bandwidth_gb_s: facts.bandwidth_gb_s,
-        driver: None,
-        burn: "0.22.1".to_owned(),
-        cubecl: None,
-        context_bytes: None,
-        kernels_bytes: None,
         mode: BTreeMap::from([(Mode::new(precision, false), mode)]),
+        ..MeasuredOn::new(&h200(), "0.22.1")
     };
     let parameters = workload.parameters.trained();
     workload.with_measured(Measured { parameters, on: [("h200".to_owned(), on)].into(), ..Measured::default() })

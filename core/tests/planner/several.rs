@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpu_tuned_core::compile::{Compiled, compile};
 use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
+use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::{Profile, ProfileTable};
@@ -61,18 +61,8 @@ fn measured(all: &[(&str, &[(u64, u64)])]) -> Workload {
         let batch = points.iter().map(point).collect();
         let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.1), time_residual: None, batch };
         let on = MeasuredOn {
-            device: facts.name,
-            kind: DeviceKind::Gpu,
-            memory_bytes: facts.memory_total,
-            sm_count: facts.sm_count,
-            fp32_tflops: facts.fp32_tflops,
-            bandwidth_gb_s: facts.bandwidth_gb_s,
-            driver: None,
-            burn: "0.22.1".to_owned(),
-            cubecl: None,
-            context_bytes: None,
-            kernels_bytes: None,
             mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]),
+            ..MeasuredOn::new(&facts, "0.22.1")
         };
         ((*id).to_owned(), on)
     });

@@ -253,22 +253,10 @@ impl Case {
         bench: &Bench<'_, '_, M, B>,
         keep: &mut dyn FnMut(&MeasuredOn) -> Result<(), MeasureError>,
     ) -> Result<(), MeasureError> {
-        let facts = self.facts.clone();
         let four_digits = |rate: f64| format!("{rate:.3e}").parse().unwrap_or(rate);
-        let mut on = MeasuredOn {
-            device: facts.name,
-            kind: facts.kind,
-            memory_bytes: facts.memory_total,
-            sm_count: facts.sm_count,
-            fp32_tflops: facts.fp32_tflops.map(four_digits),
-            bandwidth_gb_s: facts.bandwidth_gb_s.map(four_digits),
-            driver: None,
-            burn: versions::burn(package().as_deref()),
-            cubecl: None,
-            context_bytes: None,
-            kernels_bytes: None,
-            mode: BTreeMap::new(),
-        };
+        let mut on = MeasuredOn::new(&self.facts, versions::burn(package().as_deref()));
+        on.fp32_tflops = on.fp32_tflops.map(four_digits);
+        on.bandwidth_gb_s = on.bandwidth_gb_s.map(four_digits);
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             return self.measure_gpu(bench, gpu, on, keep);

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{ModuleOptimizer, SgdConfig};
-use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use gpu_tuned::mixed::{Half, in_f32};
 use gpu_tuned::train::{Rank, Ranks, Step, Trainer};
 use gpu_tuned::{MicroBatch, Options, Pins, Precision, gpu_tuned};
 
 use crate::models::Numbers;
 use crate::process;
-use crate::steps::device;
+use crate::steps::{bits, device};
 
 const RATE: f64 = 0.2;
 /// Samples of the steps; of one the second rank has none.
@@ -55,19 +55,6 @@ fn batch(step: usize) -> Batch {
         Tensor::from_data(TensorData::new(values, [SIZES[step], columns]), (&Device::flex(), DType::F32))
     };
     (values(6), values(3))
-}
-
-/// The parameters in f32, bit by bit; those that are made when they are first used are made by this.
-fn bits(model: &Network) -> Vec<u32> {
-    struct Bits(Vec<u32>);
-    impl ModuleVisitor for Bits {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.0.extend(param.val().cast(FloatDType::F32).into_data().iter::<f32>().map(f32::to_bits));
-        }
-    }
-    let mut bits = Bits(Vec::new());
-    model.visit(&mut bits);
-    bits.0
 }
 
 fn optimizer() -> ModuleOptimizer {

@@ -53,8 +53,8 @@ impl Training {
     }
 }
 
-/// All parameters of a model, bit by bit.
-pub(crate) fn bits(model: &Transformer) -> Vec<u32> {
+/// All parameters of a model in f32, bit by bit; those that are made when they are first used are made by this.
+pub(crate) fn bits<M: Module>(model: &M) -> Vec<u32> {
     struct Bits(Vec<u32>);
     impl ModuleVisitor for Bits {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {

@@ -1,5 +1,5 @@
 use super::{Explanation, Item, Outcome, Verdict, explain};
-use crate::device::{DeviceFacts, DeviceKind};
+use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredMode, MeasuredOn, Point, Way};
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Optimizer, Training, Transformer, WeightFormat, Workload, WorkloadSpec};
@@ -101,17 +101,10 @@ fn measured() -> Workload {
     let facts = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
-        kind: DeviceKind::Gpu,
-        memory_bytes: facts.memory_total,
-        sm_count: facts.sm_count,
-        fp32_tflops: facts.fp32_tflops,
-        bandwidth_gb_s: facts.bandwidth_gb_s,
-        driver: None,
-        burn: "0.22.1".to_owned(),
-        cubecl: None,
         context_bytes: Some(Bytes::from_mib(537)),
         kernels_bytes: Some(Bytes::from_mib(38)),
         mode: [("f32".parse().expect("a mode"), mode)].into(),
+        ..MeasuredOn::new(&facts, "0.22.1")
     };
     let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
     lm.workload().with_measured(Measured { on: [("h200".to_owned(), on)].into(), ..Measured::default() })
