@@ -73,6 +73,13 @@ impl<'r, 'i> Facts<'r, 'i> {
         as_table(value).map_err(wrong).ok()
     }
 
+    /// The facts of the table of this name.
+    pub(super) fn below(&mut self, key: &str) -> Option<Self> {
+        let table = self.table(key)?;
+        let (path, place) = (self.named(key), table.span());
+        Some(Self { reader: self.reader, path, place, table: table.into_inner() })
+    }
+
     /// The tables below the one of this name, each by its own name.
     pub(super) fn tables(&mut self, key: &str) -> Vec<(String, Self)> {
         let Some(parent) = self.table(key) else { return Vec::new() };

@@ -12,7 +12,7 @@ use crate::Bytes;
 use crate::config;
 use crate::conflict;
 use crate::device::DeviceKind;
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
+use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Pages, Point, Way};
 use crate::source::{FileError, Source};
 
 const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
@@ -170,6 +170,21 @@ fn sizes<'r, 'i>(points: Vec<(String, Facts<'r, 'i>)>) -> BTreeMap<u64, Facts<'r
     points.into_iter().filter_map(size).collect()
 }
 
+/// What steps need of pages at a point.
+fn pages(mut facts: Facts<'_, '_>) -> Pages {
+    facts.needs(&["largest_bytes", "needed_bytes"]);
+    let mut figure = |key| bytes(&mut facts, key).unwrap_or_default();
+    Pages {
+        largest_bytes: figure("largest_bytes"),
+        largest_bytes_per_sample: figure("largest_bytes_per_sample"),
+        needed_bytes: figure("needed_bytes"),
+        needed_bytes_per_sample: figure("needed_bytes_per_sample"),
+        small_bytes: figure("small_bytes"),
+        small_bytes_per_sample: figure("small_bytes_per_sample"),
+        other_bytes_per_sample: figure("other_bytes_per_sample"),
+    }
+}
+
 /// A point whose line may begin at one of the micro-batches `own`.
 fn point(mut facts: Facts<'_, '_>, own: RangeInclusive<u64>) -> Point {
     let in_use_bytes = bytes(&mut facts, "in_use_bytes");
@@ -190,6 +205,7 @@ fn point(mut facts: Facts<'_, '_>, own: RangeInclusive<u64>) -> Point {
         micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),
         optimizer_ms: milliseconds(&mut facts, "optimizer_ms"),
         spread: facts.number("spread", &(0.0..=100.0), "a share from 0 to 100"),
+        pages: facts.below("pages").map(pages),
     }
 }
 

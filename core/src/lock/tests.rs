@@ -2,7 +2,7 @@ mod slips;
 
 use super::{Lock, LockedWorkload, Merged, merged};
 use crate::device::DeviceKind;
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Point, Way};
+use crate::measured::{Measured, MeasuredMode, MeasuredOn, Pages, Point, Way};
 use crate::source::{FileError, Source};
 use crate::workload::{Optimizer, Training, Transformer, WorkloadSpec};
 use crate::{Bytes, Goal};
@@ -55,6 +55,13 @@ reserved_from = 48
 residual = 0.002
 spread = 0.01
 
+[workload.char-lm.on.h200.mode.f32.batch.64.pages]
+largest_bytes = 8_388_608
+largest_bytes_per_sample = 131_072
+needed_bytes = 1_400_000_000
+needed_bytes_per_sample = 23_000_000
+small_bytes = 2_000_000
+
 [workload.char-lm.on.h200.mode.f32.batch.1024]
 reserved_bytes = 24_779_960_320
 
@@ -85,6 +92,14 @@ fn whole() -> LockedWorkload {
         micro_step_ms: Some(12.308_7),
         optimizer_ms: Some(1.234_049),
         spread: Some(0.01),
+        pages: Some(Pages {
+            largest_bytes: Bytes(8_388_608),
+            largest_bytes_per_sample: Bytes(131_072),
+            needed_bytes: Bytes(1_400_000_000),
+            needed_bytes_per_sample: Bytes(23_000_000),
+            small_bytes: Bytes(2_000_000),
+            ..Pages::default()
+        }),
     };
     let large = Point { reserved_bytes: Some(Bytes(24_779_960_320)), ..Point::default() };
     let batch = [(64, small), (1024, large)].into();
@@ -156,7 +171,7 @@ fn a_fifth_batch_is_one_too_many() {
     let mistakes = parse(&with(&more.concat())).expect_err("five batches");
     let found = mistakes[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:58:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
+        found.starts_with("gpu-tuned.lock:65:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
     );
 }
 

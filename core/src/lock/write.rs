@@ -6,7 +6,7 @@ use toml::{Table, Value};
 use super::{Lock, LockedWorkload};
 use crate::Bytes;
 use crate::dims::{Described, DimValue, DimValues};
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Point};
+use crate::measured::{Measured, MeasuredMode, MeasuredOn, Pages, Point};
 use crate::workload::WorkloadSpec;
 
 pub(super) fn document(lock: &Lock) -> Table {
@@ -80,6 +80,21 @@ fn point(point: &Point) -> Table {
         ("micro_step_ms", point.micro_step_ms.map(milliseconds)),
         ("optimizer_ms", point.optimizer_ms.map(milliseconds)),
         ("spread", point.spread.map(share)),
+        ("pages", point.pages.as_ref().map(|pages| self::pages(pages).into())),
+    ])
+}
+
+/// Without what is not needed, and does not grow.
+fn pages(pages: &Pages) -> Table {
+    let figure = |figure: Bytes| (figure > Bytes::ZERO).then(|| bytes(figure));
+    table([
+        ("largest_bytes", Some(bytes(pages.largest_bytes))),
+        ("largest_bytes_per_sample", figure(pages.largest_bytes_per_sample)),
+        ("needed_bytes", Some(bytes(pages.needed_bytes))),
+        ("needed_bytes_per_sample", figure(pages.needed_bytes_per_sample)),
+        ("small_bytes", figure(pages.small_bytes)),
+        ("small_bytes_per_sample", figure(pages.small_bytes_per_sample)),
+        ("other_bytes_per_sample", figure(pages.other_bytes_per_sample)),
     ])
 }
 

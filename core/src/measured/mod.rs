@@ -2,6 +2,7 @@
 
 mod curve;
 mod mode;
+mod pages;
 mod replayed;
 pub mod select;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use curve::{Curve, Known};
 pub use mode::{Mode, ParseModeError};
+pub use pages::{InPages, Pages};
 
 use crate::Bytes;
 use crate::device::{DeviceFacts, DeviceKind};
@@ -105,7 +107,8 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<Bytes>,
     /// What each sample more adds to that, up to the next line, where the number of pages may change; each sample less takes
-    /// as much away, down to [`reserved_from`](Self::reserved_from). `None` where a line to the next point says as much.
+    /// as much away, down to [`reserved_from`](Self::reserved_from). `None` where a line to the next point says as much. Where
+    /// [`pages`](Self::pages) are known these tell more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes_per_sample: Option<Bytes>,
     /// The smallest micro-batch, in samples, of which the line through this point tells; above that of the point before, and
@@ -130,6 +133,9 @@ pub struct Point {
     /// Half of the range of the repeats of the whole step, as a share of their median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
+    /// What steps need of pages, where dry runs counted these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Pages>,
 }
 
 impl MeasuredOn {

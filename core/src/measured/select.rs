@@ -8,6 +8,7 @@
 mod lines;
 mod times;
 
+use super::{InPages, Pages};
 use crate::Bytes;
 use lines::Lines;
 use times::Times;
@@ -21,6 +22,8 @@ pub struct Sample {
     pub reserved: Bytes,
     /// What of it was in use after the forward pass, where that is known: what grows with the micro-batch in a straight line.
     pub in_use: Option<Bytes>,
+    /// The pages it was in, where these were counted.
+    pub held: Option<InPages>,
     /// How long steps took, where they were run.
     pub seconds: Option<Seconds>,
 }
@@ -43,6 +46,8 @@ pub struct Piece {
     pub from: u64,
     /// What each sample more adds.
     pub per_sample: Bytes,
+    /// What comes in whole pages, where these tell more than a straight line.
+    pub pages: Option<Pages>,
     /// The most that was found above the line, or that may lie above it where the number of pages changes between samples, as
     /// a share of what it says, or of [`MATTERS`] where it says less; at least [`LEAST_RESIDUAL`].
     pub residual: f64,
@@ -103,6 +108,9 @@ const SLIGHT: f64 = 0.3;
 /// these figures lines erred least, or nearly so, of those that were tried on replayed steps of three networks.
 const UNSEEN: f64 = 0.1;
 
+/// Batches to try between others are multiples of this.
+const EVEN: u64 = 4;
+
 /// From so many samples on.
 const FEW: u64 = 16;
 
@@ -127,12 +135,18 @@ pub fn ladder(largest: u64) -> Vec<u64> {
     batches
 }
 
-/// The micro-batch to try next: in the middle of the two neighbours between which the number of pages seems to change most,
-/// or between which nothing is known for longest, up to the last that reserves at most `most`. `None` where all such changes
-/// are known closely. `samples` are sorted by batch.
+/// The micro-batch to try next, up to the last that reserves at most `most`. `None` where all is known closely. `samples` are
+/// sorted by batch.
+///
+/// Where pages were counted: where small allocations seem to outgrow the pages of their own, or else between the neighbours
+/// that are farthest apart. Else in the middle of the two neighbours between which the number of pages seems to change most, or
+/// between which nothing is known for longest.
 pub fn refined(samples: &[Sample], most: Bytes) -> Option<u64> {
     let last = samples.iter().rposition(|sample| sample.reserved <= most)?;
     let samples = &samples[..=last];
+    if samples.iter().all(|sample| sample.held.is_some()) {
+        return outgrown(samples).or_else(|| farthest(samples));
+    }
     let constant = Constant::of(samples);
     let is_wide = |pair: &&[Sample]| pair[1].batch - pair[0].batch > 1 && ratio(pair) > NEAR;
     let unseen = |pair: &[Sample]| if pair[0].batch < FEW { 0.0 } else { UNSEEN * ratio(pair).ln() };
@@ -140,6 +154,38 @@ pub fn refined(samples: &[Sample], most: Bytes) -> Option<u64> {
     let wide = samples.windows(2).filter(is_wide).map(|pair| (worth(pair), pair[0].batch.midpoint(pair[1].batch)));
     let (worth, batch) = wide.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (worth > ALIKE.ln()).then_some(batch)
+}
+
+/// Where pages of small allocations go because these have become large: from there on as much is needed of other pages.
+fn outgrown(samples: &[Sample]) -> Option<u64> {
+    let gone = |pair: &[Sample]| {
+        let [from, to] = [pair[0].held?, pair[1].held?].map(|held| held.small_bytes().0);
+        let share = from.saturating_sub(to) as f64 / pair[0].reserved.0 as f64;
+        let (batch, end) = (pair[0].batch, pair[1].batch);
+        // Rows are mostly as wide as powers of two, and are too large then right after one.
+        let power = 1 << (end - 1).ilog2();
+        let next = match () {
+            () if power > batch => power,
+            () if power == batch => batch + 1,
+            () => batch.midpoint(end),
+        };
+        let is_open = end - batch > 1 && (power >= batch || ratio(pair) > NEAR);
+        (is_open && share > ALIKE - 1.0).then_some((share, next))
+    };
+    let (_, batch) = samples.windows(2).filter_map(gone).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(batch)
+}
+
+/// Between the two neighbours that are farthest apart, as a ratio; fewer than [`FEW`] samples count as so many.
+fn farthest(samples: &[Sample]) -> Option<u64> {
+    let ratio = |from: u64, to: u64| to as f64 / from as f64;
+    let pairs = samples.windows(2).map(|pair| (pair[0].batch.max(FEW), pair[1].batch));
+    let wide = pairs.filter(|(from, to)| *to > from + 1 && ratio(*from, *to) > NEAR);
+    let (from, to) = wide.max_by(|a, b| ratio(a.0, a.1).total_cmp(&ratio(b.0, b.1)))?;
+    let middle = (from as f64 * to as f64).sqrt().round() as u64;
+    // Kernels for odd batches are others.
+    let even = (middle + EVEN / 2) / EVEN * EVEN;
+    Some(if from < even && even < to { even } else { middle.clamp(from + 1, to - 1) })
 }
 
 fn ratio(pair: &[Sample]) -> f64 {

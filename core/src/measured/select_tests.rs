@@ -38,7 +38,7 @@ const TRANSFORMER: [(u64, f64); 27] = [
 ];
 
 pub(super) fn sample(batch: u64, mib: f64) -> Sample {
-    Sample { batch, reserved: Bytes((mib * 1_048_576.0) as u64), in_use: None, seconds: None }
+    Sample { batch, reserved: Bytes((mib * 1_048_576.0) as u64), in_use: None, held: None, seconds: None }
 }
 
 fn said(samples: &[Sample], pieces: &[Piece], batch: u64) -> f64 {
@@ -71,7 +71,7 @@ fn by_brute_force(samples: &[Sample], most: usize) -> f64 {
             let to = chosen.get(index + 1).copied().unwrap_or(samples.len());
             let of = |slope: u64| {
                 let (batch, per_sample) = (samples[from].batch, Bytes(slope * steepest / 1000));
-                let piece = [Piece { batch, from: batch, per_sample, residual: 0.0 }];
+                let piece = [Piece { batch, from: batch, per_sample, pages: None, residual: 0.0 }];
                 let part = &samples[begin..to];
                 let error = |sample: &Sample| {
                     let there = sample.reserved.0 as f64;
@@ -98,7 +98,7 @@ pub(super) fn curve(samples: &[Sample], pieces: &[Piece]) -> Curve {
     let known = |piece: &Piece| {
         let sample = samples.iter().find(|sample| sample.batch == piece.batch).expect("points are samples");
         let (figure, slope) = (sample.reserved.0 as f64, Some(piece.per_sample.0 as f64));
-        Known { batch: piece.batch, figure, slope, from: Some(piece.from) }
+        Known { batch: piece.batch, figure, slope, pages: piece.pages, from: Some(piece.from) }
     };
     Curve::along(pieces.iter().map(known)).expect("there are pieces")
 }

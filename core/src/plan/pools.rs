@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::reference::Reference;
 use super::{MemoryEstimate, calibration};
 use crate::device::DeviceFacts;
-use crate::measured::{Curve, Mode};
+use crate::measured::{Curve, InPages, Mode};
 use crate::workload::Workload;
 use crate::{Bytes, Goal};
 
@@ -27,6 +27,8 @@ pub(super) struct Held {
     pub is_point: bool,
     /// Whether this micro-batch is larger than every point.
     pub is_beyond: bool,
+    /// The pages that are counted on, where the line is one of what these hold.
+    pub pages: Option<InPages>,
     pub margin: Margin,
 }
 
@@ -73,6 +75,7 @@ impl<'a> Pools<'a> {
             bytes,
             is_point,
             is_beyond: self.reserved.is_beyond(batch),
+            pages: self.reserved.pages(batch),
             margin: Margin {
                 residual: self.reference.residual(point, bytes),
                 next: self::bytes(self.reserved.next_above(batch)),

@@ -90,7 +90,8 @@ impl<'a> Reference<'a> {
     pub(super) fn reserved(&self) -> Option<Curve> {
         let known = |(batch, point): (&u64, &Point)| {
             let slope = point.reserved_bytes_per_sample.map(|bytes| bytes.0 as f64);
-            Some(Known { batch: *batch, figure: point.reserved_bytes?.0 as f64, slope, from: point.reserved_from })
+            let figure = point.reserved_bytes?.0 as f64;
+            Some(Known { batch: *batch, figure, slope, pages: point.pages, from: point.reserved_from })
         };
         Curve::along(self.measured.batch.iter().filter_map(known))
     }

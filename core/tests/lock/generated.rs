@@ -3,7 +3,7 @@
 use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
-use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Pages, Point, Way};
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Goal, Precision};
@@ -27,6 +27,18 @@ fn bytes() -> impl Strategy<Value = Bytes> {
     (1u64 << 49..=Measured::LARGEST, 0u32..50).prop_map(|(bytes, shift)| Bytes(bytes >> shift))
 }
 
+fn pages() -> impl Strategy<Value = Pages> {
+    [bytes(), bytes(), bytes(), bytes(), bytes(), bytes(), bytes()].prop_map(|bytes| Pages {
+        largest_bytes: bytes[0],
+        largest_bytes_per_sample: bytes[1],
+        needed_bytes: bytes[2],
+        needed_bytes_per_sample: bytes[3],
+        small_bytes: bytes[4],
+        small_bytes_per_sample: bytes[5],
+        other_bytes_per_sample: bytes[6],
+    })
+}
+
 prop_compose! {
     fn points()(
         reserved_bytes in of(bytes()),
@@ -38,6 +50,7 @@ prop_compose! {
         micro_step_ms in of(milliseconds()),
         optimizer_ms in of(milliseconds()),
         spread in of(shares()),
+        pages in of(pages()),
     ) -> Point {
         Point {
             reserved_bytes,
@@ -49,6 +62,7 @@ prop_compose! {
             micro_step_ms,
             optimizer_ms,
             spread,
+            pages,
         }
     }
 }

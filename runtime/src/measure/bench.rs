@@ -72,7 +72,13 @@ impl Tried {
             .times
             .map(|times| Seconds { micro_step: times.micro_step_ms / 1e3, optimizer: times.optimizer_ms / 1e3 });
         let memory = self.memory?;
-        Some(Sample { batch: self.batch, reserved: memory.reserved_bytes, in_use: memory.in_use_bytes, seconds })
+        Some(Sample {
+            batch: self.batch,
+            reserved: memory.reserved_bytes,
+            in_use: memory.in_use_bytes,
+            held: memory.pages,
+            seconds,
+        })
     }
 
     pub(super) fn point(&self) -> Point {
@@ -89,6 +95,7 @@ impl Tried {
             micro_step_ms: self.times.map(|times| times.micro_step_ms),
             optimizer_ms: self.times.map(|times| times.optimizer_ms),
             spread: self.times.map(|times| times.spread),
+            pages: self.piece.and_then(|piece| piece.pages),
         }
     }
 }
@@ -104,6 +111,7 @@ mod tests {
         let memory = |reserved: u64, in_use: u64| Memory {
             reserved_bytes: Bytes::from_mib(reserved),
             in_use_bytes: Some(Bytes::from_mib(in_use)),
+            pages: None,
         };
         let tried = |memory, accumulating| Tried { batch: 8, memory, accumulating, ..Tried::default() };
         let point = tried(Some(memory(100, 110)), Some(memory(90, 0))).point();

@@ -2,8 +2,9 @@ use std::time::{Duration, Instant};
 
 use burn::cubecl::dry_run::DryRun;
 use burn::module::Module;
-use burn::tensor::{Device, MemoryPoolUsage};
+use burn::tensor::{Device, MemoryPoolUsage, SlicedPoolReport};
 use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::InPages;
 
 use super::training::Training;
 use super::{MeasureError, Memory, Step, Subject, isolated, release};
@@ -52,7 +53,7 @@ fn steps<M: Module, B: Clone>(
 ) -> Result<Memory, MeasureError> {
     // Tuning gives back what nothing uses, such as a page that opening the device took: it must not be among what was there.
     release(device, step)?;
-    let before = usage(device)?;
+    let (before, pools_before) = (usage(device)?, pools(device));
     let mut training = Training::new(subject, step, device);
     let begin = Instant::now();
     for taken in 1..=STEPS {
@@ -62,17 +63,40 @@ fn steps<M: Module, B: Clone>(
         }
     }
     // Only now: a look waits until what was let go is free, which training does not, so that it needs a page less.
-    let most = usage(device)?.bytes_reserved;
+    let (most, pools) = (usage(device)?.bytes_reserved, pools(device));
     // In a further step, so that reading it disturbs no other figure.
     let forward = training.after_forward(|| usage(device)).transpose()?;
     let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));
     Ok(Memory {
         reserved_bytes: since(most, before.bytes_reserved),
         in_use_bytes: forward.map(|forward| since(forward.bytes_in_use, before.bytes_in_use)),
+        pages: pages(&pools_before, &pools),
     })
 }
 
 /// What all pools of the device hold, once everything queued has been launched.
 fn usage(device: &Device) -> Result<MemoryPoolUsage, MeasureError> {
     device.memory_pool_usage().ok_or(MeasureError::NoPools)
+}
+
+/// Those of all threads, each thread's after those of threads that came before.
+fn pools(device: &Device) -> Vec<SlicedPoolReport> {
+    device.memory_pool_report().unwrap_or_default()
+}
+
+/// The pages of this thread: those of small allocations come first, then the ones of all others, then those of sizes that were
+/// outgrown. `before` it took steps it had the first two, without a page.
+fn pages(before: &[SlicedPoolReport], pools: &[SlicedPoolReport]) -> Option<InPages> {
+    let others = before.len().checked_sub(2)?;
+    let [small, current, ..] = pools.get(others..)? else { return None };
+    if before[others..].iter().any(|pool| pool.pages > 0) {
+        return None;
+    }
+    Some(InPages {
+        small_pages: small.pages,
+        pages: current.pages,
+        page_bytes: Bytes(current.page_size),
+        largest_bytes: Bytes(current.largest_alloc),
+    })
+    .filter(|pages| pages.small_bytes() == Bytes(small.page_size * small.pages))
 }

@@ -33,7 +33,7 @@ const LITTLE: Bytes = Bytes::from_mib(512);
 const MOST: usize = 32;
 /// What dry runs between those of the ladder may take, in a mode: with nothing to tune each takes a fraction of a second, with
 /// a few kernels to tune ten.
-const REFINING: Duration = Duration::from_secs(30);
+const REFINING: Duration = Duration::from_secs(60);
 
 /// Steps on a GPU.
 pub(super) trait Trial {

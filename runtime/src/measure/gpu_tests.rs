@@ -91,7 +91,7 @@ impl Trial for Fake {
         if step.batch > self.largest {
             return Err(step.failed(&"a tensor is too large"));
         }
-        Ok(Memory { reserved_bytes: self.reserved(step), in_use_bytes: Some(Bytes::ZERO) })
+        Ok(Memory { reserved_bytes: self.reserved(step), in_use_bytes: Some(Bytes::ZERO), pages: None })
     }
 
     fn run(&self, step: Step, _: Duration) -> Result<Run, MeasureError> {

@@ -1,4 +1,5 @@
 use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::InPages;
 use serde::{Deserialize, Serialize};
 
 /// Memory that optimizer steps take.
@@ -8,6 +9,9 @@ pub struct Memory {
     pub reserved_bytes: Bytes,
     /// In use after the forward pass of a micro-batch, with the loss alive; `None` where that cannot be told.
     pub in_use_bytes: Option<Bytes>,
+    /// The pages it is in; `None` where these are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<InPages>,
 }
 
 /// The first step allocates the optimizer's state late, the second settles, the third is as all that follow.
@@ -51,7 +55,7 @@ mod counted {
             let peak = peak_bytes();
             let forward = training.after_forward(live_bytes);
             let since = |bytes: usize| Bytes(bytes.saturating_sub(before) as u64);
-            Memory { reserved_bytes: since(peak), in_use_bytes: forward.map(since) }
+            Memory { reserved_bytes: since(peak), in_use_bytes: forward.map(since), pages: None }
         })
     }
 }

@@ -68,8 +68,11 @@ fn reserved(mode: &MeasuredMode, batch: u64) -> Bytes {
     let begin = |at: &u64, point: &Point| point.reserved_from.unwrap_or(*at);
     let line = mode.batch.iter().rfind(|(at, point)| begin(at, point) <= batch);
     let (at, point) = line.unwrap_or_else(|| mode.batch.iter().next().expect("points"));
-    let slope = point.reserved_bytes_per_sample.expect("a line");
     let apart = batch.max(begin(at, point));
+    if let Some(pages) = point.pages {
+        return Bytes((point.reserved_bytes.expect("measured").0 as f64 + pages.more(*at, apart)) as u64);
+    }
+    let slope = point.reserved_bytes_per_sample.expect("a line");
     point.reserved_bytes.expect("measured") + slope.times(apart.saturating_sub(*at))
         - slope.times(at.saturating_sub(apart))
 }
@@ -83,6 +86,7 @@ fn measured(mode: &MeasuredMode, rates: &BTreeMap<u64, f64>) -> MeasuredMode {
         batch: *batch,
         reserved: reserved(mode, *batch),
         in_use: None,
+        held: None,
         seconds: batch
             .is_power_of_two()
             .then(|| Seconds { micro_step: micro_step(rates, *batch), optimizer: OPTIMIZER }),

@@ -4,7 +4,7 @@ use super::super::merged;
 use super::{WHOLE, parse, source, whole};
 
 /// What stands in the lock, what is written in its place, and how the first mistake begins.
-const SLIPS: [(&str, &str, &str); 27] = [
+const SLIPS: [(&str, &str, &str); 29] = [
     (
         "way = \"dry-run\"",
         "way = \"dry\"",
@@ -51,6 +51,16 @@ const SLIPS: [(&str, &str, &str); 27] = [
     ("global_batch = 512", "global_batch = []", "20:16: global_batch: expected a whole number"),
     ("kind = \"gpu\"", "kind = \"npu\"", "29:8: workload.char-lm.on.h200.kind: expected one of gpu, cpu"),
     (
+        "largest_bytes = 8",
+        "larger_bytes = 8",
+        "49:1: workload.char-lm.on.h200.mode.f32.batch.64.pages needs largest_bytes",
+    ),
+    (
+        "small_bytes = 2_000_000",
+        "small_bytes = -1",
+        "54:15: workload.char-lm.on.h200.mode.f32.batch.64.pages.small_bytes: expected a whole number from 0 to 2^50",
+    ),
+    (
         "reserved_from = 48",
         "reserved_from = 65",
         "45:17: workload.char-lm.on.h200.mode.f32.batch.64.reserved_from: expected a whole number from 1 to 64",
@@ -58,12 +68,12 @@ const SLIPS: [(&str, &str, &str); 27] = [
     (
         "reserved_bytes = 24_779_960_320",
         "reserved_from = 64\nreserved_bytes = 24_779_960_320",
-        "50:17: workload.char-lm.on.h200.mode.f32.batch.1024.reserved_from: expected a whole number from 65 to 1024",
+        "57:17: workload.char-lm.on.h200.mode.f32.batch.1024.reserved_from: expected a whole number from 65 to 1024",
     ),
     (
         "reserved_bytes = 24_779_960_320",
         "reserved = 24_779_960_320",
-        "49:42: workload.char-lm.on.h200.mode.f32.batch.1024 needs reserved_bytes",
+        "56:42: workload.char-lm.on.h200.mode.f32.batch.1024 needs reserved_bytes",
     ),
     (
         "reserved_bytes = 1_548_747_520",
@@ -137,7 +147,7 @@ fn a_file_that_was_cut_short_is_refused_wherever_it_ends() {
     }
     let cut = WHOLE.split_once("_960_320\n").expect("the last figure").0;
     let found = parse(cut).expect_err("cut short")[0].to_string();
-    assert!(found.starts_with("gpu-tuned.lock:50:24: `# end of"), "{found}");
+    assert!(found.starts_with("gpu-tuned.lock:57:24: `# end of"), "{found}");
 }
 
 #[test]
@@ -150,7 +160,7 @@ fn what_ends_as_it_should_is_whole_whatever_its_line_ends_are() {
     let behind = format!("{WHOLE}\n[workload.other]\nparameters = 1\nshape = \"\"\n");
     let found = parse(&behind).expect_err("something stands behind the end")[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:56:11: this stands behind `# end of gpu-tuned.lock`, the last line; mend"),
+        found.starts_with("gpu-tuned.lock:63:11: this stands behind `# end of gpu-tuned.lock`, the last line; mend"),
         "{found}"
     );
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::Asked;
-use crate::measured::Mode;
+use crate::measured::{InPages, Mode};
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
 use crate::plan::pools::{Held, Margin, Pools};
 use crate::plan::{MemoryEstimate, host, reference};
@@ -66,8 +66,9 @@ impl Pooled {
             (false, true) => ", on a line beyond the largest point",
             (false, false) => ", on a line between points",
         };
+        let pages = held.pages.map_or_else(String::new, in_words);
         Self {
-            at: format!("{}{line}", pools.reference.whence()),
+            at: format!("{}{line}{pages}", pools.reference.whence()),
             held,
             elsewhere: pools.elsewhere,
             in_use: pools.in_use.as_ref().map(|in_use| Bytes(in_use.at(estimate.batch).ceil() as u64)),
@@ -108,6 +109,15 @@ impl Pooled {
             _ => format!("{} reserved {} - {} known", mib(pools), self.at, mib(known)),
         }
     }
+}
+
+/// Such as `, in 36 pages of 15.0 MiB and 1 of 8.0 MiB`.
+fn in_words(held: InPages) -> String {
+    let small = match held.small_pages {
+        0 => String::new(),
+        pages => format!(" and {pages} of {}", mib(Bytes(held.small_bytes().0 / pages))),
+    };
+    format!(", in {} pages of {}{small}", held.pages, mib(held.page_bytes))
 }
 
 fn mib(bytes: Bytes) -> String {

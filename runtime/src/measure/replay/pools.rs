@@ -7,6 +7,9 @@
 
 use std::collections::HashMap;
 
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::InPages;
+
 const MIB: u64 = 1 << 20;
 /// Where a slice of a page may begin, and a row of a tensor.
 pub(super) const ALIGNMENT: u64 = 512;
@@ -23,6 +26,8 @@ pub(super) struct Pools {
     /// What each live allocation got.
     live: HashMap<usize, Slice>,
     largest_page: u64,
+    /// Of what is in no small page.
+    largest: u64,
     next_pool: u64,
     persistent: u64,
     in_use: u64,
@@ -71,6 +76,7 @@ impl Pools {
             outdated: Vec::new(),
             live: HashMap::new(),
             largest_page: largest_page / ALIGNMENT * ALIGNMENT,
+            largest: 0,
             next_pool: SMALL + 2,
             persistent: 0,
             in_use: 0,
@@ -90,6 +96,7 @@ impl Pools {
             if aligned > self.current.page_bytes {
                 self.grow(aligned)?;
             }
+            self.largest = self.largest.max(bytes);
             &mut self.current
         };
         let place = Some(pool.allocate(aligned));
@@ -118,6 +125,16 @@ impl Pools {
     pub(super) fn reserved(&self) -> u64 {
         let pools = [&self.small, &self.current].into_iter().chain(&self.outdated);
         self.persistent + pools.map(|pool| pool.page_bytes * pool.pages.len() as u64).sum::<u64>()
+    }
+
+    /// The pages that are held, without those that were outgrown.
+    pub(super) fn pages(&self) -> InPages {
+        InPages {
+            small_pages: self.small.pages.len() as u64,
+            pages: self.current.pages.len() as u64,
+            page_bytes: Bytes(self.current.page_bytes),
+            largest_bytes: Bytes(self.largest),
+        }
     }
 
     /// Bytes of live allocations.

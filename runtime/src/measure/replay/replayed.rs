@@ -3,6 +3,7 @@ use std::collections::{HashMap, HashSet};
 use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::InPages;
 
 use super::affine::aligned;
 use super::parameters::{self, shapes};
@@ -52,13 +53,15 @@ pub struct Replayed {
     pub reserved_bytes: Vec<Bytes>,
     /// In use after the last forward pass, with the loss alive.
     pub in_use_bytes: Bytes,
+    /// The pages after the last step.
+    pub pages: InPages,
 }
 
 impl Replayed {
     /// The most that the pools hold after a step, and what is in use after a forward pass.
     pub fn memory(&self) -> Memory {
         let reserved_bytes = self.reserved_bytes.iter().copied().max().unwrap_or_default();
-        Memory { reserved_bytes, in_use_bytes: Some(self.in_use_bytes) }
+        Memory { reserved_bytes, in_use_bytes: Some(self.in_use_bytes), pages: Some(self.pages) }
     }
 }
 
@@ -149,7 +152,7 @@ fn lay_out_parameters(program: &mut Program, shapes: &[Vec<u64>]) {
 }
 
 fn deal(program: &Program, mut pools: Pools, batch: u64, value_bytes: u64) -> Result<Replayed, TooLarge> {
-    let mut replayed = Replayed { reserved_bytes: Vec::new(), in_use_bytes: Bytes::ZERO };
+    let (mut reserved_bytes, mut in_use_bytes) = (Vec::new(), Bytes::ZERO);
     for op in &program.ops {
         match *op {
             Op::Allocate(id) => {
@@ -161,10 +164,10 @@ fn deal(program: &Program, mut pools: Pools, batch: u64, value_bytes: u64) -> Re
                 }
             }
             Op::Free(id) => pools.free(id),
-            Op::Enter(Phase::Backward) => replayed.in_use_bytes = Bytes(pools.in_use()),
-            Op::Enter(Phase::End) => replayed.reserved_bytes.push(Bytes(pools.reserved())),
+            Op::Enter(Phase::Backward) => in_use_bytes = Bytes(pools.in_use()),
+            Op::Enter(Phase::End) => reserved_bytes.push(Bytes(pools.reserved())),
             Op::Enter(_) => {}
         }
     }
-    Ok(replayed)
+    Ok(Replayed { reserved_bytes, in_use_bytes, pages: pools.pages() })
 }

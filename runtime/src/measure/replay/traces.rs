@@ -93,6 +93,7 @@ fn samples(found: &[(u64, Memory)]) -> Vec<Sample> {
         batch: *batch,
         reserved: memory.reserved_bytes,
         in_use: memory.in_use_bytes,
+        held: memory.pages,
         seconds: None,
     };
     found.iter().map(sample).collect()
