@@ -19,6 +19,7 @@ fn measured(round: u64) -> LockedWorkload {
         way: Way::Executed,
         residual: Some(0.01),
         time_residual: None,
+        pages: [].into(),
         batch: [(64, point), (1024, point)].into(),
     };
     let on = MeasuredOn {

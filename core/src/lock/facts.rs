@@ -73,13 +73,6 @@ impl<'r, 'i> Facts<'r, 'i> {
         as_table(value).map_err(wrong).ok()
     }
 
-    /// The facts of the table of this name.
-    pub(super) fn below(&mut self, key: &str) -> Option<Self> {
-        let table = self.table(key)?;
-        let (path, place) = (self.named(key), table.span());
-        Some(Self { reader: self.reader, path, place, table: table.into_inner() })
-    }
-
     /// The tables below the one of this name, each by its own name.
     pub(super) fn tables(&mut self, key: &str) -> Vec<(String, Self)> {
         let Some(parent) = self.table(key) else { return Vec::new() };
@@ -96,6 +89,39 @@ impl<'r, 'i> Facts<'r, 'i> {
             }
         };
         parent.into_inner().into_iter().filter_map(child).collect()
+    }
+
+    /// The facts of the table of this name that are two counts each, the least and the most, by the count that each is of.
+    pub(super) fn spans(
+        &mut self,
+        key: &str,
+        of: &RangeInclusive<u64>,
+        range: &RangeInclusive<u64>,
+    ) -> Vec<(u64, [u64; 2])> {
+        let Some(table) = self.table(key) else { return Vec::new() };
+        let path = self.named(key);
+        let read = |(name, value): (Spanned<_>, Spanned<DeValue<'i>>)| {
+            let (place, name): (_, String) = (name.span(), String::from(name.into_inner()));
+            // Another name is a newer release's business.
+            if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+                return None;
+            }
+            let number = name.parse().ok().filter(|number: &u64| of.contains(number) && number.to_string() == name);
+            let ends = ends(value.get_ref())
+                .filter(|[least, most]| range.contains(least) && range.contains(most) && least <= most);
+            if number.is_none() {
+                let (least, most) = (of.start(), in_words(*of.end()));
+                self.reader.mistake(&place, format!("{path}.{name}: expected a name from {least} to {most}"));
+            } else if ends.is_none() {
+                let (least, most) = (range.start(), in_words(*range.end()));
+                let expected = format!("expected the least and the most, as [{least}, 2], from {least} to {most}");
+                self.reader.mistake(&value.span(), format!("{path}.{name}: {expected}"));
+            }
+            Some((number?, ends?))
+        };
+        let mut spans: Vec<_> = table.into_inner().into_iter().filter_map(read).collect();
+        spans.sort_unstable();
+        spans
     }
 
     pub(super) fn count(&mut self, key: &str, range: &RangeInclusive<u64>) -> Option<u64> {
@@ -148,6 +174,13 @@ impl<'r, 'i> Facts<'r, 'i> {
     fn named(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
+}
+
+/// Two whole numbers.
+fn ends(value: &DeValue) -> Option<[u64; 2]> {
+    let values = value.as_array()?;
+    let [least, most] = [values.first()?, values.get(1)?].map(|value| whole(value.get_ref()));
+    (values.len() == 2).then_some([least?, most?])
 }
 
 pub(super) fn whole(value: &DeValue) -> Option<u64> {

@@ -12,11 +12,12 @@ use crate::Bytes;
 use crate::config;
 use crate::conflict;
 use crate::device::DeviceKind;
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Pages, Point, Way};
+use crate::measured::{Between, Measured, MeasuredMode, MeasuredOn, Mode, Need, Pages, Point, Way};
 use crate::source::{FileError, Source};
 
 const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
 const FORMATS: RangeInclusive<u64> = 1..=Lock::FORMAT as u64;
+const SHARES: RangeInclusive<f64> = 0.0..=1.0;
 const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
 
 /// What is said of a file in which both sides of a merge are.
@@ -133,8 +134,8 @@ fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
 fn mode(mut facts: Facts<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
     facts.needs(&["batch", "way"]);
     let way = facts.choice("way", "executed, dry-run, replayed");
-    let residual = facts.number("residual", &(0.0..=1.0), "a share from 0 to 1");
-    let time_residual = facts.number("time_residual", &(0.0..=1.0), "a share from 0 to 1");
+    let residual = facts.number("residual", &SHARES, "a share from 0 to 1");
+    let time_residual = facts.number("time_residual", &SHARES, "a share from 0 to 1");
     let points = facts.tables("batch");
     let mut places: Vec<_> = points.iter().map(|(_, point)| point.place.clone()).collect();
     places.sort_by_key(|place| place.start);
@@ -155,7 +156,8 @@ fn mode(mut facts: Facts<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMo
         batch.insert(size, point(facts, before + 1..=size));
         before = size;
     }
-    Some(MeasuredMode { way: way?, residual, time_residual, batch })
+    let pages = sizes(facts.tables("pages")).into_iter().map(|(from, facts)| (from, pages(facts))).collect();
+    Some(MeasuredMode { way: way?, residual, time_residual, pages, batch })
 }
 
 /// The points by their micro-batches, in ascending order.
@@ -170,19 +172,31 @@ fn sizes<'r, 'i>(points: Vec<(String, Facts<'r, 'i>)>) -> BTreeMap<u64, Facts<'r
     points.into_iter().filter_map(size).collect()
 }
 
-/// What steps need of pages at a point.
+/// What steps hold in pages, from a micro-batch on.
 fn pages(mut facts: Facts<'_, '_>) -> Pages {
     facts.needs(&["largest_bytes", "needed_bytes"]);
+    let (needed, small) = (need(&mut facts, "needed_bytes"), need(&mut facts, "small_bytes"));
     let mut figure = |key| bytes(&mut facts, key).unwrap_or_default();
     Pages {
+        needed,
+        small,
         largest_bytes: figure("largest_bytes"),
         largest_bytes_per_sample: figure("largest_bytes_per_sample"),
-        needed_bytes: figure("needed_bytes"),
-        needed_bytes_per_sample: figure("needed_bytes_per_sample"),
-        small_bytes: figure("small_bytes"),
-        small_bytes_per_sample: figure("small_bytes_per_sample"),
+        other_bytes: figure("other_bytes"),
         other_bytes_per_sample: figure("other_bytes_per_sample"),
+        residual: facts.number("residual", &SHARES, "a share from 0 to 1").unwrap_or_default(),
     }
+}
+
+/// What is needed of pages of one kind, by one to three micro-batches.
+fn need(facts: &mut Facts<'_, '_>, key: &str) -> Need {
+    let between = |(batch, [least, most]): (u64, [u64; 2])| Between { batch, least: Bytes(least), most: Bytes(most) };
+    let known: Vec<_> = facts.spans(key, &BATCHES, &COUNTS).into_iter().map(between).collect();
+    let [few, .., many] = known.as_slice() else {
+        let only = known.first().copied().unwrap_or_default();
+        return Need { few: only, best: only, many: only };
+    };
+    Need { few: *few, best: known[known.len() / 2], many: *many }
 }
 
 /// A point whose line may begin at one of the micro-batches `own`.
@@ -199,13 +213,12 @@ fn point(mut facts: Facts<'_, '_>, own: RangeInclusive<u64>) -> Point {
         reserved_bytes,
         reserved_bytes_per_sample: bytes(&mut facts, "reserved_bytes_per_sample"),
         reserved_from: facts.count("reserved_from", &own),
-        residual: facts.number("residual", &(0.0..=1.0), "a share from 0 to 1"),
+        residual: facts.number("residual", &SHARES, "a share from 0 to 1"),
         reserved_accumulating_bytes,
         in_use_bytes,
         micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),
         optimizer_ms: milliseconds(&mut facts, "optimizer_ms"),
         spread: facts.number("spread", &(0.0..=100.0), "a share from 0 to 100"),
-        pages: facts.below("pages").map(pages),
     }
 }
 

@@ -2,7 +2,7 @@ mod slips;
 
 use super::{Lock, LockedWorkload, Merged, merged};
 use crate::device::DeviceKind;
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Pages, Point, Way};
+use crate::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point, Way};
 use crate::source::{FileError, Source};
 use crate::workload::{Optimizer, Training, Transformer, WorkloadSpec};
 use crate::{Bytes, Goal};
@@ -55,15 +55,23 @@ reserved_from = 48
 residual = 0.002
 spread = 0.01
 
-[workload.char-lm.on.h200.mode.f32.batch.64.pages]
-largest_bytes = 8_388_608
-largest_bytes_per_sample = 131_072
-needed_bytes = 1_400_000_000
-needed_bytes_per_sample = 23_000_000
-small_bytes = 2_000_000
-
 [workload.char-lm.on.h200.mode.f32.batch.1024]
 reserved_bytes = 24_779_960_320
+
+[workload.char-lm.on.h200.mode.f32.pages.48]
+largest_bytes = 6_291_456
+largest_bytes_per_sample = 131_072
+other_bytes = 40_000_000
+residual = 0.002
+
+[workload.char-lm.on.h200.mode.f32.pages.48.needed_bytes]
+48 = [1_050_000_000, 1_080_000_000]
+80 = [1_790_000_000, 1_791_000_000]
+512 = [11_700_000_000, 11_800_000_000]
+
+[workload.char-lm.on.h200.mode.f32.pages.48.small_bytes]
+48 = [1, 2_000_000]
+512 = [1, 2_000_000]
 
 # end of gpu-tuned.lock
 "#;
@@ -75,6 +83,26 @@ fn with(more: &str) -> String {
 
 fn transformer() -> Transformer {
     Transformer::new(4, 128, 65, 128)
+}
+
+fn pages() -> Pages {
+    Pages {
+        largest_bytes: Bytes(6_291_456),
+        largest_bytes_per_sample: Bytes(131_072),
+        needed: Need {
+            few: Between { batch: 48, least: Bytes(1_050_000_000), most: Bytes(1_080_000_000) },
+            best: Between { batch: 80, least: Bytes(1_790_000_000), most: Bytes(1_791_000_000) },
+            many: Between { batch: 512, least: Bytes(11_700_000_000), most: Bytes(11_800_000_000) },
+        },
+        small: Need {
+            few: Between { batch: 48, least: Bytes(1), most: Bytes(2_000_000) },
+            best: Between { batch: 512, least: Bytes(1), most: Bytes(2_000_000) },
+            many: Between { batch: 512, least: Bytes(1), most: Bytes(2_000_000) },
+        },
+        other_bytes: Bytes(40_000_000),
+        other_bytes_per_sample: Bytes(0),
+        residual: 0.002,
+    }
 }
 
 fn whole() -> LockedWorkload {
@@ -92,18 +120,16 @@ fn whole() -> LockedWorkload {
         micro_step_ms: Some(12.308_7),
         optimizer_ms: Some(1.234_049),
         spread: Some(0.01),
-        pages: Some(Pages {
-            largest_bytes: Bytes(8_388_608),
-            largest_bytes_per_sample: Bytes(131_072),
-            needed_bytes: Bytes(1_400_000_000),
-            needed_bytes_per_sample: Bytes(23_000_000),
-            small_bytes: Bytes(2_000_000),
-            ..Pages::default()
-        }),
     };
     let large = Point { reserved_bytes: Some(Bytes(24_779_960_320)), ..Point::default() };
     let batch = [(64, small), (1024, large)].into();
-    let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.004_101), time_residual: Some(0.017_83), batch };
+    let mode = MeasuredMode {
+        way: Way::DryRun,
+        residual: Some(0.004_101),
+        time_residual: Some(0.017_83),
+        pages: [(48, pages())].into(),
+        batch,
+    };
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,
@@ -171,7 +197,7 @@ fn a_fifth_batch_is_one_too_many() {
     let mistakes = parse(&with(&more.concat())).expect_err("five batches");
     let found = mistakes[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:65:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
+        found.starts_with("gpu-tuned.lock:73:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
     );
 }
 

@@ -6,7 +6,7 @@ use toml::{Table, Value};
 use super::{Lock, LockedWorkload};
 use crate::Bytes;
 use crate::dims::{Described, DimValue, DimValues};
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Pages, Point};
+use crate::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point};
 use crate::workload::WorkloadSpec;
 
 pub(super) fn document(lock: &Lock) -> Table {
@@ -65,6 +65,7 @@ fn mode(mode: &MeasuredMode) -> Table {
         ("way", Some(name(&mode.way))),
         ("residual", mode.residual.map(share)),
         ("time_residual", mode.time_residual.map(share)),
+        ("pages", tables(mode.pages.iter().map(|(from, told)| (from.to_string(), pages(told))))),
         ("batch", tables(mode.batch.iter().map(|(size, measured)| (size.to_string(), point(measured))))),
     ])
 }
@@ -80,22 +81,33 @@ fn point(point: &Point) -> Table {
         ("micro_step_ms", point.micro_step_ms.map(milliseconds)),
         ("optimizer_ms", point.optimizer_ms.map(milliseconds)),
         ("spread", point.spread.map(share)),
-        ("pages", point.pages.as_ref().map(|pages| self::pages(pages).into())),
     ])
 }
 
 /// Without what is not needed, and does not grow.
 fn pages(pages: &Pages) -> Table {
-    let figure = |figure: Bytes| (figure > Bytes::ZERO).then(|| bytes(figure));
     table([
         ("largest_bytes", Some(bytes(pages.largest_bytes))),
-        ("largest_bytes_per_sample", figure(pages.largest_bytes_per_sample)),
-        ("needed_bytes", Some(bytes(pages.needed_bytes))),
-        ("needed_bytes_per_sample", figure(pages.needed_bytes_per_sample)),
-        ("small_bytes", figure(pages.small_bytes)),
-        ("small_bytes_per_sample", figure(pages.small_bytes_per_sample)),
-        ("other_bytes_per_sample", figure(pages.other_bytes_per_sample)),
+        ("largest_bytes_per_sample", some(pages.largest_bytes_per_sample)),
+        ("other_bytes", some(pages.other_bytes)),
+        ("other_bytes_per_sample", some(pages.other_bytes_per_sample)),
+        ("residual", Some(share(pages.residual))),
+        ("needed_bytes", need(&pages.needed)),
+        ("small_bytes", need(&pages.small)),
     ])
+}
+
+/// The least and the most by the micro-batch; nothing where nothing is needed.
+fn need(Need { few, best, many }: &Need) -> Option<Value> {
+    let known = [few, best, many].into_iter().filter(|_| many.most > Bytes::ZERO || few.most > Bytes::ZERO);
+    let ends = |known: &Between| (known.batch.to_string(), vec![bytes(known.least), bytes(known.most)].into());
+    let ends: Table = known.map(ends).collect();
+    (!ends.is_empty()).then(|| ends.into())
+}
+
+/// Nothing where it is nothing.
+fn some(figure: Bytes) -> Option<Value> {
+    (figure > Bytes::ZERO).then(|| bytes(figure))
 }
 
 fn table<const N: usize>(facts: [(&str, Option<Value>); N]) -> Table {

@@ -1,5 +1,3 @@
-use super::{InPages, Pages};
-
 /// A figure at some micro-batches, and straight lines from each to the next.
 ///
 /// Beyond the last point it rises as steeply as anywhere between the points; before the first it falls along the first
@@ -19,8 +17,6 @@ pub(crate) struct Known {
     pub figure: f64,
     /// Of each sample more.
     pub slope: Option<f64>,
-    /// In place of a slope: what comes in whole pages.
-    pub pages: Option<Pages>,
     /// The first micro-batch of the line, where it is not this one.
     pub from: Option<u64>,
 }
@@ -33,20 +29,13 @@ struct Line {
     at: u64,
     figure: f64,
     slope: f64,
-    pages: Option<Pages>,
     is_measured: bool,
 }
 
 impl Curve {
     /// The curve through these points, in ascending order of their micro-batches; `None` without any.
     pub(crate) fn through(points: impl IntoIterator<Item = (u64, f64)>) -> Option<Self> {
-        Self::along(points.into_iter().map(|(batch, figure)| Known {
-            batch,
-            figure,
-            slope: None,
-            pages: None,
-            from: None,
-        }))
+        Self::along(points.into_iter().map(|(batch, figure)| Known { batch, figure, slope: None, from: None }))
     }
 
     /// The same, where some lines have a slope and a beginning of their own.
@@ -65,8 +54,7 @@ impl Curve {
                 at: point.batch,
                 figure: point.figure,
                 slope: point.slope.unwrap_or_else(to_the_next),
-                pages: point.pages,
-                is_measured: point.slope.is_some() || point.pages.is_some(),
+                is_measured: point.slope.is_some(),
             }
         };
         Some(Self { lines: points.iter().enumerate().map(line).collect() })
@@ -104,12 +92,6 @@ impl Curve {
         self.line(batch).at
     }
 
-    /// The pages that make up the figure at a micro-batch between points, where these are known.
-    pub(crate) fn pages(&self, batch: u64) -> Option<InPages> {
-        let line = self.line(batch);
-        line.pages.filter(|_| batch != line.at).map(|pages| pages.at(line.at, batch.max(line.from)))
-    }
-
     /// The least figure for one sample at any of the points.
     pub(crate) fn least_per_sample(&self) -> f64 {
         self.lines.iter().map(|line| line.figure / line.at as f64).fold(f64::INFINITY, f64::min)
@@ -136,8 +118,7 @@ impl Curve {
 impl Line {
     fn said(&self, batch: u64) -> f64 {
         let apart = batch as f64 - self.at as f64;
-        let more = self.pages.map_or(apart * self.slope, |pages| pages.more(self.at, batch));
-        if batch == self.at { self.figure } else { (self.figure + more).max(0.0) }
+        if batch == self.at { self.figure } else { (self.figure + apart * self.slope).max(0.0) }
     }
 }
 
@@ -165,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_measured_slope_leads_up_to_a_jump() {
-        let known = |batch, figure, slope| Known { batch, figure, slope: Some(slope), pages: None, from: None };
+        let known = |batch, figure, slope| Known { batch, figure, slope: Some(slope), from: None };
         let curve = Curve::along([known(16, 2425.0, 144.0), known(144, 18554.0, 128.0)]).expect("points");
         for (batch, figure) in [(16, 2425.0), (96, 13945.0), (143, 20713.0), (144, 18554.0), (256, 32890.0)] {
             assert!((curve.at(batch) - figure).abs() < 1e-9, "{batch}: {}", curve.at(batch));
@@ -176,8 +157,7 @@ mod tests {
 
     #[test]
     fn a_point_may_stand_anywhere_in_its_line() {
-        let known =
-            |batch, figure, slope, from| Known { batch, figure, slope: Some(slope), pages: None, from: Some(from) };
+        let known = |batch, figure, slope, from| Known { batch, figure, slope: Some(slope), from: Some(from) };
         let curve = Curve::along([known(64, 9337.0, 144.0, 16), known(256, 32890.0, 128.0, 144)]).expect("points");
         for (batch, figure) in [(16, 2425.0), (64, 9337.0), (143, 20713.0), (144, 18554.0), (512, 65658.0)] {
             assert!((curve.at(batch) - figure).abs() < 1e-9, "{batch}: {}", curve.at(batch));
@@ -195,8 +175,7 @@ mod tests {
     #[test]
     fn the_next_line_is_known_to_lie_above() {
         // Of a transformer on an H200 nothing was tried between 32 and 64; it held 5881 MiB at 40.
-        let known =
-            |batch, figure, slope, from| Known { batch, figure, slope: Some(slope), pages: None, from: Some(from) };
+        let known = |batch, figure, slope, from| Known { batch, figure, slope: Some(slope), from: Some(from) };
         let lines = [known(16, 2939.2, 103.97, 16), known(128, 18555.2, 144.03, 64), known(256, 32890.2, 128.0, 148)];
         let curve = Curve::along(lines).expect("points");
         assert!(curve.at(40) < 5500.0 && curve.at(40) + curve.next_above(40) > 5879.0, "{}", curve.next_above(40));

@@ -4,6 +4,7 @@ mod curve;
 mod mode;
 mod pages;
 mod replayed;
+mod reserved;
 pub mod select;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use curve::{Curve, Known};
 pub use mode::{Mode, ParseModeError};
-pub use pages::{InPages, Pages};
+pub use pages::{Between, InPages, Need, Pages};
+pub(crate) use reserved::Reserved;
 
 use crate::Bytes;
 use crate::device::{DeviceFacts, DeviceKind};
@@ -83,6 +85,10 @@ pub struct MeasuredMode {
     /// `None` where no others were timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_residual: Option<f64>,
+    /// What pages that were counted tell of micro-batches from these on, where they were. Between points it counts in place of
+    /// lines.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pages: BTreeMap<u64, Pages>,
     /// Each point by its micro-batch in samples; at most four.
     pub batch: BTreeMap<u64, Point>,
 }
@@ -107,8 +113,7 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<Bytes>,
     /// What each sample more adds to that, up to the next line, where the number of pages may change; each sample less takes
-    /// as much away, down to [`reserved_from`](Self::reserved_from). `None` where a line to the next point says as much. Where
-    /// [`pages`](Self::pages) are known these tell more.
+    /// as much away, down to [`reserved_from`](Self::reserved_from). `None` where a line to the next point says as much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes_per_sample: Option<Bytes>,
     /// The smallest micro-batch, in samples, of which the line through this point tells; above that of the point before, and
@@ -133,9 +138,6 @@ pub struct Point {
     /// Half of the range of the repeats of the whole step, as a share of their median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
-    /// What steps need of pages, where dry runs counted these.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pages: Option<Pages>,
 }
 
 impl MeasuredOn {

@@ -6,21 +6,20 @@
 //! of 15, at 320 it has 37 of 20 (on an H200, CubeCL 0.11.3). A page more or less is 3% of its memory, and 17% of a ResNet's.
 
 mod fit;
+mod known;
+mod open;
 
 use serde::{Deserialize, Serialize};
 
 use super::Measured;
 use crate::Bytes;
 
-pub(super) use fit::{Seen, lowest};
+pub(super) use fit::{Law, Seen};
 
-const MIB: u64 = 1 << 20;
-/// Of small allocations, which are at most 64 KiB.
-const SMALL_PAGE: u64 = 8 * MIB;
-/// Of all others, until one is larger.
-const FIRST_PAGE: u64 = 2 * MIB;
-/// What a larger page has beyond the largest allocation, and what its size is a multiple of.
-const SLACK: u64 = MIB;
+/// A part of a page that is never known: what is needed is a straight line only nearly.
+const BLUR: f64 = 0.2;
+/// What differs by no more than this share of what is held is close to it.
+const CLOSE: f64 = 0.02;
 
 /// The pages that memory pools held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,91 +34,199 @@ pub struct InPages {
     pub largest_bytes: Bytes,
 }
 
-/// What steps with the micro-batch of a point need of pages, and what each sample more adds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What steps hold in pages, from a micro-batch on, and what each sample more adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pages {
     /// The largest allocation: pages have a mebibyte more, in whole mebibytes, and at least two.
     pub largest_bytes: Bytes,
     /// What each sample adds to it.
     pub largest_bytes_per_sample: Bytes,
     /// What is needed at once of such pages.
-    pub needed_bytes: Bytes,
-    /// What each sample adds to it.
-    pub needed_bytes_per_sample: Bytes,
+    pub needed: Need,
     /// What is needed at once of pages of 8 MiB, for small allocations.
-    pub small_bytes: Bytes,
+    pub small: Need,
+    /// All that is in no such pages.
+    pub other_bytes: Bytes,
     /// What each sample adds to it.
-    pub small_bytes_per_sample: Bytes,
-    /// What each sample adds to all that is in no such pages.
     pub other_bytes_per_sample: Bytes,
+    /// The most that was found above what these figures say is held at most, as a share of what they say.
+    pub residual: f64,
+}
+
+/// What is needed at once of pages of one kind, as far as counts of them tell: straight lines between three micro-batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Need {
+    /// With the smallest that it tells of.
+    pub few: Between,
+    /// With one where it is known best.
+    pub best: Between,
+    /// With the largest that tells of it.
+    pub many: Between,
+}
+
+/// What may be needed with a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Between {
+    /// The micro-batch in samples.
+    pub batch: u64,
+    /// At the least.
+    pub least: Bytes,
+    /// At the most.
+    pub most: Bytes,
+}
+
+impl Default for Between {
+    fn default() -> Self {
+        Self { batch: 1, least: Bytes::ZERO, most: Bytes::ZERO }
+    }
+}
+
+/// A figure by the micro-batch.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::measured) struct Line {
+    at_none: f64,
+    each: f64,
 }
 
 impl InPages {
+    /// The size of pages of small allocations, which are at most 64 KiB.
+    pub const SMALL_PAGE: Bytes = Bytes::from_mib(8);
+    /// The size of all others, until an allocation is larger.
+    pub const FIRST_PAGE: Bytes = Bytes::from_mib(2);
+
+    /// The size of pages whose largest allocation has so many bytes: a mebibyte of slack, rounded up to the mebibyte.
+    pub fn page_for(largest: Bytes) -> Bytes {
+        let mib = Bytes::from_mib(1).0;
+        if largest <= Self::FIRST_PAGE { Self::FIRST_PAGE } else { Bytes((largest.0 + mib).next_multiple_of(mib)) }
+    }
+
     /// What pages of small allocations take.
-    pub const fn small_bytes(&self) -> Bytes {
-        Bytes(self.small_pages * SMALL_PAGE)
+    pub fn small_bytes(&self) -> Bytes {
+        Self::SMALL_PAGE.times(self.small_pages)
     }
 
     /// What all other pages take.
-    pub const fn large_bytes(&self) -> Bytes {
-        Bytes(self.pages * self.page_bytes.0)
+    pub fn large_bytes(&self) -> Bytes {
+        self.page_bytes.times(self.pages)
+    }
+
+    fn bytes(&self) -> f64 {
+        (self.large_bytes() + self.small_bytes()).0 as f64
     }
 }
 
 impl Pages {
-    /// The pages of steps with a micro-batch, where these figures are of the micro-batch `point`.
-    pub fn at(&self, point: u64, batch: u64) -> InPages {
-        self.with(Room::default(), point, batch)
+    /// The pages of steps with a micro-batch, where these figures tell of micro-batches `from` one on: the fewest and the most.
+    pub fn at(&self, from: u64, batch: u64) -> [InPages; 2] {
+        let [fewest, _, most] = self.counts(from, batch);
+        [fewest, most]
     }
 
-    /// Bytes that pools hold with a micro-batch beyond what they hold with that of the point; less than 0 where they hold less.
-    pub fn more(&self, point: u64, batch: u64) -> f64 {
-        self.more_with(Room::default(), point, batch)
+    /// What pools hold with a micro-batch. Where it may be a page more or less it is the middle, if that is close to both, or
+    /// else what is likelier.
+    pub fn bytes(&self, from: u64, batch: u64) -> f64 {
+        let counts = self.counts(from, batch);
+        let likely = counts[1].bytes() + self.other(from, batch);
+        let middle = |of: fn(&InPages) -> Bytes| {
+            let [fewest, likelier, most] = [0, 1, 2].map(|way| of(&counts[way]).0 as f64);
+            if most - fewest <= 2.0 * CLOSE * likely { fewest.midpoint(most) - likelier } else { 0.0 }
+        };
+        likely + middle(InPages::large_bytes) + middle(InPages::small_bytes)
     }
 
-    /// The same where more is needed of pages than is known.
-    pub(super) fn more_with(&self, room: Room, point: u64, batch: u64) -> f64 {
-        let bytes = |pages: InPages| (pages.large_bytes() + pages.small_bytes()).0 as f64;
-        let other = self.other_bytes_per_sample.0 as f64 * (batch as f64 - point as f64);
-        bytes(self.with(room, point, batch)) - bytes(self.at(point, point)) + other
+    /// What they may hold more than that.
+    pub fn open(&self, from: u64, batch: u64) -> f64 {
+        let [.., most] = self.counts(from, batch);
+        (most.bytes() + self.other(from, batch) - self.bytes(from, batch)).max(0.0)
     }
 
-    fn with(&self, room: Room, point: u64, batch: u64) -> InPages {
-        let away = batch as f64 - point as f64;
-        let along =
-            |bytes: Bytes, each: Bytes| (bytes.0 as f64 + each.0 as f64 * away).clamp(0.0, Measured::LARGEST as f64);
-        let largest = along(self.largest_bytes, self.largest_bytes_per_sample);
-        let page = page(largest);
-        let needed = along(self.needed_bytes, self.needed_bytes_per_sample) + room.needed;
-        let small = along(self.small_bytes, self.small_bytes_per_sample) + room.small;
-        InPages {
-            small_pages: pages(small, SMALL_PAGE),
-            pages: pages(needed, page),
-            page_bytes: Bytes(page),
+    fn other(&self, from: u64, batch: u64) -> f64 {
+        along(self.other_bytes, self.other_bytes_per_sample, from, batch)
+    }
+
+    /// The fewest pages, the likeliest and the most.
+    fn counts(&self, from: u64, batch: u64) -> [InPages; 3] {
+        let largest = along(self.largest_bytes, self.largest_bytes_per_sample, from, batch);
+        let page = InPages::page_for(Bytes(largest as u64));
+        let [needed, small] = [&self.needed, &self.small].map(|need| need.at(batch));
+        // Few pages, each of them much of all, follow the line more closely.
+        let is_one_of_many = page.0 as f64 <= 2.0 * CLOSE * (needed[1] + small[1] + self.other(from, batch));
+        let blur = if is_one_of_many { BLUR * page.0 as f64 } else { 0.0 };
+        let needed = [needed[0] - blur, needed[1], needed[2] + blur];
+        [0, 1, 2].map(|way| InPages {
+            small_pages: pages(small[way], InPages::SMALL_PAGE),
+            pages: pages(needed[way], page),
+            page_bytes: page,
             largest_bytes: Bytes(largest as u64),
+        })
+    }
+}
+
+impl Need {
+    /// The least that may be needed, the likeliest and the most.
+    fn at(&self, batch: u64) -> [f64; 3] {
+        let (from, to) = if batch <= self.best.batch { (self.few, self.best) } else { (self.best, self.many) };
+        let along = |of: fn(&Between) -> Bytes| {
+            let ends = [&from, &to].map(|end| (end.batch, of(end).0 as f64));
+            Line::through(ends[0], ends[1]).at(batch)
+        };
+        let (least, most) = (along(|end| end.least), along(|end| end.most));
+        [least, least.midpoint(most), most]
+    }
+}
+
+/// What is there with a micro-batch, of something that is on record for another.
+fn along(bytes: Bytes, each: Bytes, from: u64, batch: u64) -> f64 {
+    let away = batch as f64 - from as f64;
+    (bytes.0 as f64 + each.0 as f64 * away).clamp(0.0, Measured::LARGEST as f64)
+}
+
+impl Line {
+    /// Level where both are the same micro-batch.
+    fn through(from: (u64, f64), to: (u64, f64)) -> Self {
+        let apart = (to.0 as f64 - from.0 as f64).max(1.0);
+        let each = (to.1 - from.1) / apart;
+        Self { at_none: from.1 - each * from.0 as f64, each }
+    }
+
+    /// The one whose largest distance from all figures, as a share of what each is a part of, is the least; no less for more
+    /// samples. Each has its micro-batch, the figure and what it is a part of.
+    fn nearest(parts: &[(u64, f64, f64)]) -> Self {
+        let largest = |line: Self| {
+            let distance = |(batch, figure, all): &(u64, f64, f64)| (line.at(*batch) - figure).abs() / all;
+            parts.iter().map(distance).fold(0.0, f64::max)
+        };
+        let begin = |each: f64| {
+            let begins = parts.iter().map(|(batch, figure, _)| figure - each * *batch as f64);
+            let (low, high) =
+                begins.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
+            lowest(low, high, |at_none| largest(Self { at_none, each }))
+        };
+        let steepest = parts.iter().map(|(batch, figure, _)| figure / *batch as f64).fold(0.0, f64::max);
+        let each = lowest(0.0, steepest, |each| largest(Self { at_none: begin(each), each }));
+        Self { at_none: begin(each), each }
+    }
+
+    fn at(self, batch: u64) -> f64 {
+        self.at_none + self.each * batch as f64
+    }
+}
+
+/// Where a figure that falls and then rises is the lowest, to one.
+pub(in crate::measured) fn lowest(mut low: f64, mut high: f64, figure: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..40 {
+        if high - low < 1.0 {
+            break;
         }
+        let third = (high - low) / 3.0;
+        if figure(low + third) <= figure(high - third) { high -= third } else { low += third }
     }
-}
-
-/// Bytes that may be needed beyond what is known, without a page more where pages were counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Room {
-    needed: f64,
-    small: f64,
-}
-
-/// The size of pages whose largest allocation has so many bytes.
-fn page(largest: f64) -> u64 {
-    if largest <= FIRST_PAGE as f64 {
-        FIRST_PAGE
-    } else {
-        (largest as u64).saturating_add(SLACK).next_multiple_of(SLACK)
-    }
+    low.midpoint(high)
 }
 
 /// How many pages hold so many bytes.
-fn pages(bytes: f64, page: u64) -> u64 {
-    (bytes / page as f64).ceil() as u64
+fn pages(bytes: f64, page: Bytes) -> u64 {
+    (bytes.max(0.0) / page.0 as f64).ceil() as u64
 }
 
 #[cfg(test)]

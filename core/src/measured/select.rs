@@ -5,11 +5,15 @@
 //! another line from there on. A point that is kept stands anywhere in such a piece, with its slope and beginning: where its
 //! time tells most.
 
+mod laws;
 mod lines;
 mod times;
 
+use std::collections::BTreeMap;
+
 use super::{InPages, Pages};
 use crate::Bytes;
+use laws::Laws;
 use lines::Lines;
 use times::Times;
 
@@ -46,11 +50,20 @@ pub struct Piece {
     pub from: u64,
     /// What each sample more adds.
     pub per_sample: Bytes,
-    /// What comes in whole pages, where these tell more than a straight line.
-    pub pages: Option<Pages>,
     /// The most that was found above the line, or that may lie above it where the number of pages changes between samples, as
     /// a share of what it says, or of [`MATTERS`] where it says less; at least [`LEAST_RESIDUAL`].
     pub residual: f64,
+}
+
+/// What is worth keeping.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selected {
+    /// Micro-batches, ascending.
+    pub batches: Vec<u64>,
+    /// The line through each of them, unless pages tell more than lines.
+    pub pieces: Vec<Piece>,
+    /// What pages tell from a micro-batch on.
+    pub pages: BTreeMap<u64, Pages>,
 }
 
 /// Bytes that have nothing to do with the micro-batch: weights and the optimizer's state.
@@ -98,6 +111,9 @@ pub const MATTERS: Bytes = Bytes::from_mib(1024);
 /// Two micro-batches nearer than this are not worth one between them.
 const NEAR: f64 = 1.05;
 
+/// Two micro-batches farther apart than this tell nothing of what is between them.
+const APART: f64 = 2.5;
+
 /// Nor are those between which what is reserved changes by less than this, beside what is in use.
 const ALIKE: f64 = 1.02;
 
@@ -110,6 +126,9 @@ const UNSEEN: f64 = 0.1;
 
 /// Batches to try between others are multiples of this.
 const EVEN: u64 = 4;
+
+/// Where pages may be another number only by so little of what is held, no try is worth it.
+const OPEN: f64 = 0.002;
 
 /// From so many samples on.
 const FEW: u64 = 16;
@@ -138,14 +157,18 @@ pub fn ladder(largest: u64) -> Vec<u64> {
 /// The micro-batch to try next, up to the last that reserves at most `most`. `None` where all is known closely. `samples` are
 /// sorted by batch.
 ///
-/// Where pages were counted: where small allocations seem to outgrow the pages of their own, or else between the neighbours
-/// that are farthest apart. Else in the middle of the two neighbours between which the number of pages seems to change most, or
+/// Where pages were counted: where small allocations seem to outgrow the pages of their own; else between the neighbours that
+/// are farthest apart, if they are far; else where a count tells most of what is needed. Elsewhere in the middle of the two neighbours between which the number of pages seems to change most, or
 /// between which nothing is known for longest.
 pub fn refined(samples: &[Sample], most: Bytes) -> Option<u64> {
     let last = samples.iter().rposition(|sample| sample.reserved <= most)?;
     let samples = &samples[..=last];
     if samples.iter().all(|sample| sample.held.is_some()) {
-        return outgrown(samples).or_else(|| farthest(samples));
+        let undecided = || Some(Laws::of(samples)?.undecided(FEW, EVEN)?).filter(|(open, _)| *open > OPEN);
+        return outgrown(samples)
+            .or_else(|| farthest(samples, APART))
+            .or_else(|| Some(undecided()?.1))
+            .or_else(|| farthest(samples, NEAR));
     }
     let constant = Constant::of(samples);
     let is_wide = |pair: &&[Sample]| pair[1].batch - pair[0].batch > 1 && ratio(pair) > NEAR;
@@ -176,11 +199,11 @@ fn outgrown(samples: &[Sample]) -> Option<u64> {
     Some(batch)
 }
 
-/// Between the two neighbours that are farthest apart, as a ratio; fewer than [`FEW`] samples count as so many.
-fn farthest(samples: &[Sample]) -> Option<u64> {
+/// Between the two neighbours that are farthest apart, as a ratio, and by more than that; fewer than [`FEW`] samples count as so many.
+fn farthest(samples: &[Sample], apart: f64) -> Option<u64> {
     let ratio = |from: u64, to: u64| to as f64 / from as f64;
     let pairs = samples.windows(2).map(|pair| (pair[0].batch.max(FEW), pair[1].batch));
-    let wide = pairs.filter(|(from, to)| *to > from + 1 && ratio(*from, *to) > NEAR);
+    let wide = pairs.filter(|(from, to)| *to > from + 1 && ratio(*from, *to) > apart);
     let (from, to) = wide.max_by(|a, b| ratio(a.0, a.1).total_cmp(&ratio(b.0, b.1)))?;
     let middle = (from as f64 * to as f64).sqrt().round() as u64;
     // Kernels for odd batches are others.
@@ -210,7 +233,12 @@ fn change(pair: &[Sample], constant: Constant) -> f64 {
 /// `global` samples (without it, of one micro-batch), the fastest, one below which all are much slower, and others so
 /// that lines between times err least where steps were timed. Then they are to lie evenly. `samples` are sorted by batch;
 /// `most` is at least 1.
-pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<Piece> {
+pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Selected {
+    paged(samples, most, global).unwrap_or_else(|| lined(samples, most, global))
+}
+
+/// The same by lines.
+fn lined(samples: &[Sample], most: usize, global: Option<u64>) -> Selected {
     let few = thinned(samples);
     let (lines, times) = (Lines::of(&few), Times::of(&few, global));
     let mut harms = Vec::new();
@@ -228,10 +256,26 @@ pub fn select(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<Piece
             best = Some((worth, chosen.iter().map(|at| few[*at].batch).collect()));
         }
     });
-    let Some((_, kept)) = best else { return Vec::new() };
+    let kept = best.map_or_else(Vec::new, |(_, kept)| kept);
     let is_kept = |sample: &Sample| kept.contains(&sample.batch);
     let chosen: Vec<usize> = (0..samples.len()).filter(|at| is_kept(&samples[*at])).collect();
-    Lines::through(samples, is_kept).pieces(&chosen)
+    let pieces = if chosen.is_empty() { Vec::new() } else { Lines::through(samples, is_kept).pieces(&chosen) };
+    Selected { batches: kept, pieces, pages: BTreeMap::new() }
+}
+
+/// The same where few laws tell of all pages that were counted: then no choice errs less than another.
+fn paged(samples: &[Sample], most: usize, global: Option<u64>) -> Option<Selected> {
+    let laws = Laws::of(samples).filter(|laws| laws.count() <= most)?;
+    let times = Times::of(samples, global);
+    let mut best: Option<(_, Vec<usize>)> = None;
+    each_choice(samples.len(), most, &mut Vec::new(), &mut |chosen| {
+        let worth = (times.as_ref().map(|times| times.against(chosen)), widest(samples, chosen));
+        if best.as_ref().is_none_or(|(least, _)| worth < *least) {
+            best = Some((worth, chosen.to_vec()));
+        }
+    });
+    let batches = best?.1.into_iter().map(|at| samples[at].batch).collect();
+    Some(Selected { batches, pieces: Vec::new(), pages: laws.pages() })
 }
 
 /// The most by which micro-batches that were timed and are not kept took longer than lines between the times that are kept

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, proptest};
 
-use super::{LEAST_RESIDUAL, Piece, Sample, Seconds, ladder, left_out, refined, select, time_residual};
+use super::{LEAST_RESIDUAL, Piece, Sample, Seconds, Selected, ladder, left_out, refined, select, time_residual};
 use crate::Bytes;
 use crate::measured::{Curve, Known};
 
@@ -71,7 +71,7 @@ fn by_brute_force(samples: &[Sample], most: usize) -> f64 {
             let to = chosen.get(index + 1).copied().unwrap_or(samples.len());
             let of = |slope: u64| {
                 let (batch, per_sample) = (samples[from].batch, Bytes(slope * steepest / 1000));
-                let piece = [Piece { batch, from: batch, per_sample, pages: None, residual: 0.0 }];
+                let piece = [Piece { batch, from: batch, per_sample, residual: 0.0 }];
                 let part = &samples[begin..to];
                 let error = |sample: &Sample| {
                     let there = sample.reserved.0 as f64;
@@ -98,7 +98,7 @@ pub(super) fn curve(samples: &[Sample], pieces: &[Piece]) -> Curve {
     let known = |piece: &Piece| {
         let sample = samples.iter().find(|sample| sample.batch == piece.batch).expect("points are samples");
         let (figure, slope) = (sample.reserved.0 as f64, Some(piece.per_sample.0 as f64));
-        Known { batch: piece.batch, figure, slope, pages: piece.pages, from: Some(piece.from) }
+        Known { batch: piece.batch, figure, slope, from: Some(piece.from) }
     };
     Curve::along(pieces.iter().map(known)).expect("there are pieces")
 }
@@ -136,7 +136,7 @@ proptest! {
     /// they err by before it.
     #[test]
     fn no_other_choice_errs_less(samples in any_samples(14..40), most in 1_usize..4) {
-        let pieces = select(&samples, most, None);
+        let pieces = select(&samples, most, None).pieces;
         prop_assert!((1..=most).contains(&pieces.len()));
         let (found, least) = (largest_error(&samples, &pieces), by_brute_force(&samples, most));
         // What errs half a percent more is as good.
@@ -145,7 +145,7 @@ proptest! {
 
     #[test]
     fn no_sample_lies_above_its_piece_by_more_than_the_residual(samples in any_samples(1..40), most in 1_usize..4) {
-        let pieces = select(&samples, most, None);
+        let pieces = select(&samples, most, None).pieces;
         prop_assert!(pieces.iter().all(|piece| piece.from <= piece.batch));
         prop_assert!(pieces.windows(2).all(|pair| pair[0].batch < pair[1].from));
         for sample in &samples {
@@ -172,7 +172,7 @@ proptest! {
         let in_use = |batch: u64| Some(Bytes(((weights + 5.0 * page * batch as f64) * 1_048_576.0) as u64));
         let samples: Vec<Sample> =
             batches.iter().map(|batch| Sample { in_use: in_use(*batch), ..sample(*batch, reserved(*batch)) }).collect();
-        let pieces = select(&samples, most, None);
+        let pieces = select(&samples, most, None).pieces;
         for batch in batches[0]..=batches[batches.len() - 1] {
             let (reserved, bound) = (reserved(batch) * 1_048_576.0, bound(&samples, &pieces, batch));
             prop_assert!(reserved <= bound * (1.0 + 1e-6), "{batch}: {reserved} of {bound}: {pieces:?}");
@@ -204,7 +204,7 @@ fn four_pieces_know_the_memory_of_a_transformer_at_batches_that_were_never_tried
         tried.push(next);
         tried.sort_by_key(|sample| sample.batch);
     }
-    let pieces = select(&tried, 4, None);
+    let pieces = select(&tried, 4, None).pieces;
     assert!(pieces.iter().any(|piece| (129..=144).contains(&piece.from)), "{pieces:?}");
     let unknown =
         TRANSFORMER.iter().filter(|(batch, _)| *batch >= 16 && tried.iter().all(|known| known.batch != *batch));
@@ -240,7 +240,7 @@ fn small_steps_count_for_where_the_first_line_begins() {
             Sample { seconds: Some(Seconds { micro_step: ms / 1e3, optimizer: 0.002 }), ..sample(b, mib) }
         });
     let tried: Vec<Sample> = small.into_iter().chain(large).collect();
-    let pieces = select(&tried, 4, Some(512));
+    let pieces = select(&tried, 4, Some(512)).pieces;
     for small in &small[3..] {
         let error = said(&tried, &pieces, small.batch) / small.reserved.0 as f64 - 1.0;
         assert!(error.abs() < 0.15, "{}: {error} {pieces:?}", small.batch);
@@ -250,13 +250,13 @@ fn small_steps_count_for_where_the_first_line_begins() {
 #[test]
 fn of_choices_that_err_as_little_the_even_one_is_taken() {
     let samples: Vec<_> = ladder(512).into_iter().map(|batch| sample(batch, 100.0 + 7.0 * batch as f64)).collect();
-    let pieces = select(&samples, 4, None);
+    let pieces = select(&samples, 4, None).pieces;
     let batches: Vec<u64> = pieces.iter().map(|piece| piece.batch).collect();
     // Five gaps from 1 to 512: each about 3.5.
     let ends = [1].into_iter().chain(batches.iter().copied()).chain([512]).collect::<Vec<_>>();
     assert!(batches.len() == 4 && ends.windows(2).all(|pair| pair[1] <= 4 * pair[0]), "{batches:?}");
     assert!(pieces.iter().all(|piece| piece.residual < 0.0021));
-    assert!(select(&[], 4, None).is_empty());
+    assert_eq!(select(&[], 4, None), Selected::default());
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn timed(batches: &[u64], seconds: impl Fn(u64) -> f64) -> Vec<Sample> {
 }
 
 fn kept(samples: &[Sample], most: usize, global: Option<u64>) -> Vec<u64> {
-    select(samples, most, global).iter().map(|piece| piece.batch).collect()
+    select(samples, most, global).batches
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn of_many_samples_the_jumps_are_seen() {
     batches.sort_unstable();
     batches.dedup();
     let samples: Vec<Sample> = batches.into_iter().map(at).collect();
-    let pieces = select(&samples, 4, None);
+    let pieces = select(&samples, 4, None).pieces;
     assert!(pieces.iter().any(|piece| piece.from == 148), "{pieces:?}");
     assert!(largest_error(&samples, &pieces) < 0.001, "{pieces:?}");
 }

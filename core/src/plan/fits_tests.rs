@@ -23,7 +23,7 @@ fn point(mib: u64) -> Point {
 
 fn mode(residual: f64, batch: impl IntoIterator<Item = (u64, Point)>) -> MeasuredMode {
     let batch = batch.into_iter().collect();
-    MeasuredMode { way: Way::DryRun, residual: Some(residual), time_residual: None, batch }
+    MeasuredMode { way: Way::DryRun, residual: Some(residual), time_residual: None, pages: BTreeMap::new(), batch }
 }
 
 /// Declared costs of which nobody said what checkpointing saves, with measurements on an RTX 4090.

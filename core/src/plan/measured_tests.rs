@@ -35,6 +35,7 @@ fn h200() -> MeasuredOn {
         (batch, point)
     };
     let measured = MeasuredMode {
+        pages: [].into(),
         way: Way::DryRun,
         residual: Some(0.041),
         time_residual: None,
@@ -226,7 +227,16 @@ fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
         for (checkpointing, points) in [(false, [(8, 500.0), (256, 700.0)]), (true, [(32, 900.0), (64, 950.0)])] {
             let batch = points.map(|(batch, speed)| (batch, at(speed, batch))).into();
             let mode = Mode::new(Precision::F32, checkpointing);
-            on.mode.insert(mode, MeasuredMode { way: Way::DryRun, residual: Some(0.0), time_residual: None, batch });
+            on.mode.insert(
+                mode,
+                MeasuredMode {
+                    way: Way::DryRun,
+                    residual: Some(0.0),
+                    time_residual: None,
+                    pages: BTreeMap::new(),
+                    batch,
+                },
+            );
         }
     }
     for batch in [16, 32, 48, 64, 128, 256] {

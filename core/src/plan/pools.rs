@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::reference::Reference;
 use super::{MemoryEstimate, calibration};
 use crate::device::DeviceFacts;
-use crate::measured::{Curve, InPages, Mode};
+use crate::measured::{Curve, InPages, Mode, Reserved};
 use crate::workload::Workload;
 use crate::{Bytes, Goal};
 
@@ -13,7 +13,7 @@ use crate::{Bytes, Goal};
 pub(super) struct Pools<'a> {
     pub reference: Reference<'a>,
     mode: Mode,
-    reserved: Curve,
+    reserved: Reserved,
     added_up: AddedUp,
     pub in_use: Option<Curve>,
     /// What other ranks keep of the optimizer's state.
@@ -27,8 +27,8 @@ pub(super) struct Held {
     pub is_point: bool,
     /// Whether this micro-batch is larger than every point.
     pub is_beyond: bool,
-    /// The pages that are counted on, where the line is one of what these hold.
-    pub pages: Option<InPages>,
+    /// The fewest pages and the most that are counted on, where the line is one of what these hold.
+    pub pages: Option<[InPages; 2]>,
     pub margin: Margin,
 }
 
@@ -36,7 +36,9 @@ pub(super) struct Held {
 pub(super) struct Margin {
     /// The share that was found above it, and what it is one of.
     pub residual: (f64, Bytes),
-    /// What the line of the next point says more.
+    /// What pages take where there are as many as there may be.
+    pub pages: Bytes,
+    /// What the line of the next point says more, or what tells of micro-batches beside.
     pub next: Bytes,
     /// What adding gradients up took at the points beside, beyond what it usually takes.
     pub added_up: Bytes,
@@ -77,8 +79,9 @@ impl<'a> Pools<'a> {
             is_beyond: self.reserved.is_beyond(batch),
             pages: self.reserved.pages(batch),
             margin: Margin {
-                residual: self.reference.residual(point, bytes),
-                next: self::bytes(self.reserved.next_above(batch)),
+                residual: self.reference.residual(self.reserved.residual(batch), point, bytes),
+                pages: self::bytes(self.reserved.open(batch)),
+                next: self::bytes(self.reserved.beside_above(batch)),
                 added_up: self::bytes(odd),
             },
         }
@@ -112,7 +115,7 @@ impl<'a> Pools<'a> {
 impl Margin {
     fn total(&self) -> Bytes {
         let (share, of) = self.residual;
-        of.scaled(share) + self.next + self.added_up + calibration::SMALL_PAGES
+        of.scaled(share) + self.pages + self.next + self.added_up + calibration::SMALL_PAGES
     }
 }
 

@@ -41,7 +41,7 @@ fn measured(workload: Workload, precision: Precision, points: &[Figures]) -> Wor
         (batch, point)
     };
     let batch = points.iter().map(point).collect();
-    let mode = MeasuredMode { way: Way::DryRun, residual: None, time_residual: None, batch };
+    let mode = MeasuredMode { way: Way::DryRun, residual: None, time_residual: None, pages: BTreeMap::new(), batch };
     let on = MeasuredOn {
         mode: BTreeMap::from([(Mode::new(precision, false), mode)]),
         ..MeasuredOn::new(&h200(), "0.22.1")

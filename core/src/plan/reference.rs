@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::select::MATTERS;
-use crate::measured::{Curve, Known, Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
+use crate::measured::{Curve, Measured, MeasuredMode, MeasuredOn, Mode, Point, Reserved, Way};
 use crate::workload::Workload;
 use crate::{Bytes, Provenance};
 
@@ -87,13 +87,8 @@ impl<'a> Reference<'a> {
     }
 
     /// Bytes that the memory pools hold.
-    pub(super) fn reserved(&self) -> Option<Curve> {
-        let known = |(batch, point): (&u64, &Point)| {
-            let slope = point.reserved_bytes_per_sample.map(|bytes| bytes.0 as f64);
-            let figure = point.reserved_bytes?.0 as f64;
-            Some(Known { batch: *batch, figure, slope, pages: point.pages, from: point.reserved_from })
-        };
-        Curve::along(self.measured.batch.iter().filter_map(known))
+    pub(super) fn reserved(&self) -> Option<Reserved> {
+        Reserved::of(self.measured)
     }
 
     /// Bytes more, or less, at each point where gradients are added up; where that was not measured, a set of `gradients`.
@@ -123,10 +118,10 @@ impl<'a> Reference<'a> {
         all.get(all.len() / 2).map(|ms| ms / 1e3)
     }
 
-    /// The most that was found above the line through this point, as a share, and what it is a share of where the line says
-    /// `reserved`.
-    pub(super) fn residual(&self, point: u64, reserved: Bytes) -> (f64, Bytes) {
-        let own = self.measured.batch.get(&point).and_then(|point| point.residual);
+    /// The most that was found above the line through this point, as a share, unless one is `known`; and what it is a share of
+    /// where `reserved` is said.
+    pub(super) fn residual(&self, known: Option<f64>, point: u64, reserved: Bytes) -> (f64, Bytes) {
+        let own = known.or_else(|| self.measured.batch.get(&point)?.residual);
         let share = own.or(self.measured.residual).unwrap_or(UNKNOWN_RESIDUAL);
         match self.measured.way {
             Way::DryRun => (share, reserved.max(MATTERS)),

@@ -38,7 +38,7 @@ fn on(gpu: &str, way: Way, mib: u64, residual: f64) -> MeasuredOn {
         kernels_bytes: is_run.then_some(Bytes::from_mib(30)),
         mode: [(
             "f32".parse().expect("a mode"),
-            MeasuredMode { way, residual: Some(residual), time_residual: None, batch },
+            MeasuredMode { way, residual: Some(residual), time_residual: None, pages: [].into(), batch },
         )]
         .into(),
     }

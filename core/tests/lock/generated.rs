@@ -3,7 +3,7 @@
 use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
-use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Pages, Point, Way};
+use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Mode, Need, Pages, Point, Way};
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Goal, Precision};
@@ -27,16 +27,32 @@ fn bytes() -> impl Strategy<Value = Bytes> {
     (1u64 << 49..=Measured::LARGEST, 0u32..50).prop_map(|(bytes, shift)| Bytes(bytes >> shift))
 }
 
+/// By three micro-batches in ascending order, with something that is needed.
+fn needs() -> impl Strategy<Value = Need> {
+    let between = (bytes(), bytes()).prop_map(|(a, b)| (a.min(b), a.max(b)));
+    btree_map(1u64..=1 << 30, between, 3).prop_map(|known| {
+        let between =
+            |(batch, (least, most)): (&u64, &(Bytes, Bytes))| Between { batch: *batch, least: *least, most: *most };
+        let known: Vec<_> = known.iter().map(between).collect();
+        Need { few: known[0], best: known[1], many: known[2] }
+    })
+}
+
 fn pages() -> impl Strategy<Value = Pages> {
-    [bytes(), bytes(), bytes(), bytes(), bytes(), bytes(), bytes()].prop_map(|bytes| Pages {
+    ([bytes(), bytes(), bytes(), bytes()], [needs(), needs()], shares()).prop_map(|(bytes, needs, residual)| Pages {
         largest_bytes: bytes[0],
         largest_bytes_per_sample: bytes[1],
-        needed_bytes: bytes[2],
-        needed_bytes_per_sample: bytes[3],
-        small_bytes: bytes[4],
-        small_bytes_per_sample: bytes[5],
-        other_bytes_per_sample: bytes[6],
+        needed: needs[0],
+        small: needs[1],
+        other_bytes: bytes[2],
+        other_bytes_per_sample: bytes[3],
+        residual,
     })
+}
+
+/// Evenly over the orders of magnitude.
+fn sizes() -> impl Strategy<Value = u64> {
+    (1u64..=1 << 30, 0u32..30).prop_map(|(size, shift)| (size >> shift).max(1))
 }
 
 prop_compose! {
@@ -50,7 +66,6 @@ prop_compose! {
         micro_step_ms in of(milliseconds()),
         optimizer_ms in of(milliseconds()),
         spread in of(shares()),
-        pages in of(pages()),
     ) -> Point {
         Point {
             reserved_bytes,
@@ -62,7 +77,6 @@ prop_compose! {
             micro_step_ms,
             optimizer_ms,
             spread,
-            pages,
         }
     }
 }
@@ -72,9 +86,10 @@ prop_compose! {
         way in select(vec![Way::Executed, Way::DryRun, Way::Replayed]),
         residual in of(shares()),
         time_residual in of(shares()),
-        batch in btree_map((1u64..=1 << 30, 0u32..30).prop_map(|(size, shift)| (size >> shift).max(1)), points(), 1..5),
+        pages in btree_map(sizes(), pages(), 0..3),
+        batch in btree_map(sizes(), points(), 1..5),
     ) -> MeasuredMode {
-        MeasuredMode { way, residual, time_residual, batch }
+        MeasuredMode { way, residual, time_residual, pages, batch }
     }
 }
 

@@ -59,7 +59,8 @@ fn measured(all: &[(&str, &[(u64, u64)])]) -> Workload {
             (batch, Point { reserved_bytes: Some(Bytes::from_mib(mib)), ..Point::default() })
         };
         let batch = points.iter().map(point).collect();
-        let mode = MeasuredMode { way: Way::DryRun, residual: Some(0.1), time_residual: None, batch };
+        let mode =
+            MeasuredMode { way: Way::DryRun, residual: Some(0.1), time_residual: None, pages: BTreeMap::new(), batch };
         let on = MeasuredOn {
             mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]),
             ..MeasuredOn::new(&facts, "0.22.1")

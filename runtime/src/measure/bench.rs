@@ -95,7 +95,6 @@ impl Tried {
             micro_step_ms: self.times.map(|times| times.micro_step_ms),
             optimizer_ms: self.times.map(|times| times.optimizer_ms),
             spread: self.times.map(|times| times.spread),
-            pages: self.piece.and_then(|piece| piece.pages),
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn mode<M: Module, B: Clone>(
         way: Way::Executed,
         residual: left_out(&samples).map(|residual| residual.min(1.0)),
         time_residual: None,
+        pages: [].into(),
         batch,
     })
 }

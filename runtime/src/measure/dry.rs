@@ -4,8 +4,8 @@ use burn::cubecl::dry_run::DryRun;
 use burn::module::Module;
 use burn::tensor::{Device, MemoryPoolUsage, SlicedPoolReport};
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::InPages;
 
+use super::counted::pages;
 use super::training::Training;
 use super::{MeasureError, Memory, Step, Subject, isolated, release};
 
@@ -82,21 +82,4 @@ fn usage(device: &Device) -> Result<MemoryPoolUsage, MeasureError> {
 /// Those of all threads, each thread's after those of threads that came before.
 fn pools(device: &Device) -> Vec<SlicedPoolReport> {
     device.memory_pool_report().unwrap_or_default()
-}
-
-/// The pages of this thread: those of small allocations come first, then the ones of all others, then those of sizes that were
-/// outgrown. `before` it took steps it had the first two, without a page.
-fn pages(before: &[SlicedPoolReport], pools: &[SlicedPoolReport]) -> Option<InPages> {
-    let others = before.len().checked_sub(2)?;
-    let [small, current, ..] = pools.get(others..)? else { return None };
-    if before[others..].iter().any(|pool| pool.pages > 0) {
-        return None;
-    }
-    Some(InPages {
-        small_pages: small.pages,
-        pages: current.pages,
-        page_bytes: Bytes(current.page_size),
-        largest_bytes: Bytes(current.largest_alloc),
-    })
-    .filter(|pages| pages.small_bytes() == Bytes(small.page_size * small.pages))
 }

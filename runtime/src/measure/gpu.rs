@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::select::{MATTERS, Piece, Sample, ladder, refined, select, time_residual};
-use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Way};
+use gpu_tuned_core::measured::select::{MATTERS, Piece, Sample, Selected, ladder, refined, select, time_residual};
+use gpu_tuned_core::measured::{Measured, MeasuredMode, Mode, Point, Way};
 
 use super::bench::Tried;
 use super::timed::Run;
@@ -241,27 +241,40 @@ impl Climb<'_> {
     /// The points to keep.
     fn kept(mut self) -> Result<MeasuredMode, MeasureError> {
         let (samples, global) = (self.samples(), self.plan.global);
-        let pieces = select(&samples, Measured::MOST_POINTS, global);
-        let batches: Vec<u64> = pieces.iter().map(|piece| piece.batch).collect();
-        let mut residual: f64 = 0.0;
+        let Selected { batches, pieces, mut pages } = select(&samples, Measured::MOST_POINTS, global);
         let mut batch = BTreeMap::new();
-        for piece in pieces {
-            let known = self.tried.iter_mut().find(|tried| tried.batch == piece.batch);
-            let tried = known.expect("BUG: pieces pass what was tried");
-            let accumulating = match tried.accumulating {
-                Some(accumulating) => accumulating,
-                None => self.trial.dry(Step::accumulating(tried.batch, self.mode.checkpointing))?,
-            };
-            let missed = tried.ran.unwrap_or_default() - accumulating.reserved_bytes;
-            let missed = missed.0 as f64 / accumulating.reserved_bytes.max(MATTERS).0 as f64;
-            let own = piece.residual.max(missed).min(1.0);
-            residual = residual.max(own);
-            tried.accumulating = Some(accumulating);
-            tried.piece = Some(Piece { residual: own, ..piece });
-            batch.insert(tried.batch, tried.point());
+        for at in &batches {
+            let piece = pieces.iter().find(|piece| piece.batch == *at).copied();
+            let (point, missed) = self.point(*at, piece)?;
+            if let Some((_, told)) = pages.range_mut(..=at).next_back() {
+                told.residual = told.residual.max(missed).min(1.0);
+            }
+            batch.insert(*at, point);
         }
+        let residuals =
+            batch.values().filter_map(|point| point.residual).chain(pages.values().map(|told| told.residual));
+        let residual = residuals.reduce(f64::max);
         let time_residual = time_residual(&samples, &batches, global).map(|error| error.min(1.0));
-        Ok(MeasuredMode { way: Way::DryRun, residual: Some(residual), time_residual, batch })
+        Ok(MeasuredMode { way: Way::DryRun, residual, time_residual, pages, batch })
+    }
+
+    /// What is known of a batch that was tried, with the line through it, if there is one; and how much more steps held that
+    /// were run than their dry run, as a share.
+    fn point(&mut self, batch: u64, piece: Option<Piece>) -> Result<(Point, f64), MeasureError> {
+        let Self { trial, mode: Mode { checkpointing, .. }, .. } = *self;
+        let tried = self.tried.iter_mut().find(|tried| tried.batch == batch).expect("BUG: what is kept was tried");
+        // Equal dry runs may differ by a page, where what is needed ends near the end of one.
+        let again = trial.dry(Step::single(batch, checkpointing))?;
+        tried.memory = tried.memory.filter(|memory| memory.reserved_bytes >= again.reserved_bytes).or(Some(again));
+        let accumulating = match tried.accumulating {
+            Some(accumulating) => accumulating,
+            None => trial.dry(Step::accumulating(batch, checkpointing))?,
+        };
+        let missed = tried.ran.unwrap_or_default() - accumulating.reserved_bytes;
+        let missed = missed.0 as f64 / accumulating.reserved_bytes.max(MATTERS).0 as f64;
+        tried.accumulating = Some(accumulating);
+        tried.piece = piece.map(|piece| Piece { residual: piece.residual.max(missed).min(1.0), ..piece });
+        Ok((tried.point(), missed))
     }
 }
 

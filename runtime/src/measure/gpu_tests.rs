@@ -21,6 +21,8 @@ struct Fake {
     largest: usize,
     /// What steps really take, as a share of their dry run.
     really: f64,
+    /// MiB that a dry run like one before holds more.
+    again: u64,
     /// Seconds of the repeats of a batch.
     took: f64,
     /// What each dry run takes for its kernels.
@@ -44,6 +46,7 @@ fn fake() -> Fake {
         sample: 400,
         largest: usize::MAX,
         really: 1.0,
+        again: 0,
         took: 1.0,
         tuning: Duration::ZERO,
         ms: |batch| 2.0 + batch,
@@ -86,12 +89,14 @@ impl Fake {
 
 impl Trial for Fake {
     fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
+        let again = if self.calls("dry").contains(&step) { self.again } else { 0 };
         self.calls.borrow_mut().push(("dry", step));
         self.now.set(self.now.get() + self.tuning);
         if step.batch > self.largest {
             return Err(step.failed(&"a tensor is too large"));
         }
-        Ok(Memory { reserved_bytes: self.reserved(step), in_use_bytes: Some(Bytes::ZERO), pages: None })
+        let reserved_bytes = self.reserved(step) + Bytes::from_mib(again);
+        Ok(Memory { reserved_bytes, in_use_bytes: Some(Bytes::ZERO), pages: None })
     }
 
     fn run(&self, step: Step, _: Duration) -> Result<Run, MeasureError> {
@@ -161,6 +166,18 @@ fn every_point_says_what_adding_gradients_up_takes() {
             assert_eq!(added_up, Some(once + Bytes::from_mib(2000)), "{mode}, {batch}");
         }
     }
+}
+
+#[test]
+fn of_equal_dry_runs_the_larger_counts_at_what_is_kept() {
+    let held = |again| {
+        let found = Fake { again, ..fake() }.measured(300);
+        batches(&found, "f32").iter().map(|(batch, point)| (*batch, point.reserved_bytes)).collect::<Vec<_>>()
+    };
+    let once = held(0);
+    let more =
+        once.iter().map(|(batch, bytes)| (*batch, bytes.map(|bytes| bytes + Bytes::from_mib(8)))).collect::<Vec<_>>();
+    assert_eq!(held(8), more);
 }
 
 #[test]

@@ -6,6 +6,8 @@
 
 mod bench;
 mod case;
+#[cfg(any(feature = "cuda", test))]
+mod counted;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;

@@ -142,10 +142,11 @@ fn summary(found: &MeasuredMode) -> String {
     let rate = |(batch, point): (&u64, &Point)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
     let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
     let mut said = vec![format!("batches {}", batches.join(", "))];
+    let said_by = if found.pages.is_empty() { "the lines" } else { "what pages tell" };
     let above = |share: f64| match found.way {
-        Way::Replayed => format!("memory on a GPU at most {:.1}% above the lines, in 95 of 100 cases", share * 100.0),
-        Way::DryRun => format!("memory between them at most {:.1}% above the lines, or of 1 GiB", share * 100.0),
-        Way::Executed => format!("memory between them at most {:.1}% above the lines", share * 100.0),
+        Way::Replayed => format!("memory on a GPU at most {:.1}% above {said_by}, in 95 of 100 cases", share * 100.0),
+        Way::DryRun => format!("memory between them at most {:.1}% above {said_by}, or of 1 GiB", share * 100.0),
+        Way::Executed => format!("memory between them at most {:.1}% above {said_by}", share * 100.0),
     };
     said.extend(found.residual.map(above));
     said.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
@@ -197,7 +198,8 @@ mod tests {
     fn the_summary_has_the_fastest_batch() {
         let run = |ms| Point { micro_step_ms: Some(ms), ..Point::default() };
         let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, Point::default())].into();
-        let found = MeasuredMode { way: Way::DryRun, residual: Some(0.0123), time_residual: None, batch };
+        let found =
+            MeasuredMode { way: Way::DryRun, residual: Some(0.0123), time_residual: None, pages: [].into(), batch };
         assert_eq!(
             summary(&found),
             "batches 1, 8, 64, 128; memory between them at most 1.2% above the lines, or of 1 GiB; 800 samples/s at 8"

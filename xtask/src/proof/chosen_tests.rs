@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use gpu_tuned_core::lock::{Lock, LockedWorkload};
-use gpu_tuned_core::measured::select::{Sample, Seconds, ladder, select, time_residual};
+use gpu_tuned_core::measured::select::{Sample, Seconds, Selected, ladder, select, time_residual};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Point};
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::{Bytes, Goal, Precision, plan};
@@ -65,16 +65,7 @@ fn rate(rates: &BTreeMap<u64, f64>, batch: u64) -> f64 {
 
 /// What a mode of the lock says of a batch.
 fn reserved(mode: &MeasuredMode, batch: u64) -> Bytes {
-    let begin = |at: &u64, point: &Point| point.reserved_from.unwrap_or(*at);
-    let line = mode.batch.iter().rfind(|(at, point)| begin(at, point) <= batch);
-    let (at, point) = line.unwrap_or_else(|| mode.batch.iter().next().expect("points"));
-    let apart = batch.max(begin(at, point));
-    if let Some(pages) = point.pages {
-        return Bytes((point.reserved_bytes.expect("measured").0 as f64 + pages.more(*at, apart)) as u64);
-    }
-    let slope = point.reserved_bytes_per_sample.expect("a line");
-    point.reserved_bytes.expect("measured") + slope.times(apart.saturating_sub(*at))
-        - slope.times(at.saturating_sub(apart))
+    mode.reserved(batch).expect("memory was measured")
 }
 
 /// The mode as it would be measured: memory along the ladder and where lines begin, times at powers of two.
@@ -92,8 +83,7 @@ fn measured(mode: &MeasuredMode, rates: &BTreeMap<u64, f64>) -> MeasuredMode {
             .then(|| Seconds { micro_step: micro_step(rates, *batch), optimizer: OPTIMIZER }),
     };
     let samples: Vec<Sample> = batches.iter().map(sample).collect();
-    let pieces = select(&samples, Measured::MOST_POINTS, Some(GLOBAL));
-    let kept: Vec<u64> = pieces.iter().map(|piece| piece.batch).collect();
+    let Selected { batches: kept, pieces, .. } = select(&samples, Measured::MOST_POINTS, Some(GLOBAL));
     let points = pieces.iter().map(|piece| {
         let seconds = samples.iter().find(|sample| sample.batch == piece.batch).and_then(|sample| sample.seconds);
         let point = Point {
@@ -108,7 +98,7 @@ fn measured(mode: &MeasuredMode, rates: &BTreeMap<u64, f64>) -> MeasuredMode {
         (piece.batch, point)
     });
     let time_residual = time_residual(&samples, &kept, Some(GLOBAL));
-    MeasuredMode { time_residual, batch: points.collect(), ..mode.clone() }
+    MeasuredMode { time_residual, pages: BTreeMap::new(), batch: points.collect(), ..mode.clone() }
 }
 
 /// What context and kernels take, about.

@@ -80,7 +80,7 @@ impl Comparison {
     pub(super) fn section(&self, text: &mut String) -> Result<()> {
         text.push_str(
             "\n## Memory\n\nWhat the memory pools held at most in any step, at batches that are not in the lock, and what \
-             the lines between its points say of there. An error is predicted over observed, less one. The bound is the \
+             its pages, or lines between its points, say of there. An error is predicted over observed, less one. The bound is the \
              prediction with the margin that a plan adds. That margin was chosen after \
              [some of these runs](../tests/hardware/results/README.md), so that none of those exceeds its bound is fitted; \
              the others are held out. `executed` ran the steps, `dry` ran them without their kernels. Runs beside a process \

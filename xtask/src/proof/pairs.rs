@@ -50,6 +50,9 @@ impl Pairs {
                 text,
                 "\nNo step is on record both dry and executed, but for [batches of the lock](#at-batches-of-the-lock)."
             )?,
+            _ if same == all => {
+                writeln!(text, "\nAll of {all} pairs of dry and executed steps held the same bytes.")?;
+            }
             _ => writeln!(
                 text,
                 "\nOf {all} pairs of dry and executed steps {same} held the same bytes; executed ones held up to {:.0} MiB more, and \

@@ -4,7 +4,7 @@ use super::super::merged;
 use super::{WHOLE, parse, source, whole};
 
 /// What stands in the lock, what is written in its place, and how the first mistake begins.
-const SLIPS: [(&str, &str, &str); 29] = [
+const SLIPS: [(&str, &str, &str); 30] = [
     (
         "way = \"dry-run\"",
         "way = \"dry\"",
@@ -50,15 +50,16 @@ const SLIPS: [(&str, &str, &str); 29] = [
     ("optimizer = \"muon\"", "optimizer = \"moun\"", "11:13: optimizer: expected one of sgd"),
     ("global_batch = 512", "global_batch = []", "20:16: global_batch: expected a whole number"),
     ("kind = \"gpu\"", "kind = \"npu\"", "29:8: workload.char-lm.on.h200.kind: expected one of gpu, cpu"),
+    ("largest_bytes = 6", "larger_bytes = 6", "52:42: workload.char-lm.on.h200.mode.f32.pages.48 needs largest_bytes"),
     (
-        "largest_bytes = 8",
-        "larger_bytes = 8",
-        "49:1: workload.char-lm.on.h200.mode.f32.batch.64.pages needs largest_bytes",
+        "48 = [1_050_000_000, 1_080_000_000]",
+        "48 = [1_080_000_000, 1_050_000_000]",
+        "59:6: workload.char-lm.on.h200.mode.f32.pages.48.needed_bytes.48: expected the least and the most, as [0, 2], from 0 to 2^50",
     ),
     (
-        "small_bytes = 2_000_000",
-        "small_bytes = -1",
-        "54:15: workload.char-lm.on.h200.mode.f32.batch.64.pages.small_bytes: expected a whole number from 0 to 2^50",
+        "512 = [1, 2_000_000]",
+        "0 = [1, 2_000_000]",
+        "65:1: workload.char-lm.on.h200.mode.f32.pages.48.small_bytes.0: expected a name from 1 to 2^30",
     ),
     (
         "reserved_from = 48",
@@ -68,12 +69,12 @@ const SLIPS: [(&str, &str, &str); 29] = [
     (
         "reserved_bytes = 24_779_960_320",
         "reserved_from = 64\nreserved_bytes = 24_779_960_320",
-        "57:17: workload.char-lm.on.h200.mode.f32.batch.1024.reserved_from: expected a whole number from 65 to 1024",
+        "50:17: workload.char-lm.on.h200.mode.f32.batch.1024.reserved_from: expected a whole number from 65 to 1024",
     ),
     (
         "reserved_bytes = 24_779_960_320",
         "reserved = 24_779_960_320",
-        "56:42: workload.char-lm.on.h200.mode.f32.batch.1024 needs reserved_bytes",
+        "49:42: workload.char-lm.on.h200.mode.f32.batch.1024 needs reserved_bytes",
     ),
     (
         "reserved_bytes = 1_548_747_520",
@@ -145,9 +146,9 @@ fn a_file_that_was_cut_short_is_refused_wherever_it_ends() {
     for (text, number) in [(cut, 2), (whole, 1)] {
         assert_eq!(parse(text).expect_err("cut short").len(), number, "{text}");
     }
-    let cut = WHOLE.split_once("_960_320\n").expect("the last figure").0;
+    let cut = WHOLE.split_once("_960_320\n").expect("the last figure of a batch").0;
     let found = parse(cut).expect_err("cut short")[0].to_string();
-    assert!(found.starts_with("gpu-tuned.lock:57:24: `# end of"), "{found}");
+    assert!(found.starts_with("gpu-tuned.lock:50:24: `# end of"), "{found}");
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn what_ends_as_it_should_is_whole_whatever_its_line_ends_are() {
     let behind = format!("{WHOLE}\n[workload.other]\nparameters = 1\nshape = \"\"\n");
     let found = parse(&behind).expect_err("something stands behind the end")[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:63:11: this stands behind `# end of gpu-tuned.lock`, the last line; mend"),
+        found.starts_with("gpu-tuned.lock:71:11: this stands behind `# end of gpu-tuned.lock`, the last line; mend"),
         "{found}"
     );
 }

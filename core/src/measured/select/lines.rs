@@ -1,10 +1,7 @@
 //! Lines through what was reserved at some micro-batches, and where each begins.
 
-use std::ops::Range;
-
-use super::super::Pages;
-use super::super::pages::{Room, Seen, lowest};
-use super::{Constant, LEAST_RESIDUAL, MATTERS, Piece, Sample, TOLERATED};
+use super::super::pages::lowest;
+use super::{Constant, LEAST_RESIDUAL, MATTERS, Piece, Sample};
 use crate::Bytes;
 
 /// How much an error counts where it does not matter, beside one that does.
@@ -12,9 +9,6 @@ const SLIGHTLY: f64 = 0.5;
 
 /// Where less than this is reserved, an error is a share of this.
 const LEAST: Bytes = Bytes::from_mib(64);
-
-/// So many micro-batches between two neighbours tell of all.
-const LOOKS: u64 = 16;
 
 /// More times a micro-batch than this is far from it: those between were left out.
 const FAR: f64 = 4.0;
@@ -31,8 +25,6 @@ pub(super) struct Lines<'s> {
 #[derive(Clone, Copy)]
 struct Fit {
     slope: f64,
-    /// What it has in place of a slope, where pages were counted and tell as much.
-    pages: Option<Pages>,
     /// The most harm that it does where it is told of.
     harm: f64,
     /// The most harm of taking its beginning for all that is smaller.
@@ -116,58 +108,22 @@ impl<'s> Lines<'s> {
         let least = self.least_harm(chosen).harm;
         let Laid { begins, .. } = self.least_cost(chosen, least);
         let ends = begins.iter().copied().skip(1).chain([self.samples.len()]);
-        let parts: Vec<_> = begins.iter().copied().zip(ends).map(|(from, to)| from..to).collect();
-        let spans = self.spans(chosen, &parts);
-        let lines = chosen.iter().zip(&parts).zip(&spans).enumerate();
-        lines.map(|(number, ((at, part), span))| self.piece(*at, part, span, number == 0)).collect()
+        let lines = chosen.iter().zip(&begins).zip(ends).enumerate();
+        lines.map(|(number, ((at, from), to))| self.piece(*at, *from, to, number == 0)).collect()
     }
 
-    /// The samples that tell of the pages of each line: those of neighbouring lines, too, where the same pages tell of all of
-    /// them, as the more were counted the better is known what is needed.
-    fn spans(&self, chosen: &[usize], parts: &[Range<usize>]) -> Vec<Range<usize>> {
-        let mut spans = parts.to_vec();
-        let joined = |span: &Range<usize>| {
-            let within = parts.iter().zip(chosen).filter(|(part, _)| span.start <= part.start && part.end <= span.end);
-            let harms = within.map(|(part, at)| {
-                let own = self.fit(*at, part.start, part.end).harm;
-                Fit::paged(self.samples, *at, part, span).map_or((f64::INFINITY, own), |paged| (paged.harm, own))
-            });
-            harms.fold((0.0, TOLERATED), |(joined, own): (f64, f64), harm| {
-                (joined.max(harm.0), own.max(harm.1 + TOLERATED))
-            })
-        };
-        loop {
-            let neighbours = spans.windows(2).filter(|pair| pair[0] != pair[1]).map(|pair| pair[0].start..pair[1].end);
-            let alike = neighbours.map(|span| (joined(&span), span)).filter(|((joined, own), _)| joined <= own);
-            let Some((_, span)) = alike.min_by(|a, b| a.0.0.total_cmp(&b.0.0)) else { return spans };
-            for own in spans.iter_mut().filter(|own| span.start <= own.start && own.end <= span.end) {
-                *own = span.clone();
-            }
-        }
-    }
-
-    /// The line through a sample that tells of a part of them, with pages of which a `span` tells; the first says what it begins
-    /// with of all that is smaller.
-    fn piece(&self, at: usize, part: &Range<usize>, span: &Range<usize>, is_first: bool) -> Piece {
-        let (kept, begin) = (&self.samples[at], &self.samples[part.start]);
-        let fit = self.fit(at, part.start, part.end);
-        let pages =
-            Fit::paged(self.samples, at, part, span).filter(|_| span != part).map_or(fit.pages, |paged| paged.pages);
-        let fit = Fit { slope: fit.slope.ceil(), pages, ..fit };
-        let said = |batch: u64| fit.said(kept, batch.max(begin.batch));
-        let first = if is_first { 0 } else { part.start };
-        let above =
-            self.samples[first..part.end].iter().map(|sample| above(sample.reserved.0 as f64, said(sample.batch)));
+    /// The line through a sample, from one to before another; the first says what it begins with of all that is smaller.
+    fn piece(&self, at: usize, from: usize, to: usize, is_first: bool) -> Piece {
+        let (kept, begin) = (&self.samples[at], &self.samples[from]);
+        let slope = self.fit(at, from, to).slope.ceil();
+        let said = |sample: &Sample| on(kept, slope, if sample.batch < begin.batch { begin } else { sample });
+        let first = if is_first { 0 } else { from };
+        let above = self.samples[first..to].iter().map(|sample| above(sample.reserved.0 as f64, said(sample)));
         let constant = Constant::of(self.samples);
-        let up_to_the_next = &self.samples[first..self.samples.len().min(part.end + 1)];
-        let own = &self.samples[span.clone()];
-        let between = up_to_the_next.windows(2).map(|pair| match fit.pages {
-            Some(pages) if own.contains(&pair[0]) && own.contains(&pair[1]) => unseen(pair, own, kept, pages),
-            _ => unknown(pair, constant, |sample| said(sample.batch)),
-        });
+        let up_to_the_next = &self.samples[first..self.samples.len().min(to + 1)];
+        let between = up_to_the_next.windows(2).map(|pair| unknown(pair, constant, said));
         let residual = above.chain(between).fold(LEAST_RESIDUAL, f64::max);
-        let Fit { slope, pages, .. } = fit;
-        Piece { batch: kept.batch, from: begin.batch, per_sample: Bytes(slope as u64), pages, residual }
+        Piece { batch: kept.batch, from: begin.batch, per_sample: Bytes(slope as u64), residual }
     }
 }
 
@@ -182,40 +138,11 @@ impl Fit {
         let worst = |part: &[Sample], said: &dyn Fn(&Sample) -> f64| {
             part.iter().map(|sample| harm(sample, said(sample))).fold(0.0, f64::max)
         };
-        let along = |slope: f64| worst(led, &|sample| on(kept, slope, sample.batch));
-        let known = |slope: f64, pages: Option<Pages>| {
-            let line = Self { slope, pages, harm: 0.0, below: 0.0 };
-            let begin = line.said(kept, samples[from].batch);
-            let harm = worst(part, &|sample| line.said(kept, sample.batch));
-            Self { harm, below: worst(&samples[..from], &|_| begin), ..line }
-        };
-        let line = known(best_slope(kept, led, along), None);
-        let paged = Pages::of(&seen(led), kept.batch).map(|pages| known(line.slope, Some(pages)));
-        paged.filter(|paged| paged.harm <= line.harm.max(TOLERATED)).unwrap_or(line)
+        let along = |part: &[Sample], slope: f64| worst(part, &|sample| on(kept, slope, sample));
+        let slope = best_slope(kept, led, |slope| along(led, slope));
+        let begin = on(kept, slope, &samples[from]);
+        Self { slope, harm: along(part, slope), below: worst(&samples[..from], &|_| begin) }
     }
-
-    /// The line through a sample that tells of a part of them, by pages of which a `span` tells, where these follow the micro-batch.
-    fn paged(samples: &[Sample], at: usize, part: &Range<usize>, span: &Range<usize>) -> Option<Self> {
-        let kept = &samples[at];
-        let pages = Pages::of(&seen(&samples[span.clone()]), kept.batch)?;
-        let line = Self { slope: 0.0, pages: Some(pages), harm: 0.0, below: 0.0 };
-        let harms = samples[part.clone()].iter().map(|sample| harm(sample, line.said(kept, sample.batch)));
-        Some(Self { harm: harms.fold(0.0, f64::max), ..line })
-    }
-
-    /// What it says of a micro-batch.
-    fn said(&self, kept: &Sample, batch: u64) -> f64 {
-        match self.pages {
-            Some(pages) => kept.reserved.0 as f64 + pages.more(kept.batch, batch),
-            None => on(kept, self.slope, batch),
-        }
-    }
-}
-
-/// Those of which pages were counted.
-fn seen(samples: &[Sample]) -> Vec<Seen> {
-    let seen = |sample: &Sample| Some(Seen { batch: sample.batch, reserved: sample.reserved, held: sample.held? });
-    samples.iter().filter_map(seen).collect()
 }
 
 /// The slope with the least cost, which falls and then rises with it; 0 rather than less.
@@ -231,8 +158,8 @@ fn best_slope(kept: &Sample, part: &[Sample], cost: impl Fn(f64) -> f64) -> f64 
     lowest(low.max(0.0), high.max(0.0), cost)
 }
 
-fn on(kept: &Sample, slope: f64, batch: u64) -> f64 {
-    kept.reserved.0 as f64 + slope * (batch as f64 - kept.batch as f64)
+fn on(kept: &Sample, slope: f64, sample: &Sample) -> f64 {
+    kept.reserved.0 as f64 + slope * (sample.batch as f64 - kept.batch as f64)
 }
 
 /// How far something lies above what is `said`, as a share of that or of what matters.
@@ -257,20 +184,6 @@ fn unknown(pair: &[Sample], constant: Constant, said: impl Fn(&Sample) -> f64) -
     let matters = ((MATTERS.0 as f64 - said[0]) / (said[1] - said[0])).clamp(0.0, 1.0);
     let ways = [0.0, matters, 1.0].into_iter().filter(|way| way.is_finite());
     ways.map(|way| above(at(most, way), at(said, way))).fold(0.0, f64::max)
-}
-
-/// The most that may lie above what pages say between two neighbours that both follow them: pages that were counted tell what is
-/// needed of them only up to a part of a page.
-fn unseen(pair: &[Sample], own: &[Sample], kept: &Sample, pages: Pages) -> f64 {
-    let (from, to) = (pair[0].batch + 1, pair[1].batch);
-    let room: Room = pages.room(&seen(own), kept.batch);
-    let line = kept.reserved.0 as f64;
-    let beyond = |batch: u64| {
-        let most = line + pages.more_with(room, kept.batch, batch);
-        above(most, line + pages.more(kept.batch, batch))
-    };
-    let step = ((to - from) / LOOKS).max(1) as usize;
-    (from..to).step_by(step).map(beyond).fold(0.0, f64::max)
 }
 
 /// How far off `said` is, as a share of what there is: less where it does not matter, unless it is taken for what does.

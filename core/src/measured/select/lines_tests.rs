@@ -38,7 +38,7 @@ fn lines_lead_over_what_was_left_out_to_what_was_tried_next() {
         let in_use = |batch| Some(Bytes(constant + each * batch));
         let tried: Vec<_> =
             tried.iter().map(|&(batch, mib)| Sample { in_use: in_use(batch), ..sample(batch, mib) }).collect();
-        let pieces = select(&tried, 4, Some(512));
+        let pieces = select(&tried, 4, Some(512)).pieces;
         let curve = curve(&tried, &pieces);
         for (batch, mib) in held {
             // A plan adds 24 MiB of small pages.
@@ -74,7 +74,7 @@ fn where_few_batches_were_tried_the_bound_is_above_what_was_held_at_others() {
     };
     let tried =
         TRIED.map(|(batch, mib)| Sample { in_use: in_use(batch), seconds: seconds(batch), ..sample(batch, mib) });
-    let pieces = select(&tried, 4, Some(512));
+    let pieces = select(&tried, 4, Some(512)).pieces;
     for (batch, mib) in HELD {
         assert!(mib * 1_048_576.0 <= bound(&tried, &pieces, batch), "{batch}: {pieces:?}");
     }

@@ -78,12 +78,14 @@ impl Pooled {
 
     /// How the margin comes about.
     fn margin(&self) -> String {
-        let Margin { residual: (share, of), next, added_up } = self.held.margin;
+        let Margin { residual: (share, of), pages, next, added_up } = self.held.margin;
         let of = if of > self.held.bytes { format!("{}, for the {}", mib(of), mib(self.held.bytes)) } else { mib(of) };
         let mut text = format!("{share:.4} x {of} reserved {}", self.at);
-        for (bytes, whose) in
-            [(next, "on the next line"), (added_up, "where gradients were added up at the points beside")]
-        {
+        for (bytes, whose) in [
+            (pages, "in as many pages as there may be"),
+            (next, "by what is known of those beside"),
+            (added_up, "where gradients were added up at the points beside"),
+        ] {
             if bytes > Bytes::ZERO {
                 let _ = write!(text, " + {} more {whose}", mib(bytes));
             }
@@ -111,13 +113,21 @@ impl Pooled {
     }
 }
 
-/// Such as `, in 36 pages of 15.0 MiB and 1 of 8.0 MiB`.
-fn in_words(held: InPages) -> String {
-    let small = match held.small_pages {
-        0 => String::new(),
-        pages => format!(" and {pages} of {}", mib(Bytes(held.small_bytes().0 / pages))),
+/// Such as `, in 36 or 37 pages of 15.0 MiB and 1 of 8.0 MiB`.
+fn in_words([fewest, most]: [InPages; 2]) -> String {
+    let count = |fewest: u64, most: u64| match most - fewest {
+        0 => most.to_string(),
+        1 => format!("{fewest} or {most}"),
+        _ => format!("{fewest} to {most}"),
     };
-    format!(", in {} pages of {}{small}", held.pages, mib(held.page_bytes))
+    let small = match most.small_pages {
+        0 => String::new(),
+        pages => {
+            let each = Bytes(most.small_bytes().0 / pages);
+            format!(" and {} of {}", count(fewest.small_pages, pages), mib(each))
+        }
+    };
+    format!(", in {} pages of {}{small}", count(fewest.pages, most.pages), mib(most.page_bytes))
 }
 
 fn mib(bytes: Bytes) -> String {

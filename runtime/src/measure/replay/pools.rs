@@ -10,12 +10,9 @@ use std::collections::HashMap;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::InPages;
 
-const MIB: u64 = 1 << 20;
 /// Where a slice of a page may begin, and a row of a tensor.
 pub(super) const ALIGNMENT: u64 = 512;
-const SMALL_PAGE: u64 = 8 * MIB;
 const SMALL_SLICE: u64 = 64 * 1024;
-const FIRST_PAGE: u64 = 2 * MIB;
 
 /// All pools of a device.
 pub(super) struct Pools {
@@ -71,8 +68,8 @@ impl Pools {
     /// Empty pools of a device that allocates at most so many bytes at once.
     pub(super) fn new(largest_page: u64) -> Self {
         Self {
-            small: Pool::new(SMALL, SMALL_PAGE),
-            current: Pool::new(SMALL + 1, FIRST_PAGE),
+            small: Pool::new(SMALL, InPages::SMALL_PAGE.0),
+            current: Pool::new(SMALL + 1, InPages::FIRST_PAGE.0),
             outdated: Vec::new(),
             live: HashMap::new(),
             largest_page: largest_page / ALIGNMENT * ALIGNMENT,
@@ -151,8 +148,7 @@ impl Pools {
         if bytes > self.largest_page {
             return Err(TooLarge);
         }
-        // A mebibyte of slack, rounded up to the mebibyte.
-        let page_bytes = (bytes + MIB).next_multiple_of(MIB).min(self.largest_page);
+        let page_bytes = InPages::page_for(Bytes(bytes)).0.min(self.largest_page);
         let grown = Pool::new(self.next_pool, page_bytes);
         self.next_pool += 1;
         self.outdated.push(std::mem::replace(&mut self.current, grown));

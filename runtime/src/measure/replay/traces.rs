@@ -1,9 +1,11 @@
 //! Points for a lock, of steps that were recorded.
 
+use std::collections::BTreeMap;
+
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::measured::select::{Sample, ladder, refined, select};
-use gpu_tuned_core::measured::{Measured, MeasuredMode, Way};
+use gpu_tuned_core::measured::select::{Piece, Sample, Selected, ladder, refined, select};
+use gpu_tuned_core::measured::{Measured, MeasuredMode, Point, Way};
 use gpu_tuned_core::{Bytes, Precision};
 
 use super::replayed::{Lowered, Trace};
@@ -46,17 +48,30 @@ impl Traces {
     pub fn measured(&self, precision: Precision, largest: u64, gpu: Bytes, missed: f64) -> Option<MeasuredMode> {
         let value_bytes = precision.parameter_bytes();
         let [single, accumulating] = [&self.single, &self.accumulating].map(|trace| trace.lowered(value_bytes));
-        let mut kept = chosen(climb(&single, largest, gpu));
-        for tried in &mut kept {
-            tried.accumulating = accumulating.replayed(tried.batch, gpu).map(|replayed| replayed.memory());
-            if let Some(piece) = &mut tried.piece {
-                // The line misses what was replayed, which misses what a GPU reserves.
-                piece.residual = ((1.0 + piece.residual) * (1.0 + missed) - 1.0).min(1.0);
-            }
+        let found = climb(&single, largest, gpu);
+        let Selected { batches, pieces, mut pages } = select(&samples(&found), Measured::MOST_POINTS, None);
+        // What lines and pages miss of what was replayed, which misses what a GPU reserves.
+        let twice = |residual: f64| ((1.0 + residual) * (1.0 + missed) - 1.0).min(1.0);
+        let point = |(batch, memory): &(u64, Memory)| {
+            let piece = pieces.iter().find(|piece| piece.batch == *batch);
+            let tried = Tried {
+                batch: *batch,
+                memory: Some(*memory),
+                accumulating: accumulating.replayed(*batch, gpu).map(|replayed| replayed.memory()),
+                piece: piece.map(|piece| Piece { residual: twice(piece.residual), ..*piece }),
+                ..Tried::default()
+            };
+            (*batch, tried.point())
+        };
+        let batch: BTreeMap<u64, Point> =
+            found.iter().filter(|(batch, _)| batches.contains(batch)).map(point).collect();
+        for told in pages.values_mut() {
+            told.residual = twice(told.residual);
         }
-        let residual = kept.iter().filter_map(|tried| Some(tried.piece?.residual)).reduce(f64::max)?;
-        let batch = kept.iter().map(|tried| (tried.batch, tried.point())).collect();
-        Some(MeasuredMode { way: Way::Replayed, residual: Some(residual), time_residual: None, batch })
+        let residuals =
+            batch.values().filter_map(|point| point.residual).chain(pages.values().map(|told| told.residual));
+        let residual = Some(residuals.reduce(f64::max)?);
+        Some(MeasuredMode { way: Way::Replayed, residual, time_residual: None, pages, batch })
     }
 }
 
@@ -97,19 +112,6 @@ fn samples(found: &[(u64, Memory)]) -> Vec<Sample> {
         seconds: None,
     };
     found.iter().map(sample).collect()
-}
-
-/// The ones worth keeping, each with its line.
-fn chosen(found: Vec<(u64, Memory)>) -> Vec<Tried> {
-    if found.is_empty() {
-        return Vec::new();
-    }
-    let pieces = select(&samples(&found), Measured::MOST_POINTS, None);
-    let tried = found.into_iter().filter_map(|(batch, memory)| {
-        let piece = pieces.iter().find(|piece| piece.batch == batch).copied()?;
-        Some(Tried { batch, memory: Some(memory), piece: Some(piece), ..Tried::default() })
-    });
-    tried.collect()
 }
 
 #[cfg(test)]

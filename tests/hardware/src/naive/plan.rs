@@ -204,7 +204,7 @@ fn on(facts: &DeviceFacts, measured: &[Timed]) -> MeasuredOn {
     };
     let batch = measured.iter().map(|timed| (timed.batch, point(timed))).collect();
     let mode = Mode::new(Precision::F32, false);
-    let of_mode = MeasuredMode { way: Way::Executed, residual: None, time_residual: None, batch };
+    let of_mode = MeasuredMode { way: Way::Executed, residual: None, time_residual: None, pages: [].into(), batch };
     MeasuredOn {
         device: facts.name.clone(),
         kind: facts.kind,
