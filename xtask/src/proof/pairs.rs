@@ -51,7 +51,7 @@ impl Pairs {
                 "\nNo step is on record both dry and executed, but for [batches of the lock](#at-batches-of-the-lock)."
             )?,
             _ if same == all => {
-                writeln!(text, "\nAll of {all} pairs of dry and executed steps held the same bytes.")?;
+                writeln!(text, "\nAll {all} pairs of dry and executed steps held the same bytes.")?;
             }
             _ => writeln!(
                 text,

@@ -188,7 +188,7 @@ fn what_other_kernels_take_is_told_apart() {
     assert!(row(&page, "| the same, with other kernels")[1].starts_with("2 of 2, by at most "), "{page}");
     assert_eq!(row(&page, "| with other kernels")[1], "2");
     assert!(page.contains("<summary>transformer, with other kernels: 2 runs</summary>"), "{page}");
-    assert!(page.contains("Of 1 pairs of dry and executed steps 1 held the same bytes"), "{page}");
+    assert!(page.contains("All 1 pairs of dry and executed steps held the same bytes"), "{page}");
 }
 
 #[test]
