@@ -2,8 +2,8 @@
 # All that GPUs have to show, stage by stage: all.sh FOLDER [STAGE…]
 # `hardware` is on the PATH; what the stages' scripts ask for besides is in their first lines. A stage that is done is not
 # done again: run it anew with the same folder where device time has ended, and the kernels that were tuned are there.
-# GPUS (0) are the indices of the GPUs to use, side by side, each with stages and a cache of its own. `ranks` comes last,
-# with all of them, if there are several.
+# GPUS (0) are the indices of the GPUs to use, side by side: each takes the next stage that none has taken, and has a cache of
+# its own. `ranks` comes last, with all of them, if there are several.
 set -uo pipefail
 folder=${1:?all.sh FOLDER [STAGE…]}; shift
 mkdir -p "$folder"
@@ -51,18 +51,20 @@ stage() {
   return $rc
 }
 
-# Stages of GPU number $1 of the list: the first of it and every further one, as many apart as there are GPUs.
+# Stages of one GPU, until none is left.
 chain() {
-  export CUDA_VISIBLE_DEVICES=${gpus[$1]} XDG_CACHE_HOME=$folder/cache-${gpus[$1]}
-  local at failed=0
-  for ((at = $1; at < ${#stages[@]}; at += ${#gpus[@]})); do
-    [ "${stages[at]}" = ranks ] || stage "${stages[at]}" || failed=1
+  export CUDA_VISIBLE_DEVICES=$1 XDG_CACHE_HOME=$folder/cache-$1
+  local stage failed=0
+  for stage in "${stages[@]}"; do
+    if [ "$stage" != ranks ] && mkdir "$taken/$stage" 2> /dev/null; then stage "$stage" || failed=1; fi
   done
   return $failed
 }
 
+taken=$(mktemp -d)
+trap 'rm -rf "$taken"' EXIT
 chains=() failed=0
-for ((gpu = 0; gpu < ${#gpus[@]}; gpu++)); do chain "$gpu" & chains+=($!); done
+for gpu in "${gpus[@]}"; do chain "$gpu" & chains+=($!); done
 for chain in "${chains[@]}"; do wait "$chain" || failed=1; done
 if ((${#gpus[@]} > 1)) && [[ " ${stages[*]} " = *" ranks "* ]]; then
   export CUDA_VISIBLE_DEVICES=${GPUS// /,} XDG_CACHE_HOME=$folder/cache-${gpus[0]}

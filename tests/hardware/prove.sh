@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Takes the raw data of docs/proof.md on a GPU: prove.sh FOLDER MODEL…
-# `hardware` is on the PATH. PRECISIONS, if set, are those to measure, and STAGES what to do of `measure sweep sweep-more trace
-# pairs confirm boundary`, so that it can be spread over several runs with one folder. Lines are added to those that FOLDER has:
-# begin with an empty one. BALLAST is what holds memory in place of `hardware hold`: a command that leaves so many MiB free on the GPU and
-# writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`).
+# `hardware` is on the PATH. PRECISIONS, if set, are those to measure, and STAGES what to do of `measure trace confirm sweep
+# sweep-more pairs boundary`, so that it can be spread over several runs with one folder: what tells of memory comes first.
+# Lines are added to those that FOLDER has: begin with an empty one. BALLAST is what holds memory in place of `hardware hold`:
+# a command that leaves so many MiB free on the GPU and writes a file once it holds the rest (`$BALLAST FREE_MIB READY_FILE`).
 set -uo pipefail
 folder=$1; shift
 mkdir -p "$folder"
 lock=$folder/gpu-tuned.lock
 held_out=24,40,80,160,224,320
 failed=0
-does() { [[ " ${STAGES:-measure sweep sweep-more trace pairs confirm boundary} " = *" $1 "* ]]; }
+does() { [[ " ${STAGES:-measure trace confirm sweep sweep-more pairs boundary} " = *" $1 "* ]]; }
 say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
 # Steps of the LSTM take a third of a second whatever the batch: small ones would take minutes, and nobody plans them.
@@ -79,6 +79,15 @@ for model in "$@"; do
       GPU_TUNED_MEASURE=1 GPU_TUNED_LOCK=$lock hardware measure --model "$model" --precision "$precision" &&
         say "$model $precision measured" || failed=1
     fi
+    if does trace; then
+      trace "$model" "$precision" || failed=1
+      trace "$model" "$precision" --checkpointing || failed=1
+      say "$model $precision traced"
+    fi
+    if does confirm; then
+      confirm "$model" "$precision" 24576; confirm "$model" "$precision" 8192
+      say "$model $precision confirmed with 24 and 8 GiB free"
+    fi
     if does sweep; then
       # shellcheck disable=SC2046 # several words
       hardware sweep --model "$model" --precision "$precision" --lock "$lock" $(swept "$model") >> "$folder/sweep.jsonl" || failed=1
@@ -88,22 +97,11 @@ for model in "$@"; do
       sweep_more "$model" "$precision" || failed=1
       say "$model $precision swept with checkpointing, too"
     fi
-    if does trace; then
-      trace "$model" "$precision" || failed=1
-      trace "$model" "$precision" --checkpointing || failed=1
-      say "$model $precision traced"
-    fi
     if does pairs; then
       pairs "$model" "$precision" || failed=1
       say "$model $precision traced, executed and dry"
     fi
   done
-  if does confirm; then
-    for precision in ${PRECISIONS:-f32 bf16}; do
-      confirm "$model" "$precision" 24576; confirm "$model" "$precision" 8192
-    done
-    say "$model confirmed with 24 and 8 GiB free"
-  fi
   if does boundary; then
     case $model in
       transformer) boundary transformer 64 9300 10500 ;;
