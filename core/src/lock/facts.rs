@@ -98,6 +98,32 @@ impl<'r, 'i> Facts<'r, 'i> {
         of: &RangeInclusive<u64>,
         range: &RangeInclusive<u64>,
     ) -> Vec<(u64, [u64; 2])> {
+        let is_span = |[least, most]: &[u64; 2]| range.contains(least) && range.contains(most) && least <= most;
+        let (least, most) = (range.start(), in_words(*range.end()));
+        let expected = format!("expected the least and the most, as [{least}, 2], from {least} to {most}");
+        self.by_count(key, of, |value| ends(value).filter(is_span), &expected)
+    }
+
+    /// The facts of the table of this name that are a count each, by the count that each is of.
+    pub(super) fn counts(
+        &mut self,
+        key: &str,
+        of: &RangeInclusive<u64>,
+        range: &RangeInclusive<u64>,
+    ) -> Vec<(u64, u64)> {
+        let (least, most) = (range.start(), in_words(*range.end()));
+        let expected = format!("expected a whole number from {least} to {most}");
+        self.by_count(key, of, |value| whole(value).filter(|count| range.contains(count)), &expected)
+    }
+
+    /// The facts of the table of this name by the count that each is of, in ascending order.
+    fn by_count<T>(
+        &mut self,
+        key: &str,
+        of: &RangeInclusive<u64>,
+        fact: impl Fn(&DeValue<'_>) -> Option<T>,
+        expected: &str,
+    ) -> Vec<(u64, T)> {
         let Some(table) = self.table(key) else { return Vec::new() };
         let path = self.named(key);
         let read = |(name, value): (Spanned<_>, Spanned<DeValue<'i>>)| {
@@ -107,21 +133,18 @@ impl<'r, 'i> Facts<'r, 'i> {
                 return None;
             }
             let number = name.parse().ok().filter(|number: &u64| of.contains(number) && number.to_string() == name);
-            let ends = ends(value.get_ref())
-                .filter(|[least, most]| range.contains(least) && range.contains(most) && least <= most);
+            let found = fact(value.get_ref());
             if number.is_none() {
                 let (least, most) = (of.start(), in_words(*of.end()));
                 self.reader.mistake(&place, format!("{path}.{name}: expected a name from {least} to {most}"));
-            } else if ends.is_none() {
-                let (least, most) = (range.start(), in_words(*range.end()));
-                let expected = format!("expected the least and the most, as [{least}, 2], from {least} to {most}");
+            } else if found.is_none() {
                 self.reader.mistake(&value.span(), format!("{path}.{name}: {expected}"));
             }
-            Some((number?, ends?))
+            Some((number?, found?))
         };
-        let mut spans: Vec<_> = table.into_inner().into_iter().filter_map(read).collect();
-        spans.sort_unstable();
-        spans
+        let mut found: Vec<_> = table.into_inner().into_iter().filter_map(read).collect();
+        found.sort_unstable_by_key(|(number, _)| *number);
+        found
     }
 
     pub(super) fn count(&mut self, key: &str, range: &RangeInclusive<u64>) -> Option<u64> {

@@ -176,14 +176,14 @@ fn sizes<'r, 'i>(points: Vec<(String, Facts<'r, 'i>)>) -> BTreeMap<u64, Facts<'r
 fn pages(mut facts: Facts<'_, '_>) -> Pages {
     facts.needs(&["largest_bytes", "needed_bytes"]);
     let (needed, small) = (need(&mut facts, "needed_bytes"), need(&mut facts, "small_bytes"));
+    let others = facts.counts("other_bytes", &BATCHES, &COUNTS);
     let mut figure = |key| bytes(&mut facts, key).unwrap_or_default();
     Pages {
         needed,
         small,
         largest_bytes: figure("largest_bytes"),
         largest_bytes_per_sample: figure("largest_bytes_per_sample"),
-        other_bytes: figure("other_bytes"),
-        other_bytes_per_sample: figure("other_bytes_per_sample"),
+        other_bytes: others.into_iter().map(|(batch, figure)| (batch, Bytes(figure))).collect(),
         residual: facts.number("residual", &SHARES, "a share from 0 to 1").unwrap_or_default(),
     }
 }

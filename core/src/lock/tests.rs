@@ -61,13 +61,16 @@ reserved_bytes = 24_779_960_320
 [workload.char-lm.on.h200.mode.f32.pages.48]
 largest_bytes = 6_291_456
 largest_bytes_per_sample = 131_072
-other_bytes = 40_000_000
 residual = 0.002
 
 [workload.char-lm.on.h200.mode.f32.pages.48.needed_bytes]
 48 = [1_050_000_000, 1_080_000_000]
 80 = [1_790_000_000, 1_791_000_000]
 512 = [11_700_000_000, 11_800_000_000]
+
+[workload.char-lm.on.h200.mode.f32.pages.48.other_bytes]
+48 = 40_000_000
+512 = 60_000_000
 
 [workload.char-lm.on.h200.mode.f32.pages.48.small_bytes]
 48 = [1, 2_000_000]
@@ -99,8 +102,7 @@ fn pages() -> Pages {
             best: Between { batch: 512, least: Bytes(1), most: Bytes(2_000_000) },
             many: Between { batch: 512, least: Bytes(1), most: Bytes(2_000_000) },
         },
-        other_bytes: Bytes(40_000_000),
-        other_bytes_per_sample: Bytes(0),
+        other_bytes: [(48, Bytes(40_000_000)), (512, Bytes(60_000_000))].into(),
         residual: 0.002,
     }
 }
@@ -197,7 +199,7 @@ fn a_fifth_batch_is_one_too_many() {
     let mistakes = parse(&with(&more.concat())).expect_err("five batches");
     let found = mistakes[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:73:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
+        found.starts_with("gpu-tuned.lock:76:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
     );
 }
 

@@ -1,5 +1,7 @@
 //! Locks as tables, their figures rounded to what was measured.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -89,11 +91,10 @@ fn pages(pages: &Pages) -> Table {
     table([
         ("largest_bytes", Some(bytes(pages.largest_bytes))),
         ("largest_bytes_per_sample", some(pages.largest_bytes_per_sample)),
-        ("other_bytes", some(pages.other_bytes)),
-        ("other_bytes_per_sample", some(pages.other_bytes_per_sample)),
         ("residual", Some(share(pages.residual))),
         ("needed_bytes", need(&pages.needed)),
         ("small_bytes", need(&pages.small)),
+        ("other_bytes", others(&pages.other_bytes)),
     ])
 }
 
@@ -103,6 +104,12 @@ fn need(Need { few, best, many }: &Need) -> Option<Value> {
     let ends = |known: &Between| (known.batch.to_string(), vec![bytes(known.least), bytes(known.most)].into());
     let ends: Table = known.map(ends).collect();
     (!ends.is_empty()).then(|| ends.into())
+}
+
+/// What is in no pages that are counted, by the micro-batch; nothing where it is nothing.
+fn others(known: &BTreeMap<u64, Bytes>) -> Option<Value> {
+    let is_some = known.values().any(|figure| *figure > Bytes::ZERO);
+    is_some.then(|| known.iter().map(|(batch, figure)| (batch.to_string(), bytes(*figure))).collect::<Table>().into())
 }
 
 /// Nothing where it is nothing.

@@ -8,6 +8,9 @@
 mod fit;
 mod known;
 mod open;
+mod other;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +38,7 @@ pub struct InPages {
 }
 
 /// What steps hold in pages, from a micro-batch on, and what each sample more adds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pages {
     /// The largest allocation: pages have a mebibyte more, in whole mebibytes, and at least two.
     pub largest_bytes: Bytes,
@@ -45,10 +48,8 @@ pub struct Pages {
     pub needed: Need,
     /// What is needed at once of pages of 8 MiB, for small allocations.
     pub small: Need,
-    /// All that is in no such pages.
-    pub other_bytes: Bytes,
-    /// What each sample adds to it.
-    pub other_bytes_per_sample: Bytes,
+    /// All that is in no such pages, as in those that were outgrown: by some micro-batches, with straight lines between them.
+    pub other_bytes: BTreeMap<u64, Bytes>,
     /// The most that was found above what these figures say is held at most, as a share of what they say.
     pub residual: f64,
 }
@@ -126,7 +127,7 @@ impl Pages {
     /// else what is likelier.
     pub fn bytes(&self, from: u64, batch: u64) -> f64 {
         let counts = self.counts(from, batch);
-        let likely = counts[1].bytes() + self.other(from, batch);
+        let likely = counts[1].bytes() + self.other(batch);
         let middle = |of: fn(&InPages) -> Bytes| {
             let [fewest, likelier, most] = [0, 1, 2].map(|way| of(&counts[way]).0 as f64);
             if most - fewest <= 2.0 * CLOSE * likely { fewest.midpoint(most) - likelier } else { 0.0 }
@@ -137,11 +138,11 @@ impl Pages {
     /// What they may hold more than that.
     pub fn open(&self, from: u64, batch: u64) -> f64 {
         let [.., most] = self.counts(from, batch);
-        (most.bytes() + self.other(from, batch) - self.bytes(from, batch)).max(0.0)
+        (most.bytes() + self.other(batch) - self.bytes(from, batch)).max(0.0)
     }
 
-    fn other(&self, from: u64, batch: u64) -> f64 {
-        along(self.other_bytes, self.other_bytes_per_sample, from, batch)
+    fn other(&self, batch: u64) -> f64 {
+        other::between(&self.other_bytes, batch).clamp(0.0, Measured::LARGEST as f64)
     }
 
     /// The fewest pages, the likeliest and the most.
@@ -150,7 +151,7 @@ impl Pages {
         let page = InPages::page_for(Bytes(largest as u64));
         let [needed, small] = [&self.needed, &self.small].map(|need| need.at(batch));
         // Few pages, each of them much of all, follow the line more closely.
-        let is_one_of_many = page.0 as f64 <= 2.0 * CLOSE * (needed[1] + small[1] + self.other(from, batch));
+        let is_one_of_many = page.0 as f64 <= 2.0 * CLOSE * (needed[1] + small[1] + self.other(batch));
         let blur = if is_one_of_many { BLUR * page.0 as f64 } else { 0.0 };
         let needed = [needed[0] - blur, needed[1], needed[2] + blur];
         [0, 1, 2].map(|way| InPages {
@@ -187,24 +188,6 @@ impl Line {
         let apart = (to.0 as f64 - from.0 as f64).max(1.0);
         let each = (to.1 - from.1) / apart;
         Self { at_none: from.1 - each * from.0 as f64, each }
-    }
-
-    /// The one whose largest distance from all figures, as a share of what each is a part of, is the least; no less for more
-    /// samples. Each has its micro-batch, the figure and what it is a part of.
-    fn nearest(parts: &[(u64, f64, f64)]) -> Self {
-        let largest = |line: Self| {
-            let distance = |(batch, figure, all): &(u64, f64, f64)| (line.at(*batch) - figure).abs() / all;
-            parts.iter().map(distance).fold(0.0, f64::max)
-        };
-        let begin = |each: f64| {
-            let begins = parts.iter().map(|(batch, figure, _)| figure - each * *batch as f64);
-            let (low, high) =
-                begins.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
-            lowest(low, high, |at_none| largest(Self { at_none, each }))
-        };
-        let steepest = parts.iter().map(|(batch, figure, _)| figure / *batch as f64).fold(0.0, f64::max);
-        let each = lowest(0.0, steepest, |each| largest(Self { at_none: begin(each), each }));
-        Self { at_none: begin(each), each }
     }
 
     fn at(self, batch: u64) -> f64 {

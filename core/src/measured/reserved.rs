@@ -25,7 +25,7 @@ impl Reserved {
             Some(Known { batch: *batch, figure: point.reserved_bytes?.0 as f64, slope, from: point.reserved_from })
         };
         let points = Curve::along(mode.batch.iter().filter_map(known))?;
-        Some(Self { points, pages: mode.pages.iter().map(|(from, pages)| (*from, *pages)).collect() })
+        Some(Self { points, pages: mode.pages.iter().map(|(from, pages)| (*from, pages.clone())).collect() })
     }
 
     /// Bytes with a micro-batch.

@@ -10,7 +10,7 @@ fn pages(from: u64, to: u64, mib: (u64, u64)) -> Pages {
     Pages {
         largest_bytes: Bytes::from_mib(99),
         needed: Need { few: need(from), best: need(from), many: need(to) },
-        other_bytes: Bytes::from_mib(50),
+        other_bytes: [(from, Bytes::from_mib(50))].into(),
         ..Pages::default()
     }
 }

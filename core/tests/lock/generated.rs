@@ -39,13 +39,15 @@ fn needs() -> impl Strategy<Value = Need> {
 }
 
 fn pages() -> impl Strategy<Value = Pages> {
-    ([bytes(), bytes(), bytes(), bytes()], [needs(), needs()], shares()).prop_map(|(bytes, needs, residual)| Pages {
+    // What is nothing everywhere is not written.
+    let other = of(btree_map(1u64..=1 << 30, bytes(), 1..6))
+        .prop_map(|known| known.filter(|known| known.values().any(|bytes| *bytes > Bytes::ZERO)).unwrap_or_default());
+    ([bytes(), bytes()], [needs(), needs()], other, shares()).prop_map(|(bytes, needs, other_bytes, residual)| Pages {
         largest_bytes: bytes[0],
         largest_bytes_per_sample: bytes[1],
         needed: needs[0],
         small: needs[1],
-        other_bytes: bytes[2],
-        other_bytes_per_sample: bytes[3],
+        other_bytes,
         residual,
     })
 }

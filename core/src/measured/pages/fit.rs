@@ -1,6 +1,7 @@
 //! What steps need of pages, found out from pages that were counted.
 
 use super::known::{Counted, Known};
+use super::other::{Other, telling};
 use super::{InPages, Line, Pages};
 use crate::Bytes;
 
@@ -21,7 +22,7 @@ pub(in crate::measured) struct Law {
     pub(super) largest: Line,
     pub(super) needed: Known,
     pub(super) small: Known,
-    others: Vec<(u64, f64, f64)>,
+    others: Vec<Other>,
 }
 
 impl Seen {
@@ -35,10 +36,11 @@ impl Seen {
         Counted { batch: self.batch, bytes, page: InPages::SMALL_PAGE.0 as f64 }
     }
 
-    /// What is in no such pages, as a part of all.
-    fn other(&self) -> (u64, f64, f64) {
+    /// What is in no such pages.
+    fn other(&self) -> Other {
         let all = self.reserved.0 as f64;
-        (self.batch, (all - self.needed().bytes - self.small().bytes).max(0.0), all.max(1.0))
+        let bytes = (all - self.needed().bytes - self.small().bytes).max(0.0);
+        Other { batch: self.batch, bytes, all: all.max(1.0) }
     }
 }
 
@@ -63,14 +65,12 @@ impl Law {
     /// What it says of micro-batches from this one on, by what was seen with some from the `first` to the `last`.
     pub(in crate::measured) fn pages(&self, from: u64, [first, last]: [u64; 2]) -> Pages {
         let bytes = |figure: f64| Bytes(figure.max(0.0).round() as u64);
-        let other = Line::nearest(&self.others);
         Pages {
             largest_bytes: bytes(self.largest.at(from)),
             largest_bytes_per_sample: bytes(self.largest.each),
             needed: self.needed.need(first, last),
             small: self.small.need(first, last),
-            other_bytes: bytes(other.at(from)),
-            other_bytes_per_sample: bytes(other.each),
+            other_bytes: telling(&self.others),
             residual: 0.0,
         }
     }

@@ -125,7 +125,7 @@ fn paged() -> Workload {
         largest_bytes: Bytes::from_mib(128),
         needed: Need { few: need(8, 1100, 1200), best: need(64, 8000, 8100), many: need(512, 60_000, 61_000) },
         small: Need { few: need(8, 1, 2), best: need(8, 1, 2), many: need(512, 1, 2) },
-        other_bytes: Bytes::from_mib(80),
+        other_bytes: [(8, Bytes::from_mib(80))].into(),
         residual: 0.002,
         ..Pages::default()
     };
