@@ -21,7 +21,7 @@ beside() {
     FAKE_NVML_SCENARIO="$scenario" CUBECL_AUTOTUNE_SHORT_CIRCUIT=0 hardware "$@" > /dev/null
 }
 
-# In a cache of its own: two processes at once may not write into one.
+# In a cache of its own, as another compiles at the same time.
 compile() {
   mkdir -p "$folder/$1-$2"
   cd "$folder/$1-$2"

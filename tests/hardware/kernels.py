@@ -2,16 +2,17 @@
 """Puts kernels of CubeCL's caches into one new cache: kernels.py TO FROM... [--ptxas PTXAS]
 
 What was tuned, and how fast the device is, stays behind: only kernels are the same on another machine. With --ptxas they are
-compiled to machine code, all processors at once; a driver compiles one after the other as they are loaded, and takes about
-half a second for each. It has to be the ptxas of the driver's own release: CUDA 13.0 for a driver 580.
+compiled to machine code, on all processors at once; a driver compiles one after the other as they are loaded. It has to be the
+ptxas of the driver's own release: CUDA 13.0 for a driver 580.
 
-A cache is the file `cubecl/default.db` in the folder of caches. Kernels belong to one build of a program. Beside TO there may be
-no `-wal` and no `-tshm`: with those of another file nothing of it is read and nothing kept, without a word.
+A cache is the file `cubecl/default.db` in the folder of caches. Kernels belong to one build of a program. Wherever one is put,
+there may be no `-wal` and no `-tshm` beside it: with those of another file nothing of it is read and nothing kept, without a word.
 """
 
 import argparse
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -56,6 +57,11 @@ def main():
     arguments.add_argument("caches", nargs="+")
     arguments.add_argument("--ptxas", help="the compiler to machine code, of a CUDA toolkit")
     asked = arguments.parse_args()
+    for cache in asked.caches:
+        if not os.path.isfile(cache):
+            arguments.error(f"{cache} is not there: name the file cubecl/default.db of a folder of caches")
+    if asked.ptxas and shutil.which(asked.ptxas) is None:
+        arguments.error(f"{asked.ptxas} cannot be run: it is in the folder bin of a CUDA toolkit")
     kernels, others, schema = {}, [], []
     for cache in asked.caches:
         with tempfile.TemporaryDirectory() as folder:
@@ -64,25 +70,31 @@ def main():
                 if os.path.exists(cache + end):
                     Path(folder, "cache" + end).write_bytes(Path(cache + end).read_bytes())
             found = sqlite3.connect(Path(folder, "cache"))
-            schema = [sql for (sql,) in found.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")]
-            others = found.execute("SELECT * FROM meta").fetchall()
-            rows = found.execute("SELECT namespace, key, value, origin FROM entries WHERE namespace LIKE 'cuda/%'")
-            kernels |= {(row[0], row[1]): row for row in rows}
+            try:
+                schema = [sql for (sql,) in found.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")]
+                others = found.execute("SELECT * FROM meta").fetchall()
+                rows = found.execute("SELECT namespace, key, value, origin FROM entries WHERE namespace LIKE 'cuda/%'")
+                kernels |= {(row[0], row[1]): row for row in rows}
+            except sqlite3.DatabaseError as error:
+                arguments.error(f"{cache} is no cache of CubeCL's: {error}")
             found.close()
     rows = list(kernels.values())
     if asked.ptxas:
         with ProcessPoolExecutor() as pool:
             values = list(pool.map(partial(compiled, asked.ptxas), [row[2] for row in rows]))
         rows = [(row[0], row[1], value, row[3]) for row, value in zip(rows, values)]
-    for end in ("", "-wal", "-tshm"):
-        Path(asked.to + end).unlink(missing_ok=True)
-    made = sqlite3.connect(asked.to)
+    draft = asked.to + ".draft"
+    Path(draft).unlink(missing_ok=True)
+    made = sqlite3.connect(draft)
     for sql in schema:
         made.execute(sql)
     made.executemany("INSERT INTO meta VALUES (?, ?)", others)
     made.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", rows)
     made.commit()
     made.close()
+    for end in ("-wal", "-tshm"):
+        Path(asked.to + end).unlink(missing_ok=True)
+    os.replace(draft, asked.to)
     print(f"{len(rows)} kernels", file=sys.stderr)
 
 

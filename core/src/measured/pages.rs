@@ -195,18 +195,6 @@ impl Line {
     }
 }
 
-/// Where a figure that falls and then rises is the lowest, to one.
-pub(in crate::measured) fn lowest(mut low: f64, mut high: f64, figure: impl Fn(f64) -> f64) -> f64 {
-    for _ in 0..40 {
-        if high - low < 1.0 {
-            break;
-        }
-        let third = (high - low) / 3.0;
-        if figure(low + third) <= figure(high - third) { high -= third } else { low += third }
-    }
-    low.midpoint(high)
-}
-
 /// How many pages hold so many bytes.
 fn pages(bytes: f64, page: Bytes) -> u64 {
     (bytes.max(0.0) / page.0 as f64).ceil() as u64

@@ -136,8 +136,8 @@ proptest! {
             prop_assert!(fewest.pages <= held.pages && held.pages <= most.pages, "{batch}: {held:?} {fewest:?} {most:?}");
             prop_assert!(fewest.small_pages <= held.small_pages && held.small_pages <= most.small_pages, "{batch}");
             let bound = pages.bytes(first, batch) + pages.open(first, batch);
-            // What is in no pages is told to 0.2% of all.
-            prop_assert!(reserved.0 as f64 <= bound * 1.003, "{batch}: {reserved:?} {bound}: {pages:?}");
+            // What is in no such pages is told to 0.1% of all that was seen, and bounds have 0.2% at the least.
+            prop_assert!(reserved.0 as f64 <= bound * 1.002, "{batch}: {reserved:?} {bound}: {pages:?}");
         }
     }
 

@@ -1,6 +1,5 @@
 //! Lines through what was reserved at some micro-batches, and where each begins.
 
-use super::super::pages::lowest;
 use super::{Constant, LEAST_RESIDUAL, MATTERS, Piece, Sample};
 use crate::Bytes;
 
@@ -191,6 +190,18 @@ fn harm(sample: &Sample, said: f64) -> f64 {
     let (there, matters) = (sample.reserved.0 as f64, MATTERS.0 as f64);
     let off = (said - there).abs() / there.max(LEAST.0 as f64);
     if there < matters { (SLIGHTLY * off).max(said / matters - 1.0) } else { off }
+}
+
+/// Where a figure that falls and then rises is the lowest, to one.
+fn lowest(mut low: f64, mut high: f64, figure: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..40 {
+        if high - low < 1.0 {
+            break;
+        }
+        let third = (high - low) / 3.0;
+        if figure(low + third) <= figure(high - third) { high -= third } else { low += third }
+    }
+    low.midpoint(high)
 }
 
 #[cfg(test)]
