@@ -19,6 +19,7 @@ const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
 const FORMATS: RangeInclusive<u64> = 1..=Lock::FORMAT as u64;
 const SHARES: RangeInclusive<f64> = 0.0..=1.0;
 const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
+const PAGES: RangeInclusive<u64> = 0..=1 << 30;
 
 /// What is said of a file in which both sides of a merge are.
 const REMEDY_OF_MERGE: &str = "keep either side whole (`git checkout --ours` or `--theirs` and the file), or delete the file; \
@@ -177,8 +178,10 @@ fn pages(mut facts: Facts<'_, '_>) -> Pages {
     facts.needs(&["largest_bytes", "needed_bytes"]);
     let (needed, small) = (need(&mut facts, "needed_bytes"), need(&mut facts, "small_bytes"));
     let others = facts.counts("other_bytes", &BATCHES, &COUNTS);
+    let unfilled_pages = facts.count("unfilled_pages", &PAGES).unwrap_or_default();
     let mut figure = |key| bytes(&mut facts, key).unwrap_or_default();
     Pages {
+        unfilled_pages,
         needed,
         small,
         largest_bytes: figure("largest_bytes"),

@@ -62,6 +62,7 @@ reserved_bytes = 24_779_960_320
 largest_bytes = 6_291_456
 largest_bytes_per_sample = 131_072
 residual = 0.002
+unfilled_pages = 9
 
 [workload.char-lm.on.h200.mode.f32.pages.48.needed_bytes]
 48 = [1_050_000_000, 1_080_000_000]
@@ -92,6 +93,7 @@ fn pages() -> Pages {
     Pages {
         largest_bytes: Bytes(6_291_456),
         largest_bytes_per_sample: Bytes(131_072),
+        unfilled_pages: 9,
         needed: Need {
             few: Between { batch: 48, least: Bytes(1_050_000_000), most: Bytes(1_080_000_000) },
             best: Between { batch: 80, least: Bytes(1_790_000_000), most: Bytes(1_791_000_000) },
@@ -199,7 +201,7 @@ fn a_fifth_batch_is_one_too_many() {
     let mistakes = parse(&with(&more.concat())).expect_err("five batches");
     let found = mistakes[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:76:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
+        found.starts_with("gpu-tuned.lock:77:42: workload.char-lm.on.h200.mode.f32: 5 batches, expected at most 4")
     );
 }
 

@@ -92,6 +92,7 @@ fn pages(pages: &Pages) -> Table {
         ("largest_bytes", Some(bytes(pages.largest_bytes))),
         ("largest_bytes_per_sample", some(pages.largest_bytes_per_sample)),
         ("residual", Some(share(pages.residual))),
+        ("unfilled_pages", (pages.unfilled_pages > 0).then(|| count(pages.unfilled_pages))),
         ("needed_bytes", need(&pages.needed)),
         ("small_bytes", need(&pages.small)),
         ("other_bytes", others(&pages.other_bytes)),

@@ -20,7 +20,7 @@ use crate::Bytes;
 pub(super) use fit::{Law, Seen};
 
 /// A part of a page that is never known: what is needed is a straight line only nearly.
-const BLUR: f64 = 0.2;
+const BLUR: f64 = 0.3;
 /// What differs by no more than this share of what is held is close to it.
 const CLOSE: f64 = 0.02;
 
@@ -44,7 +44,9 @@ pub struct Pages {
     pub largest_bytes: Bytes,
     /// What each sample adds to it.
     pub largest_bytes_per_sample: Bytes,
-    /// What is needed at once of such pages.
+    /// In so many of these pages nothing uses what the largest allocations leave of them.
+    pub unfilled_pages: u64,
+    /// What is needed at once of such pages, besides.
     pub needed: Need,
     /// What is needed at once of pages of 8 MiB, for small allocations.
     pub small: Need,
@@ -101,6 +103,11 @@ impl InPages {
         if largest <= Self::FIRST_PAGE { Self::FIRST_PAGE } else { Bytes((largest.0 + mib).next_multiple_of(mib)) }
     }
 
+    /// What is left of a page when as many of the largest allocation lie in it as go into it.
+    pub(in crate::measured) const fn rest(page: Bytes, largest: Bytes) -> Bytes {
+        if largest.0 == 0 { Bytes::ZERO } else { Bytes(page.0 % largest.0) }
+    }
+
     /// What pages of small allocations take.
     pub fn small_bytes(&self) -> Bytes {
         Self::SMALL_PAGE.times(self.small_pages)
@@ -153,7 +160,8 @@ impl Pages {
         // Few pages, each of them much of all, follow the line more closely.
         let is_one_of_many = page.0 as f64 <= 2.0 * CLOSE * (needed[1] + small[1] + self.other(batch));
         let blur = if is_one_of_many { BLUR * page.0 as f64 } else { 0.0 };
-        let needed = [needed[0] - blur, needed[1], needed[2] + blur];
+        let empty = InPages::rest(page, Bytes(largest as u64)).times(self.unfilled_pages).0 as f64;
+        let needed = [needed[0] - blur, needed[1], needed[2] + blur].map(|needed| needed + empty);
         [0, 1, 2].map(|way| InPages {
             small_pages: pages(small[way], InPages::SMALL_PAGE),
             pages: pages(needed[way], page),

@@ -1,6 +1,7 @@
 use super::{Between, InPages, Law, Need, Pages, Seen};
 use crate::Bytes;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 /// What steps held on an H200: the micro-batch, all of it in MiB, pages of small allocations, others, their size in MiB and the
 /// largest allocation for each sample in KiB. Burn 0.22.1, CubeCL 0.11.3.
@@ -46,8 +47,8 @@ fn told(seen: &[Seen]) -> Pages {
 
 #[test]
 fn pages_tell_what_straight_lines_do_not() {
-    let [pages, line] = off(&LSTM, 1);
-    assert!(pages < 0.75 && line > 1.0, "{pages:.2}% and {line:.2}%");
+    let [pages, line] = off(&LSTM, 2);
+    assert!(pages < 1.5 && line > 2.0, "{pages:.2}% and {line:.2}%");
     // Pages of sizes that a ResNet has outgrown are on no line; those that it has are.
     let others = [RESNET[0], RESNET[1], RESNET[2], RESNET[4]].map(seen);
     let [fewest, _] = told(&others).at(40, 224);
@@ -88,21 +89,29 @@ fn a_page_more_or_less_is_predicted_in_the_middle_where_pages_are_many() {
     assert_eq!((few.at(1, 50).map(|held| held.pages), mib(&few)), ([5, 6], [300.0, 60.0]));
 }
 
-/// What is needed and the largest allocation are lines; pages follow as `CubeCL` has them.
+/// What is needed and the largest allocation are lines, and so many rests are empty; pages follow as `CubeCL` has them.
 #[derive(Clone, Debug)]
 struct Steps {
     largest: u64,
+    unfilled: u64,
     needed: (u64, u64),
     small: (u64, u64),
     others: (u64, u64),
 }
 
 impl Steps {
+    /// The same where the rests of some pages are empty: of so many quarters of those that there are with any of these.
+    fn with_rests(self, quarters: u64, batches: &BTreeSet<u64>) -> Self {
+        let fewest = batches.iter().map(|batch| self.seen(*batch).held.pages).min().unwrap_or_default();
+        Self { unfilled: (fewest * quarters / 4).min(64), ..self }
+    }
+
     fn seen(&self, batch: u64) -> Seen {
         const MIB: u64 = 1 << 20;
         let largest_bytes = self.largest * batch;
         let page = if largest_bytes <= 2 * MIB { 2 * MIB } else { (largest_bytes + MIB).next_multiple_of(MIB) };
-        let pages = (self.needed.0 + self.needed.1 * largest_bytes).div_ceil(page);
+        let empty = self.unfilled * (page % largest_bytes);
+        let pages = (self.needed.0 + self.needed.1 * largest_bytes + empty).div_ceil(page);
         let small_pages = (self.small.0 + self.small.1 * batch).div_ceil(8 * MIB);
         let reserved = Bytes(pages * page + small_pages * 8 * MIB + self.others.0 + self.others.1 * batch);
         let held = InPages { small_pages, pages, page_bytes: Bytes(page), largest_bytes: Bytes(largest_bytes) };
@@ -117,7 +126,7 @@ prop_compose! {
         small in (0_u64..50 << 20, 0_u64..500_000),
         others in (0_u64..100 << 20, 0_u64..1 << 20),
     ) -> Steps {
-        Steps { largest, needed, small, others }
+        Steps { largest, unfilled: 0, needed, small, others }
     }
 }
 
@@ -125,27 +134,36 @@ proptest! {
     #[test]
     fn whatever_is_held_between_counts_lies_between_the_fewest_pages_and_the_most(
         steps in steps(),
+        quarters in 0..4_u64,
         batches in prop::collection::btree_set(1_u64..2000, 2..12),
     ) {
+        let steps = steps.with_rests(quarters, &batches);
         let seen: Vec<Seen> = batches.iter().map(|batch| steps.seen(*batch)).collect();
         let (first, last) = (seen[0].batch, seen[seen.len() - 1].batch);
         let pages = told(&seen);
+        // Where counts leave it open how many rests are empty, there may be as many more pages or fewer.
+        let wrong = pages.unfilled_pages.abs_diff(steps.unfilled);
         for batch in (first..=last).step_by(7).chain(batches) {
             let Seen { reserved, held, .. } = steps.seen(batch);
             let [fewest, most] = pages.at(first, batch);
-            prop_assert!(fewest.pages <= held.pages && held.pages <= most.pages, "{batch}: {held:?} {fewest:?} {most:?}");
+            prop_assert!(
+                fewest.pages <= held.pages + wrong && held.pages <= most.pages + wrong,
+                "{batch}: {held:?} {fewest:?} {most:?}"
+            );
             prop_assert!(fewest.small_pages <= held.small_pages && held.small_pages <= most.small_pages, "{batch}");
             let bound = pages.bytes(first, batch) + pages.open(first, batch);
             // What is in no such pages is told to 0.1% of all that was seen, and bounds have 0.2% at the least.
-            prop_assert!(reserved.0 as f64 <= bound * 1.002, "{batch}: {reserved:?} {bound}: {pages:?}");
+            prop_assert!(reserved.0 as f64 <= bound * 1.002 + held.page_bytes.times(wrong).0 as f64, "{batch}: {reserved:?} {bound}: {pages:?}");
         }
     }
 
     #[test]
     fn what_is_tried_next_may_be_another_number_of_pages(
         steps in steps(),
+        quarters in 0..4_u64,
         batches in prop::collection::btree_set(1_u64..2000, 2..6),
     ) {
+        let steps = steps.with_rests(quarters, &batches);
         let seen: Vec<Seen> = batches.iter().map(|batch| steps.seen(*batch)).collect();
         let law = Law::of(&seen, &seen).expect("they follow one");
         let (first, last) = (seen[0].batch, seen[seen.len() - 1].batch);

@@ -42,9 +42,11 @@ fn pages() -> impl Strategy<Value = Pages> {
     // What is nothing everywhere is not written.
     let other = of(btree_map(1u64..=1 << 30, bytes(), 1..6))
         .prop_map(|known| known.filter(|known| known.values().any(|bytes| *bytes > Bytes::ZERO)).unwrap_or_default());
-    ([bytes(), bytes()], [needs(), needs()], other, shares()).prop_map(|(bytes, needs, other_bytes, residual)| Pages {
+    let figures = ([bytes(), bytes()], 0u64..=1 << 30, [needs(), needs()], other, shares());
+    figures.prop_map(|(bytes, unfilled_pages, needs, other_bytes, residual)| Pages {
         largest_bytes: bytes[0],
         largest_bytes_per_sample: bytes[1],
+        unfilled_pages,
         needed: needs[0],
         small: needs[1],
         other_bytes,

@@ -54,17 +54,17 @@ const SLIPS: [(&str, &str, &str); 31] = [
     (
         "48 = [1_050_000_000, 1_080_000_000]",
         "48 = [1_080_000_000, 1_050_000_000]",
-        "58:6: workload.char-lm.on.h200.mode.f32.pages.48.needed_bytes.48: expected the least and the most, as [0, 2], from 0 to 2^50",
+        "59:6: workload.char-lm.on.h200.mode.f32.pages.48.needed_bytes.48: expected the least and the most, as [0, 2], from 0 to 2^50",
     ),
     (
         "512 = [1, 2_000_000]",
         "0 = [1, 2_000_000]",
-        "68:1: workload.char-lm.on.h200.mode.f32.pages.48.small_bytes.0: expected a name from 1 to 2^30",
+        "69:1: workload.char-lm.on.h200.mode.f32.pages.48.small_bytes.0: expected a name from 1 to 2^30",
     ),
     (
         "512 = 60_000_000",
         "512 = [60_000_000]",
-        "64:7: workload.char-lm.on.h200.mode.f32.pages.48.other_bytes.512: expected a whole number from 0 to 2^50",
+        "65:7: workload.char-lm.on.h200.mode.f32.pages.48.other_bytes.512: expected a whole number from 0 to 2^50",
     ),
     (
         "reserved_from = 48",
@@ -166,7 +166,7 @@ fn what_ends_as_it_should_is_whole_whatever_its_line_ends_are() {
     let behind = format!("{WHOLE}\n[workload.other]\nparameters = 1\nshape = \"\"\n");
     let found = parse(&behind).expect_err("something stands behind the end")[0].to_string();
     assert!(
-        found.starts_with("gpu-tuned.lock:74:11: this stands behind `# end of gpu-tuned.lock`, the last line; mend"),
+        found.starts_with("gpu-tuned.lock:75:11: this stands behind `# end of gpu-tuned.lock`, the last line; mend"),
         "{found}"
     );
 }

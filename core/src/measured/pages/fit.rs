@@ -28,12 +28,13 @@ pub(in crate::measured) struct Law {
 impl Seen {
     fn needed(&self) -> Counted {
         let bytes = self.held.large_bytes().0 as f64;
-        Counted { batch: self.batch, bytes, page: self.held.page_bytes.0 as f64 }
+        let (page, largest) = (self.held.page_bytes, self.held.largest_bytes);
+        Counted { batch: self.batch, bytes, page: page.0 as f64, rest: InPages::rest(page, largest).0 as f64 }
     }
 
     fn small(&self) -> Counted {
         let bytes = self.held.small_bytes().0 as f64;
-        Counted { batch: self.batch, bytes, page: InPages::SMALL_PAGE.0 as f64 }
+        Counted { batch: self.batch, bytes, page: InPages::SMALL_PAGE.0 as f64, rest: 0.0 }
     }
 
     /// What is in no such pages.
@@ -68,6 +69,7 @@ impl Law {
         Pages {
             largest_bytes: bytes(self.largest.at(from)),
             largest_bytes_per_sample: bytes(self.largest.each),
+            unfilled_pages: self.needed.unfilled(),
             needed: self.needed.need(first, last),
             small: self.small.need(first, last),
             other_bytes: telling(&self.others),

@@ -9,11 +9,16 @@ impl Law {
     /// it may be another than is said. `None` where all is known.
     pub(in crate::measured) fn undecided(&self, batches: impl Iterator<Item = u64>) -> Option<(f64, u64)> {
         let told = |batch: u64| {
-            let large = InPages::page_for(Bytes(self.largest.at(batch).max(0.0) as u64));
-            let kinds =
-                [(&self.needed, large), (&self.small, InPages::SMALL_PAGE)].map(|(known, page)| (known, page.0 as f64));
-            let open = kinds.map(|(known, page)| open(known.band(batch), page, known.missed()));
-            let held = kinds.map(|(known, _)| known.band(batch)).map(|(least, most)| least.midpoint(most));
+            let largest = Bytes(self.largest.at(batch).max(0.0) as u64);
+            let page = InPages::page_for(largest);
+            let empty = InPages::rest(page, largest).times(self.needed.unfilled());
+            let kinds = [(&self.needed, page, empty), (&self.small, InPages::SMALL_PAGE, Bytes::ZERO)];
+            let bands = kinds.map(|(known, page, empty)| {
+                let ((least, most), empty) = (known.band(batch), empty.0 as f64);
+                (known, page.0 as f64, (least + empty, most + empty))
+            });
+            let open = bands.map(|(known, page, band)| open(band, page, known.missed()));
+            let held = bands.map(|(.., (least, most))| least.midpoint(most));
             let open = open.iter().sum::<f64>();
             (open > 0.0).then(|| (open / held.iter().sum::<f64>(), batch))
         };

@@ -6,7 +6,7 @@ use super::Line;
 use crate::Bytes;
 
 /// The most micro-batches that are kept of it.
-const MOST: usize = 6;
+const MOST: usize = 8;
 /// A share of all that is held which is not worth one more.
 const SLIGHT: f64 = 0.001;
 

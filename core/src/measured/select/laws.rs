@@ -37,7 +37,7 @@ impl<'s> Laws<'s> {
                 let Some(law) = law(part.clone()) else { continue };
                 let own = samples[part.start].batch;
                 let before = part.start.checked_sub(1).map(|before| samples[before].batch);
-                let from = before.map_or(own, |before| before.midpoint(own) + 1);
+                let from = before.map_or(own, |before| begin(before, own));
                 parts.push(Part { samples: part, from, law });
             }
         }
@@ -92,6 +92,13 @@ impl Part {
         });
         Pages { residual: above.fold(LEAST_RESIDUAL, f64::max), ..pages }
     }
+}
+
+/// The first micro-batch of a law, somewhere after the last that follows another one and up to the first that follows it: rows are
+/// mostly as wide as powers of two, and are too large for the pages that they were in right after one.
+fn begin(before: u64, own: u64) -> u64 {
+    let power = 1 << (own - 1).ilog2();
+    if power >= before { power + 1 } else { before.midpoint(own) + 1 }
 }
 
 /// Parts of a range, from its end on, each as long as it can be.

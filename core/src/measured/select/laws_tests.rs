@@ -114,8 +114,8 @@ fn what_follows_no_law_is_left_out_of_them_and_found_above() {
     let odd = InPages { page_bytes: Bytes::from_mib(90), ..tried[0].held.expect("counted") };
     tried[0] = Sample { held: Some(odd), reserved: tried[0].reserved.scaled(2.0), ..tried[0] };
     let pages = Laws::of(&tried).expect("pages were counted").pages();
-    assert_eq!(pages.keys().copied().collect::<Vec<_>>(), [97]);
-    assert!(pages[&97].residual > 0.2, "{pages:?}");
+    assert_eq!(pages.keys().copied().collect::<Vec<_>>(), [65]);
+    assert!(pages[&65].residual > 0.2, "{pages:?}");
     // Where they were not counted, lines tell.
     tried[1].held = None;
     assert!(Laws::of(&tried).is_none());

@@ -123,7 +123,7 @@ fn paged() -> Workload {
     let need = |batch, least, most| Between { batch, least: Bytes::from_mib(least), most: Bytes::from_mib(most) };
     let pages = Pages {
         largest_bytes: Bytes::from_mib(128),
-        needed: Need { few: need(8, 1100, 1200), best: need(64, 8000, 8100), many: need(512, 60_000, 61_000) },
+        needed: Need { few: need(8, 1100, 1200), best: need(64, 8000, 8050), many: need(512, 60_000, 61_000) },
         small: Need { few: need(8, 1, 2), best: need(8, 1, 2), many: need(512, 1, 2) },
         other_bytes: [(8, Bytes::from_mib(80))].into(),
         residual: 0.002,
@@ -239,7 +239,7 @@ fn pages_are_named_that_are_counted_on() {
         let item = explained.memory.iter().find(|item| item.name == name);
         item.unwrap_or_else(|| panic!("{name} is no item of {:?}", explained.memory)).formula.clone()
     };
-    // 8000 to 8100 MiB are needed, of pages of 129: 62.02 to 62.8, and a fifth of a page more or less.
+    // 8000 to 8050 MiB are needed, of pages of 129: 62.02 to 62.4, and three tenths of a page more or less.
     let found = formula("allocator reserve");
     assert!(found.contains("on a line between points, in 62 or 63 pages of 129.0 MiB and 1 of 8.0 MiB"), "{found}");
     let found = formula("margin");
