@@ -31,9 +31,12 @@ const TIMED: u64 = 4;
 const LITTLE: Bytes = Bytes::from_mib(512);
 /// The most batches that are dry-run in a mode.
 const MOST: usize = 32;
-/// What dry runs between those of the ladder may take, in a mode: with nothing to tune each takes a fraction of a second, with
-/// a few kernels to tune ten.
+/// What dry runs between those of the ladder may take, in a mode,
 const REFINING: Duration = Duration::from_secs(60);
+/// of which each counts for no more than this: what it takes longer goes into compiling and tuning, which others need not do again;
+const EACH: Duration = Duration::from_secs(5);
+/// and what they may take with that.
+const TUNING: Duration = Duration::from_secs(180);
 
 /// Steps on a GPU.
 pub(super) trait Trial {
@@ -177,10 +180,13 @@ impl Climb<'_> {
 
     /// Dry runs between those of the ladder, where the number of pages changes.
     fn refine(&mut self, most: Bytes) -> Result<(), MeasureError> {
-        let begin = self.trial.now();
-        while self.trial.now().duration_since(begin) < REFINING && self.tried.len() < MOST {
+        let (mut counted, mut taken) = (Duration::ZERO, Duration::ZERO);
+        while counted < REFINING && taken < TUNING && self.tried.len() < MOST {
             let Some(batch) = refined(&self.samples(), most) else { break };
+            let begin = self.trial.now();
             self.attempt(batch)?;
+            let took = self.trial.now().duration_since(begin);
+            (counted, taken) = (counted + took.min(EACH), taken + took);
         }
         Ok(())
     }

@@ -319,3 +319,18 @@ fn large_batches_come_first_where_tuning_is_slow_and_small_ones_if_they_take_muc
     assert_eq!(slowly_up_to(1 << 16, lstm(), 61), [1, 4096, 16_384, 65_536, 1024, 256]);
     assert_eq!(slowly(lstm(), 2), [1, 2, 3, 4, 6, 8, 128, 256, 512]);
 }
+
+#[test]
+fn what_is_compiled_and_tuned_for_one_dry_run_leaves_time_for_others() {
+    let refined = |seconds| {
+        let fake = Fake { tuning: Duration::from_secs(seconds), ..fake() };
+        let mut climb = Climb { trial: &fake, plan: fake.plan(1 << 16), mode: PLAIN, tried: Vec::new() };
+        let most = Bytes::from_mib(1 << 40);
+        for batch in [1, 1 << 16] {
+            climb.attempt(batch).expect("a dry run");
+        }
+        climb.refine(most).expect("dry runs");
+        climb.tried.len() - 2
+    };
+    assert_eq!([0, 4, 5, 10, 30, 60, 200].map(refined), [30, 15, 12, 12, 6, 3, 1]);
+}
