@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::lock::LockedWorkload;
-use gpu_tuned_core::measured::{MeasuredMode, Mode, Point, Way};
-use gpu_tuned_core::{grouped, three_digits};
+use gpu_tuned_core::measured::{InPages, MeasuredMode, Mode, Point, Way};
+use gpu_tuned_core::{Bytes, grouped, three_digits};
 
-use super::Step;
 use super::bench::Tried;
+use super::{Memory, Step};
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
@@ -48,7 +48,21 @@ pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
 
 /// A line for every batch that was measured.
 pub(super) fn point(mode: Mode, tried: &Tried) {
-    eprintln!("  {mode}, {}", line(tried.batch, &tried.point()));
+    let pages = if tried.times.is_none() { tried.memory.and_then(|memory| in_pages(&memory)) } else { None };
+    eprintln!("  {mode}, {}{}", line(tried.batch, &tried.point()), pages.unwrap_or_default());
+}
+
+/// Such as ` (7 x 37.0 MiB, 1 x 8.0 MiB, 107.0 MiB in other pages)`; `None` where they were not counted.
+fn in_pages(memory: &Memory) -> Option<String> {
+    let held = memory.pages?;
+    let others = memory.reserved_bytes - held.large_bytes() - held.small_bytes();
+    let kinds = [(held.pages, held.page_bytes), (held.small_pages, InPages::SMALL_PAGE)];
+    let mut said: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, size)| format!("{count} x {size}")).collect();
+    if others > Bytes::ZERO {
+        said.push(format!("{others} in other pages"));
+    }
+    Some(format!(" ({})", said.join(", ")))
 }
 
 fn line(batch: u64, point: &Point) -> String {
@@ -162,9 +176,10 @@ pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload) -> String
 #[cfg(test)]
 mod tests {
     use gpu_tuned_core::Bytes;
-    use gpu_tuned_core::measured::{MeasuredMode, Point, Way};
+    use gpu_tuned_core::measured::{InPages, MeasuredMode, Point, Way};
 
-    use super::{beside, line, other_model, summary};
+    use super::{beside, in_pages, line, other_model, summary};
+    use crate::measure::Memory;
 
     #[test]
     fn a_description_of_another_model_is_told() {
@@ -192,6 +207,15 @@ mod tests {
             line(32, &run),
             "batch 32: 4.6 GiB reserved, micro-step 38.200 ms, optimizer 1.000 ms (within 0.4%)"
         );
+    }
+
+    #[test]
+    fn pages_are_told_where_they_were_counted() {
+        let held =
+            InPages { small_pages: 1, pages: 7, page_bytes: Bytes::from_mib(37), largest_bytes: Bytes::from_mib(36) };
+        let memory = Memory { reserved_bytes: Bytes::from_mib(374), in_use_bytes: None, pages: Some(held) };
+        assert_eq!(in_pages(&memory).as_deref(), Some(" (7 x 37.0 MiB, 1 x 8.0 MiB, 107.0 MiB in other pages)"));
+        assert_eq!(in_pages(&Memory { pages: None, ..memory }), None);
     }
 
     #[test]
