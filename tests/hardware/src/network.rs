@@ -260,10 +260,17 @@ mod tests {
 
     #[test]
     fn the_models_are_those_that_results_were_measured_with() {
-        let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/h200/gpu-tuned.lock");
-        let measured = LockFile::new(lock).read().expect("a lock").expect("it is there").workload;
-        for (name, model) in [("transformer", Model::Transformer), ("convnet", Model::Convnet)] {
-            assert_eq!(shape(&model.network(&Device::flex())), measured[name].measured.shape, "{name}");
+        let measured = |device: &str| {
+            let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(device).join("gpu-tuned.lock");
+            LockFile::new(lock).read().expect("a lock").expect("it is there").workload
+        };
+        let on_h200 = [("transformer", Model::Transformer), ("convnet", Model::Convnet)];
+        let on_h100 = [("resnet", Model::ResNet), ("lstm", Model::Lstm)];
+        for (device, models) in [("h200", on_h200), ("h100-sxm5-80gb", on_h100)] {
+            let measured = measured(device);
+            for (name, model) in models {
+                assert_eq!(shape(&model.network(&Device::flex())), measured[name].measured.shape, "{name}");
+            }
         }
     }
 

@@ -1,19 +1,23 @@
-//! The raw lines of the hardware tests, and the lock that was measured beside them.
+//! The raw lines of the hardware tests, and the locks that were measured beside them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::{Bytes, Precision};
 use serde::Deserialize;
 
-/// Everything that was measured on one device.
+/// Everything that was measured, each model on one device.
+#[derive(Default)]
 pub(super) struct Results {
     pub lock: Lock,
+    /// The profile of each model's device.
+    pub devices: BTreeMap<String, String>,
     /// How long steps take.
     pub sweep: Vec<Line>,
     /// What steps reserve.
@@ -83,21 +87,49 @@ const fn one() -> u64 {
 }
 
 impl Results {
-    /// What lies in the folder; `None` where there is none.
-    pub(super) fn read(folder: &Path) -> Result<Option<Self>> {
-        if !folder.is_dir() {
+    /// What lies below this folder, in one for each device, which its profile gives the name; `None` where there is none.
+    pub(super) fn read(all: &Path) -> Result<Option<Self>> {
+        if !all.is_dir() {
             return Ok(None);
         }
-        let lock = fs::read_to_string(folder.join(Lock::NAME))
-            .with_context(|| format!("cannot read {}", folder.join(Lock::NAME).display()))?;
-        Ok(Some(Self {
-            lock: parsed(&lock)?,
-            sweep: read(folder, "sweep.jsonl")?,
-            trace: read(folder, "trace.jsonl")?,
-            pairs: read(folder, "pairs.jsonl")?,
-            boundary: read(folder, "boundary.jsonl")?,
-            confirmed: read(folder, "confirmed.jsonl")?,
-        }))
+        let entries = fs::read_dir(all).with_context(|| format!("cannot read {}", all.display()))?;
+        let folders: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.path())).collect();
+        let mut folders = folders.with_context(|| format!("cannot read {}", all.display()))?;
+        folders.retain(|folder| folder.join(Lock::NAME).is_file());
+        folders.sort();
+        let mut results = Self::default();
+        for folder in &folders {
+            results.add(folder)?;
+        }
+        Ok(Some(results))
+    }
+
+    /// What lies in the folder of one device.
+    fn add(&mut self, folder: &Path) -> Result<()> {
+        let device = folder.file_name().unwrap_or_default().to_string_lossy();
+        let path = folder.join(Lock::NAME);
+        let lock = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        for (model, entry) in parsed(&lock)?.workload {
+            let earlier = self.devices.insert(model.clone(), device.clone().into_owned());
+            ensure!(
+                earlier.is_none(),
+                "{}: {model} is measured on {} already",
+                path.display(),
+                earlier.unwrap_or_default()
+            );
+            self.lock.workload.insert(model, entry);
+        }
+        let files = [
+            (&mut self.sweep, "sweep.jsonl"),
+            (&mut self.trace, "trace.jsonl"),
+            (&mut self.pairs, "pairs.jsonl"),
+            (&mut self.boundary, "boundary.jsonl"),
+            (&mut self.confirmed, "confirmed.jsonl"),
+        ];
+        for (lines, file) in files {
+            lines.extend(read(folder, file)?);
+        }
+        Ok(())
     }
 
     /// The lines of the trace that tell what steps hold.

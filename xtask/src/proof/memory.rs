@@ -184,7 +184,7 @@ impl HeldOut {
             observed,
             predicted: predicted.pools,
             bound: predicted.bound(),
-            by_cpu: on_cpu.map(|workload| need(workload, run)).transpose()?.map(|need| need.pools),
+            by_cpu: on_cpu.map(|workload| need(subject.device, workload, run)).transpose()?.map(|need| need.pools),
         })
     }
 

@@ -16,10 +16,11 @@ mod sweep;
 mod tests;
 mod throughput;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, ensure};
 use gpu_tuned_core::grouped;
 use gpu_tuned_core::measured::Mode;
 
@@ -29,13 +30,13 @@ use figures::{median, or_dash, percent, percentile, three_digits};
 use memory::Comparison;
 pub(crate) use memory::FROM_CPU;
 use points::AtPoint;
-use subject::{DEVICE, Subject};
+use subject::Subject;
 use throughput::{Column, GOALS, Table};
 
 /// The page and its figures, by their paths; nothing where nothing was measured.
 pub(crate) fn files(root: &Path) -> Result<Vec<(String, String)>> {
-    let folder = root.join("tests/hardware/results").join(DEVICE);
-    Results::read(&folder)?.map_or_else(|| Ok(Vec::new()), |results| written(&results))
+    let results = Results::read(&root.join("tests/hardware/results"))?;
+    results.map_or_else(|| Ok(Vec::new()), |results| written(&results))
 }
 
 /// The same from these results.
@@ -118,31 +119,20 @@ fn summary(
     Ok(())
 }
 
-/// The device and the models.
+/// The devices and the models.
 fn measured(text: &mut String, subjects: &[Subject]) -> Result<()> {
-    let first = subjects.first().context("the lock has no workload that was measured here")?;
-    let on = &first.measured.on[DEVICE];
-    let release = |release: Option<&String>| or_dash(release, Clone::clone);
-    write!(
-        text,
-        "\n## What was measured\n\n{} ({:.1} GiB, {} multiprocessors), driver {}, Burn {}, CubeCL {}.\n\n\
-         | model | | parameters | optimizer | modes in the lock |\n|---|---|---|---|---|\n",
-        on.device,
-        on.memory_bytes.gib(),
-        on.sm_count,
-        release(on.driver.as_ref()),
-        on.burn,
-        release(on.cubecl.as_ref()),
-    )?;
+    text.push_str("\n## What was measured\n\n");
+    devices(text, subjects)?;
+    text.push_str("\n| model | | parameters | optimizer | modes in the lock |\n|---|---|---|---|---|\n");
     for subject in subjects {
         let kind = subject.kind.meaning;
         let optimizer = subject.derived.optimizer;
-        let modes: Vec<_> = subject.measured.on[DEVICE].mode.keys().map(|mode| format!("`{mode}`")).collect();
+        let modes: Vec<_> = subject.on().mode.keys().map(|mode| format!("`{mode}`")).collect();
         let parameters = grouped(subject.measured.parameters);
         writeln!(text, "| {} | {kind} | {parameters} | {optimizer:?} | {} |", subject.name, modes.join(", "))?;
     }
     for subject in subjects {
-        let modes = &subject.measured.on[DEVICE].mode;
+        let modes = &subject.on().mode;
         let is_swept = |mode: &Mode| !subject.sweep.medians(*mode).is_empty();
         let named = |modes: Vec<Mode>| modes.iter().map(|mode| format!("`{mode}`")).collect::<Vec<_>>().join(", ");
         let unmeasured =
@@ -157,6 +147,30 @@ fn measured(text: &mut String, subjects: &[Subject]) -> Result<()> {
         }
     }
     text.push_str(REPEATING);
+    Ok(())
+}
+
+/// Each device and release, with the models that were measured there.
+fn devices(text: &mut String, subjects: &[Subject]) -> Result<()> {
+    let mut measured: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for subject in subjects {
+        let on = subject.on();
+        let release = |release: Option<&String>| or_dash(release, Clone::clone);
+        let device = format!(
+            "{} ({:.1} GiB, {} multiprocessors), driver {}, Burn {}, CubeCL {}",
+            on.device,
+            on.memory_bytes.gib(),
+            on.sm_count,
+            release(on.driver.as_ref()),
+            on.burn,
+            release(on.cubecl.as_ref()),
+        );
+        measured.entry(device).or_default().push(subject.name);
+    }
+    ensure!(!measured.is_empty(), "the lock has no workload that was measured here");
+    for (device, models) in measured {
+        writeln!(text, "- {device}: {}", models.join(", "))?;
+    }
     Ok(())
 }
 
@@ -187,6 +201,6 @@ To repeat it: `tests/hardware/prove.sh FOLDER transformer convnet resnet lstm`, 
 --release -p hardware-tests --features cuda` on the PATH. Runs print
 lines of JSON: times go to `sweep.jsonl`, memory to `trace.jsonl` and `pairs.jsonl`, runs beside a process that holds memory to
 `confirmed.jsonl` and `boundary.jsonl`; `gpu-tuned.lock` in the same folder holds what plans are made with. Here they are in
-`tests/hardware/results/h200`. Of those `cargo xtask
+a folder for each device, below `tests/hardware/results`. Of those `cargo xtask
 generate` writes this page and its figures; with `--check` it says whether they are current.
 ";

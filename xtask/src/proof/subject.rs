@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
-use gpu_tuned_core::measured::{Measured, Mode, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode, Way};
 use gpu_tuned_core::plan::MemoryEstimate;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{ModelKind, Workload};
@@ -13,15 +13,14 @@ use gpu_tuned_core::{Bytes, Goal, Pins, Precision, plan};
 use super::data::{Line, Results};
 use super::sweep::Sweep;
 
-/// The profile of the device that was measured, which is also its name in the lock.
-pub(super) const DEVICE: &str = "h200";
-
 /// Memory of the smaller cards, in GiB.
 const CARDS: [u64; 5] = [8, 12, 16, 24, 80];
 
 /// A model that was measured.
 pub(super) struct Subject<'a> {
     pub name: &'a str,
+    /// The profile of the device that it was measured on, which is also its name in the lock.
+    pub device: &'a str,
     pub kind: &'static ModelKind,
     /// What the measured program asked for.
     pub goal: Goal,
@@ -77,10 +76,13 @@ pub(super) struct Need {
 }
 
 impl<'a> Subject<'a> {
-    /// The workloads of the lock that were measured on the device.
+    /// The workloads of the lock that were measured on their devices.
     pub(super) fn all(results: &'a Results) -> Result<Vec<Self>> {
-        let here = results.lock.workload.iter().filter(|(_, entry)| entry.measured.on.contains_key(DEVICE));
-        here.map(|(name, entry)| {
+        let here = results.devices.iter().filter_map(|(name, device)| {
+            let (name, entry) = results.lock.workload.get_key_value(name)?;
+            entry.measured.on.contains_key(device).then_some((name, device, entry))
+        });
+        here.map(|(name, device, entry)| {
             let described = entry.described.as_ref();
             let described = described.with_context(|| format!("workload.{name} has no description"))?;
             let derived = described.workload();
@@ -96,6 +98,7 @@ impl<'a> Subject<'a> {
             let has_replays = replayed.on.values().any(|on| !on.mode.is_empty());
             Ok(Self {
                 name,
+                device,
                 kind: described.model.kind(),
                 goal: entry.goal.clone().unwrap_or_default(),
                 measured: &entry.measured,
@@ -109,14 +112,19 @@ impl<'a> Subject<'a> {
         .collect()
     }
 
+    /// What was measured on its device.
+    pub(super) fn on(&self) -> &'a MeasuredOn {
+        &self.measured.on[self.device]
+    }
+
     /// Whether the lock has points of this mode on the device.
     pub(super) fn has(&self, mode: Mode) -> bool {
-        self.on_gpu.measured.on.get(DEVICE).is_some_and(|on| on.mode.contains_key(&mode))
+        self.on_gpu.measured.on.get(self.device).is_some_and(|on| on.mode.contains_key(&mode))
     }
 
     /// Whether the lock has a point at this batch.
     pub(super) fn is_point(&self, mode: Mode, batch: u64) -> bool {
-        let on = self.on_gpu.measured.on.get(DEVICE);
+        let on = self.on_gpu.measured.on.get(self.device);
         on.and_then(|on| on.mode.get(&mode)).is_some_and(|mode| mode.batch.contains_key(&batch))
     }
 
@@ -144,7 +152,7 @@ impl<'a> Subject<'a> {
 
     /// What a run takes, by what was measured on GPUs.
     pub(super) fn need(&self, run: Run) -> Result<Need> {
-        need(&self.on_gpu, run).with_context(|| format!("{} at batch {}", self.name, run.batch))
+        need(self.device, &self.on_gpu, run).with_context(|| format!("{} at batch {}", self.name, run.batch))
     }
 }
 
@@ -159,10 +167,10 @@ fn observed(results: &Results, model: &str) -> BTreeMap<Run, Bytes> {
     observed
 }
 
-/// What a run takes, whatever there is.
-pub(super) fn need(workload: &Workload, run: Run) -> Result<Need> {
+/// What a run takes on a device, whatever there is.
+pub(super) fn need(device: &str, workload: &Workload, run: Run) -> Result<Need> {
     let unlimited = Bytes(Measured::LARGEST);
-    let facts = with_memory(&device()?, unlimited);
+    let facts = with_memory(&facts(device)?, unlimited);
     let mut pins = Pins::default();
     pins.batch_size = Some(run.batch);
     pins.gradient_accumulation = Some(run.accumulate);
@@ -209,15 +217,16 @@ impl Need {
 }
 
 /// The device with the memory of smaller cards, and with its own.
-pub(super) fn cards() -> Result<Vec<Card>> {
-    let own = device()?;
+pub(super) fn cards(device: &str) -> Result<Vec<Card>> {
+    let own = facts(device)?;
     let smaller = CARDS.map(|gib| (format!("{gib} GiB"), Bytes::from_mib(gib * 1024)));
-    let names = smaller.into_iter().chain([(format!("{:.0} GiB", own.memory_total.gib()), own.memory_total)]);
+    let names = smaller.into_iter().filter(|(_, memory)| *memory < own.memory_total);
+    let names = names.chain([(format!("{:.0} GiB", own.memory_total.gib()), own.memory_total)]);
     Ok(names.map(|(name, memory)| Card { name, facts: with_memory(&own, memory) }).collect())
 }
 
-fn device() -> Result<DeviceFacts> {
-    let profile = ProfileTable::builtin_profile(DEVICE).with_context(|| format!("there is no profile {DEVICE}"))?;
+fn facts(device: &str) -> Result<DeviceFacts> {
+    let profile = ProfileTable::builtin_profile(device).with_context(|| format!("there is no profile {device}"))?;
     Ok(DeviceFacts::nominal(&profile))
 }
 

@@ -18,7 +18,7 @@ pub(super) fn figure(subject: &Subject, tables: &[&Table]) -> Result<String> {
         title: subject.name.to_owned(),
         note: "dotted: memory of a card, GiB; bars: slowest to fastest repeat".to_owned(),
         lines: lines(subject)?,
-        limits: cards()?.into_iter().map(limit).collect(),
+        limits: cards(subject.device)?.into_iter().map(limit).collect(),
         rings: rings(tables),
         ringed: "planned".to_owned(),
         frontier: Vec::new(),

@@ -1,5 +1,6 @@
 //! The page of a small fixture: what was measured of a transformer of 27 M parameters on an H200, in round figures.
 
+use std::fs;
 use std::path::Path;
 
 use gpu_tuned_core::Precision;
@@ -84,6 +85,7 @@ fn results() -> Results {
     ];
     Results {
         lock: parsed(LOCK).expect("it is valid"),
+        devices: [("transformer".to_owned(), "h200".to_owned())].into(),
         sweep: lines("sweep.jsonl", &sweep).expect("they are valid"),
         trace: lines("trace.jsonl", &trace).expect("it is valid"),
         pairs: Vec::new(),
@@ -323,6 +325,31 @@ fn nothing_is_written_where_nothing_was_measured() {
 }
 
 #[test]
+fn each_device_has_a_folder_and_each_model_a_device() {
+    let all = tempfile::tempdir().expect("a folder");
+    let write = |device: &str, model: &str| {
+        let folder = all.path().join(device);
+        fs::create_dir_all(&folder).expect("it can be made");
+        let lock = LOCK
+            .replace("workload.transformer", &format!("workload.{model}"))
+            .replace("on.h200", &format!("on.{device}"));
+        fs::write(folder.join("gpu-tuned.lock"), lock).expect("it can be written");
+        let trace = line(64, "\"way\":\"trace\",\"reserved_bytes\":[9262071808]").replace("transformer", model);
+        fs::write(folder.join("trace.jsonl"), trace).expect("it can be written");
+    };
+    write("h200", "wide");
+    write("h100-sxm5-80gb", "narrow");
+    let results = Results::read(all.path()).expect("they are whole").expect("they are there");
+    let subjects = Subject::all(&results).expect("they are described");
+    let found: Vec<_> = subjects.iter().map(|subject| (subject.name, subject.device)).collect();
+    assert_eq!(found, [("narrow", "h100-sxm5-80gb"), ("wide", "h200")]);
+    assert_eq!(results.trace.len(), 2);
+    write("h200", "narrow");
+    let error = Results::read(all.path()).err().expect("a model that was measured twice").to_string();
+    assert!(error.ends_with("gpu-tuned.lock: narrow is measured on h100-sxm5-80gb already"), "{error}");
+}
+
+#[test]
 fn a_line_that_is_none_is_named() {
     let text = line(64, "\"way\":\"sweep\"") + "{\"model\":\"transformer\"\n";
     let error = lines("sweep.jsonl", &text).expect_err("the second is cut short");
@@ -332,7 +359,7 @@ fn a_line_that_is_none_is_named() {
 /// What was measured, not a fixture: the page may only say what holds.
 #[test]
 fn what_was_measured_bears_the_claims_that_must_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hardware/results").join(super::DEVICE);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hardware/results");
     let results = Results::read(&folder).expect("it is whole").expect("it is there");
     let subjects = Subject::all(&results).expect("they are described");
     let bisected = super::boundary::all(&subjects, &results.boundary).expect("they can be planned");

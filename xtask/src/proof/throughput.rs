@@ -78,7 +78,10 @@ pub(super) fn tables(subjects: &[Subject]) -> Result<Vec<Table>> {
     let mut tables = Vec::new();
     for subject in subjects {
         for precision in subject.precisions().filter(|precision| !swept(subject, *precision).is_empty()) {
-            let rows = cards()?.into_iter().map(|card| Row::of(subject, precision, card)).collect::<Result<_>>()?;
+            let rows = cards(subject.device)?
+                .into_iter()
+                .map(|card| Row::of(subject, precision, card))
+                .collect::<Result<_>>()?;
             tables.push(Table { model: subject.name.to_owned(), precision, rows });
         }
     }
