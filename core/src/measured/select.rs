@@ -159,40 +159,37 @@ pub fn ladder(largest: u64) -> Vec<u64> {
 ///
 /// Where pages were counted: where small allocations seem to outgrow the pages of their own; else between the neighbours that
 /// are farthest apart, if they are far; else where a count tells most of what is needed. Elsewhere in the middle of the two neighbours between which the number of pages seems to change most, or
-/// between which nothing is known for longest.
-pub fn refined(samples: &[Sample], most: Bytes) -> Option<u64> {
+/// between which nothing is known for longest. Only what `is_worth` says is tried.
+pub fn refined(samples: &[Sample], most: Bytes, is_worth: impl Fn(u64) -> bool) -> Option<u64> {
     let last = samples.iter().rposition(|sample| sample.reserved <= most)?;
     let samples = &samples[..=last];
     if samples.iter().all(|sample| sample.held.is_some()) {
-        let undecided = || Some(Laws::of(samples)?.undecided(FEW, EVEN)?).filter(|(open, _)| *open > OPEN);
-        return outgrown(samples)
-            .or_else(|| farthest(samples, APART))
+        let undecided = || Laws::of(samples)?.undecided(FEW, EVEN, &is_worth).filter(|(open, _)| *open > OPEN);
+        return outgrown(samples, &is_worth)
+            .or_else(|| farthest(samples, APART, &is_worth))
             .or_else(|| Some(undecided()?.1))
-            .or_else(|| farthest(samples, NEAR));
+            .or_else(|| farthest(samples, NEAR, &is_worth));
     }
     let constant = Constant::of(samples);
     let is_wide = |pair: &&[Sample]| pair[1].batch - pair[0].batch > 1 && ratio(pair) > NEAR;
     let unseen = |pair: &[Sample]| if pair[0].batch < FEW { 0.0 } else { UNSEEN * ratio(pair).ln() };
     let worth = |pair: &[Sample]| change(pair, constant).max(unseen(pair));
     let wide = samples.windows(2).filter(is_wide).map(|pair| (worth(pair), pair[0].batch.midpoint(pair[1].batch)));
-    let (worth, batch) = wide.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (worth, batch) = wide.filter(|(_, batch)| is_worth(*batch)).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (worth > ALIKE.ln()).then_some(batch)
 }
 
 /// Where pages of small allocations go because these have become large: from there on as much is needed of other pages.
-fn outgrown(samples: &[Sample]) -> Option<u64> {
+fn outgrown(samples: &[Sample], is_worth: impl Fn(u64) -> bool) -> Option<u64> {
     let gone = |pair: &[Sample]| {
         let [from, to] = [pair[0].held?, pair[1].held?].map(|held| held.small_bytes().0);
         let share = from.saturating_sub(to) as f64 / pair[0].reserved.0 as f64;
         let (batch, end) = (pair[0].batch, pair[1].batch);
         // Rows are mostly as wide as powers of two, and are too large then right after one.
         let power = 1 << (end - 1).ilog2();
-        let next = match () {
-            () if power > batch => power,
-            () if power == batch => batch + 1,
-            () => batch.midpoint(end),
-        };
-        let is_open = end - batch > 1 && (power >= batch || ratio(pair) > NEAR);
+        let next = if power >= batch { [power, power + 1] } else { [batch.midpoint(end); 2] };
+        let next = next.into_iter().find(|next| batch < *next && *next < end && is_worth(*next))?;
+        let is_open = power >= batch || ratio(pair) > NEAR;
         (is_open && share > ALIKE - 1.0).then_some((share, next))
     };
     let (_, batch) = samples.windows(2).filter_map(gone).max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -200,15 +197,19 @@ fn outgrown(samples: &[Sample]) -> Option<u64> {
 }
 
 /// Between the two neighbours that are farthest apart, as a ratio, and by more than that; fewer than [`FEW`] samples count as so many.
-fn farthest(samples: &[Sample], apart: f64) -> Option<u64> {
+fn farthest(samples: &[Sample], apart: f64, is_worth: impl Fn(u64) -> bool) -> Option<u64> {
     let ratio = |from: u64, to: u64| to as f64 / from as f64;
     let pairs = samples.windows(2).map(|pair| (pair[0].batch.max(FEW), pair[1].batch));
     let wide = pairs.filter(|(from, to)| *to > from + 1 && ratio(*from, *to) > apart);
-    let (from, to) = wide.max_by(|a, b| ratio(a.0, a.1).total_cmp(&ratio(b.0, b.1)))?;
-    let middle = (from as f64 * to as f64).sqrt().round() as u64;
-    // Kernels for odd batches are others.
-    let even = (middle + EVEN / 2) / EVEN * EVEN;
-    Some(if from < even && even < to { even } else { middle.clamp(from + 1, to - 1) })
+    let between = wide.map(|(from, to)| {
+        let middle = (from as f64 * to as f64).sqrt().round() as u64;
+        // Kernels for odd batches are others.
+        let even = (middle + EVEN / 2) / EVEN * EVEN;
+        let batch = if from < even && even < to { even } else { middle.clamp(from + 1, to - 1) };
+        (ratio(from, to), batch)
+    });
+    let (_, batch) = between.filter(|(_, batch)| is_worth(*batch)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(batch)
 }
 
 fn ratio(pair: &[Sample]) -> f64 {

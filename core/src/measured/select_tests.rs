@@ -200,7 +200,7 @@ fn four_pieces_know_the_memory_of_a_transformer_at_batches_that_were_never_tried
     let at = |batch: u64| TRANSFORMER.iter().find(|(known, _)| *known == batch).map(|(_, mib)| sample(batch, *mib));
     let mut tried: Vec<Sample> = ladder(512).into_iter().filter_map(at).collect();
     // The eighth page goes between 128 and 144: found by halving, as far as there are batches here.
-    while let Some(next) = refined(&tried, Bytes(u64::MAX)).and_then(at) {
+    while let Some(next) = refined(&tried, Bytes(u64::MAX), |_| true).and_then(at) {
         tried.push(next);
         tried.sort_by_key(|sample| sample.batch);
     }
@@ -220,13 +220,13 @@ fn four_pieces_know_the_memory_of_a_transformer_at_batches_that_were_never_tried
 fn what_was_not_seen_is_looked_at_though_nothing_seems_to_change() {
     let in_use = |batch: u64| Some(Bytes::from_mib(8 * batch));
     let alike = |batch: u64| Sample { in_use: in_use(batch), ..sample(batch, 16.0 * batch as f64) };
-    assert_eq!(refined(&[16, 24, 32, 128, 160].map(alike), Bytes(u64::MAX)), Some(80));
+    assert_eq!(refined(&[16, 24, 32, 128, 160].map(alike), Bytes(u64::MAX), |_| true), Some(80));
     // A fifth more is not worth it, nor are a few samples.
-    assert_eq!(refined(&[1, 8, 15, 16, 19, 22].map(alike), Bytes(u64::MAX)), None);
+    assert_eq!(refined(&[1, 8, 15, 16, 19, 22].map(alike), Bytes(u64::MAX), |_| true), None);
     // Nor is what reserves too much, but for one between two that do not.
-    assert_eq!(refined(&[16, 19, 128].map(alike), Bytes::from_mib(16 * 19)), None);
+    assert_eq!(refined(&[16, 19, 128].map(alike), Bytes::from_mib(16 * 19), |_| true), None);
     let more = Sample { reserved: Bytes::from_mib(9000), ..alike(64) };
-    assert_eq!(refined(&[alike(16), more, alike(128)], Bytes::from_mib(16 * 128)), Some(96));
+    assert_eq!(refined(&[alike(16), more, alike(128)], Bytes::from_mib(16 * 128), |_| true), Some(96));
 }
 
 /// What a ResNet-18 reserves on an H200 in f32, with the times of powers of two: points stand where times matter, and small

@@ -35,8 +35,9 @@ const MOST: usize = 32;
 const REFINING: Duration = Duration::from_secs(60);
 /// of which each counts for no more than this: what it takes longer goes into compiling and tuning, which others need not do again;
 const EACH: Duration = Duration::from_secs(5);
-/// and what they may take with that.
-const TUNING: Duration = Duration::from_secs(180);
+/// and what they may take with that. After the first minute only those are taken whose kernels are there: CubeCL tunes for all
+/// sizes up to the next power of two at once.
+const TUNING: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(240)];
 
 /// Steps on a GPU.
 pub(super) trait Trial {
@@ -181,8 +182,11 @@ impl Climb<'_> {
     /// Dry runs between those of the ladder, where the number of pages changes.
     fn refine(&mut self, most: Bytes) -> Result<(), MeasureError> {
         let (mut counted, mut taken) = (Duration::ZERO, Duration::ZERO);
-        while counted < REFINING && taken < TUNING && self.tried.len() < MOST {
-            let Some(batch) = refined(&self.samples(), most) else { break };
+        while counted < REFINING && taken < TUNING[1] && self.tried.len() < MOST {
+            let kernels = |batch: u64| batch.next_power_of_two();
+            let is_tuned = |batch: u64| self.tried.iter().any(|tried| kernels(tried.batch) == kernels(batch));
+            let is_worth = |batch: u64| taken <= TUNING[0] || is_tuned(batch);
+            let Some(batch) = refined(&self.samples(), most, is_worth) else { break };
             let begin = self.trial.now();
             self.attempt(batch)?;
             let took = self.trial.now().duration_since(begin);

@@ -320,17 +320,27 @@ fn large_batches_come_first_where_tuning_is_slow_and_small_ones_if_they_take_muc
     assert_eq!(slowly(lstm(), 2), [1, 2, 3, 4, 6, 8, 128, 256, 512]);
 }
 
+/// The batches that are dry-run between the smallest and a large one, where each takes so many seconds.
+fn refined(seconds: u64) -> Vec<usize> {
+    let fake = Fake { tuning: Duration::from_secs(seconds), ..fake() };
+    let mut climb = Climb { trial: &fake, plan: fake.plan(1 << 16), mode: PLAIN, tried: Vec::new() };
+    for batch in [1, 1 << 16] {
+        climb.attempt(batch).expect("a dry run");
+    }
+    climb.refine(Bytes::from_mib(1 << 40)).expect("dry runs");
+    fake.calls("dry")[2..].iter().map(|step| step.batch).collect()
+}
+
 #[test]
 fn what_is_compiled_and_tuned_for_one_dry_run_leaves_time_for_others() {
-    let refined = |seconds| {
-        let fake = Fake { tuning: Duration::from_secs(seconds), ..fake() };
-        let mut climb = Climb { trial: &fake, plan: fake.plan(1 << 16), mode: PLAIN, tried: Vec::new() };
-        let most = Bytes::from_mib(1 << 40);
-        for batch in [1, 1 << 16] {
-            climb.attempt(batch).expect("a dry run");
-        }
-        climb.refine(most).expect("dry runs");
-        climb.tried.len() - 2
-    };
-    assert_eq!([0, 4, 5, 10, 30, 60, 200].map(refined), [30, 15, 12, 12, 6, 3, 1]);
+    assert_eq!([0, 4, 5, 10, 30, 60, 200].map(|seconds| refined(seconds).len()), [30, 15, 12, 12, 8, 4, 2]);
+}
+
+#[test]
+fn after_a_minute_only_what_shares_its_kernels_with_others_is_dry_run() {
+    let kernels: Vec<usize> = [1, 1 << 16].into_iter().chain(refined(30)).map(usize::next_power_of_two).collect();
+    // Three more of them began within it.
+    for late in 2 + 3..kernels.len() {
+        assert!(kernels[..late].contains(&kernels[late]), "{kernels:?}");
+    }
 }

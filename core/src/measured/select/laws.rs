@@ -50,13 +50,13 @@ impl<'s> Laws<'s> {
         self.parts.len()
     }
 
-    /// The micro-batch, of those in steps of `even` `from` one on, at which a count would tell most, and by how much of what
-    /// is held.
-    pub(super) fn undecided(&self, from: u64, even: u64) -> Option<(f64, u64)> {
+    /// The micro-batch, of those in steps of `even` `from` one on that are worth it, at which a count would tell most, and by how
+    /// much of what is held.
+    pub(super) fn undecided(&self, from: u64, even: u64, is_worth: impl Fn(u64) -> bool) -> Option<(f64, u64)> {
         let open = self.parts.iter().filter_map(|part| {
             let counted = &self.samples[part.samples.clone()];
             let [first, .., end] = counted else { return None };
-            let new = |batch: &u64| counted.iter().all(|sample| sample.batch != *batch);
+            let new = |batch: &u64| is_worth(*batch) && counted.iter().all(|sample| sample.batch != *batch);
             let begin = first.batch.max(from).next_multiple_of(even);
             part.law.undecided((begin..end.batch).step_by(even as usize).filter(new))
         });

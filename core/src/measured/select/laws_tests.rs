@@ -24,7 +24,7 @@ fn held(text: &str) -> BTreeMap<u64, Sample> {
 fn tried(held: &BTreeMap<u64, Sample>, first: &[u64], count: usize) -> Vec<Sample> {
     let mut tried: Vec<Sample> = first.iter().map(|batch| held[batch]).collect();
     while tried.len() < count {
-        let Some(batch) = refined(&tried, Bytes(u64::MAX)) else { break };
+        let Some(batch) = refined(&tried, Bytes(u64::MAX), |_| true) else { break };
         tried.insert(tried.partition_point(|sample| sample.batch < batch), held[&batch]);
     }
     for sample in tried.iter_mut().filter(|sample| sample.batch >= 256 && sample.batch.is_power_of_two()) {
@@ -102,6 +102,22 @@ fn where_small_allocations_outgrow_their_pages_another_law_begins() {
     assert!(batches.contains(&64) && batches.contains(&65), "{batches:?}");
     let (selected, _) = reserved(&tried);
     assert_eq!(selected.pages.keys().copied().collect::<Vec<_>>(), [1, 65]);
+}
+
+#[test]
+fn only_what_is_worth_it_is_tried() {
+    let held = held(LSTM);
+    let next = |tried: &[u64], is_worth: fn(u64) -> bool| {
+        let tried: Vec<Sample> = tried.iter().map(|batch| held[batch]).collect();
+        refined(&tried, Bytes(u64::MAX), is_worth)
+    };
+    // Small allocations are too large for their pages behind 64.
+    assert_eq!(next(&[1, 32, 128, 512], |_| true), Some(64));
+    let is_tuned = |batch: u64| [32, 128, 512].contains(&batch.next_power_of_two());
+    assert_eq!(next(&[1, 32, 128, 512], is_tuned), Some(65));
+    let others = next(&[1, 32, 64, 65, 128, 512], is_tuned).expect("much is open");
+    assert!(is_tuned(others), "{others}");
+    assert_eq!(next(&[1, 32, 128, 512], |_| false), None);
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn climb(steps: &Lowered, largest: u64, gpu: Bytes) -> Vec<(u64, Memory)> {
         found.push((batch, replayed.memory()));
     }
     while found.len() < count {
-        let Some(batch) = refined(&samples(&found), gpu) else { break };
+        let Some(batch) = refined(&samples(&found), gpu, |_| true) else { break };
         let Some(replayed) = steps.replayed(batch, gpu) else { break };
         let at = found.partition_point(|(known, _)| *known < batch);
         found.insert(at, (batch, replayed.memory()));
