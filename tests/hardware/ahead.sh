@@ -9,6 +9,8 @@ folder=${1:?ahead.sh FOLDER MODEL…}; shift
 here=$(cd "$(dirname "$0")" && pwd)
 scenario=$(realpath "${SCENARIO:?}")
 batches=1,2,3,4,6,8,12,16,20,24,28,32,36,40,44,48,64,65,80,92,96,128,129,160,180,192,224,256,320,364,384,512
+# Any of these may be the first whose size is tuned for, and the candidates are compiled for that one alone.
+firsts="512 256 129 128 65 64 44 32 28 20 16 2 1"
 mkdir -p "$folder/lib" "$folder/toolkit/nvvm/libdevice"
 folder=$(cd "$folder" && pwd)
 cp "${LIBRARIES:?}/libfake_nvml.so" "$folder/lib/libnvidia-ml.so.1"
@@ -25,11 +27,14 @@ beside() {
 compile() {
   mkdir -p "$folder/$1-$2"
   cd "$folder/$1-$2"
-  printf '[compilation]\ncache = true\n[environment]\npath = "global"\n' > cubecl.toml
-  local dry=(trace --model "$1" --precision "$2" --dry --steps 1 --unwatched)
+  printf '[compilation]\ncache = true\n[autotune]\ndisable_cache = true\n[environment]\npath = "global"\n' > cubecl.toml
+  # Later steps have kernels of their own: the optimizer has its state then, and what one step leaves is fused with the next.
+  local dry=(trace --model "$1" --precision "$2" --dry --steps 3 --unwatched)
   for how in "" "--checkpointing"; do
-    # shellcheck disable=SC2086 # none or one word
-    beside "${dry[@]}" $how --batches "$batches"
+    for batch in $firsts "$batches"; do
+      # shellcheck disable=SC2086 # none or one word
+      beside "${dry[@]}" $how --batches "$batch"
+    done
   done
   beside "${dry[@]}" --accumulate 2 --batches 40,64,256,320
   beside "${dry[@]}" --queue 2 --batches 40,320
