@@ -48,7 +48,8 @@ pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
 
 /// A line for every batch that was measured.
 pub(super) fn point(mode: Mode, tried: &Tried) {
-    let pages = if tried.times.is_none() { tried.memory.and_then(|memory| in_pages(&memory)) } else { None };
+    let untimed = tried.memory.filter(|_| tried.times.is_none());
+    let pages = untimed.and_then(|memory| in_pages(&memory));
     eprintln!("  {mode}, {}{}", line(tried.batch, &tried.point()), pages.unwrap_or_default());
 }
 

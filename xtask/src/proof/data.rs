@@ -22,7 +22,7 @@ pub(super) struct Results {
     pub sweep: Vec<Line>,
     /// What steps reserve.
     pub trace: Vec<Line>,
-    /// The same, executed and dry, with kernels that were tuned for nothing else.
+    /// The same, executed and dry, some of it on another GPU than the lock, with kernels of its own.
     pub pairs: Vec<Line>,
     /// With how little free memory steps still run.
     pub boundary: Vec<Line>,
@@ -110,6 +110,11 @@ impl Results {
         let path = folder.join(Lock::NAME);
         let lock = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         for (model, entry) in parsed(&lock)?.workload {
+            ensure!(
+                entry.measured.on.contains_key(&*device),
+                "{}: {model} is not measured on {device}, which the folder is named after",
+                path.display()
+            );
             let earlier = self.devices.insert(model.clone(), device.clone().into_owned());
             ensure!(
                 earlier.is_none(),

@@ -38,8 +38,8 @@ pub(super) struct LeftOut {
 pub(super) struct Comparison {
     pub all: Vec<HeldOut>,
     pub left_out: LeftOut,
-    /// With kernels that are not those of the lock.
-    pub elsewhere: Vec<HeldOut>,
+    /// Of pairs of steps, executed and dry, whose kernels need not be those of the lock.
+    pub in_pairs: Vec<HeldOut>,
     pairs: Pairs,
 }
 
@@ -54,12 +54,12 @@ pub(super) fn matters(held: &HeldOut) -> bool {
 
 impl Comparison {
     pub(super) fn of(subjects: &[Subject], results: &Results) -> Result<Self> {
-        let (mut all, mut elsewhere, mut left_out) = (Vec::new(), Vec::new(), LeftOut::default());
+        let (mut all, mut in_pairs, mut left_out) = (Vec::new(), Vec::new(), LeftOut::default());
         for subject in subjects {
             all.extend(left_out.held_out(subject, results.traced().chain(&results.confirmed))?);
-            elsewhere.extend(LeftOut::default().held_out(subject, results.pairs.iter())?);
+            in_pairs.extend(LeftOut::default().held_out(subject, results.pairs.iter())?);
         }
-        Ok(Self { all, left_out, elsewhere, pairs: Pairs::of(results) })
+        Ok(Self { all, left_out, in_pairs, pairs: Pairs::of(results) })
     }
 
     /// Errors of those that pass, as shares.
@@ -72,9 +72,9 @@ impl Comparison {
         exceeded(&self.all)
     }
 
-    /// The same with kernels that are not those of the lock.
-    pub(super) fn exceeded_elsewhere(&self) -> String {
-        exceeded(&self.elsewhere)
+    /// The same of pairs.
+    pub(super) fn exceeded_in_pairs(&self) -> String {
+        exceeded(&self.in_pairs)
     }
 
     pub(super) fn section(&self, text: &mut String) -> Result<()> {
@@ -93,9 +93,14 @@ impl Comparison {
         summary(text, "executed", &self.all, |held| held.is_executed)?;
         summary(text, "dry", &self.all, |held| !held.is_executed)?;
         summary(text, "accumulating, or with batches waiting", &self.all, |held| !held.is_plain())?;
-        summary(text, "with other kernels than the lock's", &self.elsewhere, |_| true)?;
-        summary(text, "the same, of 1 GiB and more", &self.elsewhere, matters)?;
-        summary(text, "the same, accumulating, or with batches waiting", &self.elsewhere, |held| !held.is_plain())?;
+        summary(
+            text,
+            "of [pairs](../tests/hardware/results/README.md), some with other kernels than the lock's",
+            &self.in_pairs,
+            |_| true,
+        )?;
+        summary(text, "the same, of 1 GiB and more", &self.in_pairs, matters)?;
+        summary(text, "the same, accumulating, or with batches waiting", &self.in_pairs, |held| !held.is_plain())?;
         let (median, tail) = FROM_CUDA;
         writeln!(text, "| goal | | {} | {} | | 0 |", percent(median), percent(tail))?;
         self.cpu_summary(text)?;
@@ -109,11 +114,11 @@ impl Comparison {
         for model in models {
             details(text, model, self.all.iter().filter(|held| held.model == model).collect())?;
         }
-        let mut models: Vec<&str> = self.elsewhere.iter().map(|held| held.model.as_str()).collect();
+        let mut models: Vec<&str> = self.in_pairs.iter().map(|held| held.model.as_str()).collect();
         models.dedup();
         for model in models {
-            let held = self.elsewhere.iter().filter(|held| held.model == model).collect();
-            details(text, &format!("{model}, with other kernels"), held)?;
+            let held = self.in_pairs.iter().filter(|held| held.model == model).collect();
+            details(text, &format!("{model}, pairs"), held)?;
         }
         Ok(())
     }

@@ -78,11 +78,8 @@ pub(super) struct Need {
 impl<'a> Subject<'a> {
     /// The workloads of the lock that were measured on their devices.
     pub(super) fn all(results: &'a Results) -> Result<Vec<Self>> {
-        let here = results.devices.iter().filter_map(|(name, device)| {
-            let (name, entry) = results.lock.workload.get_key_value(name)?;
-            entry.measured.on.contains_key(device).then_some((name, device, entry))
-        });
-        here.map(|(name, device, entry)| {
+        let subject = |(name, device): (&'a String, &'a String)| {
+            let entry = &results.lock.workload[name];
             let described = entry.described.as_ref();
             let described = described.with_context(|| format!("workload.{name} has no description"))?;
             let derived = described.workload();
@@ -108,8 +105,8 @@ impl<'a> Subject<'a> {
                 sweep: Sweep::of(&results.sweep, name),
                 observed: observed(results, name),
             })
-        })
-        .collect()
+        };
+        results.devices.iter().map(subject).collect()
     }
 
     /// What was measured on its device.

@@ -186,10 +186,10 @@ fn what_other_kernels_take_is_told_apart() {
     for unchanged in ["| all |", "| executed |", "| runs at other batches"] {
         assert_eq!(row(&page, unchanged), row(&before, unchanged));
     }
-    assert_eq!(row(&before, "| the same, with other kernels")[1], "-");
-    assert!(row(&page, "| the same, with other kernels")[1].starts_with("2 of 2, by at most "), "{page}");
-    assert_eq!(row(&page, "| with other kernels")[1], "2");
-    assert!(page.contains("<summary>transformer, with other kernels: 2 runs</summary>"), "{page}");
+    assert_eq!(row(&before, "| the same, of [pairs]")[1], "-");
+    assert!(row(&page, "| the same, of [pairs]")[1].starts_with("2 of 2, by at most "), "{page}");
+    assert_eq!(row(&page, "| of [pairs]")[1], "2");
+    assert!(page.contains("<summary>transformer, pairs: 2 runs</summary>"), "{page}");
     assert!(page.contains("All 1 pairs of dry and executed steps held the same bytes"), "{page}");
 }
 
@@ -347,6 +347,9 @@ fn each_device_has_a_folder_and_each_model_a_device() {
     write("h200", "narrow");
     let error = Results::read(all.path()).err().expect("a model that was measured twice").to_string();
     assert!(error.ends_with("gpu-tuned.lock: narrow is measured on h100-sxm5-80gb already"), "{error}");
+    fs::rename(all.path().join("h100-sxm5-80gb"), all.path().join("a100")).expect("it can be renamed");
+    let error = Results::read(all.path()).err().expect("a folder with another name").to_string();
+    assert!(error.ends_with("narrow is not measured on a100, which the folder is named after"), "{error}");
 }
 
 #[test]
