@@ -5,6 +5,10 @@ use super::other::{Other, telling};
 use super::{InPages, Line, Pages};
 use crate::Bytes;
 
+/// By what share of what was held a law may be off where not all counts agree with it. Where pages are few, one is much of all, and lines
+/// that miss one count by little may be a page off with many others.
+const TOLD: f64 = 0.05;
+
 /// What was held with a micro-batch.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::measured) struct Seen {
@@ -48,14 +52,31 @@ impl Seen {
 impl Law {
     /// What was seen with some micro-batches, in ascending order; those of `alike`, which are among them, tell of small
     /// allocations, too. `None` where there are fewer than two, where the size of pages follows no allocation that grows in a
-    /// straight line, or where what is needed of them does not.
+    /// straight line, or where what is needed of them does not, or so little that the law is off by much.
     pub(in crate::measured) fn of(seen: &[Seen], alike: &[Seen]) -> Option<Self> {
-        Some(Self {
+        let law = Self {
             largest: largest(seen)?,
             needed: Known::by(seen.iter().map(Seen::needed))?,
             small: Known::by(alike.iter().map(Seen::small))?,
             others: seen.iter().map(Seen::other).collect(),
-        })
+        };
+        (law.agrees() || law.tells(seen)).then_some(law)
+    }
+
+    /// Whether all counts agree with it.
+    fn agrees(&self) -> bool {
+        self.needed.missed() == 0.0 && self.small.missed() == 0.0
+    }
+
+    /// Whether it says nearly what was held.
+    fn tells(&self, seen: &[Seen]) -> bool {
+        let [first, .., last] = seen else { return false };
+        let pages = self.pages(first.batch, [first.batch, last.batch]);
+        let is_told = |seen: &Seen| {
+            let held = seen.reserved.0 as f64;
+            (pages.bytes(first.batch, seen.batch) - held).abs() <= TOLD * held
+        };
+        seen.iter().all(is_told)
     }
 
     /// Whether pages of small allocations follow what is needed of them.
