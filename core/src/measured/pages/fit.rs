@@ -68,13 +68,13 @@ impl Law {
         self.needed.missed() == 0.0 && self.small.missed() == 0.0
     }
 
-    /// Whether it says nearly what was held.
+    /// Whether it says nearly what was held in pages.
     fn tells(&self, seen: &[Seen]) -> bool {
         let [first, .., last] = seen else { return false };
         let pages = self.pages(first.batch, [first.batch, last.batch]);
         let is_told = |seen: &Seen| {
-            let held = seen.reserved.0 as f64;
-            (pages.bytes(first.batch, seen.batch) - held).abs() <= TOLD * held
+            let said = pages.bytes(first.batch, seen.batch) - pages.other(seen.batch);
+            (said - seen.held.bytes()).abs() <= TOLD * seen.reserved.0 as f64
         };
         seen.iter().all(is_told)
     }
