@@ -1,10 +1,11 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable};
-use gpu_tuned_core::resolved::{Resolved, Selected};
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
+use gpu_tuned_project::resolved::{Resolved, Selected};
+use gpu_tuned_project::workspace::MANIFEST;
 
 use crate::directives::Directives;
 use crate::environment::{PRINT, TARGET, setting};
@@ -63,13 +64,13 @@ impl Config {
         let mut directives = Directives::new(out);
         let package = Package::read(environment)?;
         let path = self.file.as_deref().unwrap_or(Path::new(ConfigFile::NAME));
-        watch::watch(&package, &[Path::new(Package::MANIFEST), path, Path::new(Lock::NAME)], &mut directives)?;
+        watch::watch(&package, &[Path::new(MANIFEST), path, Path::new(Lock::NAME)], &mut directives)?;
         let asked = setting(environment, TARGET, &mut directives)?;
         let print = setting(environment, PRINT, &mut directives)?.is_some_and(|value| value != "0");
 
         let file = self.read_file(&package, path)?;
         let lock = measured::read(&package, &file, &mut directives)?;
-        let known = Known::new(&file);
+        let known = Known::new(&file.profiles);
         for warning in lookalike::warnings(&package, &known) {
             directives.warning(&warning)?;
         }

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use crate::BuildError;
 
-/// What a build script tells cargo, one line each.
+/// The directives for cargo, one a line.
 pub(crate) struct Directives<W> {
     out: W,
 }
@@ -37,7 +37,7 @@ impl<W: Write> Directives<W> {
     }
 }
 
-/// Cargo reads directives as lines of UTF-8.
+/// Returns the path as one line of UTF-8, as cargo reads directives.
 fn one_line(path: &Path) -> Result<&str, BuildError> {
     let text = path.to_str().filter(|text| !text.contains(['\n', '\r']));
     text.ok_or_else(|| BuildError::Path { path: path.to_owned() })

@@ -8,13 +8,13 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A variable that cargo sets for every build script is missing.
+    /// A variable of cargo's is missing.
     #[error("`{variable}` is not set: gpu-tuned-build works in a build script that cargo runs")]
     OutsideCargo {
         /// The variable.
         variable: &'static str,
     },
-    /// A variable that people set holds something else than text.
+    /// A variable's value is not Unicode.
     #[error("the value of `{variable}` is not Unicode")]
     NotUnicode {
         /// The variable.
@@ -25,7 +25,7 @@ pub enum BuildError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// A file or folder below `OUT_DIR` cannot be written.
@@ -33,17 +33,17 @@ pub enum BuildError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// The directives cannot be written.
     #[error("cannot write to cargo: {cause}")]
     Stdout {
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A path that no directive can hold.
-    #[error("cargo cannot be told of `{}`: a path has to be one line of Unicode", path.display())]
+    /// A path that no directive can express.
+    #[error("cargo cannot watch `{}`: a path has to be one line of Unicode", path.display())]
     Path {
         /// The path.
         path: PathBuf,
@@ -53,10 +53,10 @@ pub enum BuildError {
     File {
         /// The file's text.
         text: String,
-        /// All mistakes that can be told apart, in the file's order.
+        /// All mistakes, in the file's order.
         mistakes: Vec<FileError>,
     },
-    /// `GPU_TUNED_TARGET` names what no profile is called.
+    /// `GPU_TUNED_TARGET` names an unknown profile.
     #[error("GPU_TUNED_TARGET: {}", unknown.join("\n"))]
     UnknownTargets {
         /// One message for each name.
@@ -86,7 +86,7 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    /// What would help, where the message does not say it.
+    /// Returns advice for errors whose message has none.
     pub(crate) fn help(&self) -> Option<&'static str> {
         match self {
             Self::NativeMissing => Some(

@@ -58,9 +58,8 @@ mod package;
 mod report;
 mod select;
 mod watch;
-mod workspace;
 
 pub use config::{Config, configure};
 pub use environment::{Environment, Process};
 pub use error::BuildError;
-pub use gpu_tuned_core::resolved::{Resolved, Selected};
+pub use gpu_tuned_project::resolved::{Resolved, Selected};

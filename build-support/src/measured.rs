@@ -1,16 +1,17 @@
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use gpu_tuned_core::cargo_lock::CargoLock;
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::Lock;
+use gpu_tuned_project::cargo_lock::CargoLock;
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
+use gpu_tuned_project::workspace;
 
+use crate::BuildError;
 use crate::directives::Directives;
 use crate::package::Package;
-use crate::{BuildError, workspace};
 
-/// What was measured with the release of Burn that the package is built with; a warning for what was not, and for what is there
-/// twice.
+/// Reads the measurements of the package's release of Burn. Warns about measurements of other releases and about
+/// workloads that were measured under two names.
 pub(crate) fn read<W: Write>(
     package: &Package,
     file: &ConfigFile,
@@ -24,9 +25,9 @@ pub(crate) fn read<W: Write>(
     if lock.workload.values().all(|entry| entry.measured.on.is_empty()) {
         return Ok(lock);
     }
-    let Some(path) = cargo_lock(&package.root) else { return Ok(lock) };
+    let Some(path) = workspace::cargo_lock(&package.root) else { return Ok(lock) };
     directives.rerun_if_changed(&path)?;
-    // What cargo cannot read either is not for us to complain of.
+    // Cargo reports a lock that cannot be read.
     let releases = std::fs::read_to_string(&path).ok().and_then(|text| CargoLock::parse(&text));
     if let Some(releases) = releases {
         for outdated in lock.take_outdated(&releases, &package.name) {
@@ -34,14 +35,4 @@ pub(crate) fn read<W: Write>(
         }
     }
     Ok(lock)
-}
-
-/// The `Cargo.lock` that cargo goes by: the workspace's, whatever a member has beside its manifest. Without a workspace the
-/// package's own, or that of a package above which has it as a dependency.
-fn cargo_lock(package: &Path) -> Option<PathBuf> {
-    let is_there = |path: &PathBuf| path.is_file();
-    match workspace::root(package) {
-        Some(root) => Some(root.join(CargoLock::NAME)).filter(is_there),
-        None => package.ancestors().map(|folder| folder.join(CargoLock::NAME)).find(is_there),
-    }
 }

@@ -16,8 +16,8 @@ mod driver {
     use std::path::Path;
 
     use gpu_tuned_core::device::GpuReading;
-    use gpu_tuned_core::resolved::Selected;
     use gpu_tuned_nvml::{DriverReading, LIBRARY_VARIABLE};
+    use gpu_tuned_project::resolved::Selected;
 
     use crate::directives::Directives;
     use crate::environment::setting;

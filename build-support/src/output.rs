@@ -4,10 +4,10 @@ use crate::BuildError;
 
 /// The whole table, for the attribute.
 pub(crate) const TABLE: &str = "gpu-tuned.resolved.toml";
-/// The part of it that a program takes along.
+/// The runtime's part of the table.
 pub(crate) const RUNTIME_TABLE: &str = "gpu-tuned.runtime.toml";
 
-/// Writes the file `name` below `folder` and says where it is. A file that is right already is left as it is.
+/// Writes the file `name` in `folder` and returns its path. A file with the same text is not rewritten.
 pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, BuildError> {
     let path = folder.join(name);
     if std::fs::read_to_string(&path).is_ok_and(|present| present == text) {

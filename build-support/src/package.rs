@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::source::{FileError, Source, utf8};
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_project::file::{self, ReadError};
+use gpu_tuned_project::workspace::MANIFEST;
 use toml::{Table, Value};
 
 use crate::environment::{Environment, folder};
@@ -23,8 +24,6 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    pub(crate) const MANIFEST: &'static str = "Cargo.toml";
-
     pub(crate) fn read(environment: &impl Environment) -> Result<Self, BuildError> {
         let root = folder(environment, "CARGO_MANIFEST_DIR")?;
         let out = folder(environment, "OUT_DIR")?;
@@ -32,37 +31,31 @@ impl Package {
         let enabled = environment.variable("CARGO_CFG_FEATURE").unwrap_or_default();
         let enabled = enabled.into_string().map_err(|_| BuildError::NotUnicode { variable: "CARGO_CFG_FEATURE" })?;
         let enabled = enabled.split(',').filter(|feature| !feature.is_empty()).map(str::to_owned).collect();
-        let path = root.join(Self::MANIFEST);
+        let path = root.join(MANIFEST);
         let text = std::fs::read_to_string(&path).map_err(|cause| BuildError::Read { path, cause })?;
         let manifest = manifest(text)?;
         let name = manifest.get("package").and_then(|package| package.get("name")?.as_str()).unwrap_or_default();
         Ok(Self { name: name.to_owned(), root, out, enabled, features: features(&manifest) })
     }
 
-    /// What a file says that is named from the package's root; `None` where there is none. The remedy is for one that is no
-    /// text.
+    /// Reads a file that is named from the package's root; `None` if there is no such file. `remedy` is the advice for a
+    /// file that is not UTF-8.
     pub(crate) fn file<T>(
         &self,
         path: &Path,
         remedy: &str,
         parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
     ) -> Result<Option<T>, BuildError> {
-        let bytes = match std::fs::read(self.root.join(path)) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(cause) => return Err(BuildError::Read { path: path.to_owned(), cause }),
-        };
-        let name = path.display().to_string();
-        let text =
-            utf8(&name, bytes, remedy).map_err(|(mistake, text)| BuildError::File { text, mistakes: vec![mistake] })?;
-        let parsed = parse(Source { file: &name, text: &text });
-        parsed.map(Some).map_err(|mistakes| BuildError::File { text, mistakes })
+        file::read(&self.root, path, remedy, parse).map_err(|error| match error {
+            ReadError::Io { cause, .. } => BuildError::Read { path: path.to_owned(), cause },
+            ReadError::Mistakes { text, mistakes } => BuildError::File { text, mistakes },
+        })
     }
 }
 
 fn manifest(text: String) -> Result<Table, BuildError> {
     toml::from_str(&text).map_err(|error| {
-        let mistake = Source { file: Package::MANIFEST, text: &text }.toml_error(&error);
+        let mistake = Source { file: MANIFEST, text: &text }.toml_error(&error);
         BuildError::File { text, mistakes: vec![mistake] }
     })
 }

@@ -5,7 +5,7 @@ use gpu_tuned_core::profile::{Known, ProfileId};
 use crate::BuildError;
 use crate::package::Package;
 
-/// What a build is for, before anybody has looked at the machine.
+/// The target of a build, before `native` is resolved.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Choice {
     /// No GPU is named.
@@ -16,7 +16,7 @@ pub(crate) enum Choice {
     Native,
 }
 
-/// What `GPU_TUNED_TARGET` asks for.
+/// Parses `GPU_TUNED_TARGET`.
 pub(crate) fn by_name(asked: &str, known: &Known) -> Result<Choice, BuildError> {
     let words: BTreeSet<&str> = asked.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     for (word, choice) in [(ProfileId::GENERIC, Choice::Generic), (ProfileId::NATIVE, Choice::Native)] {
@@ -35,7 +35,7 @@ pub(crate) fn by_name(asked: &str, known: &Known) -> Result<Choice, BuildError> 
     }
 }
 
-/// What the enabled features select, and a warning where one of them has no say.
+/// Returns the choice of the enabled features, and a warning if a feature is ignored.
 pub(crate) fn by_features(package: &Package, known: &Known) -> (Choice, Option<String>) {
     let targets = known.among(&package.enabled);
     let native = package.enabled.contains(ProfileId::NATIVE);

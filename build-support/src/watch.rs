@@ -10,6 +10,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use gpu_tuned_project::workspace::MANIFEST;
+
 use crate::BuildError;
 use crate::directives::Directives;
 use crate::package::Package;
@@ -45,7 +47,7 @@ fn link(package: &Package, missing: &[&Path], folder: &Path) -> io::Result<bool>
         symlink(package.root.join(file), folder.join(number.to_string()))?;
     }
     // The folder itself must not look younger than this run. The manifest is watched anyway.
-    let manifest = fs::metadata(package.root.join(Package::MANIFEST))?;
+    let manifest = fs::metadata(package.root.join(MANIFEST))?;
     fs::File::open(folder)?.set_modified(manifest.modified()?)?;
     Ok(true)
 }

@@ -204,7 +204,7 @@ impl Dim {
 }
 
 /// A large power of two as one.
-pub(crate) fn in_words(count: u64) -> String {
+pub fn in_words(count: u64) -> String {
     if count > 1 << 20 && count.is_power_of_two() { format!("2^{}", count.ilog2()) } else { count.to_string() }
 }
 
@@ -289,7 +289,7 @@ impl fmt::Display for DimValue {
 
 impl DimValue {
     /// The value as a file holds it.
-    pub(crate) fn to_toml(&self) -> Value {
+    pub fn to_toml(&self) -> Value {
         let whole = |count: u64| Value::Integer(i64::try_from(count).unwrap_or(i64::MAX));
         let wholes = |counts: &[u64]| Value::Array(counts.iter().copied().map(whole).collect());
         match self {

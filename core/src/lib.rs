@@ -7,16 +7,11 @@
 
 pub mod bench;
 mod bytes;
-pub mod cargo_lock;
-pub mod compile;
-pub mod config;
-mod conflict;
 pub mod device;
 pub mod dims;
 pub mod figure;
 mod goal;
 mod grouped;
-pub mod lock;
 pub mod matching;
 pub mod measured;
 pub mod plan;
@@ -24,7 +19,6 @@ mod precision;
 pub mod profile;
 mod provenance;
 pub mod recording;
-pub mod resolved;
 mod set;
 mod settings;
 /// Texts with a name, and mistakes with a place in them.

@@ -1,6 +1,6 @@
 //! The table that the user's build script resolved.
 
-use gpu_tuned_core::resolved::Resolved;
+use gpu_tuned_project::resolved::Resolved;
 
 /// What the build script left for the attribute.
 pub(crate) enum Table {

@@ -6,9 +6,9 @@ use gpu_tuned_core::device::DeviceFacts;
 #[cfg(feature = "burn")]
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::plan::{Plan, Schedule};
-#[cfg(feature = "burn")]
-use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
+#[cfg(feature = "burn")]
+use gpu_tuned_project::resolved::Resolved;
 use serde::{Serialize, Serializer};
 
 use crate::decide::Decision;

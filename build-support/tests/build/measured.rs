@@ -1,8 +1,8 @@
 //! What `gpu-tuned.lock` adds to the table, and what it has to say first.
 
 use gpu_tuned_build::{Resolved, configure};
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::workload::Transformer;
+use gpu_tuned_project::lock::Lock;
 
 use crate::project::Project;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use gpu_tuned_core::cargo_lock::CargoLock;
 use gpu_tuned_core::grouped;
-use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::measured::MeasuredOn;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_project::cargo_lock::CargoLock;
+use gpu_tuned_project::lock::{Lock, LockedWorkload};
 
 use super::finding::{Finding, Level};
 use crate::project::{Described, Project};

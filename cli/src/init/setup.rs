@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_project::config::ConfigFile;
 
 use super::change::{self, Change};
 use super::manifest::{Beside, Manifest, Origin, Sibling, Wanted};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_tuned_core::grouped;
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::measured::{MeasuredMode, Mode, Point};
+use gpu_tuned_project::lock::Lock;
 use serde::Serialize;
 
 use crate::table::{Align, BAD, GOOD, MARKED, PLAIN, Table, styled};

@@ -5,7 +5,7 @@ mod changes;
 use std::time::Instant;
 
 use gpu_tuned::detect;
-use gpu_tuned_core::lock::Lock;
+use gpu_tuned_project::lock::Lock;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Common, MeasureArgs, ProgramArgs};

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Package};
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::suggest;
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
 
 use crate::args::Common;
 use crate::error::Error;

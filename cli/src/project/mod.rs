@@ -4,15 +4,15 @@ mod metadata;
 mod programs;
 mod workloads;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::Package;
-use gpu_tuned_core::cargo_lock::CargoLock;
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::{Lock, Outdated};
 use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
-use gpu_tuned_core::source::{FileError, Source, utf8};
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_project::cargo_lock::CargoLock;
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::file::{self, ReadError};
+use gpu_tuned_project::lock::{Lock, Outdated};
 
 pub(crate) use metadata::RUNTIME;
 pub(crate) use workloads::Described;
@@ -129,7 +129,7 @@ impl Project {
 
     /// The names that profiles have.
     pub(crate) fn known(&self) -> Known {
-        Known::new(&self.file)
+        Known::new(&self.file.profiles)
     }
 
     /// The shipped profiles, and the package's own in place of those they are named like.
@@ -152,22 +152,10 @@ fn parsed<T>(
     parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
     mistakes: &mut Mistakes,
 ) -> Result<Option<T>, Error> {
-    let path = root.join(name);
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::Read { path, source }),
-    };
-    let text = match utf8(name, bytes, remedy) {
-        Ok(text) => text,
-        Err(mistake) => {
-            mistakes.push(mistake);
-            return Ok(None);
-        }
-    };
-    match parse(Source { file: name, text: &text }) {
-        Ok(parsed) => Ok(Some(parsed)),
-        Err(found) => {
+    match file::read(root, Path::new(name), remedy, parse) {
+        Ok(parsed) => Ok(parsed),
+        Err(ReadError::Io { path, cause }) => Err(Error::Read { path, source: cause }),
+        Err(ReadError::Mistakes { text, mistakes: found }) => {
             mistakes.extend(found.into_iter().map(|mistake| (mistake, text.clone())));
             Ok(None)
         }

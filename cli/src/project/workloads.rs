@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::dims::Described as _;
-use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::measured::Measured;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
+use gpu_tuned_project::lock::{Lock, LockedWorkload};
 
 use super::Project;
 use crate::error::Error;

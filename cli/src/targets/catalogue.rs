@@ -4,10 +4,10 @@ use core::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gpu_tuned::{Machine, detect};
-use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts};
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable, source_in_words};
+use gpu_tuned_project::config::ConfigFile;
 use serde::Serialize;
 
 use super::details::CUDA;

@@ -130,8 +130,8 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     })
 }
 
-/// Whether there is a plan.
-pub(crate) fn fits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> bool {
+/// Returns true if the device has a plan.
+pub fn fits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> bool {
     let Ok(goal) = goal.in_samples(workload) else { return false };
     let precision = precision::decide(device, &goal);
     precision.is_ok_and(|precision| Choice::exists(device, workload, &goal, precision.value))

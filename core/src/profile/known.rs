@@ -1,7 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{ProfileId, ProfileTable};
-use crate::config::ConfigFile;
+use super::{Profile, ProfileId, ProfileTable};
 use crate::suggest;
 
 /// The profiles that a feature or a command can name: shipped ones and the user's, without `generic`.
@@ -11,10 +10,10 @@ pub struct Known {
 }
 
 impl Known {
-    /// The shipped profiles, and those of the user's file.
-    pub fn new(file: &ConfigFile) -> Self {
+    /// The shipped profiles, and the user's `own`.
+    pub fn new(own: &[Profile]) -> Self {
         let shipped = ProfileTable::builtin_ids().filter_map(|id| id.parse().ok());
-        let mut ids: BTreeSet<ProfileId> = shipped.chain(file.profiles.iter().map(|own| own.id.clone())).collect();
+        let mut ids: BTreeSet<ProfileId> = shipped.chain(own.iter().map(|profile| profile.id.clone())).collect();
         ids.remove(ProfileId::GENERIC);
         Self { ids }
     }
@@ -70,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_hint_knows_spellings_versions_and_slips() {
-        let known = Known::new(&crate::config::ConfigFile::default());
+        let known = Known::new(&[]);
         for (name, hint) in [
             ("RTX-4090", "; did you mean `rtx4090`?"),
             ("rtx_a6000", "; did you mean `rtx-a6000`?"),

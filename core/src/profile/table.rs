@@ -55,7 +55,11 @@ impl ProfileTable {
 
     /// Reads a profile from a table of a user's file. `base` names the profile whose figures it takes where it has none;
     /// a shipped profile of the same id is its own base.
-    pub(crate) fn parse_user<'i>(
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its place: an unknown base, a wrong type, figures that contradict each other.
+    pub fn parse_user<'i>(
         id: &Spanned<toml::de::DeString<'i>>,
         mut own: Spanned<DeTable<'i>>,
         source: Source<'i>,

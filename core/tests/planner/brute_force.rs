@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestCaseResult};
 
 use crate::costs::{Costs, Way};
-use crate::workloads::{LARGEST_SHARE, free_memory, goals, goals_of, workloads};
+use crate::free_memory;
+use crate::workloads::{LARGEST_SHARE, goals, goals_of, workloads};
 use crate::{profiles, runner};
 
 /// What was compared, and how far the plans were from the best.

@@ -7,7 +7,6 @@
 mod brute_force;
 mod costs;
 mod properties;
-mod several;
 mod timing;
 mod workloads;
 
@@ -28,4 +27,9 @@ fn runner(few: u32) -> TestRunner {
     let asked: u32 = asked.map_or(200, |count| count.parse().expect("PLANNED_WORKLOADS is a number"));
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(few * asked / 200) };
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
+}
+
+/// The share of a device's memory that is free: often all of it.
+fn free_memory() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(1.0), 0.05..1.0f64]
 }

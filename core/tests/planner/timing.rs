@@ -6,7 +6,8 @@ use std::time::Instant;
 use gpu_tuned_core::plan;
 use gpu_tuned_core::plan::PlanError;
 
-use crate::workloads::{free_memory, goals_of, workloads};
+use crate::free_memory;
+use crate::workloads::{goals_of, workloads};
 use crate::{profiles, runner};
 
 /// Of each pair the fastest of several plans, which is what other processes disturb least.

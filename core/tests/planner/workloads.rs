@@ -155,11 +155,6 @@ pub(crate) fn workloads() -> impl Strategy<Value = Workload> {
     })
 }
 
-/// The share of a device's memory that is free: often all of it.
-pub(crate) fn free_memory() -> impl Strategy<Value = f64> {
-    prop_oneof![Just(1.0), 0.05..1.0f64]
-}
-
 /// Goals with a global batch.
 pub(crate) fn goals() -> impl Strategy<Value = Goal> {
     goals_of(LARGEST_SHARE)

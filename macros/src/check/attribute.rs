@@ -2,9 +2,9 @@
 
 use gpu_tuned_core::dims::{self, Described, DimValue};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
-use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
+use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
 
 use super::dims::Dims;
@@ -87,7 +87,7 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
         }
         (Table::Absent, Some(target)) => {
             let id = values::text(target, mistakes)?;
-            let resolved = Resolved::of_builtin(&id);
+            let resolved = Resolved::from_builtin(&id);
             if resolved.is_none() {
                 let near = suggest(&id, ProfileTable::builtin_ids());
                 mistakes

@@ -13,12 +13,12 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::compile::Compiled;
 use gpu_tuned_core::plan::{Plan, PlanError};
 use gpu_tuned_core::profile::ProfileId;
-use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Setting};
+use gpu_tuned_project::compile::Compiled;
+use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
 use syn::Member;
 

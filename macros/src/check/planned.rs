@@ -1,9 +1,9 @@
 //! The plan, and what only it can find wrong.
 
 use gpu_tuned_core::SettingValue;
-use gpu_tuned_core::compile::{CompileError, Compiled, compile, declared};
 use gpu_tuned_core::plan::{Misfit, PlanError};
 use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_project::compile::{CompileError, Compiled, compile, declared};
 use proc_macro2::TokenStream;
 
 use super::attribute::Asked;

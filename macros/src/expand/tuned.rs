@@ -1,8 +1,8 @@
 //! `impl Tuned`.
 
 use gpu_tuned_core::profile::ProfileId;
-use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::{Setting, SettingKind};
+use gpu_tuned_project::resolved::{Resolved, Selected};
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;

@@ -1,11 +1,11 @@
 //! What is generated, formatted, and what keeps it true to the schema.
 
 use gpu_tuned_core::Setting;
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::source::Source;
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
+use gpu_tuned_project::resolved::{Resolved, Selected};
 use proc_macro2::{Delimiter, Group, TokenStream};
 use quote::{ToTokens, quote};
 

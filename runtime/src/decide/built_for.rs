@@ -3,7 +3,7 @@
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::resolved::{Resolved, Selected};
+use gpu_tuned_project::resolved::{Resolved, Selected};
 
 use super::devices::Gpu;
 use crate::tuned::Built;

@@ -1,5 +1,5 @@
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::resolved::ResolvedError;
+use gpu_tuned_project::resolved::ResolvedError;
 use thiserror::Error;
 
 use crate::resume::ResumeError;

@@ -14,9 +14,9 @@ use gpu_tuned_core::Provenance;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Setting};
+use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
 
 pub(crate) use devices::{Broken, Wanted};

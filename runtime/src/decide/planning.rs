@@ -1,11 +1,11 @@
 //! The plan of a run that begins.
 
-use gpu_tuned_core::compile::{Compiled, compile};
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
-use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Provenance, Setting};
+use gpu_tuned_project::compile::{Compiled, compile};
+use gpu_tuned_project::resolved::Resolved;
 
 use crate::selection::Fallback;
 use crate::tuned::Built;
@@ -57,7 +57,7 @@ impl Planning<'_> {
 
     /// The plan of the build with this device's memory; `None` when the config is no longer what was planned for.
     fn constants(&self, goal: &Goal) -> Option<Plan> {
-        let builtin = if self.resolved.is_none() { Resolved::of_builtin(self.built.target) } else { None };
+        let builtin = if self.resolved.is_none() { Resolved::from_builtin(self.built.target) } else { None };
         let resolved = self.resolved.or(builtin.as_ref())?;
         let Compiled { plan, .. } = compile(resolved, self.workload, goal).ok()?;
         (goal.pins.is_empty() && plan.settings == self.built.settings)

@@ -23,11 +23,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::lock::{Merged, merged};
 use gpu_tuned_core::source::{Source, utf8};
+use gpu_tuned_project::lock::{Merged, merged};
 
 pub use error::LockError;
-pub use gpu_tuned_core::lock::{Lock, LockedWorkload};
+pub use gpu_tuned_project::lock::{Lock, LockedWorkload};
 
 use crate::whole;
 use turn::Turn;

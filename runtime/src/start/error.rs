@@ -1,8 +1,8 @@
 //! Why there is no session.
 
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::resolved::ResolvedError;
 use gpu_tuned_core::{Pins, SetError};
+use gpu_tuned_project::resolved::ResolvedError;
 use thiserror::Error;
 
 use super::Options;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::source::Source;
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
 
 /// A fenced block of a page.
 struct Block {

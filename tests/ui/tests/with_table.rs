@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::source::Source;
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::resolved::{Resolved, Selected};
 
 const CONFIG: &str = include_str!("../cases/with_table/gpu-tuned.toml");
 

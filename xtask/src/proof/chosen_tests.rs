@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gpu_tuned_core::lock::LockedWorkload;
 use gpu_tuned_core::measured::select::{Sample, Seconds, Selected, ladder, select, time_residual};
 use gpu_tuned_core::measured::{Measured, MeasuredMode, Point};
 use gpu_tuned_core::{Bytes, Goal, Precision, plan};
+use gpu_tuned_project::lock::LockedWorkload;
 
 use super::data::Results;
 use super::subject;

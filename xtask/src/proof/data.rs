@@ -6,10 +6,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_project::lock::Lock;
 use serde::Deserialize;
 
 /// Everything that was measured, each model on one device.

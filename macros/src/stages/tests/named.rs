@@ -1,10 +1,10 @@
 //! Workloads that `gpu-tuned.toml` names.
 
-use gpu_tuned_core::config::ConfigFile;
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::source::Source;
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
+use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
 use super::{LOCK, formatted, run};

@@ -1,7 +1,7 @@
 //! Builds for several GPUs.
 
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::source::Source;
+use gpu_tuned_project::lock::Lock;
 use proc_macro2::TokenStream;
 use quote::quote;
 

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::resolved::{Resolved, Selected};
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
 use super::run;

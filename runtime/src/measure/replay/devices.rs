@@ -9,8 +9,8 @@ use gpu_tuned_core::Precision;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode};
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
-use gpu_tuned_core::resolved::Resolved;
 use gpu_tuned_core::workload::Family;
+use gpu_tuned_project::resolved::Resolved;
 
 use super::{Traces, missed};
 use crate::burn::catching;

@@ -1,18 +1,18 @@
 //! Locks drawn at random, with figures as they are written: times of four digits, shares of four decimals.
 
-use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::lock::{Lock, LockedWorkload};
 use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Mode, Need, Pages, Point, Way};
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Goal, Precision};
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::{Lock, LockedWorkload};
 use proptest::collection::btree_map;
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::written;
+use super::written;
 
 fn milliseconds() -> impl Strategy<Value = f64> {
     (1000..10_000u32, -7..5i32).prop_map(|(digits, power)| format!("{digits}e{power}").parse().expect("a number"))

@@ -1,10 +1,10 @@
 //! Workloads that were measured twice, under different names.
 
 use core::fmt;
+use gpu_tuned_core::workload::WorkloadSpec;
 use std::collections::BTreeMap;
 
 use super::Lock;
-use crate::workload::WorkloadSpec;
 
 /// Workloads with the same description: which of them is meant is a guess where a config does not name its workload.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 use core::cell::RefCell;
 use core::ops::{Range, RangeInclusive};
 
+use gpu_tuned_core::dims::in_words;
+use gpu_tuned_core::source::{FileError, Source};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{Table, as_table};
-use crate::dims::in_words;
-use crate::source::{FileError, Source};
 
 /// A file that is being read, and its mistakes so far.
 pub(super) struct Reader<'i> {

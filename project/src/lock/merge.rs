@@ -1,10 +1,10 @@
 //! New measurements among those that are on record.
 
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::workload::{Training, WorkloadSpec};
 use toml::{Table, Value};
 
 use super::{Lock, LockedWorkload, read, render, write};
-use crate::source::{FileError, Source};
-use crate::workload::{Training, WorkloadSpec};
 
 /// The outcome of [`merged`].
 #[derive(Clone, Debug, PartialEq, Eq)]

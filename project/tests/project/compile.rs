@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::compile::{Compiled, compile};
-use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::{Profile, ProfileTable};
-use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::workload::{Transformer, Workload};
 use gpu_tuned_core::{Bytes, Goal, Pins, Precision, plan};
+use gpu_tuned_project::compile::{Compiled, compile};
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::resolved::{Resolved, Selected};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
-use crate::workloads::{goals, workloads};
+use crate::strategies::workloads::{goals, workloads};
 
 /// The table of a build that selects all of these.
 fn selecting(profiles: Vec<Profile>) -> Resolved {

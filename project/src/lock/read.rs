@@ -3,17 +3,17 @@
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Mode, Need, Pages, Point, Way};
+use gpu_tuned_core::source::{FileError, Source};
 use toml::Table;
 use toml::de::DeTable;
 
 use super::facts::{Facts, Reader, whole};
 use super::{Lock, LockedWorkload, described};
-use crate::Bytes;
 use crate::config;
 use crate::conflict;
-use crate::device::DeviceKind;
-use crate::measured::{Between, Measured, MeasuredMode, MeasuredOn, Mode, Need, Pages, Point, Way};
-use crate::source::{FileError, Source};
 
 const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
 const FORMATS: RangeInclusive<u64> = 1..=Lock::FORMAT as u64;

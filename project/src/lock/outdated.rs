@@ -1,10 +1,10 @@
 //! Measurements that are no longer of what would be built.
 
 use core::fmt;
+use gpu_tuned_core::workload::{ModelSpec, SpecChange, WorkloadSpec};
 
 use super::Lock;
 use crate::cargo_lock::CargoLock;
-use crate::workload::{ModelSpec, SpecChange, WorkloadSpec};
 
 /// What was measured with another release of Burn.
 #[derive(Clone, Debug, PartialEq, Eq)]

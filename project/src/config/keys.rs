@@ -1,51 +1,51 @@
-//! Reads what a table of a file says, as far as a [`Dim`] table knows it.
+//! Parsing the entries of a table by a [`Dim`] table.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
 
+use gpu_tuned_core::dims::{self, Dim, DimValues, Presence};
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::suggest;
 use serde::Deserialize;
 use toml::de::{DeString, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
-use crate::dims::{self, Dim, DimValues, Presence};
-use crate::source::{FileError, Source};
-use crate::suggest;
-
 /// A key with its value.
 pub(super) type Entry<'i> = (Spanned<DeString<'i>>, Spanned<DeValue<'i>>);
 
-/// Values with their places.
+/// Values with the places of their keys.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct ParsedKeys {
     pub values: DimValues,
     pub places: BTreeMap<&'static str, Range<usize>>,
 }
 
-impl Said {
-    /// Reads the entries that `known` has names for. `owner` is what they are said of, `place` where it stands.
-    pub(super) fn read(
+impl ParsedKeys {
+    /// Parses the entries, all of which have to be in `known`. `owner` and `place` are the table's name and place.
+    pub(super) fn parse(
         entries: Vec<Entry<'_>>,
         known: &[&'static [Dim]],
         (owner, place): (&str, &Range<usize>),
         source: Source<'_>,
     ) -> Result<Self, Vec<FileError>> {
-        let mut said = Self::default();
+        let mut parsed = Self::default();
         let mut mistakes = Vec::new();
         for (key, value) in entries {
             match known.iter().find_map(|dims| dims::named(dims, key.get_ref())) {
-                Some(dim) => mistakes.extend(said.take(dim, value, source)),
+                Some(dim) => mistakes.extend(parsed.insert(dim, value, source)),
                 None => mistakes.push(unknown(&key, known, owner, source)),
             }
         }
-        let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !said.places.contains_key(dim.name);
+        let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !parsed.places.contains_key(dim.name);
         let missing: Vec<_> = known.iter().copied().flatten().filter(is_missing).map(|dim| dim.name).collect();
         if !missing.is_empty() {
             mistakes.push(source.error(place, format!("{owner} needs {}", missing.join(", "))));
         }
-        super::done(mistakes).map(|()| said)
+        super::refuse(mistakes).map(|()| parsed)
     }
 
-    fn take(&mut self, dim: &Dim, value: Spanned<DeValue<'_>>, source: Source<'_>) -> Option<FileError> {
+    /// Inserts the value of one key, or returns its mistake.
+    fn insert(&mut self, dim: &Dim, value: Spanned<DeValue<'_>>, source: Source<'_>) -> Option<FileError> {
         let span = value.span();
         self.places.insert(dim.name, span.clone());
         let plain = Value::deserialize(ValueDeserializer::from(value)).ok();
@@ -58,7 +58,7 @@ impl Said {
         mistake
     }
 
-    /// Where this is said.
+    /// Returns the place of a key.
     pub(super) fn place(&self, name: &str) -> Option<&Range<usize>> {
         self.places.get(name)
     }

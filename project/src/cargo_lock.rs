@@ -1,13 +1,13 @@
-//! `Cargo.lock`: the releases that a package is built with.
+//! `Cargo.lock`: the releases of a package's dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpu_tuned_core::source::{FileError, Source};
 use serde::Deserialize;
 
 use crate::conflict;
-use crate::source::{FileError, Source};
 
-/// What a `Cargo.lock` says.
+/// The content of a `Cargo.lock`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CargoLock {
     #[serde(default)]
@@ -23,7 +23,7 @@ struct Locked {
     dependencies: Vec<String>,
 }
 
-/// What is said of a file in which both sides of a merge are.
+/// The advice for a file with conflict markers.
 const REMEDY_OF_MERGE: &str =
     "keep either side whole (`git checkout --ours` or `--theirs` and the file): cargo adds what it lacks";
 
@@ -31,19 +31,19 @@ impl CargoLock {
     /// The file's name, at the root of a workspace.
     pub const NAME: &'static str = "Cargo.lock";
 
-    /// What to do about a file that cannot be read.
+    /// The advice for a file that cannot be parsed.
     pub const REMEDY: &'static str = "put back the file that was committed, or delete it: cargo writes another";
 
-    /// Reads the file's text; `None` when cargo itself would not read it.
+    /// Parses the file's text; `None` if cargo would refuse it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::read(Source { file: Self::NAME, text }).ok()
     }
 
-    /// The same, with what is wrong, where, and what to do about it.
+    /// Parses the file's text.
     ///
     /// # Errors
     ///
-    /// When cargo itself would not read it: a merge left both sides in it, or it is no lock of cargo's.
+    /// When cargo would refuse the file: it has conflict markers, or is no lock of cargo's. The message includes the advice.
     pub fn read(source: Source<'_>) -> Result<Self, FileError> {
         if let Some(mistake) = conflict::marker(source, REMEDY_OF_MERGE) {
             return Err(mistake);
@@ -55,7 +55,7 @@ impl CargoLock {
         })
     }
 
-    /// The releases of the crate `name` that the package is built with, itself and through others.
+    /// Returns the releases of the crate `name` among the package's direct and indirect dependencies.
     pub fn releases(&self, package: &str, name: &str) -> BTreeSet<&str> {
         let mut by_name: BTreeMap<&str, Vec<&Locked>> = BTreeMap::new();
         for locked in &self.package {
@@ -75,7 +75,7 @@ impl CargoLock {
         seen.into_iter().filter(|(seen, _)| *seen == name).map(|(_, version)| version).collect()
     }
 
-    /// The releases of `name` that `package` is built with now, in words, where `measured` is none of them.
+    /// Returns the package's releases of `name`, joined by `and`, if `measured` is none of them.
     pub fn other_than(&self, measured: &str, package: &str, name: &str) -> Option<String> {
         let now = self.releases(package, name);
         let is_other = !now.is_empty() && !now.contains(measured);
@@ -92,10 +92,10 @@ impl Locked {
 #[cfg(test)]
 mod tests {
     use super::CargoLock;
-    use crate::source::Source;
+    use gpu_tuned_core::source::Source;
 
     #[test]
-    fn only_what_the_package_is_built_with_counts() {
+    fn only_dependencies_of_the_package_count() {
         let text = r#"
             version = 4
             [[package]]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_would_not_read_is_told_with_its_place() {
+    fn a_file_that_cargo_refuses_is_an_error_with_its_place() {
         for (text, place, said) in [
             ("version = 4\n<<<<<<< HEAD\n[[package]]\n", "2:1", "a merge left both sides here: keep either side whole"),
             ("[[package]]\nname = \"burn\n", "2:13", "delete it: cargo writes another"),

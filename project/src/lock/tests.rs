@@ -1,11 +1,11 @@
 mod slips;
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point, Way};
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::workload::{Optimizer, Training, Transformer, WorkloadSpec};
+use gpu_tuned_core::{Bytes, Goal};
 
 use super::{Lock, LockedWorkload, Merged, merged};
-use crate::device::DeviceKind;
-use crate::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point, Way};
-use crate::source::{FileError, Source};
-use crate::workload::{Optimizer, Training, Transformer, WorkloadSpec};
-use crate::{Bytes, Goal};
 
 const WHOLE: &str = r#"# What was measured of this package's workloads: written by `cargo gpu-tuned measure`, to be committed.
 # After a conflicting merge keep either side, or delete the file, and measure again.

@@ -1,21 +1,21 @@
 //! `gpu-tuned.toml`: the profiles, workloads and goals that people write.
 
-mod said;
+mod keys;
 
 use core::ops::Range;
 use std::collections::BTreeMap;
 
+use gpu_tuned_core::dims::{self, Described};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
+use gpu_tuned_core::{Goal, suggest};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::dims::{self, Described};
-use crate::profile::{Profile, ProfileId, ProfileTable};
-use crate::source::{FileError, Source};
-use crate::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
-use crate::{Goal, suggest};
-use said::Said;
+use keys::ParsedKeys;
 
-/// What a `gpu-tuned.toml` says.
+/// The content of a `gpu-tuned.toml`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ConfigFile {
@@ -23,7 +23,7 @@ pub struct ConfigFile {
     pub profiles: Vec<Profile>,
     /// Workloads by name.
     pub workloads: BTreeMap<String, WorkloadSpec>,
-    /// The goal for every struct that does not say otherwise.
+    /// The default goal of every struct.
     pub goal: Goal,
 }
 
@@ -32,17 +32,17 @@ const SECTIONS: [&str; 3] = ["profile", "workload", "goal"];
 pub(crate) type Table<'i> = Spanned<DeTable<'i>>;
 
 impl ConfigFile {
-    /// The file's usual name, beside `Cargo.toml`.
+    /// The file's default name, beside `Cargo.toml`.
     pub const NAME: &'static str = "gpu-tuned.toml";
 
-    /// What to do about a file that is no text.
+    /// The advice for a file that is not UTF-8.
     pub const REMEDY: &'static str = "save it as UTF-8";
 
-    /// Reads the file's text.
+    /// Parses the file's text.
     ///
     /// # Errors
     ///
-    /// Every mistake that can be told apart, each with its place.
+    /// All mistakes, each with its place.
     pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
         let document = DeTable::parse(source.text).map_err(|error| vec![source.toml_error(&error)])?;
         let mut file = Self::default();
@@ -78,38 +78,38 @@ impl ConfigFile {
                 Err(mistake) => mistakes.push(mistake),
             }
         }
-        done(mistakes)
+        refuse(mistakes)
     }
 
     fn read_workloads<'i>(&mut self, entries: Entries<'i>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let (tables, mut mistakes) = entries;
         for (name, table) in tables {
-            match workload(&format!("workload.{}", name.get_ref()), name.span(), table, source) {
+            match parse_workload(&format!("workload.{}", name.get_ref()), name.span(), table, source) {
                 Ok(spec) => drop(self.workloads.insert(name.get_ref().to_string(), spec)),
                 Err(found) => mistakes.extend(found),
             }
         }
-        done(mistakes)
+        refuse(mistakes)
     }
 
     fn read_goal<'i>(&mut self, value: Spanned<DeValue<'i>>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let table = as_table(value).map_err(|span| vec![source.error(&span, "goal: expected a table")])?;
-        self.goal = goal(table, source)?;
+        self.goal = parse_goal(table, source)?;
         Ok(())
     }
 }
 
-/// `[goal]`.
-pub(crate) fn goal<'i>(table: Table<'i>, source: Source<'i>) -> Result<Goal, Vec<FileError>> {
+/// Parses `[goal]`.
+pub(crate) fn parse_goal<'i>(table: Table<'i>, source: Source<'i>) -> Result<Goal, Vec<FileError>> {
     let span = table.span();
     let entries = table.into_inner().into_iter().collect();
-    let said = Said::read(entries, &[Goal::DIMS], ("goal", &span), source)?;
-    let goal = Goal::from_values(&said.values);
-    let at = |name: &str| said.place(name).unwrap_or(&span).clone();
-    done(goal.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect()).map(|()| goal)
+    let parsed = ParsedKeys::parse(entries, &[Goal::DIMS], ("goal", &span), source)?;
+    let goal = Goal::from_values(&parsed.values);
+    let at = |name: &str| parsed.place(name).unwrap_or(&span).clone();
+    refuse(goal.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect()).map(|()| goal)
 }
 
-/// The tables below a section, and what below it is no table.
+/// The tables below a section, and the mistakes of entries that are no tables.
 type Entries<'i> = (Vec<(Spanned<DeString<'i>>, Table<'i>)>, Vec<FileError>);
 
 fn entries<'i>(value: Spanned<DeValue<'i>>, section: &Spanned<DeString<'i>>, source: Source<'i>) -> Entries<'i> {
@@ -136,9 +136,9 @@ pub(crate) fn as_table(value: Spanned<DeValue<'_>>) -> Result<Table<'_>, Range<u
     }
 }
 
-/// What a table says of a workload: how it is trained, beside a family's dimensions in a table of the family's name, or
-/// costs. `owner` is what the table is called, `place` where it stands.
-pub(crate) fn workload<'i>(
+/// Parses a workload: training keys, beside the dimensions of one family in a table of the family's name, or costs.
+/// `owner` and `place` are the table's name and place.
+pub(crate) fn parse_workload<'i>(
     owner: &str,
     place: Range<usize>,
     table: Table<'i>,
@@ -159,13 +159,13 @@ pub(crate) fn workload<'i>(
         None => (&ModelKind::ALL[0], costs, place),
         Some((kind, key, value)) => {
             let aside = costs.into_iter().map(|(key, _)| key).chain(families.map(|(_, key, _)| key));
-            done(aside.map(|extra| beside(&extra, owner, kind, source)).collect())?;
+            refuse(aside.map(|extra| beside(&extra, owner, kind, source)).collect())?;
             let table = as_table(value).map_err(|span| vec![source.error(&span, "expected a table")])?;
             (kind, table.into_inner().into_iter().collect(), key.span())
         }
     };
-    let model = Said::read(entries, &[kind.dims], (owner, &place), source);
-    let training = Said::read(training, &[Training::DIMS], (owner, &place), source);
+    let model = ParsedKeys::parse(entries, &[kind.dims], (owner, &place), source);
+    let training = ParsedKeys::parse(training, &[Training::DIMS], (owner, &place), source);
     let (model, training) = match (model, training) {
         (Ok(model), Ok(training)) => (model, training),
         (model, training) => return Err([model.err(), training.err()].into_iter().flatten().flatten().collect()),
@@ -175,7 +175,7 @@ pub(crate) fn workload<'i>(
         training: Training::from_values(&training.values),
     };
     let at = |name: &str| model.place(name).or(training.place(name)).unwrap_or(&place).clone();
-    done(spec.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect()).map(|()| spec)
+    refuse(spec.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect()).map(|()| spec)
 }
 
 fn beside(extra: &Spanned<DeString<'_>>, owner: &str, kind: &ModelKind, source: Source<'_>) -> FileError {
@@ -183,13 +183,14 @@ fn beside(extra: &Spanned<DeString<'_>>, owner: &str, kind: &ModelKind, source: 
     let near = suggest(extra.get_ref(), names());
     let list: Vec<_> = names().collect();
     let message = format!(
-        "{owner} takes the model's dimensions in .{}, and beside it only what is said of the training: {}{near}",
+        "{owner} takes the model's dimensions in .{}, and beside it only keys of the training: {}{near}",
         kind.name,
         list.join(", ")
     );
     source.error(&extra.span(), message)
 }
 
-fn done(mistakes: Vec<FileError>) -> Result<(), Vec<FileError>> {
+/// Returns the mistakes as an error, if there are any.
+fn refuse(mistakes: Vec<FileError>) -> Result<(), Vec<FileError>> {
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }

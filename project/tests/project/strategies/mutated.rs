@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::written::EXTREMES;
+use super::written::EXTREMES;
 
 /// What people and broken tools put into TOML.
 const PIECES: [&str; 24] = [

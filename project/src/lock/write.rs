@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::dims::{Described, DimValue, DimValues};
+use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point};
+use gpu_tuned_core::workload::WorkloadSpec;
 use serde::Serialize;
 use toml::{Table, Value};
 
 use super::{Lock, LockedWorkload};
-use crate::Bytes;
-use crate::dims::{Described, DimValue, DimValues};
-use crate::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point};
-use crate::workload::WorkloadSpec;
 
 pub(super) fn document(lock: &Lock) -> Table {
     let workloads: Table = lock.workload.iter().map(|(name, entry)| (name.clone(), workload(entry).into())).collect();

@@ -1,16 +1,10 @@
 //! Locks keep what they were given: whatever is written reads back, and merging loses nothing that still holds.
 
-mod generated;
-#[path = "../fuzz/mutated.rs"]
-mod mutated;
-#[path = "../fuzz/written.rs"]
-mod written;
-
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::lock::{Lock, LockedWorkload, Merged, merged};
 use gpu_tuned_core::measured::Measured;
 use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_project::lock::{Lock, LockedWorkload, Merged, merged};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -18,8 +12,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use toml::{Table, Value};
 
-use generated::{entries, locks, names};
-use mutated::{mutated, mutations};
+use crate::strategies::locks::{entries, locks, names};
+use crate::strategies::mutated::{mutated, mutations};
 
 fn source(text: &str) -> Source<'_> {
     Source { file: Lock::NAME, text }

@@ -1,7 +1,7 @@
 //! `gpu-tuned.lock`: what was measured of each workload, written by `cargo gpu-tuned measure` and committed.
 //!
 //! ```
-//! use gpu_tuned_core::lock::Lock;
+//! use gpu_tuned_project::lock::Lock;
 //! use gpu_tuned_core::source::Source;
 //!
 //! let text = "\
@@ -39,11 +39,11 @@ pub use alike::Alike;
 pub use merge::{Merged, merged};
 pub use outdated::{Before, Outdated};
 
-use crate::Goal;
-use crate::device::DeviceFacts;
-use crate::measured::Measured;
-use crate::source::{FileError, Source};
-use crate::workload::WorkloadSpec;
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::measured::Measured;
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::workload::WorkloadSpec;
 
 /// What a `gpu-tuned.lock` says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

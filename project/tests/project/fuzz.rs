@@ -1,25 +1,23 @@
 //! Whatever stands in a file is read or refused with its place, and what is read can be planned with.
 
-mod mutated;
-mod written;
-
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use gpu_tuned_core::config::ConfigFile;
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::lock::Lock;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::resolved::{Resolved, Selected};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Transformer, Workload, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Goal, plan};
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
+use gpu_tuned_project::resolved::{Resolved, Selected};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use mutated::{mutated, mutations};
+use crate::strategies::mutated::{mutated, mutations};
+use crate::strategies::written;
 
 /// Far more than any file takes on a busy machine: what takes longer does not end.
 const HANG: Duration = Duration::from_secs(5);

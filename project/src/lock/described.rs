@@ -1,14 +1,14 @@
 //! The description and the goal beside what was measured: the keys of `gpu-tuned.toml`, of which those that a newer
 //! release added are passed over.
 
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::dims::{self, Described, Dim, PRODUCT_KEYS};
+use gpu_tuned_core::workload::{ModelKind, Training, WorkloadSpec};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::facts::Facts;
-use crate::Goal;
 use crate::config;
-use crate::dims::{self, Described, Dim, PRODUCT_KEYS};
-use crate::workload::{ModelKind, Training, WorkloadSpec};
 
 /// `[workload.NAME.described]`. `None` where it says something that this release does not know: it is then of a model
 /// that this release cannot describe.
@@ -17,7 +17,7 @@ pub(super) fn workload(facts: &mut Facts<'_, '_>) -> Option<WorkloadSpec> {
     let (owner, place) = (format!("{}.described", facts.path), table.span());
     let (known, is_whole) = known(table.into_inner())?;
     let table = Spanned::new(place.clone(), known);
-    let spec = facts.reader.accept(config::workload(&owner, place, table, facts.reader.source))?;
+    let spec = facts.reader.accept(config::parse_workload(&owner, place, table, facts.reader.source))?;
     is_whole.then_some(spec)
 }
 
@@ -26,7 +26,7 @@ pub(super) fn goal(facts: &mut Facts<'_, '_>) -> Option<Goal> {
     let table = facts.table("goal")?;
     let place = table.span();
     let (known, _) = retain(table.into_inner(), |key, _| is_in(Goal::DIMS, key));
-    facts.reader.accept(config::goal(Spanned::new(place, known), facts.reader.source))
+    facts.reader.accept(config::parse_goal(Spanned::new(place, known), facts.reader.source))
 }
 
 /// What this release knows of a description, and whether that is all; `None` where it does not know the kind of model.

@@ -1,0 +1,146 @@
+//! From a resolved table to the constants of a build.
+
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError, fits, plan};
+use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_core::workload::Workload;
+use thiserror::Error;
+
+use crate::resolved::{NoProfile, Resolved, Selected};
+
+/// The constants of a build.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Compiled {
+    /// The build's target: `rtx4090`, `h200 + rtx4090`, `generic`, `native (NVIDIA H200)`.
+    pub target: String,
+    /// The plan whose settings become constants.
+    pub plan: Plan,
+    /// Selected targets that the plan does not fit; the plan is for the others.
+    pub misfits: Vec<Misfit>,
+}
+
+/// Why a build has no constants.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// No target has a plan.
+    #[error(transparent)]
+    Plan(PlanError),
+    /// The workload fits no selected target.
+    #[error("{}", misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    NothingFits {
+        /// One entry for each selected target.
+        misfits: Vec<Misfit>,
+    },
+    /// A selected profile is not in the table.
+    #[error(transparent)]
+    NoProfile(#[from] NoProfile),
+}
+
+/// Plans for the targets that the build selects: one profile, several profiles, the GPU in the build machine, or the
+/// conservative profile. Of several targets, those that the workload does not fit are left out.
+///
+/// # Errors
+///
+/// When the workload fits no selected target, or no device can meet the goal.
+pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<Compiled, CompileError> {
+    let mut fitting = Vec::new();
+    let mut misfits = Vec::new();
+    for facts in resolved.devices()? {
+        match plan(&facts, workload, goal) {
+            Ok(_) => fitting.push(facts),
+            Err(PlanError::DoesNotFit(misfit)) => misfits.push(*misfit),
+            Err(other) => return Err(CompileError::Plan(other)),
+        }
+    }
+    let Some((plan, left_out)) = plan_for_most(&fitting, workload, goal) else {
+        return Err(CompileError::NothingFits { misfits });
+    };
+    misfits.extend(left_out);
+    let target = match &resolved.selected {
+        Selected::Native(_) => format!("native ({})", plan.device),
+        Selected::Generic | Selected::Targets(_) => plan.device.clone(),
+    };
+    Ok(Compiled { target, plan, misfits })
+}
+
+/// Plans for each declared target alone, for the documentation.
+pub fn declared(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Vec<(ProfileId, Result<Plan, PlanError>)> {
+    let profiles = resolved.declared.iter().filter_map(|id| resolved.profile.get(id.as_str()));
+    profiles.map(|profile| (profile.id.clone(), plan(&DeviceFacts::nominal(profile), workload, goal))).collect()
+}
+
+/// Returns one plan for as many of the devices as possible, and the misfits of the others. The workload has to fit each
+/// device alone. Where no plan fits all, the device with the least memory is left out, then the next. `None` without
+/// devices.
+fn plan_for_most(devices: &[DeviceFacts], workload: &Workload, goal: &Goal) -> Option<(Plan, Vec<Misfit>)> {
+    let mut by_memory: Vec<&DeviceFacts> = devices.iter().collect();
+    by_memory.sort_by_key(|facts| facts.memory_available);
+    let mut planned = (0..by_memory.len()).find_map(|least| plan_for_all(&by_memory[least..], workload, goal))?;
+    let fixed = fixed(goal, &planned);
+    let (meant, others): (Vec<_>, Vec<_>) = devices.iter().partition(|facts| fits(facts, workload, &fixed));
+    planned.device = DeviceFacts::meet(meant)?.name;
+    let misfit = |facts| match plan(facts, workload, &fixed) {
+        Err(PlanError::DoesNotFit(misfit)) => Some(*misfit),
+        _ => None,
+    };
+    Some((planned, others.into_iter().filter_map(misfit).collect()))
+}
+
+/// Returns a plan that fits each device. First plans for the minimum of every figure. That minimum is often too strict,
+/// because GPUs with more memory also reserve more; then plans for the memory of one device after another.
+fn plan_for_all(devices: &[&DeviceFacts], workload: &Workload, goal: &Goal) -> Option<Plan> {
+    let meet = DeviceFacts::meet(devices.iter().copied())?;
+    let memory_of = |facts: &&DeviceFacts| DeviceFacts {
+        profile: facts.profile.clone(),
+        memory_available: facts.memory_available,
+        memory_provenance: facts.memory_provenance,
+        context: facts.context,
+        sm_count: facts.sm_count,
+        ..meet.clone()
+    };
+    core::iter::once(meet.clone()).chain(devices.iter().map(memory_of)).find_map(|facts| {
+        let plan = plan(&facts, workload, goal).ok()?;
+        let fixed = fixed(goal, &plan);
+        devices.iter().all(|facts| fits(facts, workload, &fixed)).then_some(plan)
+    })
+}
+
+/// Pins the micro-batch and the checkpointing of a plan.
+fn fixed(goal: &Goal, plan: &Plan) -> Goal {
+    let mut fixed = goal.clone();
+    fixed.pins.batch_size = Some(plan.settings.batch_size);
+    fixed.pins.gradient_checkpointing = Some(plan.settings.gradient_checkpointing);
+    fixed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compile;
+    use crate::resolved::{Resolved, Selected};
+    use gpu_tuned_core::device::GpuReading;
+    use gpu_tuned_core::workload::Transformer;
+    use gpu_tuned_core::{Bytes, Goal};
+
+    #[test]
+    fn native_subtracts_the_drivers_reserve_and_ignores_free_memory() {
+        let reading = |memory_free| {
+            let mut reading = GpuReading::default();
+            reading.name = Some("NVIDIA GeForce RTX 4090".to_owned());
+            reading.memory_total = Some(Bytes::from_mib(24_564));
+            reading.memory_reserved = Some(Bytes::from_mib(473));
+            reading.memory_free = memory_free;
+            reading
+        };
+        let workload = Transformer::new(6, 512, 8192, 256).workload();
+        for free in [None, Some(Bytes::from_mib(10_000))] {
+            let mut resolved = Resolved::from_builtin("generic").expect("it is shipped");
+            resolved.selected = Selected::Native(Box::new(reading(free)));
+            let compiled = compile(&resolved, &workload, &Goal::default()).expect("it fits");
+            assert_eq!(compiled.target, "native (NVIDIA GeForce RTX 4090)");
+            assert_eq!(compiled.plan.memory.available, Bytes::from_mib(24_091), "{free:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Reading one file of a package.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::source::{FileError, Source, utf8};
+use thiserror::Error;
+
+/// A file that exists and cannot be used.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The system cannot read the file.
+    #[error("cannot read `{}`: {cause}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The file has mistakes.
+    #[error("{}", mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Mistakes {
+        /// The file's text.
+        text: String,
+        /// All mistakes, in the file's order.
+        mistakes: Vec<FileError>,
+    },
+}
+
+/// Reads and parses the file `name` in the folder `root`. Returns `None` if there is no such file. `remedy` is the advice
+/// for a file that is not UTF-8.
+///
+/// # Errors
+///
+/// When the file cannot be read, is not UTF-8, or has mistakes.
+pub fn read<T>(
+    root: &Path,
+    name: &Path,
+    remedy: &str,
+    parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
+) -> Result<Option<T>, ReadError> {
+    let path = root.join(name);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(ReadError::Io { path, cause }),
+    };
+    let name = name.display().to_string();
+    let text =
+        utf8(&name, bytes, remedy).map_err(|(mistake, text)| ReadError::Mistakes { text, mistakes: vec![mistake] })?;
+    let parsed = parse(Source { file: &name, text: &text });
+    parsed.map(Some).map_err(|mistakes| ReadError::Mistakes { text, mistakes })
+}

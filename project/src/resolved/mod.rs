@@ -1,0 +1,224 @@
+//! The resolved table: the build script writes it, the attribute and the runtime read it.
+
+use std::collections::BTreeMap;
+
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::matching::identify;
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::workload::{Workload, WorkloadSpec};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use toml::de::{DeTable, Deserializer};
+
+use crate::config::ConfigFile;
+use crate::lock::Lock;
+
+/// The selection of a build, with every profile, workload and goal that the build may need.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resolved {
+    /// The layout's version. A build script and an attribute of different releases refuse each other by this number.
+    pub format: u32,
+    /// The profiles that the package offers as Cargo features, sorted.
+    #[serde(default)]
+    pub declared: Vec<ProfileId>,
+    /// The targets that the enabled features select.
+    pub selected: Selected,
+    /// The default goal of every struct.
+    #[serde(default)]
+    pub goal: Goal,
+    /// Workloads by name.
+    #[serde(default)]
+    pub workload: BTreeMap<String, WorkloadSpec>,
+    /// The measurements of `gpu-tuned.lock`.
+    #[serde(default, skip_serializing_if = "Lock::is_empty")]
+    pub measured: Lock,
+    /// The generic, declared, selected and user-defined profiles.
+    #[serde(default)]
+    pub profile: ProfileTable,
+}
+
+/// The targets that the enabled features select.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selected {
+    /// The conservative profile: no feature names a GPU, or `native` found none.
+    Generic,
+    /// One or several profiles, sorted by name.
+    Targets(Vec<ProfileId>),
+    /// The GPU in the build machine.
+    Native(Box<GpuReading>),
+}
+
+/// A selected profile that the table lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no profile `{id}` in the table that the build script wrote")]
+pub struct NoProfile {
+    /// The profile.
+    pub id: String,
+}
+
+/// A resolved table that cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ResolvedError {
+    /// The text is no resolved table.
+    #[error("the table written by the build script cannot be read: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A figure is out of range.
+    #[error("the table written by the build script is damaged: {message}; build again")]
+    Figure {
+        /// The figure and its range.
+        message: String,
+    },
+    /// Another release wrote the table.
+    #[error(
+        "the build script wrote format {found}, this release reads format {}; use the same version of gpu-tuned and \
+         gpu-tuned-build",
+        Resolved::FORMAT
+    )]
+    Format {
+        /// The format found.
+        found: u32,
+    },
+}
+
+impl Resolved {
+    /// The layout's version in this release.
+    pub const FORMAT: u32 = 1;
+    /// The environment variable with the table's path, for the attribute.
+    pub const VARIABLE: &'static str = "GPU_TUNED_TABLE";
+    /// The environment variable with the path of the [runtime's part](Self::for_runtime), for generated code.
+    pub const RUNTIME_VARIABLE: &'static str = "GPU_TUNED_RUNTIME_TABLE";
+
+    /// Collects the parts that a build needs. `table` has to include the profiles of `selected` and `declared`.
+    pub fn new(selected: Selected, mut declared: Vec<ProfileId>, file: &ConfigFile, table: &ProfileTable) -> Self {
+        declared.sort();
+        declared.dedup();
+        let named: &[ProfileId] = if let Selected::Targets(targets) = &selected { targets } else { &[] };
+        let generic = core::iter::once(ProfileId::GENERIC);
+        let ids = named.iter().chain(&declared).chain(file.profiles.iter().map(|profile| &profile.id));
+        let needed = generic.chain(ids.map(ProfileId::as_str)).filter_map(|id| table.get(id));
+        let profile = needed.cloned().collect();
+        Self {
+            format: Self::FORMAT,
+            declared,
+            selected,
+            goal: file.goal.clone(),
+            workload: file.workloads.clone(),
+            measured: Lock::default(),
+            profile,
+        }
+    }
+
+    /// Adds measurements. Their goals are left out, because plans are made for the goal of the file or the attribute.
+    #[must_use]
+    pub fn with_measured(mut self, mut lock: Lock) -> Self {
+        for entry in lock.workload.values_mut() {
+            entry.goal = None;
+        }
+        self.measured = lock;
+        self
+    }
+
+    /// Returns the costs of one training step: measured costs if this description was measured, else derived ones. Of several
+    /// measurements, those under `name` come first, then those of the selected devices.
+    pub fn workload(&self, name: Option<&str>, spec: &WorkloadSpec) -> Workload {
+        self.workload_on(name, spec, &self.devices().unwrap_or_default())
+    }
+
+    /// Returns the costs of one training step, with a preference for measurements on `devices`.
+    pub fn workload_on(&self, name: Option<&str>, spec: &WorkloadSpec, devices: &[DeviceFacts]) -> Workload {
+        match self.measured.measured_for(name, spec, devices) {
+            Some((_, entry)) => spec.workload().with_measured(entry.measured.clone()),
+            None => spec.workload(),
+        }
+    }
+
+    /// Returns the facts of the selected devices.
+    ///
+    /// # Errors
+    ///
+    /// When the table lacks a selected profile.
+    pub fn devices(&self) -> Result<Vec<DeviceFacts>, NoProfile> {
+        let nominal = |id: &str| {
+            let profile: Option<&Profile> = self.profile.get(id);
+            profile.map(DeviceFacts::nominal).ok_or_else(|| NoProfile { id: id.to_owned() })
+        };
+        match &self.selected {
+            Selected::Generic => Ok(vec![nominal(ProfileId::GENERIC)?]),
+            Selected::Targets(ids) => ids.iter().map(|id| nominal(id.as_str())).collect(),
+            Selected::Native(reading) => {
+                let found = identify(reading, &self.profile);
+                // The constants are for the GPU alone, without the memory that other processes use at build time.
+                let mut alone = (**reading).clone();
+                alone.memory_free = None;
+                match DeviceFacts::of_gpu(&alone, found.profile(), None) {
+                    Some(facts) => Ok(vec![facts]),
+                    None => Ok(vec![nominal(ProfileId::GENERIC)?]),
+                }
+            }
+        }
+    }
+
+    /// Returns the runtime's part of the table: the selection, its profiles, and the user's own profiles. The rest is in
+    /// the generated code, or ships with the profiles.
+    #[must_use]
+    pub fn for_runtime(&self) -> Self {
+        let named: &[ProfileId] = if let Selected::Targets(targets) = &self.selected { targets } else { &[] };
+        let is_own = |profile: &Profile| ProfileTable::builtin_profile(profile.id.as_str()).as_ref() != Some(profile);
+        let needed = |profile: &&Profile| {
+            profile.id.as_str() == ProfileId::GENERIC || named.contains(&profile.id) || is_own(profile)
+        };
+        let profile = self.profile.iter().filter(needed).cloned().collect();
+        Self { declared: Vec::new(), workload: BTreeMap::new(), profile, ..self.clone() }
+    }
+
+    /// Returns a table without a build script: one shipped profile, or `generic`.
+    pub fn from_builtin(target: &str) -> Option<Self> {
+        let profile = ProfileTable::builtin_profile(target)?;
+        let selected = match target {
+            ProfileId::GENERIC => Selected::Generic,
+            _ => Selected::Targets(vec![profile.id.clone()]),
+        };
+        let profile = ProfileTable::from_iter([profile]);
+        let (declared, goal, workload) = (Vec::new(), Goal::default(), BTreeMap::new());
+        Some(Self { format: Self::FORMAT, declared, selected, goal, workload, measured: Lock::default(), profile })
+    }
+
+    /// Parses the output of [`to_toml`](Self::to_toml).
+    ///
+    /// # Errors
+    ///
+    /// When the text is no resolved table, or another release wrote it.
+    pub fn from_toml(text: &str) -> Result<Self, ResolvedError> {
+        let table = DeTable::parse(text)?;
+        let format =
+            table.get_ref().get("format").and_then(|value| value.get_ref().as_integer()?.as_str().parse().ok());
+        match format {
+            // Checked first: the rest of another format may mean anything.
+            Some(found) if found != Self::FORMAT => Err(ResolvedError::Format { found }),
+            _ => Self::deserialize(Deserializer::from(table))?.checked(),
+        }
+    }
+
+    /// Refuses figures that the build script would have refused.
+    fn checked(self) -> Result<Self, ResolvedError> {
+        let described = self.measured.workload.values().filter_map(|entry| entry.described.as_ref());
+        let of_workloads = self.workload.values().chain(described).find_map(|spec| spec.mistakes().into_iter().next());
+        let mistake = self.goal.mistakes().into_iter().next().or(of_workloads).map(|(_, message)| message);
+        match mistake.or_else(|| self.measured.mistake()) {
+            Some(message) => Err(ResolvedError::Figure { message }),
+            None => Ok(self),
+        }
+    }
+
+    /// Formats the table as TOML: sorted, without times or paths.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("BUG: a resolved table is always TOML")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! `gpu-tuned.toml`: user profiles and the places of mistakes.
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::source::Source;
+use gpu_tuned_project::config::ConfigFile;
+
+fn mistakes(text: &str) -> Vec<String> {
+    let source = Source { file: "gpu-tuned.toml", text };
+    let found = ConfigFile::parse(source).expect_err("it has mistakes");
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_users_profile_takes_what_it_does_not_say_from_its_base() {
+    let text = "[profile.rtx4090-48gb]\nbase = \"rtx4090\"\nmemory.nominal_mib = 49152\nmemory.nvml_total_mib = [49140]\nmemory.cuda_total_mib = []\n";
+    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
+    let profile = &file.profiles[0];
+    assert_eq!(profile.memory.usable(), Bytes::from_mib(49140));
+    assert_eq!(profile.compute, ProfileTable::builtin().get("rtx4090").expect("shipped").compute);
+}
+
+#[test]
+fn a_shipped_profile_is_changed_by_naming_it() {
+    let text = "[profile.h200]\nboard.tdp_w = 600.0\n";
+    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
+    assert_eq!(file.profiles[0].board.tdp_w, Some(600.0));
+    assert_eq!(file.profiles[0].memory, ProfileTable::builtin().get("h200").expect("shipped").memory);
+}
+
+#[test]
+fn every_mistake_of_a_file_is_reported_with_its_place() {
+    let text = r#"
+[profile.rtx4090]
+memory.bandwidth_gb_s = "fast"
+
+[profile.RTX]
+base = "rtx4090"
+
+[profile.mine]
+base = "rtx4900"
+
+[workload.digits]
+parameters = 1000
+flops_per_sample = -1.0
+activation_bytes_per_sample = 100
+activation_byte = 3
+
+[workload.lm.transformer]
+layers = 0
+d_model = 512
+vocab = 100
+seq = 10
+
+[goal]
+memory_headroom = 3.0
+
+[gaol]
+"#;
+    assert_eq!(
+        mistakes(text),
+        [
+            "gpu-tuned.toml:3:25: invalid type: string \"fast\", expected f64",
+            "gpu-tuned.toml:5:10: `RTX` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \"rtx4090\"; `native` is taken",
+            "gpu-tuned.toml:9:8: base: there is no profile `rtx4900`; did you mean `rtx4090`?",
+            "gpu-tuned.toml:13:20: flops_per_sample = -1 is out of range, expected 1 to 1e24",
+            "gpu-tuned.toml:15:1: unknown key `activation_byte`; workload.digits takes parameters, activation_bytes_per_sample, checkpointed_activation_bytes_per_sample, largest_tensor_bytes_per_sample, input_bytes_per_sample, flops_per_sample, kernels_per_step, family, batch_statistics, tokens_per_sample, dominant_product",
+            "gpu-tuned.toml:18:10: layers = 0 is out of range, expected 1 to 65536",
+            "gpu-tuned.toml:24:19: memory_headroom = 3 is out of range, expected 0 to 0.9",
+            "gpu-tuned.toml:26:2: unknown section `gaol`, expected profile, workload or goal; did you mean `goal`?",
+        ]
+    );
+}
+
+#[test]
+fn figures_that_contradict_each_other_are_refused() {
+    let found = mistakes("[profile.mine]\nbase = \"rtx4090\"\ncompute.cuda_cores = 5\npeaks.tf32.tflops = -4.0\n");
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].starts_with("gpu-tuned.toml:1:10: compute.cuda_cores: 5 is not 128 multiprocessors x 128 lanes"),
+        "{}",
+        found[0]
+    );
+    assert!(found[0].contains("peaks.tf32.tflops: -4 is out of range"), "{}", found[0]);
+}
+
+#[test]
+fn broken_syntax_has_its_place() {
+    assert_eq!(mistakes("[goal\n"), ["gpu-tuned.toml:1:6: unclosed table, expected `]`"]);
+}

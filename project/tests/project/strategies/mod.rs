@@ -1,0 +1,7 @@
+//! Files drawn at random.
+
+pub(crate) mod locks;
+pub(crate) mod mutated;
+#[path = "../../../../core/tests/planner/workloads.rs"]
+pub(crate) mod workloads;
+pub(crate) mod written;
