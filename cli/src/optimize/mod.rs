@@ -26,7 +26,6 @@ pub(crate) use error::OptimizeError;
 use gpu_tuned_core::profile::{Known, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::{Goal, suggest};
-use gpu_tuned_project::config::ConfigFile;
 
 use crate::args::Common;
 use crate::error::Error;

@@ -7,7 +7,6 @@ use gpu_tuned::{Machine, detect};
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts};
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable, source_in_words};
-use gpu_tuned_project::config::ConfigFile;
 use serde::Serialize;
 
 use super::details::CUDA;
@@ -108,7 +107,7 @@ impl Catalogue {
 
     /// The names that a feature can have.
     pub(super) fn known(&self) -> Known {
-        self.project.as_ref().map_or_else(|| Known::new(&ConfigFile::default()), Project::known)
+        self.project.as_ref().map_or_else(|| Known::new(&[]), Project::known)
     }
 }
 
