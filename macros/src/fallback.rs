@@ -1,4 +1,4 @@
-//! What is emitted beside mistakes: as much of the item as keeps the rest of the user's code free of errors.
+//! The expansion beside mistakes: enough of the item to keep the rest of the user's code free of errors.
 
 use gpu_tuned_core::Setting;
 use proc_macro2::TokenStream;
@@ -6,13 +6,13 @@ use quote::{format_ident, quote};
 use syn::DeriveInput;
 
 use crate::expand::{Derive, fields_mut, inject};
-use crate::model::Model;
+use gpu_tuned_project::attribute::Model;
 
-/// The item without our attributes, with defaults and an implementation that stand in for those that cannot be made.
+/// Returns the item without our attributes, with placeholder defaults and implementations.
 pub(crate) fn fallback(model: Model) -> TokenStream {
     let Model { mut item, fields, derives, .. } = model;
     for (field, known) in fields_mut(&mut item).zip(&fields) {
-        // A field of dimensions keeps what it has: its type need not have a default.
+        // A nested field gets no default: its type may have none.
         let is_nested = known.helpers.iter().any(|helper| helper.arguments.iter().any(|it| it.key == "dims"));
         if known.helpers.is_empty() || !known.defaults.is_empty() || is_nested {
             continue;

@@ -3,17 +3,21 @@
 
 #![forbid(unsafe_code)]
 
-mod check;
-mod error;
 mod expand;
 mod fallback;
 mod micro_batch;
-mod model;
-mod parse;
 mod stages;
-mod table;
 
+use std::path::Path;
+
+use gpu_tuned_project::attribute::Table;
+use gpu_tuned_project::resolved::Resolved;
 use proc_macro::TokenStream;
+
+/// Reads the table whose path the build script put into the compiler's environment.
+fn table() -> Table {
+    Table::read(std::env::var_os(Resolved::VARIABLE).as_ref().map(Path::new))
+}
 
 /// Fills a training config with the settings planned for the GPU that the build is for.
 ///
@@ -119,7 +123,7 @@ use proc_macro::TokenStream;
 /// With `GPU_TUNED_EXPAND_DIR=directory` in the environment, each expansion is written to `directory/NAME.rs`.
 #[proc_macro_attribute]
 pub fn gpu_tuned(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    stages::run(attribute.into(), &item.into(), table::Table::from_env()).into()
+    stages::run(attribute.into(), &item.into(), table()).into()
 }
 
 /// Implements `gpu_tuned::MicroBatch` for a struct whose fields are batches of equally many samples: it can then be what a

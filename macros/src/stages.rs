@@ -1,4 +1,4 @@
-//! The attribute from beginning to end.
+//! The attribute's stages: parse, check, expand.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 
-use crate::check::check;
-use crate::error::Mistakes;
 use crate::expand::expand;
 use crate::fallback::fallback;
-use crate::parse::parse;
-use crate::table::Table;
+use gpu_tuned_project::attribute::Mistakes;
+use gpu_tuned_project::attribute::Table;
+use gpu_tuned_project::attribute::check;
+use gpu_tuned_project::attribute::parse;
 
-/// The variable that names a directory to write expansions to.
+/// The variable with the directory for expansions.
 const EXPAND_DIR: &str = "GPU_TUNED_EXPAND_DIR";
 
-/// The item with what was generated for it, or with every mistake.
+/// Expands the item, or returns it with every mistake.
 pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> TokenStream {
     let mut mistakes = Mistakes::default();
     let model = match parse(attribute, item.clone(), &mut mistakes) {
@@ -39,7 +39,7 @@ pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> T
     })
 }
 
-/// Writes the expansion to the directory that the variable names, where it is set.
+/// Writes the expansion to the variable's directory, if the variable is set.
 fn show(name: &str, expansion: &TokenStream) -> std::io::Result<()> {
     let Some(directory) = std::env::var_os(EXPAND_DIR).map(PathBuf::from) else { return Ok(()) };
     std::fs::create_dir_all(&directory)?;

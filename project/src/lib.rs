@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "attribute")]
+pub mod attribute;
 pub mod cargo_lock;
 pub mod compile;
 pub mod config;

@@ -1,12 +1,12 @@
-//! The item with what other derives have to see.
+//! The item with defaults for other derives.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Data, DeriveInput, Field, parse_quote};
 
 use super::literal;
-use crate::check::{Checked, Role};
-use crate::model::{Derives, Model, bare};
+use gpu_tuned_project::attribute::{Checked, Role};
+use gpu_tuned_project::attribute::{Derives, Model, bare};
 
 /// A derive that reads defaults from attributes.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) enum Derive {
 }
 
 impl Derive {
-    /// Those among the derives.
+    /// Returns the derives that read defaults.
     pub(crate) fn among(derives: &Derives) -> Vec<Self> {
         let burn = derives.config.then_some(Self::Burn);
         let clap = derives.clap.then_some(Self::Clap);
@@ -29,7 +29,7 @@ impl Derive {
 pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) -> DeriveInput {
     let Model { mut item, fields: known, derives, .. } = model;
     let present = Derive::among(&derives);
-    for ((field, known), role) in fields_mut(&mut item).zip(&known).zip(&checked.roles) {
+    for ((field, known), role) in fields_mut(&mut item).zip(&known).zip(&checked.input.roles) {
         let value = match role {
             Role::Tuned(setting) => literal::setting(setting.of(&checked.compiled.plan.settings)),
             Role::Dimension { default, is_declared: false, .. } => default.clone(),
@@ -45,17 +45,17 @@ pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) ->
     item
 }
 
-/// Gives the field a default in the derive's own words.
+/// Gives the field a default by the derive's own attribute.
 pub(crate) fn inject(derive: Derive, field: &mut Field, value: &TokenStream, has_action: bool) {
     let is_literal = syn::parse2::<syn::Lit>(value.clone()).is_ok();
     field.attrs.push(match derive {
         Derive::Burn if is_literal => parse_quote!(#[config(default = #value)]),
-        // Burn takes one literal, and reads a text as an expression.
+        // Burn takes one literal, and parses a string as an expression.
         Derive::Burn => {
             let text: String = value.to_string().split_whitespace().collect();
             parse_quote!(#[config(default = #text)])
         }
-        // Clap makes a bool a switch, which could not be turned off.
+        // Clap makes a bool a switch, which cannot be turned off.
         Derive::Clap if is_flag(field) && !has_action => {
             parse_quote!(#[arg(default_value_t = #value, action = ::clap::ArgAction::Set)])
         }

@@ -1,19 +1,19 @@
-//! `impl Default`, for structs that Burn's `Config` does not give a constructor.
+//! `impl Default`, for structs without Burn's `Config`.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse_quote;
 
 use super::literal;
-use crate::check::{Checked, Role};
-use crate::model::{Field, Model};
+use gpu_tuned_project::attribute::{Checked, Role};
+use gpu_tuned_project::attribute::{Field, Model};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let name = &model.item.ident;
     let mut generics = model.item.generics.clone();
     let parameters: Vec<String> = generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
     let mut values = Vec::new();
-    for (field, role) in model.fields.iter().zip(&checked.roles) {
+    for (field, role) in model.fields.iter().zip(&checked.input.roles) {
         let (ident, cfgs) = (&field.ident, &field.cfgs);
         let value = match role {
             Role::Tuned(setting) => literal::setting(setting.of(&checked.compiled.plan.settings)),
@@ -41,7 +41,7 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     }
 }
 
-/// Whether the field's type depends on a type parameter.
+/// Returns true if the field's type depends on a type parameter.
 fn mentions(field: &Field, parameters: &[String]) -> bool {
     fn any(tokens: TokenStream, parameters: &[String]) -> bool {
         tokens.into_iter().any(|token| match token {

@@ -1,14 +1,14 @@
-//! What rustdoc shows of the build.
+//! The documentation of the build's plan.
 
 use core::fmt::Write;
 
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError, Remedy};
 use gpu_tuned_core::{Setting, Settings};
 
-use crate::check::{Checked, Role};
-use crate::model::Model;
+use gpu_tuned_project::attribute::Model;
+use gpu_tuned_project::attribute::{Checked, Role};
 
-/// Which target the values are for, and those of every declared target.
+/// Formats the build's target, and the settings of every declared target.
 pub(super) fn document(model: &Model, checked: &Checked) -> String {
     let compiled = &checked.compiled;
     let mut text = format!("\n# Tuned for `{}`\n\n", compiled.target);
@@ -31,7 +31,7 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
     for (id, plan) in &checked.declared {
         let values = match plan {
             Ok(Plan { settings, .. }) => cells(settings),
-            Err(error) => format!(" {} |{}", in_words(error), " |".repeat(tuned.len() - 1)),
+            Err(error) => format!(" {} |{}", describe(error), " |".repeat(tuned.len() - 1)),
         };
         line(&mut text, &format!("| `{id}` |{values}"));
     }
@@ -40,24 +40,24 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
 
 fn why_not(misfit: &Misfit) -> &'static str {
     match misfit.remedy {
-        // What was fixed is the plan of the others.
+        // The pinned settings are the plan of the other targets.
         Remedy::Unpin | Remedy::Checkpointing => "no plan fits it and the others",
         _ => "cannot hold the workload",
     }
 }
 
-fn in_words(error: &PlanError) -> String {
+fn describe(error: &PlanError) -> String {
     match error {
         PlanError::DoesNotFit(_) => "does not fit".to_owned(),
         other => other.to_string(),
     }
 }
 
-/// The settings that the struct has fields for, in the order of reports.
+/// Returns the settings among the struct's fields, in the order of reports.
 fn settings(model: &Model, checked: &Checked) -> Vec<Setting> {
     let has = |setting: &Setting| {
         let is = |role: &Role| matches!(role, Role::Tuned(tuned) if tuned == setting);
-        model.fields.iter().zip(&checked.roles).any(|(_, role)| is(role))
+        model.fields.iter().zip(&checked.input.roles).any(|(_, role)| is(role))
     };
     Setting::ALL.into_iter().filter(has).collect()
 }

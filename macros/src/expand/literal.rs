@@ -1,23 +1,22 @@
-//! Values as the literals that stand for them.
+//! Values as tokens.
 
 use gpu_tuned_core::dims::{Choices, Described, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence};
 use gpu_tuned_core::{Goal, Precision, SettingValue, Settings};
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-/// A bare whole number, which takes the type of its place.
+/// Returns an unsuffixed whole number.
 pub(super) fn count(value: u64) -> Literal {
     Literal::u64_unsuffixed(value)
 }
 
-/// A structure with the fields for which there is an expression, and the defaults of the others.
+/// Returns a struct expression: the fields with an expression, and the defaults of the others.
 pub(super) fn structure(path: &TokenStream, dims: &[Dim], value: impl Fn(&Dim) -> Option<TokenStream>) -> TokenStream {
     let fields: Vec<_> = dims
         .iter()
         .filter_map(|dim| {
             let name = format_ident!("{}", dim.name);
             let value = value(dim)?;
-            // An optional dimension that is given is something.
             let value = if dim.presence == Presence::Optional { some(&value) } else { value };
             Some(quote!(#name: #value))
         })
@@ -29,7 +28,7 @@ fn some(value: &TokenStream) -> TokenStream {
     quote!(::core::option::Option::Some(#value))
 }
 
-/// The value of a dimension of this kind.
+/// Returns the value of a dimension.
 pub(super) fn dim(kind: &DimKind, value: &DimValue) -> TokenStream {
     let counts = |counts: &[u64]| counts.iter().map(|it| count(*it)).collect::<Vec<_>>();
     match (kind, value) {
@@ -63,10 +62,10 @@ pub(super) fn dim(kind: &DimKind, value: &DimValue) -> TokenStream {
     }
 }
 
-/// The variant that a name stands for.
+/// Returns the path of a name's variant.
 fn variant(choices: &Choices, name: &str) -> TokenStream {
-    let of_name = choices.names.iter().find(|(known, _)| *known == name);
-    let (_, variant) = of_name.expect("BUG: the name was read as one of these");
+    let found = choices.names.iter().find(|(known, _)| *known == name);
+    let (_, variant) = found.expect("BUG: the name was read as one of these");
     let (path, variant) = (choices.path.split("::").map(|part| format_ident!("{part}")), format_ident!("{variant}"));
     quote!(::gpu_tuned #(::#path)* ::#variant)
 }

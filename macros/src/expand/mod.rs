@@ -1,4 +1,4 @@
-//! From a checked model to the code that a person would have written.
+//! Expansion of a checked model.
 
 mod annotate;
 mod default;
@@ -12,10 +12,10 @@ use quote::quote;
 
 pub(crate) use annotate::{Derive, fields_mut, inject};
 
-use crate::check::Checked;
-use crate::model::Model;
+use gpu_tuned_project::attribute::Checked;
+use gpu_tuned_project::attribute::Model;
 
-/// The item with its injected defaults and documentation, `Default` for plain structs, and `Tuned`.
+/// Expands to the item with defaults and documentation, `Default` for plain structs, and `Tuned`.
 pub(crate) fn expand(model: Model, checked: &Checked) -> TokenStream {
     let default = (!model.derives.config).then(|| default::implement(&model, checked));
     let tuned = tuned::implement(&model, checked);

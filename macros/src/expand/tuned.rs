@@ -8,14 +8,14 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
 use super::{literal, workload};
-use crate::check::{Checked, Role};
-use crate::model::{Field, Model};
+use gpu_tuned_project::attribute::{Checked, Role};
+use gpu_tuned_project::attribute::{Field, Model};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let name = &model.item.ident;
     let (impl_generics, type_generics, where_clause) = model.item.generics.split_for_impl();
     let built = built(name, checked);
-    let goal = literal::goal(&checked.goal);
+    let goal = literal::goal(&checked.input.goal);
     let asked = asked(model, checked);
     let workload = workload::workload(model, checked);
     let tuned: Vec<_> = tuned_fields(model, checked).collect();
@@ -51,9 +51,9 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     }
 }
 
-/// The goal with the global batch that a field has; nothing where none has it.
+/// Returns `Tuned::asked`: the goal with the global batch of a field. `None` without such a field.
 fn asked(model: &Model, checked: &Checked) -> Option<TokenStream> {
-    let named = checked.global_batch.as_ref()?.unraw();
+    let named = checked.input.global_batch.as_ref()?.unraw();
     let field = model.fields.iter().find(|field| field.ident.unraw() == named)?;
     let samples = workload::as_u64(field);
     Some(quote! {
@@ -68,10 +68,10 @@ fn asked(model: &Model, checked: &Checked) -> Option<TokenStream> {
 fn built(name: &Ident, checked: &Checked) -> TokenStream {
     let config = name.unraw().to_string();
     let none = quote!(::core::option::Option::None);
-    let workload = checked.name.as_ref().map_or(none, |name| quote!(::core::option::Option::Some(#name)));
+    let workload = checked.input.name.as_ref().map_or(none, |name| quote!(::core::option::Option::Some(#name)));
     let compiled = &checked.compiled;
     let target = &compiled.target;
-    let targets = match &checked.resolved.selected {
+    let targets = match &checked.input.resolved.selected {
         Selected::Targets(ids) => ids.iter().map(ProfileId::as_str).collect(),
         Selected::Generic | Selected::Native(_) => Vec::new(),
     };
@@ -80,7 +80,7 @@ fn built(name: &Ident, checked: &Checked) -> TokenStream {
     let global_batch = literal::count(compiled.plan.schedule.global_batch);
     let memory = literal::count(compiled.plan.memory.total().0);
     let variable = Resolved::RUNTIME_VARIABLE;
-    let table = if checked.has_build_script {
+    let table = if checked.input.has_build_script {
         quote!(::core::option::Option::Some(::core::include_str!(::core::env!(#variable))))
     } else {
         quote!(::core::option::Option::None)
@@ -101,13 +101,13 @@ fn built(name: &Ident, checked: &Checked) -> TokenStream {
 }
 
 fn tuned_fields<'a>(model: &'a Model, checked: &'a Checked) -> impl Iterator<Item = (&'a Field, Setting)> {
-    model.fields.iter().zip(&checked.roles).filter_map(|(field, role)| match role {
+    model.fields.iter().zip(&checked.input.roles).filter_map(|(field, role)| match role {
         Role::Tuned(setting) => Some((field, *setting)),
         _ => None,
     })
 }
 
-/// The casts between `u64` and the fields' types lose nothing that a plan can hold.
+/// Returns the `allow`s: casts between `u64` and the fields' types are lossless for every plan.
 fn allow(tuned: &[(&Field, Setting)]) -> TokenStream {
     let unused = tuned.iter().all(|(field, _)| !field.cfgs.is_empty()).then(|| quote!(, unused_mut, unused_variables));
     quote!(#[allow(clippy::all, clippy::pedantic #unused)])
@@ -128,7 +128,7 @@ fn write(field: &Field, setting: Setting) -> TokenStream {
     guarded(field, quote!(self.#ident = settings.#planned #cast;))
 }
 
-/// The statement, where the field exists.
+/// Puts the statement behind the field's `cfg`.
 fn guarded(field: &Field, statement: TokenStream) -> TokenStream {
     let cfgs = &field.cfgs;
     if cfgs.is_empty() { statement } else { quote!(#(#cfgs)* { #statement }) }

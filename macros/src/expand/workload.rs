@@ -8,19 +8,19 @@ use syn::Member;
 use syn::spanned::Spanned;
 
 use super::literal;
-use crate::check::{Checked, Role};
-use crate::model::{Field, Model};
+use gpu_tuned_project::attribute::{Checked, Role};
+use gpu_tuned_project::attribute::{Field, Model};
 
-/// The `WorkloadSpec` with the values that the fields have when it is evaluated.
+/// Returns a `WorkloadSpec` expression that reads the fields.
 pub(super) fn workload(model: &Model, checked: &Checked) -> TokenStream {
     let fields = DimFields { model, checked };
-    let kind = checked.spec.model.kind();
+    let kind = checked.input.spec.model.kind();
     let name = format_ident!("{}", kind.type_name);
-    let values = checked.spec.model.values();
+    let values = checked.input.spec.model.values();
     let network =
         literal::structure(&quote!(::gpu_tuned::workload::#name), kind.dims, |dim| fields.value(dim, &values));
-    let values = checked.spec.training.values();
-    if values.is_empty() && !Training::DIMS.iter().any(|dim| fields.said(dim).is_some()) {
+    let values = checked.input.spec.training.values();
+    if values.is_empty() && !Training::DIMS.iter().any(|dim| fields.field_value(dim).is_some()) {
         return quote!(::gpu_tuned::WorkloadSpec::from(#network));
     }
     let path = quote!(::gpu_tuned::workload::Training);
@@ -33,17 +33,17 @@ pub(super) fn workload(model: &Model, checked: &Checked) -> TokenStream {
     }
 }
 
-/// The fields that hold dimensions.
+/// The fields with dimensions.
 struct DimFields<'a> {
     model: &'a Model,
     checked: &'a Checked,
 }
 
 impl DimFields<'_> {
-    /// The dimension as a field says it, of the config or of a struct in it.
-    fn said(&self, dim: &Dim) -> Option<TokenStream> {
-        self.model.fields.iter().zip(&self.checked.roles).find_map(|(field, role)| match role {
-            Role::Dimension { name, .. } if *name == dim.name => Some(as_said(field)),
+    /// Returns the dimension's field, of the config or of a struct in it.
+    fn field_value(&self, dim: &Dim) -> Option<TokenStream> {
+        self.model.fields.iter().zip(&self.checked.input.roles).find_map(|(field, role)| match role {
+            Role::Dimension { name, .. } if *name == dim.name => Some(as_dimension(field)),
             Role::Nested { dims, .. } => {
                 let (_, path) = dims.iter().find(|(name, _)| *name == dim.name)?;
                 Some(as_nested(dim, field, path))
@@ -52,20 +52,20 @@ impl DimFields<'_> {
         })
     }
 
-    /// What a field says of the dimension, else its value, where it is not the default.
+    /// Returns the dimension's field, else its value; `None` for the default.
     fn value(&self, dim: &Dim, values: &DimValues) -> Option<TokenStream> {
-        self.said(dim).or_else(|| Some(literal::dim(&dim.kind, values.get(dim.name)?)))
+        self.field_value(dim).or_else(|| Some(literal::dim(&dim.kind, values.get(dim.name)?)))
     }
 }
 
-/// The value of a dimension's field.
-fn as_said(field: &Field) -> TokenStream {
+/// Returns the value of a dimension's field.
+fn as_dimension(field: &Field) -> TokenStream {
     let ident = &field.ident;
     if field.type_name().as_deref() == Some("bool") { quote!(self.#ident) } else { as_u64(field) }
 }
 
-/// The value of a dimension in a struct whose types are unknown here: the compiler is to complain about the path, but
-/// lints are not to take the cast for the user's.
+/// Returns the value of a dimension in a nested struct of unknown types. The spans let the compiler point at a wrong path,
+/// and keep lints from reporting the cast.
 fn as_nested(dim: &Dim, field: &Field, path: &[Member]) -> TokenStream {
     let ident = &field.ident;
     let generated = Span::call_site();
@@ -74,7 +74,7 @@ fn as_nested(dim: &Dim, field: &Field, path: &[Member]) -> TokenStream {
     if matches!(dim.kind, DimKind::Flag) { value } else { quote_spanned!(place=> #value as u64) }
 }
 
-/// The value of a count's field.
+/// Returns the value of a count's field.
 pub(super) fn as_u64(field: &Field) -> TokenStream {
     let ident = &field.ident;
     if field.type_name().as_deref() == Some("u64") { quote!(self.#ident) } else { quote!(self.#ident as u64) }

@@ -1,4 +1,4 @@
-//! Which fields hold samples.
+//! The roles of the fields: samples or shared.
 
 use proc_macro2::Ident;
 use quote::{ToTokens, quote_spanned};
@@ -6,9 +6,9 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Fields, Index, Member, Meta, Token, Type};
 
-use crate::error::Mistakes;
+use gpu_tuned_project::attribute::Mistakes;
 
-/// A field, and whether it belongs to the batch as a whole rather than to its samples.
+/// A field; a shared one belongs to the batch as a whole.
 pub(super) struct Field<'i> {
     pub(super) member: Member,
     pub(super) ty: &'i Type,
@@ -20,7 +20,7 @@ const HELP: &str =
 
 const TAKES: &str = "it takes shared: `#[micro_batch(shared)]`";
 
-/// The fields; at least one holds samples, or there is a mistake.
+/// Checks the fields: at least one has samples.
 pub(super) fn check<'i>(item: &'i DeriveInput, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
     for attribute in item.attrs.iter().filter(|attribute| is_helper(attribute)) {
         mistakes

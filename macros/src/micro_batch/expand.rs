@@ -9,10 +9,10 @@ use super::check::Field;
 
 pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
     let first = fields.iter().find(|field| !field.is_shared).expect("BUG: a field holds samples");
-    let len = of(first, &quote!(len), &[]);
+    let len = call(first, &quote!(len), &[]);
     let batched = || fields.iter().filter(|field| !field.is_shared);
-    let bytes = batched().map(|field| of(field, &quote!(bytes), &[quote!(device)]));
-    let arrived = batched().map(|field| of(field, &quote!(has_arrived), &[]));
+    let bytes = batched().map(|field| call(field, &quote!(bytes), &[quote!(device)]));
+    let arrived = batched().map(|field| call(field, &quote!(has_arrived), &[]));
     let last = batched().count() - 1;
     let mut narrowed = 0;
     let narrow = fields.iter().map(|field| {
@@ -22,7 +22,7 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
         }
         let samples = if narrowed == last { quote!(samples) } else { quote!(samples.clone()) };
         narrowed += 1;
-        let (member, value) = (&field.member, of(field, &quote!(narrow), &[samples]));
+        let (member, value) = (&field.member, call(field, &quote!(narrow), &[samples]));
         quote!(#member: #value)
     });
     let moved = fields.iter().map(|field| {
@@ -57,7 +57,7 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
     implement(item, &bounded(item, fields), &body)
 }
 
-/// What keeps the rest of the user's code free of errors.
+/// Returns an implementation beside mistakes, to keep the rest of the user's code free of errors.
 pub(super) fn stand_in(item: &DeriveInput) -> TokenStream {
     let body = quote! {
         fn len(&self) -> usize {
@@ -94,13 +94,13 @@ fn implement(item: &DeriveInput, generics: &Generics, body: &TokenStream) -> Tok
     }
 }
 
-/// A method of a batch in a field, called where the field's type stands, so that errors point there.
-fn of(field: &Field<'_>, method: &TokenStream, arguments: &[TokenStream]) -> TokenStream {
+/// Calls a method of a field's batch, with the span of the field's type.
+fn call(field: &Field<'_>, method: &TokenStream, arguments: &[TokenStream]) -> TokenStream {
     let (ty, member) = (field.ty, &field.member);
     quote_spanned!(ty.span()=> <#ty as ::gpu_tuned::MicroBatch>::#method(&self.#member #(, #arguments)*))
 }
 
-/// The item's generics, bounded by what its fields have to be.
+/// Returns the item's generics, with the bounds of the fields.
 fn bounded(item: &DeriveInput, fields: &[Field<'_>]) -> Generics {
     let mut generics = item.generics.clone();
     if generics.type_params().next().is_none() {
@@ -118,7 +118,7 @@ fn bounded(item: &DeriveInput, fields: &[Field<'_>]) -> Generics {
             parse_quote!(#ty: ::gpu_tuned::MicroBatch)
         });
     }
-    // What the trait asks for does not follow from the fields: a derived `Clone` has bounds of its own.
+    // The trait's own bounds do not follow from the fields: a derived `Clone` has bounds of its own.
     clause.predicates.push(parse_quote!(Self: ::core::clone::Clone + ::core::marker::Send + 'static));
     generics
 }

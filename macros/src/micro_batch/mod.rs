@@ -1,4 +1,4 @@
-//! `#[derive(MicroBatch)]`, from beginning to end.
+//! `#[derive(MicroBatch)]`: parse, check, expand.
 
 mod check;
 mod expand;
@@ -9,9 +9,9 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::DeriveInput;
 
-use crate::error::Mistakes;
+use gpu_tuned_project::attribute::Mistakes;
 
-/// The implementation, or every mistake beside one that stands in for it.
+/// Returns the implementation, or every mistake beside a placeholder implementation.
 pub(crate) fn run(item: TokenStream) -> TokenStream {
     let item: DeriveInput = match syn::parse2(item) {
         Ok(item) => item,

@@ -1,4 +1,4 @@
-//! Whatever is written in the attribute and below it: an expansion that is Rust, or the item beside messages.
+//! Fuzzing: every input expands to Rust, or to the item beside messages.
 
 mod written;
 
@@ -9,9 +9,9 @@ use syn::{Attribute, File, Item, LitStr};
 
 use super::run;
 use super::tests::table;
-use crate::table::Table;
+use gpu_tuned_project::attribute::Table;
 
-/// The tokens of a text; a group marked `none!{}` becomes one without delimiters, as `macro_rules` makes them.
+/// Lexes a text. A group marked `none!{}` becomes a group without delimiters, as in `macro_rules`.
 fn tokens(text: &str) -> Option<TokenStream> {
     text.parse().ok().map(undelimited)
 }
@@ -47,7 +47,7 @@ fn name(item: &Item) -> Option<String> {
     })
 }
 
-/// The messages in place of which there would be an expansion.
+/// Returns the messages of `compile_error!`.
 fn messages(file: &File) -> Result<Vec<String>, TestCaseError> {
     let calls = file.items.iter().filter_map(|item| if let Item::Macro(call) = item { Some(&call.mac) } else { None });
     let errors = calls.filter(|call| call.path.segments.last().is_some_and(|last| last.ident == "compile_error"));
@@ -56,7 +56,7 @@ fn messages(file: &File) -> Result<Vec<String>, TestCaseError> {
     read.map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
-/// Whether a helper of ours is left on a named field, where rustc would not know it.
+/// Returns true if a `#[tuned]` is left on a named field.
 fn has_helper(item: &Item) -> bool {
     let Item::Struct(item) = item else { return false };
     let is_helper = |attribute: &Attribute| attribute.path().is_ident("tuned");
@@ -64,7 +64,7 @@ fn has_helper(item: &Item) -> bool {
 }
 
 fn holds(attribute: &str, item: &str, table: Table) -> Result<(), TestCaseError> {
-    // What no lexer takes does not reach a macro.
+    // A text that does not lex does not reach a macro.
     let (Some(attribute), Some(item)) = (tokens(attribute), tokens(item)) else { return Ok(()) };
     let expansion = run(attribute, &item, table);
     let [item] = &syn::parse2::<File>(item).map_or_else(|_| Vec::new(), |file| file.items)[..] else { return Ok(()) };

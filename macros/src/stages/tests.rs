@@ -1,4 +1,4 @@
-//! What is generated, formatted, and what keeps it true to the schema.
+//! Snapshots of expansions.
 
 use gpu_tuned_core::Setting;
 use gpu_tuned_core::profile::ProfileTable;
@@ -6,17 +6,18 @@ use gpu_tuned_core::source::Source;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use proc_macro2::{Delimiter, Group, TokenStream};
-use quote::{ToTokens, quote};
+use proc_macro2::TokenStream;
+use quote::quote;
 
 use super::run;
-use crate::table::Table;
+use gpu_tuned_project::attribute::Table;
 
+mod forms;
 mod named;
 mod several;
 mod timing;
 
-/// The table of a package that declares three targets and selects some of them.
+/// Returns the table of a package that declares three targets and selects some of them.
 pub(super) fn table(selected: &[&str]) -> Table {
     let text = "[workload.digits]\nparameters = 60000\nactivation_bytes_per_sample = 200000\nflops_per_sample = 1e7\n";
     let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("the file is valid");
@@ -29,7 +30,7 @@ pub(super) fn table(selected: &[&str]) -> Table {
     Table::Resolved(Box::new(Resolved::new(selected, declared, &file, ProfileTable::builtin())))
 }
 
-/// The same table with what was measured of a transformer with this many layers on one H200.
+/// Returns the same table with measurements of a transformer of this many layers on one H200.
 fn measured(layers: u64) -> Table {
     let text = format!(
         "{LOCK}\n[workload.lm.described.transformer]\nlayers = {layers}\nd_model = 512\nvocab = 8192\nseq = 256\n{}\n",
@@ -40,7 +41,7 @@ fn measured(layers: u64) -> Table {
     Table::Resolved(Box::new(resolved.with_measured(lock)))
 }
 
-/// Of a GPU that is fastest at 32 samples, which no costs would say.
+/// Measurements that are fastest at 32 samples, unlike derived costs.
 const LOCK: &str = r#"format = 1
 
 [workload.lm]
@@ -199,35 +200,6 @@ fn a_global_batch_stays_in_its_field() {
 }
 
 #[test]
-fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
-    let item = quote! {
-        #[derive(Debug)]
-        struct Config {
-            #[tuned(default = 512)]
-            samples: usize,
-            #[tuned]
-            batch_size: usize,
-        }
-    };
-    let model = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512));
-    let expanded = |goal: TokenStream| {
-        let Table::Resolved(mut resolved) = table(&["h200"]) else { unreachable!() };
-        (resolved.goal.global_tokens, resolved.goal.mean_tokens) = (Some(65_536), Some(100.0));
-        formatted(run(quote!(#model, #goal), &item, Table::Resolved(resolved)))
-    };
-    for goal in [quote!(global_batch = 512), quote!(global_batch = samples)] {
-        let expansion = expanded(goal);
-        assert!(expansion.contains("global_batch: ::core::option::Option::Some(512)"), "{expansion}");
-        assert!(!expansion.contains("tokens: "), "{expansion}");
-    }
-    // In the attribute itself they contradict each other.
-    let twice = expanded(quote!(mean_tokens = 100.0, global_batch = 512));
-    assert!(twice.contains("mean_tokens says how many samples make up `global_tokens`"), "{twice}");
-    let twice = expanded(quote!(global_batch = 512, global_tokens = 65536));
-    assert!(twice.contains("global_tokens and global_batch both say how large"), "{twice}");
-}
-
-#[test]
 fn clap_arguments_get_defaults_and_keep_their_help() {
     let item = quote! {
         /// Trains.
@@ -304,81 +276,6 @@ fn generics_cfgs_and_raw_identifiers_are_kept() {
         }
     };
     insta::assert_snapshot!(formatted(run(quote!(workload = "digits"), &item, table(&["h200"]))));
-}
-
-#[test]
-fn a_table_that_cannot_be_read_is_reported_and_nothing_else() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
-    let expansion = run(quote!(workload = "digits"), &item, Table::Broken("the table".to_owned())).to_string();
-    assert_eq!(expansion.matches("compile_error").count(), 1, "{expansion}");
-    assert!(expansion.contains("cannot read the table"), "{expansion}");
-}
-
-#[test]
-fn a_default_that_is_no_expression_does_not_take_the_item_along() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-            #[tuned(default = 3e-4 lr)]
-            learning_rate: f64,
-        }
-    );
-    let expansion = formatted(run(quote!(workload = "digits"), &item, table(&["h200"])));
-    assert!(expansion.contains("`default` takes an expression"), "{expansion}");
-    assert!(expansion.contains("struct Config"), "{expansion}");
-}
-
-#[test]
-fn raw_keys_mean_what_bare_ones_do() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
-    let [raw, bare] =
-        [quote!(r#workload = "digits", r#optimizer = "sgd"), quote!(workload = "digits", optimizer = "sgd")]
-            .map(|attribute| run(attribute, &item, table(&["h200"])).to_string());
-    assert_eq!(raw, bare);
-}
-
-/// `macro_rules!` puts a `$t:ty` into a group without delimiters.
-#[test]
-fn types_from_macro_rules_and_in_parentheses_are_those_within() {
-    let item = |count: TokenStream, flag: TokenStream| {
-        quote! {
-            #[derive(Parser)]
-            struct Config {
-                #[tuned(dim = layers, default = 6)]
-                layers: #count,
-                #[tuned]
-                batch_size: #count,
-                #[tuned]
-                allow_tf32: #flag,
-            }
-        }
-    };
-    let group = |tokens: TokenStream| Group::new(Delimiter::None, tokens).to_token_stream();
-    let expanded = |item: TokenStream| {
-        let attribute = quote!(transformer(seq = 256, vocab = 8192, d_model = 512), global_batch = 512);
-        run(attribute, &item, table(&["h200"])).to_string()
-    };
-    let plain = expanded(item(quote!(u64), quote!(bool)));
-    assert!(plain.contains("ArgAction :: Set") && !plain.contains("compile_error"), "{plain}");
-    let grouped = expanded(item(group(quote!(u64)), group(group(quote!(bool)))));
-    assert_eq!(grouped, plain);
-    let in_parentheses = expanded(item(quote!((u64)), quote!((bool))));
-    assert_eq!(in_parentheses.replace("(u64)", "u64").replace("(bool)", "bool"), plain);
-    assert!(!expanded(item(group(quote!(usize)), quote!(bool))).contains("compile_error"));
 }
 
 #[test]

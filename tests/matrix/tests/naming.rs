@@ -77,7 +77,7 @@ fn without_a_build_script_the_attribute_names_the_gpu() {
 
     package.write("src/main.rs", &sources::program("", sources::DIMENSIONS));
     let build = package.build(&[]);
-    assert!(build.error().contains("does not know the target"), "{}", build.stderr);
+    assert!(build.error().contains("has no target"), "{}", build.stderr);
     assert_eq!(build.stderr.matches("error: ").count(), 2, "one mistake, and cargo's summary: {}", build.stderr);
 }
 

@@ -1,4 +1,4 @@
-//! Attributes and items, mostly as people write them, partly as nobody would.
+//! Strategies for attributes and items, mostly plausible, partly not.
 
 use gpu_tuned_core::dims::{Described, Dim, DimKind, Presence};
 use gpu_tuned_core::workload::{ModelKind, Training};
@@ -181,7 +181,7 @@ fn families() -> impl Strategy<Value = String> {
     })
 }
 
-/// What stands in `#[gpu_tuned(…)]`.
+/// Arguments of `#[gpu_tuned(…)]`.
 pub(super) fn attributes() -> impl Strategy<Value = String> {
     let of_dims = |dims: &'static [Dim]| select(dims.iter().collect::<Vec<_>>()).prop_flat_map(argument);
     let targets =
@@ -200,7 +200,7 @@ pub(super) fn attributes() -> impl Strategy<Value = String> {
     prop_oneof![12 => arguments, 1 => garbage()]
 }
 
-/// What stands in `#[tuned(…)]`, with its field's name.
+/// Arguments of `#[tuned(…)]`, with the field's name.
 fn tuned_fields() -> impl Strategy<Value = (String, String)> {
     let setting = select(Setting::ALL.to_vec()).prop_map(|setting| setting.name().to_owned());
     let dims: Vec<&Dim> = ModelKind::ALL.iter().flat_map(|kind| kind.dims).chain(Training::DIMS).collect();
@@ -217,7 +217,7 @@ fn tuned_fields() -> impl Strategy<Value = (String, String)> {
     ]
 }
 
-/// Attributes that others own.
+/// Attributes of other macros.
 fn foreign() -> impl Strategy<Value = String> {
     let marks = [
         "",
@@ -244,7 +244,7 @@ fn fields() -> impl Strategy<Value = String> {
     (foreign(), field, types).prop_map(|(foreign, (helper, field), ty)| format!("{foreign} {helper} {field}: {ty}"))
 }
 
-/// What stands below the attribute.
+/// Items below the attribute.
 pub(super) fn items() -> impl Strategy<Value = String> {
     let head = (prop_oneof![3 => Just("#[derive(Debug)]".to_owned()), 2 => one_of(&DERIVES)], foreign())
         .prop_map(|(derive, foreign)| format!("{derive} {foreign}"))

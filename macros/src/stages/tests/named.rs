@@ -1,4 +1,4 @@
-//! Workloads that `gpu-tuned.toml` names.
+//! Workloads of `gpu-tuned.toml`.
 
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::source::Source;
@@ -8,7 +8,7 @@ use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
 use super::{LOCK, formatted, run};
-use crate::table::Table;
+use gpu_tuned_project::attribute::Table;
 
 /// The table of a package that has the workload of `LOCK` under two names, and measured it twice: under one of them as faster
 /// with larger micro-batches.

@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{formatted, run, table};
-use crate::table::Table;
+use gpu_tuned_project::attribute::Table;
 
 fn expanded(attribute: TokenStream, table: Table) -> String {
     let item = quote!(
@@ -28,7 +28,7 @@ fn selected_targets_that_do_not_fit_are_named() {
     assert!(expansion.contains("misfits: &[\"gtx1080\"]"), "{expansion}");
 }
 
-/// One GPU that holds a step of 8 samples at once, and one that holds them one at a time.
+/// Two GPUs: a step of 8 samples fits the first at once, and the second one sample at a time.
 const LOCK: &str = r#"format = 1
 
 [workload.lm]

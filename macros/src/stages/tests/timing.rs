@@ -1,4 +1,4 @@
-//! How long an expansion takes.
+//! The time of an expansion.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
 use super::run;
-use crate::table::Table;
+use gpu_tuned_project::attribute::Table;
 
 /// The time of one expansion in the profile that the test is built in, which for the attribute itself is that of build
 /// scripts: `cargo test -p gpu-tuned-macros -- --ignored --nocapture`.

@@ -1,41 +1,32 @@
-//! The plan, and what only it can find wrong.
+//! The plan, and the mistakes that only the plan can find.
 
+use crate::compile::{CompileError, Compiled, compile, declared};
 use gpu_tuned_core::SettingValue;
 use gpu_tuned_core::plan::{Misfit, PlanError};
-use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_project::compile::{CompileError, Compiled, compile, declared};
 use proc_macro2::TokenStream;
 
-use super::attribute::Asked;
-use super::{Checked, Places, Role, fields};
-use crate::error::Mistakes;
-use crate::model::Model;
+use super::{Checked, Places, PlanInput, Role, fields};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::Model;
 
-pub(super) fn check(
-    model: &Model,
-    asked: Asked<'_>,
-    spec: WorkloadSpec,
-    roles: Vec<Role>,
-    mistakes: &mut Mistakes,
-) -> Option<Checked> {
-    let name = asked.workload_name().map(str::to_owned);
-    let Asked { resolved, has_build_script, goal, places, global_batch, .. } = asked;
-    let resolved = resolved?;
-    let workload = resolved.workload(name.as_deref(), &spec);
-    let compiled = match compile(&resolved, &workload, &goal) {
+/// Plans for the selected and the declared targets.
+pub(super) fn check(model: &Model, input: PlanInput, mistakes: &mut Mistakes) -> Option<Checked> {
+    let PlanInput { resolved, goal, name, spec, roles, places, .. } = &input;
+    let workload = resolved.workload(name.as_deref(), spec);
+    let compiled = match compile(resolved, &workload, goal) {
         Ok(compiled) => compiled,
         Err(error) => {
-            report(&error, model, &places, mistakes);
+            report(&error, model, places, mistakes);
             return None;
         }
     };
-    check_ranges(model, &roles, &compiled, mistakes);
+    check_ranges(model, roles, &compiled, mistakes);
     if !mistakes.is_empty() {
         return None;
     }
-    let declared = declared(&resolved, &workload, &goal);
-    let outdated = resolved.measured.measured_before(name.as_deref(), &spec).map(|before| before.to_string());
-    Some(Checked { resolved, has_build_script, goal, name, spec, global_batch, outdated, roles, compiled, declared })
+    let declared = declared(resolved, &workload, goal);
+    let outdated = resolved.measured.measured_before(name.as_deref(), spec).map(|before| before.to_string());
+    Some(Checked { input, outdated, compiled, declared })
 }
 
 fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut Mistakes) {

@@ -3,14 +3,14 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Path, Token};
 
 use super::arguments;
-use crate::error::Mistakes;
-use crate::model::{Derives, Field, ForeignDefault, Helper};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Derives, Field, ForeignDefault, Helper};
 
-/// What the item derives, as far as it can be seen below the attribute.
+/// Collects the derives below the attribute.
 pub(super) fn derives(item: &DeriveInput) -> Derives {
     let mut derives = Derives::default();
     for attribute in &item.attrs {
-        // A derive behind `cfg_attr` is one, whatever it derives.
+        // `cfg_attr` may contain a derive.
         derives.any |= attribute.path().is_ident("derive") || attribute.path().is_ident("cfg_attr");
         if !attribute.path().is_ident("derive") {
             continue;
@@ -28,7 +28,7 @@ pub(super) fn derives(item: &DeriveInput) -> Derives {
     derives
 }
 
-/// Takes every `#[tuned]` off the item, and returns its named fields.
+/// Removes every `#[tuned]` from the item and returns the named fields.
 pub(super) fn take_fields(item: &mut DeriveInput, derives: &Derives, mistakes: &mut Mistakes) -> Vec<Field> {
     match &mut item.data {
         Data::Struct(data) => {
@@ -83,7 +83,7 @@ fn helper(attribute: Attribute, mistakes: &mut Mistakes) -> Option<Helper> {
 fn foreign_defaults(attributes: &[Attribute], derives: &Derives) -> Vec<ForeignDefault> {
     let mut found = Vec::new();
     if derives.config {
-        // Burn looks at the first `config` attribute only.
+        // Burn reads only the first `config` attribute.
         let first = attributes.iter().find(|attribute| attribute.path().is_ident("config"));
         found.extend(first.into_iter().flat_map(foreign_arguments).filter(|it| it.argument.key == "default"));
     }
@@ -95,12 +95,12 @@ fn foreign_defaults(attributes: &[Attribute], derives: &Derives) -> Vec<ForeignD
     found
 }
 
-fn clap_arguments(attributes: &[Attribute]) -> impl Iterator<Item = (syn::Ident, crate::model::Argument)> {
+fn clap_arguments(attributes: &[Attribute]) -> impl Iterator<Item = (syn::Ident, Argument)> {
     let ours = attributes.iter().filter(|it| it.path().is_ident("arg") || it.path().is_ident("clap"));
     ours.flat_map(foreign_arguments).map(|it| (it.attribute, it.argument))
 }
 
-/// The arguments of another macro's attribute; what is wrong there is for that macro to say.
+/// Parses the arguments of another macro's attribute. That macro reports its own mistakes.
 fn foreign_arguments(attribute: &Attribute) -> Vec<ForeignDefault> {
     let (Meta::List(list), Some(name)) = (&attribute.meta, attribute.path().get_ident()) else { return Vec::new() };
     let tokens: TokenStream = list.tokens.clone();

@@ -1,4 +1,4 @@
-//! Values of each kind, or a mistake that says what was expected.
+//! Parsing values of each kind.
 
 use gpu_tuned_core::dims::{Choices, DimKind, DimValue, PRODUCT_KEYS};
 use gpu_tuned_core::suggest;
@@ -8,12 +8,12 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Lit, LitBool, LitFloat, LitInt, LitStr, Token, bracketed, parse_str, parse2};
 
-use crate::error::Mistakes;
-use crate::model::{Argument, Value};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Value};
 
 const TEXT: &str = "a text in quotes";
 
-/// The value of a dimension of this kind.
+/// Parses the value of a dimension.
 pub(super) fn dim(kind: &DimKind, argument: &Argument, mistakes: &mut Mistakes) -> Option<DimValue> {
     match kind {
         DimKind::Count(_) => {
@@ -59,14 +59,14 @@ pub(super) fn text(argument: &Argument, mistakes: &mut Mistakes) -> Option<Strin
     value.or_else(|| wrong(argument, tokens, TEXT, mistakes))
 }
 
-/// A bare name, such as that of a setting.
+/// Parses a bare name, such as the name of a setting.
 pub(super) fn name(argument: &Argument, expected: &str, mistakes: &mut Mistakes) -> Option<String> {
     let tokens = given(argument, expected, mistakes)?;
     let value = parse2::<Ident>(tokens.clone()).ok().map(|ident| ident.to_string());
     value.or_else(|| wrong(argument, tokens, expected, mistakes))
 }
 
-/// A text that is one of the names.
+/// Parses one of several names in quotes.
 fn choice(argument: &Argument, choices: &Choices, mistakes: &mut Mistakes) -> Option<String> {
     let text = text(argument, mistakes)?;
     known(&text, &argument.place(), choices, mistakes).then_some(text)
@@ -78,7 +78,7 @@ fn choice_list(argument: &Argument, choices: &Choices, mistakes: &mut Mistakes) 
     let Ok(List(texts)) = parse2::<List<LitStr>>(tokens.clone()) else {
         return wrong(argument, tokens, &expected, mistakes);
     };
-    // Each is looked at, so that all mistakes are reported at once.
+    // Checks each text, so that all mistakes are reported at once.
     let good: Vec<_> = texts.iter().filter(|text| known(&text.value(), text, choices, mistakes)).collect();
     (good.len() == texts.len()).then(|| texts.iter().map(LitStr::value).collect())
 }

@@ -6,10 +6,10 @@ use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{Member, Token};
 
-use crate::error::Mistakes;
-use crate::model::{Argument, Nested, Value};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Nested, Value};
 
-/// Reads `key, key = value, key(…)`. A part that is none of these is a mistake; the others are still read.
+/// Parses `key, key = value, key(…)`. Reports parts of another form and parses the rest.
 pub(crate) fn arguments(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Argument> {
     split(tokens).into_iter().filter_map(|part| argument(part, mistakes)).collect()
 }
@@ -17,7 +17,7 @@ pub(crate) fn arguments(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Arg
 fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
     let mut tokens = part.into_iter();
     let key = match tokens.next()? {
-        // `r#layers` means what `layers` does.
+        // `r#layers` is the key `layers`.
         TokenTree::Ident(key) => key.unraw(),
         other => {
             let part: TokenStream = core::iter::once(other).chain(tokens).collect();
@@ -56,7 +56,7 @@ fn takes_list(key: &str) -> bool {
     ModelKind::named(key).is_some()
 }
 
-/// Nothing between the parentheses is no value.
+/// Parses the list of `dims(…)`; an empty list is no value.
 fn nested_list(tokens: TokenStream, mistakes: &mut Mistakes) -> Value {
     if tokens.is_empty() {
         return Value::Absent;
@@ -64,7 +64,7 @@ fn nested_list(tokens: TokenStream, mistakes: &mut Mistakes) -> Value {
     Value::Nested(split(tokens).into_iter().filter_map(|part| nested(part, mistakes)).collect())
 }
 
-/// Reads `dimension: path = default`; a dimension alone is in a field of its own name.
+/// Parses `dimension: path = default`. Without a path, the field has the dimension's name.
 fn nested(mut part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Nested> {
     let own_name = match part.as_slice() {
         [TokenTree::Ident(key), colon, ..] if is(colon, ':') => key.clone(),
@@ -78,10 +78,10 @@ fn nested(mut part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Nested> {
     Some(Nested { path: members(&own_name, path, mistakes), argument: argument(part, mistakes)? })
 }
 
-/// The fields of a path, none when it is a mistake: the dimension is given all the same.
+/// Parses the fields of a path; empty after a mistake, because the dimension counts as given.
 fn members(dim: &Ident, path: TokenStream, mistakes: &mut Mistakes) -> Vec<Member> {
     if path.is_empty() {
-        mistakes.at(dim, format!("`{dim}:` names no field"));
+        mistakes.at(dim, format!("`{dim}:` has no field"));
         return Vec::new();
     }
     let Ok(members) = Punctuated::<Member, Token![.]>::parse_separated_nonempty.parse2(path.clone()) else {
@@ -91,7 +91,7 @@ fn members(dim: &Ident, path: TokenStream, mistakes: &mut Mistakes) -> Vec<Membe
     members.into_iter().collect()
 }
 
-/// Cuts at commas, but not at those inside the angle brackets of a value: `Vec::<A, B>::new()`.
+/// Splits at commas outside angle brackets, as in `Vec::<A, B>::new()`.
 fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
     let mut parts = Vec::new();
     let mut part: Vec<TokenTree> = Vec::new();
@@ -102,7 +102,7 @@ fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
             parts.push(core::mem::take(&mut part));
             continue;
         }
-        // Elsewhere `<` compares, and `->` and `=>` close nothing.
+        // Elsewhere `<` is a comparison; `->` and `=>` close nothing.
         if is(&token, '<') && (depth > 0 || after(&[':', '='])) {
             depth += 1;
         } else if is(&token, '>') && !after(&['-', '=']) {

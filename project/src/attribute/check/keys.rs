@@ -1,14 +1,14 @@
-//! The keys that exist, and where they may stand.
+//! The keys of the attributes.
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::dims::{Described, Dim};
 use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::{ModelKind, Training};
 
-use crate::error::Mistakes;
-use crate::model::Argument;
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::Argument;
 
-/// The keys that say what the model is; exactly one is given.
+/// The keys of the model; exactly one is given.
 pub(super) fn models() -> impl Iterator<Item = &'static str> {
     core::iter::once("workload").chain(ModelKind::ALL.iter().map(|kind| kind.name))
 }
@@ -22,7 +22,7 @@ pub(super) fn attribute() -> Vec<&'static str> {
 /// The keys of `#[tuned(…)]`.
 pub(super) const FIELD: [&str; 4] = ["setting", "dim", "dims", "default"];
 
-/// Reports keys that `owner` does not have, and those given twice.
+/// Reports unknown keys of `owner`, and keys given twice.
 pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistakes: &mut Mistakes) {
     for (index, argument) in arguments.iter().enumerate() {
         let name = argument.name();
@@ -30,7 +30,7 @@ pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistake
             let near = suggest(&name, known.iter().copied());
             let mistake = mistakes.at(&argument.key, format!("`{owner}` does not take `{name}`{near}"));
             if ModelKind::named(owner).is_some() && attribute().contains(&name.as_str()) {
-                mistake.help(format!("`{name}` stands beside `{owner}(…)`, not in it"));
+                mistake.help(format!("write `{name}` beside `{owner}(…)`, not in it"));
             } else {
                 mistake.help(format!("it takes {}", known.join(", ")));
             }
@@ -40,7 +40,7 @@ pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistake
     }
 }
 
-/// The first argument with this key.
+/// Returns the first argument with this key.
 pub(super) fn find<'m>(arguments: &'m [Argument], name: &str) -> Option<&'m Argument> {
     arguments.iter().find(|argument| argument.name() == name)
 }

@@ -1,4 +1,4 @@
-//! What the user wrote, with every token's place, before anything is known to be right.
+//! The parsed attribute and item, unchecked, with every token's span.
 
 use gpu_tuned_core::{Setting, SettingKind};
 use proc_macro2::{Ident, TokenStream};
@@ -7,26 +7,28 @@ use syn::ext::IdentExt;
 use syn::{Attribute, DeriveInput, Member, Type};
 
 /// An annotated item.
-pub(crate) struct Model {
-    /// What stands in `#[gpu_tuned(…)]`.
+pub struct Model {
+    /// The arguments of `#[gpu_tuned(…)]`.
     pub arguments: Vec<Argument>,
     /// The item without our helper attributes.
     pub item: DeriveInput,
-    /// Its named fields, in order; none when it is no such struct.
+    /// The named fields, in order; empty for other items.
     pub fields: Vec<Field>,
-    /// What it derives.
+    /// The derives of the item.
     pub derives: Derives,
 }
 
 /// `key`, `key = value` or `key(…)`.
-pub(crate) struct Argument {
+pub struct Argument {
+    /// The key.
     pub key: Ident,
+    /// The part behind the key.
     pub value: Value,
 }
 
-/// What follows a key.
-pub(crate) enum Value {
-    /// Nothing.
+/// The part behind a key.
+pub enum Value {
+    /// No value.
     Absent,
     /// `= tokens`
     Is(TokenStream),
@@ -37,17 +39,17 @@ pub(crate) enum Value {
 }
 
 /// A dimension in a field of the field's own struct: `layers: n_layers = 4`.
-pub(crate) struct Nested {
+pub struct Nested {
     /// The dimension, with its default.
     pub argument: Argument,
-    /// The way to it from the field, such as `n_layers` or `encoder.n_layers`.
+    /// The path from the field, such as `n_layers` or `encoder.n_layers`.
     pub path: Vec<Member>,
 }
 
 /// The derives that matter here.
 #[derive(Default)]
-pub(crate) struct Derives {
-    /// Whether there is any `#[derive]` below the attribute.
+pub struct Derives {
+    /// True for any `#[derive]` below the attribute.
     pub any: bool,
     /// Burn's `Config`.
     pub config: bool,
@@ -57,28 +59,32 @@ pub(crate) struct Derives {
     pub default: Option<syn::Path>,
 }
 
-/// A field.
-pub(crate) struct Field {
+/// A named field.
+pub struct Field {
+    /// The field's name.
     pub ident: Ident,
+    /// The field's type.
     pub ty: Type,
-    /// Its `#[cfg(…)]` attributes.
+    /// The `#[cfg(…)]` attributes.
     pub cfgs: Vec<Attribute>,
-    /// Its `#[tuned(…)]` attributes.
+    /// The `#[tuned(…)]` attributes.
     pub helpers: Vec<Helper>,
-    /// Defaults that it has from Burn or clap.
+    /// Defaults from Burn or clap.
     pub defaults: Vec<ForeignDefault>,
-    /// Whether clap was told how to take its value.
+    /// True if clap has an `action` or `num_args` for this field.
     pub has_action: bool,
 }
 
 /// One `#[tuned(…)]`.
-pub(crate) struct Helper {
+pub struct Helper {
+    /// The path, `tuned`.
     pub path: syn::Path,
+    /// The arguments.
     pub arguments: Vec<Argument>,
 }
 
-/// A default that another macro's attribute gives to a field.
-pub(crate) struct ForeignDefault {
+/// A default from another macro's attribute.
+pub struct ForeignDefault {
     /// `config`, `arg` or `clap`.
     pub attribute: Ident,
     /// `default = 64`
@@ -86,13 +92,13 @@ pub(crate) struct ForeignDefault {
 }
 
 impl Argument {
-    /// The key without `r#`.
-    pub(crate) fn name(&self) -> String {
+    /// Returns the key without `r#`.
+    pub fn name(&self) -> String {
         self.key.unraw().to_string()
     }
 
-    /// Where to point when the value is wrong: at it, or at the key when there is none.
-    pub(crate) fn place(&self) -> TokenStream {
+    /// Returns the tokens of the value, or the key without a value.
+    pub fn place(&self) -> TokenStream {
         match &self.value {
             Value::Is(tokens) => tokens.clone(),
             Value::Absent | Value::List(_) | Value::Nested(_) => self.key.to_token_stream(),
@@ -120,26 +126,26 @@ impl ToTokens for Argument {
 }
 
 impl Field {
-    /// The name without `r#`.
-    pub(crate) fn name(&self) -> String {
+    /// Returns the name without `r#`.
+    pub fn name(&self) -> String {
         self.ident.unraw().to_string()
     }
 
-    /// The type's name without its path.
-    pub(crate) fn type_name(&self) -> Option<String> {
+    /// Returns the type's name without its path.
+    pub fn type_name(&self) -> Option<String> {
         let Type::Path(path) = bare(&self.ty) else { return None };
         let last = path.path.segments.last().filter(|last| last.arguments.is_none())?;
         Some(last.ident.to_string())
     }
 
-    /// The setting that the field's name stands for.
+    /// Returns the setting with the field's name.
     pub(crate) fn setting(&self) -> Option<Setting> {
         Setting::named(&self.name())
     }
 }
 
-/// A type without parentheses around it, and without the group that `macro_rules!` puts a `$t:ty` into.
-pub(crate) fn bare(ty: &Type) -> &Type {
+/// Strips parentheses and the invisible group of a `$t:ty` in `macro_rules!`.
+pub fn bare(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => bare(&group.elem),
         Type::Paren(paren) => bare(&paren.elem),
@@ -147,7 +153,7 @@ pub(crate) fn bare(ty: &Type) -> &Type {
     }
 }
 
-/// The field types that hold a kind of value.
+/// Returns the field types for a kind of setting.
 pub(crate) fn types_of(kind: SettingKind) -> &'static [&'static str] {
     match kind {
         SettingKind::Count => &["usize", "u32", "u64", "i32", "i64"],

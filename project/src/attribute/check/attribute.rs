@@ -1,38 +1,38 @@
-//! The attribute's own arguments.
+//! The arguments of `#[gpu_tuned(…)]`.
 
+use crate::resolved::Resolved;
 use gpu_tuned_core::dims::{self, Described, DimValue};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
-use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
 
 use super::dims::Dims;
-use super::{Places, global_batch, keys, values};
-use crate::error::Mistakes;
-use crate::model::{Argument, Model, Value};
-use crate::table::Table;
+use super::{Places, PlanInput, Role, global_batch, keys, values};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Model, Value};
+use crate::attribute::table::Table;
 
 const BUILD_SCRIPT: &str = "add gpu-tuned-build to [build-dependencies], and a build.rs with \
                             `fn main() { gpu_tuned_build::configure().emit() }`";
 
-/// What the attribute asks for.
-pub(super) struct Asked<'m> {
-    /// The table, when there is a usable one.
+/// The checked arguments of the attribute.
+pub(super) struct AttributeArgs<'m> {
+    /// The table, if there is a usable one.
     pub resolved: Option<Resolved>,
     pub has_build_script: bool,
     pub goal: Goal,
     pub places: Places,
-    /// The field that holds the global batch, where one does.
+    /// The field with the global batch, if there is one.
     pub global_batch: Option<Ident>,
-    pub workload: Option<Source<'m>>,
+    pub workload: Option<WorkloadSource<'m>>,
 }
 
-/// Where the workload comes from.
-pub(super) enum Source<'m> {
-    /// From a file, by name; `None` when there is none of this name.
+/// The source of the workload.
+pub(super) enum WorkloadSource<'m> {
+    /// A workload of `gpu-tuned.toml`, by name; without a spec if there is no such workload.
     Named { name: Option<String>, spec: Option<Box<WorkloadSpec>> },
-    /// From dimensions in the attribute and the fields.
+    /// Dimensions in the attribute and in fields.
     Family {
         /// The family's name, such as `transformer`.
         name: &'m Argument,
@@ -41,7 +41,7 @@ pub(super) enum Source<'m> {
     },
 }
 
-pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes) -> Asked<'m> {
+pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes) -> AttributeArgs<'m> {
     let arguments = &model.arguments[..];
     let before = mistakes.len();
     keys::check(arguments, "#[gpu_tuned]", &keys::attribute(), mistakes);
@@ -52,23 +52,24 @@ pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes)
     let (goal, places) = goal(model, global_batch.as_ref(), resolved.as_ref(), mistakes);
     let given: Vec<_> = arguments.iter().filter(|it| keys::models().any(|name| it.key == name)).collect();
     let workload = match given.as_slice() {
-        // A misspelled key may well have been the workload.
+        // A misspelled key may be the workload.
         [] if !is_plain => None,
         [] => {
             mistakes
-                .at(TokenStream::new(), "`#[gpu_tuned]` needs to know what a training step costs")
+                .at(TokenStream::new(), "`#[gpu_tuned]` needs the cost of a training step")
                 .help("name a workload of gpu-tuned.toml: `workload = \"…\"`")
                 .help("or give the model's dimensions: `transformer(seq = …, …)`, `convnet(image = …, …)`, `unet(…)`, `mlp(…)`, `recurrent(…)`");
             None
         }
         [first, others @ ..] => {
             for other in others.iter().filter(|other| other.key != first.key) {
-                mistakes.at(&other.key, format!("`{}` and `{}` both say what a step costs", first.key, other.key));
+                mistakes
+                    .at(&other.key, format!("`{}` and `{}` both describe the cost of a step", first.key, other.key));
             }
             source(first, resolved.as_ref(), has_build_script, mistakes)
         }
     };
-    Asked { resolved, has_build_script, goal, places, global_batch, workload }
+    AttributeArgs { resolved, has_build_script, goal, places, global_batch, workload }
 }
 
 fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Option<Resolved> {
@@ -92,14 +93,14 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
                 let near = suggest(&id, ProfileTable::builtin_ids());
                 mistakes
                     .at(target.place(), format!("there is no GPU profile `{id}`{near}"))
-                    .help("the profiles are named as in `rtx4090`, `a100-sxm4-80gb`; `generic` is the careful one")
+                    .help("the profiles are named as in `rtx4090`, `a100-sxm4-80gb`; `generic` is the conservative profile")
                     .help("own profiles are for gpu-tuned.toml and need the build script");
             }
             resolved
         }
         (Table::Absent, None) => {
             mistakes
-                .at(TokenStream::new(), "`#[gpu_tuned]` does not know the target: the build script has not run")
+                .at(TokenStream::new(), "`#[gpu_tuned]` has no target: the build script has not run")
                 .help(BUILD_SCRIPT)
                 .help(format!("or name the GPU here: `target = \"rtx4090\"`, or \"{}\"", ProfileId::GENERIC));
             None
@@ -107,8 +108,8 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
     }
 }
 
-/// What is said in the attribute takes the place of the same in other words in the file.
-const OTHER_WORDS: [(&str, &[&str]); 2] =
+/// Keys of the attribute, each with the keys of the file that it replaces.
+const REPLACED: [(&str, &[&str]); 2] =
     [("global_batch", &["global_tokens", "mean_tokens"]), ("global_tokens", &["global_batch"])];
 
 /// The table's goal with the attribute's values over it.
@@ -120,10 +121,10 @@ fn goal(
 ) -> (Goal, Places) {
     let mut goal = resolved.map(|resolved| resolved.goal.clone()).unwrap_or_default();
     let mut places = Places::new();
-    let mut said = goal.values();
+    let mut values = goal.values();
     let is_asked = |name: &str| model.arguments.iter().any(|argument| argument.name() == name);
-    for (_, others) in OTHER_WORDS.iter().filter(|(name, _)| is_asked(name)) {
-        said.retain(|name, _| !others.contains(name));
+    for (_, others) in REPLACED.iter().filter(|(name, _)| is_asked(name)) {
+        values.retain(|name, _| !others.contains(name));
     }
     for argument in &model.arguments {
         let Some(dim) = dims::named(Goal::DIMS, &argument.name()) else { continue };
@@ -131,10 +132,10 @@ fn goal(
             Some(field) => global_batch::read(model, field, mistakes).map(DimValue::Count),
             None => values::dim(&dim.kind, argument, mistakes),
         };
-        said.extend(value.map(|value| (dim.name, value)));
+        values.extend(value.map(|value| (dim.name, value)));
         places.insert(dim.name, argument.place());
     }
-    goal = Goal::from_values(&said);
+    goal = Goal::from_values(&values);
     for (key, message) in goal.mistakes() {
         mistakes.at(places.get(key).cloned().unwrap_or_default(), message);
     }
@@ -146,17 +147,19 @@ fn source<'m>(
     resolved: Option<&Resolved>,
     has_build_script: bool,
     mistakes: &mut Mistakes,
-) -> Option<Source<'m>> {
+) -> Option<WorkloadSource<'m>> {
     if let Some(kind) = ModelKind::named(&argument.name()) {
         if let Value::List(given) = &argument.value {
-            return Some(Source::Family { name: argument, kind, given });
+            return Some(WorkloadSource::Family { name: argument, kind, given });
         }
         let first = kind.dims[0].name;
         mistakes.at(argument.place(), format!("`{0}` takes dimensions: `{0}({first} = …)`", argument.key));
         return None;
     }
     let name = values::text(argument, mistakes);
-    let (Some(name), Some(resolved)) = (name, resolved) else { return Some(Source::Named { name: None, spec: None }) };
+    let (Some(name), Some(resolved)) = (name, resolved) else {
+        return Some(WorkloadSource::Named { name: None, spec: None });
+    };
     let found = resolved.workload.get(&name).cloned().map(Box::new);
     if !has_build_script {
         mistakes
@@ -172,23 +175,25 @@ fn source<'m>(
             known => mistake.help(format!("it has {}", known.join(", "))),
         };
     }
-    Some(Source::Named { name: Some(name), spec: found })
+    Some(WorkloadSource::Named { name: Some(name), spec: found })
 }
 
-impl Asked<'_> {
-    /// The name of the workload, where it has one.
-    pub(super) fn workload_name(&self) -> Option<&str> {
-        match self.workload.as_ref()? {
-            Source::Named { name, .. } => name.as_deref(),
-            Source::Family { .. } => None,
-        }
+impl AttributeArgs<'_> {
+    /// Returns the plan's input; `None` without a usable table.
+    pub(super) fn into_input(self, spec: WorkloadSpec, roles: Vec<Role>) -> Option<PlanInput> {
+        let name = match self.workload? {
+            WorkloadSource::Named { name, .. } => name,
+            WorkloadSource::Family { .. } => None,
+        };
+        let Self { resolved, has_build_script, goal, places, global_batch, .. } = self;
+        Some(PlanInput { resolved: resolved?, has_build_script, goal, name, spec, global_batch, roles, places })
     }
 
-    /// The workload, once the fields' dimensions are known.
+    /// Returns the workload. `dims` are the dimensions of the attribute and of the fields.
     pub(super) fn spec(&self, dims: Dims<'_>, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         match self.workload.as_ref()? {
-            Source::Named { spec, .. } => dims.over(*spec.clone()?, mistakes),
-            Source::Family { name, kind, .. } => dims.spec(&name.key, kind, mistakes),
+            WorkloadSource::Named { spec, .. } => dims.over(*spec.clone()?, mistakes),
+            WorkloadSource::Family { name, kind, .. } => dims.spec(&name.key, kind, mistakes),
         }
     }
 }

@@ -1,14 +1,14 @@
-//! A field whose own struct has the dimensions.
+//! Dimensions in a field's own struct.
 
 use syn::Member;
 
 use super::fields::{Fields, check_is_there};
 use super::{Role, values};
-use crate::error::Mistakes;
-use crate::model::{Argument, Field, Nested, Value};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Field, Nested, Value};
 
 impl<'m> Fields<'_, 'm> {
-    /// A field with `dims(…)`; `other` says that it is something else too.
+    /// Checks a field with `dims(…)`. `other` is a second role in the same attribute, which is a mistake.
     pub(super) fn nested(
         &mut self,
         field: &'m Field,
@@ -20,7 +20,7 @@ impl<'m> Fields<'_, 'm> {
         let before = mistakes.len();
         if let Some(other) = other {
             mistakes
-                .at(other, format!("a field with `dims` holds dimensions, and is no {} itself", what(other)))
+                .at(other, format!("a field with `dims` has dimensions inside, and is no {} itself", what(other)))
                 .help(format!("leave out `{}` or `dims`", other.key));
         }
         check_is_there(field, mistakes);
@@ -33,7 +33,7 @@ impl<'m> Fields<'_, 'm> {
             &[]
         };
         let dims = list.iter().filter_map(|nested| self.nested_dimension(nested, mistakes)).collect();
-        // What is missing in the list was reported when it was read.
+        // Missing defaults were reported above.
         if mistakes.len() > before || list.is_empty() {
             self.dims.doubt();
         }
@@ -48,9 +48,9 @@ impl<'m> Fields<'_, 'm> {
         let argument = &nested.argument;
         let (dim, _) = self.known(&argument.name(), &argument.key, argument, mistakes)?;
         let value = if matches!(argument.value, Value::Absent) {
-            mistakes.at(&argument.key, "a dimension needs a default: the build plans with it").help(
-                "the attribute cannot see those of another struct: write the value that most runs have behind `=`",
-            );
+            mistakes
+                .at(&argument.key, "a dimension needs a default: the build plans with it")
+                .help("the attribute cannot see those of another struct: write the value of most runs behind `=`");
             None
         } else {
             values::dim(&dim.kind, argument, mistakes)

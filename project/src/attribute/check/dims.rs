@@ -1,4 +1,4 @@
-//! A workload from what the attribute and the fields say.
+//! The workload from the dimensions of the attribute and of the fields.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use proc_macro2::Ident;
 use quote::ToTokens;
 
 use super::{keys, values};
-use crate::error::Mistakes;
-use crate::model::Argument;
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::Argument;
 
 /// The dimensions given so far, each with its place.
 pub(super) struct Dims<'m> {
     given: BTreeMap<&'static str, Given<'m>>,
-    /// Whether a dimension was wrong, so that another may only seem to be missing.
+    /// True after a mistake in a dimension: a dimension that seems to be missing may be the wrong one.
     is_doubtful: bool,
 }
 
 struct Given<'m> {
-    /// What its value is written in.
+    /// The argument with the value.
     argument: &'m Argument,
     value: Option<DimValue>,
 }
 
 impl<'m> Dims<'m> {
-    /// Reads what the attribute says of the training.
-    pub(super) fn of_training(arguments: &'m [Argument], mistakes: &mut Mistakes) -> Self {
+    /// Reads the training keys of the attribute.
+    pub(super) fn from_training(arguments: &'m [Argument], mistakes: &mut Mistakes) -> Self {
         let mut dims = Self { given: BTreeMap::new(), is_doubtful: false };
         dims.take(arguments, Training::DIMS, mistakes);
         dims
@@ -52,7 +52,7 @@ impl<'m> Dims<'m> {
         self.is_doubtful |= mistakes.len() > before;
     }
 
-    /// Adds the dimension that a field holds, named at `place`.
+    /// Adds the dimension of a field, named at `place`.
     pub(super) fn add(
         &mut self,
         dim: &'static Dim,
@@ -70,43 +70,43 @@ impl<'m> Dims<'m> {
         self.given.insert(dim.name, Given { argument, value });
     }
 
-    /// Notes that something was wrong with a field that was to be a dimension.
+    /// Records a mistake in a dimension's field.
     pub(super) fn doubt(&mut self) {
         self.is_doubtful = true;
     }
 
-    /// The workload of a family, or mistakes about what is missing, out of range or contradictory.
+    /// Returns the workload of a family. Reports dimensions that are missing, out of range or contradictory.
     pub(super) fn spec(self, family: &Ident, kind: &ModelKind, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !self.given.contains_key(dim.name);
         let missing: Vec<_> = kind.dims.iter().filter(is_missing).collect();
         if !missing.is_empty() && !self.is_doubtful {
             report(&missing, family, mistakes);
         }
-        let mut said = self.values(kind.dims);
+        let mut values = self.values(kind.dims);
         for dim in kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
-            said.entry(dim.name).or_insert_with(|| dim.kind.placeholder());
+            values.entry(dim.name).or_insert_with(|| dim.kind.placeholder());
         }
         let is_complete = missing.is_empty() && self.given.values().all(|given| given.value.is_some());
-        self.judged(ModelSpec::from_values(kind, &said), &Training::default(), is_complete, mistakes)
+        self.checked(ModelSpec::from_values(kind, &values), &Training::default(), is_complete, mistakes)
     }
 
-    /// A workload that has a name, with what is said of the training here over what is said there.
+    /// Returns the named workload, with the training keys of the attribute over those of the file.
     pub(super) fn over(self, named: WorkloadSpec, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         let is_complete = self.given.values().all(|given| given.value.is_some());
-        self.judged(named.model, &named.training, is_complete, mistakes)
+        self.checked(named.model, &named.training, is_complete, mistakes)
     }
 
-    fn judged(
+    fn checked(
         &self,
         model: ModelSpec,
         training: &Training,
         is_complete: bool,
         mistakes: &mut Mistakes,
     ) -> Option<WorkloadSpec> {
-        let mut said = training.values();
-        said.extend(self.values(Training::DIMS));
-        let spec = WorkloadSpec { model, training: Training::from_values(&said) };
-        // What stands for a missing dimension would contradict the others.
+        let mut values = training.values();
+        values.extend(self.values(Training::DIMS));
+        let spec = WorkloadSpec { model, training: Training::from_values(&values) };
+        // Placeholders of missing dimensions would contradict the others.
         let found = if is_complete { spec.mistakes() } else { self.out_of_range(spec.model.kind()) };
         for (name, message) in found {
             let place = self.given.get(name).map(|given| given.argument.place());
@@ -125,7 +125,7 @@ impl<'m> Dims<'m> {
     }
 }
 
-/// Says what a family needs, and where it can be given.
+/// Reports the missing dimensions of a family, with the places where they can be given.
 fn report(missing: &[&Dim], family: &Ident, mistakes: &mut Mistakes) {
     let names: Vec<_> = missing.iter().map(|dim| dim.name).collect();
     let mistake = mistakes.at(family, format!("`{family}` needs {}", names.join(", ")));

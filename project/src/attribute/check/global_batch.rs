@@ -1,4 +1,4 @@
-//! A global batch that a field of the config holds: `global_batch = batch_size`.
+//! A global batch in a field of the config: `global_batch = batch_size`.
 
 use gpu_tuned_core::{SettingKind, suggest};
 use proc_macro2::{Ident, TokenStream};
@@ -6,13 +6,13 @@ use syn::ext::IdentExt;
 use syn::{LitInt, LitStr, parse2};
 
 use super::{fields, keys};
-use crate::error::Mistakes;
-use crate::model::{Argument, Field, Helper, Model, Value};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Field, Helper, Model, Value};
 
 /// The key that takes a field.
 pub(super) const KEY: &str = "global_batch";
 
-/// The field that the attribute names, whether there is one of that name or not.
+/// Returns the name after `global_batch =`. The struct may have no such field.
 pub(super) fn named(arguments: &[Argument]) -> Option<Ident> {
     match &keys::find(arguments, KEY)?.value {
         Value::Is(tokens) => parse2(tokens.clone()).ok(),
@@ -20,7 +20,7 @@ pub(super) fn named(arguments: &[Argument]) -> Option<Ident> {
     }
 }
 
-/// What the field has by default: the build plans with it.
+/// Reads the field's default, with which the build plans.
 pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Option<u64> {
     let unraw = name.unraw().to_string();
     let Some(field) = model.fields.iter().find(|field| field.name() == unraw) else {
@@ -28,7 +28,7 @@ pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Opti
         let near = suggest(&unraw, names.iter().map(String::as_str));
         mistakes
             .at(name, format!("there is no field `{name}`{near}"))
-            .help("`global_batch` takes a number, or the field that holds the samples of an optimizer step");
+            .help("`global_batch` takes a number, or the field with the samples of an optimizer step");
         return None;
     };
     let before = mistakes.len();
@@ -36,7 +36,7 @@ pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Opti
         helper.arguments.is_empty() || helper.arguments.iter().any(|argument| argument.key != "default")
     };
     if let Some(helper) = field.helpers.first().filter(is_planned) {
-        mistakes.at(&helper.path, format!("`{name}` holds the global batch, which is not planned")).help(
+        mistakes.at(&helper.path, format!("`{name}` is the global batch, which is not planned")).help(
             "remove `#[tuned]`: micro-batches are planned all the same, and `session.strategy()` cuts steps into them",
         );
         return None;
@@ -67,7 +67,7 @@ fn samples(model: &Model, field: &Field, name: &Ident, mistakes: &mut Mistakes) 
     value
 }
 
-/// A number, which some attributes take in quotes.
+/// Parses a whole number, in quotes or without.
 fn whole(tokens: &TokenStream) -> Option<u64> {
     let bare = parse2::<LitInt>(tokens.clone()).ok().and_then(|literal| literal.base10_parse().ok());
     bare.or_else(|| parse2::<LitStr>(tokens.clone()).ok()?.value().parse().ok())

@@ -1,24 +1,24 @@
-//! Defaults that stand on a field already.
+//! Defaults of a field: ours, Burn's and clap's.
 
 use gpu_tuned_core::Setting;
 use proc_macro2::TokenStream;
 use syn::LitInt;
 
-use crate::error::Mistakes;
-use crate::model::{Argument, Field, Value};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Field, Value};
 
-/// Whether tokens can stand for a value; others would take the whole expansion with them.
+/// Returns true for tokens that parse as an expression. Other tokens would break the whole expansion.
 pub(super) fn is_expression(tokens: &TokenStream) -> bool {
     syn::parse2::<syn::Expr>(tokens.clone()).is_ok()
 }
 
-/// The default that clap gives to a field that is not ours; what is none is for clap to say.
-pub(super) fn of_clap(field: &Field) -> Option<TokenStream> {
+/// Returns clap's default of a user's own field. Clap reports values that are no expressions.
+pub(super) fn from_clap(field: &Field) -> Option<TokenStream> {
     let typed = field.defaults.iter().find(|default| default.argument.key == "default_value_t")?;
     if let Value::Is(tokens) = &typed.argument.value { Some(tokens.clone()).filter(is_expression) } else { None }
 }
 
-/// Reports a default on a tuned field, with both readings of what was meant.
+/// Reports a default on a tuned field, with advice for both possible intentions.
 pub(super) fn refuse(default: &Argument, place: TokenStream, setting: Setting, mistakes: &mut Mistakes) {
     let text = quote::quote!(#default);
     let mistake = mistakes.at(place, format!("the build plans `{setting}`, so it cannot have a default of its own"));
@@ -26,13 +26,13 @@ pub(super) fn refuse(default: &Argument, place: TokenStream, setting: Setting, m
     let Value::Is(value) = &default.value else { return };
     if setting == Setting::BatchSize && syn::parse2::<LitInt>(value.clone()).is_ok() {
         mistake.help(format!(
-            "or, if {value} samples make an optimizer step, say so: `#[gpu_tuned(…, global_batch = {value})]`"
+            "or, if {value} samples make an optimizer step, write `#[gpu_tuned(…, global_batch = {value})]`"
         ));
     }
 }
 
-/// The one default of a dimension: ours, or another macro's.
-pub(super) fn of_dimension<'m>(
+/// Returns the only default of a dimension: ours, or another macro's.
+pub(super) fn for_dimension<'m>(
     field: &'m Field,
     dim: &Argument,
     ours: Option<&'m Argument>,

@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use syn::{Data, Fields};
 
 use super::global_batch;
-use crate::error::Mistakes;
-use crate::model::{Helper, Model};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Helper, Model};
 
 pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
     if let Some(found) = other_than_named_struct(&model.item.data) {
@@ -31,9 +31,9 @@ pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
         helper.arguments.is_empty() || helper.arguments.iter().any(|argument| argument.key != "default")
     };
     let mut helpers = model.fields.iter().flat_map(|field| &field.helpers);
-    // Where the global batch stays in its field, the session has all that is planned.
-    let is_held = global_batch::named(&model.arguments).is_some();
-    if !helpers.any(is_planned) && !is_held && mistakes.is_empty() {
+    // With the global batch in a field, the session applies all settings.
+    let has_global_batch = global_batch::named(&model.arguments).is_some();
+    if !helpers.any(is_planned) && !has_global_batch && mistakes.is_empty() {
         mistakes
             .at(&model.item.ident, format!("no field of `{}` is tuned", model.item.ident))
             .help("mark the fields that the build should fill: `#[tuned] batch_size: usize`");

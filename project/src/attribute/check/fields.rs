@@ -1,4 +1,4 @@
-//! The fields: which setting or dimension each holds.
+//! The fields, each with its setting or dimension.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,34 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 
-use super::attribute::{Asked, Source};
+use super::attribute::{AttributeArgs, WorkloadSource};
 use super::defaults;
 use super::dims::Dims;
 use super::{Role, keys, values};
-use crate::error::Mistakes;
-use crate::model::{Argument, Field, Model, Value, types_of};
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::{Argument, Field, Model, Value, types_of};
 
-/// What every field is, and all dimensions.
-pub(super) fn check<'m>(model: &'m Model, asked: &Asked<'m>, mistakes: &mut Mistakes) -> (Vec<Role>, Dims<'m>) {
-    let mut dims = Dims::of_training(&model.arguments, mistakes);
-    if let Some(Source::Family { name, kind, given }) = asked.workload {
+/// Returns the role of each field, and all dimensions.
+pub(super) fn check<'m>(
+    model: &'m Model,
+    arguments: &AttributeArgs<'m>,
+    mistakes: &mut Mistakes,
+) -> (Vec<Role>, Dims<'m>) {
+    let mut dims = Dims::from_training(&model.arguments, mistakes);
+    if let Some(WorkloadSource::Family { name, kind, given }) = arguments.workload {
         dims.read(name, kind, given, mistakes);
     }
-    let global_batch = asked.global_batch.as_ref().map(|name| name.unraw().to_string());
-    let mut fields = Fields { model, workload: asked.workload.as_ref(), global_batch, dims, tuned: BTreeMap::new() };
+    let global_batch = arguments.global_batch.as_ref().map(|name| name.unraw().to_string());
+    let mut fields =
+        Fields { model, workload: arguments.workload.as_ref(), global_batch, dims, tuned: BTreeMap::new() };
     let roles = model.fields.iter().map(|field| fields.role(field, mistakes)).collect();
     (roles, fields.dims)
 }
 
 pub(super) struct Fields<'a, 'm> {
     model: &'m Model,
-    workload: Option<&'a Source<'m>>,
-    /// The field that holds the global batch, where one does.
+    workload: Option<&'a WorkloadSource<'m>>,
+    /// The field with the global batch, if there is one.
     global_batch: Option<String>,
     pub(super) dims: Dims<'m>,
     tuned: BTreeMap<Setting, &'m Field>,
@@ -39,7 +44,7 @@ pub(super) struct Fields<'a, 'm> {
 
 impl<'m> Fields<'_, 'm> {
     fn role(&mut self, field: &'m Field, mistakes: &mut Mistakes) -> Role {
-        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::of_clap(field)) };
+        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::from_clap(field)) };
         for second in &field.helpers[1..] {
             mistakes.at(&second.path, "a field takes one `#[tuned]`");
         }
@@ -57,14 +62,14 @@ impl<'m> Fields<'_, 'm> {
             }
             (None, Some(dim), default) => return self.dimension(field, dim, default, mistakes),
             (None, None, Some(default)) if self.is_own(field) => return self.untouched(default, mistakes),
-            // An unknown key may have been the one that says which setting it is.
+            // An unknown key may be the one that names the setting.
             _ if mistakes.len() > before => self.dims.doubt(),
             (setting, None, default) => return self.tuned(field, setting, default, mistakes),
         }
         Role::Untouched(None)
     }
 
-    /// Whether a field without a key is the user's.
+    /// Returns true for a user's own field: its name is no setting, or the field is the global batch.
     fn is_own(&self, field: &Field) -> bool {
         field.setting().is_none() || self.global_batch.as_ref() == Some(&field.name())
     }
@@ -102,11 +107,11 @@ impl<'m> Fields<'_, 'm> {
             defaults::refuse(&default.argument, default.argument.to_token_stream(), setting, mistakes);
         }
         match self.tuned.insert(setting, field) {
-            // Of two that are cfg'd, one may be there at a time.
+            // Two fields behind `cfg` may exclude each other.
             Some(first) if first.cfgs.is_empty() || field.cfgs.is_empty() => {
                 mistakes.at(
                     &field.ident,
-                    format!("`{}` and `{}` both hold the setting `{setting}`", first.ident, field.ident),
+                    format!("`{}` and `{}` both are the setting `{setting}`", first.ident, field.ident),
                 );
             }
             _ => {}
@@ -140,7 +145,7 @@ impl<'m> Fields<'_, 'm> {
         let (dim, kind) = self.known(&name, argument.place(), argument, mistakes)?;
         check_type(field, kind, &format!("the dimension `{name}`"), mistakes);
         check_is_there(field, mistakes);
-        let declared = defaults::of_dimension(field, argument, default, mistakes);
+        let declared = defaults::for_dimension(field, argument, default, mistakes);
         let value = declared.and_then(|default| values::dim(&dim.kind, default, mistakes));
         self.dims.add(dim, argument.place(), declared.unwrap_or(argument), value.clone(), mistakes);
         if let Some(DimValue::Count(count)) = value {
@@ -179,8 +184,8 @@ impl Fields<'_, '_> {
         mistakes: &mut Mistakes,
     ) -> Option<&'static Dim> {
         let family = match self.workload? {
-            Source::Family { kind, .. } => Some(*kind),
-            Source::Named { .. } => None,
+            WorkloadSource::Family { kind, .. } => Some(*kind),
+            WorkloadSource::Named { .. } => None,
         };
         let of_model = family.map_or(&[][..], |kind: &ModelKind| kind.dims);
         if let Some(dim) = dims::named(of_model, name).or_else(|| dims::named(Training::DIMS, name)) {
@@ -202,7 +207,7 @@ impl Fields<'_, '_> {
     }
 }
 
-/// The value as a bare literal, for kinds that a field can hold.
+/// Returns the value as a bare literal, for kinds that a field can have.
 fn literal(value: &DimValue) -> TokenStream {
     match value {
         DimValue::Count(count) => proc_macro2::Literal::u64_unsuffixed(*count).to_token_stream(),
@@ -211,7 +216,7 @@ fn literal(value: &DimValue) -> TokenStream {
     }
 }
 
-/// The kind of field that can hold a dimension.
+/// Returns the kind of field for a dimension.
 const fn kind_of(dim: &Dim) -> Option<SettingKind> {
     match dim.kind {
         DimKind::Count(_) => Some(SettingKind::Count),
@@ -231,20 +236,20 @@ fn setting(field: &Field, named: Option<&Argument>, mistakes: &mut Mistakes) -> 
         let mistake = mistakes.at(place, format!("there is no setting `{name}`{}", suggest(&name, all)));
         mistake.help(format!("the settings are {}", all.join(", ")));
         if named.is_none() {
-            mistake.help("a field of another name says which one it holds: `#[tuned(setting = batch_size)]`");
+            mistake.help("a field of another name needs the setting's name: `#[tuned(setting = batch_size)]`");
         }
     }
     setting
 }
 
-/// Reports a field of dimensions that may not be there.
+/// Reports a dimension field behind `cfg`.
 pub(super) fn check_is_there(field: &Field, mistakes: &mut Mistakes) {
     if let Some(cfg) = field.cfgs.first() {
         mistakes.at(cfg, "a dimension cannot be behind a `cfg`: the workload is computed from it");
     }
 }
 
-/// Reports a field whose type cannot hold such a value.
+/// Reports a field of another type than the kind needs.
 pub(super) fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes: &mut Mistakes) {
     let expected = types_of(kind);
     if field.type_name().is_some_and(|name| expected.contains(&name.as_str())) {
@@ -260,7 +265,7 @@ pub(super) fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes:
     mistakes.at(&field.ty, format!("{what} needs a field of type {list}"));
 }
 
-/// Reports a count that the field's type cannot hold.
+/// Reports a count beyond the range of the field's type.
 pub(super) fn check_range(field: &Field, count: u64, mistakes: &mut Mistakes) {
     let largest = match field.type_name().as_deref() {
         Some("i32") => u64::from(i32::MAX.unsigned_abs()),

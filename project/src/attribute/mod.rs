@@ -1,0 +1,16 @@
+//! The grammar of `#[gpu_tuned]`: keys, types, defaults, and mistakes with spans.
+//!
+//! The macro reads the tokens of a build with this module, the command line reads source files with it. Both get the same
+//! workload, the same goal and the same mistakes.
+
+mod check;
+mod mistakes;
+mod model;
+mod parse;
+mod table;
+
+pub use check::{Checked, PlanInput, Role, check, plan_input};
+pub use mistakes::{Mistake, Mistakes};
+pub use model::{Argument, Derives, Field, ForeignDefault, Helper, Model, Nested, Value, bare};
+pub use parse::parse;
+pub use table::Table;

@@ -1,0 +1,25 @@
+//! Parsing tokens into the model. Checks only the form `key = value`.
+
+mod arguments;
+mod item;
+
+use proc_macro2::TokenStream;
+use syn::DeriveInput;
+
+use arguments::arguments;
+
+use crate::attribute::mistakes::Mistakes;
+use crate::attribute::model::Model;
+
+/// Parses the attribute's arguments and the item below. Removes the `#[tuned]` attributes from the item.
+///
+/// # Errors
+///
+/// When the item is no struct, enum or union.
+pub fn parse(attribute: TokenStream, item: TokenStream, mistakes: &mut Mistakes) -> syn::Result<Model> {
+    let arguments = arguments(attribute, mistakes);
+    let mut item: DeriveInput = syn::parse2(item)?;
+    let derives = item::derives(&item);
+    let fields = item::take_fields(&mut item, &derives, mistakes);
+    Ok(Model { arguments, item, fields, derives })
+}
