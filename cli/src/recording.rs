@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned::recording::{Record, Recording, parse};
+use gpu_tuned_observe::recording::{Record, Recording, parse};
 
 use crate::error::Error;
 use crate::init::write::new_file;

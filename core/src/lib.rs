@@ -5,11 +5,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bench;
 mod bytes;
 pub mod device;
 pub mod dims;
-pub mod figure;
 mod goal;
 mod grouped;
 pub mod matching;
@@ -18,12 +16,12 @@ pub mod plan;
 mod precision;
 pub mod profile;
 mod provenance;
-pub mod recording;
 mod set;
 mod settings;
 /// Texts with a name, and mistakes with a place in them.
 pub mod source;
 mod suggest;
+pub mod telemetry;
 pub mod workload;
 
 pub use bytes::Bytes;

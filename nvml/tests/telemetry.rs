@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use fake_nvml::{Act, Call, Code, Counted, Reason, Scenario, Unit, play, play_file, scenario};
-use gpu_tuned_core::recording::{Gpu, GpuSample, Throttle};
+use gpu_tuned_core::telemetry::{Gpu, GpuSample, Throttle};
 use gpu_tuned_nvml::{DriverError, Telemetry};
 use libloading::Library;
 

@@ -94,9 +94,6 @@ pub mod burn;
 mod course;
 mod decide;
 mod detect;
-pub mod diagnose;
-pub mod export;
-pub mod leak;
 #[cfg(feature = "burn")]
 pub mod load;
 pub mod lock;
@@ -104,15 +101,11 @@ pub mod lock;
 pub mod measure;
 #[cfg(feature = "burn")]
 pub mod mixed;
-pub mod monitor;
-pub mod recording;
 mod resume;
 mod saved;
 mod selection;
 mod session;
 mod start;
-mod told;
-pub mod trace;
 #[cfg(feature = "burn")]
 pub mod train;
 mod tuned;
@@ -123,7 +116,7 @@ mod whole;
 #[cfg(feature = "burn")]
 pub use burn::device;
 pub use decide::{Decision, GpusError};
-pub use detect::{Host, Machine, detect, detect_through};
+pub use detect::{Machine, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
 pub use gpu_tuned_core::matching::Difference;
 pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
@@ -133,6 +126,7 @@ pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, SetError, Set
 #[cfg(feature = "burn")]
 pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;
+pub use gpu_tuned_observe::{Host, diagnose, export, leak, monitor, recording, trace};
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
 pub use selection::{Change, Fallback, Recognised, SelectedGpu, Selection, Shortfall};

@@ -13,10 +13,10 @@ use serde::{Serialize, Serializer};
 
 use crate::decide::Decision;
 use crate::detect::Machine;
-use crate::recording::Recorder;
 use crate::saved::{SaveError, SavedRun};
 use crate::selection::Selection;
 use crate::tuned::Tuned;
+use gpu_tuned_observe::recording::Recorder;
 
 /// A training run that may begin: the config with its final values, the device, and why they are what they are.
 ///

@@ -12,7 +12,7 @@ use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned::measure::Subject;
 use gpu_tuned::{Options, Precision, Session, gpu_tuned};
-use gpu_tuned_core::bench::{Feed, Line, Outcome, Record, Request, Section, Setup};
+use gpu_tuned_observe::bench::{Feed, Line, Outcome, Record, Request, Section, Setup};
 use tempfile::TempDir;
 
 const WIDTH: usize = 128;

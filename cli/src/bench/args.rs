@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use gpu_tuned_core::Precision;
-use gpu_tuned_core::bench::{Feed, powers_of_two};
+use gpu_tuned_observe::bench::{Feed, powers_of_two};
 
 use crate::args::{ProgramArgs, no_standard_stream};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitStatus;
 
 use gpu_tuned_core::Precision;
-use gpu_tuned_core::bench::{Begin, Header, Outcome, Request, Section, Setup};
+use gpu_tuned_observe::bench::{Begin, Header, Outcome, Request, Section, Setup};
 
 use super::args::BenchArgs;
 use super::error::BenchError;

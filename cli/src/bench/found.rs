@@ -1,9 +1,9 @@
 //! What came of everything that was asked for.
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::bench::{Begin, Figures, Header, Outcome, Planned, Setup, frontier};
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::measured::Mode;
+use gpu_tuned_observe::bench::{Begin, Figures, Header, Outcome, Planned, Setup, frontier};
 use serde::Serialize;
 
 use super::error::BenchError;

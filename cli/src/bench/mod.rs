@@ -10,7 +10,7 @@ mod table;
 
 use std::time::Instant;
 
-use gpu_tuned_core::bench::{Header, Planned};
+use gpu_tuned_observe::bench::{Header, Planned};
 use serde::Serialize;
 
 pub(crate) use args::BenchArgs;

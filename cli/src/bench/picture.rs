@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::figure::{Figure, Limit, Line, Point, Ring};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::three_digits;
+use gpu_tuned_observe::picture::{Figure, Limit, Line, Point, Ring};
 
 use super::found::{Found, Row, place};
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::bench::{Line, Outcome, Record, Setup};
+use gpu_tuned_observe::bench::{Line, Outcome, Record, Setup};
 
 use super::error::BenchError;
 use crate::error::Error;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gpu_tuned_core::bench::{Feed, Figures, Phases};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{grouped, three_digits};
+use gpu_tuned_observe::bench::{Feed, Figures, Phases};
 
 use super::found::{Found, Row};
 use super::results::Results;
@@ -184,10 +184,10 @@ fn percent(percent: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gpu_tuned_core::bench::{Feed, Figures, Header, Interval, Outcome, Planned, Setup};
     use gpu_tuned_core::device::DeviceKind;
     use gpu_tuned_core::workload::WorkloadSpec;
     use gpu_tuned_core::{Bytes, Precision};
+    use gpu_tuned_observe::bench::{Feed, Figures, Header, Interval, Outcome, Planned, Setup};
 
     use super::text;
     use crate::bench::found::{Found, Row};

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use gpu_tuned::monitor::MonitorError;
+use gpu_tuned_observe::monitor::MonitorError;
 use thiserror::Error;
 
 /// Why nothing can be diagnosed.

@@ -8,7 +8,7 @@ mod seen;
 mod trial;
 mod watch;
 
-use gpu_tuned::diagnose::{Diagnosis, Severity, Tested, compare, diagnose};
+use gpu_tuned_observe::diagnose::{Diagnosis, Severity, Tested, compare, diagnose};
 use serde::Serialize;
 
 pub(crate) use args::DiagnoseArgs;

@@ -1,7 +1,7 @@
 //! Findings for people.
 
 use anstyle::Style;
-use gpu_tuned::diagnose::{Finding, Judged, Outcome, Quantity, Severity, Tested};
+use gpu_tuned_observe::diagnose::{Finding, Judged, Outcome, Quantity, Severity, Tested};
 
 use super::Report;
 use super::trial::in_words;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_tuned::recording::Record;
+use gpu_tuned_observe::recording::Record;
 use tempfile::TempDir;
 
 use super::args::DiagnoseArgs;

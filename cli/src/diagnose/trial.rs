@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use gpu_tuned::diagnose::{Diagnosis, Finding, Outcome, Tested, test};
+use gpu_tuned_observe::diagnose::{Diagnosis, Finding, Outcome, Tested, test};
 use serde::Serialize;
 
 use super::program::{self, Ended};

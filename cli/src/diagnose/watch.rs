@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gpu_tuned::monitor::{Monitor, Options};
+use gpu_tuned_observe::monitor::{Monitor, Options};
 
 use super::failure::Failure;
 

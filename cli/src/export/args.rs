@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use gpu_tuned::export::Table;
+use gpu_tuned_observe::export::Table;
 
 use crate::args::no_standard_stream;
 

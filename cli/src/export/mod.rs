@@ -4,9 +4,9 @@ mod args;
 
 use std::path::{Path, PathBuf};
 
-use gpu_tuned::export::tensorboard::EventWriter;
-use gpu_tuned::export::{csv, prometheus};
-use gpu_tuned::recording::Record;
+use gpu_tuned_observe::export::tensorboard::EventWriter;
+use gpu_tuned_observe::export::{csv, prometheus};
+use gpu_tuned_observe::recording::Record;
 use serde_json::json;
 
 pub(crate) use args::ExportArgs;

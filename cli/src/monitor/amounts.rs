@@ -1,6 +1,6 @@
 //! Amounts as people read them.
 
-use gpu_tuned::recording::{GpuSample, Throttle};
+use gpu_tuned_observe::recording::{GpuSample, Throttle};
 
 /// Bytes in GiB.
 pub(super) fn gib(bytes: f64) -> f64 {

@@ -72,7 +72,7 @@ impl MonitorArgs {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let least = gpu_tuned::monitor::LEAST_INTERVAL;
+    let least = gpu_tuned_observe::monitor::LEAST_INTERVAL;
     time(text).and_then(|time| {
         let is_enough = (least..=Duration::from_secs(3600)).contains(&time);
         is_enough.then_some(time).ok_or_else(|| "expected 100ms at least and 1h at most".to_owned())

@@ -1,6 +1,6 @@
 //! What was seen, a line for each look at a GPU or the host, for pipes and logs.
 
-use gpu_tuned::recording::{GpuSample, HostSample, Record, StepRecord};
+use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, StepRecord};
 
 use super::amounts::{gib, rate, reasons, short, size};
 use super::seen::{Seen, Track};

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned::monitor::{Summary, csv_header, csv_line};
-use gpu_tuned::recording::Record;
+use gpu_tuned_observe::monitor::{Summary, csv_header, csv_line};
+use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
 use super::failure::Failure;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use gpu_tuned::recording::Record;
+use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
 use super::failure::Failure;

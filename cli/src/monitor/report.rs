@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use gpu_tuned::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, Summary};
+use gpu_tuned_observe::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, Summary};
 
 use super::amounts::{clock, energy, gib, reason, short};
 use crate::table::{Align, BOLD, MARKED, PLAIN, Table, styled};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gpu_tuned::monitor::{Gathering, Summary};
-use gpu_tuned::recording::{Gpu, GpuSample, HostSample, Record, Run, Start, StepRecord, Value};
+use gpu_tuned_observe::monitor::{Gathering, Summary};
+use gpu_tuned_observe::recording::{Gpu, GpuSample, HostSample, Record, Run, Start, StepRecord, Value};
 
 /// Samples of each kind that are kept: over five hours of one in a second.
 const KEPT: usize = 20_000;

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use gpu_tuned::monitor::{Monitor, Options};
-use gpu_tuned::recording::{Record, now};
+use gpu_tuned_observe::monitor::{Monitor, Options};
+use gpu_tuned_observe::recording::{Record, now};
 
 use super::args::MonitorArgs;
 use super::failure::Failure;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned::recording::Record;
+use gpu_tuned_observe::recording::Record;
 
 /// Follows a recording that others write, too.
 #[derive(Debug, Default)]

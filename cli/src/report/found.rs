@@ -1,7 +1,7 @@
 //! What holds a recorded run up.
 
-use gpu_tuned::diagnose::{Finding, Severity, diagnose};
-use gpu_tuned::recording::Record;
+use gpu_tuned_observe::diagnose::{Finding, Severity, diagnose};
+use gpu_tuned_observe::recording::Record;
 use maud::{Markup, html};
 
 use crate::diagnose::expectation;

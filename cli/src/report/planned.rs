@@ -1,9 +1,9 @@
 //! Plans, and what the planner expects of other micro-batches.
 
-use gpu_tuned_core::figure::{Figure, Line, Point, Ring};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, curve, explain};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
+use gpu_tuned_observe::picture::{Figure, Line, Point, Ring};
 use maud::{Markup, html};
 
 use super::page::{Grid, Kind, Section, picture};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gpu_tuned::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
-use gpu_tuned::recording::{GpuSample, Record, Run, StepRecord};
-use gpu_tuned_core::figure::{Course, CourseLine};
 use gpu_tuned_core::three_digits;
+use gpu_tuned_observe::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
+use gpu_tuned_observe::picture::{Course, CourseLine};
+use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord};
 use maud::{Markup, html};
 
 use super::found::findings;

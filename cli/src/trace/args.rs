@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gpu_tuned::trace::Steps;
+use gpu_tuned_observe::trace::Steps;
 
 const HELP: &str = "\
 Examples:

@@ -4,8 +4,8 @@ mod args;
 
 use std::path::Path;
 
-use gpu_tuned::recording::Record;
-use gpu_tuned::trace::{Steps, Trace, of};
+use gpu_tuned_observe::recording::Record;
+use gpu_tuned_observe::trace::{Steps, Trace, of};
 use serde_json::json;
 
 pub(crate) use args::TraceArgs;

@@ -1,10 +1,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use gpu_tuned::recording::{
+use gpu_tuned::{Precision, Settings};
+use gpu_tuned_observe::recording::{
     Expected, Gpu, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, Throttle, VERSION, Writer,
 };
-use gpu_tuned::{Precision, Settings};
 use serde_json::Value;
 
 use crate::project::{Project, Ran};

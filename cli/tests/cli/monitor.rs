@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use gpu_tuned::recording::{Record, Run, StepRecord, Writer, now, read};
+use gpu_tuned_observe::recording::{Record, Run, StepRecord, Writer, now, read};
 use serde_json::Value;
 
 use crate::project::{Project, Ran};

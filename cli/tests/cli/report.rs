@@ -1,6 +1,6 @@
 //! The page, and the pictures in it.
 
-use gpu_tuned::recording::{GpuSample, HostSample, Record, Run, StepRecord, Value, Writer};
+use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, Run, StepRecord, Value, Writer};
 
 use crate::project::Project;
 

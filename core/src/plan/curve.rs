@@ -3,10 +3,9 @@
 use super::memory::{MemoryModel, largest_batch_in_one_piece};
 use super::split::{self, Split};
 use super::time::StepTime;
-use super::{PlanError, choice, host, precision};
+use super::{Expected, PlanError, choice, host, precision};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
-use crate::recording::Expected;
 use crate::workload::Workload;
 use crate::{Goal, Pins, Provenance};
 
@@ -87,7 +86,7 @@ fn expected(
 
 #[cfg(test)]
 mod tests {
-    use super::curve;
+    use super::{Expected, curve};
     use crate::device::DeviceFacts;
     use crate::plan::plan;
     use crate::profile::ProfileTable;
@@ -131,7 +130,7 @@ mod tests {
         let last = |device| *curve(device, &workload(), &goal).unwrap().iter().map(|it| &it.batch).max().unwrap();
         assert_eq!(last(&free), last(&held));
         let curve = curve(&held, &workload(), &goal).unwrap();
-        let within = |expected: &&crate::recording::Expected| expected.memory_bytes < free.memory_available.0;
+        let within = |expected: &&Expected| expected.memory_bytes < free.memory_available.0;
         assert!(curve.iter().filter(within).any(|expected| !expected.fits), "{curve:#?}");
     }
 

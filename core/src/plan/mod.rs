@@ -4,6 +4,7 @@ mod calibration;
 mod choice;
 mod curve;
 mod error;
+mod expected;
 mod explain;
 mod filling;
 mod global;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use curve::curve;
 pub use error::PlanError;
+pub use expected::Expected;
 pub use explain::{Considered, Explanation, Item, Outcome, TimeTerm, Verdict, explain};
 pub use filling::{Filling, filling};
 pub use host::ASSUMED_CORES;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpu_tuned_core::recording::GpuSample;
+use gpu_tuned_core::telemetry::GpuSample;
 use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::{Device, Nvml};
 

@@ -1,7 +1,7 @@
 //! One GPU at one moment, figure by figure.
 
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_core::recording::{GpuProcess, GpuSample, Throttle};
+use gpu_tuned_core::telemetry::{GpuProcess, GpuSample, Throttle};
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};

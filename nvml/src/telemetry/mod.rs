@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_core::recording::{Gpu, GpuSample};
+use gpu_tuned_core::telemetry::{Gpu, GpuSample};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use burn::tensor::Device;
-use gpu_tuned_core::recording::{Record, StepRecord};
+use gpu_tuned_observe::recording::{Record, StepRecord};
 
 use super::{Course, Seen, Time, processor, trainer};
-use crate::recording::now;
 use crate::train::Step;
+use gpu_tuned_observe::recording::now;
 
 /// Burn's pools are asked at most so often: that stops the threads that hand work to the device for a moment.
 const POOLS_EVERY: Duration = Duration::from_millis(50);

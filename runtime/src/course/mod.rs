@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use clock::{Clock, Phase};
 
-use crate::recording::Recorder;
-use crate::trace::Tracer;
+use gpu_tuned_observe::recording::Recorder;
+use gpu_tuned_observe::trace::Tracer;
 
 /// The course of a rank's steps; its clones are the same, and the default is one that nobody looks at.
 #[derive(Clone, Default)]

@@ -7,8 +7,9 @@ use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::ProfileTable;
 
 use super::{Circumstances, DecideError, GpusError};
-use crate::detect::{Host, Machine};
+use crate::detect::Machine;
 use crate::selection::{Fallback, SelectedGpu, Shortfall};
+use gpu_tuned_observe::Host;
 
 /// The devices that a decision is for. Positions are those in [`Machine::gpus`].
 #[derive(Clone, Debug, Default)]

@@ -4,20 +4,19 @@
 #[cfg_attr(not(feature = "burn"), expect(unreachable_pub, reason = "public through the module for Burn"))]
 mod cuda;
 mod gpus;
-mod host;
 
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_observe::Host;
 use serde::Serialize;
 
 #[cfg(feature = "burn")]
 pub use cuda::CudaDevice;
 #[cfg(feature = "burn")]
 pub(crate) use cuda::join;
-pub use host::Host;
 
 /// What a machine has, at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]

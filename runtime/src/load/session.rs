@@ -2,7 +2,9 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
 
 use super::PrefetchLoader;
-use crate::{Session, told};
+use gpu_tuned_observe::log;
+
+use crate::Session;
 
 impl<C> Session<C> {
     /// Loads what one rank trains on: each batch holds its samples of a whole optimizer step, the last of an epoch those
@@ -51,7 +53,7 @@ impl<C> Session<C> {
         let settings = &self.plan().settings;
         let ahead = settings.prefetch_depth.saturating_mul(settings.batch_size);
         if let Some(short) = short(dataset.len() as u64, self.schedule().global_batch, self.schedule().drop_last) {
-            told::warn(&short);
+            log::warn_user(&short);
         }
         PrefetchLoader::new(dataset, batcher, size(self.schedule().samples_per_rank()))
             .drop_last(self.schedule().drop_last)

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::bench::Planned;
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Precision};
+use gpu_tuned_observe::bench::Planned;
 
 use super::bench::{Bench, Tried};
 use super::patience::Patience;

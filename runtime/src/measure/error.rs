@@ -52,7 +52,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Lock(#[from] crate::lock::LockError),
     /// What `cargo gpu-tuned bench` asks for cannot be read.
-    #[error("cannot read what is asked for, `{}`: {message}", gpu_tuned_core::bench::Request::VARIABLE)]
+    #[error("cannot read what is asked for, `{}`: {message}", gpu_tuned_observe::bench::Request::VARIABLE)]
     Request {
         /// Why not.
         message: String,

@@ -6,8 +6,8 @@ use super::StartError;
 use crate::burn::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 use crate::decide::{Broken, Decision};
 use crate::selection::SelectedGpu;
-use crate::told;
 use crate::warm::{Caches, WarmStart};
+use gpu_tuned_observe::log;
 
 /// What a start does while TF32 is settled.
 pub(super) struct Start<'s> {
@@ -53,7 +53,7 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
         let warm = (start.warm)(&decision.selection.gpus, is_off);
         return Ok((decision, warm));
     }
-    told::warn("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
+    log::warn_user("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
     let before = decision.selection.fallbacks;
     let mut decision = (start.again)(false)?;
     decision.tf32_is_off();

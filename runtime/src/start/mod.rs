@@ -2,6 +2,7 @@ mod error;
 #[cfg(feature = "cuda")]
 mod full_f32;
 mod opening;
+mod run_record;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,12 +15,12 @@ pub use error::StartError;
 
 use crate::decide::{Broken, Circumstances, Decision, Wanted, decide};
 use crate::detect::{Machine, first_look};
-use crate::recording::{self, Observer, Observers, Record, Recorder};
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::session::Session;
-use crate::told;
 use crate::tuned::Tuned;
+use gpu_tuned_observe::log;
+use gpu_tuned_observe::recording::{Observer, Observers, Record, Recorder};
 
 /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
 ///
@@ -187,22 +188,22 @@ impl Options {
         let selection = &decision.selection;
         for fallback in &selection.fallbacks {
             match selection.built_for.as_str() {
-                ProfileId::GENERIC => told::warn(&fallback.to_string()),
-                target => told::warn(&format!("built for {target}, but {fallback}")),
+                ProfileId::GENERIC => log::warn_user(&fallback.to_string()),
+                target => log::warn_user(&format!("built for {target}, but {fallback}")),
             }
         }
         tracing::info!("{selection}");
         config.apply(&decision.plan.settings);
         let recorder = self.recorder();
         if let Some(recorder) = &recorder {
-            recorder.record(Record::Run(Box::new(recording::run::<C>(&decision))));
+            recorder.record(Record::Run(Box::new(run_record::run_record::<C>(&decision))));
         }
         Ok(Session {
             config,
             decision,
             opened,
             #[cfg(feature = "burn")]
-            course: crate::course::Course::new(recorder.clone(), crate::trace::tracer(self.trace.clone())),
+            course: crate::course::Course::new(recorder.clone(), crate::trace::Tracer::from_env_or(self.trace.clone())),
             recorder,
             machine: self.seen().clone(),
             #[cfg(feature = "train")]
@@ -217,7 +218,7 @@ impl Options {
     /// What records the session, if anything does.
     fn recorder(&self) -> Option<Recorder> {
         let named = std::env::var_os(Self::RECORD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-        recording::recorder(named.or_else(|| self.record.clone()), &self.observers)
+        Recorder::open(named.or_else(|| self.record.clone()), &self.observers)
     }
 
     /// The run to go on with, if one is wanted.

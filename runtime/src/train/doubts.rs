@@ -5,13 +5,13 @@ use gpu_tuned_core::{Provenance, grouped};
 
 use crate::measure::parameters;
 use crate::session::Session;
-use crate::told;
 use crate::tuned::Tuned;
+use gpu_tuned_observe::log;
 
 /// Tells, if training changes other parameters than those that were `planned` for.
 pub(super) fn tell_of_another_model<M: Module>(planned: (u64, Provenance), model: &M) {
     if let Some(text) = another_model(planned, parameters(model)) {
-        told::warn(&text);
+        log::warn_user(&text);
     }
 }
 

@@ -13,7 +13,7 @@ use super::gradients::{Sizes, groups};
 use super::outcome::{Rescue, StepError};
 use super::stepper::Stepper;
 use super::update::{Unread, Weights, changed, read, update_in_groups};
-use crate::told;
+use gpu_tuned_observe::log;
 
 /// A parameter, two values of state and a gradient: what is held twice for each.
 const HELD_VALUES: u64 = 4;
@@ -49,7 +49,7 @@ impl Stepper {
 
     fn tell(&mut self, rescue: &Rescue) {
         let Rescue { moment, from, to, held_twice } = rescue;
-        told::warn(&match held_twice {
+        log::warn_user(&match held_twice {
             None => format!(
                 "out of memory {moment}: the step is begun again with micro-batches of {to} samples in place of {from}"
             ),
@@ -58,7 +58,7 @@ impl Stepper {
             ),
         });
         if to < from && take(&mut self.tells_of_statistics) {
-            told::warn(&format!(
+            log::warn_user(&format!(
                 "batch norms' statistics are those of a micro-batch, {to} samples from here on: the results are no longer those of \
                  the plan, as they would be with group or layer norms"
             ));
@@ -99,7 +99,7 @@ impl Stepper {
         self.hold_less(halvings);
         done?;
         let (size, held_twice) = (self.micro_batch(), Some(Bytes(self.twice.now())));
-        told::warn("out of memory in the optimizer: it goes on with fewer parameters at a time");
+        log::warn_user("out of memory in the optimizer: it goes on with fewer parameters at a time");
         Ok((Some(Rescue { moment: Moment::Optimizer, from: size, to: size, held_twice }), all_moved.get()))
     }
 

@@ -17,7 +17,7 @@ use super::pace::{Pace, SHORT_PATIENCE};
 use super::ranks::{Seat, Shares};
 use super::update::{Unread, Weights, difference, read, updated};
 use crate::course::{Clock, Phase};
-use crate::told;
+use gpu_tuned_observe::log;
 
 /// So many steps in a row without finite gradients are an error.
 const MOST_SKIPPED: u32 = 100;
@@ -242,13 +242,13 @@ impl Stepper {
         }
         if !step.applied && !step.loss.is_finite() && !self.told_of_loss {
             self.told_of_loss = true;
-            told::warn(&format!(
+            log::warn_user(&format!(
                 "step {}: the loss is {}, and the step changes nothing; after {MOST_SKIPPED} such steps in a row training ends",
                 self.steps, step.loss
             ));
         }
         if step.stalled && !self.stalled {
-            told::warn(&format!(
+            log::warn_user(&format!(
                 "training stands still: the optimizer changes no parameter (gradient norm {}); is the learning rate too small \
                  for the number format of the parameters?",
                 step.gradient_norm

@@ -13,7 +13,7 @@ use super::weights::{Held, ModelAndOptimizer, summed};
 use crate::course::Phase;
 use crate::measure::Case;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
-use crate::told;
+use gpu_tuned_observe::log;
 
 /// Takes optimizer steps: each over all samples it is given, in micro-batches that fit the device, and completely or not
 /// at all.
@@ -196,7 +196,7 @@ impl<M: Module> Trainer<M> {
             case.of_trainer(self.master(), &self.weights.optimizer, &batch, &loss)?;
         }
         if let Some(doubt) = self.partial.as_mut().and_then(|partial| partial.doubt(batch.len())) {
-            told::warn(&doubt);
+            log::warn_user(&doubt);
         }
         self.weights.learning_rate = learning_rate;
         // Nothing that lives as long as the step holds the weights: parameters that were changed are to be released.

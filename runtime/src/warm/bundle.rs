@@ -39,7 +39,7 @@ pub(super) struct Header {
 #[non_exhaustive]
 pub struct Saved {
     /// The file.
-    #[serde(serialize_with = "crate::told::path")]
+    #[serde(serialize_with = "super::path_as_text")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,

@@ -33,7 +33,7 @@ pub enum Caches {
     /// They do.
     On {
         /// The database that they are in.
-        #[serde(serialize_with = "crate::told::path")]
+        #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
         /// Whether compiled kernels are kept, too: they are keyed by the build ID that the linker gave the program,
         /// and are not kept where it has none.
@@ -44,13 +44,13 @@ pub enum Caches {
     /// They should, and nothing can be written there: what is compiled and tuned is known to this process alone.
     NotWritable {
         /// Where the database would be.
-        #[serde(serialize_with = "crate::told::path")]
+        #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
     },
     /// They are for this run alone, which makes a bundle.
     Throwaway {
         /// The database that they are in.
-        #[serde(serialize_with = "crate::told::path")]
+        #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
     },
     /// The user's own configuration says what to do, and is left alone.

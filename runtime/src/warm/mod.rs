@@ -117,3 +117,8 @@ impl fmt::Display for WarmStart {
         self.bundle.iter().try_for_each(|bundle| write!(f, "; {bundle}"))
     }
 }
+
+/// Serializes a path as text. Bytes that are not UTF-8 are replaced.
+fn path_as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}

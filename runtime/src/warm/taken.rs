@@ -25,7 +25,7 @@ pub enum Bundled {
     /// Its entries are in the caches.
     Taken {
         /// The file.
-        #[serde(serialize_with = "crate::told::path")]
+        #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
         /// Entries that came from it now; 0 when an earlier process has taken it.
         entries: usize,
@@ -38,7 +38,7 @@ pub enum Bundled {
     /// It was not looked at further.
     Ignored {
         /// The file, or the folder where one would be.
-        #[serde(serialize_with = "crate::told::path")]
+        #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
         /// Why.
         because: String,

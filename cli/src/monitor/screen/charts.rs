@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gpu_tuned::recording::GpuSample;
+use gpu_tuned_observe::recording::GpuSample;
 use ratatui::style::Style;
 
 use super::Screen;

@@ -1,6 +1,6 @@
 //! The GPU that is shown in full: its figures of the moment and its processes.
 
-use gpu_tuned::recording::{Gpu, GpuSample};
+use gpu_tuned_observe::recording::{Gpu, GpuSample};
 use ratatui::text::{Line, Span};
 
 use super::bars::Bar;

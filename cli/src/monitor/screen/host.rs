@@ -1,6 +1,6 @@
 //! The host, the program and its steps: a line each.
 
-use gpu_tuned::recording::{HostSample, Run, StepRecord};
+use gpu_tuned_observe::recording::{HostSample, Run, StepRecord};
 use ratatui::text::{Line, Span};
 
 use super::palette::STRONG;

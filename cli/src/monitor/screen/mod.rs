@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_tuned::recording::Record;
+use gpu_tuned_observe::recording::Record;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 

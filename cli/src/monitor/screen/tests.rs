@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpu_tuned::monitor::{Options, Sampler};
-use gpu_tuned::recording::{HostSample, ProcessSample, Record, Run, StepRecord};
+use gpu_tuned_observe::monitor::{Options, Sampler};
+use gpu_tuned_observe::recording::{HostSample, ProcessSample, Record, Run, StepRecord};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::bench::{Figures, Outcome, Setup};
 use gpu_tuned_core::measured::Mode;
+use gpu_tuned_observe::bench::{Figures, Outcome, Setup};
 
 use super::super::{MeasureError, Memory, Step};
 use super::ground::Ground;

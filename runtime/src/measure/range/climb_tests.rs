@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::fs;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::bench::{Feed, Figures, Outcome, Setup};
+use gpu_tuned_observe::bench::{Feed, Figures, Outcome, Setup};
 use tempfile::TempDir;
 
 use super::super::super::{MeasureError, Memory, Step};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::bench::{Feed, Interval, Phases};
+use gpu_tuned_observe::bench::{Feed, Interval, Phases};
 
 use super::super::timed::{Clock, Outcome, median};
 use super::super::training::Training;

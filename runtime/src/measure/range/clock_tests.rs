@@ -4,7 +4,7 @@ use std::time::Duration;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
-use gpu_tuned_core::bench::Feed;
+use gpu_tuned_observe::bench::Feed;
 
 use super::super::super::{Step, Subject};
 use super::super::watch::Eye;

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_tuned_core::bench::Feed;
+use gpu_tuned_observe::bench::Feed;
 
 /// Prepares so many samples in the host's memory.
 pub(super) type Prepare<'p> = dyn Fn(usize) + Send + Sync + 'p;
@@ -86,7 +86,7 @@ mod tests {
     use std::thread::sleep;
     use std::time::Duration;
 
-    use gpu_tuned_core::bench::Feed;
+    use gpu_tuned_observe::bench::Feed;
 
     use super::feeding;
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use burn::module::Module;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::bench::{Feed, Figures};
+use gpu_tuned_observe::bench::{Feed, Figures};
 
 use super::super::case::Case;
 use super::super::{MeasureError, Memory, Step, Subject};
 use super::clock::{Timed, Timing, alone, fed};
 use super::watch::Eye;
-use crate::detect::Host;
+use gpu_tuned_observe::Host;
 
 /// The part of what is free that steps may take: a device must never run out of it.
 const SHARE: f64 = 0.85;

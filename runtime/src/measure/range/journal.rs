@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::bench::{Begin, Header, Line, Outcome, Record, Setup};
+use gpu_tuned_observe::bench::{Begin, Header, Line, Outcome, Record, Setup};
 
 use super::super::MeasureError;
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use burn::module::Module;
 use gpu_tuned_core::Precision;
-use gpu_tuned_core::bench::{Begin, Header, Request};
+use gpu_tuned_observe::bench::{Begin, Header, Request};
 
 use super::case::Case;
 use super::patience::Patience;

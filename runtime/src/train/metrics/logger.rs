@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use burn::train::logger::MetricLogger;
 use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split};
 use burn::train::metric::{MetricDefinition, MetricId, MetricName, NumericEntry};
-use gpu_tuned_core::recording::{Record, Value};
+use gpu_tuned_observe::recording::{Record, Value};
 
 use crate::course::Course;
-use crate::recording::{Recorder, now};
 use crate::session::Session;
+use gpu_tuned_observe::recording::{Recorder, now};
 
 /// A logger of Burn's that passes the numbers on to the session's recording, too: see [`Session::metric_logger`].
 #[derive(Debug)]

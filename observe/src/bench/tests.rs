@@ -1,0 +1,127 @@
+use proptest::prelude::{any, prop, prop_assert_eq, proptest};
+
+use super::{Begin, Feed, Header, Interval, Line, Outcome, Planned, Record, Request, Setup, frontier, powers_of_two};
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Bytes, Precision};
+
+fn header(device: &str) -> Header {
+    let described: WorkloadSpec = toml::from_str("[model.mlp]\nwidths = [4, 2]\n").expect("a workload");
+    Header {
+        format: Header::FORMAT,
+        workload: "lm".to_owned(),
+        device: device.to_owned(),
+        kind: DeviceKind::Cpu,
+        memory_bytes: Bytes::from_mib(1024),
+        sm_count: 0,
+        cpu_threads: Some(2),
+        driver: None,
+        burn: "0.22.1".to_owned(),
+        cubecl: None,
+        parameters: 10,
+        shape: "00".to_owned(),
+        described,
+        debug: false,
+        counts_memory: true,
+        full_f32: false,
+    }
+}
+
+const fn setup(batch: u64) -> Setup {
+    Setup { precision: Precision::F32, checkpointing: false, batch, feed: None }
+}
+
+fn ended(batch: u64, how: &str) -> Line {
+    Line::Ended { setup: setup(batch), outcome: Box::new(Outcome::Died { how: how.to_owned() }) }
+}
+
+fn begin() -> Line {
+    let (precision, checkpointing) = (Precision::F32, false);
+    let planned = Planned { precision, checkpointing, batch: 8, workers: 1, prefetch: 2, accumulation: 1 };
+    Line::Begin(Begin { planned, setups: vec![setup(8)] })
+}
+
+#[test]
+fn what_is_told_again_under_the_same_header_takes_the_place_of_what_was() {
+    let under = |device| Line::Header(Box::new(header(device)));
+    let lines = [under("a"), ended(8, "1"), ended(16, "2"), under("b"), ended(8, "3"), under("a"), ended(8, "4")];
+    let record = Record::of(lines);
+    let how = |device: &str, batch| match record.under(&header(device))?.outcomes.get(&setup(batch))? {
+        Outcome::Died { how } => Some(how.clone()),
+        _ => None,
+    };
+    assert_eq!((how("a", 8), how("a", 16)), (Some("4".to_owned()), Some("2".to_owned())));
+    assert_eq!((how("b", 8), how("b", 16)), (Some("3".to_owned()), None));
+    assert_eq!(record.last().map(|section| section.header.device.as_str()), Some("a"));
+    assert_eq!(Record::of([ended(8, "of nothing")]), Record::default());
+}
+
+#[test]
+fn what_was_begun_and_not_ended_is_known_until_another_process_begins() {
+    let first = [Line::Header(Box::new(header("a"))), begin(), Line::Started(setup(8))];
+    let open = |lines: &[Line]| Record::of(lines.to_vec()).last().and_then(|section| section.open);
+    assert_eq!(open(&first), Some(setup(8)));
+    for (then, wanted) in [(begin(), None), (ended(8, "killed"), None), (Line::Started(setup(9)), Some(setup(9)))] {
+        let lines: Vec<_> = first.iter().cloned().chain([then]).collect();
+        assert_eq!(open(&lines), wanted);
+    }
+}
+
+#[test]
+fn batches_go_upwards_and_each_is_fed_after_it_ran_alone() {
+    let feed = Feed { workers: 2, prefetch: 4 };
+    let request = Request {
+        results: "results".into(),
+        precision: None,
+        batches: Vec::new(),
+        checkpointing: vec![false, true],
+        feeds: vec![feed],
+        seconds: 1.0,
+        ignored_bytes: 0,
+    };
+    let told: Vec<_> = request.setups(Precision::F32, &[16, 8, 16]).iter().map(ToString::to_string).collect();
+    let [first, second, ..] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!((first.as_str(), second.as_str()), ("f32, batch 8", "f32, batch 8, 2 workers, prefetch 4"));
+    assert_eq!((told.len(), told[4].as_str()), (8, "f32-checkpointed, batch 8"));
+}
+
+#[test]
+fn without_batches_they_are_those_around_the_plan() {
+    for (planned, largest, batches) in [
+        (32, 512, &[4, 8, 16, 32, 64, 128][..]),
+        (24, 512, &[4, 8, 16, 24, 32, 64]),
+        (32, 40, &[4, 8, 16, 32]),
+        (1, 1, &[1]),
+        (64, 16, &[8, 16]),
+    ] {
+        assert_eq!(Request::around(planned, largest), batches, "{planned} of {largest}");
+    }
+    assert_eq!(powers_of_two(3, 17), [4, 8, 16]);
+    assert_eq!(powers_of_two(5, 7), [0; 0]);
+}
+
+#[test]
+fn the_middle_of_an_even_number_of_repeats_is_between_two_of_them() {
+    let interval = Interval::of(&[4.0, 1.0, 3.0, 2.0]).expect("figures");
+    assert_eq!((interval.median, interval.least, interval.most), (2.5, 1.0, 4.0));
+    assert_eq!(Interval::of(&[]), None);
+}
+
+proptest! {
+    /// By walking upwards through the memory, and keeping what is faster than all before.
+    #[test]
+    fn the_frontier_is_what_is_faster_than_all_that_takes_no_more(
+        points in prop::collection::vec((any::<u8>(), 0_u8..20), 0..30)
+    ) {
+        let points: Vec<_> = points.into_iter().map(|(bytes, rate)| (Bytes(bytes.into()), f64::from(rate))).collect();
+        let mut order: Vec<usize> = (0..points.len()).collect();
+        order.sort_by(|a, b| points[*a].0.cmp(&points[*b].0).then(points[*b].1.total_cmp(&points[*a].1)));
+        let (mut wanted, mut best) = (vec![false; points.len()], None);
+        for at in order {
+            let is_better = best.is_none_or(|(_, rate)| points[at].1 > rate);
+            wanted[at] = is_better || best == Some(points[at]);
+            best = if is_better { Some(points[at]) } else { best };
+        }
+        prop_assert_eq!(frontier(&points), wanted);
+    }
+}

@@ -1,0 +1,119 @@
+//! The GPUs of the run, while its steady steps were taken.
+
+use crate::recording::{Gpu, GpuProcess, GpuSample, Run, Start, Throttle};
+
+use super::series::{mean, median};
+
+/// Fewer samples say nothing.
+pub(in super::super) const LEAST_SAMPLES: usize = 5;
+/// A GPU that is as busy as this is under load, in percent.
+const LOADED_PERCENT: f64 = 50.0;
+
+/// A GPU over the time that is judged.
+#[derive(Clone, Debug)]
+pub(in super::super) struct GpuSeen<'a> {
+    pub gpu: Gpu,
+    pub samples: Vec<&'a GpuSample>,
+    /// Before the run began, and after what was trained before it.
+    pub before: Vec<&'a GpuSample>,
+}
+
+impl GpuSeen<'_> {
+    /// The mean of a figure.
+    pub(in super::super) fn mean(&self, figure: impl Fn(&GpuSample) -> Option<f64>) -> Option<f64> {
+        mean(self.samples.iter().filter_map(|sample| figure(sample)))
+    }
+
+    /// The part of the time in which a kernel ran.
+    pub(in super::super) fn busy(&self) -> Option<f64> {
+        self.mean(|sample| sample.utilisation_percent).map(|percent| percent / 100.0)
+    }
+
+    /// The part of its multiprocessors that worked.
+    pub(in super::super) fn sm_activity(&self) -> Option<f64> {
+        self.mean(|sample| sample.sm_activity_percent).map(|percent| percent / 100.0)
+    }
+
+    /// The part of the samples in which one of these held the clocks down.
+    pub(in super::super) fn throttled(&self, by: &[Throttle]) -> f64 {
+        let held = |sample: &&&GpuSample| sample.throttle.iter().any(|reason| by.contains(reason));
+        self.samples.iter().filter(held).count() as f64 / self.samples.len() as f64
+    }
+
+    /// Samples under load; all of them, where the load is not known.
+    pub(in super::super) fn loaded(&self) -> impl Iterator<Item = &GpuSample> {
+        let is_loaded =
+            |sample: &&GpuSample| sample.utilisation_percent.is_none_or(|percent| percent >= LOADED_PERCENT);
+        self.samples.iter().copied().filter(is_loaded)
+    }
+
+    /// The clock of its multiprocessors in MHz, while these held it down and while nothing did.
+    pub(in super::super) fn clocks(&self, by: &[Throttle]) -> (Option<f64>, Option<f64>) {
+        let clock = |is_held: bool| {
+            let is_meant = move |sample: &&GpuSample| {
+                if is_held { sample.throttle.iter().any(|it| by.contains(it)) } else { sample.throttle.is_empty() }
+            };
+            let of_kind = self.loaded().filter(is_meant);
+            median(of_kind.filter_map(|sample| sample.sm_clock_mhz).map(f64::from))
+        };
+        (clock(true), clock(false))
+    }
+
+    /// The last processes that were seen.
+    pub(in super::super) fn processes(&self) -> Option<&[GpuProcess]> {
+        self.samples.iter().rev().find_map(|sample| sample.processes.as_deref())
+    }
+
+    /// What it is called in a sentence.
+    pub(in super::super) fn name(&self) -> String {
+        match &self.gpu.name {
+            Some(name) => format!("GPU {} ({name})", self.gpu.gpu),
+            None => format!("GPU {}", self.gpu.gpu),
+        }
+    }
+}
+
+/// The GPUs that the run is on: those it names, else the one its process is on, else the one that works most.
+pub(super) fn of_run<'a>(
+    start: Option<&Start>,
+    run: Option<&Run>,
+    pid: Option<u32>,
+    samples: &[&'a GpuSample],
+    span: (f64, f64),
+    idle: (f64, f64),
+) -> Vec<GpuSeen<'a>> {
+    let mut keys: Vec<_> = samples.iter().map(|sample| (sample.gpu, sample.mig_slot)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let seen = |key: (u32, Option<u32>)| {
+        let of_gpu = |sample: &&&GpuSample| (sample.gpu, sample.mig_slot) == key;
+        let within = |sample: &&&GpuSample| (span.0..=span.1).contains(&sample.at);
+        let gpu = start.and_then(|start| start.gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == key));
+        GpuSeen {
+            gpu: gpu.cloned().unwrap_or_else(|| Gpu::new(key.0)),
+            samples: samples.iter().filter(of_gpu).filter(within).copied().collect(),
+            before: samples
+                .iter()
+                .filter(of_gpu)
+                .filter(|sample| idle.0 < sample.at && sample.at < idle.1)
+                .copied()
+                .collect(),
+        }
+    };
+    let all: Vec<_> = keys.into_iter().map(seen).filter(|gpu| gpu.samples.len() >= LEAST_SAMPLES).collect();
+    let is_named = |gpu: &GpuSeen<'_>| {
+        let named = run.map_or(&[][..], |run| &run.device.gpu_uuids);
+        gpu.gpu.uuid.as_ref().is_some_and(|uuid| named.contains(uuid))
+    };
+    let has_process = |gpu: &GpuSeen<'_>| {
+        gpu.processes().is_some_and(|processes| processes.iter().any(|process| Some(process.pid) == pid))
+    };
+    let ways: [&dyn Fn(&GpuSeen<'_>) -> bool; 2] = [&is_named, &has_process];
+    for is_its in ways {
+        if all.iter().any(is_its) {
+            return all.into_iter().filter(is_its).collect();
+        }
+    }
+    let busiest = all.into_iter().max_by(|a, b| a.busy().unwrap_or(0.0).total_cmp(&b.busy().unwrap_or(0.0)));
+    busiest.into_iter().collect()
+}

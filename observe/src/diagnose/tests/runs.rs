@@ -1,0 +1,79 @@
+//! Recordings of several runs, and of one that others seem to be in.
+
+use crate::recording::Record;
+
+use super::recorded::Made;
+use super::scenarios::{kinds, tiny, waiting};
+use crate::diagnose::{Kind, diagnose};
+
+/// The same, so many seconds later, by a process that says its number.
+fn later(mut made: Made, seconds: f64, pid: u32) -> Made {
+    (made.start.at, made.run.at, made.run.pid) = (seconds, made.run.at + seconds, pid);
+    for step in &mut made.steps {
+        (step.at, step.pid) = (step.at + seconds, Some(pid));
+    }
+    made.gpu.iter_mut().for_each(|look| look.at += seconds);
+    made.host.iter_mut().for_each(|look| look.at += seconds);
+    made
+}
+
+/// In the order in which they come.
+fn interleaved(mut records: Vec<Record>) -> Vec<Record> {
+    records.sort_by(|a, b| a.at().expect("a time").total_cmp(&b.at().expect("a time")));
+    records
+}
+
+#[test]
+fn the_order_of_files_tells_nothing() {
+    let mut old = waiting(Made::healthy(), 0.1);
+    old.start.cores = 2;
+    for of_older_version in [false, true] {
+        let mut new = later(Made::healthy(), 100.0, 7);
+        if of_older_version {
+            new.steps.iter_mut().for_each(|step| step.pid = None);
+        }
+        let in_order = diagnose(&[old.clone().records(), new.clone().records()].concat());
+        assert_eq!((kinds(&in_order), in_order.judged.steps, in_order.unjudged.len()), (Vec::new(), 198, 0));
+        assert_eq!(diagnose(&[new.records(), old.clone().records()].concat()), in_order);
+    }
+}
+
+#[test]
+fn of_two_programs_in_one_file_the_last_is_judged_by_its_own_steps() {
+    // Small steps, in one micro-batch each.
+    let other = tiny(Made::healthy()).each_step(|step| (step.samples, step.micro_batches) = (8, 1));
+    let both = [later(other, 0.05, 8).records(), later(Made::healthy(), 0.1, 7).records()].concat();
+    let diagnosis = diagnose(&interleaved(both.clone()));
+    assert_eq!((kinds(&diagnosis), diagnosis.judged.steps), (Vec::new(), 198), "{diagnosis:#?}");
+    assert_eq!(diagnosis.unjudged, []);
+
+    // Where nobody says whose steps they are, they are known by their numbers, and judged all the same.
+    let mut of_older_version = both;
+    for record in &mut of_older_version {
+        if let Record::Step(step) = record {
+            step.pid = None;
+        }
+    }
+    let diagnosis = diagnose(&interleaved(of_older_version));
+    assert!(kinds(&diagnosis).contains(&Kind::NoAccumulation), "{diagnosis:#?}");
+    assert!(diagnosis.unjudged[0].what.contains("their numbers repeat, from 1 on"), "{diagnosis:#?}");
+}
+
+#[test]
+fn steps_that_end_before_their_run_begins_are_no_short_recording() {
+    for (pid, taken_by) in [(None, 7), (Some(7), 7), (Some(8), 8)] {
+        let mut made = Made::healthy();
+        made.run.at = 3600.0;
+        made.steps.iter_mut().for_each(|step| step.pid = pid);
+        let diagnosis = diagnose(&made.records());
+        assert_eq!((kinds(&diagnosis), diagnosis.judged.steps), (Vec::new(), 0));
+        let unjudged = &diagnosis.unjudged[0];
+        let (what, how) = if taken_by == 7 {
+            ("200 ended before it began", "the clock was set back after its start")
+        } else {
+            ("and 200 of other processes", "let it run for longer")
+        };
+        assert!(unjudged.what.ends_with(what) && unjudged.how.contains(how), "{unjudged:?}");
+        assert!(!diagnosis.unjudged.iter().any(|unjudged| unjudged.what.contains("too short")), "{diagnosis:#?}");
+    }
+}

@@ -1,0 +1,352 @@
+//! Each kind has a run in which it is found, and one near it in which it is not.
+
+use crate::recording::{GpuProcess, Record, Throttle};
+use gpu_tuned_core::Precision;
+
+use super::recorded::{GIB, Made};
+use crate::diagnose::{Diagnosis, Kind, diagnose};
+
+/// What is found, what it is found in, and what it is not found in.
+type Case = (Kind, Vec<Record>, Vec<Record>);
+
+pub(super) fn kinds(diagnosis: &Diagnosis) -> Vec<Kind> {
+    diagnosis.findings.iter().map(|finding| finding.kind).collect()
+}
+
+/// A step that waits so long for the loader.
+pub(super) fn waiting(made: Made, waited: f64) -> Made {
+    made.each_step(|step| {
+        step.seconds += waited;
+        (step.waited_s, step.queued) = (Some(waited), Some(0));
+    })
+}
+
+/// A step in which the host does everything.
+fn launching(made: Made) -> Made {
+    let made = made.each_step(|step| {
+        (step.loss_s, step.loss_cpu_s) = (Some(0.04), Some(0.04));
+        (step.backward_s, step.update_s, step.drain_s) = (Some(0.05), Some(0.009), Some(0.001));
+    });
+    made.each_look(|look| look.utilisation_percent = Some(40.0))
+}
+
+fn throttled(made: Made, by: Throttle, clock: u32) -> Made {
+    made.each_look(|look| {
+        look.throttle = vec![by];
+        look.sm_clock_mhz = Some(clock);
+    })
+}
+
+/// Memory in use grows by so much with each step until this one.
+fn growing(made: Made, bytes: u64, until: u64) -> Made {
+    made.each_step(|step| {
+        let kept = bytes * step.step.min(until);
+        step.in_use_bytes = step.in_use_bytes.map(|used| used + kept);
+        step.reserved_bytes = step.reserved_bytes.map(|held| held + kept);
+    })
+}
+
+pub(super) fn neighbour(made: Made, bytes: u64) -> Made {
+    made.each_look(|look| {
+        let mut other = GpuProcess::new(99);
+        (other.name, other.memory_bytes) = (Some("python".to_owned()), Some(bytes));
+        look.processes.as_mut().unwrap().push(other);
+        look.memory_used_bytes = look.memory_used_bytes.map(|used| used + bytes);
+    })
+}
+
+/// With the session's loader.
+pub(super) fn ours(made: Made) -> Made {
+    made.each_step(|step| (step.prepared_s, step.prepared_cpu_s) = (Some(1e-3), Some(1e-3)))
+}
+
+pub(super) fn tiny(made: Made) -> Made {
+    made.each_step(|step| (step.micro_batch, step.micro_batches) = (8, 16))
+}
+
+pub(super) fn computing(made: Made, percent: f64) -> Made {
+    made.each_process(|process| process.cpu_percent = Some(percent))
+}
+
+/// Of the loader and the host.
+fn of_the_host() -> Vec<Case> {
+    let healthy = Made::healthy;
+    let turns = |waited| waiting(healthy().with_settings(|settings| settings.num_workers = 0), waited);
+    let reading = |loss: f64, computes: f64, backward: f64| {
+        healthy().each_step(move |step| {
+            (step.loss_s, step.loss_cpu_s, step.backward_s) = (Some(loss), Some(computes), Some(backward));
+            step.drain_s = Some(0.097 - loss - backward);
+        })
+    };
+    let preparing = |seconds: f64, computing: f64| {
+        waiting(healthy(), 0.1).each_step(move |step| {
+            (step.prepared_s, step.prepared_cpu_s) = (Some(seconds), Some(computing));
+        })
+    };
+    let outside = |seconds: f64| {
+        healthy().each_step(move |step| {
+            step.seconds += seconds;
+            step.outside_s = Some(seconds);
+        })
+    };
+    let uploading = |seconds: f64| {
+        healthy().each_step(move |step| {
+            step.seconds += seconds;
+            step.upload_s = Some(seconds);
+        })
+    };
+    vec![
+        (
+            Kind::LoaderBound,
+            computing(waiting(healthy(), 0.1), 450.0).records(),
+            computing(waiting(healthy(), 0.003), 450.0).records(),
+        ),
+        (
+            Kind::SlowStorage,
+            computing(waiting(healthy(), 0.1), 60.0).records(),
+            computing(waiting(healthy(), 0.1), 450.0).records(),
+        ),
+        // The workers tell: they have more to do than time, they wait, or they idle.
+        (Kind::LoaderBound, preparing(0.76, 0.7).records(), preparing(0.76, 0.1).records()),
+        (Kind::SlowStorage, preparing(0.76, 0.1).records(), preparing(0.3, 0.1).records()),
+        (Kind::LoaderBound, preparing(0.3, 0.1).records(), preparing(0.76, 0.1).records()),
+        (Kind::PrefetchMissing, turns(0.05).records(), turns(0.002).records()),
+        (Kind::PrefetchMissing, uploading(0.03).records(), uploading(0.002).records()),
+        // There is no room on the device for a step's batch, and larger micro-batches, which pay anyhow, bring it: but not
+        // to a loader of the program's own.
+        (Kind::PrefetchMissing, tiny(uploading(0.03)).records(), ours(tiny(uploading(0.03))).records()),
+        (Kind::HostSync, reading(0.04, 0.002, 0.002).records(), reading(0.04, 0.038, 0.045).records()),
+        // The thread spins, and no pass launches for so long.
+        (Kind::HostSync, reading(0.04, 0.04, 0.01).records(), reading(0.01, 0.01, 0.02).records()),
+        // The backward pass of a frozen model is shorter than the forward pass.
+        (
+            Kind::HostSync,
+            reading(0.04, 0.04, 0.01).records(),
+            reading(0.04, 0.04, 0.01).started(|run| run.partly_frozen = true).records(),
+        ),
+        (Kind::SlowLoop, outside(0.05).records(), outside(0.004).records()),
+        (
+            Kind::HostBound,
+            launching(healthy()).records(),
+            launching(healthy()).each_look(|look| look.utilisation_percent = Some(97.0)).records(),
+        ),
+    ]
+}
+
+/// These steps change nothing, and have such a loss.
+fn skipping(steps: &'static [u64], loss: f64) -> Made {
+    Made::healthy().each_step(|step| {
+        (step.loss, step.applied) = (Some(1.5), !steps.contains(&step.step));
+        step.loss = if step.applied { step.loss } else { Some(loss) };
+    })
+}
+
+/// Of settings.
+fn of_settings() -> Vec<Case> {
+    let healthy = Made::healthy;
+    let of_size =
+        |batch: u64| healthy().each_step(move |step| (step.micro_batch, step.micro_batches) = (batch, 128 / batch));
+    let precision = |precision| healthy().with_settings(|settings| settings.precision = precision);
+    let recomputing = |fits: bool| {
+        let made = healthy().with_settings(|settings| settings.gradient_checkpointing = true);
+        made.started(|run| {
+            let mut with = run.expected.clone();
+            for (with, without) in with.iter_mut().zip(&mut run.expected) {
+                (with.checkpointing, with.samples_per_s) = (true, 0.8 * without.samples_per_s);
+                without.fits = fits;
+            }
+            run.expected.extend(with);
+        })
+    };
+    let f32_with = |tf32| precision(Precision::F32).with_settings(|settings| settings.allow_tf32 = tf32);
+    let without_bf16 = |made: Made| made.started(|run| run.device.has_bf16 = false);
+    vec![
+        (Kind::BatchTooSmall, of_size(4).records(), of_size(32).records()),
+        (
+            Kind::NotFinite,
+            skipping(&[150, 151, 152, 153], 1.5).records(),
+            skipping(&[1, 2, 3, 4, 5, 150], 1.5).records(),
+        ),
+        (Kind::NotFinite, skipping(&[150], f64::NAN).records(), skipping(&[150], 1.5).records()),
+        (
+            Kind::NotFinite,
+            skipping(&[150], 1.5).each_step(|step| step.loss = step.loss.filter(|_| step.applied)).records(),
+            skipping(&[150], 1.5).each_step(|step| step.loss = None).records(),
+        ),
+        (Kind::NoAmp, precision(Precision::F32).records(), without_bf16(precision(Precision::F32)).records()),
+        (Kind::NoTf32, without_bf16(f32_with(false)).records(), without_bf16(f32_with(true)).records()),
+        (
+            Kind::NoTf32,
+            without_bf16(f32_with(true)).each_look(|look| look.tensor_activity_percent = Some(0.0)).records(),
+            without_bf16(f32_with(true)).each_look(|look| look.tensor_activity_percent = Some(10.0)).records(),
+        ),
+        (
+            Kind::NoAccumulation,
+            healthy().started(|run| run.global_batch = Some(512)).records(),
+            healthy().started(|run| run.global_batch = Some(130)).records(),
+        ),
+        (Kind::NeedlessCheckpointing, recomputing(true).records(), recomputing(false).records()),
+        (
+            Kind::WrongTarget,
+            healthy().started(|run| run.target = Some("rtx4090".to_owned())).records(),
+            healthy().started(|run| run.target = Some("generic".to_owned())).records(),
+        ),
+        (
+            Kind::ModelTooSmall,
+            healthy().each_look(|look| look.sm_activity_percent = Some(15.0)).records(),
+            waiting(healthy().each_look(|look| look.sm_activity_percent = Some(15.0)), 0.1).records(),
+        ),
+    ]
+}
+
+/// Of memory.
+fn of_memory() -> Vec<Case> {
+    let healthy = Made::healthy;
+    let fragmented = |gib: u64| healthy().each_step(move |step| step.reserved_bytes = Some(gib * GIB));
+    let host_growing = |bytes: u64| {
+        let mut made = healthy().each_step(|step| step.seconds = 1.0);
+        for (number, sample) in (1..).zip(&mut made.host) {
+            sample.process.as_mut().unwrap().memory_bytes = Some(4 * GIB + bytes * number);
+        }
+        made
+    };
+    let before = |gib: u64| {
+        let mut made = healthy().each_look(|look| look.processes = None);
+        made.before = made.gpu[..3].to_vec();
+        for look in &mut made.before {
+            (look.at, look.memory_used_bytes) = (-1.0, Some(gib * GIB));
+        }
+        made
+    };
+    vec![
+        (
+            Kind::MemoryLeak,
+            growing(healthy(), 10 << 20, u64::MAX).records(),
+            growing(healthy(), 10 << 20, 60).records(),
+        ),
+        (Kind::HostMemoryLeak, host_growing(100 << 20).records(), host_growing(1000).records()),
+        (Kind::Fragmentation, fragmented(40).records(), fragmented(25).records()),
+        (Kind::OtherProcess, neighbour(healthy(), 30 * GIB).records(), neighbour(healthy(), GIB / 2).records()),
+        (Kind::OtherProcess, before(50).records(), before(1).records()),
+    ]
+}
+
+/// Of the machine.
+fn of_the_machine() -> Vec<Case> {
+    let healthy = Made::healthy;
+    let limited = |milliwatts| {
+        throttled(healthy(), Throttle::PowerCap, 1300).each_look(move |look| look.power_limit_mw = Some(milliwatts))
+    };
+    let linked = |lanes, busy| {
+        healthy().each_look(move |look| {
+            (look.pcie_lanes, look.utilisation_percent) = (Some(lanes), Some(busy));
+        })
+    };
+    let idle = |percent| healthy().each_look(move |look| look.utilisation_percent = Some(percent)).without_steps();
+    vec![
+        (Kind::PowerCap, limited(350_000).records(), limited(700_000).records()),
+        (
+            Kind::PowerCap,
+            throttled(healthy(), Throttle::PowerBrake, 600).records(),
+            throttled(healthy(), Throttle::SyncBoost, 600).records(),
+        ),
+        (
+            Kind::ThermalThrottle,
+            throttled(healthy(), Throttle::ThermalSoftware, 1200).records(),
+            throttled(healthy(), Throttle::PowerCap, 1200).records(),
+        ),
+        (Kind::PcieReduced, linked(4, 96.0).records(), linked(16, 96.0).records()),
+        // An idle link slows down by itself.
+        (Kind::PcieReduced, linked(4, 96.0).records(), linked(4, 10.0).records()),
+        (Kind::GpuIdle, idle(30.0), idle(90.0)),
+    ]
+}
+
+#[test]
+fn nothing_is_found_in_a_healthy_run() {
+    let diagnosis = diagnose(&Made::healthy().records());
+    assert_eq!((kinds(&diagnosis), diagnosis.unjudged), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn each_kind_is_found_where_it_is_and_not_near_it() {
+    let cases = [of_the_host(), of_settings(), of_memory(), of_the_machine()].concat();
+    for (kind, has, has_not) in &cases {
+        let [has, has_not] = [has, has_not].map(|records| diagnose(records));
+        assert_eq!(kinds(&has).first(), Some(kind), "{has:#?}");
+        assert!(!kinds(&has_not).contains(kind), "{has_not:#?}");
+    }
+    for kind in Kind::ALL {
+        assert!(cases.iter().any(|(of, ..)| *of == kind), "{kind} has no case");
+    }
+}
+
+#[test]
+fn what_explains_most_comes_first() {
+    let both = computing(waiting(tiny(Made::healthy()), 0.2), 450.0).records();
+    let diagnosis = diagnose(&both);
+    assert_eq!(kinds(&diagnosis), [Kind::LoaderBound, Kind::BatchTooSmall]);
+    assert_eq!(diagnosis.findings[1].behind, Some(Kind::LoaderBound));
+    // A larger micro-batch alone brings nothing: the loader is no faster for it.
+    assert!(diagnosis.findings[1].gain() < 1.01, "{diagnosis:#?}");
+}
+
+#[test]
+fn workers_may_have_all_processors_while_the_trainer_waits_for_them() {
+    let with_cores = |cores: u64| {
+        let mut made = waiting(Made::healthy().with_settings(|settings| settings.num_workers = 1), 0.9);
+        made.start.cores = cores;
+        let diagnosis = diagnose(&computing(made, 110.0).records());
+        diagnosis.findings[0].change.pins()
+    };
+    for (cores, pins) in [(2, Some("num_workers=2")), (4, Some("num_workers=4")), (16, Some("num_workers=13"))] {
+        assert_eq!(with_cores(cores).as_deref(), pins, "{cores}");
+    }
+    assert_eq!(with_cores(1), None, "there are none");
+}
+
+#[test]
+fn too_short_a_recording_is_said_to_be_too_short() {
+    let mut made = Made::healthy();
+    made.steps.truncate(15);
+    let diagnosis = diagnose(&made.records());
+    assert_eq!(kinds(&diagnosis), []);
+    let said = &diagnosis.unjudged[0].what;
+    assert_eq!(said, "steps: the recording is too short, with 13 after those that compile and tune; 20 are needed");
+}
+
+#[test]
+fn without_steps_the_machine_is_judged_and_the_rest_is_named() {
+    let hot = throttled(Made::healthy(), Throttle::ThermalHardware, 900).without_steps();
+    let diagnosis = diagnose(&hot);
+    assert_eq!(kinds(&diagnosis), [Kind::ThermalThrottle]);
+    assert!(diagnosis.findings[0].prediction.is_none());
+    assert!(diagnosis.unjudged[0].how.contains("GPU_TUNED_RECORD=run.jsonl"), "{diagnosis:#?}");
+}
+
+#[test]
+fn without_the_monitor_steps_are_judged_and_the_rest_is_named() {
+    let mut made = waiting(Made::healthy(), 0.1);
+    (made.gpu, made.host) = (Vec::new(), Vec::new());
+    let diagnosis = diagnose(&made.records());
+    assert_eq!(kinds(&diagnosis), [Kind::LoaderBound]);
+    assert!(diagnosis.unjudged[0].what.starts_with("power, temperature, the link"), "{diagnosis:#?}");
+}
+
+#[test]
+fn nothing_is_made_of_an_empty_recording() {
+    let diagnosis = diagnose(&[]);
+    assert_eq!((diagnosis.findings.len(), diagnosis.severity()), (0, None));
+    assert_eq!(diagnosis.unjudged.len(), 2);
+}
+
+#[test]
+fn the_last_run_of_a_file_is_judged() {
+    let mut records = waiting(Made::healthy(), 0.1).records();
+    let mut second = Made::healthy();
+    second.run.at = 100.0;
+    second.steps.iter_mut().for_each(|step| step.at += 100.0);
+    second.gpu.iter_mut().for_each(|look| look.at += 100.0);
+    records.extend(second.records());
+    assert_eq!(kinds(&diagnose(&records)), []);
+}

@@ -1,0 +1,249 @@
+//! TensorBoard's event files, of programs that run and of recordings.
+//!
+//! ```
+//! use gpu_tuned_observe::export::tensorboard::EventWriter;
+//! use gpu_tuned_observe::recording::{Observer, Record, Value};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let directory = folder.path();
+//! // Of a program: `Options::default().observe(EventWriter::create(directory)?)` shows TensorBoard every step.
+//! let mut writer = EventWriter::create(directory)?;
+//! writer.observe(&Record::Value(Value::new(1.0, "valid/loss", 0.25)));
+//! writer.scalar("valid/accuracy", 1, 2.0, 0.9)?;
+//! writer.flush()?;
+//! # assert_eq!(std::fs::read_dir(directory)?.count(), 1);
+//! # Ok(())
+//! # }
+//! ```
+
+mod event;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::recording::{GpuSample, HostSample, Record};
+
+use super::figures::{Figure, gpu, of_step, phases};
+use crate::monitor::{HOST_FIGURES, csv as columns};
+use crate::recording::{Observer, now};
+use event::{Event, Scalar, Summary};
+
+/// The format's version, which the first event of a file is.
+const VERSION: &str = "brain.Event:2";
+/// Files of this process so far: each has a name of its own.
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// Writes scalars as TensorBoard reads them, to a file of its own in a directory.
+///
+/// | records | tags | step |
+/// |---|---|---|
+/// | steps | `train/…`, `time/…`, `loader/…`, `memory/…`; with `rank1/` before them for other ranks | of the optimizer |
+/// | GPUs, host | `gpu0/…`, `host/…` | so many looks so far |
+/// | figures of the program's own | their names | their own, or the last of the optimizer |
+#[derive(Debug)]
+pub struct EventWriter {
+    path: PathBuf,
+    /// Until it cannot be written.
+    file: Option<BufWriter<File>>,
+    /// The last optimizer step.
+    step: u64,
+    /// Looks at each device so far.
+    looks: BTreeMap<String, u64>,
+}
+
+impl EventWriter {
+    /// Makes a file in `directory`, which is made where it is not there.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn create(directory: impl AsRef<Path>) -> io::Result<Self> {
+        let directory = directory.as_ref();
+        fs::create_dir_all(directory)?;
+        let host = sysinfo::System::host_name().unwrap_or_else(|| "localhost".to_owned());
+        let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let (at, number) = (now(), FILES.fetch_add(1, Relaxed));
+        // TensorBoard goes by `tfevents` in the name and reads files in the order of their names.
+        let name = format!("events.out.tfevents.{:010}.{host}.{}.{number}", at as u64, std::process::id());
+        let path = directory.join(name);
+        let file = File::options().write(true).create_new(true).open(&path)?;
+        let mut writer = Self { path, file: Some(BufWriter::new(file)), step: 0, looks: BTreeMap::new() };
+        writer.write(&Event { wall_time: at, step: 0, file_version: Some(VERSION.to_owned()), summary: None })?;
+        Ok(writer)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a value of an optimizer step, at a moment in seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn scalar(&mut self, tag: &str, step: u64, at: f64, value: f64) -> io::Result<()> {
+        self.scalars(step, at, vec![scalar(tag.to_owned(), value)])
+    }
+
+    /// Writes what a record says.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn record(&mut self, record: &Record) -> io::Result<()> {
+        match record {
+            Record::Step(step) => {
+                self.step = self.step.max(step.step);
+                let rank = if step.rank == 0 { String::new() } else { format!("rank{}/", step.rank) };
+                let speed = ("samples_per_s", Some(step.samples as f64 / step.seconds));
+                let all = of_step(step).into_iter().chain(phases(step)).chain([speed]);
+                self.scalars(step.step, step.at, named(all, |name| format!("{rank}{}/{name}", group(name))))
+            }
+            Record::Value(value) => {
+                let step = value.step.unwrap_or(self.step);
+                self.scalars(step, value.at, vec![scalar(value.name.clone(), value.value)])
+            }
+            Record::Gpu(sample) => {
+                let device = format!("gpu{}", gpu(sample));
+                self.look(device, sample.at, &of_gpu(sample))
+            }
+            Record::Host(sample) => self.look("host".to_owned(), sample.at, &of_host(sample)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is gathered.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+
+    fn look(&mut self, device: String, at: f64, figures: &[Figure]) -> io::Result<()> {
+        let scalars = named(figures.iter().copied(), |name| format!("{device}/{name}"));
+        let looks = self.looks.entry(device).or_default();
+        *looks += 1;
+        let step = *looks;
+        self.scalars(step, at, scalars)
+    }
+
+    fn scalars(&mut self, step: u64, at: f64, value: Vec<Scalar>) -> io::Result<()> {
+        if value.is_empty() {
+            return Ok(());
+        }
+        let step = i64::try_from(step).unwrap_or(i64::MAX);
+        self.write(&Event { wall_time: at, step, file_version: None, summary: Some(Summary { value }) })
+    }
+
+    fn write(&mut self, event: &Event) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&event.framed()))
+    }
+
+    /// Gives the file up where it cannot be written.
+    fn or_give_up(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            tracing::warn!(%error, "no more for TensorBoard: `{}` cannot be written", self.path.display());
+            self.file = None;
+        }
+    }
+}
+
+/// Shows every record to TensorBoard; what cannot be written ends that with a warning.
+impl Observer for EventWriter {
+    fn observe(&mut self, record: &Record) {
+        let written = self.record(record);
+        self.or_give_up(written);
+    }
+
+    fn flush(&mut self) {
+        let written = Self::flush(self);
+        self.or_give_up(written);
+    }
+}
+
+fn of_gpu(sample: &GpuSample) -> Vec<Figure> {
+    columns::of_gpu().map(|(name, of)| (name, of(sample))).collect()
+}
+
+fn of_host(sample: &HostSample) -> Vec<Figure> {
+    HOST_FIGURES.iter().map(|figure| (figure.key, (figure.of)(sample))).collect()
+}
+
+fn scalar(tag: String, value: f64) -> Scalar {
+    Scalar { tag, simple_value: Some(value as f32) }
+}
+
+fn named(figures: impl Iterator<Item = Figure>, name: impl Fn(&str) -> String) -> Vec<Scalar> {
+    figures.filter_map(|(figure, value)| Some(scalar(name(figure), value?))).collect()
+}
+
+/// Where a figure of a step is shown.
+fn group(name: &str) -> &'static str {
+    match name {
+        "loss" | "gradient_norm" | "loss_scale" | "applied" | "rescues" | "samples" | "micro_batches"
+        | "micro_batch" => "train",
+        "queued" | "prepared" | "prepared_s" | "prepared_cpu_s" | "waited_s" => "loader",
+        "in_use_bytes" | "reserved_bytes" => "memory",
+        _ => "time",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::recording::{GpuSample, Record, StepRecord, Value};
+    use prost::Message;
+
+    use super::EventWriter;
+    use super::event::Event;
+    use crate::recording::Observer;
+
+    /// The events of a file, by a reader that trusts nothing but lengths.
+    fn events(bytes: &[u8]) -> Vec<Event> {
+        let (mut events, mut rest) = (Vec::new(), bytes);
+        while let Some((length, tail)) = rest.split_first_chunk::<8>() {
+            let length = usize::try_from(u64::from_le_bytes(*length)).unwrap();
+            events.push(Event::decode(&tail[4..4 + length]).unwrap());
+            rest = &tail[8 + length..];
+        }
+        events
+    }
+
+    #[test]
+    fn what_is_recorded_is_shown_by_step_and_by_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = EventWriter::create(folder.path().join("runs/one")).unwrap();
+        let mut step = StepRecord::new(10.0, 7);
+        (step.seconds, step.samples, step.loss, step.rank) = (0.5, 64, Some(0.0), 1);
+        let mut gpu = GpuSample::new(11.0, 0);
+        gpu.utilisation_percent = Some(98.0);
+        let looks = [Record::Gpu(gpu.clone()), Record::Gpu(gpu), Record::Value(Value::new(12.0, "valid/loss", 0.5))];
+        writer.observe(&Record::Step(Box::new(step)));
+        for record in &looks {
+            writer.observe(record);
+        }
+        Observer::flush(&mut writer);
+        let events = events(&fs::read(writer.path()).unwrap());
+        assert_eq!(events[0].file_version.as_deref(), Some("brain.Event:2"));
+        let of_step = &events[1].summary.as_ref().unwrap().value;
+        let value = |tag: &str| of_step.iter().find(|scalar| scalar.tag == tag).and_then(|scalar| scalar.simple_value);
+        assert_eq!((value("rank1/train/loss"), value("rank1/time/samples_per_s")), (Some(0.0), Some(128.0)));
+        assert_eq!(value("rank1/train/gradient_norm"), None);
+        assert!(events[1..].iter().map(|event| event.step).eq([7, 1, 2, 7]));
+    }
+
+    #[test]
+    fn every_writer_has_a_file_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let writers = [(); 3].map(|()| EventWriter::create(folder.path()).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), writers.len());
+    }
+}

@@ -1,0 +1,29 @@
+//! Observation of training runs: recording, monitoring, diagnosis and export.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`recording`] | the format of recordings, with reader, writer and recorder |
+//! | [`monitor`] | samples of GPUs, the host and a program while it trains |
+//! | [`diagnose`] | findings in a recording, each with evidence and a remedy |
+//! | [`leak`] | memory that grows from step to step |
+//! | [`trace`] | traces of steps for Perfetto |
+//! | [`export`] | CSV, Prometheus and TensorBoard |
+//! | [`bench`] | records of a bench run |
+//! | [`picture`] | SVG charts |
+//!
+//! Programs that depend on `gpu-tuned` find the first six as `gpu_tuned::recording`, `gpu_tuned::monitor` and so on.
+
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod diagnose;
+pub mod export;
+mod host;
+pub mod leak;
+pub mod log;
+pub mod monitor;
+pub mod picture;
+pub mod recording;
+pub mod trace;
+
+pub use host::Host;

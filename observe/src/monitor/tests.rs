@@ -1,0 +1,185 @@
+//! The monitor as a whole, on this machine and on ones that are played.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::recording::Record;
+
+use super::{Monitor, MonitorError, Options, csv_header};
+use crate::recording::read;
+
+/// A monitor of a machine without a driver, which looks as often as it may.
+fn without_driver() -> Options {
+    Options::default().library("/nonexistent/libnvidia-ml.so.1").interval(Duration::ZERO)
+}
+
+/// Waits until the monitor has made so many looks at the host.
+fn wait_for_looks(monitor: &Monitor, looks: u64) {
+    let begin = Instant::now();
+    while monitor.summary().looks < looks {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", monitor.summary());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_host_is_watched_without_a_driver_and_the_reason_is_told() {
+    let monitor = Monitor::start(&without_driver()).unwrap();
+    wait_for_looks(&monitor, 3);
+    let latest = monitor.latest();
+    assert_eq!((latest.gpus.len(), latest.start.trouble.len()), (0, 1));
+    let why =
+        if cfg!(feature = "nvml") { "no NVIDIA management library found" } else { "built without feature `nvml`" };
+    assert!(latest.start.trouble[0].starts_with(why), "{:?}", latest.start.trouble);
+    let process = latest.host.and_then(|host| host.process).expect("this program is watched");
+    assert_eq!(process.pid, std::process::id());
+    let summary = monitor.stop().unwrap();
+    assert!(summary.seconds > 0.0 && summary.host.contains_key("process_memory_bytes"), "{summary:?}");
+}
+
+#[test]
+fn values_of_the_program_are_kept_with_their_steps() {
+    let monitor = Monitor::start(&without_driver().no_program()).unwrap();
+    monitor.value("valid/loss", 2.0);
+    monitor.value_at_step("valid/loss", 1.0, 400);
+    let latest = monitor.latest();
+    assert_eq!((latest.values["valid/loss"].value, latest.values["valid/loss"].step), (1.0, Some(400)));
+    let prometheus = monitor.to_prometheus();
+    assert!(prometheus.contains("\ngpu_tuned_value{name=\"valid/loss\"} 1\n"), "{prometheus}");
+    let stats = monitor.stop().unwrap().values["valid/loss"];
+    assert_eq!((stats.count, stats.mean), (2, 1.5));
+}
+
+#[test]
+fn the_history_is_bounded_and_can_be_followed() {
+    let monitor = Monitor::start(&without_driver().no_program().history(3)).unwrap();
+    for value in 0..10 {
+        monitor.value("step", f64::from(value));
+    }
+    let (next, records) = monitor.since(0);
+    assert!(next >= 11 && records.len() <= 3 && monitor.history().len() <= 3, "{next}, {records:?}");
+    monitor.value("last", 0.0);
+    let (_, news) = monitor.since(next);
+    assert!(news.iter().any(|record| matches!(record, Record::Value(value) if value.name == "last")), "{news:?}");
+    assert!(monitor.since(u64::MAX).1.is_empty());
+    assert_eq!(monitor.stop().unwrap().values["step"].count, 10, "what is forgotten is counted");
+}
+
+#[test]
+fn what_is_seen_is_in_the_recording_when_it_stops_or_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let monitor = Monitor::start(&without_driver().record(&path)).unwrap();
+    monitor.value("a", 1.0);
+    wait_for_looks(&monitor, 2);
+    drop(monitor);
+    let recording = read(&path).unwrap();
+    assert!(matches!(&recording.records[0], Record::Start(start) if start.version == 1 && start.cores > 0));
+    let kinds = |kind: fn(&Record) -> bool| recording.records.iter().filter(|record| kind(record)).count();
+    assert!(kinds(|record| matches!(record, Record::Host(_))) >= 2, "{recording:?}");
+    assert_eq!(kinds(|record| matches!(record, Record::Value(_))), 1);
+    assert_eq!(recording.torn, [0; 0]);
+}
+
+#[test]
+fn what_is_asked_to_be_written_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let monitor =
+        Monitor::start(&without_driver().no_program().interval(Duration::from_secs(3600)).record(&path)).unwrap();
+    wait_for_looks(&monitor, 1);
+    monitor.value("a", 1.0);
+    monitor.written().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"name\":\"a\""), "{text}");
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Monitor::start(&without_driver().record(folder.path())).unwrap_err();
+    assert!(matches!(&error, MonitorError::Record { path, .. } if path == folder.path()), "{error}");
+    let other = folder.path().join("main.rs");
+    for text in ["fn main() {}\n", "{\"version\": 1}\n", "\n", "\u{fffd}"] {
+        std::fs::write(&other, text).unwrap();
+        let error = Monitor::start(&without_driver().record(&other)).unwrap_err();
+        assert!(matches!(&error, MonitorError::NoRecording { path } if *path == other), "{error}");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), text);
+    }
+    if Path::new("/dev/full").exists() {
+        let error = Monitor::start(&without_driver().record("/dev/full")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write the recording `/dev/full`:"), "{error}");
+    }
+}
+
+#[test]
+fn samples_are_a_table() {
+    let monitor = Monitor::start(&without_driver()).unwrap();
+    wait_for_looks(&monitor, 2);
+    let table = monitor.to_csv();
+    assert!(table.starts_with(&csv_header()) && table.lines().count() >= 3, "{table}");
+    let columns = |line: &str| line.split(',').count();
+    assert!(table.lines().all(|line| columns(line) == columns(&csv_header())), "{table}");
+}
+
+#[cfg(feature = "nvml")]
+mod played {
+    use crate::recording::{Record, Throttle};
+
+    use crate::monitor::{Gathering, Latest, Options, Sampler, to_prometheus};
+
+    /// So many looks at a scenario, as fast as they come.
+    fn looks(name: &str, count: usize, options: impl FnOnce(Options) -> Options) -> Vec<Record> {
+        fake_nvml::play(&format!("watch/{name}"), |library| {
+            let mut sampler = Sampler::open(&options(Options::default().no_program().library(library)));
+            let mut records = vec![Record::Start(sampler.start())];
+            records.extend((0..count).flat_map(|_| sampler.look()));
+            records
+        })
+    }
+
+    fn latest(records: &[Record]) -> (Latest, Gathering) {
+        let (mut latest, mut gathering) = (Latest::default(), Gathering::default());
+        for record in records {
+            latest.observe(record);
+            gathering.observe(record);
+        }
+        (latest, gathering)
+    }
+
+    #[test]
+    fn gpus_are_recognised_and_counted() {
+        let (latest, gathering) = latest(&looks("eight-h200", 4, |options| options));
+        assert!(latest.start.gpus.iter().all(|gpu| gpu.profile.as_deref() == Some("h200")), "{:?}", latest.start);
+        assert_eq!((latest.start.gpus.len(), latest.gpus.len()), (8, 8));
+        let summary = gathering.summary();
+        assert_eq!((summary.gpus.len(), summary.gpus[3].figures["power_w"].count), (8, 4));
+    }
+
+    #[test]
+    fn only_the_gpus_that_are_asked_for_are_watched() {
+        let records = looks("eight-h200", 2, |options| options.gpus([6, 2, 9]));
+        let (latest, _) = latest(&records);
+        let numbers: Vec<_> = latest.gpus.iter().map(|gpu| gpu.gpu).collect();
+        assert_eq!((numbers, latest.start.trouble), (vec![2, 6], vec!["there is no GPU 9".to_owned()]));
+    }
+
+    #[test]
+    fn heat_is_in_the_summary() {
+        let (_, gathering) = latest(&looks("thermal", 40, |options| options));
+        let throttled = &gathering.summary().gpus[0].throttled_s;
+        let reasons: Vec<_> = throttled.keys().collect();
+        assert_eq!(reasons, [&Throttle::ThermalSoftware, &Throttle::ThermalHardware]);
+        assert!(throttled[&Throttle::ThermalSoftware] > throttled[&Throttle::ThermalHardware]);
+    }
+
+    /// Checked with the parser of Prometheus' own Python client.
+    #[test]
+    fn prometheus_reads_it() {
+        let mut records = looks("mig", 2, |options| options);
+        records.retain(|record| !matches!(record, Record::Host(_)));
+        let (latest, _) = latest(&records);
+        insta::assert_snapshot!(to_prometheus(&latest, &Gathering::default().summary()));
+    }
+}

@@ -1,0 +1,137 @@
+//! A trace that a program keeps of some of its steps.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::{STEPS_VARIABLE, Steps, Trace, VARIABLE};
+use crate::log;
+
+/// Spans that are kept at most: some hundred steps of many micro-batches.
+const MOST_SPANS: usize = 200_000;
+
+/// Keeps spans of time while the steps that are asked for are taken, and writes them when the last of them is; its clones
+/// are the same.
+#[derive(Clone)]
+pub struct Tracer(Arc<Live>);
+
+struct Live {
+    file: PathBuf,
+    steps: Steps,
+    begin: Instant,
+    is_on: AtomicBool,
+    taken: AtomicU64,
+    spans: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    trace: Trace,
+    is_written: bool,
+}
+
+impl Tracer {
+    /// Creates the tracer that the environment asks for with [`VARIABLE`] and [`STEPS_VARIABLE`], else the one that the
+    /// program asks for. Steps that cannot be parsed cause a warning.
+    pub fn from_env_or(asked: Option<(PathBuf, Steps)>) -> Option<Self> {
+        let (file, mut steps) = match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+            Some(file) => (file.into(), Steps::default()),
+            None => asked?,
+        };
+        match std::env::var(STEPS_VARIABLE).map(|text| text.parse()) {
+            Ok(Ok(named)) => steps = named,
+            Ok(Err(error)) => tracing::warn!("{STEPS_VARIABLE}: {error}; steps {steps} are traced"),
+            Err(_) => {}
+        }
+        Some(Self::new(file, steps))
+    }
+
+    /// Creates a tracer that writes `steps` to `file`.
+    pub fn new(file: PathBuf, steps: Steps) -> Self {
+        let is_on = AtomicBool::new(steps.first <= 1);
+        let (begin, taken) = (Instant::now(), AtomicU64::new(0));
+        let tracer = Self(Arc::new(Live { file, steps, begin, is_on, taken, spans: Mutex::default() }));
+        tracer.0.kept().trace.name_process(std::process::id(), &program());
+        tracer
+    }
+
+    /// Whether spans are kept now.
+    pub fn is_on(&self) -> bool {
+        self.0.is_on.load(Relaxed)
+    }
+
+    /// Keeps a span of a track.
+    pub fn span(&self, track: &str, name: &str, begin: Instant, end: Instant, figures: &[(&'static str, f64)]) {
+        let micros = |at: Instant| at.saturating_duration_since(self.0.begin).as_secs_f64() * 1e6;
+        let mut kept = self.0.kept();
+        if !kept.is_written && kept.trace.len() < MOST_SPANS {
+            let track = kept.trace.track(std::process::id(), track);
+            let (at, length) = (micros(begin), micros(end) - micros(begin));
+            kept.trace.complete(track, name, at, length, figures);
+        }
+    }
+
+    /// A rank took a step: the first decides what is kept.
+    pub fn took(&self, rank: u64, step: u64) {
+        if rank != 0 {
+            return;
+        }
+        self.0.taken.store(step, Relaxed);
+        if step + 1 >= self.0.steps.first && step < self.0.steps.last {
+            self.0.is_on.store(true, Relaxed);
+        } else if step >= self.0.steps.last && self.0.is_on.swap(false, Relaxed) {
+            self.0.write();
+        }
+    }
+}
+
+impl Live {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) {
+        let trace = {
+            let mut kept = self.kept();
+            kept.is_written = true;
+            std::mem::take(&mut kept.trace)
+        };
+        match trace.save(&self.file) {
+            Ok(()) => tracing::info!("trace of steps {} written to `{}`", self.steps, self.file.display()),
+            Err(error) => log::warn_user(&format!("no trace: `{}` cannot be written: {error}", self.file.display())),
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let taken = self.taken.load(Relaxed);
+        if self.kept().is_written {
+            return;
+        }
+        if taken < self.steps.first {
+            tracing::warn!(
+                "no trace: the run ended after {taken} steps, and steps {} were asked for; name others with {}",
+                self.steps,
+                STEPS_VARIABLE
+            );
+            return;
+        }
+        self.write();
+    }
+}
+
+/// What this program is called.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or(Path::new("program").as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+impl fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracer").field("file", &self.0.file).field("steps", &self.0.steps).finish_non_exhaustive()
+    }
+}

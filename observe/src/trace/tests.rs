@@ -1,0 +1,160 @@
+//! Traces of recordings, read by a parser that takes nothing but the published format.
+
+use crate::recording::{GpuSample, Record, Run, StepRecord, Value};
+use serde_json::Value as Json;
+
+use super::{Steps, Trace, of};
+
+/// An event as the format has it.
+#[derive(Debug)]
+struct Event {
+    name: String,
+    phase: String,
+    process: u64,
+    thread: u64,
+    begin: f64,
+    length: f64,
+    figures: Vec<(String, f64)>,
+}
+
+/// Reads a trace by the rules of the trace-event format: a JSON object with `traceEvents`; `X` has `ts` and `dur` in
+/// microseconds, `C` has `ts` and numbers in `args`, `M` is one of the known names with the argument that it takes; keys
+/// that the format does not know are errors.
+fn strictly(trace: &Trace) -> Vec<Event> {
+    let text = serde_json::to_string(trace).unwrap();
+    let json: Json = serde_json::from_str(&text).unwrap();
+    let object = json.as_object().expect("an object");
+    assert!(object.keys().all(|key| ["traceEvents", "displayTimeUnit"].contains(&&**key)), "{:?}", object.keys());
+    assert!(["ms", "ns"].contains(&json["displayTimeUnit"].as_str().expect("a unit")));
+    let events: Vec<_> = json["traceEvents"].as_array().expect("an array").iter().map(event).collect();
+    let times: Vec<_> = events.iter().filter(|event| event.phase != "M").map(|event| event.begin).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    nested(&events);
+    events
+}
+
+fn event(json: &Json) -> Event {
+    let object = json.as_object().expect("an object");
+    let phase = json["ph"].as_str().expect("a phase").to_owned();
+    let keys: &[&str] = match &*phase {
+        "X" => &["name", "ph", "pid", "tid", "ts", "dur", "args"],
+        "C" => &["name", "ph", "pid", "tid", "ts", "args"],
+        "M" => &["name", "ph", "pid", "tid", "args"],
+        other => panic!("no phase of ours: {other}"),
+    };
+    assert!(object.keys().all(|key| keys.contains(&&**key)), "{json}");
+    let name = json["name"].as_str().expect("a name").to_owned();
+    assert!(!name.is_empty());
+    let time = |key: &str| {
+        let time = json[key].as_f64().unwrap_or_else(|| panic!("no {key}: {json}"));
+        assert!(time.is_finite() && time >= 0.0, "{json}");
+        time
+    };
+    let (begin, length) = match &*phase {
+        "X" => (time("ts"), time("dur")),
+        "C" => (time("ts"), 0.0),
+        _ => (0.0, 0.0),
+    };
+    let mut figures = Vec::new();
+    match (&*phase, &*name) {
+        ("M", "process_name" | "thread_name") => assert!(json["args"]["name"].is_string(), "{json}"),
+        ("M", "thread_sort_index") => assert!(json["args"]["sort_index"].is_i64(), "{json}"),
+        ("M", other) => panic!("no metadata of the format: {other}"),
+        _ => {
+            let arguments = json.get("args").and_then(Json::as_object).into_iter().flatten();
+            figures.extend(arguments.map(|(name, value)| (name.clone(), value.as_f64().expect("a number"))));
+            assert!(phase != "C" || !figures.is_empty(), "{json}");
+        }
+    }
+    let number = |key: &str| json[key].as_u64().unwrap_or_else(|| panic!("no {key}: {json}"));
+    Event { name, phase, process: number("pid"), thread: number("tid"), begin, length, figures }
+}
+
+/// In a row what begins within another ends within it.
+fn nested(events: &[Event]) {
+    let complete: Vec<_> = events.iter().filter(|event| event.phase == "X").collect();
+    for (index, a) in complete.iter().enumerate() {
+        for b in &complete[index + 1..] {
+            if (a.process, a.thread) == (b.process, b.thread) && b.begin < a.begin + a.length - 5e-4 {
+                assert!(b.begin + b.length <= a.begin + a.length + 5e-4, "{b:?} ends after {a:?}");
+            }
+        }
+    }
+}
+
+fn step(number: u64, at: f64, seconds: f64) -> StepRecord {
+    let mut step = StepRecord::new(at, number);
+    (step.seconds, step.samples, step.loss) = (seconds, 64, Some(0.5));
+    (step.waited_s, step.loss_s, step.backward_s) = (Some(0.1 * seconds), Some(0.2 * seconds), Some(0.3 * seconds));
+    (step.update_s, step.drain_s, step.in_use_bytes) = (Some(0.1 * seconds), Some(0.25 * seconds), Some(1 << 30));
+    step
+}
+
+fn records() -> Vec<Record> {
+    let mut run = Run::new(99.0, 4711);
+    run.workload = "digits".to_owned();
+    let mut records = vec![Record::Run(Box::new(run))];
+    for number in 1..=30 {
+        // Clocks differ by some microseconds.
+        let at = 100.0 + number as f64 * 0.5 - if number % 3 == 0 { 4e-6 } else { 0.0 };
+        records.push(Record::Step(Box::new(step(number, at, 0.5))));
+        let mut sample = GpuSample::new(at - 0.25, 0);
+        (sample.utilisation_percent, sample.power_mw) = (Some(90.0 + number as f64 / 10.0), Some(400_000));
+        records.push(Record::Gpu(sample));
+    }
+    records.push(Record::Value(Value::new(105.1, "valid/loss", 0.75)));
+    records
+}
+
+#[test]
+fn every_step_is_shown_with_what_it_was_made_of() {
+    let events = strictly(&of(&records(), Steps::ALL));
+    let all = |name: &str| events.iter().filter(|event| event.phase == "X" && event.name == name).count();
+    for part in ["wait for loader", "forward", "backward", "optimizer", "drain"] {
+        assert_eq!(all(part), 30, "{part}");
+    }
+    let steps: Vec<_> = events.iter().filter(|event| event.phase == "X" && event.name.starts_with("step ")).collect();
+    assert_eq!(steps.len(), 30);
+    assert!(steps.iter().all(|step| step.process == 4711 && (step.length - 5e5).abs() < 10.0), "half a second in us");
+    let drain = events.iter().find(|event| event.name == "drain").unwrap();
+    assert!((drain.length - 125_000.0).abs() < 10.0, "{drain:?}");
+    let counters = |name: &str| events.iter().filter(|event| event.phase == "C" && event.name == name).count();
+    for counter in ["GPU 0 utilisation (%)", "GPU 0 power (W)", "loss", "memory pools (bytes)"] {
+        assert_eq!(counters(counter), 30, "{counter}");
+    }
+    let power = events.iter().find(|event| event.name == "GPU 0 power (W)").unwrap();
+    assert_eq!(power.figures, [("value".to_owned(), 400.0)]);
+    let rows: Vec<_> = events.iter().filter(|event| event.phase == "M" && event.name == "thread_name").collect();
+    assert_eq!(rows.len(), 6, "a row for each kind");
+}
+
+#[test]
+fn only_the_steps_that_are_asked_for_are_shown_with_the_figures_of_their_time() {
+    let events = strictly(&of(&records(), Steps { first: 10, last: 12 }));
+    let steps = events.iter().filter(|event| event.phase == "X" && event.name.starts_with("step "));
+    assert_eq!(steps.map(|step| &*step.name).collect::<Vec<_>>(), ["step 10", "step 11", "step 12"]);
+    let begin = events.iter().filter(|event| event.phase != "M").map(|event| event.begin).fold(f64::MAX, f64::min);
+    assert!(begin.abs() < 1e-6, "it begins at 0: {begin}");
+    let samples = events.iter().filter(|event| event.phase == "C" && event.name.contains("utilisation")).count();
+    assert_eq!(samples, 3);
+    assert!(events.iter().any(|event| event.name == "valid/loss"), "at second 105.1, in step 11");
+    assert!(of(&records(), Steps { first: 50, last: 60 }).is_empty());
+}
+
+#[test]
+fn a_recording_of_the_machine_alone_has_its_counters() {
+    let samples: Vec<_> = records().into_iter().filter(|record| matches!(record, Record::Gpu(_))).collect();
+    let events = strictly(&of(&samples, Steps::ALL));
+    assert_eq!(events.iter().filter(|event| event.phase == "C").count(), 60);
+    assert!(of(&[], Steps::ALL).is_empty());
+}
+
+#[test]
+fn a_trace_is_written_completely_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    of(&records(), Steps::ALL).save(&path).unwrap();
+    assert!(serde_json::from_slice::<Json>(&std::fs::read(&path).unwrap()).is_ok());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+    assert!(Trace::default().save(&folder.path().join("none/trace.json")).is_err());
+}
