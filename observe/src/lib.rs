@@ -24,6 +24,7 @@ pub mod log;
 pub mod monitor;
 pub mod picture;
 pub mod recording;
+mod stats;
 pub mod trace;
 
 pub use host::Host;

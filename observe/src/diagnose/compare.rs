@@ -4,7 +4,7 @@ use crate::recording::Record;
 use serde::Serialize;
 
 use super::finding::{Finding, Kind, Prediction, Quantity};
-use super::picture::Picture;
+use super::run_stats::RunStats;
 use super::{Diagnosis, diagnose};
 
 /// A prediction beside what came.
@@ -40,7 +40,7 @@ pub enum Outcome {
 
 /// What a recording has of a quantity, measured as the prediction's own recording was: without warm-up and pauses.
 pub fn measured(quantity: Quantity, records: &[Record]) -> Option<f64> {
-    let steps = Picture::of(records).steps.ok()?;
+    let steps = RunStats::from_records(records).steps.ok()?;
     match quantity {
         Quantity::SamplesPerS => Some(steps.samples_per_s()),
         Quantity::MemoryBytes => steps.memory.iter().rev().find_map(|memory| memory.reserved).map(|held| held as f64),

@@ -252,14 +252,18 @@ impl Finding {
     }
 
     /// Adds a line of evidence with its figures.
-    pub(super) fn seen<const N: usize>(mut self, words: impl Into<String>, figures: [(&'static str, f64); N]) -> Self {
+    pub(super) fn with_evidence<const N: usize>(
+        mut self,
+        words: impl Into<String>,
+        figures: [(&'static str, f64); N],
+    ) -> Self {
         self.evidence.push(words.into());
         self.figures.0.extend(figures.into_iter().filter(|(_, figure)| figure.is_finite()));
         self
     }
 
     /// Adds what it brings.
-    pub(super) fn predicting(self, prediction: Prediction) -> Self {
+    pub(super) fn with_prediction(self, prediction: Prediction) -> Self {
         Self { prediction: Some(prediction), ..self }
     }
 
@@ -287,7 +291,7 @@ impl Serialize for Figures {
 
 impl Change {
     /// A change that settings do not bring about.
-    pub(super) fn of(what: impl Into<String>) -> Self {
+    pub(super) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), ..Self::default() }
     }
 

@@ -32,7 +32,7 @@ mod finding;
 mod kinds;
 mod model;
 mod order;
-mod picture;
+mod run_stats;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -42,8 +42,8 @@ use serde::Serialize;
 
 pub use compare::{Outcome, Tested, compare, measured, test};
 pub use finding::{Change, Figures, Finding, Kind, Prediction, Quantity, SettingChange, Severity};
-use kinds::Seen;
-use picture::{Doubt, LEAST_SAMPLES, LEAST_STEPS, Picture};
+use kinds::DiagnosisInput;
+use run_stats::{Doubt, LEAST_SAMPLES, LEAST_STEPS, RunStats};
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -96,33 +96,33 @@ impl Diagnosis {
 
 /// Looks for what holds a run up: of those in a recording the one that began last, with the steps of its process.
 pub fn diagnose(records: &[Record]) -> Diagnosis {
-    let seen = Seen::new(Picture::of(records));
-    let findings: Vec<_> = kinds::ALL.iter().filter_map(|find| find(&seen)).collect();
-    Diagnosis { judged: judged(&seen), unjudged: unjudged(&seen), findings: order::order(findings) }
+    let input = DiagnosisInput::new(RunStats::from_records(records));
+    let findings: Vec<_> = kinds::ALL.iter().filter_map(|find| find(&input)).collect();
+    Diagnosis { judged: judged(&input), unjudged: unjudged(&input), findings: order::order(findings) }
 }
 
-fn judged(seen: &Seen<'_>) -> Judged {
-    let picture = &seen.picture;
-    let steps = picture.steps.as_ref().ok();
+fn judged(input: &DiagnosisInput<'_>) -> Judged {
+    let stats = &input.stats;
+    let steps = stats.steps.as_ref().ok();
     Judged {
         steps: steps.map_or(0, |steps| steps.count as u64),
         warm_up_steps: steps.map_or(0, |steps| steps.left_out as u64),
-        seconds: Some(picture.span.1 - picture.span.0).filter(|span| span.is_finite()).unwrap_or(0.0),
-        samples_per_s: steps.map(picture::Steps::samples_per_s),
-        gpu_busy_share: picture.busy(),
-        gpu_samples: picture.gpus.iter().map(|gpu| gpu.samples.len() as u64).sum(),
+        seconds: Some(stats.span.1 - stats.span.0).filter(|span| span.is_finite()).unwrap_or(0.0),
+        samples_per_s: steps.map(run_stats::Steps::samples_per_s),
+        gpu_busy_share: stats.busy(),
+        gpu_samples: stats.gpus.iter().map(|gpu| gpu.samples.len() as u64).sum(),
     }
 }
 
 /// What is missing, and how to get it.
-fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
-    let picture = &seen.picture;
+fn unjudged(input: &DiagnosisInput<'_>) -> Vec<Unjudged> {
+    let stats = &input.stats;
     let missing = |what: String, how: &str| Unjudged { what, how: how.to_owned() };
     let mut unjudged = Vec::new();
-    unjudged.extend(picture.doubt.map(doubted));
-    match (&picture.steps, picture.run) {
+    unjudged.extend(stats.doubt.map(doubted));
+    match (&stats.steps, stats.run) {
         (Ok(_), Some(_)) => {}
-        (Err(_), Some(_)) if matches!(picture.doubt, Some(Doubt::NoneIsIts { .. })) => {}
+        (Err(_), Some(_)) if matches!(stats.doubt, Some(Doubt::NoneIsIts { .. })) => {}
         (Ok(_), None) => unjudged.push(missing(
             "settings, the planner's curve and the target: the program's start is not in the recording".to_owned(),
             "start the program with GPU_TUNED_RECORD set, and give the whole file",
@@ -139,11 +139,11 @@ fn unjudged(seen: &Seen<'_>) -> Vec<Unjudged> {
             "let it run for longer",
         )),
     }
-    let on_gpu = picture.run.is_none_or(|run| run.device.is_gpu);
-    if on_gpu && picture.gpus.is_empty() {
-        unjudged.push(unwatched(picture));
+    let on_gpu = stats.run.is_none_or(|run| run.device.is_gpu);
+    if on_gpu && stats.gpus.is_empty() {
+        unjudged.push(unwatched(stats));
     }
-    if picture.run.is_some_and(|run| run.expected.is_empty()) {
+    if stats.run.is_some_and(|run| run.expected.is_empty()) {
         unjudged.push(missing(
             "the batch: nothing is known of other batches".to_owned(),
             "measure the workload: `cargo gpu-tuned measure`",
@@ -179,9 +179,9 @@ fn doubted(doubt: Doubt) -> Unjudged {
 }
 
 /// Why nothing is known of the GPU.
-fn unwatched(picture: &Picture<'_>) -> Unjudged {
+fn unwatched(stats: &RunStats<'_>) -> Unjudged {
     let what = "power, temperature, the link, other processes and how busy the GPU is";
-    let of_monitor = picture.start.filter(|start| start.gpus.is_empty() && !start.trouble.is_empty());
+    let of_monitor = stats.start.filter(|start| start.gpus.is_empty() && !start.trouble.is_empty());
     let (why, how) = match of_monitor {
         Some(start) => (
             format!("there was none to look at: {}", start.trouble.join("; ")),

@@ -7,7 +7,7 @@
 use gpu_tuned_core::Settings;
 
 use super::curve::Curve;
-use super::picture::{Parts, Picture, Steps};
+use super::run_stats::{Parts, RunStats, Steps};
 
 /// Less of a step than this is not worth a word.
 pub(super) const LITTLE: f64 = 0.05;
@@ -96,13 +96,13 @@ pub(super) struct WhatIf {
 }
 
 impl StepModel {
-    pub(super) fn of(picture: &Picture<'_>, steps: &Steps) -> Self {
+    pub(super) fn of(stats: &RunStats<'_>, steps: &Steps) -> Self {
         let parts = steps.mean;
-        let settings = picture.run.and_then(|run| run.settings);
+        let settings = stats.run.and_then(|run| run.settings);
         let waiting = waiting(&parts, settings.as_ref());
         let loss = parts.loss.unwrap_or(0.0);
-        let on_gpu = picture.is_on_gpu();
-        let may_spin = on_gpu && picture.run.is_none_or(|run| !run.partly_frozen);
+        let on_gpu = stats.is_on_gpu();
+        let may_spin = on_gpu && stats.run.is_none_or(|run| !run.partly_frozen);
         let loss_waits = loss_waits(&parts, may_spin);
         let in_parts = loss + parts.backward + parts.update + parts.drain.unwrap_or(0.0);
         let other = (parts.training() - in_parts).max(0.0);
@@ -113,14 +113,14 @@ impl StepModel {
             Waiting::Little | Waiting::Unsteady => delivery(&parts, settings.as_ref()).unwrap_or(0.0),
         };
         let drains = parts.drain.is_some_and(|drain| parts.share(drain) >= DEVICE_BOUND);
-        let device = match picture.busy().filter(|_| on_gpu) {
+        let device = match stats.busy().filter(|_| on_gpu) {
             Some(busy) => Some((busy * parts.seconds).min(parts.training())),
             None => (drains || !on_gpu).then(|| parts.training()),
         };
         // On a CPU what is computed is what the processors do: it is no work beside it.
-        let cpu = picture.busy_cores().zip(picture.cores()).filter(|_| on_gpu);
+        let cpu = stats.busy_cores().zip(stats.cores()).filter(|_| on_gpu);
         let cpu = cpu.map(|(busy, cores)| (busy.min(cores) * parts.seconds, cores));
-        Self { parts, settings, waiting, loader, host, loss_waits, device, cpu, ranks: picture.ranks(), on_gpu }
+        Self { parts, settings, waiting, loader, host, loss_waits, device, cpu, ranks: stats.ranks(), on_gpu }
     }
 
     /// The step as it is.

@@ -77,12 +77,12 @@ mod tests {
 
     fn finding(kind: Kind, gain: f64) -> Finding {
         let prediction = Prediction::new(Quantity::SamplesPerS, 100.0, 100.0 * gain, "");
-        Finding::new(kind, Severity::of_gain(gain), "", Change::of("")).predicting(prediction)
+        Finding::new(kind, Severity::of_gain(gain), "", Change::new("")).with_prediction(prediction)
     }
 
     fn leak(severity: Severity) -> Finding {
         let prediction = Prediction::new(Quantity::FailsAtStep, 100.0, 200.0, "");
-        Finding::new(Kind::MemoryLeak, severity, "", Change::of("")).predicting(prediction)
+        Finding::new(Kind::MemoryLeak, severity, "", Change::new("")).with_prediction(prediction)
     }
 
     #[test]

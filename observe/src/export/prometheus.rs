@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::recording::{GpuSample, HostSample, Record, Run, StepRecord};
 
 use super::figures::{gpu, phases};
-use crate::recording::{is_of, last_run};
+use crate::recording::{belongs_to, last_run};
 
 /// What a recording says in the end, in Prometheus' text format (version 0.0.4), in its base units: counters of what the run
 /// has done that began last, and gauges of what was seen last. There are no times in it, as collectors of text files
@@ -20,7 +20,7 @@ pub fn prometheus(records: &[Record]) -> String {
     }
     for record in records {
         match record {
-            Record::Step(step) if is_of(last, step) => metrics.step(step),
+            Record::Step(step) if belongs_to(last, step) => metrics.step(step),
             Record::Value(value) if value.at >= begin => {
                 metrics.gauge("value", "Figures of the program's own.", &[("name", &value.name)], Some(value.value));
             }

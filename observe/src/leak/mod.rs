@@ -1,58 +1,64 @@
 //! Memory that grows from step to step.
 //!
-//! A program that keeps something of every step, such as a loss that was not read and holds its graph, runs out of memory
-//! hours later. The bytes in use after each step tell it early, though they are noisy: pools grow in the first steps,
-//! batches differ in size, a validation comes in between. [`leak`] judges a series, [`LeakCheck`] one that goes on.
+//! A program that keeps part of every step, such as an unread loss with its graph, runs out of memory hours later. The
+//! bytes in use after each step show it early. [`leak`] judges a series, [`LeakCheck`] one that goes on; diagnosis applies
+//! the same rule.
 //!
-//! What is looked at are the last three quarters of a series, since memory that is taken once is no leak. Its slope is
-//! that of Theil and Sen, the median over all pairs of steps, which a quarter of wild values does not move, with the bounds
-//! that it has at 99% confidence by Kendall's statistic. A leak is growth that is certainly there, in each half by itself
-//! as well, and does not fade: what fills up and stays full is a pool.
+//! # The rule
+//!
+//! A leak is growth that is significant, lasting and material:
+//!
+//! * **Significant.** The first quarter is left out, since pools and the optimizer's state grow there. Of the rest, the
+//!   slope of Theil and Sen is the median over all pairs of steps, so that a quarter of wild values does not move it. Its
+//!   lower bound at 99% confidence, by Kendall's statistic, is positive: over all steps, and in each half.
+//! * **Lasting.** The later half keeps at least 0.4 of the slope of the earlier half. A pool that fills up does not.
+//! * **Material.** It added at least 1 MiB and would add 1 GiB in a million steps, a long run; or it would fill the memory
+//!   that is left in a million steps.
+//!
+//! | 400 steps of | a leak? | why |
+//! |---|---|---|
+//! | 80 GiB + 100 kB a step | yes | adds 30 MB, and 100 GB in a long run |
+//! | 100 MiB + 2 kB a step | no | adds 0.6 MB: less than 1 MiB |
+//! | 100 MiB + 2 kB a step, with a limit of 1 GiB | yes | fills it in 0.5 million steps |
 
+mod check;
+mod growth;
 mod slope;
 
-use crate::recording::Record;
 use serde::Serialize;
 
-use crate::recording::{is_of, last_run};
-use slope::{Slope, slope};
+pub use check::LeakCheck;
+pub(crate) use growth::Growth;
 
-/// Steps of a series that can be judged.
-const LEAST: usize = 40;
-/// Points that are looked at: pairs of them are all compared.
-const MOST: usize = 240;
-/// Growth over what was looked at that is worth telling, as a share of what is in use.
-const LEAST_GROWTH: f64 = 1e-3;
-/// The slope of the second half is at least this share of that of the first, where growth does not fade.
-const LASTING: f64 = 0.4;
+use crate::recording::{Record, belongs_to, last_run};
 
 /// Memory that grows from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Leak {
-    /// By so many bytes a step.
+    /// Growth in bytes per step.
     pub bytes_per_step: f64,
-    /// By so many at least, with 99% confidence.
+    /// Lower bound of the growth at 99% confidence, in bytes per step.
     pub at_least: f64,
-    /// By so many at most, with 99% confidence.
+    /// Upper bound of the growth at 99% confidence, in bytes per step.
     pub at_most: f64,
-    /// The first step that was looked at.
+    /// The first step that was judged.
     pub from_step: u64,
-    /// The last step that was looked at.
+    /// The last step that was judged.
     pub to_step: u64,
-    /// In use in the end, in bytes.
+    /// In use after the last step, in bytes.
     pub in_use_bytes: u64,
 }
 
 impl Leak {
-    /// After how many further steps so many bytes more are taken.
+    /// Returns the number of further steps that take `bytes_more`.
     pub fn steps_until(&self, bytes_more: u64) -> u64 {
         (bytes_more as f64 / self.bytes_per_step) as u64
     }
 }
 
-/// The leak of a series of steps and the bytes in use after them, in order; `None` where there is none, or the series is
-/// too short to tell: fewer than 40 steps.
+/// Returns the leak of a series of steps and the bytes in use after them, in ascending order; `None` if there is none, or
+/// if the series has fewer than 20 steps.
 ///
 /// ```
 /// use gpu_tuned_observe::leak::leak;
@@ -65,103 +71,32 @@ impl Leak {
 /// assert!((leak.bytes_per_step - 2e6).abs() < 1e5);
 /// ```
 pub fn leak(series: &[(u64, u64)]) -> Option<Leak> {
-    // The first quarter is where pools and the optimizer's state come from.
-    let settled = series.get(series.len() / 4..).filter(|_| series.len() >= LEAST)?;
-    let points = thinned(settled);
-    let (first, last) = (*points.first()?, *points.last()?);
-    let Slope { value, at_least, at_most } = slope(&points)?;
-    let growth = value * (last.0 - first.0);
-    let (early, late) = points.split_at(points.len() / 2);
-    let (early, late) = (slope(early)?, slope(late)?);
-    let is_lasting = early.at_least > 0.0 && late.at_least > 0.0 && late.value >= LASTING * early.value;
-    let is_leak = at_least > 0.0 && is_lasting && growth >= LEAST_GROWTH * last.1.max(1.0);
-    is_leak.then(|| Leak {
-        bytes_per_step: value,
-        at_least,
-        at_most,
-        from_step: settled.first().map_or(0, |point| point.0),
-        to_step: settled.last().map_or(0, |point| point.0),
-        in_use_bytes: settled.last().map_or(0, |point| point.1),
+    leak_within(series, None)
+}
+
+/// Returns the leak of a series as [`leak`] does, of a program that may use `limit_bytes` in all: growth that fills them
+/// within a million steps is a leak, however small it is.
+pub fn leak_within(series: &[(u64, u64)], limit_bytes: Option<u64>) -> Option<Leak> {
+    let points: Vec<_> = series.iter().map(|(step, bytes)| (*step as f64, *bytes as f64)).collect();
+    let in_use_bytes = series.last()?.1;
+    let left = limit_bytes.map(|limit| limit.saturating_sub(in_use_bytes) as f64);
+    let Growth { slope, first, last } = Growth::leak(&points, left)?;
+    Some(Leak {
+        bytes_per_step: slope.value,
+        at_least: slope.at_least,
+        at_most: slope.at_most,
+        from_step: first.0 as u64,
+        to_step: last.0 as u64,
+        in_use_bytes,
     })
 }
 
-/// The series of a recording: steps of rank `rank` and the bytes in use after them, of the run that began last.
+/// Returns the steps of a rank and the bytes in use after them, for the run of a recording that began last.
 pub fn series(records: &[Record], rank: u64) -> Vec<(u64, u64)> {
     let run = last_run(records);
     let of_rank = records.iter().filter_map(|record| match record {
-        Record::Step(step) if step.rank == rank && is_of(run, step) => Some((step.step, step.in_use_bytes?)),
+        Record::Step(step) if step.rank == rank && belongs_to(run, step) => Some((step.step, step.in_use_bytes?)),
         _ => None,
     });
     of_rank.collect()
 }
-
-/// No more points than can be compared, evenly taken.
-fn thinned(series: &[(u64, u64)]) -> Vec<(f64, f64)> {
-    let every = series.len().div_ceil(MOST);
-    series.iter().step_by(every).map(|(step, bytes)| (*step as f64, *bytes as f64)).collect()
-}
-
-/// Looks for a leak while a program trains. Keeps some thousand steps, thinned out as they become more.
-///
-/// ```
-/// use gpu_tuned_observe::leak::LeakCheck;
-///
-/// let mut check = LeakCheck::new();
-/// let bytes = |step| 4_000_000_000 + 500_000 * step;
-/// let found = (1..=400).find_map(|step| check.observe(step, bytes(step)));
-/// assert_eq!(found.expect("it leaks").bytes_per_step.round(), 500_000.0);
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct LeakCheck {
-    series: Vec<(u64, u64)>,
-    /// Of so many steps one is kept.
-    every: u64,
-    seen: u64,
-    /// Points at which it is judged next.
-    next: usize,
-}
-
-/// Points that are kept.
-const KEPT: usize = 2048;
-/// From one judgement to the next, as a factor of points.
-const NEXT: f64 = 1.25;
-
-impl LeakCheck {
-    /// Nothing was seen yet.
-    pub fn new() -> Self {
-        Self { every: 1, next: LEAST * 2, ..Self::default() }
-    }
-
-    /// Takes the bytes in use after a step. Judges what was seen from time to time, the first time after 80 steps; `None`
-    /// in between, and where there is no leak.
-    pub fn observe(&mut self, step: u64, in_use_bytes: u64) -> Option<Leak> {
-        let is_kept = self.seen.is_multiple_of(self.every.max(1));
-        self.seen += 1;
-        if !is_kept {
-            return None;
-        }
-        self.series.push((step, in_use_bytes));
-        let is_due = self.series.len() >= self.next.max(LEAST * 2);
-        if is_due {
-            self.next = (self.series.len() as f64 * NEXT) as usize;
-        }
-        if self.series.len() == KEPT {
-            let mut keeps = false;
-            self.series.retain(|_| {
-                keeps = !keeps;
-                keeps
-            });
-            self.every = self.every.max(1) * 2;
-            self.next = (self.next / 2).max(KEPT / 2 + 1);
-        }
-        if is_due { self.judge() } else { None }
-    }
-
-    /// Judges what was seen so far.
-    pub fn judge(&self) -> Option<Leak> {
-        leak(&self.series)
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -3,15 +3,15 @@
 /// Standard deviations of 99% confidence, both sides.
 const DEVIATIONS: f64 = 2.576;
 
-/// A slope with bounds of 99% confidence.
+/// A slope with its bounds at 99% confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Slope {
+pub(crate) struct Slope {
     pub value: f64,
     pub at_least: f64,
     pub at_most: f64,
 }
 
-/// The median slope over all pairs of points; `None` where there is no pair. Points come in order.
+/// Returns the median slope over all pairs of points, which come in ascending order; `None` without a pair.
 pub(super) fn slope(points: &[(f64, f64)]) -> Option<Slope> {
     let pairs = points.iter().enumerate().flat_map(|(index, a)| points[index + 1..].iter().map(move |b| (a, b)));
     let slopes = pairs.filter(|(a, b)| b.0 > a.0).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0));
@@ -19,7 +19,7 @@ pub(super) fn slope(points: &[(f64, f64)]) -> Option<Slope> {
     slopes.sort_unstable_by(f64::total_cmp);
     let (count, points) = (slopes.len(), points.len() as f64);
     let last = count.checked_sub(1)?;
-    // The variance of Kendall's statistic; ties make the bounds wider than they need to be.
+    // The variance of Kendall's statistic. Ties make the bounds wider than necessary.
     let deviation = (points * (points - 1.0) * (2.0 * points + 5.0) / 18.0).sqrt();
     let reach = DEVIATIONS * deviation;
     let below = ((count as f64 - reach) / 2.0).floor();
@@ -35,9 +35,9 @@ pub(super) fn slope(points: &[(f64, f64)]) -> Option<Slope> {
 mod tests {
     use super::{Slope, slope};
 
-    /// What `scipy.stats.theilslopes(y, x, alpha=0.99)` says of these.
+    /// Expected values from `scipy.stats.theilslopes(y, x, alpha=0.99)`.
     #[test]
-    fn it_is_that_of_a_library_of_statistics() {
+    fn slope_and_bounds_equal_those_of_scipy() {
         let y = [2.1, 3.9, 6.2, 7.8, 30.0, 12.1, 14.2, 15.8, 18.1, 20.2, 22.0, 23.9, 26.3, 27.8, 30.1, 32.2];
         let points: Vec<_> = y.iter().enumerate().map(|(index, y)| (index as f64, *y)).collect();
         let found = slope(&points).unwrap();

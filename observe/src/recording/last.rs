@@ -1,8 +1,8 @@
-//! Which of several runs is meant, and whose steps are whose.
+//! The last of several runs, and the steps that belong to it.
 
-use crate::recording::{Record, Run, StepRecord};
+use super::{Record, Run, StepRecord};
 
-/// The run that began last, wherever it stands.
+/// Returns the run that began last, wherever it stands in the file.
 pub(crate) fn last_run(records: &[Record]) -> Option<&Run> {
     let runs = records.iter().filter_map(|record| match record {
         Record::Run(run) => Some(&**run),
@@ -11,12 +11,12 @@ pub(crate) fn last_run(records: &[Record]) -> Option<&Run> {
     runs.max_by(|a, b| a.at.total_cmp(&b.at))
 }
 
-/// Whether a step is of the run's process, as far as it is said: older versions did not, and then the clock alone tells.
+/// Returns whether the run's process took the step. Steps and runs of older versions name no process and always match.
 pub(crate) fn is_of_process(run: &Run, step: &StepRecord) -> bool {
     run.pid == 0 || step.pid.is_none_or(|pid| pid == run.pid)
 }
 
-/// Whether a step is one of the run's; every step is where no run is recorded.
-pub(crate) fn is_of(run: Option<&Run>, step: &StepRecord) -> bool {
+/// Returns whether the run took the step. Without a recorded run every step matches.
+pub(crate) fn belongs_to(run: Option<&Run>, step: &StepRecord) -> bool {
     run.is_none_or(|run| step.at >= run.at && is_of_process(run, step))
 }

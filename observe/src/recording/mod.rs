@@ -46,7 +46,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use gpu_tuned_core::plan::Expected;
 pub use gpu_tuned_core::telemetry::{Gpu, GpuProcess, GpuSample, Throttle};
 pub use host::{HostSample, ProcessSample};
-pub(crate) use last::{is_of, is_of_process, last_run};
+pub(crate) use last::{belongs_to, is_of_process, last_run};
 pub use read::{Recording, RecordingError, parse, read};
 pub use record::{Record, Start, VERSION, Value};
 pub use recorder::{Observer, Observers, Recorder};

@@ -1,6 +1,6 @@
 //! Micro-batches far below those that keep the device busy.
 
-use super::{Change, Finding, Kind, Seen, Severity};
+use super::{Change, DiagnosisInput, Finding, Kind, Severity};
 use crate::diagnose::model::StepModel;
 use crate::diagnose::words::{rate, times};
 
@@ -27,8 +27,8 @@ impl Better {
 }
 
 /// The micro-batch that keeps the device busy, where the run's is far below.
-pub(super) fn better(seen: &Seen<'_>) -> Option<Better> {
-    let (model, run, curve) = (seen.model.as_ref()?, seen.picture.run?, seen.curve()?);
+pub(super) fn better(input: &DiagnosisInput<'_>) -> Option<Better> {
+    let (model, run, curve) = (input.model.as_ref()?, input.stats.run?, input.curve()?);
     let now = model.parts.micro_batch;
     // Within the step that was asked for; where that leaves nothing to gain, beyond it.
     let share = model.share_of_rank().max(run.global_batch.unwrap_or(0) as f64 / run.world_size.max(1) as f64);
@@ -39,9 +39,9 @@ pub(super) fn better(seen: &Seen<'_>) -> Option<Better> {
     within.or_else(|| knee(u64::MAX).filter(is_worth).map(Better::BeyondStep))
 }
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let (model, curve) = (seen.model.as_ref()?, seen.curve()?);
-    let better = better(seen)?;
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let (model, curve) = (input.model.as_ref()?, input.curve()?);
+    let better = better(input)?;
     let (now, batch) = (model.parts.micro_batch, better.batch());
     let step = model.regrouped(&curve, batch);
     let how = format!(
@@ -50,7 +50,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         rate(1.0 / curve.seconds(batch)),
         curve.provenance()
     );
-    let prediction = seen.predicts(step, how)?;
+    let prediction = input.predict(step, how)?;
     let severity = match Severity::of_gain(prediction.then / prediction.now) {
         severity if matches!(better, Better::WithinStep(_)) => severity,
         // Another training run is not to be had for a tenth.
@@ -61,23 +61,23 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         "micro-batches of {now:.0} are far too small: the device takes samples {} as fast in those of {batch:.0}",
         times(curve.seconds(now) / curve.seconds(batch))
     );
-    let finding = Finding::new(Kind::BatchTooSmall, severity, headline, change(seen, model, better)).seen(
-        format!("{} in micro-batches of {now:.0}, {}", rate(model.rate_now()), seen.over()),
+    let finding = Finding::new(Kind::BatchTooSmall, severity, headline, change(input, model, better)).with_evidence(
+        format!("{} in micro-batches of {now:.0}, {}", rate(model.rate_now()), input.over()),
         [("samples_per_s", model.rate_now()), ("micro_batch", now), ("better_micro_batch", batch)],
     );
-    Some(with_memory(seen, finding).predicting(prediction))
+    Some(with_memory(input, finding).with_prediction(prediction))
 }
 
-fn change(seen: &Seen<'_>, model: &StepModel, better: Better) -> Change {
+fn change(input: &DiagnosisInput<'_>, model: &StepModel, better: Better) -> Change {
     let (now, batch) = (model.parts.micro_batch, better.batch());
     let of_batch = format!("batch_size = {batch:.0} (was {now:.0}); the samples of an optimizer step stay the same");
     match better {
-        Better::WithinStep(_) => Change::of(of_batch).set(seen.regrouping(batch as u64)),
+        Better::WithinStep(_) => Change::new(of_batch).set(input.regrouping(batch as u64)),
         Better::OtherStatistics(_) => {
             let what = format!("{of_batch}, and the model's batch statistics change: another training run");
-            Change::of(what).set(seen.regrouping(batch as u64))
+            Change::new(what).set(input.regrouping(batch as u64))
         }
-        Better::BeyondStep(_) => Change::of(format!(
+        Better::BeyondStep(_) => Change::new(format!(
             "global_batch = {:.0} (was {:.0}): another training run, whose learning rate has to fit it",
             batch * model.ranks,
             model.parts.samples
@@ -86,12 +86,12 @@ fn change(seen: &Seen<'_>, model: &StepModel, better: Better) -> Change {
 }
 
 /// How much memory is left unused.
-fn with_memory(seen: &Seen<'_>, finding: Finding) -> Finding {
-    let steps = seen.picture.steps.as_ref().ok();
+fn with_memory(input: &DiagnosisInput<'_>, finding: Finding) -> Finding {
+    let steps = input.stats.steps.as_ref().ok();
     let reserved = steps.and_then(|steps| steps.memory.iter().filter_map(|memory| memory.reserved).max());
-    let budget = seen.picture.run.and_then(|run| run.memory_budget_bytes);
+    let budget = input.stats.run.and_then(|run| run.memory_budget_bytes);
     match reserved.zip(budget) {
-        Some((reserved, budget)) => finding.seen(
+        Some((reserved, budget)) => finding.with_evidence(
             format!(
                 "the pools hold {} of the {} that they may",
                 super::words::bytes(reserved as f64),

@@ -2,12 +2,12 @@
 
 use gpu_tuned_core::{Setting, SettingValue};
 
-use super::{Change, Finding, Kind, Seen, Severity, WhatIf};
+use super::{Change, DiagnosisInput, Finding, Kind, Severity, WhatIf};
 use crate::diagnose::curve::Curve;
 use crate::diagnose::words::bytes;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let (model, run) = (seen.model.as_ref()?, seen.picture.run?);
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let (model, run) = (input.model.as_ref()?, input.stats.run?);
     run.settings.as_ref().filter(|settings| settings.gradient_checkpointing)?;
     let (with, without) = (Curve::of(run, true)?, Curve::of(run, false)?);
     let batch = model.parts.micro_batch;
@@ -18,15 +18,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     let training = if model.is_host_bound() { was.training } else { was.training / faster };
     let how =
         format!("the planner expects a micro-batch of {batch:.0} to take {faster:.2} times as long with checkpointing");
-    let prediction = seen.predicts(WhatIf { training, ..was }, how)?;
+    let prediction = input.predict(WhatIf { training, ..was }, how)?;
     let severity = Severity::of_gain(prediction.then / prediction.now);
-    let change = Change::of("gradient_checkpointing = false")
-        .set(seen.change(Setting::GradientCheckpointing, SettingValue::Flag(false)));
+    let change = Change::new("gradient_checkpointing = false")
+        .set(input.change(Setting::GradientCheckpointing, SettingValue::Flag(false)));
     let headline = "activations are recomputed that would fit: checkpointing costs time for nothing";
     let needs = kept.memory_bytes as f64;
     let finding = Finding::new(Kind::NeedlessCheckpointing, severity, headline, change);
     let finding = match run.memory_budget_bytes {
-        Some(budget) => finding.seen(
+        Some(budget) => finding.with_evidence(
             format!(
                 "without it {} of {} are taken in micro-batches of {}",
                 bytes(needs),
@@ -35,10 +35,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
             ),
             [("memory_bytes", needs), ("memory_budget_bytes", budget as f64)],
         ),
-        None => finding.seen(
+        None => finding.with_evidence(
             format!("without it {} are taken in micro-batches of {}", bytes(needs), kept.batch),
             [("memory_bytes", needs)],
         ),
     };
-    Some(finding.predicting(prediction))
+    Some(finding.with_prediction(prediction))
 }

@@ -2,14 +2,14 @@
 
 use gpu_tuned_core::{Setting, SettingValue};
 
-use super::{Change, Finding, Kind, Seen, Severity, WhatIf};
+use super::{Change, DiagnosisInput, Finding, Kind, Severity, WhatIf};
 use crate::diagnose::words::seconds;
 
 /// Last steps of epochs may have fewer.
 const REACHED: f64 = 0.9;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let (model, run) = (seen.model.as_ref()?, seen.picture.run?);
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let (model, run) = (input.model.as_ref()?, input.stats.run?);
     let (asked, taken) = (run.global_batch? as f64, model.parts.samples);
     if taken >= REACHED * asked {
         return None;
@@ -19,7 +19,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     let now = model.parts.micro_batch.max(1.0);
     let planned = run.settings.map_or(now, |settings| (settings.batch_size as f64).min(of_rank).max(now));
     let batches = (of_rank / planned).ceil().max(1.0);
-    let slower = seen.curve().map_or(1.0, |curve| curve.seconds(planned) / curve.seconds(now));
+    let slower = input.curve().map_or(1.0, |curve| curve.seconds(planned) / curve.seconds(now));
     let larger = asked / taken;
     let was = model.as_is();
     // The optimizer and the loop come once for all of it.
@@ -35,16 +35,16 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         "{larger:.1} times the samples in micro-batches of {planned:.0}, with one update of {} for all of them",
         seconds(once)
     );
-    let prediction = seen.predicts(step, how)?;
+    let prediction = input.predict(step, how)?;
     let headline =
         format!("optimizer steps take {taken:.0} samples where {asked:.0} were asked for: it is another training run");
-    let change = Change::of(format!(
+    let change = Change::new(format!(
         "give the trainer batches of {of_rank:.0} samples, as `session.loader` does: it cuts them into {batches:.0} \
          micro-batches and accumulates"
     ))
-    .set(seen.change(Setting::GradientAccumulation, SettingValue::Count(batches as u64)));
-    let words = format!("{taken:.0} samples in a step over all ranks, {}", seen.over());
+    .set(input.change(Setting::GradientAccumulation, SettingValue::Count(batches as u64)));
+    let words = format!("{taken:.0} samples in a step over all ranks, {}", input.over());
     let finding = Finding::new(Kind::NoAccumulation, Severity::Warning, headline, change)
-        .seen(words, [("samples_per_step", taken), ("global_batch", asked)]);
-    Some(finding.predicting(prediction))
+        .with_evidence(words, [("samples_per_step", taken), ("global_batch", asked)]);
+    Some(finding.with_prediction(prediction))
 }

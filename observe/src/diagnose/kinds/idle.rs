@@ -1,8 +1,8 @@
 //! A GPU that idles, where the program recorded nothing of its steps.
 
-use super::{Change, Finding, Kind, Seen, Severity};
-use crate::diagnose::picture::series::mean;
+use super::{Change, DiagnosisInput, Finding, Kind, Severity};
 use crate::diagnose::words::percent;
+use crate::stats::mean;
 
 /// Busier than this it is not idle.
 const BUSY: f64 = 0.7;
@@ -11,14 +11,14 @@ const MOSTLY_IDLE: f64 = 0.4;
 /// A thread that is as busy as this is what everything waits for, in percent.
 const FULL_THREAD: f64 = 90.0;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let picture = &seen.picture;
-    if picture.steps.is_ok() || picture.run.is_some_and(|run| !run.device.is_gpu) {
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let stats = &input.stats;
+    if stats.steps.is_ok() || stats.run.is_some_and(|run| !run.device.is_gpu) {
         return None;
     }
-    let busy = picture.busy().filter(|busy| *busy < BUSY)?;
-    let thread = mean(picture.host.iter().filter_map(|sample| sample.process.as_ref()?.busiest_thread_percent));
-    let cores = picture.busy_cores().zip(picture.cores());
+    let busy = stats.busy().filter(|busy| *busy < BUSY)?;
+    let thread = mean(stats.host.iter().filter_map(|sample| sample.process.as_ref()?.busiest_thread_percent));
+    let cores = stats.busy_cores().zip(stats.cores());
     let why = match (thread, cores) {
         (_, Some((busy, cores))) if busy >= 0.9 * cores => {
             "all processors are busy: the loader, most likely; prepare samples once and keep them"
@@ -32,18 +32,18 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     };
     let severity = if busy < MOSTLY_IDLE { Severity::Critical } else { Severity::Warning };
     let headline = format!("the GPU idles {} of the time", percent(1.0 - busy));
-    let change = Change::of(format!(
+    let change = Change::new(format!(
         "{why}; record the program's steps to know: with `gpu-tuned`, run it with GPU_TUNED_RECORD=run.jsonl"
     ));
     let mut finding = Finding::new(Kind::GpuIdle, severity, headline, change)
-        .seen(format!("busy {} of the time, {}", percent(busy), seen.over()), [("gpu_busy_share", busy)]);
+        .with_evidence(format!("busy {} of the time, {}", percent(busy), input.over()), [("gpu_busy_share", busy)]);
     if let Some((busy, cores)) = cores {
         let words = format!("the program keeps {busy:.1} of {cores:.0} processors busy");
-        finding = finding.seen(words, [("busy_cores", busy), ("cores", cores)]);
+        finding = finding.with_evidence(words, [("busy_cores", busy), ("cores", cores)]);
     }
     if let Some(thread) = thread {
         let words = format!("its busiest thread works {} of the time", percent(thread / 100.0));
-        finding = finding.seen(words, [("busiest_thread_share", thread / 100.0)]);
+        finding = finding.with_evidence(words, [("busiest_thread_share", thread / 100.0)]);
     }
     Some(finding)
 }

@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::{Setting, SettingValue};
 
-use super::{Change, Finding, Kind, Seen, Severity};
+use super::{Change, DiagnosisInput, Finding, Kind, Severity};
 use crate::diagnose::model::{StepModel, Waiting, WhatIf};
 use crate::diagnose::words::{percent, seconds};
 
@@ -24,8 +24,8 @@ pub(super) struct Feeding {
     pub step: WhatIf,
 }
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let model = seen.model.as_ref()?;
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let model = input.model.as_ref()?;
     let waited = model.parts.waited.unwrap_or(0.0);
     let is_loader = match model.waiting {
         Waiting::Slower | Waiting::SlowerBehind => true,
@@ -35,31 +35,31 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     if !is_loader {
         return None;
     }
-    let kind = if waits_for_storage(seen, model) { Kind::SlowStorage } else { Kind::LoaderBound };
+    let kind = if waits_for_storage(input, model) { Kind::SlowStorage } else { Kind::LoaderBound };
     // Who waits for the storage takes no processor.
-    let most = if kind == Kind::SlowStorage { MOST_WORKERS } else { spare_cores(seen, model) };
+    let most = if kind == Kind::SlowStorage { MOST_WORKERS } else { spare_cores(input, model) };
     let feeding = feeding(model, most);
     let (change, step, how) = if model.waiting == Waiting::SlowerBehind {
         behind(model)
     } else if feeding.workers > workers(model) && brings_much(model, &feeding) {
-        with_workers(seen, model, &feeding, kind)
+        with_workers(input, model, &feeding, kind)
     } else {
         prepared_once(model)
     };
-    let prediction = seen.predicts(step, how)?;
+    let prediction = input.predict(step, how)?;
     let share = model.parts.share(waited);
     let severity = Severity::of_gain(prediction.then / prediction.now).min(Severity::Warning);
-    let mut finding = Finding::new(kind, severity, headline(kind, model, share), change).seen(
+    let mut finding = Finding::new(kind, severity, headline(kind, model, share), change).with_evidence(
         format!(
             "waits {} of each {} step for the next batch, {}",
             seconds(waited),
             seconds(model.parts.seconds),
-            seen.over()
+            input.over()
         ),
         [("waited_s_per_step", waited), ("step_s", model.parts.seconds), ("waited_share", share)],
     );
     if let Some((computing, prepared)) = model.parts.prepared_cpu.zip(model.parts.prepared) {
-        finding = finding.seen(
+        finding = finding.with_evidence(
             format!(
                 "workers take {} for the samples of a step, {} of it computing",
                 seconds(prepared),
@@ -68,16 +68,17 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
             [("prepared_s_per_step", prepared), ("prepared_cpu_s_per_step", computing)],
         );
     }
-    if let Some(busy) = seen.picture.busy() {
-        finding = finding.seen(format!("the GPU is busy {} of the time", percent(busy)), [("gpu_busy_share", busy)]);
+    if let Some(busy) = input.stats.busy() {
+        finding =
+            finding.with_evidence(format!("the GPU is busy {} of the time", percent(busy)), [("gpu_busy_share", busy)]);
     }
-    if let Some((busy, cores)) = seen.picture.busy_cores().zip(seen.picture.cores()) {
-        finding = finding.seen(
+    if let Some((busy, cores)) = input.stats.busy_cores().zip(input.stats.cores()) {
+        finding = finding.with_evidence(
             format!("the program keeps {busy:.1} of {cores:.0} processors busy"),
             [("busy_cores", busy), ("cores", cores)],
         );
     }
-    Some(finding.predicting(prediction))
+    Some(finding.with_prediction(prediction))
 }
 
 fn headline(kind: Kind, model: &StepModel, share: f64) -> String {
@@ -99,8 +100,8 @@ fn workers(model: &StepModel) -> f64 {
 }
 
 /// Processors that workers may have: all but the one that launches, and that one, too, where it would mostly wait for them.
-pub(super) fn spare_cores(seen: &Seen<'_>, model: &StepModel) -> f64 {
-    let Some(cores) = seen.picture.cores() else { return MOST_WORKERS };
+pub(super) fn spare_cores(input: &DiagnosisInput<'_>, model: &StepModel) -> f64 {
+    let Some(cores) = input.stats.cores() else { return MOST_WORKERS };
     let fed = model.fed();
     let alone = model.loader * workers(model).max(1.0) / cores;
     let launches = if alone >= MOSTLY_WAITS * (fed.serial + fed.training) { 0.0 } else { 1.0 };
@@ -123,9 +124,14 @@ fn brings_much(model: &StepModel, feeding: &Feeding) -> bool {
     model.rate(feeding.step) >= 1.1 * model.rate_now()
 }
 
-fn with_workers(seen: &Seen<'_>, model: &StepModel, feeding: &Feeding, kind: Kind) -> (Change, WhatIf, String) {
+fn with_workers(
+    input: &DiagnosisInput<'_>,
+    model: &StepModel,
+    feeding: &Feeding,
+    kind: Kind,
+) -> (Change, WhatIf, String) {
     let now = workers(model);
-    let setting = seen.change(Setting::NumWorkers, SettingValue::Count(feeding.workers as u64));
+    let setting = input.change(Setting::NumWorkers, SettingValue::Count(feeding.workers as u64));
     let more = format!("num_workers = {:.0} (was {now:.0})", feeding.workers);
     let what = match kind {
         Kind::SlowStorage => format!(
@@ -143,7 +149,7 @@ fn with_workers(seen: &Seen<'_>, model: &StepModel, feeding: &Feeding, kind: Kin
         feeding.workers,
         seconds(fed.serial + fed.training)
     );
-    (Change::of(what).set(setting), feeding.step, how)
+    (Change::new(what).set(setting), feeding.step, how)
 }
 
 /// The workers have time to spare.
@@ -152,7 +158,7 @@ fn behind(model: &StepModel) -> (Change, WhatIf, String) {
     let what = "the workers idle: what comes behind them is slow, which is the copy to the device (smaller samples: bytes \
                 in place of floats, converted there), or a batch strategy that fetches items in one place";
     let how = format!("the step without the waiting: {}", seconds(fed.serial + fed.training));
-    (Change::of(what), fed, how)
+    (Change::new(what), fed, how)
 }
 
 /// The host has no more to give.
@@ -161,18 +167,18 @@ fn prepared_once(model: &StepModel) -> (Change, WhatIf, String) {
     let what = "the host has no processors left for more workers: prepare samples once and keep them (`CachedDataset`), \
                 make the batcher cheaper, or use a host with more cores";
     let how = format!("the step without the waiting: {}", seconds(fed.serial + fed.training));
-    (Change::of(what), fed, how)
+    (Change::new(what), fed, how)
 }
 
 /// Whether workers hardly compute while the trainer waits for them.
-fn waits_for_storage(seen: &Seen<'_>, model: &StepModel) -> bool {
+fn waits_for_storage(input: &DiagnosisInput<'_>, model: &StepModel) -> bool {
     if model.waiting == Waiting::SlowerBehind {
         return false;
     }
     if let Some((computing, prepared)) = model.parts.prepared_cpu.zip(model.parts.prepared) {
         return computing < COMPUTING * prepared;
     }
-    let Some(busy) = seen.picture.busy_cores() else { return false };
+    let Some(busy) = input.stats.busy_cores() else { return false };
     let computing = (busy * model.parts.seconds - model.host).max(0.0);
     computing < COMPUTING * model.loader * workers(model).max(1.0)
 }

@@ -26,18 +26,18 @@ use gpu_tuned_core::{Setting, SettingValue};
 use super::curve::Curve;
 use super::finding::{Change, Finding, Kind, Prediction, Quantity, SettingChange, Severity};
 use super::model::{StepModel, WhatIf};
-use super::picture::Picture;
+use super::run_stats::RunStats;
 use super::words;
 
 /// What findings are made from.
-pub(super) struct Seen<'a> {
-    pub picture: Picture<'a>,
+pub(super) struct DiagnosisInput<'a> {
+    pub stats: RunStats<'a>,
     /// `None` where no steps were recorded, or too few.
     pub model: Option<StepModel>,
 }
 
 /// Looks for one thing.
-pub(super) type Find = fn(&Seen<'_>) -> Option<Finding>;
+pub(super) type Find = fn(&DiagnosisInput<'_>) -> Option<Finding>;
 
 /// All that is looked for. Of what counts the same, the first here is the first to be read.
 pub(super) const ALL: [Find; 21] = [
@@ -64,20 +64,20 @@ pub(super) const ALL: [Find; 21] = [
     model_size::find,
 ];
 
-impl<'a> Seen<'a> {
-    pub(super) fn new(picture: Picture<'a>) -> Self {
-        let model = picture.steps.as_ref().ok().map(|steps| StepModel::of(&picture, steps));
-        Self { picture, model }
+impl<'a> DiagnosisInput<'a> {
+    pub(super) fn new(stats: RunStats<'a>) -> Self {
+        let model = stats.steps.as_ref().ok().map(|steps| StepModel::of(&stats, steps));
+        Self { stats, model }
     }
 
     /// The planner's curve for how the run trains.
     pub(super) fn curve(&self) -> Option<Curve<'_>> {
-        let run = self.picture.run?;
+        let run = self.stats.run?;
         Curve::of(run, run.settings.is_some_and(|settings| settings.gradient_checkpointing))
     }
 
     /// The prediction for a step that is other than it was.
-    fn predicts(&self, step: WhatIf, how: impl Into<String>) -> Option<Prediction> {
+    fn predict(&self, step: WhatIf, how: impl Into<String>) -> Option<Prediction> {
         let model = self.model.as_ref()?;
         let (now, then) = (model.rate_now(), model.rate(step));
         then.is_finite().then(|| Prediction::new(Quantity::SamplesPerS, now, then, how))
@@ -85,15 +85,15 @@ impl<'a> Seen<'a> {
 
     /// `steps 12 to 480`.
     fn over(&self) -> String {
-        self.picture.steps.as_ref().map_or_else(
-            |_| format!("over {}", words::seconds(self.picture.span.1 - self.picture.span.0)),
+        self.stats.steps.as_ref().map_or_else(
+            |_| format!("over {}", words::seconds(self.stats.span.1 - self.stats.span.0)),
             |steps| format!("steps {} to {}", steps.numbers.0, steps.numbers.1),
         )
     }
 
     /// A setting's change, where the settings are known.
     fn change(&self, setting: Setting, to: SettingValue) -> Option<SettingChange> {
-        let settings = self.picture.run?.settings.as_ref()?;
+        let settings = self.stats.run?.settings.as_ref()?;
         Some(SettingChange { setting, from: setting.of(settings), to })
     }
 

@@ -1,6 +1,6 @@
 //! What there is to compute does not fill the GPU.
 
-use super::{Change, Finding, Kind, Prediction, Quantity, Seen, Severity};
+use super::{Change, DiagnosisInput, Finding, Kind, Prediction, Quantity, Severity};
 use crate::diagnose::words::percent;
 
 /// A GPU whose multiprocessors work less than this is mostly empty.
@@ -10,12 +10,12 @@ const LITTLE_POWER: f64 = 0.4;
 /// Kernels run for so much of the time.
 const RUNS: f64 = 0.8;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let model = seen.model.as_ref().filter(|_| seen.picture.is_on_gpu())?;
-    let busy = seen.picture.busy()?;
-    let figure = match seen.picture.sm_activity() {
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let model = input.model.as_ref().filter(|_| input.stats.is_on_gpu())?;
+    let busy = input.stats.busy()?;
+    let figure = match input.stats.sm_activity() {
         Some(activity) => ("sm_activity_share", activity),
-        None => ("power_share", power_share(seen).filter(|_| busy >= RUNS)?),
+        None => ("power_share", power_share(input).filter(|_| busy >= RUNS)?),
     };
     let most = if figure.0 == "power_share" { LITTLE_POWER } else { MOSTLY_EMPTY };
     if figure.1 >= most {
@@ -28,7 +28,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     };
     let headline = format!("the model is too small for this GPU: {} {of_what}", percent(figure.1));
     let room = (0.8 / figure.1).floor().clamp(1.0, 16.0);
-    let change = Change::of(
+    let change = Change::new(
         "nothing is wrong; a larger model (wider, deeper, longer sequences, larger patches) or several runs side by side \
          would cost little more time",
     );
@@ -37,13 +37,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     );
     let prediction = Prediction::new(Quantity::SamplesPerS, model.rate_now(), model.rate_now(), how);
     let words =
-        format!("kernels run {} of the time, and {} {of_what}, {}", percent(busy), percent(figure.1), seen.over());
+        format!("kernels run {} of the time, and {} {of_what}, {}", percent(busy), percent(figure.1), input.over());
     let finding = Finding::new(Kind::ModelTooSmall, Severity::Hint, headline, change)
-        .seen(words, [("gpu_busy_share", busy), figure, ("room_times", room)]);
-    Some(finding.predicting(prediction))
+        .with_evidence(words, [("gpu_busy_share", busy), figure, ("room_times", room)]);
+    Some(finding.with_prediction(prediction))
 }
 
-fn power_share(seen: &Seen<'_>) -> Option<f64> {
-    let gpu = seen.picture.gpus.first()?;
+fn power_share(input: &DiagnosisInput<'_>) -> Option<f64> {
+    let gpu = input.stats.gpus.first()?;
     gpu.mean(|sample| Some(f64::from(sample.power_mw?) / f64::from(sample.power_limit_mw?.max(1))))
 }

@@ -1,6 +1,6 @@
 //! Steps that change nothing, as their gradients are not finite.
 
-use super::{Change, Finding, Kind, Seen, Severity};
+use super::{Change, DiagnosisInput, Finding, Kind, Severity};
 use crate::diagnose::words::{percent, whole};
 
 /// A loss scale that grows until it overflows skips a step now and then, and more at first: so many are not worth a word.
@@ -8,8 +8,8 @@ const NOW_AND_THEN: f64 = 0.02;
 /// So many are training that is lost.
 const MUCH: f64 = 0.1;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let skipped = seen.picture.steps.as_ref().ok()?.skipped;
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let skipped = input.stats.steps.as_ref().ok()?.skipped;
     let share = skipped.count as f64 / skipped.of.max(1) as f64;
     let without_loss = skipped.without_loss.unwrap_or_default();
     if skipped.late_share < NOW_AND_THEN && without_loss == 0 {
@@ -17,7 +17,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
     }
     let severity = if share >= MUCH || without_loss > 0 { Severity::Critical } else { Severity::Warning };
     let headline = format!("{} of the steps change nothing: their gradients are not finite", percent(share));
-    let change = Change::of(match skipped.without_loss {
+    let change = Change::new(match skipped.without_loss {
         Some(0) => {
             "gradients overflow though the loss is a number: lower the learning rate, or train in `mixed_bf16`, whose range is \
              that of f32"
@@ -43,5 +43,5 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         )
     );
     let figures = [("skipped_share", share), ("skipped_steps", skipped.count as f64)];
-    Some(Finding::new(Kind::NotFinite, severity, headline, change).seen(words, figures))
+    Some(Finding::new(Kind::NotFinite, severity, headline, change).with_evidence(words, figures))
 }

@@ -1,9 +1,9 @@
 //! Memory of the GPU that somebody else holds.
 
-use super::{Change, Finding, Kind, Prediction, Quantity, Seen, Severity};
-use crate::diagnose::picture::GpuSeen;
-use crate::diagnose::picture::series::median;
+use super::{Change, DiagnosisInput, Finding, Kind, Prediction, Quantity, Severity};
+use crate::diagnose::run_stats::GpuStats;
 use crate::diagnose::words::{bytes, rate};
+use crate::stats::median;
 
 /// Less of the memory than this is a desktop's.
 const MUCH: f64 = 0.03;
@@ -17,38 +17,38 @@ struct Held {
     pids: Vec<u32>,
 }
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let others = |gpu: &GpuSeen<'_>| {
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let others = |gpu: &GpuStats<'_>| {
         let total = gpu.gpu.memory_total_bytes? as f64;
-        if is_alone(seen, gpu) {
+        if is_alone(input, gpu) {
             return None;
         }
         let is_much = |held: &Held| held.bytes >= MUCH * total;
-        let held = listed(seen, gpu).filter(is_much).or_else(|| there_before(gpu).filter(is_much));
-        let held = held.or_else(|| unaccounted(seen, gpu).filter(is_much))?;
+        let held = listed(input, gpu).filter(is_much).or_else(|| there_before(gpu).filter(is_much));
+        let held = held.or_else(|| unaccounted(input, gpu).filter(is_much))?;
         Some((gpu.name(), held, total))
     };
-    let (name, held, total) = seen.picture.gpus.iter().find_map(others)?;
+    let (name, held, total) = input.stats.gpus.iter().find_map(others)?;
     let headline = format!("another process holds {} of {name}", bytes(held.bytes));
     let change = match held.pids.as_slice() {
-        [] => Change::of("end it, or train on another GPU; `nvidia-smi` on the host says who it is"),
-        [pid, ..] => Change::of("end it if it is yours, or train on another GPU")
+        [] => Change::new("end it, or train on another GPU; `nvidia-smi` on the host says who it is"),
+        [pid, ..] => Change::new("end it if it is yours, or train on another GPU")
             .by(format!("ps -o pid,user,etime,args -p {pid}")),
     };
     let finding = |severity| {
-        Finding::new(Kind::OtherProcess, severity, headline, change).seen(
+        Finding::new(Kind::OtherProcess, severity, headline, change).with_evidence(
             format!("{}: {} of {}", held.words, bytes(held.bytes), bytes(total)),
             [("other_bytes", held.bytes), ("memory_total_bytes", total)],
         )
     };
-    let Some((batch, prediction)) = regained(seen, held.bytes) else { return Some(finding(Severity::Warning)) };
+    let Some((batch, prediction)) = regained(input, held.bytes) else { return Some(finding(Severity::Warning)) };
     let severity = Severity::of_gain(prediction.then / prediction.now).min(Severity::Warning);
-    let finding = finding(severity).predicting(prediction);
+    let finding = finding(severity).with_prediction(prediction);
     Some(match batch {
-        Some(batch) => finding.seen(
+        Some(batch) => finding.with_evidence(
             format!(
                 "for want of it micro-batches have {:.0} samples and not {batch:.0}",
-                seen.model.as_ref()?.parts.micro_batch
+                input.model.as_ref()?.parts.micro_batch
             ),
             [("regained_micro_batch", batch)],
         ),
@@ -57,8 +57,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
 }
 
 /// The micro-batches that would fit, where those are larger, and what the step would be with them.
-fn regained(seen: &Seen<'_>, held: f64) -> Option<(Option<f64>, Prediction)> {
-    let (model, run, curve) = (seen.model.as_ref()?, seen.picture.run?, seen.curve()?);
+fn regained(input: &DiagnosisInput<'_>, held: f64) -> Option<(Option<f64>, Prediction)> {
+    let (model, run, curve) = (input.model.as_ref()?, input.stats.run?, input.curve()?);
     let budget = run.memory_budget_bytes? as f64;
     let now = model.parts.micro_batch;
     let most = run.global_batch.map_or(model.share_of_rank(), |global| global as f64 / run.world_size.max(1) as f64);
@@ -79,19 +79,19 @@ fn regained(seen: &Seen<'_>, held: f64) -> Option<(Option<f64>, Prediction)> {
         rate(then.samples_per_s),
         rate(1.0 / curve.seconds(now))
     );
-    Some((Some(then.batch as f64), seen.predicts(step, how)?))
+    Some((Some(then.batch as f64), input.predict(step, how)?))
 }
 
 /// Whether the driver lists the run's own process and no other: then all memory is its own.
-fn is_alone(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> bool {
+fn is_alone(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> bool {
     let listed = gpu.processes();
-    listed.is_some_and(|all| !all.is_empty() && all.iter().all(|process| Some(process.pid) == seen.picture.pid))
+    listed.is_some_and(|all| !all.is_empty() && all.iter().all(|process| Some(process.pid) == input.stats.pid))
 }
 
 /// Processes that the driver lists beside the run's own.
-fn listed(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
+fn listed(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Held> {
     let processes = gpu.processes()?;
-    let pid = seen.picture.pid;
+    let pid = input.stats.pid;
     // In a container numbers are those of the host: the run's own is the one that was not there before.
     let was_before = |pid: u32| {
         let before = gpu.before.iter().filter_map(|sample| sample.processes.as_ref());
@@ -101,7 +101,7 @@ fn listed(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
         .iter()
         .find(|process| Some(process.pid) == pid)
         .or_else(|| processes.iter().find(|process| !gpu.before.is_empty() && !was_before(process.pid)))
-        .or_else(|| processes.iter().min_by_key(|process| distance(seen, process.memory_bytes)));
+        .or_else(|| processes.iter().min_by_key(|process| distance(input, process.memory_bytes)));
     let others: Vec<_> = processes.iter().filter(|process| Some(process.pid) != own.map(|own| own.pid)).collect();
     let largest = others.iter().max_by_key(|process| process.memory_bytes)?;
     let name = largest.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
@@ -113,25 +113,25 @@ fn listed(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
 }
 
 /// How far a process's memory is from that of the run's pools.
-fn distance(seen: &Seen<'_>, bytes: Option<u64>) -> u64 {
-    own(seen).map_or(u64::MAX - bytes.unwrap_or(0), |own| bytes.unwrap_or(0).abs_diff(own))
+fn distance(input: &DiagnosisInput<'_>, bytes: Option<u64>) -> u64 {
+    own(input).map_or(u64::MAX - bytes.unwrap_or(0), |own| bytes.unwrap_or(0).abs_diff(own))
 }
 
 /// What the run's pools hold at most.
-fn own(seen: &Seen<'_>) -> Option<u64> {
-    seen.picture.steps.as_ref().ok()?.memory.iter().filter_map(|memory| memory.reserved).max()
+fn own(input: &DiagnosisInput<'_>) -> Option<u64> {
+    input.stats.steps.as_ref().ok()?.memory.iter().filter_map(|memory| memory.reserved).max()
 }
 
 /// Memory that was held before the run began, and still is.
-fn there_before(gpu: &GpuSeen<'_>) -> Option<Held> {
+fn there_before(gpu: &GpuStats<'_>) -> Option<Held> {
     let before = median(gpu.before.iter().filter_map(|sample| sample.memory_used_bytes).map(|used| used as f64))?;
     Some(Held { bytes: before, words: "held before the run began".to_owned(), pids: Vec::new() })
 }
 
 /// Memory in use that the run's pools do not explain: those of other streams are as large at most.
-fn unaccounted(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Held> {
+fn unaccounted(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Held> {
     let used = median(gpu.samples.iter().filter_map(|sample| sample.memory_used_bytes).map(|used| used as f64))?;
-    let own = own(seen)? as f64;
+    let own = own(input)? as f64;
     let bytes = if used > 2.0 * own + BESIDE_POOLS { used - own - BESIDE_POOLS } else { 0.0 };
     Some(Held { bytes, words: "held beside the run's pools".to_owned(), pids: Vec::new() })
 }

@@ -1,9 +1,9 @@
 //! A link that is narrower or slower than GPU and slot could have.
 
-use super::{Change, Finding, Kind, Seen, Severity, WhatIf};
-use crate::diagnose::picture::GpuSeen;
-use crate::diagnose::picture::series::median;
+use super::{Change, DiagnosisInput, Finding, Kind, Severity, WhatIf};
+use crate::diagnose::run_stats::GpuStats;
 use crate::diagnose::words::seconds;
+use crate::stats::median;
 
 /// Gigabytes per second that a lane of generations 1 to 6 carries.
 const LANE_GB_S: [f64; 6] = [0.25, 0.5, 0.985, 1.969, 3.938, 7.563];
@@ -15,8 +15,8 @@ const LEAST_LOOKS: usize = 5;
 /// A link's generation and lanes.
 type Link = (u32, u32);
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let (gpu, now, could) = seen.picture.gpus.iter().find_map(reduced)?;
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let (gpu, now, could) = input.stats.gpus.iter().find_map(reduced)?;
     let (rate, best) = (gb_per_s(now)?, gb_per_s(could)?);
     let headline = format!(
         "the link to {} is reduced: PCIe {} x{} where {} x{} is possible",
@@ -26,21 +26,21 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         could.0,
         could.1
     );
-    let change = Change::of(
+    let change = Change::new(
         "seat the card anew or in another slot, look at risers and at the firmware's settings for the slot (lanes, \
          generation); `nvidia-smi -q -d PCIE` shows the link",
     )
     .by("nvidia-smi -q -d PCIE");
-    let words = format!("under load, {}: {rate:.1} GB/s of {best:.1} GB/s", seen.over());
+    let words = format!("under load, {}: {rate:.1} GB/s of {best:.1} GB/s", input.over());
     let figures = [
         ("pcie_generation", f64::from(now.0)),
         ("pcie_lanes", f64::from(now.1)),
         ("link_gb_s", rate),
         ("possible_link_gb_s", best),
     ];
-    let finding = |severity| Finding::new(Kind::PcieReduced, severity, headline, change).seen(words, figures);
+    let finding = |severity| Finding::new(Kind::PcieReduced, severity, headline, change).with_evidence(words, figures);
     let Some((model, bytes_per_s)) =
-        seen.model.as_ref().zip(gpu.mean(|sample| sample.pcie_to_gpu_bytes_per_s.map(|bytes| bytes as f64)))
+        input.model.as_ref().zip(gpu.mean(|sample| sample.pcie_to_gpu_bytes_per_s.map(|bytes| bytes as f64)))
     else {
         return Some(finding(Severity::Warning));
     };
@@ -56,13 +56,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         seconds(transfer),
         seconds(model.parts.seconds)
     );
-    let prediction = seen.predicts(WhatIf { loader, serial, ..was }, how)?;
+    let prediction = input.predict(WhatIf { loader, serial, ..was }, how)?;
     let severity = Severity::of_gain(prediction.then / prediction.now);
-    Some(finding(severity).predicting(prediction))
+    Some(finding(severity).with_prediction(prediction))
 }
 
 /// A GPU whose link is reduced whenever it works; idle links slow down by themselves.
-fn reduced<'a>(gpu: &'a GpuSeen<'a>) -> Option<(&'a GpuSeen<'a>, Link, Link)> {
+fn reduced<'a>(gpu: &'a GpuStats<'a>) -> Option<(&'a GpuStats<'a>, Link, Link)> {
     let could = (gpu.gpu.max_pcie_generation?, gpu.gpu.max_pcie_lanes?);
     let looks: Vec<Link> =
         gpu.loaded().filter_map(|sample| Some((sample.pcie_generation?, sample.pcie_lanes?))).collect();

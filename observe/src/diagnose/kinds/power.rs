@@ -2,8 +2,8 @@
 
 use crate::recording::Throttle;
 
-use super::{Change, Finding, Kind, Seen, Severity};
-use crate::diagnose::picture::GpuSeen;
+use super::{Change, DiagnosisInput, Finding, Kind, Severity};
+use crate::diagnose::run_stats::GpuStats;
 use crate::diagnose::words::percent;
 
 /// Held down for so much of the time.
@@ -13,12 +13,12 @@ const LOWERED: f64 = 0.95;
 /// Clocks rise with this power of the watts: power goes with about the cube of the clock.
 const CLOCK_BY_POWER: f64 = 1.0 / 3.0;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    seen.picture.gpus.iter().find_map(|gpu| brake(seen, gpu).or_else(|| cap(seen, gpu)))
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    input.stats.gpus.iter().find_map(|gpu| brake(input, gpu).or_else(|| cap(input, gpu)))
 }
 
 /// The limit is lower than it was sold with, and reached.
-fn cap(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Finding> {
+fn cap(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Finding> {
     let held = gpu.throttled(&[Throttle::PowerCap]);
     let sold = f64::from(gpu.gpu.default_power_limit_mw?);
     let limit = gpu.mean(|sample| sample.power_limit_mw.map(f64::from))?;
@@ -33,20 +33,20 @@ fn cap(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Finding> {
     let watts = |milliwatts: f64| format!("{:.0} W", milliwatts / 1e3);
     let headline =
         format!("a power limit of {} holds {} down: it was sold with {}", watts(limit), gpu.name(), watts(sold));
-    let change = Change::of(format!("raise the limit to {}, if power and cooling allow it", watts(sold))).by(format!(
+    let change = Change::new(format!("raise the limit to {}, if power and cooling allow it", watts(sold))).by(format!(
         "sudo nvidia-smi -i {} -pl {:.0}",
         gpu.gpu.gpu,
         sold / 1e3
     ));
     let how = format!("the device's part {faster:.2} times as fast: clocks go with the cube root of the power");
-    let prediction = seen.model.as_ref().and_then(|model| seen.predicts(model.with_faster_device(faster), how));
+    let prediction = input.model.as_ref().and_then(|model| input.predict(model.with_faster_device(faster), how));
     let words = format!(
         "held down {} of the time{}, {}",
         percent(held),
         drawn.map_or_else(String::new, |drawn| format!(", drawing {}", watts(drawn))),
-        seen.over()
+        input.over()
     );
-    let mut finding = Finding::new(Kind::PowerCap, Severity::Warning, headline, change).seen(
+    let mut finding = Finding::new(Kind::PowerCap, Severity::Warning, headline, change).with_evidence(
         words,
         [("throttled_share", held), ("power_limit_w", limit / 1e3), ("default_power_limit_w", sold / 1e3)],
     );
@@ -55,7 +55,7 @@ fn cap(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Finding> {
 }
 
 /// The board slows down because power fails.
-fn brake(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Finding> {
+fn brake(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Finding> {
     let by = [Throttle::PowerBrake, Throttle::Hardware];
     let held = gpu.throttled(&by);
     if held < OFTEN {
@@ -63,10 +63,10 @@ fn brake(seen: &Seen<'_>, gpu: &GpuSeen<'_>) -> Option<Finding> {
     }
     let headline = format!("the hardware slows {} down for want of power", gpu.name());
     let change =
-        Change::of("look at the power supply, its cables and the server's power budget: no setting mends this");
-    let words = format!("held down {} of the time, {}", percent(held), seen.over());
-    let mut finding =
-        Finding::new(Kind::PowerCap, Severity::Critical, headline, change).seen(words, [("throttled_share", held)]);
-    finding.prediction = super::thermal::at_full_clock(seen, gpu, &by, held);
+        Change::new("look at the power supply, its cables and the server's power budget: no setting mends this");
+    let words = format!("held down {} of the time, {}", percent(held), input.over());
+    let mut finding = Finding::new(Kind::PowerCap, Severity::Critical, headline, change)
+        .with_evidence(words, [("throttled_share", held)]);
+    finding.prediction = super::thermal::at_full_clock(input, gpu, &by, held);
     Some(finding)
 }

@@ -1,6 +1,6 @@
 //! The loss function holds the host up: it waits for the device, or computes on the host.
 
-use super::{Change, Finding, Kind, Seen, Severity};
+use super::{Change, DiagnosisInput, Finding, Kind, Severity};
 use crate::diagnose::model::{LITTLE, LossWaits, StepModel};
 use crate::diagnose::words::{percent, seconds};
 
@@ -9,14 +9,14 @@ const MUCH: f64 = 0.2;
 /// The backward pass takes as long as so many forward passes.
 const BACKWARD: f64 = 2.0;
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let model = seen.model.as_ref().filter(|_| seen.picture.is_on_gpu())?;
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let model = input.model.as_ref().filter(|_| input.stats.is_on_gpu())?;
     let (loss, waits) = (model.parts.loss?, model.loss_waits.seconds());
     let (share, computes) = (model.parts.share(waits), loss - waits);
     if share < LITTLE {
         return None;
     }
-    let driver_says = model.device.filter(|_| seen.picture.busy().is_some());
+    let driver_says = model.device.filter(|_| input.stats.busy().is_some());
     let device = driver_says.unwrap_or_else(|| estimate(model, loss, computes));
     let how = format!(
         "host ({}) and device ({}) work beside each other again, in place of {}",
@@ -25,11 +25,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         seconds(model.parts.training())
     );
     let step = super::WhatIf { training: model.host.max(device).min(model.parts.training()), ..model.as_is() };
-    let prediction = seen.predicts(step, how)?;
+    let prediction = input.predict(step, how)?;
     let severity = Severity::of_gain(prediction.then / prediction.now);
     let severity = if share >= MUCH { severity.min(Severity::Warning) } else { severity };
     let finding = Finding::new(Kind::HostSync, severity, headline(model, share), change(model.loss_waits));
-    Some(evidence(seen, model, finding, share).predicting(prediction))
+    Some(evidence(input, model, finding, share).with_prediction(prediction))
 }
 
 fn headline(model: &StepModel, share: f64) -> String {
@@ -44,12 +44,12 @@ fn change(waits: LossWaits) -> Change {
     let read = "read nothing back inside the loss function: no `into_scalar`, `into_data`, `to_data` or `sync` there; the \
                 trainer's step returns the loss, and metrics can be read every hundredth step";
     match waits {
-        LossWaits::Working(_) => Change::of(format!("{read}; what it computes on the host is the loader's work")),
-        _ => Change::of(read),
+        LossWaits::Working(_) => Change::new(format!("{read}; what it computes on the host is the loader's work")),
+        _ => Change::new(read),
     }
 }
 
-fn evidence(seen: &Seen<'_>, model: &StepModel, finding: Finding, share: f64) -> Finding {
+fn evidence(input: &DiagnosisInput<'_>, model: &StepModel, finding: Finding, share: f64) -> Finding {
     let parts = &model.parts;
     let (loss, computing) = (parts.loss.unwrap_or(0.0), parts.loss_cpu.unwrap_or(f64::NAN));
     let figures = [("loss_s_per_step", loss), ("loss_cpu_s_per_step", computing), ("wait_share", share)];
@@ -61,17 +61,17 @@ fn evidence(seen: &Seen<'_>, model: &StepModel, finding: Finding, share: f64) ->
             seconds(parts.seconds),
             seconds(loss - waits),
             seconds(parts.backward),
-            seen.over()
+            input.over()
         ),
         _ => format!(
             "{} of each {} step in the loss function, of which {} computing: the rest waits, {}",
             seconds(loss),
             seconds(parts.seconds),
             seconds(computing),
-            seen.over()
+            input.over()
         ),
     };
-    finding.seen(words, figures)
+    finding.with_evidence(words, figures)
 }
 
 /// The time in which the device works, where the driver does not say: of the forward pass what the loss function waits for,

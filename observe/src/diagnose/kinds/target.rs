@@ -1,12 +1,12 @@
 //! A program that was built for another device.
 
-use super::{Change, Finding, Kind, Seen, Severity};
+use super::{Change, DiagnosisInput, Finding, Kind, Severity};
 
 /// Targets that are for no GPU in particular.
 const ANY: [&str; 2] = ["generic", "native"];
 
-pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
-    let run = seen.picture.run?;
+pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let run = input.stats.run?;
     let target = run.target.as_deref().filter(|target| !ANY.contains(target))?;
     let device = &run.device;
     if device.profile.as_deref() == Some(target) {
@@ -16,23 +16,23 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         _ if !device.is_gpu => {
             let what = "train on the GPU that it was built for: is the driver there, is the feature `cuda` enabled, is the GPU visible \
                  (CUDA_VISIBLE_DEVICES)?";
-            (Severity::Critical, Change::of(what).by("cargo gpu-tuned targets --here"))
+            (Severity::Critical, Change::new(what).by("cargo gpu-tuned targets --here"))
         }
         Some(profile) => {
             let what = format!(
                 "build for it: the feature `{profile}` in place of `{target}`; settings were planned anew at the start, those \
                  that were pinned for {target} were not"
             );
-            (Severity::Warning, Change::of(what).by(format!("cargo run --release --features {profile},cuda")))
+            (Severity::Warning, Change::new(what).by(format!("cargo run --release --features {profile},cuda")))
         }
         None => {
             let what = "describe it in gpu-tuned.toml ([profile.NAME]) and build for it";
-            (Severity::Warning, Change::of(what).by("cargo gpu-tuned targets --here"))
+            (Severity::Warning, Change::new(what).by("cargo gpu-tuned targets --here"))
         }
     };
     let headline = format!("built for {target}, and runs on {}", device.name);
     let finding = Finding::new(Kind::WrongTarget, severity, headline, change);
-    let finding = finding.seen(
+    let finding = finding.with_evidence(
         format!(
             "target {target}; device {}, known as {}",
             device.name,
@@ -40,5 +40,5 @@ pub(super) fn find(seen: &Seen<'_>) -> Option<Finding> {
         ),
         [],
     );
-    Some(run.fallbacks.iter().take(2).fold(finding, |finding, fallback| finding.seen(fallback.clone(), [])))
+    Some(run.fallbacks.iter().take(2).fold(finding, |finding, fallback| finding.with_evidence(fallback.clone(), [])))
 }

@@ -2,7 +2,7 @@
 
 use crate::recording::{Gpu, GpuProcess, GpuSample, Run, Start, Throttle};
 
-use super::series::{mean, median};
+use crate::stats::{mean, median};
 
 /// Fewer samples say nothing.
 pub(in super::super) const LEAST_SAMPLES: usize = 5;
@@ -11,14 +11,14 @@ const LOADED_PERCENT: f64 = 50.0;
 
 /// A GPU over the time that is judged.
 #[derive(Clone, Debug)]
-pub(in super::super) struct GpuSeen<'a> {
+pub(in super::super) struct GpuStats<'a> {
     pub gpu: Gpu,
     pub samples: Vec<&'a GpuSample>,
     /// Before the run began, and after what was trained before it.
     pub before: Vec<&'a GpuSample>,
 }
 
-impl GpuSeen<'_> {
+impl GpuStats<'_> {
     /// The mean of a figure.
     pub(in super::super) fn mean(&self, figure: impl Fn(&GpuSample) -> Option<f64>) -> Option<f64> {
         mean(self.samples.iter().filter_map(|sample| figure(sample)))
@@ -81,15 +81,15 @@ pub(super) fn of_run<'a>(
     samples: &[&'a GpuSample],
     span: (f64, f64),
     idle: (f64, f64),
-) -> Vec<GpuSeen<'a>> {
+) -> Vec<GpuStats<'a>> {
     let mut keys: Vec<_> = samples.iter().map(|sample| (sample.gpu, sample.mig_slot)).collect();
     keys.sort_unstable();
     keys.dedup();
-    let seen = |key: (u32, Option<u32>)| {
+    let gpu_stats = |key: (u32, Option<u32>)| {
         let of_gpu = |sample: &&&GpuSample| (sample.gpu, sample.mig_slot) == key;
         let within = |sample: &&&GpuSample| (span.0..=span.1).contains(&sample.at);
         let gpu = start.and_then(|start| start.gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == key));
-        GpuSeen {
+        GpuStats {
             gpu: gpu.cloned().unwrap_or_else(|| Gpu::new(key.0)),
             samples: samples.iter().filter(of_gpu).filter(within).copied().collect(),
             before: samples
@@ -100,15 +100,15 @@ pub(super) fn of_run<'a>(
                 .collect(),
         }
     };
-    let all: Vec<_> = keys.into_iter().map(seen).filter(|gpu| gpu.samples.len() >= LEAST_SAMPLES).collect();
-    let is_named = |gpu: &GpuSeen<'_>| {
+    let all: Vec<_> = keys.into_iter().map(gpu_stats).filter(|gpu| gpu.samples.len() >= LEAST_SAMPLES).collect();
+    let is_named = |gpu: &GpuStats<'_>| {
         let named = run.map_or(&[][..], |run| &run.device.gpu_uuids);
         gpu.gpu.uuid.as_ref().is_some_and(|uuid| named.contains(uuid))
     };
-    let has_process = |gpu: &GpuSeen<'_>| {
+    let has_process = |gpu: &GpuStats<'_>| {
         gpu.processes().is_some_and(|processes| processes.iter().any(|process| Some(process.pid) == pid))
     };
-    let ways: [&dyn Fn(&GpuSeen<'_>) -> bool; 2] = [&is_named, &has_process];
+    let ways: [&dyn Fn(&GpuStats<'_>) -> bool; 2] = [&is_named, &has_process];
     for is_its in ways {
         if all.iter().any(is_its) {
             return all.into_iter().filter(is_its).collect();

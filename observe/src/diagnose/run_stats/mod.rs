@@ -2,20 +2,19 @@
 
 mod gpus;
 mod runs;
-pub(super) mod series;
 mod steps;
 
 use crate::recording::{GpuSample, HostSample, Record, Run, Start};
 
-pub(super) use gpus::{GpuSeen, LEAST_SAMPLES};
+use crate::stats::mean;
+pub(super) use gpus::{GpuStats, LEAST_SAMPLES};
 pub(super) use runs::Doubt;
 use runs::{Last, started};
-use series::mean;
 pub(super) use steps::{LEAST_STEPS, Memory, Parts, Steps};
 
 /// The run of a recording that began last.
 #[derive(Clone, Debug)]
-pub(super) struct Picture<'a> {
+pub(super) struct RunStats<'a> {
     pub start: Option<&'a Start>,
     pub run: Option<&'a Run>,
     /// Its process, as far as is known.
@@ -25,14 +24,14 @@ pub(super) struct Picture<'a> {
     /// Whether they are those of the run.
     pub doubt: Option<Doubt>,
     /// Its GPUs; empty where none was watched for long enough.
-    pub gpus: Vec<GpuSeen<'a>>,
+    pub gpus: Vec<GpuStats<'a>>,
     pub host: Vec<&'a HostSample>,
     /// From when to when is judged.
     pub span: (f64, f64),
 }
 
-impl<'a> Picture<'a> {
-    pub(super) fn of(records: &'a [Record]) -> Self {
+impl<'a> RunStats<'a> {
+    pub(super) fn from_records(records: &'a [Record]) -> Self {
         let Last { run, steps, doubt } = Last::of(records);
         let began = run.map_or(f64::NEG_INFINITY, |run| run.at);
         let ended = records.iter().filter_map(|record| match record {
@@ -59,12 +58,12 @@ impl<'a> Picture<'a> {
 
     /// The part of the time in which kernels ran, over its GPUs.
     pub(super) fn busy(&self) -> Option<f64> {
-        mean(self.gpus.iter().filter_map(GpuSeen::busy))
+        mean(self.gpus.iter().filter_map(GpuStats::busy))
     }
 
     /// The part of the multiprocessors that worked.
     pub(super) fn sm_activity(&self) -> Option<f64> {
-        mean(self.gpus.iter().filter_map(GpuSeen::sm_activity))
+        mean(self.gpus.iter().filter_map(GpuStats::sm_activity))
     }
 
     /// Processors that the program keeps busy.

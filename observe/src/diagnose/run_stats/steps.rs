@@ -2,7 +2,7 @@
 
 use crate::recording::StepRecord;
 
-use super::series::{mean, median};
+use crate::stats::{mean, median};
 
 /// At least so many steps at the start are left out: the optimizer's state comes with the second.
 const LEAST_LEFT_OUT: usize = 2;

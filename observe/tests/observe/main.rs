@@ -1,0 +1,3 @@
+//! Observation of training runs, tested through its public functions.
+
+mod leak;
