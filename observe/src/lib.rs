@@ -21,6 +21,7 @@ pub mod export;
 mod host;
 pub mod leak;
 pub mod log;
+mod metrics;
 pub mod monitor;
 pub mod picture;
 pub mod recording;

@@ -1,10 +1,8 @@
 //! Recordings for other programs: CSV tables, Prometheus text, and with feature `tensorboard` TensorBoard's event files.
 //!
-//! All of them are functions over [`Record`](crate::recording::Record)s, so that a recording is exported when it is
-//! finished, and by `tensorboard::EventWriter` also while it is made.
+//! All are functions over [`Record`](crate::recording::Record)s. `tensorboard::EventWriter` also exports a run that goes on.
 
 mod csv;
-mod figures;
 mod prometheus;
 #[cfg(feature = "tensorboard")]
 pub mod tensorboard;

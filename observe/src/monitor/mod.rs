@@ -25,8 +25,7 @@
 //! # }
 //! ```
 
-pub(crate) mod csv;
-mod figure;
+mod csv;
 mod gpus;
 mod host;
 #[cfg(feature = "nvml")]
@@ -37,9 +36,6 @@ mod sampler;
 mod series;
 mod state;
 mod summary;
-#[cfg(test)]
-mod tests;
-mod text;
 mod threads;
 
 use std::fs::File;
@@ -52,16 +48,16 @@ use std::time::{Duration, Instant};
 use crate::recording::{Record, Value};
 use thiserror::Error;
 
+pub use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES, throttle_key};
 use crate::recording::{Writer, now};
 pub use csv::{csv_header, csv_line};
-pub use figure::{Figure, GPU_FIGURES, HOST_FIGURES};
 pub use options::{LEAST_INTERVAL, Options};
+pub(crate) use prometheus::expose;
 pub use prometheus::to_prometheus;
 pub use sampler::Sampler;
 pub use series::{Series, Stats};
 pub use state::Latest;
 pub use summary::{Gathering, GpuSummary, StepSummary, Summary};
-pub use text::key as throttle_key;
 
 use state::State;
 

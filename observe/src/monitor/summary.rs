@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::recording::{Gpu, GpuSample, HostSample, Record, Start, StepRecord, Throttle, Value};
 use serde::Serialize;
 
-use super::figure::{Figure, GPU_FIGURES, HOST_FIGURES};
 use super::series::{Series, Stats};
+use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES};
 
 /// Gathers records into a [`Summary`], in the order in which they were made; what it keeps does not grow with them.
 #[derive(Clone, Debug, Default)]

@@ -28,8 +28,6 @@ mod event;
 mod live;
 mod recorded;
 mod steps;
-#[cfg(test)]
-mod tests;
 
 pub use event::{Trace, Track};
 pub use live::Tracer;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::recording::{GpuSample, HostSample, Record, StepRecord};
 
 use super::{Steps, Trace};
+use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES};
 
 /// Figures are shown with a process of their own, which no program has the number of.
 const MACHINE: u32 = 1 << 23;
@@ -113,44 +114,21 @@ impl Drawing<'_> {
     }
 
     fn gpu(&mut self, sample: &GpuSample) {
-        let at = self.micros(sample.at);
         let slot = sample.mig_slot.map(|slot| format!(" slice {slot}")).unwrap_or_default();
         let gpu = format!("GPU {}{slot}", sample.gpu);
-        let count = |count: Option<u32>| count.map(f64::from);
-        let figures = [
-            ("utilisation (%)", sample.utilisation_percent),
-            ("memory activity (%)", sample.memory_activity_percent),
-            ("SM activity (%)", sample.sm_activity_percent),
-            ("SM occupancy (%)", sample.sm_occupancy_percent),
-            ("tensor activity (%)", sample.tensor_activity_percent),
-            ("DRAM activity (%)", sample.dram_activity_percent),
-            ("memory used (bytes)", sample.memory_used_bytes.map(|bytes| bytes as f64)),
-            ("power (W)", sample.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3)),
-            ("SM clock (MHz)", count(sample.sm_clock_mhz)),
-            ("temperature (C)", count(sample.temperature_c)),
-            ("PCIe to GPU (bytes/s)", sample.pcie_to_gpu_bytes_per_s.map(|rate| rate as f64)),
-            ("PCIe from GPU (bytes/s)", sample.pcie_from_gpu_bytes_per_s.map(|rate| rate as f64)),
-        ];
-        for (name, value) in figures {
-            if let Some(value) = value {
-                self.trace.counter(MACHINE, &format!("{gpu} {name}"), at, &[("value", value)]);
-            }
-        }
+        self.figures(&GPU_FIGURES, &gpu, sample.at, sample);
     }
 
     fn host(&mut self, sample: &HostSample) {
-        let at = self.micros(sample.at);
-        let process = sample.process.as_ref();
-        let figures = [
-            ("host processors (%)", sample.cpu_percent),
-            ("host memory (bytes)", sample.memory_used_bytes.map(|bytes| bytes as f64)),
-            ("program's processors (%)", process.and_then(|process| process.cpu_percent)),
-            ("program's busiest thread (%)", process.and_then(|process| process.busiest_thread_percent)),
-            ("program's memory (bytes)", process.and_then(|process| process.memory_bytes).map(|bytes| bytes as f64)),
-        ];
-        for (name, value) in figures {
-            if let Some(value) = value {
-                self.trace.counter(MACHINE, name, at, &[("value", value)]);
+        self.figures(&HOST_FIGURES, "host", sample.at, sample);
+    }
+
+    /// Adds a counter for each figure of a sample.
+    fn figures<S>(&mut self, figures: &[Figure<S>], device: &str, at: f64, sample: &S) {
+        for figure in figures {
+            if let Some(value) = (figure.of)(sample) {
+                let at = self.micros(at);
+                self.trace.counter(MACHINE, &format!("{device} {}", figure.key), at, &[("value", value)]);
             }
         }
     }

@@ -18,10 +18,7 @@ use gpu_tuned::measure::{MeasureError, Step, Subject, timed};
 use gpu_tuned::{Options, Session, gpu_tuned};
 use gpu_tuned_core::measured::{Measured, Mode};
 #[cfg(feature = "train")]
-use {
-    gpu_tuned::Precision,
-    gpu_tuned_core::{bench::Request, measured::MeasuredMode},
-};
+use {gpu_tuned::Precision, gpu_tuned_core::measured::MeasuredMode, gpu_tuned_observe::bench::Request};
 #[cfg(feature = "counting-allocator")]
 use {
     gpu_tuned::{Bytes, DeviceFacts, Provenance, Tuned},

@@ -25,11 +25,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::recording::{GpuSample, HostSample, Record};
-
-use super::figures::{Figure, gpu, of_step, phases};
-use crate::monitor::{HOST_FIGURES, csv as columns};
-use crate::recording::{Observer, now};
+use crate::metrics::{HOST_FIGURES, NamedFigure, gpu_figures, step_figures};
+use crate::recording::{Observer, Record, now};
 use event::{Event, Scalar, Summary};
 
 /// The format's version, which the first event of a file is.
@@ -42,7 +39,7 @@ static FILES: AtomicU64 = AtomicU64::new(0);
 /// | records | tags | step |
 /// |---|---|---|
 /// | steps | `train/…`, `time/…`, `loader/…`, `memory/…`; with `rank1/` before them for other ranks | of the optimizer |
-/// | GPUs, host | `gpu0/…`, `host/…` | so many looks so far |
+/// | GPUs, host | `gpu0/…`, `host/…` | the number of the sample |
 /// | figures of the program's own | their names | their own, or the last of the optimizer |
 #[derive(Debug)]
 pub struct EventWriter {
@@ -51,8 +48,8 @@ pub struct EventWriter {
     file: Option<BufWriter<File>>,
     /// The last optimizer step.
     step: u64,
-    /// Looks at each device so far.
-    looks: BTreeMap<String, u64>,
+    /// Samples of each device so far.
+    samples: BTreeMap<String, u64>,
 }
 
 impl EventWriter {
@@ -71,7 +68,7 @@ impl EventWriter {
         let name = format!("events.out.tfevents.{:010}.{host}.{}.{number}", at as u64, std::process::id());
         let path = directory.join(name);
         let file = File::options().write(true).create_new(true).open(&path)?;
-        let mut writer = Self { path, file: Some(BufWriter::new(file)), step: 0, looks: BTreeMap::new() };
+        let mut writer = Self { path, file: Some(BufWriter::new(file)), step: 0, samples: BTreeMap::new() };
         writer.write(&Event { wall_time: at, step: 0, file_version: Some(VERSION.to_owned()), summary: None })?;
         Ok(writer)
     }
@@ -101,18 +98,22 @@ impl EventWriter {
                 self.step = self.step.max(step.step);
                 let rank = if step.rank == 0 { String::new() } else { format!("rank{}/", step.rank) };
                 let speed = ("samples_per_s", Some(step.samples as f64 / step.seconds));
-                let all = of_step(step).into_iter().chain(phases(step)).chain([speed]);
-                self.scalars(step.step, step.at, named(all, |name| format!("{rank}{}/{name}", group(name))))
+                let all = step_figures(step).chain([speed]);
+                self.scalars(step.step, step.at, scalars(all, |name| format!("{rank}{}/{name}", group(name))))
             }
             Record::Value(value) => {
                 let step = value.step.unwrap_or(self.step);
                 self.scalars(step, value.at, vec![scalar(value.name.clone(), value.value)])
             }
             Record::Gpu(sample) => {
-                let device = format!("gpu{}", gpu(sample));
-                self.look(device, sample.at, &of_gpu(sample))
+                let slot = sample.mig_slot.map(|slot| format!(".{slot}")).unwrap_or_default();
+                let figures = gpu_figures().map(|figure| (figure.key, (figure.of)(sample)));
+                self.sample(format!("gpu{}{slot}", sample.gpu), sample.at, figures)
             }
-            Record::Host(sample) => self.look("host".to_owned(), sample.at, &of_host(sample)),
+            Record::Host(sample) => {
+                let figures = HOST_FIGURES.iter().map(|figure| (figure.key, (figure.of)(sample)));
+                self.sample("host".to_owned(), sample.at, figures)
+            }
             _ => Ok(()),
         }
     }
@@ -126,11 +127,11 @@ impl EventWriter {
         self.file.as_mut().map_or(Ok(()), Write::flush)
     }
 
-    fn look(&mut self, device: String, at: f64, figures: &[Figure]) -> io::Result<()> {
-        let scalars = named(figures.iter().copied(), |name| format!("{device}/{name}"));
-        let looks = self.looks.entry(device).or_default();
-        *looks += 1;
-        let step = *looks;
+    fn sample(&mut self, device: String, at: f64, figures: impl Iterator<Item = NamedFigure>) -> io::Result<()> {
+        let scalars = scalars(figures, |name| format!("{device}/{name}"));
+        let samples = self.samples.entry(device).or_default();
+        *samples += 1;
+        let step = *samples;
         self.scalars(step, at, scalars)
     }
 
@@ -168,19 +169,11 @@ impl Observer for EventWriter {
     }
 }
 
-fn of_gpu(sample: &GpuSample) -> Vec<Figure> {
-    columns::of_gpu().map(|(name, of)| (name, of(sample))).collect()
-}
-
-fn of_host(sample: &HostSample) -> Vec<Figure> {
-    HOST_FIGURES.iter().map(|figure| (figure.key, (figure.of)(sample))).collect()
-}
-
 fn scalar(tag: String, value: f64) -> Scalar {
     Scalar { tag, simple_value: Some(value as f32) }
 }
 
-fn named(figures: impl Iterator<Item = Figure>, name: impl Fn(&str) -> String) -> Vec<Scalar> {
+fn scalars(figures: impl Iterator<Item = NamedFigure>, name: impl Fn(&str) -> String) -> Vec<Scalar> {
     figures.filter_map(|(figure, value)| Some(scalar(name(figure), value?))).collect()
 }
 

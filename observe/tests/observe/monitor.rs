@@ -4,10 +4,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::recording::Record;
+use gpu_tuned_observe::recording::{Record, read};
 
-use super::{Monitor, MonitorError, Options, csv_header};
-use crate::recording::read;
+use gpu_tuned_observe::monitor::{Monitor, MonitorError, Options, csv_header};
 
 /// A monitor of a machine without a driver, which looks as often as it may.
 fn without_driver() -> Options {
@@ -125,9 +124,8 @@ fn samples_are_a_table() {
 
 #[cfg(feature = "nvml")]
 mod played {
-    use crate::recording::{Record, Throttle};
-
-    use crate::monitor::{Gathering, Latest, Options, Sampler, to_prometheus};
+    use gpu_tuned_observe::monitor::{Gathering, Latest, Options, Sampler, to_prometheus};
+    use gpu_tuned_observe::recording::{Record, Throttle};
 
     /// So many looks at a scenario, as fast as they come.
     fn looks(name: &str, count: usize, options: impl FnOnce(Options) -> Options) -> Vec<Record> {

@@ -1,9 +1,9 @@
 //! Traces of recordings, read by a parser that takes nothing but the published format.
 
-use crate::recording::{GpuSample, Record, Run, StepRecord, Value};
+use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord, Value};
 use serde_json::Value as Json;
 
-use super::{Steps, Trace, of};
+use gpu_tuned_observe::trace::{Steps, Trace, of};
 
 /// An event as the format has it.
 #[derive(Debug)]
@@ -119,10 +119,10 @@ fn every_step_is_shown_with_what_it_was_made_of() {
     let drain = events.iter().find(|event| event.name == "drain").unwrap();
     assert!((drain.length - 125_000.0).abs() < 10.0, "{drain:?}");
     let counters = |name: &str| events.iter().filter(|event| event.phase == "C" && event.name == name).count();
-    for counter in ["GPU 0 utilisation (%)", "GPU 0 power (W)", "loss", "memory pools (bytes)"] {
+    for counter in ["GPU 0 utilisation_percent", "GPU 0 power_w", "loss", "memory pools (bytes)"] {
         assert_eq!(counters(counter), 30, "{counter}");
     }
-    let power = events.iter().find(|event| event.name == "GPU 0 power (W)").unwrap();
+    let power = events.iter().find(|event| event.name == "GPU 0 power_w").unwrap();
     assert_eq!(power.figures, [("value".to_owned(), 400.0)]);
     let rows: Vec<_> = events.iter().filter(|event| event.phase == "M" && event.name == "thread_name").collect();
     assert_eq!(rows.len(), 6, "a row for each kind");

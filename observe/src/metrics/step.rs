@@ -1,16 +1,16 @@
-//! The figures of records by their names.
+//! Figures of optimizer steps.
 
-use crate::recording::{GpuSample, StepRecord};
+use crate::recording::StepRecord;
 
-/// A figure, if there is one, and what it is called.
-pub(super) type Figure = (&'static str, Option<f64>);
+/// A figure: its key, which ends in its unit, and its value.
+pub(crate) type NamedFigure = (&'static str, Option<f64>);
 
-fn whole(count: Option<u64>) -> Option<f64> {
+fn count(count: Option<u64>) -> Option<f64> {
     count.map(|count| count as f64)
 }
 
-/// Where the time of a step went, in seconds.
-pub(super) fn phases(step: &StepRecord) -> [Figure; 8] {
+/// Returns the seconds of each phase of a step.
+pub(crate) fn phases(step: &StepRecord) -> [NamedFigure; 8] {
     [
         ("waited_s", step.waited_s),
         ("outside_s", step.outside_s),
@@ -23,9 +23,9 @@ pub(super) fn phases(step: &StepRecord) -> [Figure; 8] {
     ]
 }
 
-/// What else is known of a step.
-pub(super) fn of_step(step: &StepRecord) -> [Figure; 16] {
-    [
+/// Returns all figures of a step.
+pub(crate) fn step_figures(step: &StepRecord) -> impl Iterator<Item = NamedFigure> + use<> {
+    let figures = [
         ("seconds", Some(step.seconds)),
         ("samples", Some(step.samples as f64)),
         ("micro_batches", Some(step.micro_batches as f64)),
@@ -36,17 +36,12 @@ pub(super) fn of_step(step: &StepRecord) -> [Figure; 16] {
         ("applied", Some(f64::from(u8::from(step.applied)))),
         ("rescues", Some(step.rescues as f64)),
         ("loss_cpu_s", step.loss_cpu_s),
-        ("queued", whole(step.queued)),
-        ("prepared", whole(step.prepared)),
+        ("queued", count(step.queued)),
+        ("prepared", count(step.prepared)),
         ("prepared_s", step.prepared_s),
         ("prepared_cpu_s", step.prepared_cpu_s),
-        ("in_use_bytes", whole(step.in_use_bytes)),
-        ("reserved_bytes", whole(step.reserved_bytes)),
-    ]
-}
-
-/// What a GPU, or a slice of one, is called: `0`, or `0.2`.
-pub(super) fn gpu(sample: &GpuSample) -> String {
-    let slot = sample.mig_slot.map(|slot| format!(".{slot}")).unwrap_or_default();
-    format!("{}{slot}", sample.gpu)
+        ("in_use_bytes", count(step.in_use_bytes)),
+        ("reserved_bytes", count(step.reserved_bytes)),
+    ];
+    figures.into_iter().chain(phases(step))
 }

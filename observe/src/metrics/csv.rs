@@ -1,0 +1,48 @@
+//! Columns and cells of CSV tables (RFC 4180, lines end with `\n`).
+
+use super::{HOST_FIGURES, gpu_figures, throttle_key};
+use crate::recording::{GpuSample, HostSample};
+
+/// Returns the columns of GPU samples. A MIG slice has the number of its GPU and a slot.
+pub(crate) fn gpu_columns() -> impl Iterator<Item = String> {
+    let keys = ["at_s", "gpu", "mig_slot", "uuid"].into_iter();
+    let keys = keys.chain(gpu_figures().map(|figure| figure.key)).chain(["throttle", "trouble"]);
+    keys.map(str::to_owned)
+}
+
+/// Returns the cells of a GPU sample.
+pub(crate) fn gpu_cells(sample: &GpuSample, uuid: &str) -> impl Iterator<Item = String> {
+    let slot = sample.mig_slot.map(|slot| slot.to_string()).unwrap_or_default();
+    let reasons: Vec<_> = sample.throttle.iter().map(|reason| throttle_key(*reason)).collect();
+    let trouble = sample.trouble.as_deref().unwrap_or_default();
+    let keys = [format!("{:.3}", sample.at), sample.gpu.to_string(), slot, quoted(uuid)];
+    let figures = gpu_figures().map(|figure| number((figure.of)(sample)));
+    keys.into_iter().chain(figures).chain([reasons.join(" "), quoted(trouble)])
+}
+
+/// Returns the columns of host samples, without the time.
+pub(crate) fn host_columns() -> impl Iterator<Item = String> {
+    HOST_FIGURES.iter().map(|figure| format!("host_{}", figure.key))
+}
+
+/// Returns the cells of a host sample, without the time.
+pub(crate) fn host_cells(sample: &HostSample) -> impl Iterator<Item = String> {
+    HOST_FIGURES.iter().map(|figure| number((figure.of)(sample)))
+}
+
+/// Joins cells to a line.
+pub(crate) fn line(cells: impl IntoIterator<Item = String>) -> String {
+    let mut line = cells.into_iter().collect::<Vec<_>>().join(",");
+    line.push('\n');
+    line
+}
+
+/// Formats a figure with three digits after the point at most: figures of samples are no more exact.
+fn number(figure: Option<f64>) -> String {
+    figure.map(|figure| ((figure * 1e3).round() / 1e3).to_string()).unwrap_or_default()
+}
+
+/// Quotes text that needs quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
