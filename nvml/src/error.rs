@@ -6,22 +6,22 @@ use thiserror::Error;
 
 use crate::LIBRARY_VARIABLE;
 
-/// Why the driver could not be asked at all.
+/// Failures of the driver itself, before any GPU can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DriverError {
-    /// There is no management library at any of the places.
+    /// No file was found in any of the searched locations.
     #[error(
         "no NVIDIA management library found: tried {}; install the NVIDIA driver, or set {LIBRARY_VARIABLE} to the \
          path of libnvidia-ml.so.1{}",
-        listed(tried),
-        unless_absent(reason)
+        quoted_list(tried),
+        detail(reason)
     )]
     NoLibrary {
-        /// The places that were tried, in order.
+        /// The searched paths, in order.
         tried: Vec<PathBuf>,
-        /// What the system said of the first of them.
+        /// The system's error for the first path.
         reason: String,
     },
     /// The file is a library, but no usable management library.
@@ -32,60 +32,60 @@ pub enum DriverError {
     NotNvml {
         /// The file that was opened.
         library: PathBuf,
-        /// What it lacks.
+        /// The missing symbol.
         reason: String,
     },
-    /// Library and kernel module are of different driver versions.
+    /// The library and the kernel module have different driver versions.
     #[error(
         "the NVIDIA library and the kernel module are of different versions; reboot, or reload the module, after a \
          driver update; in a container, use the host's library"
     )]
     LibraryMismatch,
-    /// The library is there, the kernel module is not loaded.
+    /// The library is installed, but the kernel module is not loaded.
     #[error(
         "the NVIDIA kernel module is not loaded; load it (`modprobe nvidia`) or reboot after installing the driver"
     )]
     DriverNotLoaded,
-    /// The user may not talk to the driver.
+    /// The user has no permission to access the driver.
     #[error("no permission to talk to the NVIDIA driver; check the access rights of /dev/nvidia*")]
     NoPermission,
-    /// The driver failed to start without saying why.
+    /// The driver failed to start and gave no reason.
     #[error(
         "the NVIDIA driver failed to start for an unknown reason; in a container this usually means that it lost its \
          cgroup access to the GPUs: restart the container"
     )]
     UnknownAtInit,
-    /// Anything else.
+    /// Any other failure.
     #[error("the NVIDIA driver failed at {call}: {reason}; see whether `nvidia-smi` works")]
     Other {
-        /// What was asked.
+        /// The failed operation.
         call: String,
-        /// What the driver said.
+        /// The driver's error.
         reason: String,
     },
 }
 
-/// What the system said, where it is more than that there is no such file.
-fn unless_absent(reason: &str) -> String {
+/// The system's error in parentheses, unless the file is only missing.
+fn detail(reason: &str) -> String {
     if reason.contains("No such file or directory") { String::new() } else { format!(" ({reason})") }
 }
 
-fn listed(places: &[PathBuf]) -> String {
-    let quoted: Vec<String> = places.iter().map(|place| format!("`{}`", place.display())).collect();
+fn quoted_list(paths: &[PathBuf]) -> String {
+    let quoted: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
     quoted.join(", ")
 }
 
 impl DriverError {
-    /// What a failed start means.
+    /// Converts the error of a failed start.
     pub(crate) fn from_init(error: &NvmlError) -> Self {
         match error {
-            // A denied device node shows as either of the two.
+            // A denied device node causes either of these two errors.
             NvmlError::Unknown | NvmlError::OperatingSystem => Self::UnknownAtInit,
             other => Self::from_call("start", other),
         }
     }
 
-    /// What the failure of another call means.
+    /// Converts the error of any other call.
     pub(crate) fn from_call(call: &str, error: &NvmlError) -> Self {
         match error {
             NvmlError::LibRmVersionMismatch => Self::LibraryMismatch,
@@ -96,46 +96,46 @@ impl DriverError {
     }
 }
 
-/// A GPU that is there and cannot be used.
+/// A GPU that is present but cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GpuTrouble {
     /// NVML's index of the GPU.
     pub index: u32,
-    /// What is the matter.
+    /// The reason.
     pub what: Trouble,
 }
 
-/// What is the matter with a GPU.
+/// Reasons why a GPU cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Trouble {
-    /// It fell off the bus.
+    /// The GPU fell off the bus.
     #[error("the GPU is lost; see the kernel's log for its Xid error, then reset it or reboot")]
     Lost,
-    /// It has to be reset first.
+    /// The GPU needs a reset.
     #[error("the GPU has to be reset before it can be used (`nvidia-smi --gpu-reset`)")]
     ResetRequired,
-    /// This process may not use it.
+    /// This process has no access to the GPU.
     #[error("no access to the GPU; check the container's devices and the access rights of /dev/nvidia*")]
     Denied,
-    /// MIG is switched on, and there is no slice that this process can use.
+    /// MIG is enabled, and this process can use no slice.
     #[error(
         "MIG is switched on and there is no slice to use; create one (`nvidia-smi mig -cgi … -C`) or switch it off"
     )]
     NoMigSlice,
-    /// Anything else.
+    /// Any other reason.
     #[error("the driver cannot open the GPU: {reason}")]
     Other {
-        /// What the driver said.
+        /// The driver's error.
         reason: String,
     },
 }
 
 impl Trouble {
-    /// What it means that a GPU cannot be opened.
-    pub(crate) fn of(error: &NvmlError) -> Self {
+    /// Converts the error of opening a GPU.
+    pub(crate) fn from_nvml(error: &NvmlError) -> Self {
         match error {
             NvmlError::GpuLost => Self::Lost,
             NvmlError::ResetRequired => Self::ResetRequired,

@@ -1,4 +1,4 @@
-//! One GPU, looked at again and again while it works.
+//! Repeated readings of one GPU while it works.
 
 use std::path::Path;
 
@@ -8,40 +8,41 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use thiserror::Error;
 
-use crate::answer::{known, text};
+use crate::answer::{optional, text};
 use crate::{DriverError, Trouble, gpu, library, mig, raw};
 
-/// A GPU that is looked at again and again; the management library stays open for it.
+/// Reads one GPU repeatedly; keeps the management library open.
 #[derive(Debug)]
 pub struct Gauge {
     nvml: Nvml,
-    place: Place,
+    location: DeviceSlot,
 }
 
-/// What a GPU is doing at one moment. A figure that the driver does not have is `None`.
+/// Memory use and utilisation of a GPU at one moment. A figure that the driver does not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {
-    /// Memory that processes hold, this one and all others; without what the driver keeps for itself, where it says so.
+    /// Memory used by all processes, this one included. Excludes memory reserved by the driver, if the driver reports
+    /// that figure.
     pub memory_used: Option<Bytes>,
-    /// All memory of the GPU (or of the MIG slice).
+    /// Total memory of the GPU (or of the MIG slice).
     pub memory_total: Option<Bytes>,
-    /// Part of the driver's last sample period (between a sixth of a second and a second) in which a kernel ran, of any
-    /// process, in percent. MIG slices have none.
+    /// Share of the driver's last sample period in which a kernel of any process ran, in percent. A period lasts
+    /// between a sixth of a second and a second. MIG slices have no such figure.
     pub utilisation_percent: Option<u32>,
 }
 
-/// Why a GPU cannot be looked at.
+/// Reasons why a GPU cannot be read repeatedly.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GaugeError {
-    /// The driver could not be asked at all.
+    /// The driver itself cannot be used.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// None of the driver's GPUs is known to be this one.
-    #[error("the driver shows no GPU that is known to be {name}: it has neither its UUID nor its PCI address")]
+    /// No GPU of the driver matches.
+    #[error("the driver lists no GPU with the UUID or PCI address of {name}")]
     NoSuchGpu {
-        /// What the GPU is called.
+        /// Name of the wanted GPU.
         name: String,
     },
     /// The GPU cannot be used.
@@ -49,27 +50,27 @@ pub enum GaugeError {
     Trouble(#[from] Trouble),
 }
 
-/// Where the driver has a GPU, or a slice of one.
+/// NVML's index of a GPU, and the MIG slot for a slice.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DeviceSlot {
     index: u32,
     slot: Option<u32>,
 }
 
-/// A GPU, or a slice of one, and what tells it from the others.
-struct Unit {
-    place: Place,
+/// A GPU or a MIG slice with its identifiers.
+struct VisibleGpu {
+    location: DeviceSlot,
     uuid: Option<String>,
     pci_address: Option<PciAddress>,
     slice: Option<MigSlice>,
 }
 
 impl Gauge {
-    /// Opens the library, as [`read`](crate::read) does, and finds the GPU that was once read as `gpu`, by CUDA or by the
+    /// Opens the library, as [`read`](crate::read) does, and finds the GPU of an earlier reading from CUDA or the
     /// driver.
     ///
-    /// The UUID tells which it is; where it is not known, the PCI address; and where neither is, it is the only GPU that
-    /// there is. An index is not asked: CUDA's is another than the driver's.
+    /// GPUs are matched by UUID, else by PCI address. If the reading has neither, a machine's only GPU matches.
+    /// Indices are ignored: CUDA and NVML number GPUs differently.
     ///
     /// # Errors
     ///
@@ -77,21 +78,21 @@ impl Gauge {
     pub fn open(library: Option<&Path>, gpu: &GpuReading) -> Result<Self, GaugeError> {
         let nvml = library::open(library)?;
         let units = units(&nvml)?;
-        let place = found(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
-            name: gpu.name.clone().or_else(|| gpu.uuid.clone()).unwrap_or_else(|| "it".to_owned()),
+        let location = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
+            name: gpu.name.clone().or_else(|| gpu.uuid.clone()).unwrap_or_else(|| "the GPU".to_owned()),
         })?;
-        Ok(Self { nvml, place })
+        Ok(Self { nvml, location })
     }
 
-    /// Asks the driver.
+    /// Reads the GPU now.
     ///
     /// # Errors
     ///
-    /// [`Trouble`] where the GPU is gone for good, or cannot be opened any more.
+    /// [`Trouble`] if the GPU is gone for good, or can no longer be opened.
     pub fn read(&self) -> Result<Load, Trouble> {
-        let open = |error: NvmlError| Trouble::of(&error);
-        let whole = self.nvml.device_by_index(self.place.index).map_err(open)?;
-        match self.place.slot {
+        let open = |error: NvmlError| Trouble::from_nvml(&error);
+        let whole = self.nvml.device_by_index(self.location.index).map_err(open)?;
+        match self.location.slot {
             Some(slot) => load(&whole.mig_device_by_index(slot).map_err(open)?),
             None => load(&whole),
         }
@@ -101,7 +102,7 @@ impl Gauge {
 fn load(device: &Device<'_>) -> Result<Load, Trouble> {
     let mut unit = GpuReading::default();
     gpu::read_memory(device, &mut unit)?;
-    let utilisation = known(device.utilization_rates())?.map(|rates| rates.gpu);
+    let utilisation = optional(device.utilization_rates())?.map(|rates| rates.gpu);
     Ok(Load {
         memory_used: gpu::memory_used(&unit),
         memory_total: unit.memory_total,
@@ -109,15 +110,15 @@ fn load(device: &Device<'_>) -> Result<Load, Trouble> {
     })
 }
 
-/// All GPUs that can be opened, those under MIG as their slices.
-fn units(nvml: &Nvml) -> Result<Vec<Unit>, GaugeError> {
+/// All GPUs that can be opened. GPUs with MIG enabled are replaced by their slices.
+fn units(nvml: &Nvml) -> Result<Vec<VisibleGpu>, GaugeError> {
     let count = nvml.device_count().map_err(|error| DriverError::from_call("counting the GPUs", &error))?;
     let mut units = Vec::new();
     for index in 0..count {
         match nvml.device_by_index(index) {
-            // What is the matter with one of them is no matter of the others.
-            Ok(device) => units.extend(units_of(&device, index).unwrap_or_default()),
-            // The driver counts GPUs that it does not have.
+            // A failing GPU must not hide the others.
+            Ok(device) => units.extend(open_units(&device, index).unwrap_or_default()),
+            // Some drivers report a higher count than they have GPUs.
             Err(NvmlError::InvalidArg) => break,
             Err(_) => {}
         }
@@ -125,44 +126,45 @@ fn units(nvml: &Nvml) -> Result<Vec<Unit>, GaugeError> {
     Ok(units)
 }
 
-fn units_of(device: &Device<'_>, index: u32) -> Result<Vec<Unit>, Trouble> {
-    let pci_address = known(device.pci_info())?.and_then(|pci| gpu::address(&pci));
-    let unit = |device: &Device<'_>, slot, slice| -> Result<Unit, Trouble> {
-        Ok(Unit { place: Place { index, slot }, uuid: text(device.uuid())?, pci_address, slice })
+fn open_units(device: &Device<'_>, index: u32) -> Result<Vec<VisibleGpu>, Trouble> {
+    let pci_address = optional(device.pci_info())?.and_then(|pci| gpu::address(&pci));
+    let unit = |device: &Device<'_>, slot, slice| -> Result<VisibleGpu, Trouble> {
+        Ok(VisibleGpu { location: DeviceSlot { index, slot }, uuid: text(device.uuid())?, pci_address, slice })
     };
     if !mig::is_enabled(device)? {
         return Ok(vec![unit(device, None, None)?]);
     }
     let mut units = Vec::new();
-    for slot in 0..known(device.mig_device_count())?.unwrap_or(0) {
-        let Some(slice) = known(device.mig_device_by_index(slot))? else { continue };
-        let instances = known(raw::gpu_instance(&slice))?.zip(known(raw::compute_instance(&slice))?);
+    for slot in 0..optional(device.mig_device_count())?.unwrap_or(0) {
+        let Some(slice) = optional(device.mig_device_by_index(slot))? else { continue };
+        let instances = optional(raw::gpu_instance(&slice))?.zip(optional(raw::compute_instance(&slice))?);
         let numbers = instances.map(|(gpu_instance, compute_instance)| MigSlice { gpu_instance, compute_instance });
         units.push(unit(&slice, Some(slot), numbers)?);
     }
     Ok(units)
 }
 
-/// The unit that is the wanted GPU, if it is certain.
-fn found(units: &[Unit], wanted: &GpuReading) -> Option<Place> {
-    let same_uuid =
-        |unit: &Unit| Some(digits(unit.uuid.as_deref()?).eq_ignore_ascii_case(digits(wanted.uuid.as_deref()?)));
-    let same_address = |unit: &Unit| Some(unit.pci_address? == wanted.pci_address?);
-    let same_slice = |unit: &Unit| Some(unit.slice? == wanted.mig?);
+/// Finds the unit that is certainly the wanted GPU.
+fn find_gpu(units: &[VisibleGpu], wanted: &GpuReading) -> Option<DeviceSlot> {
+    let same_uuid = |unit: &VisibleGpu| {
+        Some(bare_uuid(unit.uuid.as_deref()?).eq_ignore_ascii_case(bare_uuid(wanted.uuid.as_deref()?)))
+    };
+    let same_address = |unit: &VisibleGpu| Some(unit.pci_address? == wanted.pci_address?);
+    let same_slice = |unit: &VisibleGpu| Some(unit.slice? == wanted.mig?);
     if let Some(unit) = units.iter().find(|unit| same_uuid(unit) == Some(true)) {
-        return Some(unit.place);
+        return Some(unit.location);
     }
-    // Another UUID at the right address is another slice of that GPU.
-    let could_be = |unit: &&Unit| same_uuid(unit).is_none() && same_slice(unit) != Some(false);
+    // A different UUID at the right address belongs to another slice of that GPU.
+    let could_be = |unit: &&VisibleGpu| same_uuid(unit).is_none() && same_slice(unit) != Some(false);
     let mut there = units.iter().filter(could_be).filter(|unit| same_address(unit) == Some(true));
     match (there.next(), there.next(), units) {
-        (Some(unit), None, _) => Some(unit.place),
-        (None, _, [only]) if could_be(&only) && same_address(only).is_none() => Some(only.place),
+        (Some(unit), None, _) => Some(unit.location),
+        (None, _, [only]) if could_be(&only) && same_address(only).is_none() => Some(only.location),
         _ => None,
     }
 }
 
-/// A UUID without NVML's prefix, as CUDA spells it.
-fn digits(uuid: &str) -> &str {
+/// A UUID without NVML's prefix, as CUDA writes it.
+fn bare_uuid(uuid: &str) -> &str {
     uuid.trim().trim_start_matches("GPU-").trim_start_matches("MIG-")
 }

@@ -1,4 +1,4 @@
-//! One GPU, field by field.
+//! Reads one GPU, field by field.
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::{ComputeCapability, GpuReading, PciAddress, PciId, Virtualization};
@@ -6,7 +6,7 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::struct_wrappers::device::PciInfo;
 
-use crate::answer::{known, nonzero, text};
+use crate::answer::{nonzero, optional, text};
 use crate::{Trouble, raw};
 
 /// Reads a whole GPU.
@@ -19,7 +19,7 @@ pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Troubl
     gpu.memory_bus_bits = nonzero(device.memory_bus_width())?;
     gpu.max_memory_clock_mhz = nonzero(device.max_clock_info(Clock::Memory))?;
     gpu.max_sm_clock_mhz = nonzero(device.max_clock_info(Clock::SM))?;
-    // Laptops keep the administrator's limit to themselves and tell the one in force.
+    // Laptops hide the administrator's limit and report the enforced one.
     let enforced = nonzero(device.enforced_power_limit())?;
     gpu.power_limit_mw = if enforced.is_some() { enforced } else { nonzero(device.power_management_limit())? };
     gpu.default_power_limit_mw = nonzero(device.power_management_limit_default())?;
@@ -31,12 +31,12 @@ pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Troubl
 fn read_identity(device: &Device<'_>, gpu: &mut GpuReading) -> Result<(), Trouble> {
     gpu.name = text(device.name())?;
     gpu.uuid = text(device.uuid())?;
-    if let Some(pci) = known(device.pci_info())? {
+    if let Some(pci) = optional(device.pci_info())? {
         gpu.pci_address = address(&pci);
         gpu.pci_id = id(pci.pci_device_id);
         gpu.pci_subsystem_id = pci.pci_sub_system_id.and_then(id);
     }
-    gpu.compute_capability = known(device.cuda_compute_capability())?.and_then(|capability| {
+    gpu.compute_capability = optional(device.cuda_compute_capability())?.and_then(|capability| {
         let part = |number: i32| u8::try_from(number).ok();
         let capability = ComputeCapability::new(part(capability.major)?, part(capability.minor)?);
         (capability.major != 0).then_some(capability)
@@ -53,11 +53,11 @@ fn id(packed: u32) -> Option<PciId> {
     (packed != 0).then_some(PciId::from_nvml(packed))
 }
 
-/// The memory of a GPU or of a MIG slice, from the older call where the driver has no memory v2.
+/// Reads the memory of a GPU or of a MIG slice; falls back to the older call on drivers without memory v2.
 pub(crate) fn read_memory(device: &Device<'_>, unit: &mut GpuReading) -> Result<(), Trouble> {
-    let (total, free, reserved) = if let Some(memory) = known(device.memory_info())? {
+    let (total, free, reserved) = if let Some(memory) = optional(device.memory_info())? {
         (memory.total, memory.free, Some(memory.reserved))
-    } else if let Some((total, free)) = known(raw::memory_v1(device))? {
+    } else if let Some((total, free)) = optional(raw::memory_v1(device))? {
         (total, free, None)
     } else {
         return Ok(());
@@ -71,7 +71,7 @@ pub(crate) fn read_memory(device: &Device<'_>, unit: &mut GpuReading) -> Result<
     Ok(())
 }
 
-/// What processes hold of the memory, without what the driver keeps for itself, where it says so.
+/// Memory used by processes. Excludes memory reserved by the driver, if the driver reports that figure.
 pub(crate) fn memory_used(unit: &GpuReading) -> Option<Bytes> {
     let (total, free) = unit.memory_total.zip(unit.memory_free)?;
     let reserved = unit.memory_reserved.unwrap_or(Bytes::ZERO);
@@ -87,10 +87,10 @@ fn sm_count(cores: Option<u32>, capability: Option<ComputeCapability>) -> Option
 #[cfg(target_os = "linux")]
 fn virtualization(device: &Device<'_>) -> Result<Option<Virtualization>, Trouble> {
     use nvml_wrapper::enum_wrappers::device::GpuVirtualizationMode as Mode;
-    Ok(known(device.virtualization_mode())?.and_then(|mode| match mode {
+    Ok(optional(device.virtualization_mode())?.and_then(|mode| match mode {
         Mode::PassThrough => Some(Virtualization::Passthrough),
         Mode::Vgpu => Some(Virtualization::Vgpu),
-        // The hypervisor's own view is that of bare metal.
+        // A hypervisor sees its GPUs as bare metal.
         Mode::Bare | Mode::HostVgpu | Mode::HostVsga => None,
     }))
 }
@@ -100,11 +100,11 @@ fn virtualization(_: &Device<'_>) -> Result<Option<Virtualization>, Trouble> {
     Ok(None)
 }
 
-/// Compute processes on a GPU or a MIG slice, but for this one.
+/// Number of other compute processes on a GPU or a MIG slice.
 ///
-/// In a container that has process numbers of its own, this process may be counted among the others.
+/// A container with its own process numbers may count this process among the others.
 pub(crate) fn other_processes(device: &Device<'_>) -> Result<Option<u32>, Trouble> {
-    let processes = known(device.running_compute_processes())?;
+    let processes = optional(device.running_compute_processes())?;
     let is_other = |pid: u32| pid != std::process::id();
     Ok(processes.map(|processes| processes.iter().filter(|process| is_other(process.pid)).count() as u32))
 }

@@ -1,8 +1,8 @@
 //! Reads the GPUs of a machine through NVIDIA's management library (NVML), whatever state the driver is in.
 //!
-//! [`read`] answers with what the driver says, field by field, and never panics. A field that the driver does not
-//! answer is `None`; a GPU that cannot be used is listed as [`GpuTrouble`] and does not hide the others; and when
-//! there is no driver to ask, [`DriverError`] says why and what to do.
+//! [`read`] returns every field that the driver reports, and never panics. An unavailable field is `None`. An
+//! unusable GPU is listed as [`GpuTrouble`] and does not hide the others. Without a driver, [`DriverError`] gives the
+//! reason and the remedy.
 
 #![deny(unsafe_code)]
 
@@ -28,20 +28,21 @@ pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
 pub use telemetry::{Telemetry, WatchedGpu};
 
-/// The environment variable that names the management library, for machines where it is in no usual place.
+/// The environment variable with the path of the management library, for machines with the library in an unusual
+/// location.
 pub const LIBRARY_VARIABLE: &str = "GPU_TUNED_NVML_PATH";
 
-/// What the driver says of the machine at one moment.
+/// A reading of all GPUs of the machine at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DriverReading {
     /// The driver's version, such as `570.86.15`.
     pub driver_version: Option<String>,
-    /// The newest CUDA that the driver serves.
+    /// The newest CUDA version that the driver supports.
     pub cuda_driver_version: Option<CudaVersion>,
-    /// The GPUs in NVML's order. One with MIG switched on is replaced by its slices, which share its index.
+    /// The GPUs in NVML's order. A GPU with MIG enabled is replaced by its slices, which share its index.
     pub gpus: Vec<GpuReading>,
-    /// The GPUs that are there and cannot be used.
+    /// The GPUs that are present but cannot be used.
     pub trouble: Vec<GpuTrouble>,
 }
 
@@ -61,7 +62,7 @@ impl fmt::Display for CudaVersion {
 }
 
 impl CudaVersion {
-    /// From the packing that NVML uses: 12.8 is 12080.
+    /// Unpacks NVML's format: 12.8 is 12080.
     fn from_nvml(packed: i32) -> Option<Self> {
         let packed = u32::try_from(packed).ok().filter(|packed| *packed >= 1000)?;
         Some(Self { major: packed / 1000, minor: packed % 1000 / 10 })
@@ -70,11 +71,12 @@ impl CudaVersion {
 
 /// Reads all GPUs.
 ///
-/// The management library is `library`; without it, what [`LIBRARY_VARIABLE`] names; without that, the one of the
-/// system's usual places. A machine whose driver works and has no GPU gives an empty reading.
+/// The management library is `library`, else the path in [`LIBRARY_VARIABLE`], else the first one found in the usual
+/// locations. A machine with a working driver and no GPU gives an empty reading.
 ///
 /// # Errors
-/// When the library is missing or refuses to start: see [`DriverError`].
+///
+/// [`DriverError`] if the library is missing or fails to start.
 pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     let nvml = library::open(library)?;
     let count = nvml.device_count().map_err(|error| DriverError::from_call("counting the GPUs", &error))?;
@@ -85,9 +87,9 @@ pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     };
     for index in 0..count {
         let device = nvml.device_by_index(index);
-        // The driver counts GPUs that it does not have: there is none behind this one, either.
+        // Some drivers report a higher count than they have GPUs; no later index exists either.
         let is_last = matches!(device, Err(NvmlError::InvalidArg));
-        match device.map_err(|error| Trouble::of(&error)).and_then(|device| read_gpu(&device, index)) {
+        match device.map_err(|error| Trouble::from_nvml(&error)).and_then(|device| read_gpu(&device, index)) {
             Ok(units) => reading.gpus.extend(units),
             Err(what) => reading.trouble.push(GpuTrouble { index, what }),
         }
@@ -98,7 +100,7 @@ pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     Ok(reading)
 }
 
-/// The GPU as one unit, or its MIG slices.
+/// Reads the GPU as one unit, or as its MIG slices.
 fn read_gpu(device: &Device<'_>, index: u32) -> Result<Vec<GpuReading>, Trouble> {
     let whole = gpu::read(device, index)?;
     if mig::is_enabled(device)? { mig::read_slices(device, &whole) } else { Ok(vec![whole]) }

@@ -1,36 +1,37 @@
-//! GPUs under MIG: their slices, one by one.
+//! Reads the slices of a GPU with MIG enabled.
 
 use gpu_tuned_core::device::{GpuReading, MigSlice};
 use nvml_wrapper::Device;
 
-use crate::answer::{known, nonzero, text};
+use crate::answer::{nonzero, optional, text};
 use crate::{Trouble, gpu, raw};
 
-/// Whether MIG is switched on. A GPU that does not know MIG has it off.
+/// Returns true if MIG is enabled. A GPU without MIG support has it disabled.
 pub(crate) fn is_enabled(device: &Device<'_>) -> Result<bool, Trouble> {
-    Ok(known(device.mig_mode())?.is_some_and(|mode| mode.current == 1))
+    Ok(optional(device.mig_mode())?.is_some_and(|mode| mode.current == 1))
 }
 
-/// Reads all slices that this process can see; CUDA runs on nothing else while MIG is on.
+/// Reads all slices that this process can see. With MIG enabled, CUDA runs on slices only.
 pub(crate) fn read_slices(device: &Device<'_>, whole: &GpuReading) -> Result<Vec<GpuReading>, Trouble> {
-    let slots = known(device.mig_device_count())?.unwrap_or(0);
+    let slots = optional(device.mig_device_count())?.unwrap_or(0);
     let mut slices = Vec::new();
     for slot in 0..slots {
-        // Empty slots, and slices of other containers, answer with an error each.
-        if let Some(slice) = known(device.mig_device_by_index(slot))? {
+        // Empty slots and slices of other containers return errors.
+        if let Some(slice) = optional(device.mig_device_by_index(slot))? {
             slices.extend(read_slice(&slice, whole)?);
         }
     }
     if slices.is_empty() { Err(Trouble::NoMigSlice) } else { Ok(slices) }
 }
 
-/// A slice without instance numbers cannot be told from the whole GPU and is left out.
+/// Reads one slice. Returns `None` for a slice without instance numbers, which cannot be distinguished from the whole
+/// GPU.
 pub(crate) fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReading>, Trouble> {
-    let instances = (known(raw::gpu_instance(slice))?, known(raw::compute_instance(slice))?);
+    let instances = (optional(raw::gpu_instance(slice))?, optional(raw::compute_instance(slice))?);
     let (Some(gpu_instance), Some(compute_instance)) = instances else { return Ok(None) };
     let mut unit = GpuReading::default();
-    // The slice answers few calls. What the chip and the board are holds for it, too; its share of the memory bus and
-    // of the power does not follow from the whole.
+    // A slice answers few calls. Chip and board are those of the whole GPU. The slice's share of the memory bus and
+    // of the power is unavailable.
     unit.index = whole.index;
     unit.pci_address = whole.pci_address;
     unit.pci_id = whole.pci_id;

@@ -1,4 +1,4 @@
-//! The calls that nvml-wrapper does not wrap.
+//! Calls that nvml-wrapper does not wrap.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -9,11 +9,12 @@ use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::gpm::gpm_metrics_get;
 use nvml_wrapper::{Device, GpmSample, Nvml};
 
-/// Total and free memory in bytes, from the call that every driver has; its total includes what the driver reserves.
+/// Total and free memory in bytes, from the call that every driver supports. The total includes memory reserved by
+/// the driver.
 pub(crate) fn memory_v1(device: &Device<'_>) -> Result<(u64, u64), NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
-    // SAFETY: the handle is used while `device` borrows the library, and `memory` is a plain C struct of integers, of
-    // the type that the bindings declare for this call.
+    // SAFETY: the handle is used while `device` borrows the library. `memory` is a plain C struct of integers, of the
+    // type that the bindings declare for this call.
     unsafe {
         let mut memory = std::mem::zeroed();
         nvml_try(call(device.handle(), &raw mut memory))?;
@@ -21,7 +22,7 @@ pub(crate) fn memory_v1(device: &Device<'_>) -> Result<(u64, u64), NvmlError> {
     }
 }
 
-/// The number of the GPU instance that a MIG slice lies in.
+/// Number of the GPU instance of a MIG slice.
 pub(crate) fn gpu_instance(slice: &Device<'_>) -> Result<u32, NvmlError> {
     let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
     let mut instance = 0;
@@ -30,7 +31,7 @@ pub(crate) fn gpu_instance(slice: &Device<'_>) -> Result<u32, NvmlError> {
     Ok(instance)
 }
 
-/// The number of a MIG slice's compute instance within its GPU instance.
+/// Number of a MIG slice's compute instance within its GPU instance.
 pub(crate) fn compute_instance(slice: &Device<'_>) -> Result<u32, NvmlError> {
     let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetComputeInstanceId.as_ref())?;
     let mut instance = 0;
@@ -39,21 +40,21 @@ pub(crate) fn compute_instance(slice: &Device<'_>) -> Result<u32, NvmlError> {
     Ok(instance)
 }
 
-/// A sample of the GPU's performance counters (GPM) that is kept from one look to the next.
+/// A sample of the GPU's performance counters (GPM), kept until the next sample.
 #[derive(Debug)]
 pub(crate) struct KeptSample {
     handle: *mut c_void,
     nvml: Arc<Nvml>,
 }
 
-// SAFETY: a sample is memory of the library that is bound to no thread; nvml-wrapper's own `GpmSample` is `Send`, too. It is
-// used through `&self` by whoever owns it and not shared.
+// SAFETY: a sample is memory of the library that is bound to no thread; nvml-wrapper's own `GpmSample` is `Send`,
+// too. Only the owner uses the sample, through `&self`; it is not shared.
 unsafe impl Send for KeptSample {}
 
 impl KeptSample {
-    /// Samples the GPU `device`, which `nvml` opened, or the GPU instance of it that a MIG slice lies in.
+    /// Samples the GPU `device`, opened by `nvml`, or the GPU instance of a MIG slice.
     pub(crate) fn take(nvml: &Arc<Nvml>, device: &Device<'_>, instance: Option<u32>) -> Result<Self, NvmlError> {
-        // nvml-wrapper panics when it frees a sample with a library that cannot.
+        // nvml-wrapper panics when it frees a sample with a library that lacks this symbol.
         nvml_sym(nvml.lib().nvmlGpmSampleFree.as_ref())?;
         let sample = match instance {
             Some(instance) => device.gpm_mig_sample(instance)?,
@@ -62,9 +63,9 @@ impl KeptSample {
         Ok(Self { handle: sample.into_handle().cast(), nvml: Arc::clone(nvml) })
     }
 
-    /// What the counters say of the time between this sample and a newer one; what they do not say is an error each.
+    /// Counter values between this sample and a newer one; `None` for each unavailable counter.
     pub(crate) fn until(&self, newer: &Self, metrics: &[GpmMetricId]) -> Result<Vec<Option<f64>>, NvmlError> {
-        // SAFETY: both handles were allocated by this library, are freed by `drop` alone, and are not freed by these.
+        // SAFETY: both handles were allocated by this library and are freed only by `drop`, not by these.
         let (older, newer) = unsafe {
             (
                 ManuallyDrop::new(GpmSample::from_handle(&self.nvml, self.handle.cast())),
@@ -78,7 +79,7 @@ impl KeptSample {
 
 impl Drop for KeptSample {
     fn drop(&mut self) {
-        // SAFETY: the handle was allocated by this library, which is still open, and this is the only place that frees it.
+        // SAFETY: the handle was allocated by this library, which is still open, and is freed only here.
         drop(unsafe { GpmSample::from_handle(&self.nvml, self.handle.cast()) });
     }
 }

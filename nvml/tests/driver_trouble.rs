@@ -1,4 +1,4 @@
-//! What is said when the driver, or one GPU, cannot be used.
+//! Errors of an unusable driver, or of one unusable GPU.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +40,7 @@ fn another_library_is_not_taken_for_nvml() {
 }
 
 #[test]
-fn every_message_is_lowercase_and_says_what_to_do() {
+fn every_message_is_lowercase_with_a_remedy() {
     for scenario in ["library-mismatch", "no-permission", "driver-not-loaded", "unknown-at-init"] {
         let message = play(scenario, |library| read(Some(library))).expect_err(scenario).to_string();
         assert!(message.starts_with(char::is_lowercase), "{message}");
@@ -66,7 +66,7 @@ fn a_gpu_in_trouble_does_not_hide_the_other() {
 }
 
 #[test]
-fn gpus_that_are_counted_and_not_there_are_asked_for_once() {
+fn absent_gpus_in_the_count_are_queried_once() {
     for scenario in ["count-lies", "count-lies-much"] {
         let reading = play(scenario, |library| read(Some(library))).expect(scenario);
         let trouble: Vec<_> = reading.trouble.iter().map(|trouble| trouble.index).collect();

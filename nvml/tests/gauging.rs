@@ -1,4 +1,4 @@
-//! A GPU that is looked at while it works.
+//! Repeated readings of one GPU.
 
 use std::path::Path;
 
@@ -17,17 +17,17 @@ fn look(library: &Path, gpu: &GpuReading) -> Result<Load, GaugeError> {
     Ok(Gauge::open(Some(library), gpu)?.read()?)
 }
 
-/// What a GPU of a scenario, in NVML's order, shows to whom knows of it what `known` leaves.
-fn seen(name: &str, position: usize, known: impl FnOnce(&mut GpuReading)) -> Result<Load, GaugeError> {
+/// Reads a GPU of a scenario, found by a reading that `forget` has reduced. `position` is NVML's order.
+fn seen(name: &str, position: usize, forget: impl FnOnce(&mut GpuReading)) -> Result<Load, GaugeError> {
     play(name, |library| {
         let mut gpu = read(Some(library)).expect("a driver").gpus.swap_remove(position);
-        known(&mut gpu);
+        forget(&mut gpu);
         look(library, &gpu)
     })
 }
 
 #[test]
-fn each_gpu_is_told_by_what_is_known_of_it() {
+fn a_gpu_is_found_by_any_of_its_identifiers() {
     let expected =
         [(Some(24576 - 315 - 24257), Some(24576), Some(3)), (Some(24564 - 450 - 24110), Some(24564), Some(97))];
     let all: [fn(&mut GpuReading); 4] = [
@@ -38,9 +38,9 @@ fn each_gpu_is_told_by_what_is_known_of_it() {
         |gpu| (gpu.uuid, gpu.index) = (gpu.uuid.as_deref().map(|uuid| uuid.replace("GPU-", "")), 1 - gpu.index),
     ];
     for (position, expected) in expected.into_iter().enumerate() {
-        for (case, known) in all.into_iter().enumerate() {
+        for (case, forget) in all.into_iter().enumerate() {
             assert_eq!(
-                figures(seen("two-gpus", position, known).expect("it is there")),
+                figures(seen("two-gpus", position, forget).expect("it is there")),
                 expected,
                 "{position}, {case}"
             );
@@ -49,7 +49,7 @@ fn each_gpu_is_told_by_what_is_known_of_it() {
 }
 
 #[test]
-fn a_gpu_of_which_nothing_is_known_is_none_of_two_and_the_only_one() {
+fn a_gpu_without_identifiers_matches_only_if_it_is_the_only_one() {
     let nothing: fn(&mut GpuReading) = |gpu| (gpu.uuid, gpu.pci_address) = (None, None);
     let error = seen("two-gpus", 1, nothing).expect_err("it could be either");
     assert!(matches!(&error, GaugeError::NoSuchGpu { name } if name == "NVIDIA GeForce RTX 4090"), "{error}");
@@ -72,7 +72,7 @@ fn a_slice_shows_its_own_memory_and_no_utilisation() {
 }
 
 #[test]
-fn what_the_driver_does_not_tell_is_left_out() {
+fn unavailable_figures_are_left_out() {
     assert_eq!(seen("name-only", 0, |_| {}).expect("it is there"), Load::default());
     let old = seen("old-driver-memory-v1", 0, |_| {}).expect("it is there");
     assert_eq!(figures(old), (Some(24576 - 24257), Some(24576), None));

@@ -1,4 +1,4 @@
-//! What is read of GPUs with MIG switched on.
+//! Readings of GPUs with MIG enabled.
 
 use fake_nvml::play;
 use gpu_tuned_core::Bytes;
@@ -10,7 +10,7 @@ fn reading(scenario: &str) -> DriverReading {
 }
 
 #[test]
-fn each_slice_stands_for_itself_in_place_of_the_gpu() {
+fn slices_replace_their_gpu() {
     let gpus = reading("a100-mig-slice").gpus;
     let figures: Vec<_> =
         gpus.iter().map(|gpu| (gpu.name.as_deref(), gpu.mig, gpu.sm_count, gpu.memory_free)).collect();
@@ -25,7 +25,7 @@ fn each_slice_stands_for_itself_in_place_of_the_gpu() {
 }
 
 #[test]
-fn a_slice_takes_from_its_gpu_what_it_does_not_tell() {
+fn a_slice_inherits_missing_fields_from_its_gpu() {
     for slice in reading("a100-mig-slice").gpus {
         assert_eq!(slice.pci_id.map(|id| id.to_string()).as_deref(), Some("10de:20b5"));
         assert_eq!(slice.pci_address.map(|address| address.to_string()).as_deref(), Some("00000000:41:00.0"));

@@ -1,4 +1,4 @@
-//! GPUs that are looked at again and again, while what they do changes.
+//! Repeated samples of GPUs with changing activity.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -8,7 +8,7 @@ use gpu_tuned_core::telemetry::{Gpu, GpuSample, Throttle};
 use gpu_tuned_nvml::{DriverError, Telemetry};
 use libloading::Library;
 
-/// Looks once per second.
+/// Samples once per second.
 fn looks(telemetry: &mut Telemetry, count: usize) -> Vec<Vec<GpuSample>> {
     let time = Cell::new(0.0);
     let now = || {
@@ -22,7 +22,7 @@ fn looks(telemetry: &mut Telemetry, count: usize) -> Vec<Vec<GpuSample>> {
     (0..count).map(look).collect()
 }
 
-/// What the GPUs of a scenario show in the first looks.
+/// Samples of the GPUs of a scenario.
 fn watched(name: &str, count: usize) -> (Vec<Gpu>, Vec<Vec<GpuSample>>) {
     play(&format!("watch/{name}"), |library| watched_through(library, count))
 }
@@ -34,7 +34,7 @@ fn watched_through(library: &Path, count: usize) -> (Vec<Gpu>, Vec<Vec<GpuSample
     (gpus, seen)
 }
 
-/// One GPU of the scenario's only kind.
+/// Samples of a machine with one GPU, `unit`.
 fn watched_unit(unit: Unit, count: usize) -> Vec<GpuSample> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("unit.toml");
@@ -92,7 +92,7 @@ fn every_figure_of_a_gpu_is_read() {
 }
 
 #[test]
-fn what_does_not_change_is_read_once() {
+fn constant_properties_are_read_once() {
     let (gpus, seen) = watched("eight-h200", 1);
     assert_eq!((gpus.len(), seen[0].len()), (8, 8));
     let gpu = &gpus[2];
@@ -134,16 +134,16 @@ fn samples_of_counters_are_given_back() {
 }
 
 #[test]
-fn throughput_is_asked_where_counters_do_not_tell_it_and_seldom() {
+fn throughput_is_queried_rarely_and_only_without_counters() {
     let (_, seen) = watched("power-cap", 12);
-    let told: Vec<_> = seen.iter().map(|look| look[0].pcie_to_gpu_bytes_per_s).collect();
-    // The driver is asked by the clock of the machine, on which all these looks are one moment.
-    assert_eq!(told[0], Some(300_000));
-    assert!(told[1..].iter().all(Option::is_none), "{told:?}");
+    let throughput: Vec<_> = seen.iter().map(|look| look[0].pcie_to_gpu_bytes_per_s).collect();
+    // The driver limits its queries by real time, and all these samples happen at one moment.
+    assert_eq!(throughput[0], Some(300_000));
+    assert!(throughput[1..].iter().all(Option::is_none), "{throughput:?}");
     let (_, seen) = watched("lost-between", 2);
-    let told: Vec<Vec<_>> =
+    let throughput: Vec<Vec<_>> =
         seen.iter().map(|look| look.iter().map(|gpu| gpu.pcie_to_gpu_bytes_per_s.is_some()).collect()).collect();
-    assert_eq!(told, [[true, false], [false, true]], "one GPU in a look");
+    assert_eq!(throughput, [[true, false], [false, true]], "one GPU in a look");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_lost_gpu_hides_no_other_and_comes_back() {
     let power: Vec<_> = seen.iter().map(|look| (look[0].power_mw.is_some(), look[1].power_mw.is_some())).collect();
     assert!(power.iter().all(|(first, _)| *first));
     let away: Vec<_> = (0..20).filter(|look| !power[*look].1).collect();
-    // Two acts of 3 and 6 looks, the first of which opened it.
+    // Two acts of 3 and 6 samples; opening used up the first.
     assert_eq!(away, [8, 9, 10, 11, 12]);
     let lost = &seen[9][1];
     assert!(lost.trouble.as_deref().is_some_and(|why| why.starts_with("the GPU is lost")), "{lost:?}");
@@ -160,14 +160,14 @@ fn a_lost_gpu_hides_no_other_and_comes_back() {
 }
 
 #[test]
-fn another_gpu_in_its_place_is_not_taken_for_it() {
+fn a_replaced_gpu_is_not_mistaken_for_the_lost_one() {
     let unit = Scenario::load(&scenario("watch/idle")).expect("a scenario").gpu.remove(0);
     let lost = Act { lost: true, ..quiet(2) };
     let other = Act { uuid: Some("GPU-0".to_owned()), ..quiet(2) };
     let seen = watched_unit(Unit { acts: vec![quiet(2), lost, other, quiet(9)], ..unit.clone() }, 7);
     let there: Vec<_> = seen.iter().map(|sample| sample.trouble.is_none()).collect();
     assert_eq!(there, [true, false, false, false, false, true, true]);
-    assert!(seen[3].trouble.as_deref().is_some_and(|why| why.contains("another GPU has its number now (GPU-0)")));
+    assert!(seen[3].trouble.as_deref().is_some_and(|why| why.contains("another GPU has this index now (GPU-0)")));
     // One without an identifier is believed.
     let lost = Act { lost: true, ..quiet(2) };
     let unit = Unit { acts: vec![quiet(2), lost, quiet(9)], fails: [(Call::Uuid, Code::Unknown)].into(), ..unit };
@@ -180,11 +180,11 @@ fn quiet(looks: u32) -> Act {
 }
 
 #[test]
-fn a_gpu_that_cannot_be_used_at_first_is_taken_up_later() {
+fn a_gpu_that_cannot_be_opened_at_first_is_added_later() {
     let unit = Scenario::load(&scenario("watch/idle")).expect("a scenario").gpu.remove(0);
     let lost = Act { lost: true, ..quiet(2) };
     let seen = watched_unit(Unit { acts: vec![lost, quiet(9)], ..unit }, 12);
-    // Nothing before the tenth look, at which it is tried again.
+    // No sample before the tenth, which retries.
     assert_eq!(seen.len(), 0, "it is lost at that look, too: {seen:?}");
     let unit = Scenario::load(&scenario("watch/idle")).expect("a scenario").gpu.remove(0);
     let lost = Act { lost: true, ..quiet(1) };
@@ -206,7 +206,7 @@ fn slices_follow_their_gpu() {
 }
 
 #[test]
-fn reasons_for_lower_clocks_are_told_apart() {
+fn throttle_reasons_are_distinguished() {
     let cases: [(&[Reason], &[Throttle]); 6] = [
         (&[Reason::GpuIdle, Reason::ApplicationsClocks], &[]),
         (&[Reason::HwSlowdown], &[Throttle::Hardware]),
@@ -225,7 +225,7 @@ fn reasons_for_lower_clocks_are_told_apart() {
 }
 
 #[test]
-fn figures_that_cannot_be_are_left_out() {
+fn implausible_figures_are_left_out() {
     let max = u32::MAX;
     let nonsense = Unit {
         utilisation_percent: Some([max, 101]),
@@ -267,7 +267,7 @@ fn every_machine_can_be_watched_whatever_it_answers() {
 }
 
 #[test]
-fn without_a_driver_it_says_why() {
+fn a_missing_driver_is_an_error() {
     let error = Telemetry::open(Some(Path::new("/nonexistent/libnvidia-ml.so.1"))).expect_err("there is none");
     assert!(matches!(error, DriverError::NoLibrary { .. }), "{error}");
 }

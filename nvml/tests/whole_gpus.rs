@@ -1,4 +1,4 @@
-//! What is read of GPUs that are not cut into slices.
+//! Readings of GPUs without slices.
 
 use fake_nvml::play;
 use gpu_tuned_core::Bytes;
@@ -43,7 +43,7 @@ fn memory_is_read_in_bytes() {
         ("rtx4090-48gb", 49140, Some(600), 48536),
         ("neighbour", 24564, Some(450), 9372),
         ("vgpu", 12288, Some(830), 11457),
-        // Drivers before memory v2 do not tell what they reserve.
+        // Drivers before memory v2 do not report their reservation.
         ("old-driver-memory-v1", 24576, None, 24257),
     ] {
         let gpu = only_gpu(scenario);
@@ -85,7 +85,7 @@ fn other_processes_are_counted_without_this_one() {
 }
 
 #[test]
-fn a_vgpu_is_known_as_one_and_lacks_what_it_does_not_tell() {
+fn a_vgpu_is_recognised_and_lacks_some_figures() {
     let gpu = only_gpu("vgpu");
     assert_eq!(gpu.virtualization, Some(Virtualization::Vgpu));
     assert_eq!(gpu.name.as_deref(), Some("NVIDIA A40-12Q"));

@@ -1,4 +1,4 @@
-//! The GPU's performance counters (GPM), which Hopper and later GPUs have.
+//! The GPU's performance counters (GPM), available on Hopper and later GPUs.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::{Device, Nvml};
 
 use crate::Trouble;
-use crate::answer::known;
+use crate::answer::optional;
 use crate::raw::KeptSample;
 
-/// The figures that are asked for, in the order in which they are taken below.
+/// The counters read, in the order of the destructuring below.
 const METRICS: [GpmMetricId; 6] = [
     GpmMetricId::SmUtil,
     GpmMetricId::SmOccupancy,
@@ -20,27 +20,27 @@ const METRICS: [GpmMetricId; 6] = [
     GpmMetricId::PcieTxPerSec,
 ];
 
-/// Counters of one GPU or slice, with the sample of the last look.
+/// Counters of one GPU or slice, with the previous sample.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Whether there are any, once that was asked.
-    are_there: Option<bool>,
-    tell_of_link: bool,
+    /// Whether the GPU has counters; `None` before the first query.
+    supported: Option<bool>,
+    measures_link: bool,
     last: Option<KeptSample>,
 }
 
 impl Counters {
-    /// Whether they have told the traffic of the PCIe link.
-    pub(super) const fn tell_of_link(&self) -> bool {
-        self.tell_of_link
+    /// Returns true if the counters measured the traffic of the PCIe link.
+    pub(super) const fn measures_link(&self) -> bool {
+        self.measures_link
     }
 
-    /// Lets the last sample go: the GPU is another one now, or gone.
+    /// Drops the previous sample, because the GPU was lost or replaced.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// What was counted since the last look; nothing at the first one.
+    /// Reads the counters since the previous sample; the first sample gives no figures.
     pub(super) fn read(
         &mut self,
         nvml: &Arc<Nvml>,
@@ -48,15 +48,15 @@ impl Counters {
         instance: Option<u32>,
         to: &mut GpuSample,
     ) -> Result<(), Trouble> {
-        if self.are_there.is_none() {
-            self.are_there = Some(known(device.gpm_support())?.unwrap_or(false));
+        if self.supported.is_none() {
+            self.supported = Some(optional(device.gpm_support())?.unwrap_or(false));
         }
-        if self.are_there != Some(true) {
+        if self.supported != Some(true) {
             return Ok(());
         }
-        let sample = known(KeptSample::take(nvml, device, instance))?;
+        let sample = optional(KeptSample::take(nvml, device, instance))?;
         let counted = match (&self.last, &sample) {
-            (Some(last), Some(sample)) => known(last.until(sample, &METRICS))?,
+            (Some(last), Some(sample)) => optional(last.until(sample, &METRICS))?,
             _ => None,
         };
         self.last = sample;
@@ -65,23 +65,23 @@ impl Counters {
             to.sm_occupancy_percent = occupancy.and_then(percent);
             to.tensor_activity_percent = tensor.and_then(percent);
             to.dram_activity_percent = dram.and_then(percent);
-            // The link is the whole GPU's.
+            // The link belongs to the whole GPU.
             if instance.is_none() {
                 to.pcie_to_gpu_bytes_per_s = to_gpu.and_then(bytes);
                 to.pcie_from_gpu_bytes_per_s = from_gpu.and_then(bytes);
-                self.tell_of_link = to.pcie_to_gpu_bytes_per_s.is_some();
+                self.measures_link = to.pcie_to_gpu_bytes_per_s.is_some();
             }
         }
         Ok(())
     }
 }
 
-/// A share; measuring it can come out a little above all of it.
+/// Validates a percentage; measurement errors can put it slightly above 100.
 fn percent(figure: f64) -> Option<f64> {
     (0.0..=110.0).contains(&figure).then(|| figure.min(100.0))
 }
 
-/// From MiB per second. No link moves a TiB in a second.
+/// Converts MiB/s to bytes/s. No link transfers 1 TiB/s.
 fn bytes(mib: f64) -> Option<u64> {
     (0.0..=1024.0 * 1024.0).contains(&mib).then_some((mib * 1024.0 * 1024.0) as u64)
 }
