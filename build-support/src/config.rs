@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
@@ -70,7 +70,7 @@ impl Config {
 
         let file = self.read_file(&package, path)?;
         let lock = measured::read(&package, &file, &mut directives)?;
-        let known = Known::new(&file.profiles);
+        let known = ProfileNames::new(&file.profiles);
         for warning in lookalike::warnings(&package, &known) {
             directives.warning(&warning)?;
         }
@@ -105,7 +105,7 @@ impl Config {
         &self,
         asked: Option<&str>,
         package: &Package,
-        known: &Known,
+        known: &ProfileNames,
         directives: &mut Directives<impl Write>,
     ) -> Result<Choice, BuildError> {
         let choice = if let Some(asked) = asked {

@@ -1,9 +1,9 @@
-use gpu_tuned_core::profile::Known;
+use gpu_tuned_core::profile::ProfileNames;
 
 use crate::package::Package;
 
 /// A warning for each declared feature that reads like a GPU and selects none.
-pub(crate) fn warnings(package: &Package, known: &Known) -> Vec<String> {
+pub(crate) fn warnings(package: &Package, known: &ProfileNames) -> Vec<String> {
     let strangers = package.features.iter().filter(|(feature, enables)| {
         let reads_like_one = is_gpu_name(feature) || known.is_near(feature);
         // A short name for a profile, such as `h100 = ["h100-pcie"]`, does select one.

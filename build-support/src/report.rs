@@ -11,7 +11,7 @@ impl BuildError {
     pub fn report(&self, out: &mut impl Write) -> io::Result<()> {
         match self {
             Self::File { text, mistakes } => {
-                mistakes.iter().try_for_each(|mistake| write!(out, "{}", mistake.in_full(text)))?;
+                mistakes.iter().try_for_each(|mistake| write!(out, "{}", mistake.render(text)))?;
             }
             Self::UnknownTargets { unknown } => {
                 unknown.iter().try_for_each(|message| writeln!(out, "error: GPU_TUNED_TARGET: {message}"))?;

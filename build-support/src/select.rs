@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use gpu_tuned_core::profile::{Known, ProfileId};
+use gpu_tuned_core::profile::{ProfileId, ProfileNames};
 
 use crate::BuildError;
 use crate::package::Package;
@@ -17,7 +17,7 @@ pub(crate) enum Choice {
 }
 
 /// Parses `GPU_TUNED_TARGET`.
-pub(crate) fn by_name(asked: &str, known: &Known) -> Result<Choice, BuildError> {
+pub(crate) fn by_name(asked: &str, known: &ProfileNames) -> Result<Choice, BuildError> {
     let words: BTreeSet<&str> = asked.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     for (word, choice) in [(ProfileId::GENERIC, Choice::Generic), (ProfileId::NATIVE, Choice::Native)] {
         if words.contains(word) {
@@ -36,7 +36,7 @@ pub(crate) fn by_name(asked: &str, known: &Known) -> Result<Choice, BuildError> 
 }
 
 /// Returns the choice of the enabled features, and a warning if a feature is ignored.
-pub(crate) fn by_features(package: &Package, known: &Known) -> (Choice, Option<String>) {
+pub(crate) fn by_features(package: &Package, known: &ProfileNames) -> (Choice, Option<String>) {
     let targets = known.among(&package.enabled);
     let native = package.enabled.contains(ProfileId::NATIVE);
     match (targets.is_empty(), native) {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::source::{FileError, harmless};
+use gpu_tuned_core::source::{FileError, without_controls};
 use thiserror::Error;
 
 use crate::Code;
@@ -163,10 +163,10 @@ impl Error {
     pub(crate) fn report(&self) -> String {
         match self {
             Self::Files { mistakes } => {
-                mistakes.iter().map(|(mistake, text)| mistake.in_full(text)).collect::<String>().trim_end().to_owned()
+                mistakes.iter().map(|(mistake, text)| mistake.render(text)).collect::<String>().trim_end().to_owned()
             }
             // Names of files and what programs say are somebody else's.
-            _ => format!("error: {}", harmless(&self.to_string())),
+            _ => format!("error: {}", without_controls(&self.to_string())),
         }
     }
 }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dims::Presence::{Defaulted, Optional};
-use crate::dims::{Described, Dim, DimKind};
+use crate::dims::{Dim, DimKind, Schema};
 use crate::{Precision, Setting, Settings};
 
 /// What the user asks of a plan.
@@ -62,7 +62,7 @@ impl Default for Goal {
 
 const LARGEST_BATCH: u64 = 1 << 30;
 
-impl Described for Goal {
+impl Schema for Goal {
     const DIMS: &'static [Dim] = &[
         Dim::count_in(
             "global_batch",

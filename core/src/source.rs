@@ -5,12 +5,12 @@ use thiserror::Error;
 
 /// A mistake in a file, with its place. Prints as `FILE:LINE:COLUMN: message`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{}:{place}: {}", in_one_line(file), in_short(message))]
+#[error("{}:{place}: {}", single_line(file), shortened(message))]
 pub struct FileError {
     /// The file, as the reader of the message would name it.
     pub file: String,
     /// Where in the file.
-    pub place: Place,
+    pub place: Position,
     /// What is wrong, and what would be right.
     pub message: String,
 }
@@ -18,11 +18,11 @@ pub struct FileError {
 impl FileError {
     /// The mistake as rustc would print it: the message, its place, and the line of `text` with a mark below the column. Of a
     /// long line it is what stands around that column.
-    pub fn in_full(&self, text: &str) -> String {
+    pub fn render(&self, text: &str) -> String {
         let Self { file, place, message } = self;
         let number = place.line.to_string();
         let margin = " ".repeat(number.len());
-        let said = format!("error: {}\n{margin}--> {}:{place}\n", in_short(message), in_one_line(file));
+        let said = format!("error: {}\n{margin}--> {}:{place}\n", shortened(message), single_line(file));
         let Some(line) = text.lines().nth(place.line - 1) else { return said };
         let (line, before) = excerpt(line.trim_end(), place.column - 1);
         let before = " ".repeat(before);
@@ -30,7 +30,7 @@ impl FileError {
     }
 }
 
-/// So many characters of a line are shown at most.
+/// So many characters of a line are printable at most.
 const EXCERPT: usize = 100;
 /// A word of a message that is longer, in characters, is something of the file, and no path.
 const LONGEST_WORD: usize = 400;
@@ -41,7 +41,7 @@ const LONGEST_MESSAGE: usize = 2000;
 fn excerpt(line: &str, at: usize) -> (String, usize) {
     let length = line.chars().count();
     let begin = if length <= EXCERPT { 0 } else { at.min(length).saturating_sub(EXCERPT / 2).min(length - EXCERPT) };
-    let part = line.chars().skip(begin).take(EXCERPT).map(shown);
+    let part = line.chars().skip(begin).take(EXCERPT).map(printable);
     let (cut_before, cut_behind) = (begin > 0, begin + EXCERPT < length);
     let cut = |is_cut: bool| is_cut.then_some('…');
     let text = cut(cut_before).into_iter().chain(part).chain(cut(cut_behind)).collect();
@@ -50,7 +50,7 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
 
 /// One character, one column: the mark has to stand below its character, and nothing is to be done to a terminal, nor to
 /// the order of what it shows.
-fn shown(character: char) -> char {
+fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
@@ -60,17 +60,17 @@ fn shown(character: char) -> char {
 }
 
 /// A text of several lines, as messages are, in which nothing is left that does something to a terminal.
-pub fn harmless(text: &str) -> String {
-    text.chars().map(|it| if it == '\n' { it } else { shown(it) }).collect()
+pub fn without_controls(text: &str) -> String {
+    text.chars().map(|it| if it == '\n' { it } else { printable(it) }).collect()
 }
 
 /// The name of a file, which may have whatever systems take.
-fn in_one_line(name: &str) -> String {
-    name.chars().map(shown).collect()
+fn single_line(name: &str) -> String {
+    name.chars().map(printable).collect()
 }
 
 /// A message without what a file has in place of words.
-fn in_short(message: &str) -> String {
+fn shortened(message: &str) -> String {
     let word = |word: &str| match word.char_indices().nth(LONGEST_WORD) {
         Some((end, _)) => format!("{}…", &word[..end]),
         None => word.to_owned(),
@@ -78,28 +78,28 @@ fn in_short(message: &str) -> String {
     let words: Vec<_> = message.split(' ').map(word).collect();
     let whole = words.join(" ");
     let (end, is_cut) = whole.char_indices().nth(LONGEST_MESSAGE).map_or((whole.len(), false), |(end, _)| (end, true));
-    harmless(&whole[..end]) + if is_cut { "…" } else { "" }
+    without_controls(&whole[..end]) + if is_cut { "…" } else { "" }
 }
 
 /// A place in a text; lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The column.
     pub column: usize,
 }
 
-impl Place {
+impl Position {
     /// The place of a byte offset in `text`; past its end, the end.
-    pub fn of(offset: usize, text: &str) -> Self {
+    pub fn from_offset(offset: usize, text: &str) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -130,7 +130,11 @@ pub struct Source<'a> {
 impl Source<'_> {
     /// An error at a range of bytes.
     pub fn error(&self, span: &Range<usize>, message: impl Into<String>) -> FileError {
-        FileError { file: self.file.to_owned(), place: Place::of(span.start, self.text), message: message.into() }
+        FileError {
+            file: self.file.to_owned(),
+            place: Position::from_offset(span.start, self.text),
+            message: message.into(),
+        }
     }
 
     /// The parser's error, with its place in this file.
@@ -141,16 +145,16 @@ impl Source<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileError, Place, utf8};
+    use super::{FileError, Position, utf8};
 
     #[test]
     fn of_a_long_line_only_what_is_around_the_mistake_is_shown() {
         let line = format!("{}?{}", "a\x1b".repeat(50_000), "b".repeat(90_000));
         let message = format!("unknown key `{}`, expected `goal`", "k".repeat(50_000));
         for (column, expected) in [(1, 0), (100_001, 51), (190_001, 100)] {
-            let place = Place { line: 1, column };
+            let place = Position { line: 1, column };
             let error = FileError { file: "a.toml".to_owned(), place, message: message.clone() };
-            let told = error.in_full(&line);
+            let told = error.render(&line);
             let lines: Vec<_> = told.lines().collect();
             assert!(told.chars().count() < 800 && error.to_string().chars().count() < 500, "{told}");
             assert!(!told.contains('\x1b') && lines[0].ends_with("… expected `goal`"), "{told}");
@@ -164,10 +168,10 @@ mod tests {
     #[test]
     fn names_and_messages_do_nothing_to_a_terminal_and_paths_stay_whole() {
         let path = format!("/{}/a.toml", "deep/".repeat(60));
-        let place = Place { line: 1, column: 1 };
+        let place = Position { line: 1, column: 1 };
         let message = format!("no `{path}`, \u{202e}but\u{2066} \x1b[2J");
         let error = FileError { file: "a\x1b\u{202e}\n.toml".to_owned(), place, message };
-        for told in [error.in_full("\u{2067}a"), error.to_string()] {
+        for told in [error.render("\u{2067}a"), error.to_string()] {
             assert!(told.contains("a\u{fffd}\u{fffd}\u{fffd}.toml:1:1") && told.contains(&path), "{told}");
             let is_harmful = |it: char| it != '\n' && it.is_control() || ('\u{202a}'..='\u{2069}').contains(&it);
             assert_eq!(told.find(is_harmful), None, "{told}");
@@ -181,9 +185,9 @@ mod tests {
             utf8("a.toml", b"a = 1\n\xc3\x9f = \"\xff\xff\"\n".into(), "save it anew").expect_err("no text");
         assert_eq!(error.to_string(), "a.toml:2:6: this is no UTF-8; save it anew");
         assert!(
-            error.in_full(&text).contains("\n2 | ß = \"\u{fffd}\u{fffd}\"\n  |      ^\n"),
+            error.render(&text).contains("\n2 | ß = \"\u{fffd}\u{fffd}\"\n  |      ^\n"),
             "{}",
-            error.in_full(&text)
+            error.render(&text)
         );
     }
 
@@ -191,7 +195,7 @@ mod tests {
     fn columns_count_characters_not_bytes() {
         let text = "a = 1\nß = ä x\n";
         let x = text.find('x').expect("x is there");
-        assert_eq!(Place::of(x, text).to_string(), "2:7");
-        assert_eq!(Place::of(999, text).to_string(), "3:1");
+        assert_eq!(Position::from_offset(x, text).to_string(), "2:7");
+        assert_eq!(Position::from_offset(999, text).to_string(), "3:1");
     }
 }

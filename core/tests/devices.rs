@@ -215,7 +215,7 @@ proptest! {
     fn facts_promise_no_more_memory_than_the_driver_and_only_finite_rates(reading in devices()) {
         let found = shipped(&reading);
         for profile in [None, found.profile()] {
-            let Some(facts) = DeviceFacts::of_gpu(&reading, profile, Some(8)) else { continue };
+            let Some(facts) = DeviceFacts::from_reading(&reading, profile, Some(8)) else { continue };
             prop_assert!(reading.memory_total.is_none_or(|total| facts.memory_total <= total));
             prop_assert!(reading.memory_free.is_none_or(|free| facts.memory_available <= free));
             prop_assert!(facts.memory_available <= facts.memory_total);
@@ -334,7 +334,7 @@ fn a_share_is_a_variant_of_its_gpu_whatever_else_the_driver_says() {
         let Match::Variant { profile, differences } = &found else { panic!("{name}: {found:?}") };
         assert_eq!(profile.id.as_str(), id, "{name}");
         assert!(differences.contains(&difference), "{name}: {differences:?}");
-        let facts = DeviceFacts::of_gpu(&reading, Some(profile), None);
+        let facts = DeviceFacts::from_reading(&reading, Some(profile), None);
         assert_eq!(facts.map(|facts| facts.memory_total), reading.memory_total, "{name}");
     }
 }

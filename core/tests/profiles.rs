@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Match, identify};
-use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable, source_in_words};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable, describe_source};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
 
@@ -41,7 +41,7 @@ fn every_file_is_named_after_its_profile_and_every_source_is_explained() {
         let codes =
             of_fields.into_iter().flatten().map(String::as_str).chain(profile.sources.iter().map(String::as_str));
         for code in codes.chain(of_peaks) {
-            assert!(source_in_words(code).is_some(), "{}: `{code}` is not explained", profile.id);
+            assert!(describe_source(code).is_some(), "{}: `{code}` is not explained", profile.id);
         }
     }
 }

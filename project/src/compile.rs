@@ -81,7 +81,7 @@ fn plan_for_most(devices: &[DeviceFacts], workload: &Workload, goal: &Goal) -> O
     let mut planned = (0..by_memory.len()).find_map(|least| plan_for_all(&by_memory[least..], workload, goal))?;
     let fixed = fixed(goal, &planned);
     let (meant, others): (Vec<_>, Vec<_>) = devices.iter().partition(|facts| fits(facts, workload, &fixed));
-    planned.device = DeviceFacts::meet(meant)?.name;
+    planned.device = DeviceFacts::common(meant)?.name;
     let misfit = |facts| match plan(facts, workload, &fixed) {
         Err(PlanError::DoesNotFit(misfit)) => Some(*misfit),
         _ => None,
@@ -92,7 +92,7 @@ fn plan_for_most(devices: &[DeviceFacts], workload: &Workload, goal: &Goal) -> O
 /// Returns a plan that fits each device. First plans for the minimum of every figure. That minimum is often too strict,
 /// because GPUs with more memory also reserve more; then plans for the memory of one device after another.
 fn plan_for_all(devices: &[&DeviceFacts], workload: &Workload, goal: &Goal) -> Option<Plan> {
-    let meet = DeviceFacts::meet(devices.iter().copied())?;
+    let meet = DeviceFacts::common(devices.iter().copied())?;
     let memory_of = |facts: &&DeviceFacts| DeviceFacts {
         profile: facts.profile.clone(),
         memory_available: facts.memory_available,

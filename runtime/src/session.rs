@@ -117,7 +117,7 @@ impl<C: Tuned> Session<C> {
         };
         let table = C::BUILT.table.and_then(|table| Resolved::from_toml(table).ok());
         let profiles = table.map(|table| table.profile).unwrap_or_default();
-        let facts = DeviceFacts::of_gpu(gpu, identify(gpu, &profiles).profile(), Some(host.cores));
+        let facts = DeviceFacts::from_reading(gpu, identify(gpu, &profiles).profile(), Some(host.cores));
         facts.expect("BUG: the session was planned for its memory")
     }
 }

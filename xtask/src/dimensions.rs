@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use gpu_tuned_core::Goal;
-use gpu_tuned_core::dims::{Described, Dim, DimKind, Presence};
+use gpu_tuned_core::dims::{Dim, DimKind, Presence, Schema};
 use gpu_tuned_core::workload::{ModelKind, Training};
 
 /// `macros/src/reference.md`: a table for each.

@@ -4,7 +4,7 @@ mod finding;
 mod fitting;
 mod freshness;
 
-use gpu_tuned_core::source::harmless;
+use gpu_tuned_core::source::without_controls;
 
 use crate::args::{CheckArgs, Common};
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
         // A program that reads the findings reads these, too.
         Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
         Err(error @ Error::Read { .. }) if common.json => {
-            vec![Finding::new(Level::Mistake, harmless(&error.to_string()))]
+            vec![Finding::new(Level::Mistake, without_controls(&error.to_string()))]
         }
         Err(error) => return Err(error),
     };

@@ -23,7 +23,7 @@ mod text;
 pub(crate) use args::OptimizeArgs;
 pub(crate) use error::OptimizeError;
 
-use gpu_tuned_core::profile::{Known, ProfileTable};
+use gpu_tuned_core::profile::{ProfileNames, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::{Goal, suggest};
 
@@ -200,7 +200,7 @@ fn targets(
         let (all, trouble) = Target::here_among(profiles);
         return Ok((each_once(all), trouble));
     }
-    let known = project.map_or_else(|| Known::new(&[]), Project::known);
+    let known = project.map_or_else(|| ProfileNames::new(&[]), Project::known);
     let named = |name: &String| {
         let profile = profiles.get(name).map(Target::nominal);
         profile.ok_or_else(|| Error::UnknownTarget { name: name.clone(), hint: known.hint(name) })

@@ -7,7 +7,7 @@ mod workloads;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::Package;
-use gpu_tuned_core::profile::{Known, ProfileId, ProfileTable};
+use gpu_tuned_core::profile::{ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
@@ -128,8 +128,8 @@ impl Project {
     }
 
     /// The names that profiles have.
-    pub(crate) fn known(&self) -> Known {
-        Known::new(&self.file.profiles)
+    pub(crate) fn known(&self) -> ProfileNames {
+        ProfileNames::new(&self.file.profiles)
     }
 
     /// The shipped profiles, and the package's own in place of those they are named like.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::dims::Described as _;
+use gpu_tuned_core::dims::Schema as _;
 use gpu_tuned_core::measured::Measured;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};

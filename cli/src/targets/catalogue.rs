@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use gpu_tuned::{Machine, detect};
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts};
 use gpu_tuned_core::matching::{Match, identify};
-use gpu_tuned_core::profile::{Known, Profile, ProfileId, ProfileTable, source_in_words};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable, describe_source};
 use serde::Serialize;
 
 use super::details::CUDA;
@@ -96,7 +96,7 @@ impl Catalogue {
             here: self.recognised.iter().filter_map(|found| nearness(found, &profile.id)).min(),
             profile,
             limits: Limits::of(&DeviceFacts::nominal(profile)),
-            sources: codes(profile).filter_map(|code| Some((code, source_in_words(code)?))).collect(),
+            sources: codes(profile).filter_map(|code| Some((code, describe_source(code)?))).collect(),
         }
     }
 
@@ -106,8 +106,8 @@ impl Catalogue {
     }
 
     /// The names that a feature can have.
-    pub(super) fn known(&self) -> Known {
-        self.project.as_ref().map_or_else(|| Known::new(&[]), Project::known)
+    pub(super) fn known(&self) -> ProfileNames {
+        self.project.as_ref().map_or_else(|| ProfileNames::new(&[]), Project::known)
     }
 }
 

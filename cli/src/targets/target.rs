@@ -180,7 +180,7 @@ fn gpus(machine: &Machine, table: &ProfileTable) -> Vec<Target> {
     let beside = machine.gpus.len() as u64;
     let target = |reading| {
         let found = identify(reading, table);
-        let facts = DeviceFacts::of_gpu(reading, found.profile(), Some(machine.host.cores))?;
+        let facts = DeviceFacts::from_reading(reading, found.profile(), Some(machine.host.cores))?;
         Some(Target { name: facts.name.clone(), facts, profile: found.profile().cloned(), beside })
     };
     machine.gpus.iter().filter_map(target).collect()

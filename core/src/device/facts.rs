@@ -81,7 +81,7 @@ impl DeviceFacts {
     ///
     /// `None` when the driver does not say how much memory the GPU has and no profile does; a profile does not say it of
     /// a slice or a virtual share.
-    pub fn of_gpu(reading: &GpuReading, profile: Option<&Profile>, host_cores: Option<u64>) -> Option<Self> {
+    pub fn from_reading(reading: &GpuReading, profile: Option<&Profile>, host_cores: Option<u64>) -> Option<Self> {
         let nominal = profile.map(Self::nominal);
         let whole = nominal.as_ref().filter(|_| !reading.is_mig_slice() && !reading.is_vgpu());
         let total = reading.memory_total.or(whole.map(|facts| facts.memory_total))?;
@@ -133,7 +133,7 @@ impl DeviceFacts {
     }
 
     /// What all of these devices have: the least memory and rates, the common capabilities.
-    pub fn meet<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+    pub fn common<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let all: Vec<&Self> = all.into_iter().collect();
         let name = names(&all);
         all.into_iter().cloned().reduce(|a, b| Self {

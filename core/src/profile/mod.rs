@@ -2,14 +2,14 @@
 
 mod builtin;
 mod id;
-mod known;
 mod model;
+mod names;
 mod sources;
 mod table;
 mod validate;
 
 pub use id::{ParseIdError, ProfileId};
-pub use known::Known;
 pub use model::{Basis, Board, Compute, Memory, Peak, Peaks, Profile};
-pub use sources::source_in_words;
+pub use names::ProfileNames;
+pub use sources::describe_source;
 pub use table::ProfileTable;

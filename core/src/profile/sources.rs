@@ -2,7 +2,7 @@
 const SOURCES: &str = include_str!("../../profiles/SOURCES.md");
 
 /// What the code of a source stands for, such as `okm`; `None` for a code that no shipped profile has.
-pub fn source_in_words(code: &str) -> Option<&'static str> {
+pub fn describe_source(code: &str) -> Option<&'static str> {
     let rows = SOURCES.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once(" | "));
     let names = |codes: &str| codes.split(", ").any(|named| named.trim_matches('`') == code);
     rows.into_iter().find_map(|(codes, words)| names(codes).then_some(words))
@@ -10,17 +10,17 @@ pub fn source_in_words(code: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::source_in_words;
+    use super::describe_source;
 
     #[test]
     fn a_code_is_explained_alone_and_beside_another() {
         assert!(
-            source_in_words("okm").is_some_and(|words| words.starts_with("NVIDIA/open-gpu-kernel-modules, README"))
+            describe_source("okm").is_some_and(|words| words.starts_with("NVIDIA/open-gpu-kernel-modules, README"))
         );
-        assert_eq!(source_in_words("github-a10"), source_in_words("github-pro6000"));
-        assert_eq!(source_in_words("least"), Some("the least figure among the shipped profiles"));
+        assert_eq!(describe_source("github-a10"), describe_source("github-pro6000"));
+        assert_eq!(describe_source("least"), Some("the least figure among the shipped profiles"));
         for stranger in ["", "code", "---", "ok", "github"] {
-            assert_eq!(source_in_words(stranger), None, "{stranger}");
+            assert_eq!(describe_source(stranger), None, "{stranger}");
         }
     }
 }

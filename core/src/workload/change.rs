@@ -2,7 +2,7 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use super::WorkloadSpec;
-use crate::dims::{Described, DimValues};
+use crate::dims::{DimValues, Schema};
 
 /// Something that two workloads do not say alike: a dimension, or the kind of `model`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, ModelCosts, Product, Tensors};
 use crate::dims::Presence::{Defaulted, Optional, Required};
-use crate::dims::{Described, Dim, DimKind};
+use crate::dims::{Dim, DimKind, Schema};
 use crate::{Bytes, Provenance};
 
 /// A model whose costs the user states.
@@ -61,7 +61,7 @@ impl Default for Declared {
 /// More bytes than any device has.
 const LARGEST_BYTES: u64 = 1 << 50;
 
-impl Described for Declared {
+impl Schema for Declared {
     const DIMS: &'static [Dim] = &[
         Dim::count_in("parameters", Required, 1..=1 << 50, "parameters"),
         Dim::count_in(

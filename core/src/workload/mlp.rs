@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, ModelCosts, Product, Role, Tensors};
 use crate::dims::Presence::Required;
-use crate::dims::{Described, Dim, DimKind};
+use crate::dims::{Dim, DimKind, Schema};
 use crate::{Bytes, Provenance};
 
 /// The dimensions of a multilayer perceptron: dense layers with biases, an activation after each but the last.
@@ -16,7 +16,7 @@ pub struct Mlp {
 /// Kernels of a layer, forward and backward; not measured.
 const KERNELS_PER_LAYER: u64 = 15;
 
-impl Described for Mlp {
+impl Schema for Mlp {
     const DIMS: &'static [Dim] = &[Dim {
         name: "widths",
         kind: DimKind::Counts(1..=1 << 28),

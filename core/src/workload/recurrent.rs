@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, ModelCosts, Product, Role, Tensors};
 use crate::dims::Presence::{Optional, Required};
-use crate::dims::{Choices, Described, Dim};
+use crate::dims::{Choices, Dim, Schema};
 use crate::{Bytes, Provenance};
 
 /// The dimensions of stacked recurrent layers, as Burn's `Lstm` and `Gru` have them, with a dense layer behind.
@@ -66,7 +66,7 @@ impl Cell {
 /// ms for each (hidden 64, batch 128) and 0.31 (hidden 256, batch 64), is that of 30 launches.
 const KERNELS_PER_GATE: u64 = 30;
 
-impl Described for Recurrent {
+impl Schema for Recurrent {
     const DIMS: &'static [Dim] = &[
         Dim::choice("cell", &Cell::CHOICES, "the kind of cell (default lstm)"),
         Dim::count_in(

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Convnet, Declared, Mlp, ModelCosts, Recurrent, Tensors, Training, Transformer, Unet, Workload};
-use crate::dims::{Described, Dim, DimValues};
+use crate::dims::{Dim, DimValues, Schema};
 
 /// A workload as people write it: a model, and how it is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

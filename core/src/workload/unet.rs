@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::convnet::Convolution;
 use super::{Family, ModelCosts, Role, Tensors};
 use crate::dims::Presence::{Defaulted, Required};
-use crate::dims::{Described, Dim, DimKind};
+use crate::dims::{Dim, DimKind, Schema};
 use crate::{Bytes, Provenance};
 
 /// The dimensions of a U-Net: at each level two convolutions 3x3 without bias, each with norm and activation; halved by
@@ -31,7 +31,7 @@ impl Default for Unet {
     }
 }
 
-impl Described for Unet {
+impl Schema for Unet {
     const DIMS: &'static [Dim] = &[
         Dim::count_in("image", Required, 1..=16_384, "side of the square input image in pixels"),
         Dim::count_in("channels", Defaulted, 1..=16_384, "channels of the input image (default 3)"),

@@ -37,7 +37,7 @@ proptest! {
     fn the_plan_for_a_meet_fits_every_member(
         members in prop::collection::vec(devices(), 2..5), workload in workloads(), goal in goals(),
     ) {
-        let meet = DeviceFacts::meet(&members).expect("there are members");
+        let meet = DeviceFacts::common(&members).expect("there are members");
         if let Ok(planned) = plan(&meet, &workload, &goal) {
             for member in &members {
                 let mut pins = Pins::default();

@@ -1,6 +1,6 @@
 //! Values as tokens.
 
-use gpu_tuned_core::dims::{Choices, Described, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence};
+use gpu_tuned_core::dims::{Choices, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence, Schema};
 use gpu_tuned_core::{Goal, Precision, SettingValue, Settings};
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};

@@ -1,6 +1,6 @@
 //! The workload as an expression over the config's fields.
 
-use gpu_tuned_core::dims::{Described, Dim, DimKind, DimValues};
+use gpu_tuned_core::dims::{Dim, DimKind, DimValues, Schema};
 use gpu_tuned_core::workload::Training;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::recording::{Record, VERSION};
-use gpu_tuned_core::source::{FileError, Place};
+use gpu_tuned_core::source::{FileError, Position};
 use thiserror::Error;
 
 /// What was recorded.
@@ -54,7 +54,7 @@ pub fn parse(file: &str, text: &str) -> Result<Recording, FileError> {
     for (index, line) in text.split_inclusive('\n').enumerate() {
         let line_number = index + 1;
         let is_torn = recording.add(line).map_err(|Mistake { byte, message }| {
-            let place = Place { line: line_number, column: Place::of(byte, line).column };
+            let place = Position { line: line_number, column: Position::from_offset(byte, line).column };
             FileError { file: file.to_owned(), place, message }
         })?;
         if is_torn {

@@ -5,7 +5,7 @@ mod keys;
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::dims::{self, Described};
+use gpu_tuned_core::dims::{self, Schema};
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};

@@ -2,7 +2,7 @@
 //! release added are passed over.
 
 use gpu_tuned_core::Goal;
-use gpu_tuned_core::dims::{self, Described, Dim, PRODUCT_KEYS};
+use gpu_tuned_core::dims::{self, Dim, PRODUCT_KEYS, Schema};
 use gpu_tuned_core::workload::{ModelKind, Training, WorkloadSpec};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};

@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 use core::ops::{Range, RangeInclusive};
 
-use gpu_tuned_core::dims::in_words;
+use gpu_tuned_core::dims::format_count;
 use gpu_tuned_core::source::{FileError, Source};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use toml::Spanned;
@@ -99,7 +99,7 @@ impl<'r, 'i> Facts<'r, 'i> {
         range: &RangeInclusive<u64>,
     ) -> Vec<(u64, [u64; 2])> {
         let is_span = |[least, most]: &[u64; 2]| range.contains(least) && range.contains(most) && least <= most;
-        let (least, most) = (range.start(), in_words(*range.end()));
+        let (least, most) = (range.start(), format_count(*range.end()));
         let expected = format!("expected the least and the most, as [{least}, 2], from {least} to {most}");
         self.by_count(key, of, |value| ends(value).filter(is_span), &expected)
     }
@@ -111,7 +111,7 @@ impl<'r, 'i> Facts<'r, 'i> {
         of: &RangeInclusive<u64>,
         range: &RangeInclusive<u64>,
     ) -> Vec<(u64, u64)> {
-        let (least, most) = (range.start(), in_words(*range.end()));
+        let (least, most) = (range.start(), format_count(*range.end()));
         let expected = format!("expected a whole number from {least} to {most}");
         self.by_count(key, of, |value| whole(value).filter(|count| range.contains(count)), &expected)
     }
@@ -135,7 +135,7 @@ impl<'r, 'i> Facts<'r, 'i> {
             let number = name.parse().ok().filter(|number: &u64| of.contains(number) && number.to_string() == name);
             let found = fact(value.get_ref());
             if number.is_none() {
-                let (least, most) = (of.start(), in_words(*of.end()));
+                let (least, most) = (of.start(), format_count(*of.end()));
                 self.reader.mistake(&place, format!("{path}.{name}: expected a name from {least} to {most}"));
             } else if found.is_none() {
                 self.reader.mistake(&value.span(), format!("{path}.{name}: {expected}"));
@@ -154,7 +154,7 @@ impl<'r, 'i> Facts<'r, 'i> {
             if least == most {
                 least.to_string()
             } else {
-                format!("a whole number from {least} to {}", in_words(*most))
+                format!("a whole number from {least} to {}", format_count(*most))
             }
         };
         self.take(key, read, expected)
@@ -163,7 +163,7 @@ impl<'r, 'i> Facts<'r, 'i> {
     /// A count that another fact is the `least` of, which has a name.
     pub(super) fn count_from(&mut self, key: &str, (least, name): (u64, &str), most: u64) -> Option<u64> {
         let read = |value: &DeValue| whole(value).filter(|count| (least..=most).contains(count));
-        self.take(key, read, || format!("a whole number from {least}, {name}, to {}", in_words(most)))
+        self.take(key, read, || format!("a whole number from {least}, {name}, to {}", format_count(most)))
     }
 
     pub(super) fn number(&mut self, key: &str, range: &RangeInclusive<f64>, expected: &str) -> Option<f64> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::dims::{Described, DimValue, DimValues};
+use gpu_tuned_core::dims::{DimValue, DimValues, Schema};
 use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point};
 use gpu_tuned_core::workload::WorkloadSpec;
 use serde::Serialize;

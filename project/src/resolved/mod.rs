@@ -154,7 +154,7 @@ impl Resolved {
                 // The constants are for the GPU alone, without the memory that other processes use at build time.
                 let mut alone = (**reading).clone();
                 alone.memory_free = None;
-                match DeviceFacts::of_gpu(&alone, found.profile(), None) {
+                match DeviceFacts::from_reading(&alone, found.profile(), None) {
                     Some(facts) => Ok(vec![facts]),
                     None => Ok(vec![nominal(ProfileId::GENERIC)?]),
                 }

@@ -78,7 +78,7 @@ impl Devices {
             let used = gpus.iter().map(|gpu| gpu.position).collect();
             fallbacks.push(Fallback::FewerGpus { asked, used, because });
         }
-        let facts = DeviceFacts::meet(gpus.iter().map(|gpu| &gpu.facts));
+        let facts = DeviceFacts::common(gpus.iter().map(|gpu| &gpu.facts));
         let facts = facts.map(|facts| among(gpus.len(), &here.machine.host, facts));
         let facts = facts.unwrap_or_else(|| cpu(&here.machine.host));
         Ok(Self { gpus, facts, world_size: ranks.world_size, fallbacks })
@@ -129,7 +129,7 @@ fn usable(asked: &[usize], here: Circumstances<'_>, profiles: &ProfileTable) -> 
         }
         let found = identify(reading, profiles);
         // A GPU whose memory nobody knows cannot be planned for.
-        match DeviceFacts::of_gpu(reading, found.profile(), None) {
+        match DeviceFacts::from_reading(reading, found.profile(), None) {
             Some(facts) => gpus.push(Gpu { position, reading: reading.clone(), found, facts }),
             None => because.push(format!("the driver does not say how much memory GPU {} has", reading.index)),
         }

@@ -5,7 +5,7 @@ mod names;
 mod read;
 mod shape;
 
-use gpu_tuned_core::dims::{Described as _, DimValue, DimValues, Presence, named};
+use gpu_tuned_core::dims::{DimValue, DimValues, Presence, Schema as _, named};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};

@@ -68,7 +68,7 @@ fn gpu<'a>(reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
         device: found.into(),
         why: certainty::in_words(reading, found),
         power_capped_to: compared::power_cap(reading),
-        limits: DeviceFacts::of_gpu(reading, found.profile(), None).as_ref().map(Limits::of),
+        limits: DeviceFacts::from_reading(reading, found.profile(), None).as_ref().map(Limits::of),
         found,
         reading,
     }

@@ -6,7 +6,7 @@ use super::tensors::values as values_of;
 use super::{ModelSpec, Optimizer, Role};
 use crate::Bytes;
 use crate::dims::Presence::{Defaulted, Optional};
-use crate::dims::{Choices, Described, Dim, DimKind};
+use crate::dims::{Choices, Dim, DimKind, Schema};
 
 /// How a model is trained: the optimizer, which of its parameters change, and what else is held or done beside it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -159,7 +159,7 @@ impl Teacher {
     };
 }
 
-impl Described for Training {
+impl Schema for Training {
     const DIMS: &'static [Dim] = &[
         Dim::choice("optimizer", &Optimizer::CHOICES, "the optimizer (default adamw)"),
         Dim::count_in("lora_rank", Optional, 1..=65_536, "rank of LoRA adapters; all else is frozen (default: none)"),

@@ -3,7 +3,7 @@ mod costs;
 use serde::{Deserialize, Serialize};
 
 use crate::dims::Presence::{Defaulted, Optional, Required};
-use crate::dims::{Choices, Described, Dim};
+use crate::dims::{Choices, Dim, Schema};
 
 /// The dimensions of a transformer over token sequences: by default GPT-2's layout (causal, layer norms, learned
 /// positions, biases, a tied head).
@@ -128,7 +128,7 @@ impl Positions {
     };
 }
 
-impl Described for Transformer {
+impl Schema for Transformer {
     const DIMS: &'static [Dim] = &[
         Dim::count_in("layers", Required, 1..=65_536, "layers"),
         Dim::count_in("d_model", Required, 1..=1 << 24, "width of the residual stream"),

@@ -1,6 +1,6 @@
 //! Strategies for attributes and items, mostly plausible, partly not.
 
-use gpu_tuned_core::dims::{Described, Dim, DimKind, Presence};
+use gpu_tuned_core::dims::{Dim, DimKind, Presence, Schema};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{Goal, Setting};
 use proptest::collection::vec;

@@ -1,7 +1,7 @@
 //! The arguments of `#[gpu_tuned(…)]`.
 
 use crate::resolved::Resolved;
-use gpu_tuned_core::dims::{self, Described, DimValue};
+use gpu_tuned_core::dims::{self, DimValue, Schema};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::dims::{Described, Dim, DimKind, DimValue, DimValues, Presence};
+use gpu_tuned_core::dims::{Dim, DimKind, DimValue, DimValues, Presence, Schema};
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
 use proc_macro2::Ident;
 use quote::ToTokens;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::dims::{self, Described, Dim, DimKind, DimValue};
+use gpu_tuned_core::dims::{self, Dim, DimKind, DimValue, Schema};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{Setting, SettingKind, suggest};
 use proc_macro2::TokenStream;

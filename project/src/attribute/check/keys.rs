@@ -1,7 +1,7 @@
 //! The keys of the attributes.
 
 use gpu_tuned_core::Goal;
-use gpu_tuned_core::dims::{Described, Dim};
+use gpu_tuned_core::dims::{Dim, Schema};
 use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::{ModelKind, Training};
 

@@ -1,7 +1,7 @@
 //! Files made from the tables of dimensions: each key that there is, with values in and around its range.
 
 use gpu_tuned_core::Goal;
-use gpu_tuned_core::dims::{Described, Dim, DimKind, Presence};
+use gpu_tuned_core::dims::{Dim, DimKind, Presence, Schema};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -122,7 +122,7 @@ fn what_the_management_library_does_not_answer_is_taken_from_cuda() {
     let found = in_cuda_order(&read, &[device]);
     let found_as = identify(&found[0], &ProfileTable::default());
     assert!(matches!(&found_as, Match::Variant { .. }), "{found_as:?}");
-    let facts = DeviceFacts::of_gpu(&found[0], found_as.profile(), None).expect("CUDA told the memory");
+    let facts = DeviceFacts::from_reading(&found[0], found_as.profile(), None).expect("CUDA told the memory");
     assert_eq!((facts.memory_total, facts.sm_count), (Bytes::from_mib(7620), 8));
 }
 

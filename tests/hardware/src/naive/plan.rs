@@ -192,7 +192,7 @@ fn facts<C>(session: &Session<C>) -> anyhow::Result<DeviceFacts> {
         return Ok(DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores));
     };
     let found = identify(gpu, &ProfileTable::default());
-    DeviceFacts::of_gpu(gpu, found.profile(), Some(host.cores)).context("the GPU's memory is not known")
+    DeviceFacts::from_reading(gpu, found.profile(), Some(host.cores)).context("the GPU's memory is not known")
 }
 
 fn on(facts: &DeviceFacts, measured: &[Timed]) -> MeasuredOn {

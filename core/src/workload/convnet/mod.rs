@@ -1,8 +1,12 @@
+mod convolution;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Family, ModelCosts, Product, Role, Tensors};
+pub(super) use convolution::Convolution;
+
+use super::{Family, ModelCosts, Role, Tensors};
 use crate::dims::Presence::{Defaulted, Required};
-use crate::dims::{Choices, Described, Dim, DimKind};
+use crate::dims::{Choices, Dim, DimKind, Schema};
 use crate::{Bytes, Provenance};
 
 /// The dimensions of a convolutional classifier: a stem, stages of blocks, global pooling, one dense layer.
@@ -89,76 +93,7 @@ impl From<Stage> for [u64; 2] {
     }
 }
 
-/// One convolution with its norm: its shape and where it runs.
-#[derive(Clone, Copy)]
-pub(super) struct Convolution {
-    pub inputs: u64,
-    pub outputs: u64,
-    pub kernel: u64,
-    /// Pixels of the output.
-    pub pixels: u64,
-    /// Whether an activation follows; a shortcut has none.
-    pub activated: bool,
-}
-
-impl Convolution {
-    /// Kernels of a convolution with norm and activation, forward and backward.
-    pub(super) const KERNELS: u64 = 40;
-
-    pub(super) fn tensors(self) -> [Tensors; 2] {
-        [Tensors::kernels(1, self.outputs, self.inputs, self.kernel), Tensors::vectors(2, self.outputs)]
-    }
-
-    pub(super) fn multiplications(self) -> f64 {
-        (self.inputs * self.kernel * self.kernel) as f64 * (self.outputs * self.pixels) as f64
-    }
-
-    /// Output channels of all of them, the harmonic mean over the multiplications.
-    pub(super) fn mean_channels(all: &[Self]) -> Option<f64> {
-        let of_all: f64 = all.iter().map(|convolution| convolution.multiplications()).sum();
-        let by_channels = |convolution: &Self| convolution.multiplications() / convolution.outputs as f64;
-        (of_all > 0.0).then(|| of_all / all.iter().map(by_channels).sum::<f64>())
-    }
-
-    pub(super) const fn values(self) -> u64 {
-        self.outputs * self.pixels
-    }
-
-    /// The matrix product that it amounts to.
-    pub(super) const fn product(self) -> Product {
-        Product { rows_per_sample: self.pixels, inner: self.inputs * self.kernel * self.kernel, columns: self.outputs }
-    }
-
-    /// Values kept for the backward pass, counted in Burn 0.22.1 operation by operation: `tests/models/KEPT.md`.
-    ///
-    /// With `BatchNorm` the convolution's output, the norm's and the activation's; other norms keep a centred and a
-    /// normalized tensor in place of the convolution's output.
-    pub(super) fn kept(self, batch_statistics: bool) -> u64 {
-        let activation = if self.activated { 2 } else { 0 };
-        if batch_statistics { self.padded() + activation * self.values() } else { (2 + activation) * self.values() }
-    }
-
-    /// The same under checkpointing: the outputs of convolutions and of `BatchNorm`.
-    pub(super) fn kept_checkpointed(self, batch_statistics: bool) -> u64 {
-        self.padded() + if batch_statistics { self.values() } else { 0 }
-    }
-
-    /// Values that the output takes on CUDA, where `CubeCL` 0.11.3 lays it out with the channels last and rounds their bytes
-    /// up: to a power of two, at least 16, and from 512 on to a multiple of 512; a single channel stays as it is.
-    fn padded(self) -> u64 {
-        let bytes = 4 * self.outputs;
-        let row = if self.outputs == 1 {
-            bytes
-        } else if bytes < 512 {
-            bytes.next_power_of_two().max(16)
-        } else {
-            bytes.next_multiple_of(512)
-        };
-        row / 4 * self.pixels
-    }
-}
-
-impl Described for Convnet {
+impl Schema for Convnet {
     const DIMS: &'static [Dim] = &[
         Dim::count_in("image", Required, 1..=16_384, "side of the square input image in pixels"),
         Dim::count_in("classes", Required, 1..=10_000_000, "classes"),

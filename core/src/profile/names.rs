@@ -5,11 +5,11 @@ use crate::suggest;
 
 /// The profiles that a feature or a command can name: shipped ones and the user's, without `generic`.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct ProfileNames {
     ids: BTreeSet<ProfileId>,
 }
 
-impl Known {
+impl ProfileNames {
     /// The shipped profiles, and the user's `own`.
     pub fn new(own: &[Profile]) -> Self {
         let shipped = ProfileTable::builtin_ids().filter_map(|id| id.parse().ok());
@@ -65,11 +65,11 @@ fn bare(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Known;
+    use super::ProfileNames;
 
     #[test]
     fn the_hint_knows_spellings_versions_and_slips() {
-        let known = Known::new(&[]);
+        let known = ProfileNames::new(&[]);
         for (name, hint) in [
             ("RTX-4090", "; did you mean `rtx4090`?"),
             ("rtx_a6000", "; did you mean `rtx-a6000`?"),

@@ -1,0 +1,112 @@
+use core::ops::RangeInclusive;
+
+use toml::Value;
+
+use super::DimValue;
+
+/// The kind of a dimension's value.
+#[derive(Clone, Debug)]
+pub enum DimKind {
+    /// A whole number in a range.
+    Count(RangeInclusive<u64>),
+    /// `true` or `false`.
+    Flag,
+    /// A number in a range.
+    Number(RangeInclusive<f64>),
+    /// One of several names.
+    Choice(&'static Choices),
+    /// A list of names.
+    ChoiceList(&'static Choices),
+    /// A list of whole numbers in a range.
+    Counts(RangeInclusive<u64>),
+    /// A list of `[channels, blocks]`.
+    Stages,
+    /// `{ rows_per_sample, inner, columns }`
+    Product,
+}
+
+/// The names that a choice has.
+#[derive(Debug)]
+pub struct Choices {
+    /// What is chosen.
+    pub what: &'static str,
+    /// The enumeration in Rust, from the facade crate on.
+    pub path: &'static str,
+    /// Each choice as users write it, and its variant in Rust.
+    pub names: &'static [(&'static str, &'static str)],
+}
+
+/// The keys of a [`DimKind::Product`].
+pub const PRODUCT_KEYS: [&str; 3] = ["rows_per_sample", "inner", "columns"];
+
+impl DimKind {
+    /// What a value of this kind looks like, in words.
+    pub fn expected(&self) -> String {
+        let list = |choices: &Choices| choices.names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Count(_) => "a whole number".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Number(_) => "a number".to_owned(),
+            Self::Choice(choices) => format!("one of {}", list(choices)),
+            Self::ChoiceList(choices) => format!("a list of {}", list(choices)),
+            Self::Counts(_) => "a list of whole numbers, such as [784, 512, 10]".to_owned(),
+            Self::Stages => "a list of [channels, blocks], such as [[64, 2], [128, 2]]".to_owned(),
+            Self::Product => "a table { rows_per_sample, inner, columns }".to_owned(),
+        }
+    }
+
+    /// `; did you mean …?` for a text that is nearly one of the names of this kind.
+    pub fn suggest(&self, found: Option<&Value>) -> String {
+        let (Self::Choice(choices) | Self::ChoiceList(choices)) = self else { return String::new() };
+        let words = |value: &'_ Value| match value {
+            Value::Array(words) => words.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            other => other.as_str().map(str::to_owned).into_iter().collect::<Vec<_>>(),
+        };
+        let names = || choices.names.iter().map(|(name, _)| *name);
+        let wrong = found.map(words).unwrap_or_default().into_iter().find(|word| !names().any(|name| name == word));
+        wrong.map_or_else(String::new, |word| crate::suggest(&word, names()))
+    }
+
+    /// A value of this kind that no model has, to stand for one that is missing.
+    pub fn placeholder(&self) -> DimValue {
+        match self {
+            Self::Count(_) => DimValue::Count(1),
+            Self::Flag => DimValue::Flag(false),
+            Self::Number(_) => DimValue::Number(1.0),
+            Self::Choice(choices) => DimValue::Choice(choices.names[0].0.to_owned()),
+            Self::ChoiceList(_) => DimValue::ChoiceList(Vec::new()),
+            Self::Counts(_) => DimValue::Counts(vec![1, 1]),
+            Self::Stages => DimValue::Stages(vec![[1, 1]]),
+            Self::Product => DimValue::Product([1, 1, 1]),
+        }
+    }
+
+    /// The value as a file holds it, read as this kind; `None` when it is of another.
+    pub fn read(&self, value: &Value) -> Option<DimValue> {
+        let count = |value: &Value| value.as_integer().and_then(|count| u64::try_from(count).ok());
+        let counts = |value: &Value| value.as_array()?.iter().map(count).collect::<Option<Vec<u64>>>();
+        let name = |value: &Value, choices: &Choices| {
+            let text = value.as_str()?;
+            choices.names.iter().any(|(name, _)| *name == text).then(|| text.to_owned())
+        };
+        Some(match self {
+            Self::Count(_) => DimValue::Count(count(value)?),
+            Self::Flag => DimValue::Flag(value.as_bool()?),
+            Self::Number(_) => DimValue::Number(value.as_float().or(value.as_integer().map(|whole| whole as f64))?),
+            Self::Choice(choices) => DimValue::Choice(name(value, choices)?),
+            Self::ChoiceList(choices) => {
+                DimValue::ChoiceList(value.as_array()?.iter().map(|value| name(value, choices)).collect::<Option<_>>()?)
+            }
+            Self::Counts(_) => DimValue::Counts(counts(value)?),
+            Self::Stages => {
+                let pairs = value.as_array()?.iter().map(|pair| counts(pair)?.try_into().ok());
+                DimValue::Stages(pairs.collect::<Option<_>>()?)
+            }
+            Self::Product => {
+                let table = value.as_table().filter(|table| table.len() == PRODUCT_KEYS.len())?;
+                let [rows, inner, columns] = PRODUCT_KEYS.map(|key| table.get(key).and_then(count));
+                DimValue::Product([rows?, inner?, columns?])
+            }
+        })
+    }
+}

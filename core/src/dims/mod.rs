@@ -1,0 +1,154 @@
+//! Tables of what users may say: names, kinds, ranges. Files, attributes, generated code and documentation all read them.
+
+mod kind;
+mod value;
+
+use core::ops::RangeInclusive;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+pub use kind::{Choices, DimKind, PRODUCT_KEYS};
+pub use value::{DimValue, DimValues};
+
+/// A structure whose fields users set by name.
+pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
+    /// What users may say of it; each name is that of a field.
+    const DIMS: &'static [Dim];
+
+    /// What differs from the defaults, and all that is required, by name; nothing when a figure is too large for a file,
+    /// of which [`out_of_range`](Self::out_of_range) tells.
+    fn values(&self) -> DimValues {
+        let Ok(given) = Table::try_from(self) else { return DimValues::new() };
+        let default = Table::try_from(Self::default()).expect("BUG: the defaults are numbers, names and lists");
+        let is_said = |dim: &&Dim| dim.presence == Presence::Required || given.get(dim.name) != default.get(dim.name);
+        let value = |dim: &Dim| Some((dim.name, dim.kind.read(given.get(dim.name)?)?));
+        Self::DIMS.iter().filter(is_said).filter_map(value).collect()
+    }
+
+    /// The structure with these values and the defaults of the others. Values must be of their dimension's kind.
+    fn from_values(values: &DimValues) -> Self {
+        let table: Table = values.iter().map(|(name, value)| ((*name).to_owned(), value.to_toml())).collect();
+        table.try_into().expect("BUG: the table of dimensions describes the structure")
+    }
+
+    /// Values out of their range, as `(name, message)`.
+    fn out_of_range(&self) -> Vec<(&'static str, String)> {
+        // Where a negative number was taken for a count, for one.
+        if Table::try_from(self).is_err() {
+            let message = "a whole number is out of range: no figure is negative, or as large as 2^63";
+            return vec![(Self::DIMS[0].name, message.to_owned())];
+        }
+        let values = self.values();
+        let mistake = |dim: &Dim| Some((dim.name, dim.mistake(values.get(dim.name)?)?));
+        Self::DIMS.iter().filter_map(mistake).collect()
+    }
+}
+
+/// The dimension with this name.
+pub fn named<'d>(dims: &'d [Dim], name: &str) -> Option<&'d Dim> {
+    dims.iter().find(|dim| dim.name == name)
+}
+
+/// One thing that users say, such as a dimension of a model.
+#[derive(Clone, Debug)]
+pub struct Dim {
+    /// The name in attributes and files.
+    pub name: &'static str,
+    /// The kind of its value.
+    pub kind: DimKind,
+    /// Whether it must be given.
+    pub presence: Presence,
+    /// What it is.
+    pub meaning: &'static str,
+}
+
+/// Whether a dimension must be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// There is no model without it.
+    Required,
+    /// It has a default.
+    Defaulted,
+    /// It may be absent, which means something of its own.
+    Optional,
+}
+
+/// Sizes beyond this are slips; they would also overflow the sums made of them.
+const LARGEST: u64 = 1 << 32;
+
+impl Dim {
+    pub(crate) const fn count(name: &'static str, presence: Presence, meaning: &'static str) -> Self {
+        Self::count_in(name, presence, 1..=LARGEST, meaning)
+    }
+
+    pub(crate) const fn count_in(
+        name: &'static str,
+        presence: Presence,
+        range: RangeInclusive<u64>,
+        meaning: &'static str,
+    ) -> Self {
+        Self { name, kind: DimKind::Count(range), presence, meaning }
+    }
+
+    pub(crate) const fn flag(name: &'static str, meaning: &'static str) -> Self {
+        Self { name, kind: DimKind::Flag, presence: Presence::Defaulted, meaning }
+    }
+
+    pub(crate) const fn number(
+        name: &'static str,
+        presence: Presence,
+        range: RangeInclusive<f64>,
+        meaning: &'static str,
+    ) -> Self {
+        Self { name, kind: DimKind::Number(range), presence, meaning }
+    }
+
+    pub(crate) const fn choice(name: &'static str, choices: &'static Choices, meaning: &'static str) -> Self {
+        Self { name, kind: DimKind::Choice(choices), presence: Presence::Defaulted, meaning }
+    }
+
+    /// What is wrong with a value of the right kind; `None` when nothing is.
+    pub fn mistake(&self, value: &DimValue) -> Option<String> {
+        let Self { name, kind, .. } = self;
+        let outside = |value: &dyn core::fmt::Display, least: &dyn core::fmt::Display, most: String| {
+            Some(format!("{name} = {value} is out of range, expected {least} to {most}"))
+        };
+        match (kind, value) {
+            (DimKind::Count(range), DimValue::Count(count)) if !range.contains(count) => {
+                outside(count, range.start(), format_count(*range.end()))
+            }
+            (DimKind::Number(range), DimValue::Number(number)) if !range.contains(number) => {
+                let most = *range.end();
+                outside(number, range.start(), if most > 1e6 { format!("{most:e}") } else { most.to_string() })
+            }
+            (DimKind::Counts(range), DimValue::Counts(counts)) => {
+                let fits = |count: &u64| range.contains(count);
+                (!(1..=4096).contains(&counts.len()) || !counts.iter().all(fits)).then(|| {
+                    let (least, most) = (range.start(), format_count(*range.end()));
+                    format!("{name}: expected 1 to 4096 numbers from {least} to {most}")
+                })
+            }
+            (DimKind::Stages, DimValue::Stages(stages)) => {
+                let fits =
+                    |[channels, blocks]: &[u64; 2]| (1..=16_384).contains(channels) && (1..=1_000).contains(blocks);
+                (!(1..=64).contains(&stages.len()) || !stages.iter().all(fits)).then(|| {
+                    format!(
+                        "{name}: expected 1 to 64 of [channels, blocks], with at most 16384 channels and 1000 blocks"
+                    )
+                })
+            }
+            (DimKind::Product, DimValue::Product(sizes)) => {
+                let wrong = sizes.iter().any(|size| !(1..=LARGEST).contains(size));
+                wrong.then(|| format!("{name}: expected sizes from 1 to 2^32"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A large power of two as one.
+pub fn format_count(count: u64) -> String {
+    if count > 1 << 20 && count.is_power_of_two() { format!("2^{}", count.ilog2()) } else { count.to_string() }
+}
