@@ -4,39 +4,39 @@ use crate::dims::Presence::{Defaulted, Optional};
 use crate::dims::{Dim, DimKind, Schema};
 use crate::{Precision, Setting, Settings};
 
-/// What the user asks of a plan.
+/// The user's request to the planner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Goal {
-    /// Samples in one optimizer step, over all ranks. Without it the compile-time target's micro-batch becomes it.
+    /// Samples in one optimizer step, over all ranks. Default: the micro-batch of the compile-time target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<u64>,
-    /// Tokens in one optimizer step, over all ranks: another way to say the global batch.
+    /// Tokens in one optimizer step, over all ranks; an alternative to `global_batch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_tokens: Option<u64>,
-    /// Tokens that a sample holds on average, where sequences are padded; without it they are packed full.
+    /// Mean tokens in a padded sample. Default: samples are packed full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_tokens: Option<f64>,
-    /// Whether an epoch ends before a step that would hold fewer samples than the global batch.
+    /// True if an epoch leaves out a last step smaller than the global batch.
     pub drop_last: bool,
     /// Ranks that train together; must divide the global batch.
     pub world_size: u64,
-    /// Whether each rank keeps only its share of the optimizer's state.
+    /// True if each rank stores only its share of the optimizer's state.
     pub shard_optimizer: bool,
-    /// Number formats; without it f32, with TF32 where the GPU has it.
+    /// Precision. Default: fp32, with TF32 where the GPU supports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// Share of the available memory that is left alone, 0 to 0.9.
+    /// Memory headroom: fraction of the available memory left free, 0 to 0.9.
     pub memory_headroom: f64,
-    /// How much of the best predicted throughput may be given up for a smaller micro-batch, 0 to 0.5.
+    /// Fraction of the best predicted throughput to give up for a smaller micro-batch, 0 to 0.5.
     pub throughput_tolerance: f64,
-    /// Share of the time that the device is to compute rather than to wait for launches; takes the place of
+    /// Fraction of the time that the device computes instead of waiting for launches. Replaces
     /// `throughput_tolerance`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_utilization: Option<f64>,
-    /// Memory that prepared batches may take, in MiB.
+    /// Memory limit for prepared batches, in MiB.
     pub prefetch_mib: u64,
-    /// Settings that the user fixed; they are checked, never changed.
+    /// Settings fixed by the user; checked, never changed.
     #[serde(skip_deserializing, skip_serializing_if = "Pins::is_empty")]
     pub pins: Pins,
 }
@@ -68,7 +68,7 @@ impl Schema for Goal {
             "global_batch",
             Optional,
             1..=LARGEST_BATCH,
-            "samples of one optimizer step over all ranks (default: the target's micro-batch, times the ranks)",
+            "samples of one optimizer step over all ranks (default: the planned GPU's micro-batch, times the ranks)",
         ),
         Dim::count_in(
             "global_tokens",
@@ -82,51 +82,56 @@ impl Schema for Goal {
             1.0..=1e9,
             "tokens in a sample on average, where sequences are padded (default: packed full)",
         ),
-        Dim::flag("drop_last", "whether an epoch leaves out a last step smaller than the others (default false)"),
+        Dim::flag("drop_last", "leave out an epoch's last step if smaller than the others (default false)"),
         Dim::count_in(
             "world_size",
             Defaulted,
             1..=LARGEST_BATCH,
             "ranks that train together; divides the global batch (default 1)",
         ),
-        Dim::flag("shard_optimizer", "whether each rank keeps only its share of the optimizer's state (default false)"),
+        Dim::flag("shard_optimizer", "store only a rank's share of the optimizer's state on each rank (default false)"),
         Dim {
             name: "precision",
             kind: DimKind::Choice(&Precision::CHOICES),
             presence: Optional,
-            meaning: "number formats (default f32, with TF32 where the GPU has it)",
+            meaning: "precision (default fp32, with TF32 where the GPU supports it)",
         },
-        Dim::number("memory_headroom", Defaulted, 0.0..=0.9, "share of the memory to leave alone (default 0.1)"),
+        Dim::number(
+            "memory_headroom",
+            Defaulted,
+            0.0..=0.9,
+            "memory headroom: fraction of the memory left free (default 0.1)",
+        ),
         Dim::number(
             "throughput_tolerance",
             Defaulted,
             0.0..=0.5,
-            "share of the best throughput to give up for a smaller micro-batch (default 0.02)",
+            "fraction of the best throughput to give up for a smaller micro-batch (default 0.02)",
         ),
         Dim::number(
             "target_utilization",
             Optional,
             0.05..=0.99,
-            "share of the time that the device is to compute, in place of `throughput_tolerance`",
+            "fraction of the time that the device computes, in place of `throughput_tolerance`",
         ),
         Dim::count_in("prefetch_mib", Defaulted, 0..=1 << 30, "memory that prepared batches may take (default 1024)"),
     ];
 }
 
 impl Goal {
-    /// The share of the headroom that stays free on a GPU that was looked at: the rest was left for neighbours, and what
-    /// they take is known by then.
+    /// Fraction of the headroom that stays free on a probed GPU. The rest is reserved for other processes, and a
+    /// probe measures their memory.
     pub const HEADROOM_KEPT: f64 = 0.5;
 
-    /// What is wrong with the goal, as `(key, message)`.
+    /// Errors in the goal, as `(key, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut found = self.out_of_range();
         if self.global_tokens.is_some() && self.global_batch.is_some() {
-            let message = "global_tokens and global_batch both say how large an optimizer step is: keep one of them";
+            let message = "global_tokens and global_batch both set the size of an optimizer step: keep one of them";
             found.push(("global_tokens", message.to_owned()));
         }
         if self.mean_tokens.is_some() && self.global_tokens.is_none() {
-            let message = "mean_tokens says how many samples make up `global_tokens`, which is not given";
+            let message = "mean_tokens converts global_tokens to samples, and global_tokens is not given";
             found.push(("mean_tokens", message.to_owned()));
         }
         let Pins { batch_size, gradient_accumulation, .. } = self.pins;

@@ -1,4 +1,4 @@
-/// A whole number with a comma between thousands: `29,660`.
+/// Formats a whole number with a comma between thousands: `29,660`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -11,8 +11,8 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// An amount, none or more, with two or three digits that count, and a comma between thousands: `12,346`, `45.6`, `0.043`.
-/// None is so small that it is nothing.
+/// Formats an amount with two or three significant digits and a comma between thousands: `12,346`, `45.6`, `0.043`. A
+/// nonzero amount never prints as 0.
 pub fn three_digits(amount: f64) -> String {
     match amount {
         ..0.0 => format!("-{}", three_digits(-amount)),
@@ -30,7 +30,7 @@ mod tests {
     use super::{grouped, three_digits};
 
     #[test]
-    fn three_digits_count() {
+    fn three_digits_are_significant() {
         for (amount, text) in [
             (12_345.6, "12,346"),
             (100.4, "100"),
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_told_apart() {
+    fn thousands_are_separated() {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (29_660, "29,660"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }

@@ -1,7 +1,7 @@
 //! GPU profiles, workloads and the planner behind `gpu-tuned`.
 //!
-//! Everything here is pure: no I/O, no driver, no `proc_macro`. The attribute (at compile time), the build script,
-//! the runtime and the command line all call the same [`plan()`], so that they cannot disagree.
+//! This crate is pure: no I/O, no driver, no `proc_macro`. The attribute (at compile time), the build script, the
+//! runtime and the command line all call the same [`plan()`], so that they cannot disagree.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ pub mod profile;
 mod provenance;
 mod set;
 mod settings;
-/// Texts with a name, and mistakes with a place in them.
+/// Named source texts, and errors with a position in them.
 pub mod source;
 mod suggest;
 pub mod telemetry;

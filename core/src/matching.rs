@@ -1,4 +1,4 @@
-//! Which profile a GPU is, and how sure that is.
+//! Matches a GPU to a profile, with the differences.
 
 use core::fmt;
 
@@ -8,28 +8,28 @@ use crate::Bytes;
 use crate::device::{ComputeCapability, GpuReading, PciId, ProductName};
 use crate::profile::{Profile, ProfileId, ProfileTable};
 
-/// What a GPU was recognised as, from sure to unsure.
+/// Result of matching a GPU, from best to worst.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Match {
-    /// Name, PCI id, memory and multiprocessors are the profile's, as far as the driver answered.
+    /// Name, PCI id, memory and SM count match the profile, as far as the driver reports them.
     Exact {
         /// The profile.
         profile: Box<Profile>,
     },
-    /// The name or the PCI id is the profile's, but not everything else.
+    /// The name or the PCI id matches the profile, but something else differs.
     Variant {
         /// The nearest profile.
         profile: Box<Profile>,
-        /// What differs from it.
+        /// The differences from the profile.
         differences: Vec<Difference>,
     },
-    /// No profile has this name or PCI id; the compute capability is known.
+    /// No profile has this name or PCI id, but the compute capability is available.
     Class {
-        /// What the GPU can do.
+        /// The GPU's compute capability.
         compute_capability: ComputeCapability,
     },
-    /// The driver says nothing that identifies the GPU.
+    /// The driver reports nothing that identifies the GPU.
     Unknown,
 }
 
@@ -43,47 +43,47 @@ impl Match {
     }
 }
 
-/// One way in which a GPU is not what its profile says.
+/// One difference between a GPU and its profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Difference {
-    /// The driver's name is none of the profile's.
+    /// The profile lists another name.
     Name {
         /// The name found.
         found: Option<String>,
     },
-    /// The PCI id is none of the profile's.
+    /// The profile lists other PCI ids.
     PciId {
         /// The id found.
         found: String,
     },
     /// Another amount of memory.
     Memory {
-        /// What the profile says.
+        /// The profile's figure.
         expected: Bytes,
-        /// What the driver says.
+        /// The driver's figure.
         found: Bytes,
     },
     /// Another number of multiprocessors.
     SmCount {
-        /// What the profile says.
+        /// The profile's figure.
         expected: u32,
-        /// What the driver says.
+        /// The driver's figure.
         found: u32,
     },
     /// Another compute capability.
     ComputeCapability {
-        /// What the profile says.
+        /// The profile's figure.
         expected: ComputeCapability,
-        /// What the driver says.
+        /// The driver's figure.
         found: ComputeCapability,
     },
     /// A MIG slice of the GPU.
     MigSlice,
     /// A virtual share of the GPU.
     Vgpu,
-    /// What the driver answered does not tell the profile from others that are as near.
+    /// The driver's report matches several profiles equally well.
     Ambiguous {
         /// The other profiles.
         with: Vec<ProfileId>,
@@ -105,20 +105,20 @@ impl fmt::Display for Difference {
             Self::Vgpu => f.write_str("a virtual share of it"),
             Self::Ambiguous { with } => {
                 let others: Vec<_> = with.iter().map(ProfileId::as_str).collect();
-                write!(f, "by what the driver says just as well {}", others.join(" or "))
+                write!(f, "equally close to {}", others.join(" or "))
             }
         }
     }
 }
 
-/// How far a total may be from those on record: drivers of different ages reserve up to 2% more or less.
+/// Relative tolerance for memory totals: drivers of different ages reserve up to 2% more or less.
 const MEMORY_TOLERANCE: f64 = 0.025;
 
-/// Recognises a GPU by its PCI id and its whole name, never by a part of either, among the profiles of `own` and the
-/// shipped ones that it does not replace.
+/// Matches a GPU by its PCI id and its whole name, never by a substring. Candidates are the profiles of `own`, and
+/// shipped ones that `own` does not replace.
 ///
-/// No GPU is two profiles exactly. Where the driver answers too little to tell profiles apart, the GPU is a variant of
-/// the one with the least memory.
+/// No GPU matches two profiles exactly. If the report is ambiguous, the GPU is a variant of the profile with the
+/// least memory.
 pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
     let name = reading.name.as_deref().map(ProductName::parse);
     let own_profiles = own
@@ -140,7 +140,7 @@ pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
     }
 }
 
-/// The profile with the fewest differences; profiles that are as near become one more difference.
+/// The profile with the fewest differences; equally near profiles are added as one more difference.
 fn nearest(mut compared: Vec<(Vec<Difference>, Profile)>) -> Option<(Vec<Difference>, Profile)> {
     let least = compared.iter().map(|(differences, _)| differences.len()).min()?;
     compared.retain(|(differences, _)| differences.len() == least);
@@ -148,8 +148,8 @@ fn nearest(mut compared: Vec<(Vec<Difference>, Profile)>) -> Option<(Vec<Differe
     let is_replaced = |shipped: &Profile| compared.iter().any(|(_, own)| looks_like(own, shipped));
     let kept: Vec<_> = shipped.into_iter().filter(|(_, profile)| !is_replaced(profile)).collect();
     compared.extend(kept);
-    // Where nothing else tells them apart, a plan for the least memory holds for all; then by id, so that the answer
-    // is the same every time.
+    // For equally near profiles, a plan for the least memory fits all of them. Sorting by id makes the result
+    // deterministic.
     compared.sort_by(|(_, a), (_, b)| (a.memory.usable(), &a.id).cmp(&(b.memory.usable(), &b.id)));
     let mut compared = compared.into_iter();
     let (mut differences, profile) = compared.next()?;
@@ -164,7 +164,8 @@ fn is_shipped(profile: &Profile) -> bool {
     ProfileTable::builtin_ids().any(|id| id == profile.id.as_str())
 }
 
-/// Whether no driver can tell the two apart: a user's profile that changes other figures is meant instead of its base.
+/// Returns true if no driver can distinguish the two. Then a user's profile that changes other figures replaces its
+/// base.
 fn looks_like(own: &Profile, shipped: &Profile) -> bool {
     let seen = |profile: &Profile| {
         let memory = &profile.memory;

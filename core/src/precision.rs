@@ -6,18 +6,18 @@ use thiserror::Error;
 
 use crate::dims::Choices;
 
-/// The number formats of a training step.
+/// Number formats of a training step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// Everything in f32; matrix products may use TF32 where the GPU has it.
+    /// Everything in fp32; matrix products may use TF32 where the GPU supports it.
     #[default]
     F32,
-    /// Weights and optimizer in f32, the step's arithmetic in bf16.
+    /// bf16 mixed precision (AMP): weights and optimizer in fp32, arithmetic of the step in bf16.
     MixedBf16,
-    /// Weights and optimizer in f32, the step's arithmetic in f16 with loss scaling.
+    /// fp16 mixed precision (AMP): weights and optimizer in fp32, arithmetic of the step in fp16 with loss scaling.
     MixedF16,
-    /// Everything in bf16, weights and optimizer state included.
+    /// Pure bf16: everything in bf16, weights and optimizer state included.
     Bf16Params,
 }
 
@@ -42,12 +42,12 @@ impl Precision {
         }
     }
 
-    /// Whether the step computes in 16 bits with weights that are kept in f32.
+    /// Returns true for mixed precision: arithmetic in 16 bits, weights in fp32.
     pub const fn is_mixed(self) -> bool {
         matches!(self, Self::MixedBf16 | Self::MixedF16)
     }
 
-    /// Whether it takes arithmetic in bf16.
+    /// Returns true if the step computes in bf16.
     pub const fn needs_bf16(self) -> bool {
         matches!(self, Self::MixedBf16 | Self::Bf16Params)
     }
@@ -60,7 +60,7 @@ impl Precision {
         }
     }
 
-    /// Bytes of one value that the forward pass computes with.
+    /// Bytes of one value in the forward pass.
     pub const fn compute_bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -68,7 +68,7 @@ impl Precision {
         }
     }
 
-    /// Size of one activation value relative to f32.
+    /// Size of one activation value relative to fp32.
     pub const fn activation_scale(self) -> f64 {
         match self {
             Self::F32 => 1.0,

@@ -2,17 +2,17 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a figure comes from; ordered from the firmest to the weakest.
+/// Source of a figure, ordered from the most to the least reliable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provenance {
-    /// Read off the device or the program itself.
+    /// Measured on this device or this program.
     Measured,
-    /// Between what was measured.
+    /// Interpolated between measurements.
     Estimated,
-    /// Measured on another GPU and carried over.
+    /// Scaled from measurements on another GPU.
     Transferred,
-    /// Stated by the user.
+    /// User-specified.
     Declared,
     /// Computed from data sheets and dimensions.
     #[default]

@@ -3,21 +3,21 @@ use core::ops::Range;
 
 use thiserror::Error;
 
-/// A mistake in a file, with its place. Prints as `FILE:LINE:COLUMN: message`.
+/// An error in a file, with its position. Prints as `FILE:LINE:COLUMN: message`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}:{place}: {}", single_line(file), shortened(message))]
 pub struct FileError {
-    /// The file, as the reader of the message would name it.
+    /// Path of the file, as shown to users.
     pub file: String,
-    /// Where in the file.
+    /// Position in the file.
     pub place: Position,
-    /// What is wrong, and what would be right.
+    /// The error and its correction.
     pub message: String,
 }
 
 impl FileError {
-    /// The mistake as rustc would print it: the message, its place, and the line of `text` with a mark below the column. Of a
-    /// long line it is what stands around that column.
+    /// Renders the error in rustc's format: the message, the position, and the line of `text` with a mark below the
+    /// column. A long line is cut around the column.
     pub fn render(&self, text: &str) -> String {
         let Self { file, place, message } = self;
         let number = place.line.to_string();
@@ -30,14 +30,14 @@ impl FileError {
     }
 }
 
-/// So many characters of a line are printable at most.
+/// Maximum number of characters shown of a line.
 const EXCERPT: usize = 100;
-/// A word of a message that is longer, in characters, is something of the file, and no path.
+/// Longest word of a message, in characters. A longer word is file content, not a path.
 const LONGEST_WORD: usize = 400;
-/// No message of ours has as many characters.
+/// Longest message, in characters.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// The line around the character at this place, and how many characters stand before that.
+/// Cuts the line around the character at `at`; returns the number of characters before that one, too.
 fn excerpt(line: &str, at: usize) -> (String, usize) {
     let length = line.chars().count();
     let begin = if length <= EXCERPT { 0 } else { at.min(length).saturating_sub(EXCERPT / 2).min(length - EXCERPT) };
@@ -48,8 +48,8 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
     (text, at - begin.min(at) + usize::from(cut_before))
 }
 
-/// One character, one column: the mark has to stand below its character, and nothing is to be done to a terminal, nor to
-/// the order of what it shows.
+/// Replaces control and bidirectional characters, one for one. The mark must stay below its character, and file
+/// content must not affect the terminal.
 fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
@@ -59,17 +59,17 @@ fn printable(character: char) -> char {
     }
 }
 
-/// A text of several lines, as messages are, in which nothing is left that does something to a terminal.
+/// Replaces characters that could affect a terminal; keeps line breaks.
 pub fn without_controls(text: &str) -> String {
     text.chars().map(|it| if it == '\n' { it } else { printable(it) }).collect()
 }
 
-/// The name of a file, which may have whatever systems take.
+/// Makes a file name printable; systems allow any character in one.
 fn single_line(name: &str) -> String {
     name.chars().map(printable).collect()
 }
 
-/// A message without what a file has in place of words.
+/// Shortens file content quoted in a message.
 fn shortened(message: &str) -> String {
     let word = |word: &str| match word.char_indices().nth(LONGEST_WORD) {
         Some((end, _)) => format!("{}…", &word[..end]),
@@ -81,7 +81,7 @@ fn shortened(message: &str) -> String {
     without_controls(&whole[..end]) + if is_cut { "…" } else { "" }
 }
 
-/// A place in a text; lines and columns count from 1, columns in characters.
+/// A position in a text; lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The line.
@@ -91,7 +91,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place of a byte offset in `text`; past its end, the end.
+    /// The position of a byte offset in `text`, limited to its end.
     pub fn from_offset(offset: usize, text: &str) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -105,11 +105,11 @@ impl fmt::Display for Position {
     }
 }
 
-/// The text of a file. `remedy` is what to do about one that is none.
+/// Decodes a file as UTF-8. `remedy` completes the error message.
 ///
 /// # Errors
 ///
-/// The place of the first byte that is no UTF-8, and a text that has its line: with U+FFFD for what is none.
+/// Returns the position of the first invalid byte, and the text with U+FFFD in place of invalid bytes.
 pub fn utf8(file: &str, bytes: Vec<u8>, remedy: &str) -> Result<String, (FileError, String)> {
     String::from_utf8(bytes).map_err(|error| {
         let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
@@ -118,12 +118,12 @@ pub fn utf8(file: &str, bytes: Vec<u8>, remedy: &str) -> Result<String, (FileErr
     })
 }
 
-/// A file's name and text, for messages with a place.
+/// A file's name and text, for errors with a position.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The file, as the reader of a message would name it.
+    /// Path of the file, as shown to users.
     pub file: &'a str,
-    /// What is in it.
+    /// Content of the file.
     pub text: &'a str,
 }
 
@@ -137,7 +137,7 @@ impl Source<'_> {
         }
     }
 
-    /// The parser's error, with its place in this file.
+    /// The parser's error, with its position in this file.
     pub fn toml_error(&self, error: &toml::de::Error) -> FileError {
         self.error(&error.span().unwrap_or(0..0), error.message().replace('\n', "; "))
     }
@@ -148,38 +148,38 @@ mod tests {
     use super::{FileError, Position, utf8};
 
     #[test]
-    fn of_a_long_line_only_what_is_around_the_mistake_is_shown() {
+    fn a_long_line_is_cut_around_the_error() {
         let line = format!("{}?{}", "a\x1b".repeat(50_000), "b".repeat(90_000));
         let message = format!("unknown key `{}`, expected `goal`", "k".repeat(50_000));
         for (column, expected) in [(1, 0), (100_001, 51), (190_001, 100)] {
             let place = Position { line: 1, column };
             let error = FileError { file: "a.toml".to_owned(), place, message: message.clone() };
-            let told = error.render(&line);
-            let lines: Vec<_> = told.lines().collect();
-            assert!(told.chars().count() < 800 && error.to_string().chars().count() < 500, "{told}");
-            assert!(!told.contains('\x1b') && lines[0].ends_with("… expected `goal`"), "{told}");
-            assert_eq!(lines[4], format!("  | {}^", " ".repeat(expected)), "{told}");
+            let rendered = error.render(&line);
+            let lines: Vec<_> = rendered.lines().collect();
+            assert!(rendered.chars().count() < 800 && error.to_string().chars().count() < 500, "{rendered}");
+            assert!(!rendered.contains('\x1b') && lines[0].ends_with("… expected `goal`"), "{rendered}");
+            assert_eq!(lines[4], format!("  | {}^", " ".repeat(expected)), "{rendered}");
             if column == 100_001 {
-                assert_eq!(lines[3].chars().nth("1 | ".len() + expected), Some('?'), "{told}");
+                assert_eq!(lines[3].chars().nth("1 | ".len() + expected), Some('?'), "{rendered}");
             }
         }
     }
 
     #[test]
-    fn names_and_messages_do_nothing_to_a_terminal_and_paths_stay_whole() {
+    fn control_characters_are_replaced_and_paths_stay_whole() {
         let path = format!("/{}/a.toml", "deep/".repeat(60));
         let place = Position { line: 1, column: 1 };
         let message = format!("no `{path}`, \u{202e}but\u{2066} \x1b[2J");
         let error = FileError { file: "a\x1b\u{202e}\n.toml".to_owned(), place, message };
-        for told in [error.render("\u{2067}a"), error.to_string()] {
-            assert!(told.contains("a\u{fffd}\u{fffd}\u{fffd}.toml:1:1") && told.contains(&path), "{told}");
+        for rendered in [error.render("\u{2067}a"), error.to_string()] {
+            assert!(rendered.contains("a\u{fffd}\u{fffd}\u{fffd}.toml:1:1") && rendered.contains(&path), "{rendered}");
             let is_harmful = |it: char| it != '\n' && it.is_control() || ('\u{202a}'..='\u{2069}').contains(&it);
-            assert_eq!(told.find(is_harmful), None, "{told}");
+            assert_eq!(rendered.find(is_harmful), None, "{rendered}");
         }
     }
 
     #[test]
-    fn the_first_byte_that_is_no_text_is_told_with_its_line() {
+    fn the_first_invalid_byte_is_reported_with_its_line() {
         assert_eq!(utf8("a.toml", "ß = 1\n".into(), "save it anew"), Ok("ß = 1\n".to_owned()));
         let (error, text) =
             utf8("a.toml", b"a = 1\n\xc3\x9f = \"\xff\xff\"\n".into(), "save it anew").expect_err("no text");

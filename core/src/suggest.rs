@@ -1,4 +1,4 @@
-/// `; did you mean `x`?`, or nothing when no known word is close enough to be a slip of the fingers.
+/// Formats `; did you mean `x`?` for the nearest known word; empty if none is within a typing error.
 pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let nearest = known.into_iter().map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate)).min();
     match nearest {

@@ -1,7 +1,7 @@
-//! Devices made from the profile table, as drivers describe them and as none would: what they are recognised as.
+//! Matching of generated devices: boards from the profile table, and impossible ones.
 //!
-//! The rule that judges is written here once more, in whole numbers: a GPU is a profile exactly if the profile is the
-//! only one that no answer of the driver contradicts.
+//! The tests repeat the matching rule in whole numbers. A GPU matches a profile exactly if no other profile agrees
+//! with the driver's report.
 
 use gpu_tuned_core::device::{
     ComputeCapability, DeviceFacts, GpuReading, MigSlice, PciId, ProductName, Virtualization,
@@ -27,7 +27,7 @@ fn memory_on_record(profile: &Profile) -> Vec<u64> {
     [&memory.nvml_total_mib[..], &memory.cuda_total_mib, &[memory.nominal_mib]].concat()
 }
 
-/// Whether no answer of the driver contradicts the profile.
+/// Returns true if the driver's report does not contradict the profile.
 fn agrees(profile: &Profile, reading: &GpuReading) -> bool {
     let Some(name) = reading.name.as_deref().map(without_maker) else { return false };
     let mib = 1u128 << 20;
@@ -44,7 +44,8 @@ fn agrees(profile: &Profile, reading: &GpuReading) -> bool {
         && reading.virtualization != Some(Virtualization::Vgpu)
 }
 
-/// A board of the profile, fully described: any of its names, PCI ids and memory sizes, within what drivers vary.
+/// A complete reading of a board: any of the profile's names, PCI ids and memory sizes, within the variation of
+/// drivers.
 fn boards_of(profile: &'static Profile) -> impl Strategy<Value = GpuReading> {
     let with_maker = |name: String| format!("NVIDIA {}", without_maker(&name));
     let name = (select(profile.names.clone()), 0..3).prop_map(move |(name, spelling)| match spelling {
@@ -83,7 +84,7 @@ const FORGETS: [Forget; 6] = [
     |reading| reading.memory_free = None,
 ];
 
-fn half_told_boards() -> impl Strategy<Value = (&'static Profile, GpuReading)> {
+fn partial_readings() -> impl Strategy<Value = (&'static Profile, GpuReading)> {
     (boards(), subsequence(FORGETS.to_vec(), 0..=FORGETS.len())).prop_map(|((profile, mut reading), forgets)| {
         for forget in forgets {
             forget(&mut reading);
@@ -103,7 +104,7 @@ fn garbage() -> impl Strategy<Value = String> {
 fn mangled_names() -> impl Strategy<Value = String> {
     let name = select(named_profiles()).prop_flat_map(|profile| select(profile.names.clone()));
     (name, any::<Index>(), garbage(), 0..5).prop_map(|(name, at, noise, how)| {
-        // The names on record are ASCII: any place is between two characters.
+        // The recorded names are ASCII, so any index is a character boundary.
         let at = at.index(name.len());
         match how {
             0 => name[..at].to_owned(),
@@ -145,9 +146,9 @@ fn change(reading: &mut GpuReading, (what, number, text, other): Change) {
     }
 }
 
-/// Boards as they are, half told, and changed beyond what is sold.
+/// Complete readings, partial ones, and impossible changes of them.
 fn devices() -> impl Strategy<Value = GpuReading> {
-    (half_told_boards(), prop::collection::vec(changes(), 0..4)).prop_map(|((_, mut reading), changes)| {
+    (partial_readings(), prop::collection::vec(changes(), 0..4)).prop_map(|((_, mut reading), changes)| {
         for it in changes {
             change(&mut reading, it);
         }
@@ -159,7 +160,7 @@ fn shipped(reading: &GpuReading) -> Match {
     identify(reading, &ProfileTable::default())
 }
 
-/// The profile found and those that are as near.
+/// The matched profile and equally near ones.
 fn candidates(found: &Match) -> Vec<String> {
     let nearest = found.profile().map(|profile| profile.id.to_string());
     let others = match found {
@@ -192,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn an_unanswered_field_never_makes_a_board_another_one((profile, reading) in half_told_boards()) {
+    fn an_unanswered_field_never_makes_a_board_another_one((profile, reading) in partial_readings()) {
         let found = shipped(&reading);
         if reading.name.is_some() || reading.pci_id.is_some() {
             prop_assert!(candidates(&found).contains(&profile.id.to_string()), "{found:?}");
@@ -258,7 +259,7 @@ fn two_pairs_of_shipped_profiles_share_a_name_or_a_pci_id_and_no_pair_both() {
 }
 
 #[test]
-fn one_name_for_two_boards_is_resolved_by_any_further_answer_and_else_left_open() {
+fn one_name_of_two_boards_is_ambiguous_until_another_field_decides() {
     let named = || reading("NVIDIA GeForce RTX 3080");
     let ambiguous = Match::Variant {
         profile: Box::new(ProfileTable::builtin_profile("rtx3080-10gb").expect("shipped")),
@@ -282,7 +283,7 @@ fn one_name_for_two_boards_is_resolved_by_any_further_answer_and_else_left_open(
 }
 
 #[test]
-fn a_pci_id_of_two_boards_without_a_name_is_left_open() {
+fn a_pci_id_of_two_boards_without_a_name_is_ambiguous() {
     let mut reading = GpuReading::default();
     reading.pci_id = Some("10de:25b6".parse().expect("a PCI id"));
     let found = shipped(&reading);
@@ -291,7 +292,7 @@ fn a_pci_id_of_two_boards_without_a_name_is_left_open() {
 }
 
 #[test]
-fn a_users_profile_goes_before_the_shipped_one_that_looks_the_same() {
+fn a_users_profile_replaces_an_indistinguishable_shipped_one() {
     let base = ProfileTable::builtin_profile("rtx4090").expect("shipped");
     let mut faster = base.clone();
     faster.id = "mine".parse().expect("an id");
@@ -308,14 +309,14 @@ fn a_users_profile_goes_before_the_shipped_one_that_looks_the_same() {
     assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == "mine"), "{found:?}");
     let found = identify(&measured, &ProfileTable::from_iter([larger.clone()]));
     assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == "larger"), "{found:?}");
-    // Nothing was said that tells them apart: the one with less memory, and not for sure.
+    // An ambiguous report matches the profile with less memory, as a variant.
     let found = identify(&named, &ProfileTable::from_iter([larger]));
     assert!(matches!(found, Match::Variant { .. }));
     assert_eq!(candidates(&found), ["rtx4090", "larger"]);
 }
 
 #[test]
-fn a_share_is_a_variant_of_its_gpu_whatever_else_the_driver_says() {
+fn a_share_is_always_a_variant_of_its_gpu() {
     // GRID V100D-8C, A40-12Q and the slices: anomalies of the data sheet table; the rest: NVIDIA's vGPU types reference.
     for (name, mib, id, difference) in [
         ("GRID V100D-8C", Some(8192), "v100-pcie-32gb", Difference::Vgpu),

@@ -1,4 +1,4 @@
-//! Every shipped profile, and the files users write beside them.
+//! Every shipped profile, and users' own profiles.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn the_generic_profile_promises_no_more_than_any_other() {
     }
 }
 
-/// What a driver says of a GPU that is just what its profile says.
+/// The reading of a GPU that equals its profile.
 fn reading(profile: &Profile) -> GpuReading {
     let mut reading = GpuReading::default();
     reading.name = profile.names.first().cloned();

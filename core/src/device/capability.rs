@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// A CUDA compute capability, such as 8.9.
 ///
-/// It orders by age only: a larger one does not have every feature of a smaller one.
+/// Values order by age only: a larger one does not have every feature of a smaller one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ComputeCapability {
@@ -37,22 +37,23 @@ impl ComputeCapability {
         })
     }
 
-    /// Whether f32 products may run on TF32 tensor cores (8.0 and later; A100 whitepaper).
+    /// Returns true if fp32 products may run on TF32 tensor cores (8.0 and later; A100 whitepaper).
     pub const fn has_tf32(self) -> bool {
         self.major >= 8
     }
 
-    /// Whether tensor cores take bf16 (8.0 and later; A100 whitepaper).
+    /// Returns true if tensor cores support bf16 (8.0 and later; A100 whitepaper).
     pub const fn has_tensor_bf16(self) -> bool {
         self.major >= 8
     }
 
-    /// Whether tensor cores take f16 (7.0 and later; V100 whitepaper).
+    /// Returns true if tensor cores support fp16 (7.0 and later; V100 whitepaper).
     pub const fn has_tensor_f16(self) -> bool {
         self.major >= 7
     }
 
-    /// FP32 lanes per streaming multiprocessor (CUDA programming guide, arithmetic throughput), where known.
+    /// FP32 lanes per streaming multiprocessor (CUDA programming guide, arithmetic throughput); `None` for an
+    /// unlisted capability.
     pub const fn cores_per_sm(self) -> Option<u32> {
         Some(match (self.major, self.minor) {
             (6 | 8, 0) | (7, _) => 64,

@@ -4,39 +4,39 @@ use super::{ComputeCapability, GpuReading};
 use crate::profile::{Peak, Profile};
 use crate::{Bytes, Provenance};
 
-/// What the planner needs to know of a device.
+/// Facts about a device that the planner uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceFacts {
-    /// What to call the device in reports.
+    /// Name of the device in reports.
     pub name: String,
-    /// The profile that describes it, where there is one.
+    /// The matching profile, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// GPU or CPU.
     pub kind: DeviceKind,
     /// All memory of the device.
     pub memory_total: Bytes,
-    /// Memory that a new process could take.
+    /// Memory available to a new process.
     pub memory_available: Bytes,
-    /// Whether the memory figures were read off the device or come from a profile.
+    /// Source of the memory figures: the device or a profile.
     pub memory_provenance: Provenance,
-    /// Memory that opening the device takes before the first tensor.
+    /// Memory allocated by opening the device, before the first tensor.
     pub context: Bytes,
-    /// Streaming multiprocessors; 0 for a CPU, and for an unknown GPU as many as the widest shipped one has.
+    /// Streaming multiprocessors. 0 for a CPU; for an unknown GPU the largest count among shipped profiles.
     pub sm_count: u32,
-    /// Whether f32 products may run on TF32 tensor cores.
+    /// True if fp32 products may run on TF32 tensor cores.
     pub has_tf32: bool,
-    /// Whether there are bf16 tensor cores.
+    /// True if there are bf16 tensor cores.
     pub has_bf16: bool,
-    /// Peak f32 rate of the ordinary units, 10^12 operations per second.
+    /// Peak fp32 rate of the ordinary units, 10^12 operations per second.
     pub fp32_tflops: Option<f64>,
     /// Peak memory bandwidth, 10^9 bytes per second.
     pub bandwidth_gb_s: Option<f64>,
-    /// Cores of the host that may prepare batches; `None` where the host is not known (at compile time).
+    /// Host cores available to prepare batches; `None` at compile time.
     pub host_cores: Option<u64>,
 }
 
-/// What kind of device trains.
+/// The kind of device that trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
@@ -46,16 +46,17 @@ pub enum DeviceKind {
     Cpu,
 }
 
-/// What an unknown GPU is taken for: the widest of the shipped profiles (an RTX PRO 6000 Blackwell).
+/// SM count assumed for an unknown GPU: the largest of the shipped profiles (an RTX PRO 6000 Blackwell).
 const WIDEST: u32 = 188;
 
-/// A CUDA context before the first kernel: 537 MiB on the 132 multiprocessors of an H200, 107 MiB on another GPU's 34.
+/// Size of a CUDA context before the first kernel. Measured: 537 MiB on an H200 with 132 SMs, 107 MiB on another GPU
+/// with 34.
 fn context(sm_count: u32) -> Bytes {
     Bytes::from_mib(150 + 3 * u64::from(sm_count))
 }
 
 impl DeviceFacts {
-    /// The facts that a profile promises, for a machine nobody has looked at.
+    /// Facts from a profile alone, for a machine that was not probed.
     pub fn nominal(profile: &Profile) -> Self {
         let usable = profile.memory.usable();
         let sm_count = profile.compute.sm_count.unwrap_or(WIDEST);
@@ -76,11 +77,11 @@ impl DeviceFacts {
         }
     }
 
-    /// The facts of a GPU that was read, with what a matching profile adds. Memory and multiprocessors are always the
-    /// reading's: a slice or a modified board has other ones than the profile.
+    /// Facts of a probed GPU, completed from a matching profile. Memory and SM count come from the reading, because a
+    /// slice or a modified board differs from its profile.
     ///
-    /// `None` when the driver does not say how much memory the GPU has and no profile does; a profile does not say it of
-    /// a slice or a virtual share.
+    /// `None` if neither the driver nor a profile gives the GPU's memory. A profile gives no memory for a slice or a
+    /// virtual share.
     pub fn from_reading(reading: &GpuReading, profile: Option<&Profile>, host_cores: Option<u64>) -> Option<Self> {
         let nominal = profile.map(Self::nominal);
         let whole = nominal.as_ref().filter(|_| !reading.is_mig_slice() && !reading.is_vgpu());
@@ -89,7 +90,7 @@ impl DeviceFacts {
             reading.compute_capability.or(profile.map(|profile| profile.compute_capability)).unwrap_or_default();
         let share = share_of_profile(reading, profile);
         let usable = total - reading.memory_reserved.unwrap_or_default();
-        let sm_count = known(reading.sm_count).or(nominal.as_ref().map(|facts| facts.sm_count)).unwrap_or(WIDEST);
+        let sm_count = nonzero(reading.sm_count).or(nominal.as_ref().map(|facts| facts.sm_count)).unwrap_or(WIDEST);
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
             profile: profile.map(|profile| profile.id.to_string()),
@@ -112,7 +113,7 @@ impl DeviceFacts {
         })
     }
 
-    /// The facts of a host without a GPU: `memory_available` bytes and `cores` to train with.
+    /// Facts of a host without a GPU: `memory_available` bytes and `cores` for training.
     pub fn cpu(memory_total: Bytes, memory_available: Bytes, cores: u64) -> Self {
         Self {
             name: format!("CPU ({cores} cores)"),
@@ -125,14 +126,14 @@ impl DeviceFacts {
             sm_count: 0,
             has_tf32: false,
             has_bf16: false,
-            // 8 lanes, 2 operations, 2 units at 3 GHz: an AVX2 core.
+            // An AVX2 core: 8 lanes, 2 operations, 2 units at 3 GHz.
             fp32_tflops: Some(cores as f64 * 0.096),
             bandwidth_gb_s: Some(20.0),
             host_cores: Some(cores),
         }
     }
 
-    /// What all of these devices have: the least memory and rates, the common capabilities.
+    /// Facts that all of these devices satisfy: the lowest memory and rates, the common capabilities.
     pub fn common<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let all: Vec<&Self> = all.into_iter().collect();
         let name = names(&all);
@@ -154,7 +155,7 @@ impl DeviceFacts {
     }
 }
 
-/// Each name once, in order of first appearance, with how many have it: `2 x NVIDIA L4 + NVIDIA T4`.
+/// Lists each name once, in order of first appearance, with its count: `2 x NVIDIA L4 + NVIDIA T4`.
 fn names(all: &[&DeviceFacts]) -> String {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for facts in all {
@@ -172,28 +173,28 @@ fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
     Some(if b < a { b } else { a })
 }
 
-/// The part of the whole GPU's multiprocessors that a slice has; 1 where that is not known.
+/// The slice's share of the whole GPU's SMs; 1 if either count is unavailable.
 fn share_of_profile(reading: &GpuReading, profile: Option<&Profile>) -> f64 {
     let whole = profile.and_then(|profile| profile.compute.sm_count);
-    match (known(reading.sm_count), whole) {
+    match (nonzero(reading.sm_count), whole) {
         (Some(slice), Some(whole)) if whole > 0 => (f64::from(slice) / f64::from(whole)).min(1.0),
         _ => 1.0,
     }
 }
 
-/// Multiprocessors x lanes x 2 operations x clock, as data sheets count.
+/// SMs x lanes x 2 operations x clock, as data sheets count.
 fn fp32_from_units(reading: &GpuReading, capability: ComputeCapability) -> Option<f64> {
-    let lanes = f64::from(known(reading.sm_count)?) * f64::from(capability.cores_per_sm()?);
-    Some(lanes * 2.0 * f64::from(known(reading.max_sm_clock_mhz)?) / 1e6)
+    let lanes = f64::from(nonzero(reading.sm_count)?) * f64::from(capability.cores_per_sm()?);
+    Some(lanes * 2.0 * f64::from(nonzero(reading.max_sm_clock_mhz)?) / 1e6)
 }
 
 /// Two transfers a clock over the width of the bus (NVML reports half of the effective memory clock).
 fn bandwidth_from_bus(reading: &GpuReading) -> Option<f64> {
-    let (clock_mhz, bus_bits) = (known(reading.max_memory_clock_mhz)?, known(reading.memory_bus_bits)?);
+    let (clock_mhz, bus_bits) = (nonzero(reading.max_memory_clock_mhz)?, nonzero(reading.memory_bus_bits)?);
     Some(2.0 * f64::from(clock_mhz) * f64::from(bus_bits) / 8.0 / 1e3)
 }
 
-/// Drivers answer zero for what they do not know.
-fn known(figure: Option<u32>) -> Option<u32> {
+/// Drops zeros, which drivers report for unavailable figures.
+fn nonzero(figure: Option<u32>) -> Option<u32> {
     figure.filter(|figure| *figure != 0)
 }

@@ -1,4 +1,4 @@
-//! What is known of a device: the words of a driver ([`GpuReading`]) and the planner's view.
+//! Devices: a driver's reading ([`GpuReading`]) and the planner's facts ([`DeviceFacts`]).
 
 mod capability;
 mod facts;

@@ -1,19 +1,19 @@
-/// A product name as a driver prints it, taken apart: `NVIDIA A40-12Q` is a virtual share of an `A40`.
+/// A driver's product name in its parts: `NVIDIA A40-12Q` is a virtual share of an `A40`.
 ///
-/// Drivers put the maker in front since about release 465 (GeForce, RTX) or never (`Tesla T4`), and put what part of
-/// the GPU it is behind.
+/// The maker comes first since about driver release 465 (GeForce, RTX), or never (`Tesla T4`). The part of the GPU
+/// comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductName<'a> {
-    /// The name without the maker; of a virtual share, NVIDIA's code for the board.
+    /// The name without the maker; for a virtual share, NVIDIA's code for the board.
     gpu: &'a str,
-    /// Whether it names a MIG slice (`… MIG 1g.10gb`).
+    /// True for the name of a MIG slice (`… MIG 1g.10gb`).
     pub is_mig_slice: bool,
-    /// Whether it names a virtual share (`GRID V100D-8Q`, `NVIDIA A40-12Q`, `… vGPU`).
+    /// True for the name of a virtual share (`GRID V100D-8Q`, `NVIDIA A40-12Q`, `… vGPU`).
     pub is_vgpu: bool,
 }
 
-/// The boards whose code in the names of their virtual shares is not their product name (NVIDIA's vGPU types reference
-/// and its peer-to-peer tables). Codes say less than they seem to: `H200` is the NVL board, not the SXM one.
+/// Boards with a vGPU code that differs from the product name (NVIDIA's vGPU types reference and its peer-to-peer
+/// tables). Codes can mislead: `H200` is the NVL board, not the SXM one.
 const VGPU_BOARDS: [(&str, &str); 17] = [
     ("A100", "A100-PCIE-40GB"),
     ("A100D", "A100 80GB PCIe"),
@@ -35,7 +35,7 @@ const VGPU_BOARDS: [(&str, &str); 17] = [
 ];
 
 impl<'a> ProductName<'a> {
-    /// Takes a driver's name apart. Any text is a name; what is not recognised stays in it.
+    /// Splits a driver's name into its parts. Any text is valid; unrecognised parts stay in the name.
     pub fn parse(name: &'a str) -> Self {
         let name = name.trim();
         let (whole, is_mig_slice) = name.split_once(" MIG ").map_or((name, false), |(whole, _)| (whole, true));
@@ -46,7 +46,7 @@ impl<'a> ProductName<'a> {
         Self { gpu: board.unwrap_or(gpu), is_mig_slice, is_vgpu: is_marked || is_grid || board.is_some() }
     }
 
-    /// Whether this is the name of the product `product`, or of a part of it.
+    /// Returns true if this names `product`, or a part of it.
     pub fn is_of(&self, product: &str) -> bool {
         let product = without_maker(product.trim());
         let code = VGPU_BOARDS.iter().find(|(code, _)| self.is_vgpu && *code == self.gpu);
@@ -58,8 +58,8 @@ fn without_maker(name: &str) -> &str {
     name.strip_prefix("NVIDIA ").unwrap_or(name)
 }
 
-/// The board in a vGPU type: `BOARD-[SLICES-]GIBSERIES`, where the series is Q, C, B or A (NVIDIA's vGPU user guide),
-/// such as `V100D-8Q`, `A100DX-1-10C` or `A100-1-5CME`.
+/// Extracts the board from a vGPU type: `BOARD-[SLICES-]GIBSERIES`, with series Q, C, B or A (NVIDIA's vGPU user
+/// guide). Examples: `V100D-8Q`, `A100DX-1-10C`, `A100-1-5CME`.
 fn board_of_type(name: &str) -> Option<&str> {
     let (rest, size) = name.rsplit_once('-')?;
     let series = size.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_names_of_virtual_shares_are_of_their_boards() {
-        // As nvidia-smi prints them in guests, and the boards of NVIDIA's vGPU types reference.
+        // Names that nvidia-smi prints in guests, with the boards of NVIDIA's vGPU types reference.
         for (name, product) in [
             ("GRID V100D-8Q", "Tesla V100-PCIE-32GB"),
             ("GRID V100DX-32C", "Tesla V100-SXM2-32GB"),

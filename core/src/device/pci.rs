@@ -23,7 +23,7 @@ pub struct PciId {
 }
 
 impl PciId {
-    /// From the packing that NVML uses: device in the upper half, vendor in the lower.
+    /// Unpacks NVML's format: device in the upper half, vendor in the lower.
     pub const fn from_nvml(packed: u32) -> Self {
         Self { vendor: (packed & 0xffff) as u16, device: (packed >> 16) as u16 }
     }
@@ -49,9 +49,9 @@ impl FromStr for PciId {
     }
 }
 
-/// Where a device sits on the PCI bus, written `00000000:01:00.0`; what joins a CUDA device to its NVML one.
+/// Address of a device on the PCI bus, written `00000000:01:00.0`. Joins a CUDA device to its NVML one.
 ///
-/// The function number is left out: NVIDIA's GPUs answer on function 0, and CUDA does not report it.
+/// The function number is omitted: NVIDIA's GPUs use function 0, and CUDA does not report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PciAddress {

@@ -3,58 +3,58 @@ use serde::{Deserialize, Serialize};
 use super::{ComputeCapability, PciAddress, PciId, ProductName};
 use crate::Bytes;
 
-/// What a driver says of one GPU. A field that the driver did not answer, or answered with nonsense, is `None`.
+/// A driver's reading of one GPU. Unavailable and implausible fields are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct GpuReading {
-    /// The driver's index: NVML's order, which is not CUDA's.
+    /// The driver's index: NVML's order, not CUDA's.
     pub index: u32,
     /// The GPU's (or the MIG slice's) UUID, as NVML spells it.
     pub uuid: Option<String>,
     /// The product name, as NVML spells it.
     pub name: Option<String>,
-    /// Where the GPU sits on the PCI bus.
+    /// Address on the PCI bus.
     pub pci_address: Option<PciAddress>,
     /// PCI vendor and device.
     pub pci_id: Option<PciId>,
-    /// PCI subsystem vendor and device: tells boards with one chip apart (A2 and A16).
+    /// PCI subsystem vendor and device; distinguishes boards with one chip (A2 and A16).
     pub pci_subsystem_id: Option<PciId>,
     /// The CUDA compute capability.
     pub compute_capability: Option<ComputeCapability>,
     /// All memory of the device (or of the MIG slice).
     pub memory_total: Option<Bytes>,
-    /// Memory that the driver keeps for itself, where it says so (NVML memory v2).
+    /// Memory reserved by the driver (NVML memory v2).
     pub memory_reserved: Option<Bytes>,
-    /// Memory that nobody holds at the moment of the reading.
+    /// Memory free at the moment of the reading.
     pub memory_free: Option<Bytes>,
-    /// Streaming multiprocessors; of the slice, under MIG.
+    /// Streaming multiprocessors (of the slice, under MIG).
     pub sm_count: Option<u32>,
     /// Width of the memory bus in bits.
     pub memory_bus_bits: Option<u32>,
     /// Highest memory clock in MHz.
     pub max_memory_clock_mhz: Option<u32>,
-    /// Highest clock of the multiprocessors in MHz; above the boost clock of the data sheet.
+    /// Highest clock of the multiprocessors in MHz; exceeds the boost clock of the data sheet.
     pub max_sm_clock_mhz: Option<u32>,
     /// The power limit in force, in milliwatts.
     pub power_limit_mw: Option<u32>,
-    /// The power limit that the board was shipped with, in milliwatts.
+    /// The board's default power limit, in milliwatts.
     pub default_power_limit_mw: Option<u32>,
-    /// Present when this is a MIG slice of a GPU.
+    /// Present for a MIG slice of a GPU.
     pub mig: Option<MigSlice>,
-    /// Present when the driver says that the GPU is a virtual one.
+    /// Present for a GPU in a virtual machine.
     pub virtualization: Option<Virtualization>,
-    /// Compute processes of others on the GPU at the moment of the reading.
+    /// Other compute processes on the GPU at the moment of the reading.
     pub other_processes: Option<u32>,
 }
 
 impl GpuReading {
-    /// Whether it is a MIG slice of a GPU, by the driver's answer or by its name (CUDA tells the name only).
+    /// Returns true for a MIG slice, by the driver's report or by its name. CUDA reports the name only.
     pub fn is_mig_slice(&self) -> bool {
         self.mig.is_some() || self.product_name().is_some_and(|name| name.is_mig_slice)
     }
 
-    /// Whether it is a virtual share of a GPU, by the driver's answer or by its name (older guests tell the name only).
+    /// Returns true for a virtual share, by the driver's report or by its name. Older guests report the name only.
     pub fn is_vgpu(&self) -> bool {
         self.virtualization == Some(Virtualization::Vgpu) || self.product_name().is_some_and(|name| name.is_vgpu)
     }
@@ -73,11 +73,11 @@ pub struct MigSlice {
     pub compute_instance: u32,
 }
 
-/// How a GPU reaches a virtual machine.
+/// Kinds of access of a virtual machine to a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Virtualization {
-    /// The whole GPU is handed through.
+    /// The whole GPU is passed through.
     Passthrough,
     /// A share of a GPU (vGPU, GRID).
     Vgpu,

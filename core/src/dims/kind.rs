@@ -13,7 +13,7 @@ pub enum DimKind {
     Flag,
     /// A number in a range.
     Number(RangeInclusive<f64>),
-    /// One of several names.
+    /// A name from a list.
     Choice(&'static Choices),
     /// A list of names.
     ChoiceList(&'static Choices),
@@ -25,14 +25,14 @@ pub enum DimKind {
     Product,
 }
 
-/// The names that a choice has.
+/// The valid names of a choice.
 #[derive(Debug)]
 pub struct Choices {
-    /// What is chosen.
+    /// Name of the choice, for messages.
     pub what: &'static str,
-    /// The enumeration in Rust, from the facade crate on.
+    /// Path of the Rust enumeration, within the facade crate.
     pub path: &'static str,
-    /// Each choice as users write it, and its variant in Rust.
+    /// The name in files and the Rust variant of each choice.
     pub names: &'static [(&'static str, &'static str)],
 }
 
@@ -40,7 +40,7 @@ pub struct Choices {
 pub const PRODUCT_KEYS: [&str; 3] = ["rows_per_sample", "inner", "columns"];
 
 impl DimKind {
-    /// What a value of this kind looks like, in words.
+    /// Describes a value of this kind, for messages.
     pub fn expected(&self) -> String {
         let list = |choices: &Choices| choices.names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         match self {
@@ -55,7 +55,7 @@ impl DimKind {
         }
     }
 
-    /// `; did you mean …?` for a text that is nearly one of the names of this kind.
+    /// Formats `; did you mean …?` for a misspelt name of this kind.
     pub fn suggest(&self, found: Option<&Value>) -> String {
         let (Self::Choice(choices) | Self::ChoiceList(choices)) = self else { return String::new() };
         let words = |value: &'_ Value| match value {
@@ -67,7 +67,7 @@ impl DimKind {
         wrong.map_or_else(String::new, |word| crate::suggest(&word, names()))
     }
 
-    /// A value of this kind that no model has, to stand for one that is missing.
+    /// An arbitrary value of this kind, used in place of a missing one.
     pub fn placeholder(&self) -> DimValue {
         match self {
             Self::Count(_) => DimValue::Count(1),
@@ -81,7 +81,7 @@ impl DimKind {
         }
     }
 
-    /// The value as a file holds it, read as this kind; `None` when it is of another.
+    /// Converts a TOML value; `None` for a value of another kind.
     pub fn read(&self, value: &Value) -> Option<DimValue> {
         let count = |value: &Value| value.as_integer().and_then(|count| u64::try_from(count).ok());
         let counts = |value: &Value| value.as_array()?.iter().map(count).collect::<Option<Vec<u64>>>();

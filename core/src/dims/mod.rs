@@ -1,4 +1,4 @@
-//! Tables of what users may say: names, kinds, ranges. Files, attributes, generated code and documentation all read them.
+//! Tables of user-facing keys: names, kinds, ranges. Files, attributes, generated code and documentation share them.
 
 mod kind;
 mod value;
@@ -14,30 +14,30 @@ pub use value::{DimValue, DimValues};
 
 /// A structure whose fields users set by name.
 pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
-    /// What users may say of it; each name is that of a field.
+    /// The keys; each is the name of a field.
     const DIMS: &'static [Dim];
 
-    /// What differs from the defaults, and all that is required, by name; nothing when a figure is too large for a file,
-    /// of which [`out_of_range`](Self::out_of_range) tells.
+    /// Values by name: all required keys, and all that differ from the defaults. Empty if a number is too large for a
+    /// file; [`out_of_range`](Self::out_of_range) reports that.
     fn values(&self) -> DimValues {
         let Ok(given) = Table::try_from(self) else { return DimValues::new() };
         let default = Table::try_from(Self::default()).expect("BUG: the defaults are numbers, names and lists");
-        let is_said = |dim: &&Dim| dim.presence == Presence::Required || given.get(dim.name) != default.get(dim.name);
+        let is_given = |dim: &&Dim| dim.presence == Presence::Required || given.get(dim.name) != default.get(dim.name);
         let value = |dim: &Dim| Some((dim.name, dim.kind.read(given.get(dim.name)?)?));
-        Self::DIMS.iter().filter(is_said).filter_map(value).collect()
+        Self::DIMS.iter().filter(is_given).filter_map(value).collect()
     }
 
-    /// The structure with these values and the defaults of the others. Values must be of their dimension's kind.
+    /// Builds the structure from these values and the defaults of the others. Values must be of their key's kind.
     fn from_values(values: &DimValues) -> Self {
         let table: Table = values.iter().map(|(name, value)| ((*name).to_owned(), value.to_toml())).collect();
-        table.try_into().expect("BUG: the table of dimensions describes the structure")
+        table.try_into().expect("BUG: the table of dimensions matches the structure")
     }
 
-    /// Values out of their range, as `(name, message)`.
+    /// Values outside their range, as `(name, message)`.
     fn out_of_range(&self) -> Vec<(&'static str, String)> {
-        // Where a negative number was taken for a count, for one.
+        // Happens when a negative number was converted to a count.
         if Table::try_from(self).is_err() {
-            let message = "a whole number is out of range: no figure is negative, or as large as 2^63";
+            let message = "a whole number is out of range: negative, or 2^63 and more";
             return vec![(Self::DIMS[0].name, message.to_owned())];
         }
         let values = self.values();
@@ -46,36 +46,36 @@ pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
     }
 }
 
-/// The dimension with this name.
+/// Finds a dimension by name.
 pub fn named<'d>(dims: &'d [Dim], name: &str) -> Option<&'d Dim> {
     dims.iter().find(|dim| dim.name == name)
 }
 
-/// One thing that users say, such as a dimension of a model.
+/// One user-facing key, such as a dimension of a model.
 #[derive(Clone, Debug)]
 pub struct Dim {
     /// The name in attributes and files.
     pub name: &'static str,
-    /// The kind of its value.
+    /// The kind of value.
     pub kind: DimKind,
-    /// Whether it must be given.
+    /// Required, defaulted or optional.
     pub presence: Presence,
-    /// What it is.
+    /// Description for users.
     pub meaning: &'static str,
 }
 
-/// Whether a dimension must be given.
+/// Requirement to give a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// There is no model without it.
+    /// Must be given.
     Required,
-    /// It has a default.
+    /// Has a default.
     Defaulted,
-    /// It may be absent, which means something of its own.
+    /// May be absent; absence has its own meaning.
     Optional,
 }
 
-/// Sizes beyond this are slips; they would also overflow the sums made of them.
+/// Largest plausible size. Larger ones are mistakes, and would overflow sums.
 const LARGEST: u64 = 1 << 32;
 
 impl Dim {
@@ -109,7 +109,7 @@ impl Dim {
         Self { name, kind: DimKind::Choice(choices), presence: Presence::Defaulted, meaning }
     }
 
-    /// What is wrong with a value of the right kind; `None` when nothing is.
+    /// Describes the error in a value of the right kind; `None` for a valid one.
     pub fn mistake(&self, value: &DimValue) -> Option<String> {
         let Self { name, kind, .. } = self;
         let outside = |value: &dyn core::fmt::Display, least: &dyn core::fmt::Display, most: String| {
@@ -148,7 +148,7 @@ impl Dim {
     }
 }
 
-/// A large power of two as one.
+/// Writes a large power of two as `2^n`.
 pub fn format_count(count: u64) -> String {
     if count > 1 << 20 && count.is_power_of_two() { format!("2^{}", count.ilog2()) } else { count.to_string() }
 }

@@ -14,7 +14,7 @@ pub enum DimValue {
     Flag(bool),
     /// For [`DimKind::Number`].
     Number(f64),
-    /// For [`DimKind::Choice`]: the name as users write it.
+    /// For [`DimKind::Choice`]: the name in files.
     Choice(String),
     /// For [`DimKind::ChoiceList`].
     ChoiceList(Vec<String>),
@@ -22,14 +22,14 @@ pub enum DimValue {
     Counts(Vec<u64>),
     /// For [`DimKind::Stages`].
     Stages(Vec<[u64; 2]>),
-    /// For [`DimKind::Product`]: rows for each sample, inner, columns.
+    /// For [`DimKind::Product`]: rows per sample, inner, columns.
     Product([u64; 3]),
 }
 
-/// Values by the names of their dimensions.
+/// Values by name.
 pub type DimValues = BTreeMap<&'static str, DimValue>;
 
-/// As a file holds it.
+/// Formats as TOML.
 impl fmt::Display for DimValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_toml().fmt(f)
@@ -37,7 +37,7 @@ impl fmt::Display for DimValue {
 }
 
 impl DimValue {
-    /// The value as a file holds it.
+    /// Converts to TOML.
     pub fn to_toml(&self) -> Value {
         let whole = |count: u64| Value::Integer(i64::try_from(count).unwrap_or(i64::MAX));
         let wholes = |counts: &[u64]| Value::Array(counts.iter().copied().map(whole).collect());

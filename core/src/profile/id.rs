@@ -15,7 +15,7 @@ pub struct ProfileId(String);
 impl ProfileId {
     /// The profile used when no GPU is named.
     pub const GENERIC: &'static str = "generic";
-    /// The feature that stands for the GPU in the build machine. No profile may have this name.
+    /// The feature that selects the GPU of the build machine. No profile may have this name.
     pub const NATIVE: &'static str = "native";
 
     /// The name as text.

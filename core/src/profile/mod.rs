@@ -1,4 +1,4 @@
-//! GPU profiles: what is published, derived or observed of a GPU model.
+//! GPU profiles: published, derived and observed figures of GPU models.
 
 mod builtin;
 mod id;

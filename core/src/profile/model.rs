@@ -4,9 +4,9 @@ use super::ProfileId;
 use crate::Bytes;
 use crate::device::{ComputeCapability, PciId};
 
-/// What is known of one GPU model. A figure that is not known is absent, never guessed.
+/// Figures of one GPU model. An unavailable figure is absent, never guessed.
 ///
-/// The source codes are explained in `SOURCES.md` beside the profile files.
+/// `SOURCES.md`, in the folder of the profile files, explains the source codes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -15,13 +15,13 @@ pub struct Profile {
     /// The whole product names under which drivers report this GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Where the names were seen.
+    /// Source of the names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub names_source: Option<String>,
     /// The PCI ids of the boards sold under this name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pci_ids: Vec<PciId>,
-    /// Where the PCI ids come from.
+    /// Source of the PCI ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci_ids_source: Option<String>,
     /// The marketing name of the architecture.
@@ -31,16 +31,16 @@ pub struct Profile {
     pub chip: Option<String>,
     /// The CUDA compute capability.
     pub compute_capability: ComputeCapability,
-    /// Whether this is a laptop part.
+    /// True for a laptop part.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub mobile: bool,
-    /// General sources of the figures that name none of their own.
+    /// Sources of the figures without a source of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// What is known to be unknown, in words.
+    /// Properties without a reliable source, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
-    /// What else a reader should know.
+    /// Notes for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
     /// Memory sizes and bandwidth.
@@ -75,7 +75,7 @@ pub struct Memory {
     /// Peak bandwidth in GB/s (10^9 bytes per second).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_gb_s: Option<f64>,
-    /// Whether error correction is on as shipped.
+    /// True if error correction is enabled by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecc_default_on: Option<bool>,
 }
@@ -101,16 +101,16 @@ pub struct Compute {
     /// Boost clock of the data sheet in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boost_mhz: Option<f64>,
-    /// Clock in MHz behind the published tensor peaks, where it is not the boost clock.
+    /// Clock in MHz of the published tensor peaks, if it differs from the boost clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensor_clock_mhz: Option<f64>,
     /// L2 cache in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l2_mib: Option<f64>,
-    /// Where the L2 size comes from.
+    /// Source of the L2 size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l2_source: Option<String>,
-    /// Whether the product halves tensor rates that accumulate in f32 (a property of the product, not of the chip).
+    /// True if the product halves tensor rates with fp32 accumulation (a property of the product, not of the chip).
     #[serde(default)]
     pub half_rate_fp32_accumulate: bool,
 }
@@ -139,7 +139,7 @@ pub struct Peaks {
     pub fp8: Option<Peak>,
 }
 
-/// One peak rate and where it comes from.
+/// A peak rate with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peak {
@@ -151,7 +151,7 @@ pub struct Peak {
     pub source: String,
 }
 
-/// What stands behind a peak rate.
+/// Basis of a peak rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -171,10 +171,10 @@ pub struct Board {
     /// PCI Express lanes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie_lanes: Option<u32>,
-    /// NVLink bandwidth in GB/s, both directions together; 0 where there is none.
+    /// NVLink bandwidth in GB/s, both directions together; 0 without NVLink.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlink_gb_s: Option<f64>,
-    /// Where the NVLink figure comes from.
+    /// Source of the NVLink figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlink_source: Option<String>,
     /// Board power in watts.

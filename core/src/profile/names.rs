@@ -23,14 +23,14 @@ impl ProfileNames {
         self.ids.get(name).cloned()
     }
 
-    /// Of these features, the ones that name a profile, sorted.
+    /// Returns the features that name a profile, sorted.
     pub fn among<'a>(&self, features: impl IntoIterator<Item = &'a String>) -> Vec<ProfileId> {
         let named: BTreeSet<ProfileId> = features.into_iter().filter_map(|feature| self.get(feature)).collect();
         named.into_iter().collect()
     }
 
-    /// `; did you mean …?` for a name that no profile has: the same name spelled otherwise, the versions of that GPU,
-    /// or a slip of the fingers. Nothing when no profile is near.
+    /// Formats `; did you mean …?` for a name without a profile. Suggests another spelling, the versions of that GPU,
+    /// or the nearest name; empty if none is near.
     pub fn hint(&self, name: &str) -> String {
         let wanted = bare(name);
         let same = |id: &&str| bare(id) == wanted;
@@ -46,7 +46,7 @@ impl ProfileNames {
         }
     }
 
-    /// Whether a name differs from a profile's only in case, hyphens and underscores, or by a slip of the fingers.
+    /// Returns true if a name differs from a profile's only in case, hyphens and underscores, or by a typing error.
     pub fn is_near(&self, name: &str) -> bool {
         let wanted = bare(name);
         // A slip in a short name is another word: `t5` is not `t4`.
@@ -68,7 +68,7 @@ mod tests {
     use super::ProfileNames;
 
     #[test]
-    fn the_hint_knows_spellings_versions_and_slips() {
+    fn hints_cover_spellings_versions_and_typing_errors() {
         let known = ProfileNames::new(&[]);
         for (name, hint) in [
             ("RTX-4090", "; did you mean `rtx4090`?"),

@@ -1,7 +1,7 @@
-/// The table of codes beside the profile files.
+/// Table of the source codes.
 const SOURCES: &str = include_str!("../../profiles/SOURCES.md");
 
-/// What the code of a source stands for, such as `okm`; `None` for a code that no shipped profile has.
+/// Explains a source code, such as `okm`; `None` for a code that no shipped profile uses.
 pub fn describe_source(code: &str) -> Option<&'static str> {
     let rows = SOURCES.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once(" | "));
     let names = |codes: &str| codes.split(", ").any(|named| named.trim_matches('`') == code);

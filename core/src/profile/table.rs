@@ -22,7 +22,7 @@ impl ProfileTable {
         TABLE.get_or_init(|| PROFILES.iter().map(Shipped::parse).collect())
     }
 
-    /// One shipped profile, without parsing the others.
+    /// Parses one shipped profile only.
     pub fn builtin_profile(id: &str) -> Option<Profile> {
         Shipped::find(id).map(Shipped::parse)
     }
@@ -32,7 +32,7 @@ impl ProfileTable {
         PROFILES.iter().map(|shipped| shipped.id)
     }
 
-    /// The shipped profiles for which `wanted(id, names, pci_ids)` holds; only these are parsed.
+    /// Shipped profiles that satisfy `wanted(id, names, pci_ids)`; only these are parsed.
     pub(crate) fn shipped_where(wanted: impl Fn(&str, &[&str], &[PciId]) -> bool) -> impl Iterator<Item = Profile> {
         let wanted = move |shipped: &&Shipped| wanted(shipped.id, shipped.names, shipped.pci_ids);
         PROFILES.iter().filter(wanted).map(Shipped::parse)
@@ -53,12 +53,12 @@ impl ProfileTable {
         self.0.insert(profile.id.clone(), profile);
     }
 
-    /// Reads a profile from a table of a user's file. `base` names the profile whose figures it takes where it has none;
-    /// a shipped profile of the same id is its own base.
+    /// Reads a profile from a table of a user's file. Missing figures come from the profile named by `base`, or from
+    /// the shipped profile of the same id.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its place: an unknown base, a wrong type, figures that contradict each other.
+    /// The first error, with its position: an unknown base, a wrong type, contradictory figures.
     pub fn parse_user<'i>(
         id: &Spanned<toml::de::DeString<'i>>,
         mut own: Spanned<DeTable<'i>>,
@@ -99,7 +99,7 @@ impl FromIterator<Profile> for ProfileTable {
     }
 }
 
-/// A profile that ships with this crate: its text, and what a GPU is recognised by.
+/// A shipped profile: its text, and the properties that identify its GPU.
 pub(super) struct Shipped {
     pub id: &'static str,
     pub file: &'static str,
@@ -123,13 +123,13 @@ impl Shipped {
 ///
 /// # Errors
 ///
-/// The first mistake of syntax or schema, or all contradictions between figures, with their place.
+/// The first error of syntax or schema, or all contradictions between figures, with their position.
 pub(super) fn parse(source: Source<'_>) -> Result<Profile, FileError> {
     let profile: Profile = toml::from_str(source.text).map_err(|error| source.toml_error(&error))?;
     validated(profile, source, 0..0)
 }
 
-/// Takes from `base` what `own` does not say, table by table.
+/// Copies missing values from `base` to `own`, table by table.
 fn inherit<'i>(own: &mut DeTable<'i>, base: DeTable<'i>) {
     for (key, value) in base {
         match own.get_mut(&key) {

@@ -2,7 +2,7 @@ use core::ops::RangeInclusive;
 
 use super::{Peak, Profile};
 
-/// What no parser can see: figures that contradict each other or cannot be.
+/// Finds contradictory and impossible figures, which the parser accepts.
 ///
 /// Each text names the key, so that the reader finds it.
 pub(super) fn mistakes(profile: &Profile) -> Vec<String> {

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use super::WorkloadSpec;
 use crate::dims::{DimValues, Schema};
 
-/// Something that two workloads do not say alike: a dimension, or the kind of `model`.
+/// A difference between two workloads: a dimension, or the kind of `model`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecChange {
-    /// What it is called: `layers`.
+    /// Name of the dimension, such as `layers`.
     pub name: &'static str,
-    /// Its earlier value, as files hold it; `its default` where nothing was said.
+    /// Earlier value in TOML; `its default` if absent.
     pub was: String,
-    /// Its value now, likewise.
+    /// Present value, likewise.
     pub now: String,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for SpecChange {
 }
 
 impl WorkloadSpec {
-    /// What is no longer as `earlier` says, sorted; where the model is of another kind, that alone.
+    /// Lists the differences from `earlier`, sorted. For another kind of model, lists that difference only.
     pub fn changes_since(&self, earlier: &Self) -> Vec<SpecChange> {
         let (was, now) = (earlier.model.kind().name, self.model.kind().name);
         if was != now {
@@ -32,7 +32,9 @@ impl WorkloadSpec {
         let (was, now) = (earlier.values(), self.values());
         let names: BTreeSet<_> = was.keys().chain(now.keys()).copied().collect();
         let changed = names.into_iter().filter(|name| was.get(name) != now.get(name));
-        changed.map(|name| SpecChange { name, was: said(&was, name), now: said(&now, name) }).collect()
+        changed
+            .map(|name| SpecChange { name, was: value_or_default(&was, name), now: value_or_default(&now, name) })
+            .collect()
     }
 
     fn values(&self) -> DimValues {
@@ -40,7 +42,7 @@ impl WorkloadSpec {
     }
 }
 
-fn said(values: &DimValues, name: &str) -> String {
+fn value_or_default(values: &DimValues, name: &str) -> String {
     values.get(name).map_or_else(|| "its default".to_owned(), ToString::to_string)
 }
 

@@ -13,7 +13,8 @@ pub struct Declared {
     pub parameters: u64,
     /// Bytes that each sample keeps from the forward for the backward pass, in f32.
     pub activation_bytes_per_sample: u64,
-    /// The same under Burn's gradient checkpointing; without it checkpointing is not planned.
+    /// Bytes that each sample keeps under Burn's activation checkpointing. Without this figure the planner does not
+    /// consider checkpointing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpointed_activation_bytes_per_sample: Option<u64>,
     /// Bytes of the largest single tensor for one sample.
@@ -26,19 +27,19 @@ pub struct Declared {
     pub flops_per_sample: f64,
     /// Kernels launched by one forward and backward pass.
     pub kernels_per_step: u64,
-    /// What kind of network it is.
+    /// The kind of network.
     pub family: Family,
-    /// Whether the model computes statistics over the micro-batch (BatchNorm).
+    /// True if the model computes statistics over the micro-batch (BatchNorm).
     pub batch_statistics: bool,
     /// Tokens in a sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_sample: Option<u64>,
-    /// The matrix product that takes most of the arithmetic, for a probe of what the device does with it.
+    /// The matrix product with most of the arithmetic, for probing the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dominant_product: Option<Product>,
 }
 
-/// No model: what is required is missing.
+/// An invalid model, without the required figures.
 impl Default for Declared {
     fn default() -> Self {
         Self {
@@ -74,7 +75,7 @@ impl Schema for Declared {
             "checkpointed_activation_bytes_per_sample",
             Optional,
             1..=LARGEST_BYTES,
-            "the same under gradient checkpointing (default: not planned)",
+            "bytes kept under activation checkpointing (default: not planned)",
         ),
         Dim::count_in(
             "largest_tensor_bytes_per_sample",
@@ -90,14 +91,14 @@ impl Schema for Declared {
             meaning: "floating-point operations of the forward and backward pass for one sample",
         },
         Dim::count("kernels_per_step", Defaulted, "kernels of one forward and backward pass (default 500)"),
-        Dim::choice("family", &Family::CHOICES, "what kind of network it is (default other)"),
-        Dim::flag("batch_statistics", "whether the norms are BatchNorm (default false)"),
+        Dim::choice("family", &Family::CHOICES, "kind of network (default other)"),
+        Dim::flag("batch_statistics", "BatchNorm as the norm (default false)"),
         Dim::count("tokens_per_sample", Optional, "tokens in a sample"),
         Dim {
             name: "dominant_product",
             kind: DimKind::Product,
             presence: Optional,
-            meaning: "the matrix product that takes most of the arithmetic",
+            meaning: "the matrix product with most of the arithmetic",
         },
     ];
 }
@@ -106,7 +107,7 @@ impl Declared {
     pub(super) fn costs(&self) -> ModelCosts {
         let values = |bytes: u64| bytes.div_ceil(4);
         ModelCosts {
-            // Nothing is known of their shapes.
+            // Their shapes are unavailable.
             tensors: vec![Tensors::vectors(self.parameters, 1)],
             buffers: 0,
             kept: values(self.activation_bytes_per_sample),

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn keras_mnist_perceptron_has_its_published_parameters() {
-        // keras-team/keras 2.x, examples/mnist_mlp.py: its summary says 669,706.
+        // Published in the summary of keras-team/keras 2.x, examples/mnist_mlp.py.
         let model = Mlp { widths: vec![784, 512, 512, 10] };
         assert_eq!(model.parameters(), 669_706);
     }

@@ -1,4 +1,4 @@
-//! What one training step costs: declared by the user, or computed from a model's dimensions.
+//! Costs of a training step: user-specified, or computed from a model's dimensions.
 
 mod change;
 mod convnet;
@@ -30,51 +30,51 @@ use crate::dims::Choices;
 use crate::measured::Measured;
 use crate::{Bytes, Provenance};
 
-/// What one training step costs on any device, in f32.
+/// Costs of one training step on any device, in fp32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// What the model holds for as long as training lasts.
+    /// Memory of the model for the whole training.
     pub parameters: Parameters,
-    /// What the optimizer keeps for the trained ones.
+    /// The optimizer of the trained parameters.
     pub optimizer: Optimizer,
-    /// What each sample of a micro-batch adds.
+    /// Costs of each sample of a micro-batch.
     pub sample: SampleCost,
     /// Kernels launched by one forward and backward pass; each costs a fixed time whatever the batch.
     pub kernels: u64,
-    /// What kind of network this is, for what is calibrated by kind.
+    /// The kind of network; selects calibration constants.
     pub family: Family,
-    /// Whether the model computes statistics over the micro-batch (BatchNorm): the micro-batch is then part of what
-    /// the run means.
+    /// True if the model computes statistics over the micro-batch (BatchNorm). Then another micro-batch changes the
+    /// results.
     pub batch_statistics: bool,
-    /// The matrix product that takes most of the arithmetic, where known.
+    /// The matrix product with most of the arithmetic, if available.
     pub dominant_product: Option<Product>,
-    /// Output channels of its convolutions, the harmonic mean over the arithmetic; `None` where it is not known, or has none.
+    /// Output channels of the convolutions, as the harmonic mean over the arithmetic. `None` without convolutions or
+    /// without their shapes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channels: Option<f64>,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub provenance: Provenance,
-    /// What was measured of it; takes the place of the figures above, on devices and in modes where there is something.
+    /// Measurements of this workload. They replace the figures above on measured devices and modes.
     #[serde(default, skip_serializing_if = "Measured::is_empty")]
     pub measured: Measured,
 }
 
 impl Workload {
-    /// The workload with what was measured of it. Parameters that were counted in the model beyond those that its description
-    /// knows of are trained, too.
+    /// Adds measurements. Parameters counted in the model beyond the described ones are taken as trained.
     #[must_use]
     pub fn with_measured(mut self, measured: Measured) -> Self {
         self.sample.host_ms = self.sample.host_ms.or(measured.host_ms_per_sample);
         let left_out = measured.parameters.saturating_sub(self.parameters.trained());
         if left_out > 0 {
-            // Of vectors optimizers keep most: the bytes of what is of unknown shape are a bound.
+            // Optimizers store most for vectors, so parameters of unknown shape get an upper bound.
             self.parameters.trained.push(Tensors::vectors(1, left_out));
         }
         self.measured = measured;
         self
     }
 
-    /// Whether training leaves a considerable part of the model alone: as described, or because fewer trained parameters were
-    /// counted than described.
+    /// Returns true if a considerable part of the model is frozen: by its description, or because fewer trained
+    /// parameters were counted than described.
     pub fn is_partly_frozen(&self) -> bool {
         let Parameters { frozen, packed, .. } = self.parameters;
         let (trained, counted) = (self.parameters.trained(), self.measured.parameters);
@@ -83,7 +83,7 @@ impl Workload {
         packed > Bytes::ZERO || frozen > considerable || counted > 0 && counted < trained - considerable
     }
 
-    /// Values that training changes, and where that is known from: counted in the model, where it was measured.
+    /// Number of trained values with its source: counted in a measured model, else computed.
     pub fn trained_parameters(&self) -> (u64, Provenance) {
         if self.measured.parameters > 0 {
             (self.measured.parameters, Provenance::Measured)
@@ -93,7 +93,7 @@ impl Workload {
     }
 }
 
-/// What a model holds for as long as training lasts.
+/// Memory of a model for the whole training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// The tensors that training changes; each has a gradient of its size.
@@ -103,10 +103,10 @@ pub struct Parameters {
     pub frozen: u64,
     /// Bytes of frozen weights packed to 8 or 4 bits, their scales included.
     pub packed: Bytes,
-    /// Values of copies of weights that the forward pass makes for the backward pass: dense ones of packed or adapted
-    /// weights, transposed ones of tied weights.
+    /// Values of weight copies that the forward pass makes for the backward pass: dense copies of packed or adapted
+    /// weights, transposed copies of tied weights.
     pub copies: u64,
-    /// The same under gradient checkpointing.
+    /// Values of weight copies under activation checkpointing.
     pub copies_checkpointed: u64,
     /// Values of the largest single tensor, trained or not.
     pub largest: u64,
@@ -124,24 +124,24 @@ impl Parameters {
     }
 }
 
-/// What each sample of a micro-batch costs, in f32.
+/// Costs of each sample of a micro-batch, in fp32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleCost {
     /// Bytes kept from the forward for the backward pass.
     pub activations: Bytes,
-    /// The same under Burn's gradient checkpointing; `None` when it is not known.
+    /// Bytes kept under Burn's activation checkpointing; `None` if unavailable.
     pub checkpointed_activations: Option<Bytes>,
-    /// Bytes that one layer takes while it runs and gives back, beyond what Burn's allocator holds in reserve anyway.
+    /// Temporary bytes of one layer, beyond the reserve of Burn's allocator.
     pub scratch: Bytes,
-    /// The largest single tensor; `None` when it is not known.
+    /// The largest single tensor; `None` if unavailable.
     pub largest_tensor: Option<Bytes>,
-    /// Bytes of the input as the loader delivers it; `None` when it is not known.
+    /// Bytes of the input as the loader delivers it; `None` if unavailable.
     pub input: Option<Bytes>,
     /// Floating-point operations of the forward and backward pass.
     pub flops: f64,
-    /// Tokens in a sample; `None` for models that know no tokens.
+    /// Tokens in a sample; `None` for models without tokens.
     pub tokens: Option<u64>,
-    /// Milliseconds that one host core takes to prepare the sample; `None` when it is not known.
+    /// Milliseconds that one host core takes to prepare the sample; `None` if unavailable.
     pub host_ms: Option<f64>,
 }
 
@@ -186,17 +186,17 @@ impl Family {
     };
 }
 
-/// What a model's dimensions say, before anything is known of how it is trained.
+/// Costs computed from a model's dimensions, before the training method is applied.
 pub(crate) struct ModelCosts {
     /// Every parameter tensor.
     pub tensors: Vec<Tensors>,
-    /// Values kept beside the parameters that no gradient belongs to: running statistics.
+    /// Values without gradients: running statistics.
     pub buffers: u64,
     /// Values that each sample keeps from the forward for the backward pass.
     pub kept: u64,
-    /// The same under Burn's gradient checkpointing.
+    /// Values kept under Burn's activation checkpointing.
     pub kept_checkpointed: Option<u64>,
-    /// What of `kept` is there for gradients of some weights only: their roles, and the values.
+    /// Parts of `kept` used only for gradients of some weights: their roles, and the values.
     pub kept_for: Vec<(&'static [Role], u64)>,
     /// Values of copies of weights that the forward pass makes for the backward pass; checkpointing saves them.
     pub copies: u64,

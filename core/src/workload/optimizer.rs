@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Role, Tensors};
 use crate::dims::Choices;
 
-/// An optimizer, for the state it keeps beside the weights.
+/// An optimizer; determines the size of the optimizer state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Optimizer {
@@ -55,7 +55,7 @@ impl Optimizer {
         }
     }
 
-    /// Values that Burn keeps for tensors of one shape, beside the parameters.
+    /// Values that Burn's optimizer stores for tensors of one shape.
     pub fn state_values(self, tensors: &Tensors) -> u64 {
         let all = tensors.values();
         match self {
@@ -71,7 +71,7 @@ impl Optimizer {
         }
     }
 
-    /// Whether the state is f32 whatever the parameters are.
+    /// Returns true if the state is fp32 for any format of the parameters.
     pub const fn keeps_f32(self) -> bool {
         matches!(self, Self::Adafactor)
     }

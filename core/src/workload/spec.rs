@@ -9,7 +9,7 @@ use crate::dims::{Dim, DimValues, Schema};
 pub struct WorkloadSpec {
     /// The model: costs, or dimensions to compute them from.
     pub model: ModelSpec,
-    /// How it is trained.
+    /// The training method.
     #[serde(default)]
     pub training: Training,
 }
@@ -39,7 +39,7 @@ pub struct ModelKind {
     pub name: &'static str,
     /// The structure in Rust, which is also the variant of [`ModelSpec`].
     pub type_name: &'static str,
-    /// What the model is, in a few words.
+    /// Short description of the model.
     pub meaning: &'static str,
     /// Its dimensions.
     pub dims: &'static [Dim],
@@ -75,7 +75,7 @@ impl ModelKind {
     }
 }
 
-/// Does the same with whichever model it is.
+/// Evaluates an expression for any kind of model.
 macro_rules! with_model {
     ($spec:expr, $model:ident => $result:expr) => {
         match $spec {
@@ -90,7 +90,7 @@ macro_rules! with_model {
 }
 
 impl ModelSpec {
-    /// A model of this kind with these dimensions; what is absent has its default.
+    /// Builds a model of this kind from its dimensions; absent dimensions get their defaults.
     ///
     /// Values must be of the kind that their dimension has.
     pub fn from_values(kind: &ModelKind, values: &DimValues) -> Self {
@@ -131,7 +131,7 @@ impl ModelSpec {
 }
 
 impl WorkloadSpec {
-    /// What one training step costs.
+    /// Costs of one training step.
     pub fn workload(&self) -> Workload {
         self.training.apply(&self.model.costs())
     }
@@ -141,11 +141,11 @@ impl WorkloadSpec {
         super::tensors::values(&self.model.costs().tensors)
     }
 
-    /// What is wrong with the dimensions, as `(dimension, message)`.
+    /// Errors in the dimensions, as `(dimension, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut found = with_model!(&self.model, model => model.out_of_range());
         found.extend(self.training.out_of_range());
-        // What contradicts something else is looked for in sizes that can be computed with only.
+        // Contradictions are checked only between valid sizes.
         if found.is_empty() {
             found = self.model.contradictions();
         }
@@ -178,7 +178,7 @@ macro_rules! from_models {
         }
 
         impl $model {
-            /// What one training step costs when the whole model is trained with `AdamW`.
+            /// Costs of one training step that trains the whole model with `AdamW`.
             pub fn workload(&self) -> Workload {
                 WorkloadSpec::from(self.clone()).workload()
             }

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 /// Parameter tensors of one shape and purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tensors {
-    /// How many there are.
+    /// Number of tensors.
     pub count: u64,
     /// Product of the dimensions before the last two; 1 for matrices and vectors.
     pub planes: u64,
@@ -11,15 +11,15 @@ pub struct Tensors {
     pub rows: u64,
     /// The last dimension.
     pub columns: u64,
-    /// What they are for.
+    /// Purpose of the tensors.
     pub role: Role,
 }
 
-/// What a parameter tensor is for.
+/// Purpose of a parameter tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A table that is looked up.
+    /// A lookup table.
     Embedding,
     /// The projection to an attention's queries.
     Query,
@@ -46,7 +46,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether it is a matrix that other layers stand before and behind: what adapters, packing and Muon are for.
+    /// Returns true for a matrix between other layers. Adapters, packing and Muon apply to such matrices.
     pub const fn is_hidden_matrix(self) -> bool {
         !matches!(self, Self::Embedding | Self::Convolution | Self::Head | Self::Vector)
     }

@@ -6,9 +6,9 @@ use crate::dims::Presence::{Defaulted, Required};
 use crate::dims::{Dim, DimKind, Schema};
 use crate::{Bytes, Provenance};
 
-/// The dimensions of a U-Net: at each level two convolutions 3x3 without bias, each with norm and activation; halved by
-/// pooling on the way down, doubled by a transposed convolution 2x2 on the way up, where the level's tensor is
-/// concatenated; a convolution 1x1 with bias at the end.
+/// The dimensions of a U-Net. Each level has two convolutions 3x3 without bias, each with norm and activation.
+/// Pooling halves the image on the way down. A transposed convolution 2x2 doubles it on the way up, and is
+/// concatenated with the level's tensor. A convolution 1x1 with bias ends the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Unet {
@@ -20,11 +20,11 @@ pub struct Unet {
     pub classes: u64,
     /// Channels of each level, from the image down.
     pub widths: Vec<u64>,
-    /// Whether the norms use statistics of the micro-batch (BatchNorm).
+    /// True if the norms use statistics of the micro-batch (BatchNorm).
     pub batch_statistics: bool,
 }
 
-/// No model: what is required is missing.
+/// An invalid model, without the required dimensions.
 impl Default for Unet {
     fn default() -> Self {
         Self { image: 0, channels: 3, classes: 0, widths: Vec::new(), batch_statistics: false }
@@ -42,7 +42,7 @@ impl Schema for Unet {
             presence: Required,
             meaning: "channels of each level, such as [64, 128, 256, 512, 1024]",
         },
-        Dim::flag("batch_statistics", "whether the norms are BatchNorm (default false)"),
+        Dim::flag("batch_statistics", "BatchNorm as the norm (default false)"),
     ];
 }
 
@@ -66,7 +66,7 @@ impl Unet {
             inputs = width;
         }
         for (level, &width) in self.widths.iter().enumerate().rev().skip(1) {
-            // What comes from below, halved in channels, beside what was kept of this level.
+            // The inputs are the upsampled tensor, with half the channels, and the tensor kept from this level.
             double(2 * width, width, level);
         }
         all
@@ -93,7 +93,7 @@ impl Unet {
         let checkpointed: u64 = convolutions.iter().map(|convolution| convolution.kept_checkpointed(batch_norm)).sum();
         let raised: u64 = self.ups().map(|(_, width, level)| width * self.pixels(level)).sum();
         let pooled: u64 = self.ups().map(|(_, width, level)| width * self.pixels(level + 1)).sum();
-        // The image, what is concatenated, and pooled values with their indices: `tests/models/KEPT.md`.
+        // The image, the concatenated tensors, and pooled values with their indices: `tests/models/KEPT.md`.
         let rest = self.channels * self.pixels(0) + 2 * raised + 2 * pooled;
         let of_ups: f64 =
             self.ups().map(|(below, width, level)| (below * width) as f64 * self.pixels(level) as f64).sum();

@@ -1,6 +1,6 @@
 use crate::workload::{Product, Tensors};
 
-/// One convolution with its norm: its shape and where it runs.
+/// Shape of one convolution with its norm.
 #[derive(Clone, Copy)]
 pub(in crate::workload) struct Convolution {
     pub inputs: u64,
@@ -8,7 +8,7 @@ pub(in crate::workload) struct Convolution {
     pub kernel: u64,
     /// Pixels of the output.
     pub pixels: u64,
-    /// Whether an activation follows; a shortcut has none.
+    /// True if an activation follows; a shortcut has none.
     pub activated: bool,
 }
 
@@ -24,7 +24,7 @@ impl Convolution {
         (self.inputs * self.kernel * self.kernel) as f64 * (self.outputs * self.pixels) as f64
     }
 
-    /// Output channels of all of them, the harmonic mean over the multiplications.
+    /// Harmonic mean of the output channels, weighted by multiplications.
     pub(in crate::workload) fn mean_channels(all: &[Self]) -> Option<f64> {
         let of_all: f64 = all.iter().map(|convolution| convolution.multiplications()).sum();
         let by_channels = |convolution: &Self| convolution.multiplications() / convolution.outputs as f64;
@@ -35,27 +35,27 @@ impl Convolution {
         self.outputs * self.pixels
     }
 
-    /// The matrix product that it amounts to.
+    /// The equivalent matrix product.
     pub(in crate::workload) const fn product(self) -> Product {
         Product { rows_per_sample: self.pixels, inner: self.inputs * self.kernel * self.kernel, columns: self.outputs }
     }
 
     /// Values kept for the backward pass, counted in Burn 0.22.1 operation by operation: `tests/models/KEPT.md`.
     ///
-    /// With `BatchNorm` the convolution's output, the norm's and the activation's; other norms keep a centred and a
-    /// normalized tensor in place of the convolution's output.
+    /// `BatchNorm` keeps the convolution's output, the norm's and the activation's. Other norms keep a centred and a
+    /// normalized tensor instead of the convolution's output.
     pub(in crate::workload) fn kept(self, batch_statistics: bool) -> u64 {
         let activation = if self.activated { 2 } else { 0 };
         if batch_statistics { self.padded() + activation * self.values() } else { (2 + activation) * self.values() }
     }
 
-    /// The same under checkpointing: the outputs of convolutions and of `BatchNorm`.
+    /// Values kept under checkpointing: the outputs of convolutions and of `BatchNorm`.
     pub(in crate::workload) fn kept_checkpointed(self, batch_statistics: bool) -> u64 {
         self.padded() + if batch_statistics { self.values() } else { 0 }
     }
 
-    /// Values that the output takes on CUDA, where `CubeCL` 0.11.3 lays it out with the channels last and rounds their bytes
-    /// up: to a power of two, at least 16, and from 512 on to a multiple of 512; a single channel stays as it is.
+    /// Values of the output as CUDA allocates them. `CubeCL` 0.11.3 puts channels last and pads the bytes of a pixel.
+    /// Below 512 bytes to a power of two of at least 16, else to a multiple of 512; a single channel is not padded.
     fn padded(self) -> u64 {
         let bytes = 4 * self.outputs;
         let row = if self.outputs == 1 {

@@ -22,7 +22,7 @@ pub struct Convnet {
     pub classes: u64,
     /// Stages of `[channels, blocks]`.
     pub stages: Vec<Stage>,
-    /// What a block is made of.
+    /// Structure of a block.
     pub block: Block,
     /// Channels of the input image.
     pub channels: u64,
@@ -30,11 +30,11 @@ pub struct Convnet {
     pub stem_kernel: u64,
     /// Factor by which the stem shrinks the image, its pooling included.
     pub stem_stride: u64,
-    /// Whether the norms use statistics of the micro-batch (BatchNorm).
+    /// True if the norms use statistics of the micro-batch (BatchNorm).
     pub batch_statistics: bool,
 }
 
-/// No model: what is required is missing.
+/// An invalid model, without the required dimensions.
 impl Default for Convnet {
     fn default() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Default for Convnet {
     }
 }
 
-/// What a block is made of.
+/// Structure of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
@@ -98,11 +98,11 @@ impl Schema for Convnet {
         Dim::count_in("image", Required, 1..=16_384, "side of the square input image in pixels"),
         Dim::count_in("classes", Required, 1..=10_000_000, "classes"),
         Dim { name: "stages", kind: DimKind::Stages, presence: Required, meaning: "stages of [channels, blocks]" },
-        Dim::choice("block", &Block::CHOICES, "what a block is made of (default plain)"),
+        Dim::choice("block", &Block::CHOICES, "structure of a block (default plain)"),
         Dim::count_in("channels", Defaulted, 1..=16_384, "channels of the input image (default 3)"),
         Dim::count_in("stem_kernel", Defaulted, 0..=64, "kernel size of the stem's convolution (default 0: no stem)"),
         Dim::count_in("stem_stride", Defaulted, 1..=64, "factor by which the stem shrinks the image (default 1)"),
-        Dim::flag("batch_statistics", "whether the norms are BatchNorm (default false)"),
+        Dim::flag("batch_statistics", "BatchNorm as the norm (default false)"),
     ];
 }
 
@@ -205,7 +205,7 @@ impl Convnet {
 
     pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
         let pooled = self.stem_kernel == 0 && self.stem_stride != 1;
-        let message = "stem_stride without stem_kernel: a model without a stem shrinks nothing there";
+        let message = "stem_stride without stem_kernel: a model without a stem has no stride";
         pooled.then(|| ("stem_stride", message.to_owned())).into_iter().collect()
     }
 }

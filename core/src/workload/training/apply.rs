@@ -1,4 +1,4 @@
-//! What training in this way does to what a model costs.
+//! Applies the training method to the costs of a model.
 
 use super::{Teacher, Training};
 use crate::Bytes;
@@ -7,19 +7,19 @@ use crate::workload::tensors::values as values_of;
 use crate::workload::{ModelCosts, Parameters, Role, SampleCost, Tensors, Workload};
 
 impl Training {
-    /// What one training step of the model costs, when it is trained in this way.
+    /// Costs of one training step of the model with this training method.
     pub(in crate::workload) fn apply(&self, costs: &ModelCosts) -> Workload {
         let all = values_of(&costs.tensors);
         let parameters = self.parameters(costs);
         let trained_share = (parameters.trained() as f64 / all.max(1) as f64).min(1.0);
         let teacher_share = self.teacher_parameters(all) as f64 / all.max(1) as f64;
-        // Two operations a multiplication, forward; twice that backward, of which half makes gradients of weights, which
-        // frozen ones do not need. A teacher only goes forward.
+        // Two operations a multiplication forward, four backward. Half of the backward ones compute gradients of
+        // weights; frozen weights need none. A teacher runs forward only.
         let flops = costs.multiplications * (4.0 + 2.0 * trained_share + 2.0 * teacher_share);
         let answer = if self.teacher == Teacher::None { 0 } else { costs.result };
         let bytes = |values: u64| Bytes(values).times(4);
         let kept = costs.kept.saturating_sub(self.not_kept(costs));
-        // Under checkpointing Burn keeps what a frozen norm gives, as it keeps the results of matrix products.
+        // Under checkpointing Burn keeps the outputs of frozen norms, like those of matrix products.
         let norms =
             costs.kept_for.iter().filter(|(roles, _)| self.lora_rank.is_some() && roles.contains(&Role::Vector));
         let norms = norms.fold(0_u64, |sum, (_, values)| sum.saturating_add(*values));
@@ -47,10 +47,10 @@ impl Training {
         }
     }
 
-    fn teacher_parameters(&self, of_the_model: u64) -> u64 {
+    fn teacher_parameters(&self, model_parameters: u64) -> u64 {
         match self.teacher {
             Teacher::None => 0,
-            Teacher::Copy => of_the_model,
+            Teacher::Copy => model_parameters,
             Teacher::Other => self.teacher_parameters.unwrap_or_default(),
         }
     }
@@ -73,13 +73,13 @@ impl Training {
         parameters
     }
 
-    /// What is left of the tensors after structured pruning: whole rows go.
+    /// Structured pruning removes whole rows.
     fn prune(&self, group: Tensors) -> Tensors {
         let left = |size: u64| ((size as f64 * (1.0 - self.pruned)).ceil() as u64).max(1);
         if group.role.is_hidden_matrix() { Tensors { rows: left(group.rows), ..group } } else { group }
     }
 
-    /// Adds frozen tensors, packed where that is asked for, and their adapters.
+    /// Adds frozen tensors, packed if so configured, and their adapters.
     fn freeze(&self, group: Tensors, parameters: &mut Parameters) {
         if group.count == 0 {
             return;
@@ -89,8 +89,8 @@ impl Training {
             Some(bytes) => parameters.packed += bytes.times(group.count),
             None => parameters.frozen = parameters.frozen.saturating_add(group.values()),
         }
-        // Burn composes base and adapter to a dense matrix in every forward pass, and unpacks what is packed; the backward
-        // pass keeps the result. Counted in Burn 0.22.1: `tests/models/KEPT.md`.
+        // Burn merges base and adapter into a dense matrix in every forward pass, and unpacks packed weights. The
+        // backward pass keeps the result. Counted in Burn 0.22.1: `tests/models/KEPT.md`.
         let mut keep_copies = |copies: u64, checkpointed: u64| {
             let values = |copies: u64| group.values().saturating_mul(copies);
             parameters.copies = parameters.copies.saturating_add(values(copies));
@@ -111,7 +111,7 @@ impl Training {
         self.targets().iter().any(|target| target.role() == role)
     }
 
-    /// Values that adapters spare the backward pass: what only gradients of frozen weights would need.
+    /// Values that adapters save: those kept only for gradients of frozen weights.
     fn not_kept(&self, costs: &ModelCosts) -> u64 {
         if self.lora_rank.is_none() {
             return 0;

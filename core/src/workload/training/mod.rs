@@ -8,7 +8,7 @@ use crate::Bytes;
 use crate::dims::Presence::{Defaulted, Optional};
 use crate::dims::{Choices, Dim, DimKind, Schema};
 
-/// How a model is trained: the optimizer, which of its parameters change, and what else is held or done beside it.
+/// Training method: the optimizer, the trained parameters, adapters, and a teacher.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Training {
@@ -27,7 +27,7 @@ pub struct Training {
     /// The format of frozen matrices.
     #[serde(skip_serializing_if = "is_default")]
     pub frozen_weights: WeightFormat,
-    /// A frozen model that answers beside the trained one.
+    /// A frozen model evaluated in each step.
     #[serde(skip_serializing_if = "is_default")]
     pub teacher: Teacher,
     /// Parameters of the teacher, where it is another model.
@@ -102,7 +102,7 @@ impl LoraTarget {
     }
 }
 
-/// How weights are stored that are not trained.
+/// Storage format of frozen weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WeightFormat {
@@ -138,7 +138,7 @@ impl WeightFormat {
     }
 }
 
-/// A frozen model that answers beside the trained one.
+/// A frozen model evaluated in each step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Teacher {
@@ -162,7 +162,12 @@ impl Teacher {
 impl Schema for Training {
     const DIMS: &'static [Dim] = &[
         Dim::choice("optimizer", &Optimizer::CHOICES, "the optimizer (default adamw)"),
-        Dim::count_in("lora_rank", Optional, 1..=65_536, "rank of LoRA adapters; all else is frozen (default: none)"),
+        Dim::count_in(
+            "lora_rank",
+            Optional,
+            1..=65_536,
+            "rank of LoRA adapters; freezes everything else (default: none)",
+        ),
         Dim {
             name: "lora_targets",
             kind: DimKind::ChoiceList(&LoraTarget::CHOICES),
@@ -176,20 +181,20 @@ impl Schema for Training {
             "parameters not trained, from the input on (default 0)",
         ),
         Dim::choice("frozen_weights", &WeightFormat::CHOICES, "format of frozen matrices (default full)"),
-        Dim::choice("teacher", &Teacher::CHOICES, "a frozen model beside the trained one (default none)"),
-        Dim::count_in("teacher_parameters", Optional, 1..=1 << 50, "parameters of a teacher that is another model"),
+        Dim::choice("teacher", &Teacher::CHOICES, "a frozen model evaluated in each step (default none)"),
+        Dim::count_in("teacher_parameters", Optional, 1..=1 << 50, "parameters of a teacher of another model"),
         Dim::choice("teacher_weights", &WeightFormat::CHOICES, "format of the teacher's matrices (default full)"),
         Dim {
             name: "pruned",
             kind: DimKind::Number(0.0..=0.95),
             presence: Defaulted,
-            meaning: "share that structured pruning took out of each matrix within the network (default 0)",
+            meaning: "fraction of each inner matrix removed by structured pruning (default 0)",
         },
         Dim::count_in(
             "layer_scratch_bytes",
             Defaulted,
             0..=1 << 40,
-            "bytes that one layer takes while it runs, for each sample (default 0)",
+            "temporary bytes of one layer, for each sample (default 0)",
         ),
         Dim {
             name: "host_ms_per_sample",
@@ -201,7 +206,7 @@ impl Schema for Training {
 }
 
 impl Training {
-    /// What contradicts each other or the model, as `(name, message)`.
+    /// Contradictions between keys or with the model, as `(name, message)`.
     pub(super) fn contradictions(&self, model: &ModelSpec) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
         let is_declared = matches!(model, ModelSpec::Declared(_));
@@ -213,7 +218,7 @@ impl Training {
         }
         let freezes = self.lora_rank.is_some() || self.frozen_parameters > 0;
         if !freezes && self.frozen_weights != WeightFormat::Full {
-            let message = "frozen_weights packs what is not trained: give lora_rank or frozen_parameters as well";
+            let message = "frozen_weights needs frozen parameters: give lora_rank or frozen_parameters as well";
             found.push(("frozen_weights", message.to_owned()));
         }
         if (self.teacher == Teacher::Other) != self.teacher_parameters.is_some() {
@@ -238,7 +243,7 @@ impl Training {
         found
     }
 
-    /// The matrices with adapters; none without a rank.
+    /// The matrices with adapters; empty without a rank.
     fn targets(&self) -> Vec<LoraTarget> {
         match (self.lora_rank, self.lora_targets.as_slice()) {
             (None, _) => Vec::new(),

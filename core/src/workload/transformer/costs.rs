@@ -1,11 +1,11 @@
-//! What a transformer of these dimensions costs.
+//! Costs of a transformer.
 
 use super::{Positions, Transformer};
 use crate::workload::{Family, ModelCosts, Product, Role, Tensors};
 use crate::{Bytes, Provenance};
 
-/// Values kept for the backward pass, counted in Burn 0.22.1 operation by operation: `tests/models/KEPT.md`. On an H200 they
-/// came out the same, 98.57 MiB a sample and 70.57 with checkpointing for one encoder.
+/// Values kept for the backward pass, counted in Burn 0.22.1 operation by operation: `tests/models/KEPT.md`. An H200
+/// confirmed the counts for one encoder: 98.57 MiB a sample, 70.57 MiB with checkpointing.
 struct Kept {
     /// `[seq, d_model]` tensors of a layer.
     hidden: u64,
@@ -74,8 +74,8 @@ impl Transformer {
         all
     }
 
-    /// Multiplications forward for one sequence: one for each weight and token (Kaplan et al., 2020, section 2.1), and the
-    /// two attention products, which Burn computes whole, masked or not.
+    /// Multiplications of a forward pass for one sequence: one for each weight and token (Kaplan et al., 2020,
+    /// section 2.1), plus the two attention products. Burn computes these products in full, masked or not.
     fn multiplications(&self) -> f64 {
         let (d, seq) = (self.d_model as f64, self.seq as f64);
         let of_layers: f64 = self
@@ -102,8 +102,8 @@ impl Transformer {
         self.classes.unwrap_or_else(|| self.seq.saturating_mul(self.vocab))
     }
 
-    /// Without checkpointing: each norm keeps three tensors, and queries, repeated keys and values, and what enters the
-    /// attention's last matrix one each. Of the scores shifted ones, exponentials and weights are kept.
+    /// Tensors kept without checkpointing. Each norm keeps three. Queries, repeated keys and values, and the input of
+    /// the attention's last matrix count one each. Attention keeps shifted scores, exponentials and weights.
     fn kept_plain(&self) -> Kept {
         let dropout = u64::from(self.dropout);
         Kept {
@@ -133,7 +133,7 @@ impl Transformer {
 
     fn kept(&self, kept: &Kept) -> u64 {
         let (d, seq, heads) = (self.d_model, self.seq, self.heads());
-        // Burn's encoder makes its mask anew in each layer: a byte for each pair of tokens.
+        // Burn's encoder builds a new mask in each layer: a byte for each pair of tokens.
         let mask = if self.causal { seq / 4 } else { 0 };
         let token = d * kept.hidden
             + self.kv_width() * kept.keys
@@ -146,7 +146,7 @@ impl Transformer {
         u64::try_from(all).unwrap_or(u64::MAX / 8)
     }
 
-    /// What is kept for the gradients of weights: the inputs of matrices, and what the norms' scales are multiplied with.
+    /// Values kept for gradients of weights: the inputs of matrices, and the factors of the norms' scales.
     fn kept_for(&self) -> Vec<(&'static [Role], u64)> {
         let each = |width: u64| self.layers.saturating_mul(self.seq.saturating_mul(width));
         vec![
@@ -220,7 +220,7 @@ mod tests {
             ..Transformer::new(layers, d_model, 50257, 1024)
         };
         let distilbert = Transformer { segments: 0, pooler: false, ..bert(6, 768) };
-        // `num_parameters()` of the model class in Hugging Face transformers, without what the class adds to the task.
+        // `num_parameters()` of the model class in Hugging Face transformers, without its task head.
         for (name, model, published) in [
             ("gpt2", gpt2(12, 768, 12), 124_439_808),
             ("gpt2-medium", gpt2(24, 1024, 16), 354_823_168),

@@ -22,40 +22,40 @@ pub struct Transformer {
     /// Attention heads; `d_model / 64`, at least 1, when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heads: Option<u64>,
-    /// Heads of keys and values, under grouped-query attention; as many as `heads` when absent.
+    /// Heads of keys and values under grouped-query attention; equals `heads` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_heads: Option<u64>,
     /// Width of the feed-forward layer; `4 * d_model` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub d_ff: Option<u64>,
-    /// Whether the feed-forward layer has a gate (SwiGLU, GEGLU).
+    /// True if the feed-forward layer has a gate (SwiGLU, GEGLU).
     pub gated: bool,
-    /// Whether a token sees only those before it.
+    /// True if a token sees only earlier ones.
     pub causal: bool,
-    /// Whether the layers have dropout, as Burn's have unless told otherwise.
+    /// True if the layers have dropout, Burn's default.
     pub dropout: bool,
-    /// Whether the matrices of the layers have biases.
+    /// True if the matrices of the layers have biases.
     pub bias: bool,
     /// The norms.
     pub norm: Norm,
-    /// Where the order of tokens comes from.
+    /// Encoding of the order of tokens.
     pub positions: Positions,
-    /// Whether there is a norm behind the last layer.
+    /// True if a norm follows the last layer.
     pub final_norm: bool,
-    /// Whether there is a norm behind the embedding.
+    /// True if a norm follows the embedding.
     pub embedding_norm: bool,
     /// Kinds of segments that have an embedding (BERT: 2).
     pub segments: u64,
-    /// Whether the output layer shares the token embedding's weights.
+    /// True if the output layer shares the token embedding's weights.
     pub tied_head: bool,
-    /// Classes of a classifier, which has a dense layer on one token in place of logits over the vocabulary.
+    /// Classes of a classifier: a dense layer on one token replaces the logits over the vocabulary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<u64>,
-    /// Whether a dense layer of the model's width stands before the head (BERT's pooler).
+    /// True if a dense layer of the model's width precedes the head (BERT's pooler).
     pub pooler: bool,
 }
 
-/// GPT-2's layout without any size: what is required is missing.
+/// GPT-2's layout without the required sizes.
 impl Default for Transformer {
     fn default() -> Self {
         Self {
@@ -105,7 +105,7 @@ impl Norm {
     }
 }
 
-/// Where the order of tokens comes from.
+/// Encoding of the order of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Positions {
@@ -137,18 +137,18 @@ impl Schema for Transformer {
         Dim::count_in("heads", Optional, 1..=65_536, "attention heads (default `d_model / 64`)"),
         Dim::count_in("kv_heads", Optional, 1..=65_536, "heads of keys and values (default: as many as heads)"),
         Dim::count_in("d_ff", Optional, 1..=1 << 26, "width of the feed-forward layer (default `4 * d_model`)"),
-        Dim::flag("gated", "whether the feed-forward layer has a gate, as in SwiGLU (default false)"),
-        Dim::flag("causal", "whether a token sees only those before it (default true)"),
-        Dim::flag("dropout", "whether the layers have dropout, as Burn's have by default (default true)"),
-        Dim::flag("bias", "whether the layers' matrices have biases (default true)"),
-        Dim::choice("norm", &Norm::CHOICES, "the norms (default layer)"),
-        Dim::choice("positions", &Positions::CHOICES, "where the order of tokens comes from (default learned)"),
-        Dim::flag("final_norm", "whether there is a norm behind the last layer (default true)"),
-        Dim::flag("embedding_norm", "whether there is a norm behind the embedding (default false)"),
+        Dim::flag("gated", "gate in the feed-forward layer, as in SwiGLU (default false)"),
+        Dim::flag("causal", "tokens see only earlier ones (default true)"),
+        Dim::flag("dropout", "dropout in the layers, as in Burn (default true)"),
+        Dim::flag("bias", "biases of the layers' matrices (default true)"),
+        Dim::choice("norm", &Norm::CHOICES, "kind of norm (default layer)"),
+        Dim::choice("positions", &Positions::CHOICES, "encoding of the order of tokens (default learned)"),
+        Dim::flag("final_norm", "norm after the last layer (default true)"),
+        Dim::flag("embedding_norm", "norm after the embedding (default false)"),
         Dim::count_in("segments", Defaulted, 0..=65_536, "kinds of segments with an embedding (default 0)"),
-        Dim::flag("tied_head", "whether the output layer shares the embedding's weights (default true)"),
+        Dim::flag("tied_head", "output layer shares the embedding's weights (default true)"),
         Dim::count("classes", Optional, "classes of a classifier (default: logits over the vocabulary)"),
-        Dim::flag("pooler", "whether a dense layer of the model's width stands before the head (default false)"),
+        Dim::flag("pooler", "dense layer of the model's width before the head (default false)"),
     ];
 }
 

@@ -30,9 +30,9 @@ fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
     }
     // In the attribute itself they contradict each other.
     let twice = expanded(quote!(mean_tokens = 100.0, global_batch = 512));
-    assert!(twice.contains("mean_tokens says how many samples make up `global_tokens`"), "{twice}");
+    assert!(twice.contains("mean_tokens converts global_tokens to samples"), "{twice}");
     let twice = expanded(quote!(global_batch = 512, global_tokens = 65536));
-    assert!(twice.contains("global_tokens and global_batch both say how large"), "{twice}");
+    assert!(twice.contains("global_tokens and global_batch both set the size"), "{twice}");
 }
 
 #[test]
