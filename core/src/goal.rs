@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dims::Presence::{Defaulted, Optional};
 use crate::dims::{Dim, DimKind, Schema};
-use crate::{Precision, Setting, Settings};
+use crate::{Pins, Precision, SettingRow, SettingValue};
 
 /// The user's request to the planner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl Default for Goal {
     }
 }
 
-const LARGEST_BATCH: u64 = 1 << 30;
+const LARGEST_BATCH: u64 = SettingRow::LARGEST;
 
 impl Schema for Goal {
     const DIMS: &'static [Dim] = &[
@@ -134,69 +134,11 @@ impl Goal {
             let message = "mean_tokens converts global_tokens to samples, and global_tokens is not given";
             found.push(("mean_tokens", message.to_owned()));
         }
-        let Pins { batch_size, gradient_accumulation, .. } = self.pins;
-        for (name, pin) in [("batch_size", batch_size), ("gradient_accumulation", gradient_accumulation)] {
-            if let Some(count) = pin.filter(|count| *count > LARGEST_BATCH) {
-                found.push((name, format!("{name} = {count} is out of range, expected at most 2^30")));
+        for (setting, value) in self.pins.iter() {
+            if matches!(value, SettingValue::Count(count) if count > SettingRow::LARGEST) {
+                found.push((setting.name(), format!("{setting} = {value} is out of range, expected at most 2^30")));
             }
         }
         found
-    }
-}
-
-/// Settings that the user fixed, by leaving a tuned field at another value than the compiled one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct Pins {
-    /// Samples in a micro-batch.
-    pub batch_size: Option<u64>,
-    /// Micro-batches in an optimizer step.
-    pub gradient_accumulation: Option<u64>,
-    /// Number formats.
-    pub precision: Option<Precision>,
-    /// Whether f32 products may use TF32.
-    pub allow_tf32: Option<bool>,
-    /// Whether activations are recomputed.
-    pub gradient_checkpointing: Option<bool>,
-    /// Batches prepared ahead.
-    pub prefetch_depth: Option<u64>,
-    /// Loader workers.
-    pub num_workers: Option<u64>,
-    /// Samples in an evaluation batch.
-    pub eval_batch_size: Option<u64>,
-}
-
-impl Pins {
-    /// Whether nothing is fixed.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Whether this setting is fixed.
-    pub fn has(&self, setting: Setting) -> bool {
-        match setting {
-            Setting::BatchSize => self.batch_size.is_some(),
-            Setting::GradientAccumulation => self.gradient_accumulation.is_some(),
-            Setting::Precision => self.precision.is_some(),
-            Setting::AllowTf32 => self.allow_tf32.is_some(),
-            Setting::GradientCheckpointing => self.gradient_checkpointing.is_some(),
-            Setting::PrefetchDepth => self.prefetch_depth.is_some(),
-            Setting::NumWorkers => self.num_workers.is_some(),
-            Setting::EvalBatchSize => self.eval_batch_size.is_some(),
-        }
-    }
-
-    /// Whether f32 products may use TF32, as far as that is fixed.
-    pub(crate) fn allow_tf32(&self) -> bool {
-        self.allow_tf32 != Some(false)
-    }
-
-    /// Lays the fixed settings over planned ones.
-    pub(crate) fn over(&self, planned: &mut Settings) {
-        macro_rules! lay {
-            ($($field:ident),*) => {$( if let Some(value) = self.$field { planned.$field = value; } )*};
-        }
-        lay!(allow_tf32, prefetch_depth, num_workers, eval_batch_size);
     }
 }

@@ -16,8 +16,7 @@ pub mod plan;
 mod precision;
 pub mod profile;
 mod provenance;
-mod set;
-mod settings;
+mod setting;
 /// Named source texts, and errors with a position in them.
 pub mod source;
 mod suggest;
@@ -25,11 +24,10 @@ pub mod telemetry;
 pub mod workload;
 
 pub use bytes::Bytes;
-pub use goal::{Goal, Pins};
+pub use goal::Goal;
 pub use grouped::{grouped, three_digits};
 pub use plan::plan;
 pub use precision::{ParsePrecisionError, Precision};
 pub use provenance::Provenance;
-pub use set::SetError;
-pub use settings::{Setting, SettingKind, SettingValue, Settings};
+pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};
 pub use suggest::suggest;

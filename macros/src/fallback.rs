@@ -1,11 +1,11 @@
 //! The expansion beside mistakes: enough of the item to keep the rest of the user's code free of errors.
 
-use gpu_tuned_core::Setting;
+use gpu_tuned_core::Settings;
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::quote;
 use syn::DeriveInput;
 
-use crate::expand::{Derive, fields_mut, inject};
+use crate::expand::{Derive, fields_mut, inject, settings};
 use gpu_tuned_project::attribute::Model;
 
 /// Returns the item without our attributes, with placeholder defaults and implementations.
@@ -45,14 +45,7 @@ fn default(item: &DeriveInput) -> TokenStream {
 fn tuned(item: &DeriveInput) -> TokenStream {
     let name = &item.ident;
     let (impl_generics, type_generics, where_clause) = item.generics.split_for_impl();
-    let settings = Setting::ALL.map(|setting| {
-        let name = format_ident!("{}", setting.name());
-        match setting.kind() {
-            gpu_tuned_core::SettingKind::Count => quote!(#name: 1),
-            gpu_tuned_core::SettingKind::Flag => quote!(#name: false),
-            gpu_tuned_core::SettingKind::Precision => quote!(#name: ::gpu_tuned::Precision::F32),
-        }
-    });
+    let settings = settings(&Settings::DEFAULT);
     quote! {
         impl #impl_generics ::gpu_tuned::Tuned for #name #type_generics #where_clause {
             const BUILT: ::gpu_tuned::Built = ::gpu_tuned::Built {
@@ -61,7 +54,7 @@ fn tuned(item: &DeriveInput) -> TokenStream {
                 target: "",
                 targets: &[],
                 misfits: &[],
-                settings: ::gpu_tuned::Settings { #(#settings),* },
+                settings: #settings,
                 global_batch: 1,
                 memory: ::gpu_tuned::Bytes(0),
                 table: ::core::option::Option::None,

@@ -101,21 +101,6 @@ fn table() -> Table {
 /// The build plans with the field's default, and the runtime with its value. The loader goes on to take its batches from the
 /// field; the session's strategy cuts them into micro-batches. No other field has to be tuned then.
 ///
-/// # Settings
-///
-/// | setting | type | meaning |
-/// |---|---|---|
-/// | `batch_size` | count | samples in one micro-batch on one device |
-/// | `gradient_accumulation` | count | micro-batches in one optimizer step on one device |
-/// | `precision` | `Precision` | number formats of the training step |
-/// | `allow_tf32` | `bool` | whether f32 products may use TF32 tensor cores; `false` switches TF32 off, in a build with `true` |
-/// | `gradient_checkpointing` | `bool` | whether memory-bound activations are recomputed |
-/// | `prefetch_depth` | count | batches that the loader prepares ahead |
-/// | `num_workers` | count | threads that prepare batches |
-/// | `eval_batch_size` | count | samples in one batch of an evaluation |
-///
-/// A count is a `usize`, `u32`, `u64`, `i32` or `i64`.
-///
 #[doc = include_str!("reference.md")]
 ///
 /// # To see what is generated

@@ -122,7 +122,10 @@ pub use gpu_tuned_core::matching::Difference;
 pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
 pub use gpu_tuned_core::workload;
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-pub use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, SetError, Setting, SettingValue, Settings};
+pub use gpu_tuned_core::{
+    Bytes, Goal, OnResume, Pins, Precision, Provenance, SetError, Setting, SettingKind, SettingRow, SettingValue,
+    Settings,
+};
 #[cfg(feature = "burn")]
 pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;

@@ -192,7 +192,7 @@ fn considered(explanation: &Explanation) -> String {
 fn settings(plan: &Plan) -> String {
     let mut table = Table::new(2, FIGURES);
     for reason in &plan.reasons {
-        let value = reason.setting.of(&plan.settings).to_string();
+        let value = plan.settings.get(reason.setting).to_string();
         let why = format!("{} {}", reason.why, styled(FAINT, format!("({})", reason.provenance)));
         table.row(PLAIN, [Setting::name(reason.setting).to_owned(), value], why);
     }

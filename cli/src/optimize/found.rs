@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use gpu_tuned_core::Setting;
 use gpu_tuned_core::source::{FileError, Source};
 
 use super::keys::{Family, KEYS, Key, Role, Spelling, known};
@@ -33,15 +34,15 @@ pub(super) struct At {
 impl Role {
     /// The roles that `--at` may name, as it names them.
     pub(super) const NAMED: [(&'static str, Self); 10] = [
-        ("batch_size", Self::Batch),
+        (Setting::BatchSize.name(), Self::Batch),
         ("global_batch", Self::GlobalBatch),
-        ("gradient_accumulation", Self::Accumulation),
-        ("num_workers", Self::Workers),
-        ("prefetch_depth", Self::Prefetch),
-        ("precision", Self::Precision),
-        ("allow_tf32", Self::Tf32),
-        ("gradient_checkpointing", Self::Checkpointing),
-        ("eval_batch_size", Self::EvalBatch),
+        (Setting::GradientAccumulation.name(), Self::Accumulation),
+        (Setting::NumWorkers.name(), Self::Workers),
+        (Setting::PrefetchDepth.name(), Self::Prefetch),
+        (Setting::Precision.name(), Self::Precision),
+        (Setting::AllowTf32.name(), Self::Tf32),
+        (Setting::GradientCheckpointing.name(), Self::Checkpointing),
+        (Setting::EvalBatchSize.name(), Self::EvalBatch),
         ("train_samples", Self::Samples),
     ];
 

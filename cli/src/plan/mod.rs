@@ -13,7 +13,7 @@ use crate::targets::Target;
 use crate::wrap::wrapped;
 use crate::{Answer, Code};
 use row::{Outcome, Row};
-pub(crate) use row::{cells, misfit_in_words};
+pub(crate) use row::{cells, headings, misfit_in_words};
 
 /// Plans each workload for each target.
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
@@ -63,21 +63,10 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, E
     Ok(Row { workload: described.name.to_owned(), target: target.name.clone(), outcome })
 }
 
-const COLUMNS: [(&str, Align); 10] = [
-    ("target", Align::Left),
-    ("batch", Align::Right),
-    ("accumulation", Align::Right),
-    ("precision", Align::Left),
-    ("checkpointing", Align::Left),
-    ("prefetch", Align::Right),
-    ("workers", Align::Right),
-    ("memory", Align::Right),
-    ("of", Align::Right),
-    ("samples/s", Align::Right),
-];
-
 fn table(described: &Described<'_>, goal: &GoalArgs, rows: &[Row]) -> String {
-    let mut table = Table::new(2, COLUMNS);
+    let align = |(heading, is_number)| (heading, if is_number { Align::Right } else { Align::Left });
+    let columns: Vec<_> = core::iter::once(("target", false)).chain(row::headings()).map(align).collect();
+    let mut table = Table::new(2, columns);
     for Row { target, outcome, .. } in rows.iter().filter(|row| row.workload == described.name) {
         match outcome {
             Outcome::Plan(plan) => table.row(PLAIN, row::cells(target, plan), provenance(plan)),

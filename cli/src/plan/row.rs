@@ -1,10 +1,10 @@
-//! One workload on one target.
+//! Rows of tables of plans.
 
 use gpu_tuned_core::plan::{Misfit, Plan};
-use gpu_tuned_core::{Bytes, grouped, three_digits};
+use gpu_tuned_core::{Bytes, Setting, SettingKind, SettingValue, grouped, three_digits};
 use serde::Serialize;
 
-/// One workload on one target.
+/// Plan of one workload on one target.
 #[derive(Serialize)]
 pub(super) struct Row {
     pub workload: String,
@@ -18,28 +18,34 @@ pub(super) struct Row {
 pub(super) enum Outcome {
     Plan(Box<Plan>),
     Misfit(Box<Misfit>),
-    /// The target cannot do what is asked for: why not.
+    /// The reason why the target cannot meet the goal.
     Unsupported(String),
 }
 
-/// The cells of a plan.
-pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
-    let settings = &plan.settings;
-    vec![
-        target.to_owned(),
-        grouped(settings.batch_size),
-        grouped(settings.gradient_accumulation),
-        settings.precision.to_string(),
-        if settings.gradient_checkpointing { "on" } else { "off" }.to_owned(),
-        settings.prefetch_depth.to_string(),
-        settings.num_workers.to_string(),
-        plan.memory.total().to_string(),
-        plan.memory.available.to_string(),
-        three_digits(plan.samples_per_s),
-    ]
+/// Headings of a plan's [`cells`] after the first; `true` for columns of numbers.
+pub(crate) fn headings() -> impl Iterator<Item = (&'static str, bool)> {
+    let settings = listed().map(|(setting, heading)| (heading, setting.kind() == SettingKind::Count));
+    settings.chain([("memory", true), ("of", true), ("samples/s", true)])
 }
 
-/// What is missing, and what would mend it.
+/// Settings that tables of plans have a column for.
+fn listed() -> impl Iterator<Item = (Setting, &'static str)> {
+    Setting::ALL.into_iter().filter_map(|setting| Some((setting, setting.row().heading?)))
+}
+
+/// The target, then the cells of a plan.
+pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
+    let settings = listed().map(|(setting, _)| match plan.settings.get(setting) {
+        SettingValue::Count(count) => grouped(count),
+        SettingValue::Flag(flag) => if flag { "on" } else { "off" }.to_owned(),
+        SettingValue::Precision(precision) => precision.to_string(),
+    });
+    let memory = &plan.memory;
+    let others = [memory.total().to_string(), memory.available.to_string(), three_digits(plan.samples_per_s)];
+    core::iter::once(target.to_owned()).chain(settings).chain(others).collect()
+}
+
+/// Missing memory, and the cheapest remedy.
 pub(crate) fn misfit_in_words(misfit: &Misfit) -> String {
     let missing = misfit.memory.total() - misfit.memory.budget();
     let missing = (missing > Bytes::ZERO).then(|| format!("{missing} too much at batch {}", misfit.memory.batch));

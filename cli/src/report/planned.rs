@@ -10,23 +10,9 @@ use super::page::{Grid, Kind, Section, picture};
 use crate::args::GoalArgs;
 use crate::error::Error;
 use crate::explain::arithmetic;
-use crate::plan::{cells, heading, misfit_in_words};
+use crate::plan::{cells, heading, headings, misfit_in_words};
 use crate::project::{Described, Project};
 use crate::targets::Target;
-
-const COLUMNS: [(&str, Kind); 11] = [
-    ("GPU", Kind::Text),
-    ("batch", Kind::Number),
-    ("accumulation", Kind::Number),
-    ("precision", Kind::Text),
-    ("checkpointing", Kind::Text),
-    ("prefetch", Kind::Number),
-    ("workers", Kind::Number),
-    ("memory", Kind::Number),
-    ("of", Kind::Number),
-    ("samples/s", Kind::Number),
-    ("from", Kind::Faint),
-];
 
 /// The plans of a workload.
 pub(super) fn section(
@@ -42,8 +28,11 @@ pub(super) fn section(
         let explanation = explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
         explained.push((target, goal, explanation));
     }
-    let grid =
-        Grid { columns: &COLUMNS, rows: explained.iter().map(|(target, _, found)| row(&target.name, found)).collect() };
+    let kind = |(heading, is_number)| (heading, if is_number { Kind::Number } else { Kind::Text });
+    let columns: Vec<_> =
+        core::iter::once(("GPU", Kind::Text)).chain(headings().map(kind)).chain([("from", Kind::Faint)]).collect();
+    let row = |(target, _, found): &(&Target, Goal, Explanation)| row(&target.name, found, columns.len());
+    let grid = Grid { columns: &columns, rows: explained.iter().map(row).collect() };
     let body = html! {
         p { (plain(&heading(described, asked))) }
         (grid.table())
@@ -54,12 +43,12 @@ pub(super) fn section(
     Ok(Section { heading: format!("{}: plans", described.name), body })
 }
 
-fn row(target: &str, explanation: &Explanation) -> Vec<String> {
+fn row(target: &str, explanation: &Explanation, columns: usize) -> Vec<String> {
     match &explanation.outcome {
         Outcome::Plan(plan) => cells(target, plan).into_iter().chain([source(plan)]).collect(),
         Outcome::Misfit(misfit) => {
-            let mut cells = vec![String::new(); COLUMNS.len()];
-            (cells[0], cells[COLUMNS.len() - 1]) = (target.to_owned(), misfit_in_words(misfit));
+            let mut cells = vec![String::new(); columns];
+            (cells[0], cells[columns - 1]) = (target.to_owned(), misfit_in_words(misfit));
             cells
         }
     }

@@ -88,12 +88,11 @@ fn settings() -> Settings {
     Settings {
         batch_size: 64,
         gradient_accumulation: 2,
-        precision: Precision::F32,
         allow_tf32: true,
-        gradient_checkpointing: false,
         prefetch_depth: 2,
         num_workers: 4,
         eval_batch_size: 64,
+        ..Settings::DEFAULT
     }
 }
 

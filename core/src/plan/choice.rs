@@ -100,9 +100,6 @@ impl Choice {
     }
 
     pub(super) fn batch_reason(&self, workload: &Workload, goal: &Goal) -> Reason {
-        if goal.pins.batch_size.is_some() {
-            return declared(Setting::BatchSize);
-        }
         let tolerance = goal.throughput_tolerance * 100.0;
         let mut why = if let Some(target) = goal.target_utilization {
             let busy = self.best.utilization * 100.0;
@@ -147,10 +144,6 @@ impl Choice {
     }
 
     pub(super) fn accumulation_reason(&self, goal: &Goal) -> Reason {
-        let setting = Setting::GradientAccumulation;
-        if goal.pins.gradient_accumulation.is_some() {
-            return declared(setting);
-        }
         let schedule = self.schedule(goal);
         let mut why = match goal.global_batch {
             None => "no global batch is asked for".to_owned(),
@@ -163,14 +156,10 @@ impl Choice {
         } else if goal.global_batch.is_some() {
             why = format!("{why} = {} x {}", self.best.micro_steps, self.best.batch);
         }
-        Reason { setting, provenance: Provenance::Derived, why }
+        Reason { setting: Setting::GradientAccumulation, provenance: Provenance::Derived, why }
     }
 
-    pub(super) fn checkpointing_reason(&self, workload: &Workload, goal: &Goal) -> Reason {
-        let setting = Setting::GradientCheckpointing;
-        if goal.pins.gradient_checkpointing.is_some() {
-            return declared(setting);
-        }
+    pub(super) fn checkpointing_reason(&self, workload: &Workload) -> Reason {
         let (provenance, why) = if self.best.checkpointing {
             self.gain_of_recomputing()
         } else if self.recomputes {
@@ -180,7 +169,7 @@ impl Choice {
         } else {
             (Provenance::Derived, "it would keep more than it saves: Burn cannot recompute dropout".to_owned())
         };
-        Reason { setting, provenance, why }
+        Reason { setting: Setting::GradientCheckpointing, provenance, why }
     }
 
     /// Why checkpointing is taken: for the memory, or because it was found to be faster, which it should not be.
@@ -320,10 +309,6 @@ pub(super) fn frugal<'s>(splits: &'s [Split], memory: &MemoryModel<'_>) -> impl 
     let step = if memory.is_measured() { 1 } else { splits.len().saturating_sub(1).max(1) };
     // The smallest first: it is the likeliest to fit.
     splits.iter().rev().step_by(step)
-}
-
-fn declared(setting: Setting) -> Reason {
-    Reason { setting, provenance: Provenance::Declared, why: "set in the config".to_owned() }
 }
 
 /// Without checkpointing, and with it where it keeps less by what is known, or its memory was measured; or what the user fixed.

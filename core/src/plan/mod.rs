@@ -33,7 +33,7 @@ pub use schedule::Schedule;
 
 use crate::device::DeviceFacts;
 use crate::workload::Workload;
-use crate::{Goal, Provenance, Setting, Settings};
+use crate::{Goal, Pins, Provenance, Setting, Settings};
 use choice::Choice;
 
 /// Settings for one device, and why they are what they are.
@@ -96,6 +96,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     };
     let best = &choice.best;
     let workers = host::workers(device, workload, best.samples_per_s / goal.world_size as f64);
+    #[allow(clippy::needless_update, reason = "the table may have settings that the planner does not plan yet")]
     let mut settings = Settings {
         batch_size: best.batch,
         gradient_accumulation: best.micro_steps,
@@ -105,19 +106,19 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         prefetch_depth: host::prefetch_depth(workload, goal, best.batch),
         num_workers: workers.count,
         eval_batch_size: host::eval_batch(best, workload),
+        ..Settings::DEFAULT
     };
-    let mut reasons = vec![
+    let reasons = [
         choice.batch_reason(workload, goal),
         choice.accumulation_reason(goal),
         precision.reason,
         precision::tf32_reason(device),
-        choice.checkpointing_reason(workload, goal),
+        choice.checkpointing_reason(workload),
         host::prefetch_reason(workload, goal, &settings),
         workers.reason,
         host::eval_reason(&settings),
     ];
     goal.pins.over(&mut settings);
-    mark_pinned(&mut reasons, goal);
     let advice = choice.advice(device, workload, goal, precision.value);
     Ok(Plan {
         device: device.name.clone(),
@@ -128,7 +129,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         samples_per_s: best.samples_per_s,
         samples_per_s_provenance: best.provenance,
         advice: advice.into_iter().chain(workers.advice).collect(),
-        reasons,
+        reasons: Setting::ALL.map(|setting| Reason::new(setting, &goal.pins, &reasons)).into(),
     })
 }
 
@@ -158,13 +159,22 @@ impl Plan {
     }
 }
 
-/// Rewrites the reasons of the settings that the user fixed and the choice did not look at.
-fn mark_pinned(reasons: &mut [Reason], goal: &Goal) {
-    let unseen = [Setting::AllowTf32, Setting::PrefetchDepth, Setting::NumWorkers, Setting::EvalBatchSize];
-    for reason in reasons.iter_mut().filter(|reason| unseen.contains(&reason.setting) && goal.pins.has(reason.setting))
-    {
-        reason.provenance = Provenance::Declared;
-        "set in the config".clone_into(&mut reason.why);
+impl Reason {
+    /// The pin of a setting, the planner's reason, or the reason for the default value.
+    fn new(setting: Setting, pins: &Pins, planned: &[Self]) -> Self {
+        let found = planned.iter().find(|reason| reason.setting == setting);
+        match (found, setting.row().unplanned) {
+            _ if pins.has(setting) => Self::pinned(setting, "set in the config"),
+            (Some(reason), _) => reason.clone(),
+            (None, note) => {
+                Self { setting, provenance: Provenance::Derived, why: note.unwrap_or("the default").to_owned() }
+            }
+        }
+    }
+
+    /// The reason for a value that the user pinned in `source`.
+    pub fn pinned(setting: Setting, source: &str) -> Self {
+        Self { setting, provenance: Provenance::Declared, why: setting.pinned_by(source) }
     }
 }
 

@@ -8,7 +8,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "plan for {}", self.device)?;
         for reason in &self.reasons {
-            let value = reason.setting.of(&self.settings);
+            let value = self.settings.get(reason.setting);
             writeln!(f, "  {:<22} {value:>9}  {} ({})", reason.setting, reason.why, reason.provenance)?;
         }
         if let Some(threads) = self.cpu_threads {

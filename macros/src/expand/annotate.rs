@@ -31,7 +31,7 @@ pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) ->
     let present = Derive::among(&derives);
     for ((field, known), role) in fields_mut(&mut item).zip(&known).zip(&checked.input.roles) {
         let value = match role {
-            Role::Tuned(setting) => literal::setting(setting.of(&checked.compiled.plan.settings)),
+            Role::Tuned(setting) => literal::setting(checked.compiled.plan.settings.get(*setting)),
             Role::Dimension { default, is_declared: false, .. } => default.clone(),
             Role::Dimension { .. } | Role::Nested { .. } | Role::Untouched(_) => continue,
         };

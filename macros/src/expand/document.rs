@@ -22,7 +22,7 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
     if tuned.is_empty() {
         return text;
     }
-    let cells = |values: &Settings| row(tuned.iter().map(|setting| setting.of(values).to_string()));
+    let cells = |values: &Settings| row(tuned.iter().map(|setting| values.get(*setting).to_string()));
     line(&mut text, &format!("| target |{}", row(tuned.iter().map(|setting| format!("`{setting}`")))));
     line(&mut text, &format!("|---|{}", "---|".repeat(tuned.len())));
     if !checked.declared.iter().any(|(id, _)| id.as_str() == compiled.target) {

@@ -78,10 +78,10 @@ pub(super) fn setting(value: SettingValue) -> TokenStream {
     }
 }
 
-pub(super) fn settings(settings: &Settings) -> TokenStream {
+pub(crate) fn settings(settings: &Settings) -> TokenStream {
     let values = gpu_tuned_core::Setting::ALL.map(|it| {
         let name = quote::format_ident!("{}", it.name());
-        let value = setting(it.of(settings));
+        let value = setting(settings.get(it));
         quote!(#name: #value)
     });
     quote!(::gpu_tuned::Settings { #(#values),* })

@@ -11,6 +11,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 pub(crate) use annotate::{Derive, fields_mut, inject};
+pub(crate) use literal::settings;
 
 use gpu_tuned_project::attribute::Checked;
 use gpu_tuned_project::attribute::Model;

@@ -7,7 +7,7 @@ use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
 
 use super::run;
 use gpu_tuned_project::attribute::Table;
@@ -278,10 +278,28 @@ fn generics_cfgs_and_raw_identifiers_are_kept() {
     insta::assert_snapshot!(formatted(run(quote!(workload = "digits"), &item, table(&["h200"]))));
 }
 
+/// Every setting is read from, written to and documented for a field of each type that can hold it.
 #[test]
-fn the_documentation_lists_every_setting() {
-    let documentation = include_str!("../lib.rs");
-    let is_missing = |name: &&str| !documentation.contains(&format!("/// | `{name}` |"));
-    let missing: Vec<_> = Setting::ALL.map(Setting::name).into_iter().filter(is_missing).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+fn every_setting_is_generated_for_a_field() {
+    let reference = include_str!("../reference.md");
+    for setting in Setting::ALL {
+        assert!(reference.contains(&format!("| `{setting}` |")), "{setting}");
+        for ty in setting.kind().field_types() {
+            let (field, ty) = (format_ident!("{}", setting.name()), format_ident!("{ty}"));
+            let item = quote! {
+                #[derive(Debug)]
+                struct Config {
+                    #[tuned]
+                    #field: #ty,
+                }
+            };
+            let expanded = run(quote!(workload = "digits"), &item, table(&["h200"])).to_string();
+            let (read, written) =
+                (quote!(pins.#field = ::core::option::Option::Some), quote!(self.#field = settings.#field));
+            for code in [read, written, quote!(#field:)] {
+                assert!(expanded.contains(&code.to_string()), "{code}: {expanded}");
+            }
+            assert!(!expanded.contains("compile_error") && expanded.contains(&format!("| target | `{setting}` |")));
+        }
+    }
 }

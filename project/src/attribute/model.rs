@@ -1,6 +1,6 @@
 //! The parsed attribute and item, unchecked, with every token's span.
 
-use gpu_tuned_core::{Setting, SettingKind};
+use gpu_tuned_core::Setting;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
@@ -150,14 +150,5 @@ pub fn bare(ty: &Type) -> &Type {
         Type::Group(group) => bare(&group.elem),
         Type::Paren(paren) => bare(&paren.elem),
         _ => ty,
-    }
-}
-
-/// Returns the field types for a kind of setting.
-pub(crate) fn types_of(kind: SettingKind) -> &'static [&'static str] {
-    match kind {
-        SettingKind::Count => &["usize", "u32", "u64", "i32", "i64"],
-        SettingKind::Flag => &["bool"],
-        SettingKind::Precision => &["Precision"],
     }
 }

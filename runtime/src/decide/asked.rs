@@ -1,16 +1,15 @@
-//! What is asked for: by the build, and by fields of the config that the user set.
+//! Goals: from the build, and from config fields that the user set.
 
-use gpu_tuned_core::plan::{Plan, Schedule};
-use gpu_tuned_core::{Goal, Pins, Provenance};
+use gpu_tuned_core::plan::{Plan, Reason, Schedule};
+use gpu_tuned_core::{Goal, Pins};
 
 use crate::tuned::{Built, Tuned};
 
-/// The build's goal, with what the user set in the config fixed.
+/// The build's goal, with pins for the fields that the user set.
 pub(super) fn goal<C: Tuned>(config: &C) -> Goal {
     let mut goal = config.asked();
     goal.pins = pins(&config.tuned(), &C::BUILT);
-    // Without a global batch of the user's, that of the build keeps the run the same everywhere; unless the user has
-    // set the micro-batch, which then is the batch.
+    // The build's global batch keeps the run the same on every machine. A micro-batch set by the user replaces it.
     let own_batch = goal.pins.batch_size.is_some() || goal.pins.gradient_accumulation.is_some();
     if goal.global_batch.is_none() && goal.global_tokens.is_none() && !own_batch {
         goal.global_batch = Some(C::BUILT.global_batch);
@@ -18,7 +17,7 @@ pub(super) fn goal<C: Tuned>(config: &C) -> Goal {
     goal
 }
 
-/// That nobody says what an optimizer step is, if so: then it is what suits the build's target, or what the user's own batch makes.
+/// Advice to state a global batch, where neither the attribute nor a field does. The build's target then decides it.
 pub(super) fn nothing_stated<C: Tuned>(config: &C, schedule: &Schedule) -> Option<String> {
     let asked = config.asked();
     let pins = pins(&config.tuned(), &C::BUILT);
@@ -33,31 +32,14 @@ pub(super) fn nothing_stated<C: Tuned>(config: &C, schedule: &Schedule) -> Optio
     })
 }
 
-/// The tuned values that are not those of the build: the user's.
+/// Tuned values that differ from the build's values: the user set them.
 pub(super) fn pins(tuned: &Pins, built: &Built) -> Pins {
-    macro_rules! differing {
-        ($($field:ident),*) => {{
-            let mut pins = Pins::default();
-            $( pins.$field = tuned.$field.filter(|value| *value != built.settings.$field); )*
-            pins
-        }};
-    }
-    differing!(
-        batch_size,
-        gradient_accumulation,
-        precision,
-        allow_tf32,
-        gradient_checkpointing,
-        prefetch_depth,
-        num_workers,
-        eval_batch_size
-    )
+    tuned.keep(|setting| tuned.get(setting) != Some(built.settings.get(setting)))
 }
 
-/// Says of the settings that were fixed for this start alone that it was not the config.
+/// Gives the settings pinned for this start alone their own reason, in place of the config's.
 pub(super) fn name_the_source(plan: &mut Plan, set: &Pins) {
     for reason in plan.reasons.iter_mut().filter(|reason| set.has(reason.setting)) {
-        reason.provenance = Provenance::Declared;
-        "set for this start".clone_into(&mut reason.why);
+        *reason = Reason::pinned(reason.setting, "set for this start");
     }
 }

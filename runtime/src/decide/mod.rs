@@ -162,11 +162,11 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
 fn changes<C: Tuned>(config: &C, set: &Pins, built: &Built, plan: &Plan) -> Vec<Change> {
     let tuned = config.tuned();
     let by_user = set.or(&asked::pins(&tuned, built));
-    let differs = |setting: &Setting| setting.of(&built.settings) != setting.of(&plan.settings);
+    let differs = |setting: &Setting| built.settings.get(*setting) != plan.settings.get(*setting);
     let change = |setting: Setting| Change {
         setting,
-        built: setting.of(&built.settings),
-        used: setting.of(&plan.settings),
+        built: built.settings.get(setting),
+        used: plan.settings.get(setting),
         by_user: by_user.has(setting),
     };
     Setting::ALL.into_iter().filter(|setting| tuned.has(*setting)).filter(differs).map(change).collect()

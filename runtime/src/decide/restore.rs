@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
-use gpu_tuned_core::{Goal, Pins, Provenance, Setting, SettingValue};
+use gpu_tuned_core::{Goal, OnResume, Pins, Provenance, Setting, SettingValue};
 
 use super::DecideError;
 use super::planning::Planning;
@@ -46,7 +46,7 @@ impl Planning<'_> {
             return Err(self.statistics_change(saved, &goal).into());
         }
         self.lower_headroom(&mut goal);
-        goal.pins.precision = Some(saved.settings().precision);
+        goal.precision = Some(saved.settings().precision);
         let plan = plan(self.facts, self.workload, &goal)?;
         let (micro_batch, used) = (saved.settings().batch_size, plan.settings.batch_size);
         fallbacks.push(match obstacle {
@@ -59,16 +59,14 @@ impl Planning<'_> {
         Ok(plan)
     }
 
-    /// The saved micro-batch with the saved settings; if it does not fit, with the checkpointing that makes it.
+    /// Plans the saved micro-batch with the saved settings. If that does not fit, settings that memory depends on are planned again.
     fn kept(&self, saved: &SavedRun, goal: &Goal) -> Result<Result<Plan, Obstacle>, DecideError> {
         let settings = saved.settings();
-        let mut pins = goal.pins.clone();
+        let saved_pins = |on_resume| Pins::from(settings).keep(|setting| setting.row().on_resume == on_resume);
+        // The saved micro-batch cuts the step, beside a number of micro-batches that the user may have fixed.
+        let mut pins = goal.pins.or(&saved_pins(OnResume::Keep));
         pins.batch_size = Some(settings.batch_size);
-        pins.precision = Some(settings.precision);
-        pins.prefetch_depth = pins.prefetch_depth.or(Some(settings.prefetch_depth));
-        let mut as_it_was = pins.clone();
-        as_it_was.gradient_checkpointing = pins.gradient_checkpointing.or(Some(settings.gradient_checkpointing));
-        as_it_was.eval_batch_size = pins.eval_batch_size.or(Some(settings.eval_batch_size));
+        let as_it_was = pins.or(&saved_pins(OnResume::KeepIfFits));
         // As for the constants of a build, so that what they were confirmed on goes on with them.
         let memory_headroom = goal.memory_headroom * Goal::HEADROOM_KEPT;
         let with = |pins| plan(self.facts, self.workload, &Goal { pins, memory_headroom, ..goal.clone() });
@@ -113,8 +111,8 @@ fn as_saved(mut plan: Plan, saved: &SavedRun, by_user: &Pins) -> Plan {
         plan.settings.num_workers = plan.settings.num_workers.min(saved.settings().num_workers);
     }
     let restored = |setting: Setting| {
-        let derived = [Setting::GradientAccumulation, Setting::AllowTf32].contains(&setting);
-        !derived && !by_user.has(setting) && setting.of(&plan.settings) == setting.of(saved.settings())
+        let is_kept = setting.row().on_resume != OnResume::Replan || setting == Setting::NumWorkers;
+        is_kept && !by_user.has(setting) && plan.settings.get(setting) == saved.settings().get(setting)
     };
     for reason in plan.reasons.iter_mut().filter(|reason| restored(reason.setting)) {
         reason.provenance = Provenance::Declared;

@@ -1,5 +1,5 @@
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, SettingValue, Settings};
+use gpu_tuned_core::{Bytes, Goal, Pins, Provenance, Setting, SettingValue, Settings};
 
 use super::Decision;
 use crate::{Built, Change, Fallback, Options, Tuned};
@@ -18,13 +18,11 @@ impl<const BUILT_WITH: bool> Tuned for Config<BUILT_WITH> {
         misfits: &[],
         settings: Settings {
             batch_size: 8,
-            gradient_accumulation: 1,
-            precision: Precision::F32,
             allow_tf32: BUILT_WITH,
-            gradient_checkpointing: false,
             prefetch_depth: 0,
             num_workers: 0,
             eval_batch_size: 8,
+            ..Settings::DEFAULT
         },
         global_batch: 8,
         memory: Bytes(0),

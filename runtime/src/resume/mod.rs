@@ -41,12 +41,11 @@ pub struct ResumedChange {
 
 impl Resumed {
     pub(crate) fn new(saved: &SavedRun, plan: &Plan) -> Self {
-        let in_schedule = [Setting::BatchSize, Setting::GradientAccumulation];
-        let others = Setting::ALL.into_iter().filter(|setting| !in_schedule.contains(setting));
+        let others = Setting::ALL.into_iter().filter(|setting| !setting.row().cuts_step);
         let change = |setting: Setting| ResumedChange {
             setting,
-            then: setting.of(saved.settings()),
-            now: setting.of(&plan.settings),
+            then: saved.settings().get(setting),
+            now: plan.settings.get(setting),
         };
         Self {
             saved_on: saved.device().to_owned(),
@@ -79,7 +78,8 @@ impl fmt::Display for Resumed {
 
 impl fmt::Display for ResumedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} -> {}", self.setting, self.then, self.now)
+        let note = if self.setting.row().changes_results { " (changes results)" } else { "" };
+        write!(f, "{} {} -> {}{note}", self.setting, self.then, self.now)
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::plan::Schedule;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Goal, Pins, Precision, Settings};
+use gpu_tuned_core::{Goal, Pins, Precision, Setting, SettingRow, SettingValue, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -154,15 +154,15 @@ impl SavedRun {
     /// The first figure that no run has: nothing is to be divided by what a damaged file says.
     fn mistake(&self) -> Option<String> {
         let Schedule { global_batch, world_size, micro_batch, drop_last: _ } = self.schedule;
-        let range = 1..=1 << 30;
-        let counts = [
-            ("schedule.global_batch", global_batch),
-            ("schedule.world_size", world_size),
-            ("schedule.micro_batch", micro_batch),
-            ("settings.eval_batch_size", self.settings.eval_batch_size),
-        ];
-        if let Some((name, value)) = counts.into_iter().find(|(_, value)| !range.contains(value)) {
-            return Some(format!("{name} = {value} is out of range, expected 1 to 2^30"));
+        let schedule = [("global_batch", global_batch), ("world_size", world_size), ("micro_batch", micro_batch)]
+            .map(|(name, value)| (format!("schedule.{name}"), value, 1));
+        let settings = Setting::ALL.into_iter().filter_map(|setting| match self.settings.get(setting) {
+            SettingValue::Count(count) => Some((format!("settings.{setting}"), count, setting.row().least)),
+            _ => None,
+        });
+        let is_wrong = |(_, value, least): &(String, u64, u64)| !(*least..=SettingRow::LARGEST).contains(value);
+        if let Some((name, value, least)) = schedule.into_iter().chain(settings).find(is_wrong) {
+            return Some(format!("{name} = {value} is out of range, expected {least} to 2^30"));
         }
         let planned = (micro_batch, self.schedule.micro_steps());
         let holds = global_batch.is_multiple_of(world_size)

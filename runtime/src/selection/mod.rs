@@ -95,7 +95,12 @@ pub struct Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} -> {}", self.setting, self.built, self.used)?;
-        if self.by_user { f.write_str(" (set by you)") } else { Ok(()) }
+        match (self.by_user, self.setting.row().changes_results) {
+            (true, true) => f.write_str(" (set by you, changes results)"),
+            (true, false) => f.write_str(" (set by you)"),
+            (false, true) => f.write_str(" (changes results)"),
+            (false, false) => Ok(()),
+        }
     }
 }
 

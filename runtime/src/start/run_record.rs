@@ -18,7 +18,7 @@ pub(super) fn run_record<C: Tuned>(decision: &Decision) -> Run {
     // What was left alone when it was planned, whichever way led there.
     goal.memory_headroom = memory.headroom_share();
     let reason = |reason: &gpu_tuned_core::plan::Reason| {
-        let value = reason.setting.of(&plan.settings);
+        let value = plan.settings.get(reason.setting);
         format!("{} = {value}: {} ({})", reason.setting, reason.why, reason.provenance)
     };
     let mut run = Run::new(now(), process::id());

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{MemoryEstimate, Plan, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Bytes, Goal};
+use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use super::doubts::{PartialSteps, tell_of_another_model};
 use super::stepper::{Remaining, Stepper};
@@ -174,12 +174,7 @@ fn size(value: u64) -> usize {
 
 /// What is asked for where the planned micro-batch has to give way.
 fn giving_way(asked: &Goal, plan: &Plan) -> Goal {
-    let settings = &plan.settings;
-    let mut pins = asked.pins.clone();
-    (pins.batch_size, pins.gradient_accumulation) = (None, None);
-    pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
-    pins.precision = Some(settings.precision);
-    pins.allow_tf32 = Some(settings.allow_tf32);
+    let pins = Pins::from(&plan.settings).keep(|setting| !setting.row().cuts_step);
     Goal {
         global_batch: Some(plan.schedule.global_batch),
         // What was left alone when it was planned, whichever way led there.

@@ -3,6 +3,7 @@
 #![cfg(feature = "nvml")]
 
 mod files;
+mod settings;
 mod steps;
 
 use std::fs;

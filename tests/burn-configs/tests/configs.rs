@@ -18,7 +18,7 @@ fn documented(built: &Built) -> Vec<(String, String)> {
 }
 
 fn values(settings: &Settings, names: &[(String, String)]) -> Vec<(String, String)> {
-    let value = |name: &String| Setting::named(name).expect("a setting").of(settings).to_string();
+    let value = |name: &String| settings.get(Setting::named(name).expect("a setting")).to_string();
     names.iter().map(|(name, _)| (name.clone(), value(name))).collect()
 }
 

@@ -56,11 +56,11 @@ fn applied_settings_are_read_back() {
         batch_size: 3,
         gradient_accumulation: 5,
         precision: Precision::Bf16Params,
-        allow_tf32: false,
         gradient_checkpointing: true,
         prefetch_depth: 7,
         num_workers: 11,
         eval_batch_size: 13,
+        ..Settings::DEFAULT
     };
     let mut config = LmConfig::default();
     config.apply(&settings);

@@ -39,8 +39,6 @@ const DIMS: &[(&str, &[&str])] = &[
     ("classes", &["num_classes", "n_classes"]),
     ("image", &["image_size", "img_size", "patch_size"]),
 ];
-/// The types of counts.
-const COUNTS: [&str; 5] = ["usize", "u32", "u64", "i32", "i64"];
 /// What stands for a figure that only the user knows.
 const UNKNOWN: &str = "…";
 
@@ -243,20 +241,15 @@ pub(super) fn range(attribute: &Attribute) -> Range<usize> {
 /// The setting that a field holds.
 fn setting(name: &str, ty: &Type) -> Option<Setting> {
     let name = SETTINGS.iter().find(|(other, _)| *other == name).map_or(name, |(_, setting)| setting);
-    let setting = Setting::ALL.into_iter().find(|setting| setting.to_string() == name)?;
+    let setting = Setting::named(name)?;
     let Type::Path(path) = ty else { return None };
     let ty = path.path.get_ident()?.to_string();
-    let fits = match setting.kind() {
-        SettingKind::Count => COUNTS.contains(&ty.as_str()),
-        SettingKind::Flag => ty == "bool",
-        SettingKind::Precision => ty == "Precision",
-    };
-    fits.then_some(setting)
+    setting.kind().field_types().contains(&ty.as_str()).then_some(setting)
 }
 
 /// The dimension that a field holds: one of the family's that fields can hold.
 pub(super) fn dimension(name: &str, ty: &Type, family: &Family) -> Option<&'static str> {
-    let is_count = code::last(ty).is_some_and(|ty| COUNTS.contains(&ty.as_str()));
+    let is_count = code::last(ty).is_some_and(|ty| SettingKind::Count.field_types().contains(&ty.as_str()));
     let dims = family.kind.dims.iter().filter(|dim| is_count && matches!(dim.kind, DimKind::Count(_)));
     dims.map(|dim| dim.name).find(|dim| names_of(dim).contains(&name))
 }

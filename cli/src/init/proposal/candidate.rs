@@ -1,23 +1,22 @@
 //! What a training config looks like.
 
+use gpu_tuned_core::Setting;
 use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta, Type};
 
-/// Fields that training configs have. The first ones are those that are planned.
+/// Fields of training configs that hold a batch size.
 const BATCH: &[&str] = &["batch_size", "train_batch_size", "micro_batch_size"];
+/// Fields of training configs beside settings.
 const OTHERS: &[&str] = &[
     "num_epochs",
     "epochs",
     "n_epochs",
     "learning_rate",
     "lr",
-    "num_workers",
     "seed",
     "optimizer",
     "weight_decay",
-    "gradient_accumulation",
     "grad_accumulation_steps",
     "warmup_steps",
-    "eval_batch_size",
     "max_steps",
 ];
 /// How much it takes.
@@ -103,7 +102,9 @@ fn nested(item: &Item) -> Vec<&ItemStruct> {
 fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
     let Fields::Named(fields) = &item.fields else { return None };
     let names = fields.named.iter().filter_map(|field| Some(field.ident.as_ref()?.to_string()));
-    let known: Vec<String> = names.filter(|name| is_batch(name) || OTHERS.contains(&name.as_str())).collect();
+    let known: Vec<String> = names
+        .filter(|name| is_batch(name) || Setting::named(name).is_some() || OTHERS.contains(&name.as_str()))
+        .collect();
     // Without one that is planned there is nothing to annotate.
     if !known.iter().any(|name| is_batch(name) || name == "num_workers") {
         return None;

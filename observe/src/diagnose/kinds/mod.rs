@@ -94,7 +94,7 @@ impl<'a> DiagnosisInput<'a> {
     /// A setting's change, where the settings are known.
     fn change(&self, setting: Setting, to: SettingValue) -> Option<SettingChange> {
         let settings = self.stats.run?.settings.as_ref()?;
-        Some(SettingChange { setting, from: setting.of(settings), to })
+        Some(SettingChange { setting, from: settings.get(setting), to })
     }
 
     /// Micro-batches of so many samples, with the accumulation that keeps the step.

@@ -148,10 +148,10 @@ fn run() -> Run {
         gradient_accumulation: 2,
         precision: Precision::MixedBf16,
         allow_tf32: true,
-        gradient_checkpointing: false,
         prefetch_depth: 2,
         num_workers: 4,
         eval_batch_size: 64,
+        ..Settings::DEFAULT
     });
     run.global_batch = Some(128);
     (run.memory_budget_bytes, run.memory_planned_bytes) = (Some(120 * GIB), Some(19 * GIB));

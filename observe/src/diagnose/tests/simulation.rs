@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::recording::{Expected, Gpu, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, Throttle};
-use gpu_tuned_core::{Precision, Provenance, Settings};
+use gpu_tuned_core::{Provenance, Settings};
 
 /// Looks at the GPU and the host in the time of a run.
 const LOOKS: u64 = 40;
@@ -320,12 +320,12 @@ impl Loop {
         run.settings = Some(Settings {
             batch_size: self.micro_batch,
             gradient_accumulation: self.global_batch.div_ceil(self.micro_batch),
-            precision: Precision::F32,
             allow_tf32: true,
             gradient_checkpointing: self.checkpointing,
             prefetch_depth: self.depth,
             num_workers: self.workers,
             eval_batch_size: self.micro_batch,
+            ..Settings::DEFAULT
         });
         run.memory_budget_bytes = Some(self.budget());
         run.memory_planned_bytes = Some(Self::reserved(self.micro_batch));

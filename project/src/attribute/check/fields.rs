@@ -14,7 +14,7 @@ use super::defaults;
 use super::dims::Dims;
 use super::{Role, keys, values};
 use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Field, Model, Value, types_of};
+use crate::attribute::model::{Argument, Field, Model, Value};
 
 /// Returns the role of each field, and all dimensions.
 pub(super) fn check<'m>(
@@ -251,7 +251,7 @@ pub(super) fn check_is_there(field: &Field, mistakes: &mut Mistakes) {
 
 /// Reports a field of another type than the kind needs.
 pub(super) fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes: &mut Mistakes) {
-    let expected = types_of(kind);
+    let expected = kind.field_types();
     if field.type_name().is_some_and(|name| expected.contains(&name.as_str())) {
         return;
     }

@@ -60,7 +60,7 @@ fn refuse(misfit: &Misfit, model: &Model, mistakes: &mut Mistakes) {
 fn check_ranges(model: &Model, roles: &[Role], compiled: &Compiled, mistakes: &mut Mistakes) {
     for (field, role) in model.fields.iter().zip(roles) {
         let Role::Tuned(setting) = role else { continue };
-        if let SettingValue::Count(count) = setting.of(&compiled.plan.settings) {
+        if let SettingValue::Count(count) = compiled.plan.settings.get(*setting) {
             fields::check_range(field, count, mistakes);
         }
     }
