@@ -1,0 +1,125 @@
+//! Batches of one's own, and the loaders of a session.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::tensor::{Device, Int, Tensor};
+use gpu_tuned::load::evaluate;
+use gpu_tuned::{MicroBatch, Options, Session, gpu_tuned};
+
+#[gpu_tuned(mlp(widths = [4, 4]), global_batch = 7, target = "generic")]
+#[derive(Clone, Debug)]
+struct Config {
+    #[tuned]
+    batch_size: usize,
+    #[tuned]
+    eval_batch_size: usize,
+    #[tuned]
+    num_workers: usize,
+}
+
+#[gpu_tuned(mlp(widths = [4, 4]), global_batch = 7, drop_last = true, target = "generic")]
+#[derive(Clone, Debug)]
+struct WholeSteps {
+    #[tuned]
+    batch_size: usize,
+}
+
+fn start(change: impl FnOnce(&mut Config)) -> Session<Config> {
+    let mut config = Config::default();
+    change(&mut config);
+    Options::default().cpu().start(config).expect("there is a CPU")
+}
+
+#[derive(Clone, Debug, MicroBatch)]
+struct Samples<const D: usize, L> {
+    images: Tensor<D>,
+    #[micro_batch(shared)]
+    mask: Tensor<1>,
+    labels: L,
+}
+
+#[derive(Clone, MicroBatch)]
+struct Pair<A, B>(A, B);
+
+struct Numbers;
+
+impl Batcher<f32, Samples<1, Vec<String>>> for Numbers {
+    fn batch(&self, items: Vec<f32>, device: &Device) -> Samples<1, Vec<String>> {
+        Samples {
+            images: Tensor::from_floats(&items[..], device),
+            mask: Tensor::zeros([3], device),
+            labels: items.iter().map(f32::to_string).collect(),
+        }
+    }
+}
+
+fn numbers(items: usize) -> InMemDataset<f32> {
+    InMemDataset::new((0..items).map(|item| item as f32).collect())
+}
+
+#[test]
+fn a_derived_batch_is_cut_as_its_fields_are() {
+    let device = Device::flex();
+    let batch = Numbers.batch(vec![1.0, 2.0, 3.0, 4.0], &device);
+    let part = batch.narrow(1..3);
+    assert_eq!((batch.len(), part.len(), batch.bytes(&device), part.bytes(&device)), (4, 2, 16, 8));
+    assert_eq!(part.images.into_data(), batch.images.clone().narrow(0, 1, 2).into_data());
+    assert_eq!((part.mask.dims(), part.labels), ([3], vec!["2".to_owned(), "3".to_owned()]));
+
+    let moved = batch.on_device(&device.autodiff());
+    assert!(moved.images.device().is_autodiff() && !moved.mask.device().is_autodiff());
+}
+
+#[test]
+fn a_tuple_struct_is_cut_too() {
+    let device = Device::flex();
+    let labels = Tensor::<1, Int>::from_ints([5, 6, 7], &device);
+    let pair = Pair(
+        Samples { images: Tensor::<2>::ones([3, 2], &device), mask: Tensor::ones([1], &device), labels },
+        vec!['a'; 3],
+    );
+    let Pair(samples, letters) = pair.narrow(2..3);
+    assert_eq!(samples.labels.into_data().iter::<i64>().collect::<Vec<_>>(), [7]);
+    assert_eq!((samples.images.dims(), letters), ([1, 2], vec!['a']));
+}
+
+#[test]
+fn a_batch_is_what_a_rank_trains_on_in_a_step() {
+    for workers in [0, 2] {
+        let session = start(|config| config.num_workers = workers);
+        let loader = session.loader(numbers(20), Numbers);
+        let sizes: Vec<_> = loader.iter().map(|batch| batch.unwrap().len()).collect();
+        assert_eq!(sizes, [7, 7, 6]);
+    }
+    let session = Options::default().cpu().start(WholeSteps::default()).unwrap();
+    let sizes: Vec<_> = session.loader(numbers(20), Numbers).iter().map(|batch| batch.unwrap().len()).collect();
+    assert_eq!(sizes, [7, 7]);
+}
+
+/// What is on the session's device has its autodiff; what is on the host has none.
+#[test]
+fn steps_of_many_micro_batches_stay_on_the_host() {
+    for (batch_size, is_uploaded) in [(7, true), (4, true), (3, false), (1, false)] {
+        let session = start(|config| config.batch_size = batch_size);
+        let ahead = session.plan().settings.prefetch_depth * session.schedule().micro_batch;
+        assert_eq!(ahead >= 7, is_uploaded);
+        for batch in session.loader(numbers(20), Numbers).iter() {
+            let batch = batch.unwrap();
+            let fits = batch.len() as u64 <= ahead;
+            assert_eq!(batch.images.device().is_autodiff(), fits, "{} of {ahead}", batch.len());
+        }
+    }
+}
+
+#[test]
+fn an_evaluation_sees_everything_in_order_without_autodiff() {
+    let session = start(|config| config.eval_batch_size = 6);
+    let loader = session.eval_loader(numbers(20), Numbers);
+    let sizes = loader.iter().map(|batch| batch.unwrap()).map(|batch| {
+        assert!(!batch.images.device().is_autodiff());
+        batch.len()
+    });
+    assert_eq!(sizes.collect::<Vec<_>>(), [6, 6, 6, 2]);
+    let doubled = evaluate(&loader, |batch| batch.images * 2.0).unwrap();
+    assert!(doubled.try_to_vec::<f32>().unwrap().into_iter().eq((0..20).map(|item| (item * 2) as f32)));
+}

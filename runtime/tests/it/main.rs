@@ -1,0 +1,46 @@
+//! Integration tests of the whole crate in one program, so that Burn is linked once.
+
+#[cfg(feature = "burn")]
+mod bench;
+#[cfg(feature = "counting-allocator")]
+mod counting;
+#[cfg(feature = "nvml")]
+mod fuzz;
+#[cfg(feature = "nvml")]
+mod generated;
+#[cfg(feature = "counting-allocator")]
+mod group_bytes;
+#[cfg(feature = "nvml")]
+mod ladder;
+#[cfg(feature = "nvml")]
+mod ladder_generated;
+#[cfg(feature = "burn")]
+mod loader;
+mod lock;
+#[cfg(feature = "burn")]
+mod measure;
+#[cfg(feature = "nvml")]
+mod measured;
+#[cfg(feature = "burn")]
+mod measured_mixed;
+#[cfg(feature = "train")]
+mod metrics;
+#[cfg(feature = "burn")]
+mod mixed;
+#[cfg(feature = "counting-allocator")]
+mod mixed_bytes;
+#[cfg(feature = "burn")]
+mod ranks;
+#[cfg(feature = "burn")]
+mod recording;
+#[cfg(feature = "nvml")]
+mod resume;
+mod set;
+#[cfg(feature = "nvml")]
+mod several;
+#[cfg(feature = "train")]
+mod strategy;
+#[cfg(feature = "warm")]
+mod warm;
+#[cfg(feature = "train")]
+mod whole_steps;

@@ -1,0 +1,135 @@
+//! A program that trains with Burn's own loop.
+
+use burn::data::dataloader::DataLoaderBuilder;
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::AdamWConfig;
+use burn::tensor::{Device, Tensor};
+use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
+
+use gpu_tuned::lock::LockFile;
+use gpu_tuned::{Options, Precision};
+use gpu_tuned_core::measured::MeasuredMode;
+use gpu_tuned_observe::bench::Request;
+
+use super::{WIDTH, measured_by, run_program, session};
+
+#[derive(Module, Debug)]
+struct Model {
+    layer: Linear,
+}
+
+impl Model {
+    fn mean(&self, batch: Tensor<2>) -> RegressionOutput {
+        let output = self.layer.forward(batch);
+        RegressionOutput::new(output.clone().mean(), output.clone(), output)
+    }
+}
+
+impl TrainStep for Model {
+    type Input = Tensor<2>;
+    type Output = RegressionOutput;
+
+    fn step(&self, batch: Tensor<2>) -> TrainOutput<RegressionOutput> {
+        let item = self.mean(batch);
+        TrainOutput::new(self, item.loss.backward(), item)
+    }
+}
+
+impl InferenceStep for Model {
+    type Input = Tensor<2>;
+    type Output = RegressionOutput;
+
+    fn step(&self, batch: Tensor<2>) -> RegressionOutput {
+        self.mean(batch)
+    }
+}
+
+struct Ones;
+
+impl Batcher<usize, Tensor<2>> for Ones {
+    fn batch(&self, samples: Vec<usize>, device: &Device) -> Tensor<2> {
+        Tensor::ones([samples.len(), WIDTH], device)
+    }
+}
+
+#[test]
+#[ignore = "a program for the tests below"]
+fn program() {
+    let (session, device) = (session(), Device::flex());
+    let loader = || DataLoaderBuilder::new(Ones).batch_size(7).build(InMemDataset::new((0..21).collect()));
+    let folder = tempfile::tempdir().expect("a folder");
+    let training = SupervisedTraining::new(folder.path(), loader(), loader())
+        .with_training_strategy(session.strategy().expect("one device"))
+        .with_application_logger(None)
+        .num_epochs(1);
+    // On another device than the session's, as programs are that know nothing of it.
+    let model = Model { layer: LinearConfig::new(WIDTH, WIDTH).init(&device.autodiff()) };
+    let result = training.launch(Learner::new(model, AdamWConfig::new().init(), 1e-3));
+    match result.error {
+        None => println!("went on"),
+        Some(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn burns_loop_is_measured_in_place_of_its_first_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = folder.path().join("gpu-tuned.lock");
+    let trains = run_program(program, &lock, &[]);
+    assert!(String::from_utf8_lossy(&trains.stdout).contains("went on"), "{trains:?}");
+    assert!(!lock.exists());
+
+    let measures = run_program(program, &lock, &[("GPU_TUNED_MEASURE", "1")]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&measures.stdout), String::from_utf8_lossy(&measures.stderr));
+    assert!(measures.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
+    let found = LockFile::new(&lock).read().expect("a lock").expect("it was written").workload;
+    let (_, found) = found.first_key_value().expect("a workload");
+    let (told, _) = measured_by(super::program);
+    let (found, told) = (&found.measured, &told.measured);
+    assert_eq!(found.parameters, told.parameters);
+    assert_eq!(found.on.keys().collect::<Vec<_>>(), told.on.keys().collect::<Vec<_>>(), "{stderr}");
+    for (device, on) in &found.on {
+        let told = &told.on[device];
+        // Whether activations are recomputed goes by the device that the program made its model on.
+        let plain = told.mode.keys().filter(|mode| !mode.checkpointing);
+        assert_eq!(on.mode.keys().collect::<Vec<_>>(), plain.collect::<Vec<_>>(), "{device}");
+        for (mode, found) in &on.mode {
+            let told = &told.mode[mode];
+            let largest = |mode: &MeasuredMode| mode.batch.values().filter_map(|point| point.reserved_bytes).max();
+            let (found, told) = (largest(found), largest(told));
+            assert_eq!(found.is_some(), cfg!(feature = "counting-allocator"), "{device}, {mode}");
+            // The strategy holds on to the weights before a step until the step is done.
+            let weights = (WIDTH * WIDTH + WIDTH) as u64 * 4;
+            let apart = found.zip(told).map(|(found, told)| found.0.abs_diff(told.0)).unwrap_or_default();
+            assert!(apart <= 2 * weights, "{device}, {mode}: {found:?} for {told:?}");
+        }
+    }
+}
+
+#[test]
+fn burns_loop_is_measured_in_no_mixed_precision_and_says_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lock, results) = (folder.path().join("gpu-tuned.lock"), folder.path().join("gpu-tuned.bench.jsonl"));
+    let bench = Request {
+        results: results.clone(),
+        precision: Some(Precision::MixedBf16),
+        batches: vec![1],
+        checkpointing: vec![false],
+        feeds: Vec::new(),
+        seconds: 0.05,
+        ignored_bytes: 0,
+    };
+    let bench = serde_json::to_string(&bench).expect("JSON");
+    let measure = [("GPU_TUNED_MEASURE", "1"), (Options::SET_VARIABLE, "precision=mixed_f16")];
+    for (asked, precision) in [(&measure[..], "mixed_f16"), (&[(Request::VARIABLE, bench.as_str())], "mixed_bf16")] {
+        let refused = run_program(program, &lock, asked);
+        let (stdout, stderr) = (String::from_utf8_lossy(&refused.stdout), String::from_utf8_lossy(&refused.stderr));
+        assert!(!refused.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
+        let told = format!("steps of Burn's own loop in {precision} cannot be measured: measure in f32 or bf16_params");
+        assert!(stderr.contains(&told), "{stderr}");
+        assert!(!lock.exists() && !results.exists());
+    }
+}

@@ -1,0 +1,253 @@
+//! Which losses of Burn can be computed in f32 where the default float type is a 16-bit one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use burn::nn::loss::{
+    BinaryCrossEntropyLossConfig, CTCLossConfig, CosineEmbeddingLossConfig, CrossEntropyLossConfig,
+    GaussianNLLLossConfig, HingeEmbeddingLossConfig, HuberLossConfig, KLDivLossConfig, LpLossConfig,
+    MarginRankingLossConfig, MseLoss, MultiMarginLossConfig, PoissonNllLossConfig, RNNTLossConfig, Reduction,
+    SmoothL1LossConfig, SoftMarginLoss, TripletMarginLossConfig,
+};
+use burn::tensor::activation::{log_softmax, softplus};
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
+
+use super::models::Numbers;
+use super::process;
+
+type Loss = fn(Tensor<2>, &Device) -> Tensor<1>;
+
+/// Names as in the table of `gpu_tuned::mixed`, losses of logits `[4, 3]`, and whether they work.
+const LOSSES: [(&str, Loss, bool); 22] = [
+    (
+        "CrossEntropy",
+        |logits, device| CrossEntropyLossConfig::new().init(device).forward(logits, classes(device)),
+        true,
+    ),
+    (
+        "CrossEntropy, padding",
+        |logits, device| {
+            let loss = CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![2]));
+            loss.init(device).forward(logits, classes(device))
+        },
+        true,
+    ),
+    (
+        "CrossEntropy, weights",
+        |logits, device| {
+            let loss = CrossEntropyLossConfig::new().with_weights(Some(vec![0.3, 1.1, 0.7]));
+            loss.init(device).forward(logits, classes(device))
+        },
+        false,
+    ),
+    (
+        "CrossEntropy, smoothing",
+        |logits, device| {
+            let loss = CrossEntropyLossConfig::new().with_smoothing(Some(0.1));
+            loss.init(device).forward(logits, classes(device))
+        },
+        false,
+    ),
+    (
+        "BinaryCrossEntropy",
+        |logits, device| {
+            let loss = BinaryCrossEntropyLossConfig::new().with_logits(true).init(device);
+            loss.forward(logits, one_hot(device))
+        },
+        false,
+    ),
+    (
+        "CTC",
+        |logits, device| {
+            let log_probs = log_softmax(logits, 1).reshape([4, 1, 3]);
+            CTCLossConfig::new().init().forward(log_probs, labels(device), int([4], device), int([2], device)).mean()
+        },
+        true,
+    ),
+    (
+        "CTC, mean",
+        |logits, device| {
+            let log_probs = log_softmax(logits, 1).reshape([4, 1, 3]);
+            let (times, lengths) = (int([4], device), int([2], device));
+            let loss = CTCLossConfig::new().init();
+            loss.forward_with_reduction(log_probs, labels(device), times, lengths, Reduction::Mean)
+        },
+        false,
+    ),
+    (
+        "RNNT",
+        |logits, device| {
+            let logits = logits.reshape([1, 2, 2, 3]);
+            let labels = Tensor::from_ints([[1]], device);
+            RNNTLossConfig::new().init().forward(logits, labels, int([2], device), int([1], device)).mean()
+        },
+        false,
+    ),
+    ("Mse", |logits, device| MseLoss::new().forward(logits, target(device), Reduction::Mean), true),
+    ("Lp", |logits, device| LpLossConfig::new(3.0).init().forward(logits, target(device), Reduction::Mean), true),
+    ("Huber", |logits, device| HuberLossConfig::new(0.5).init().forward(logits, target(device), Reduction::Mean), true),
+    ("SmoothL1", |logits, device| SmoothL1LossConfig::new().init().forward(logits, target(device)).mean(), true),
+    (
+        "PoissonNll",
+        |logits, device| PoissonNllLossConfig::new().init().forward(logits, positive(device), Reduction::Mean),
+        true,
+    ),
+    (
+        "PoissonNll, full",
+        |logits, device| {
+            let loss = PoissonNllLossConfig::new().with_full(true).init();
+            loss.forward(logits, positive(device), Reduction::Mean)
+        },
+        true,
+    ),
+    (
+        "GaussianNLL",
+        |logits, device| {
+            let loss = GaussianNLLLossConfig::new().init();
+            loss.forward(logits, target(device), positive(device), Reduction::Mean)
+        },
+        true,
+    ),
+    (
+        "KLDiv",
+        |logits, device| {
+            let loss = KLDivLossConfig::new().init();
+            loss.forward(log_softmax(logits, 1), positive(device), Reduction::BatchMean)
+        },
+        true,
+    ),
+    (
+        "CosineEmbedding",
+        |logits, device| {
+            let signs = Tensor::from_ints([1, -1, 1, -1], device);
+            CosineEmbeddingLossConfig::new().init().forward(logits, target(device), signs)
+        },
+        true,
+    ),
+    (
+        "HingeEmbedding",
+        |logits, device| HingeEmbeddingLossConfig::new().init().forward(logits, signs(device), Reduction::Mean),
+        true,
+    ),
+    (
+        "MarginRanking",
+        |logits, device| {
+            let loss = MarginRankingLossConfig::new().init();
+            loss.forward(logits, target(device), signs(device), Reduction::Mean)
+        },
+        true,
+    ),
+    (
+        "MultiMargin",
+        |logits, device| MultiMarginLossConfig::new().init().forward(logits, classes(device), Reduction::Mean),
+        true,
+    ),
+    ("SoftMargin", |logits, device| SoftMarginLoss::new().forward(logits, signs(device), Reduction::Mean), true),
+    (
+        "TripletMargin",
+        |logits, device| {
+            let loss = TripletMarginLossConfig::new().init();
+            loss.forward(logits, target(device), positive(device), Reduction::Mean)
+        },
+        true,
+    ),
+];
+
+fn real(seed: u64, device: &Device) -> Tensor<2> {
+    let mut numbers = Numbers::new(seed);
+    let values: Vec<f32> = (0..12).map(|_| numbers.real()).collect();
+    Tensor::from_data(TensorData::new(values, [4, 3]), (device, DType::F32))
+}
+
+fn target(device: &Device) -> Tensor<2> {
+    real(2, device)
+}
+
+fn positive(device: &Device) -> Tensor<2> {
+    real(3, device).abs().add_scalar(0.5)
+}
+
+fn signs(device: &Device) -> Tensor<2> {
+    real(4, device).sign()
+}
+
+fn classes(device: &Device) -> Tensor<1, Int> {
+    Tensor::from_ints([0, 2, 1, 1], device)
+}
+
+fn one_hot(device: &Device) -> Tensor<2, Int> {
+    Tensor::from_ints([[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0]], device)
+}
+
+fn labels(device: &Device) -> Tensor<2, Int> {
+    Tensor::from_ints([[1, 2]], device)
+}
+
+fn int(values: [i64; 1], device: &Device) -> Tensor<1, Int> {
+    Tensor::from_ints(values, device)
+}
+
+/// The bits of each loss and of the sum of its gradient, or what went wrong.
+pub(crate) fn task() -> String {
+    let device = Device::flex().autodiff();
+    let outcomes = LOSSES.map(|(_, loss, _)| {
+        let computed = catch_unwind(AssertUnwindSafe(|| {
+            let logits = real(1, &device).require_grad();
+            let loss = loss(logits.clone(), &device);
+            let dtype = loss.dtype();
+            let value = loss.clone().into_scalar::<f32>();
+            let gradient = logits.grad(&loss.backward()).expect("it depends on the logits");
+            (dtype, value, gradient.dtype(), gradient.square().sum().into_scalar::<f32>())
+        }));
+        match computed {
+            Ok((DType::F32, value, DType::F32, slope)) => format!("{:08x} {:08x}", value.to_bits(), slope.to_bits()),
+            Ok((loss, _, gradient, _)) => format!("{loss:?} {gradient:?}"),
+            Err(_) => "mixes".to_owned(),
+        }
+    });
+    outcomes.join(",")
+}
+
+#[test]
+fn those_that_the_table_lists_give_in_f32_what_they_give_in_a_program_of_f32() {
+    let right = process::run("f32", "losses");
+    for float in ["bf16", "f16"] {
+        let found = process::run(float, "losses");
+        for (((name, _, works), found), right) in LOSSES.into_iter().zip(found.split(',')).zip(right.split(',')) {
+            assert_eq!(found == right, works, "{float}: {name} gave {found}, and in f32 {right}");
+        }
+    }
+}
+
+/// What the table has instead of losses that mix types.
+const INSTEAD: [(&str, Loss); 2] = [
+    ("BinaryCrossEntropy", |logits, device| {
+        let targets = one_hot(device).cast(FloatDType::F32);
+        (softplus(logits.clone(), 1.0) - logits * targets).mean()
+    }),
+    ("CrossEntropy, smoothing", |logits, device| {
+        let plain = CrossEntropyLossConfig::new().init(device).forward(logits.clone(), classes(device));
+        plain * 0.9 - log_softmax(logits, 1).mean() * 0.1
+    }),
+];
+
+/// What stands in for some losses; in f32, the losses themselves.
+pub(crate) fn instead() -> String {
+    let device = Device::flex();
+    let value = |loss: Loss| loss(real(1, &device), &device).into_scalar::<f64>().to_string();
+    let own = |name| LOSSES.iter().find(|(of, ..)| *of == name).map(|(_, loss, _)| *loss).expect("a loss");
+    let is_f32 = device.settings().float_dtype == FloatDType::F32;
+    INSTEAD.map(|(name, loss)| value(if is_f32 { own(name) } else { loss })).join(" ")
+}
+
+#[test]
+fn what_the_table_has_instead_is_the_same() {
+    let numbers = |float| -> Vec<f64> {
+        process::run(float, "instead").split(' ').map(|value| value.parse().expect("a number")).collect()
+    };
+    let right = numbers("f32");
+    for float in ["bf16", "f16"] {
+        for (found, right) in numbers(float).iter().zip(&right) {
+            assert!((found - right).abs() < 1e-6, "{float}: {found} is not {right}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Warm starts in processes of their own, since CubeCL is configured once in a process.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::AdamWConfig;
+use burn::tensor::Tensor;
+use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+use cubecl::environment;
+use cubecl_environment::bytes::Bytes;
+use cubecl_environment::persistence::{Origin, open};
+use gpu_tuned::measure::Subject;
+use gpu_tuned::warm::{Caches, Fingerprint, begin, save};
+use gpu_tuned::{ComputeCapability, GpuReading, Options, Session, gpu_tuned};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const TASK: &str = "WARM_TEST_TASK";
+const BUNDLE: &str = "GPU_TUNED_WARM_BUNDLE";
+
+/// What CubeCL keeps on the first GPU, and for all.
+const TUNED: &str = "autotune/0.11.3/device-0-0-cuda/matmul";
+const TUNED_ON_THE_THIRD: &str = "autotune/0.11.3/device-0-2-cuda/matmul";
+const KERNELS: &str = "cuda/0.11.3/ptx_sm90-llvm-86";
+
+/// A machine: a user's cache folder, and a folder that the program runs in.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("work")).expect("a folder");
+        Self(folder)
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.path().join("work")
+    }
+
+    /// What a task gives in a new process on this machine.
+    fn run(&self, task: &str, variables: &[(&str, &Path)]) -> Value {
+        let mut command = own_process::command(started_again);
+        command
+            .current_dir(self.work())
+            .env_remove("CARGO_MANIFEST_DIR")
+            .envs([("XDG_CACHE_HOME", self.0.path().join("cache")), ("HOME", self.0.path().to_owned())])
+            .env(TASK, task)
+            .envs(variables.iter().copied());
+        serde_json::from_str(&own_process::result(&mut command)).expect("JSON")
+    }
+}
+
+fn fingerprint(driver: &str) -> Fingerprint {
+    let mut gpu = GpuReading::default();
+    gpu.name = Some("NVIDIA H200".to_owned());
+    gpu.compute_capability = Some(ComputeCapability::new(9, 0));
+    Fingerprint::new([&gpu], Some(driver)).expect("a GPU")
+}
+
+fn put(namespace: &str, key: &str, value: &str) {
+    let [key, value] = [key, value].map(|text| Bytes::from_bytes_vec(text.as_bytes().to_vec()));
+    open(namespace).insert(&key, value, Origin::Local);
+}
+
+fn get(namespace: &str, key: &str) -> Option<String> {
+    open(namespace).get(key.as_bytes()).map(|value| String::from_utf8_lossy(&value).into_owned())
+}
+
+#[test]
+#[ignore = "a program for the tests below"]
+fn started_again() {
+    let task = env::var(TASK).expect("a task");
+    let words: Vec<_> = task.split(' ').collect();
+    let here = fingerprint("580.95.05");
+    let result = match words.as_slice() {
+        ["begin"] => begun(&here, &[0]),
+        ["begin-elsewhere"] => begun(&fingerprint("550.1"), &[0]),
+        ["begin-on", a, b] => begun(&here, &[a, b].map(|number| number.parse().expect("a number"))),
+        ["configured", "first"] => {
+            assert!(CubeClRuntimeConfig::try_set(CubeClRuntimeConfig::default()));
+            begun(&here, &[0])
+        }
+        ["twice"] => {
+            let first = begun(&here, &[0]);
+            json!([first, begun(&fingerprint("550.1"), &[0])])
+        }
+        ["fill"] => {
+            let begun = begun(&here, &[0]);
+            put(TUNED, "512x512", "the third is fastest");
+            put(TUNED, "2048x2048", "only the naive one works\nout of device memory allocating 7 bytes\n");
+            put(KERNELS, "matmul", "PTX");
+            begun
+        }
+        ["save"] => {
+            begin(&here, &[0]);
+            put(TUNED, "512x512", "the third is fastest");
+            put(TUNED, "2048x2048", "only the naive one works\nAn out-of-memory error happened during launch\n");
+            put(KERNELS, "matmul", "PTX");
+            put("records/0.11.3/session", "1", "what was done");
+            json!(save(&env::current_dir().expect("a folder").join("gpu-tuned.warm"), &here).expect("a bundle"))
+        }
+        ["save-nothing"] => {
+            begin(&here, &[0]);
+            json!(save(&env::current_dir().expect("a folder"), &here).expect_err("nothing is there").to_string())
+        }
+        ["bundle-on-cpu"] => {
+            let error = session().measure_if_asked("one-layer", &subject(&Mutex::default())).expect_err("no GPU");
+            json!(error.to_string())
+        }
+        other => panic!("{other:?} is no task"),
+    };
+    own_process::give(result);
+}
+
+/// What a start does, and what is in the caches then.
+fn begun(fingerprint: &Fingerprint, gpus: &[usize]) -> Value {
+    let warm = begin(fingerprint, gpus);
+    let config = CubeClRuntimeConfig::get();
+    json!({
+        "warm": warm,
+        "said": warm.to_string(),
+        "active": *environment::active(),
+        "keeps_kernels": config.compilation.cache,
+        "autotune": format!("{:?}", config.autotune.level),
+        "tuned": get(TUNED, "512x512"),
+        "tuned_on_the_third": get(TUNED_ON_THE_THIRD, "512x512"),
+        "spoilt": get(TUNED, "2048x2048"),
+        "kernel": get(KERNELS, "matmul"),
+    })
+}
+
+#[test]
+fn what_one_process_leaves_the_next_one_finds_but_not_what_was_chosen_without_memory() {
+    let machine = Machine::new();
+    let first = machine.run("fill", &[]);
+    assert_eq!((&first["warm"]["caches"], &first["keeps_kernels"]), (&json!("on"), &json!(true)), "{first:#}");
+    assert_eq!((&first["tuned"], &first["warm"]["bundle"]), (&Value::Null, &Value::Null));
+    let path = PathBuf::from(first["warm"]["path"].as_str().expect("a path"));
+    assert!(path.starts_with(machine.0.path().join("cache/cubecl")), "{}", path.display());
+    // Nothing is left in the folder that the program runs in.
+    assert_eq!(fs::read_dir(machine.work()).expect("a folder").count(), 0);
+
+    let second = machine.run("begin", &[]);
+    assert_eq!((&second["tuned"], &second["kernel"]), (&json!("the third is fastest"), &json!("PTX")));
+    assert_eq!((&second["spoilt"], &second["warm"]["dropped"]), (&Value::Null, &json!(1)), "{second:#}");
+    assert_eq!(machine.run("begin", &[])["warm"]["dropped"], 0);
+
+    let elsewhere = machine.run("begin-elsewhere", &[]);
+    assert_eq!((&elsewhere["tuned"], &elsewhere["kernel"]), (&Value::Null, &Value::Null), "{elsewhere:#}");
+}
+
+#[test]
+fn what_the_user_configured_is_left_alone_and_the_rest_of_it_is_kept() {
+    let machine = Machine::new();
+    let file = machine.work().join("cubecl.toml");
+    fs::write(&file, "[environment]\nname = \"mine\"\npath = \"local\"\n").expect("it is written");
+    let configured = machine.run("begin", &[]);
+    assert_eq!((&configured["warm"]["caches"], &configured["active"]), (&json!("configured"), &json!("mine")));
+    assert_eq!(configured["keeps_kernels"], false);
+    let said = configured["said"].as_str().expect("a report");
+    assert!(said.starts_with("caches as configured by `environment.name` in "), "{said}");
+
+    fs::write(&file, "[autotune]\nlevel = \"full\"\n").expect("it is written");
+    let other = machine.run("begin", &[]);
+    assert_eq!((&other["warm"]["caches"], &other["autotune"]), (&json!("on"), &json!("Full")), "{other:#}");
+
+    let named = machine.run("begin", &[("CUBECL_ENVIRONMENT", Path::new("mine"))]);
+    assert_eq!((&named["warm"]["by"], &named["active"]), (&json!("CUBECL_ENVIRONMENT"), &json!("mine")));
+}
+
+#[test]
+fn a_process_that_used_cubecl_before_keeps_what_it_had() {
+    let late = Machine::new().run("configured first", &[]);
+    assert_eq!((&late["warm"]["caches"], &late["active"]), (&json!("too_late"), &json!("default")), "{late:#}");
+}
+
+#[test]
+fn a_start_on_another_gpu_in_the_same_process_has_caches_of_its_own() {
+    let both = Machine::new().run("twice", &[]);
+    assert_eq!((&both[0]["warm"]["caches"], &both[1]["warm"]["caches"]), (&json!("on"), &json!("on")), "{both:#}");
+    assert_ne!(both[0]["active"], both[1]["active"]);
+}
+
+#[test]
+fn a_run_that_measures_leaves_what_it_tuned_to_training() {
+    let machine = Machine::new();
+    let measuring = machine.run("fill", &[("GPU_TUNED_MEASURE", Path::new("1"))]);
+    assert_eq!(measuring["warm"]["caches"], "on");
+    assert_eq!(machine.run("fill", &[])["tuned"], "the third is fastest");
+}
+
+#[test]
+fn a_bundle_of_one_machine_fills_the_caches_of_another_once() {
+    let (maker, machine) = (Machine::new(), Machine::new());
+    let saved = maker.run("save", &[]);
+    assert_eq!(saved["entries"], 3, "records stay at home: {saved:#}");
+    let file = PathBuf::from(saved["path"].as_str().expect("a path"));
+    let folder = file.parent().expect("a folder");
+    assert_eq!(fs::read_dir(folder).expect("a folder").count(), 1, "drafts are removed");
+
+    let first = machine.run("begin", &[(BUNDLE, folder)]);
+    assert_eq!((&first["tuned"], &first["kernel"]), (&json!("the third is fastest"), &json!("PTX")), "{first:#}");
+    assert_eq!(first["spoilt"], Value::Null, "it was chosen without memory");
+    let bundle = &first["warm"]["bundle"];
+    assert_eq!((&bundle["bundle"], &bundle["entries"], &bundle["kernels"]), (&json!("taken"), &json!(2), &json!(true)));
+    let second = machine.run("begin", &[(BUNDLE, folder)]);
+    assert_eq!(second["warm"]["bundle"]["entries"], 0);
+    // On other GPUs of the machine it is taken for them.
+    let others = machine.run("begin-on 1 2", &[(BUNDLE, folder)]);
+    assert_eq!(others["tuned_on_the_third"], "the third is fastest", "{others:#}");
+
+    // In the current folder it is found without being named.
+    let fresh = Machine::new();
+    let found = fresh.work().join("gpu-tuned.warm");
+    fs::create_dir(&found).expect("a folder");
+    fs::copy(&file, found.join(file.file_name().expect("a name"))).expect("it is copied");
+    assert_eq!(fresh.run("begin", &[])["kernel"], "PTX");
+    let elsewhere = fresh.run("begin-elsewhere", &[]);
+    let because = elsewhere["warm"]["bundle"]["because"].as_str().expect("a reason");
+    assert!(because.starts_with("none of its bundles is gpu-tuned-nvidia-h200-sm90-driver-550.1-"), "{because}");
+}
+
+#[test]
+fn processes_that_start_at_once_share_the_caches() {
+    let (maker, machine) = (Machine::new(), Machine::new());
+    let file = PathBuf::from(maker.run("save", &[])["path"].as_str().expect("a path"));
+    let begun: Vec<_> = thread::scope(|scope| {
+        let start = || machine.run("begin", &[(BUNDLE, file.as_path())]);
+        let started: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
+        started.into_iter().map(|process| process.join().expect("it ends")).collect()
+    });
+    for begun in &begun {
+        assert_eq!((&begun["warm"]["caches"], &begun["kernel"]), (&json!("on"), &json!("PTX")), "{begun:#}");
+        assert_eq!(begun["warm"]["bundle"]["bundle"], "taken", "{begun:#}");
+    }
+    // Each entry was new to one of them.
+    let new: u64 = begun.iter().filter_map(|begun| begun["warm"]["bundle"]["entries"].as_u64()).sum();
+    assert_eq!(new, 2, "{begun:#?}");
+}
+
+#[test]
+fn a_bundle_that_is_of_no_use_is_ignored_with_the_reason() {
+    let (maker, machine) = (Machine::new(), Machine::new());
+    let file = PathBuf::from(maker.run("save", &[])["path"].as_str().expect("a path"));
+    let whole = fs::read(&file).expect("a bundle");
+    let reason = |task: &str, contents: &[u8]| {
+        let copy = machine.work().join("copy.bundle");
+        fs::write(&copy, contents).expect("it is written");
+        let begun = machine.run(task, &[(BUNDLE, copy.as_path())]);
+        assert_eq!((&begun["warm"]["caches"], &begun["tuned"]), (&json!("on"), &Value::Null), "{begun:#}");
+        begun["warm"]["bundle"]["because"].as_str().expect("a reason").to_owned()
+    };
+    assert_eq!(reason("begin-elsewhere", &whole), "made with driver 580.95.05, here it is 550.1");
+    assert!(reason("begin", &whole[..whole.len() - 1]).starts_with("it is damaged: "));
+    assert_eq!(reason("begin", &whole[..20]), "it is no bundle of gpu-tuned");
+    let mut flipped = whole.clone();
+    *flipped.last_mut().expect("bytes") ^= 1;
+    assert_eq!(reason("begin", &flipped), "it is damaged: its checksum does not match");
+    assert_eq!(reason("begin", b""), "it is no bundle of gpu-tuned");
+
+    let missing = machine.run("begin", &[(BUNDLE, Path::new("/nowhere/one.bundle"))]);
+    assert!(missing["warm"]["bundle"]["because"].as_str().expect("a reason").starts_with("it cannot be read: "));
+}
+
+#[test]
+fn the_kernels_of_another_build_are_left_out_and_its_choices_are_taken() {
+    let (maker, machine) = (Machine::new(), Machine::new());
+    let file = PathBuf::from(maker.run("save", &[])["path"].as_str().expect("a path"));
+    let bytes = fs::read(&file).expect("a bundle");
+    let end = bytes.iter().position(|byte| *byte == b'\n').expect("a first line");
+    let mut header: Value = serde_json::from_slice(&bytes[..end]).expect("JSON");
+    header["build"] = json!("0123456789abcdef");
+    fs::write(&file, [header.to_string().as_bytes(), &bytes[end..]].concat()).expect("it is written");
+    let begun = machine.run("begin", &[(BUNDLE, file.as_path())]);
+    assert_eq!((&begun["tuned"], &begun["kernel"]), (&json!("the third is fastest"), &Value::Null), "{begun:#}");
+    assert!(begun["said"].as_str().expect("a report").ends_with("of another build, and left out"));
+}
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 10, target = "generic")]
+#[derive(Clone, Debug)]
+struct Config {
+    #[tuned]
+    batch_size: usize,
+}
+
+/// Micro-batches of four: two of them, and two samples that remain.
+fn session() -> Session<Config> {
+    Options::default().cpu().start(Config { batch_size: 4 }).expect("there is a CPU")
+}
+
+/// It notes the sizes of its micro-batches.
+fn subject(sizes: &Mutex<Vec<usize>>) -> Subject<'_, Linear, Tensor<2>> {
+    Subject::new(
+        |device| LinearConfig::new(8, 8).init(device),
+        || AdamWConfig::new().init(),
+        |samples, device| {
+            sizes.lock().expect("no panic").push(samples);
+            Tensor::ones([samples, 8], device)
+        },
+        |model: &Linear, batch| model.forward(batch).mean(),
+    )
+}
+
+#[test]
+fn warming_up_takes_steps_of_every_micro_batch_that_is_planned_or_would_be() {
+    let sizes = Mutex::default();
+    let session = session();
+    assert_eq!((session.schedule().micro_batch, &session.warm_start().caches), (4, &Caches::NoGpu));
+    assert_eq!(session.warm_up(&subject(&sizes)).expect("steps"), [4, 2, 1]);
+    let three = |step: &[usize]| step.repeat(3);
+    let expected = [three(&[4, 4, 2]), three(&[2, 2]), three(&[1, 1])].concat();
+    assert_eq!(sizes.into_inner().expect("no panic"), expected);
+}
+
+#[test]
+fn no_bundle_is_made_without_a_gpu() {
+    let machine = Machine::new();
+    let bundles = machine.work().join("gpu-tuned.warm");
+    let refused = machine.run("bundle-on-cpu", &[("GPU_TUNED_WARM", &bundles)]);
+    assert!(refused.as_str().expect("a reason").starts_with("there is no GPU: "), "{refused}");
+    assert!(!bundles.exists());
+}
+
+#[test]
+fn nothing_is_no_bundle() {
+    assert_eq!(Machine::new().run("save-nothing", &[]), "nothing was compiled or tuned");
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_keeps_nothing_and_stops_nothing() {
+    let machine = Machine::new();
+    // A file in the place of the folder.
+    fs::write(machine.0.path().join("cache"), "").expect("it is written");
+    let begun = machine.run("fill", &[]);
+    assert_eq!(begun["warm"]["caches"], "not_writable", "{begun:#}");
+}
