@@ -1,6 +1,7 @@
 //! `cargo gpu-tuned`, run on small packages.
 
 mod bench;
+mod book;
 mod check;
 mod diagnose;
 #[cfg(unix)]

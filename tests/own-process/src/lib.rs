@@ -20,8 +20,13 @@ const RESULT: &str = "own-process result: ";
 /// If the path of this program is unknown.
 pub fn command(test: impl Fn()) -> Command {
     let mut command = Command::new(env::current_exe().expect("the path of this program"));
-    command.args(["--exact", name(&test), "--include-ignored", "--nocapture", "--test-threads=1"]);
+    command.args(arguments(test));
     command
+}
+
+/// Returns the arguments with which this program runs `test` and no other test.
+pub fn arguments(test: impl Fn()) -> [&'static str; 5] {
+    ["--exact", name(&test), "--include-ignored", "--nocapture", "--test-threads=1"]
 }
 
 /// Returns the name that the harness gives to `test`: its path without the crate.
@@ -40,7 +45,7 @@ pub fn alone(test: impl Fn(), body: impl FnOnce()) {
     }
     let output = run(command(&test).env(ALONE, "1"));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("1 passed"), "{} did not run: {text}", name(test));
+    assert!(text.contains("1 passed"), "{} did not run: {text}", name(&test));
 }
 
 /// Runs the command and returns its output.

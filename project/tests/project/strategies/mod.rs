@@ -2,6 +2,6 @@
 
 pub(crate) mod locks;
 pub(crate) mod mutated;
-#[path = "../../../../core/tests/planner/workloads.rs"]
+#[path = "../../../../core/tests/it/planner/workloads.rs"]
 pub(crate) mod workloads;
 pub(crate) mod written;

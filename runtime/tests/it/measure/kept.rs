@@ -72,13 +72,13 @@ fn what_no_longer_holds_goes_and_is_told_unless_it_is_measured_anew() {
 
 /// Ages the lock and measures; `left` modes are kept, and standard error names each of the others.
 fn measures_anew(program: impl Fn(), lock: &Path, left: &[&str]) {
-        grow_old(lock);
-        let measured = run_program(program, lock, &MEASURE);
-        let stderr = String::from_utf8_lossy(&measured.stderr);
-        assert_eq!(modes(lock), left, "{stderr}");
-        let dropped: Vec<_> = stderr.lines().filter(|line| line.starts_with("  dropped ")).collect();
-        let gone = ".mode.f32-checkpointed: measured on another device, or with other releases";
-        assert_eq!(dropped.len(), 2 - left.len(), "{stderr}");
-        assert!(dropped.iter().all(|line| line.contains(gone)), "{stderr}");
-        assert!(!fs::read_to_string(lock).expect("a lock").contains(OLD));
+    grow_old(lock);
+    let measured = run_program(program, lock, &MEASURE);
+    let stderr = String::from_utf8_lossy(&measured.stderr);
+    assert_eq!(modes(lock), left, "{stderr}");
+    let dropped: Vec<_> = stderr.lines().filter(|line| line.starts_with("  dropped ")).collect();
+    let gone = ".mode.f32-checkpointed: measured on another device, or with other releases";
+    assert_eq!(dropped.len(), 2 - left.len(), "{stderr}");
+    assert!(dropped.iter().all(|line| line.contains(gone)), "{stderr}");
+    assert!(!fs::read_to_string(lock).expect("a lock").contains(OLD));
 }

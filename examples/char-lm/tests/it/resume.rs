@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock},
+    sync::OnceLock,
 };
 
 use burn::{
@@ -163,9 +163,7 @@ fn device() -> Device {
 }
 
 fn fresh(corpus: &Corpus) -> State {
-    // The random numbers of a device are one sequence for the whole process, and tests run side by side.
-    static DRAWING: Mutex<()> = Mutex::new(());
-    let _drawing = DRAWING.lock();
+    let _drawing = super::drawing();
     let state = State::new(&config(corpus), &device());
     // Burn draws a parameter when it is first read.
     parameters(&state.model);
@@ -203,7 +201,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-fn parameters(model: &Model) -> Vec<f32> {
+pub(crate) fn parameters(model: &Model) -> Vec<f32> {
     let mut values = Values(Vec::new());
     model.visit(&mut values);
     assert!(values.0.iter().all(|value| value.is_finite()), "a comparison of NaN would find no difference");

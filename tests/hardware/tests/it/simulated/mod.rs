@@ -1,7 +1,5 @@
 //! What runs on CUDA, beside a driver that runs no kernel: `cargo test --release -p hardware-tests --features cuda`.
 
-#![cfg(feature = "cuda")]
-
 mod dry;
 
 use std::io::{BufRead, BufReader};
@@ -190,7 +188,7 @@ fn program_that_starts_two_sessions() {
 fn a_gpu_that_is_hidden_from_cuda_is_said_to_be() {
     let machine = Machine::new("h200");
     let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
-    command.args(["--exact", "program_that_starts_two_sessions", "--ignored", "--nocapture"]);
+    command.args(own_process::arguments(program_that_starts_two_sessions));
     let output = command.env("CUDA_VISIBLE_DEVICES", "").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     let expected = "CUDA shows none of the driver's GPUs (NVIDIA H200): CUDA_VISIBLE_DEVICES is ``";
@@ -205,7 +203,7 @@ fn a_gpu_that_is_hidden_from_cuda_is_said_to_be() {
 fn said_by_the_second(first_allows: bool) -> String {
     let machine = Machine::new("h200");
     let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
-    command.args(["--exact", "program_that_starts_two_sessions", "--ignored", "--nocapture"]);
+    command.args(own_process::arguments(program_that_starts_two_sessions));
     let output = command.env(FIRST_ALLOWS, first_allows.to_string()).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));

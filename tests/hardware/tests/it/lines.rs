@@ -1,7 +1,5 @@
 //! The program's lines, on the CPU.
 
-#![cfg(not(feature = "cuda"))]
-
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! Errors of an unusable driver, or of one unusable GPU.
 
 use std::path::Path;
-use std::process::Command;
 
 use fake_nvml::{SCENARIO_VARIABLE, play};
 use gpu_tuned_nvml::{DriverError, LIBRARY_VARIABLE, Trouble, read};
@@ -80,18 +79,15 @@ fn a_driver_that_cannot_count_is_a_typed_error() {
     assert!(matches!(&error, DriverError::Other { call, .. } if call == "counting the GPUs"), "{error:?}");
 }
 
-/// Runs itself again, because the environment of a process with threads must not be changed.
+#[test]
+#[ignore = "started by the test below"]
+fn reads_the_library_of_the_environment() {
+    own_process::give(read(None).expect("a library that works").gpus[0].name.as_deref().unwrap_or_default());
+}
+
 #[test]
 fn the_environment_names_the_library() {
-    if std::env::var_os(SCENARIO_VARIABLE).is_some() {
-        let reading = read(None).expect("the environment names a library that works");
-        assert_eq!(reading.gpus[0].name.as_deref(), Some("NVIDIA H200"));
-        return;
-    }
-    let status = Command::new(std::env::current_exe().expect("a test knows its path"))
-        .args(["--exact", "the_environment_names_the_library"])
-        .env(SCENARIO_VARIABLE, fake_nvml::scenario("h200"))
-        .env(LIBRARY_VARIABLE, fake_nvml::library())
-        .status();
-    assert!(status.expect("the test runs again").success());
+    let mut command = own_process::command(reads_the_library_of_the_environment);
+    command.env(SCENARIO_VARIABLE, fake_nvml::scenario("h200")).env(LIBRARY_VARIABLE, fake_nvml::library());
+    assert_eq!(own_process::result(&mut command), "NVIDIA H200");
 }

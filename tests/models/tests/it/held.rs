@@ -93,6 +93,7 @@ fn check<M: Module>(
     new: impl Fn(&Device) -> M,
     loss: impl Fn(&M, &Device) -> Tensor<1>,
 ) {
+    let _counting = measure::counting();
     let (spec, device) = (model.into(), measure::device(false));
     for optimizer in Optimizer::ALL {
         let memory = planned(&spec, optimizer);
@@ -175,6 +176,7 @@ fn a_plan_says_what_recurrent_layers_hold() {
 
 #[test]
 fn amsgrad_holds_a_third_moment() {
+    let _counting = measure::counting();
     let (d, device) = (lstm(), measure::device(false));
     let mut burn = AdamConfig::new().with_amsgrad(true).init();
     let model = step(&mut burn, Recurrent::new(&d, &device), &device, |model, device| model.loss(&d, 2, device));

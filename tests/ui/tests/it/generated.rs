@@ -1,7 +1,5 @@
 //! What is generated compiles, and does what its documentation says.
 
-#![allow(missing_docs)]
-
 use std::collections::BTreeMap;
 
 use clap::Parser;

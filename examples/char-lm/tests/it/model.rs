@@ -9,6 +9,7 @@ use gpu_tuned::Tuned;
 
 #[test]
 fn the_network_has_as_many_parameters_as_are_planned() {
+    let _drawing = super::drawing();
     for config in [TrainingConfig::new(), tiny(7), TrainingConfig::new().with_n_layers(1).with_window(100)] {
         assert_eq!(Model::new(&config, &Device::flex()).num_params() as u64, config.workload().parameters());
     }
@@ -16,7 +17,7 @@ fn the_network_has_as_many_parameters_as_are_planned() {
 
 #[test]
 fn a_prediction_does_not_see_what_comes_after() {
-    let model = Model::new(&tiny(7), &Device::flex());
+    let model = network(&tiny(7));
     let (one, other) = (scores(&model, [1, 2, 3, 4, 5]), scores(&model, [1, 2, 3, 6, 0]));
     let (same, changed) = (3 * 7, 4 * 7);
     assert_eq!(one[..same], other[..same], "the first three characters are the same");
@@ -26,14 +27,14 @@ fn a_prediction_does_not_see_what_comes_after() {
 #[test]
 fn a_network_that_knows_nothing_has_the_perplexity_of_the_vocabulary() {
     let config = tiny(7);
-    let model = Model::new(&config, &Device::flex()).map(&mut Zeros);
+    let model = network(&config).map(&mut Zeros);
     let perplexity = perplexity::network(&model, &text(), &config, &Device::flex()).unwrap();
     assert!((perplexity - 7.0).abs() < 1e-4, "{perplexity}");
 }
 
 #[test]
 fn perplexity_does_not_depend_on_the_evaluation_batch() {
-    let model = Model::new(&tiny(7), &Device::flex());
+    let model = network(&tiny(7));
     let measure = |batch| {
         let config = tiny(7).with_eval_batch_size(batch);
         perplexity::network(&model, &text(), &config, &Device::flex()).unwrap()
@@ -57,12 +58,20 @@ fn bigram_perplexity_is_what_counting_by_hand_gives() {
 fn a_sample_has_the_characters_asked_for_also_beyond_a_window() {
     let corpus = Corpus::new(&"to be or not to be\n".repeat(5));
     let config = tiny(corpus.vocabulary.size());
-    let model = Model::new(&config, &Device::flex());
+    let model = network(&config);
     let write =
         |seed| sample(&model, &corpus.vocabulary, &config.clone().with_seed(seed), 50, &Device::flex()).unwrap();
     assert_eq!(write(1).chars().count(), 50);
     assert_eq!(write(1), write(1));
     assert_ne!(write(1), write(2));
+}
+
+/// A network whose parameters are drawn: Burn draws a parameter when it is first read.
+fn network(config: &TrainingConfig) -> Model {
+    let _drawing = super::drawing();
+    let model = Model::new(config, &Device::flex());
+    super::resume::parameters(&model);
+    model
 }
 
 fn tiny(vocabulary: usize) -> TrainingConfig {

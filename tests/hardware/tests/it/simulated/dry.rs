@@ -74,19 +74,16 @@ fn program_that_takes_steps() {
     } else {
         trained(&device)
     };
-    println!("held: {held}");
+    own_process::give(held);
 }
 
 fn held(machine: &Machine, is_dry: bool) -> u64 {
     let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
-    command.args(["--exact", "dry::program_that_takes_steps", "--ignored", "--nocapture"]);
+    command.args(own_process::arguments(program_that_takes_steps));
     if is_dry {
         command.env(DRY, "1");
     }
-    let output = command.output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let held = said.lines().find_map(|line| line.split_once("held: ")?.1.parse().ok());
-    held.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)))
+    own_process::result(&mut command).parse().expect("bytes")
 }
 
 /// In the process that tunes the kernels, and in one that finds them tuned.

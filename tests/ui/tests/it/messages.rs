@@ -1,28 +1,35 @@
-//! What a package with a build script is told.
+//! Compile errors of `#[gpu_tuned]` and `#[derive(MicroBatch)]`.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
 
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::source::Source;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::resolved::{Resolved, Selected};
 
-const CONFIG: &str = include_str!("../cases/with_table/gpu-tuned.toml");
+const CONFIG: &str = include_str!("../../cases/with_table/gpu-tuned.toml");
 
-fn main() -> ExitCode {
-    if std::env::var_os(Resolved::VARIABLE).is_some() {
-        trybuild::TestCases::new().compile_fail("cases/with_table/*.rs");
-        return ExitCode::SUCCESS;
-    }
+#[test]
+fn mistakes_of_packages_without_a_build_script() {
+    trybuild::TestCases::new().compile_fail("cases/without_table/*.rs");
+}
+
+#[test]
+fn mistakes_of_batches() {
+    trybuild::TestCases::new().compile_fail("cases/micro_batch/*.rs");
+}
+
+#[test]
+#[ignore = "started by the test below with a table"]
+fn cases_with_table() {
+    trybuild::TestCases::new().compile_fail("cases/with_table/*.rs");
+}
+
+#[test]
+fn mistakes_of_packages_with_a_build_script() {
     let table = Path::new(env!("CARGO_TARGET_TMPDIR")).join("table.toml");
     std::fs::write(&table, resolved().to_toml()).expect("the target directory is writable");
-    // A variable of this process cannot be set safely; one of a child can.
-    let again = Command::new(std::env::current_exe().expect("the test knows its own path"))
-        .env(Resolved::VARIABLE, &table)
-        .status()
-        .expect("the test can run itself");
-    if again.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    own_process::run(own_process::command(cases_with_table).env(Resolved::VARIABLE, &table));
 }
 
 fn resolved() -> Resolved {

@@ -7,7 +7,7 @@ use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Precision, Setting, plan};
 use proptest::prelude::*;
 
-use crate::workloads::{goals, workloads};
+use super::workloads::{goals, workloads};
 
 fn devices() -> impl Strategy<Value = DeviceFacts> {
     let all: Vec<_> = ProfileTable::builtin().iter().map(DeviceFacts::nominal).collect();

@@ -40,6 +40,7 @@ fn transformer(layers: usize, d_model: usize, d_ff: usize, heads: usize) -> tran
 
 #[test]
 fn core_counts_the_parameters_of_gpt() {
+    let _counting = measure::counting();
     for (layers, d_model, d_ff, heads, tied, norm_first) in
         [(1, 64, 256, 4, true, true), (3, 96, 200, 3, true, false), (2, 160, 640, 5, false, true)]
     {
@@ -50,6 +51,7 @@ fn core_counts_the_parameters_of_gpt() {
 
 #[test]
 fn core_counts_the_parameters_of_llama() {
+    let _counting = measure::counting();
     for (heads, kv_heads, vocab) in [(8, 2, 331), (4, 4, 100), (4, 1, 57)] {
         let d = transformer::Dimensions { kv_heads, vocab, ..transformer(2, 128, 300, heads) };
         assert_same(d.llama(), &Llama::new(&d, &device()), &format!("{d:?}"));
@@ -58,6 +60,7 @@ fn core_counts_the_parameters_of_llama() {
 
 #[test]
 fn core_counts_the_parameters_of_a_classifier() {
+    let _counting = measure::counting();
     for norm_first in [false, true] {
         let d = transformer::Dimensions { vocab: 5, norm_first, ..transformer(2, 96, 200, 3) };
         assert_same(d.classifier(500), &Classifier::new(&d, 500, &device()), &format!("{d:?}"));
@@ -66,6 +69,7 @@ fn core_counts_the_parameters_of_a_classifier() {
 
 #[test]
 fn core_counts_the_parameters_of_convnets() {
+    let _counting = measure::counting();
     for kind in [Block::Plain, Block::Basic, Block::Bottleneck] {
         for (stages, stem) in [(vec![[16, 2]], false), (vec![[8, 1], [16, 3]], false), (vec![[16, 2], [24, 2]], true)] {
             for group_norm in [false, true] {
@@ -78,6 +82,7 @@ fn core_counts_the_parameters_of_convnets() {
 
 #[test]
 fn core_counts_the_parameters_of_u_nets() {
+    let _counting = measure::counting();
     for (base, depth, classes) in [(8, 1, 2), (6, 2, 1), (4, 4, 3)] {
         let d = unet::Dimensions { image: 32, channels: 3, base, depth, classes };
         assert_same(d.described(), &UNet::new(&d, &device()), &format!("{d:?}"));
@@ -86,6 +91,7 @@ fn core_counts_the_parameters_of_u_nets() {
 
 #[test]
 fn core_counts_the_parameters_of_perceptrons() {
+    let _counting = measure::counting();
     for widths in [vec![7, 5, 3], vec![30, 50, 70, 10], vec![12, 3]] {
         assert_same(mlp::described(&widths), &Mlp::new(&widths, &device()), &format!("{widths:?}"));
     }
@@ -93,6 +99,7 @@ fn core_counts_the_parameters_of_perceptrons() {
 
 #[test]
 fn core_counts_the_parameters_of_recurrent_layers() {
+    let _counting = measure::counting();
     for gru in [false, true] {
         for (layers, vocab, bidirectional) in [(1, 0, false), (3, 11, false), (1, 0, true), (2, 11, true)] {
             let (input, hidden, classes) = (12, 20, 7);

@@ -20,13 +20,13 @@ fn changed_lines(before: &str, after: &str) -> usize {
 #[test]
 fn a_config_of_burns_examples_takes_at_most_five_changed_lines() {
     for (name, before, after) in [
-        ("guide", include_str!("../before/guide.rs"), include_str!("../src/guide.rs")),
-        ("mnist", include_str!("../before/mnist.rs"), include_str!("../src/mnist.rs")),
-        ("custom_loop", include_str!("../before/custom_loop.rs"), include_str!("../src/custom_loop.rs")),
+        ("guide", include_str!("../../before/guide.rs"), include_str!("../../src/guide.rs")),
+        ("mnist", include_str!("../../before/mnist.rs"), include_str!("../../src/mnist.rs")),
+        ("custom_loop", include_str!("../../before/custom_loop.rs"), include_str!("../../src/custom_loop.rs")),
         (
             "text_classification",
-            include_str!("../before/text_classification.rs"),
-            include_str!("../src/text_classification.rs"),
+            include_str!("../../before/text_classification.rs"),
+            include_str!("../../src/text_classification.rs"),
         ),
     ] {
         let changed = changed_lines(before, after);

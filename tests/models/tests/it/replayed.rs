@@ -22,7 +22,7 @@ use gpu_tuned_core::{
 };
 use models_tests::{
     convnet::{self, Convnet},
-    cross_entropy,
+    cross_entropy, measure,
     recurrent::{self, Recurrent},
 };
 
@@ -45,6 +45,7 @@ fn optimizer() -> ModuleOptimizer {
 
 /// Holds what is replayed against what was reserved, and what is planned by it.
 fn check<M: Module, B: Clone>(family: Family, subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
+    let _counting = measure::counting();
     let (mut errors, mut bounds) = (Vec::new(), Vec::new());
     for Reserved { checkpointing, mib } in reserved {
         let trace = Trace::record(&Device::flex(), subject, 1, *checkpointing).expect("two small micro-batches");

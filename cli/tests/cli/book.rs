@@ -1,5 +1,5 @@
-//! The commands that the book shows, run. `TRYCMD=overwrite cargo test -p cargo-gpu-tuned --test book` writes into it what
-//! they print now.
+//! Commands of the book and their output. `TRYCMD=overwrite cargo test -p cargo-gpu-tuned --test cli book` writes the
+//! present output into the book.
 
 use std::path::Path;
 

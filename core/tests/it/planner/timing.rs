@@ -6,9 +6,8 @@ use std::time::Instant;
 use gpu_tuned_core::plan;
 use gpu_tuned_core::plan::PlanError;
 
-use crate::free_memory;
-use crate::workloads::{goals_of, workloads};
-use crate::{profiles, runner};
+use super::workloads::{goals_of, workloads};
+use super::{free_memory, profiles, runner};
 
 /// Of each pair the fastest of several plans, which is what other processes disturb least.
 const REPEATS: usize = 7;
@@ -20,7 +19,7 @@ fn print(what: &str, mut times_us: Vec<f64>) {
     println!("{what}: {} pairs, median {median:.1} us, p99 {p99:.1} us, most {most:.1} us", times_us.len());
 }
 
-/// `cargo test --release -p gpu-tuned-core --test planner -- --ignored --nocapture`
+/// `cargo test --release -p gpu-tuned-core --test it time_of_one_plan -- --ignored --nocapture`
 #[test]
 #[ignore = "prints times, which say nothing on a busy machine"]
 fn time_of_one_plan() {

@@ -9,10 +9,9 @@ use gpu_tuned_core::{Goal, Pins, Precision, plan};
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestCaseResult};
 
-use crate::costs::{Costs, Way};
-use crate::free_memory;
-use crate::workloads::{LARGEST_SHARE, goals, goals_of, workloads};
-use crate::{profiles, runner};
+use super::costs::{Costs, Way};
+use super::workloads::{LARGEST_SHARE, goals, goals_of, workloads};
+use super::{free_memory, profiles, runner};
 
 /// What was compared, and how far the plans were from the best.
 #[derive(Debug)]

@@ -1,0 +1,5 @@
+//! Integration tests of the whole crate in one program.
+
+mod devices;
+mod planner;
+mod profiles;

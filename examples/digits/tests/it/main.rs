@@ -1,0 +1,4 @@
+//! Tests of the example in one program.
+
+mod data;
+mod equality;

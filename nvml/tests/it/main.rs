@@ -1,0 +1,7 @@
+//! Integration tests of the whole crate in one program.
+
+mod driver_trouble;
+mod gauging;
+mod mig_slices;
+mod telemetry;
+mod whole_gpus;

@@ -1,0 +1,5 @@
+//! Configs of Burn's examples, before and after they were annotated.
+
+mod changed_lines;
+mod configs;
+mod workloads;

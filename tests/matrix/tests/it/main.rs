@@ -1,0 +1,4 @@
+//! Features of packages that use `gpu-tuned`, and rebuilds of such packages.
+
+mod naming;
+mod rebuilding;

@@ -1,0 +1,8 @@
+//! Costs that `gpu-tuned-core` computes, compared with models in Burn.
+
+mod adapters;
+mod bytes;
+mod held;
+mod parameters;
+mod replayed;
+mod teacher;
