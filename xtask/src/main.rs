@@ -1,18 +1,26 @@
-//! `cargo xtask generate` writes the generated files of this workspace; `--check` only compares.
+//! Tasks of this workspace: generated files, and limits of prose and size.
 
 #![forbid(unsafe_code)]
 
 mod commands;
 mod dimensions;
+mod limits;
 mod profiles;
 mod proof;
+mod prose;
 mod replayed;
+mod size;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+
+use limits::Limits;
+use prose::Prose;
+use size::Sizes;
 
 /// Tasks of this workspace.
 #[derive(Parser)]
@@ -22,6 +30,27 @@ enum Task {
         /// Write nothing; fail if a file is not current.
         #[arg(long)]
         check: bool,
+    },
+    /// Show how plainly comments and documents are written.
+    Prose {
+        /// Fail if a figure is above its limit.
+        #[arg(long, conflicts_with = "tighten")]
+        check: bool,
+        /// Lower the limits to the present figures.
+        #[arg(long)]
+        tighten: bool,
+        /// Show the N blocks that break the most rules.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        worst: usize,
+    },
+    /// Show the lines of crates, and the files that are too large.
+    Size {
+        /// Fail if a size is above its limit.
+        #[arg(long, conflicts_with = "tighten")]
+        check: bool,
+        /// Lower the limits to the present sizes.
+        #[arg(long)]
+        tighten: bool,
     },
 }
 
@@ -38,8 +67,55 @@ const FILES: &[Generated] = &[
 ];
 
 fn main() -> Result<()> {
-    let Task::Generate { check } = Task::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("this package lies in the workspace")?;
+    match Task::parse() {
+        Task::Generate { check } => generate(root, check),
+        Task::Prose { check, tighten, worst } => {
+            let prose = Prose::measure(root, &sources(root)?)?;
+            print!("{}", prose.table(worst));
+            hold(root, check, tighten, |limits| prose.exceeded(limits), |limits| prose.tighten(limits))
+        }
+        Task::Size { check, tighten } => {
+            let sizes = Sizes::measure(root, &sources(root)?)?;
+            print!("{}", sizes.table());
+            hold(root, check, tighten, |limits| sizes.exceeded(limits), |limits| sizes.tighten(limits))
+        }
+    }
+}
+
+/// Compares figures with their limits, or lowers the limits.
+fn hold(
+    root: &Path,
+    check: bool,
+    tighten: bool,
+    exceeded: impl Fn(&Limits) -> Vec<String>,
+    lower: impl Fn(&mut Limits),
+) -> Result<()> {
+    let mut limits = Limits::load(root)?;
+    if tighten {
+        lower(&mut limits);
+        limits.save(root)?;
+    }
+    let messages = exceeded(&limits);
+    if check && !messages.is_empty() {
+        bail!("above the limits in {}:\n{}", limits::FILE, messages.join("\n"));
+    }
+    Ok(())
+}
+
+/// Files of the workspace that are committed or about to be.
+fn sources(root: &Path) -> Result<Vec<String>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("cannot run git")?;
+    let files = String::from_utf8(listed.stdout)?;
+    Ok(files.lines().filter(|file| root.join(file).is_file()).map(str::to_owned).collect())
+}
+
+/// Writes the generated files, or compares them.
+fn generate(root: &Path, check: bool) -> Result<()> {
     let mut stale = Vec::new();
     for (file, wanted) in generated(root)? {
         let path = root.join(&file);
