@@ -1,10 +1,11 @@
 //! GPU profiles, workloads and the planner behind `gpu-tuned`.
 //!
-//! This crate is pure: no I/O, no driver, no `proc_macro`. The attribute (at compile time), the build script, the
-//! runtime and the command line all call the same [`plan()`], so that they cannot disagree.
+//! This crate is pure except for [`atomic_file`]: no driver, no `proc_macro`. The attribute (at compile time), the build
+//! script, the runtime and the command line all call the same [`plan()`], so that they cannot disagree.
 
 #![forbid(unsafe_code)]
 
+pub mod atomic_file;
 mod bytes;
 pub mod device;
 pub mod dims;

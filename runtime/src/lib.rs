@@ -90,17 +90,11 @@
 pub mod allocation;
 #[cfg(feature = "burn")]
 pub mod burn;
-#[cfg(feature = "burn")]
-mod course;
 mod decide;
 mod detect;
-#[cfg(feature = "burn")]
-pub mod load;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
-#[cfg(feature = "burn")]
-pub mod mixed;
 mod resume;
 mod saved;
 mod selection;
@@ -109,9 +103,6 @@ mod start;
 #[cfg(feature = "burn")]
 pub mod train;
 mod tuned;
-#[cfg(feature = "warm")]
-pub mod warm;
-mod whole;
 
 #[cfg(feature = "burn")]
 pub use burn::device;
@@ -129,7 +120,13 @@ pub use gpu_tuned_core::{
 #[cfg(feature = "burn")]
 pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;
+#[cfg(feature = "warm")]
+#[doc(inline)]
+pub use gpu_tuned_measure::warm;
 pub use gpu_tuned_observe::{Host, diagnose, export, leak, monitor, recording, trace};
+#[cfg(feature = "burn")]
+#[doc(inline)]
+pub use gpu_tuned_train::{load, mixed};
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
 pub use selection::{Change, Fallback, Recognised, SelectedGpu, Selection, Shortfall};

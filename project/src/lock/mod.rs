@@ -23,6 +23,7 @@
 mod alike;
 mod described;
 mod facts;
+mod file;
 mod merge;
 mod outdated;
 mod read;
@@ -36,6 +37,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use alike::Alike;
+pub use file::{LockError, LockFile, Update};
 pub use merge::{Merged, merged};
 pub use outdated::{Before, Outdated};
 

@@ -6,14 +6,15 @@ use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::ProfileTable;
 
-use super::{Circumstances, DecideError, GpusError};
+use super::{DecisionContext, DecideError, GpusError};
+use gpu_tuned_observe::Host;
+
 use crate::detect::Machine;
 use crate::selection::{Fallback, SelectedGpu, Shortfall};
-use gpu_tuned_observe::Host;
 
 /// The devices that a decision is for. Positions are those in [`Machine::gpus`].
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Wanted {
+pub(crate) enum DeviceRequest {
     /// The first GPU of the kind that the build is for, else the first.
     #[default]
     Best,
@@ -29,7 +30,7 @@ pub(crate) enum Wanted {
 }
 
 /// A GPU that was tried and did not open.
-pub(crate) struct Broken {
+pub(crate) struct FailedGpu {
     pub position: usize,
     pub because: String,
 }
@@ -62,7 +63,7 @@ pub(super) struct Devices {
 
 impl Devices {
     pub(super) fn choose(
-        here: Circumstances<'_>,
+        here: DecisionContext<'_>,
         goal: &Goal,
         profiles: &ProfileTable,
         is_target: impl Fn(&GpuReading) -> bool,
@@ -85,7 +86,7 @@ impl Devices {
     }
 }
 
-impl Wanted {
+impl DeviceRequest {
     /// Whether this process may have several GPUs.
     fn is_several(&self) -> bool {
         match self {
@@ -107,10 +108,10 @@ impl Wanted {
 }
 
 /// The GPUs among those asked for that can be planned for, and why not the others: one sentence each.
-fn usable(asked: &[usize], here: Circumstances<'_>, profiles: &ProfileTable) -> (Vec<Gpu>, Vec<String>) {
+fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -> (Vec<Gpu>, Vec<String>) {
     let all = &here.machine.gpus;
     let mut because = match here.wanted {
-        Wanted::Cpu { because } => because.clone(),
+        DeviceRequest::Cpu { because } => because.clone(),
         _ if all.is_empty() => here.machine.trouble.clone(),
         _ => Vec::new(),
     };
@@ -149,7 +150,7 @@ impl Ranks {
     fn of(
         asked: usize,
         usable: usize,
-        here: Circumstances<'_>,
+        here: DecisionContext<'_>,
         goal: &Goal,
         because: &[String],
     ) -> Result<Self, DecideError> {

@@ -19,7 +19,7 @@ use gpu_tuned_core::{Goal, Pins, Setting};
 use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
 
-pub(crate) use devices::{Broken, Wanted};
+pub(crate) use devices::{FailedGpu, DeviceRequest};
 pub(crate) use error::DecideError;
 pub use error::GpusError;
 
@@ -45,12 +45,12 @@ pub struct Decision {
     pub workload: Workload,
     /// What was asked for.
     #[serde(skip)]
-    pub(crate) asked: Asked,
+    pub(crate) inputs: PlanInputs,
 }
 
 /// What was planned for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct PlanInputs {
     /// What all devices have.
     pub facts: DeviceFacts,
     /// In samples, with what is fixed.
@@ -91,12 +91,12 @@ impl fmt::Display for Decision {
 
 /// What a decision depends on beside the config.
 #[derive(Clone, Copy)]
-pub(crate) struct Circumstances<'a> {
+pub(crate) struct DecisionContext<'a> {
     pub machine: &'a Machine,
     /// The devices that are asked for.
-    pub wanted: &'a Wanted,
+    pub wanted: &'a DeviceRequest,
     /// GPUs that were tried and did not open.
-    pub broken: &'a [Broken],
+    pub broken: &'a [FailedGpu],
     /// The run to go on with.
     pub saved: Option<&'a SavedRun>,
     /// What is fixed for this start, whatever the config says.
@@ -104,7 +104,7 @@ pub(crate) struct Circumstances<'a> {
 }
 
 /// Decides for the wanted devices of the machine; without a usable GPU for the CPU.
-pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<Decision, DecideError> {
+pub(crate) fn decide<C: Tuned>(config: &C, here: DecisionContext<'_>) -> Result<Decision, DecideError> {
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let spec = config.workload();
     if let Some((_, message)) = spec.mistakes().into_iter().next() {
@@ -115,7 +115,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
     let mut goal = asked::goal(config).in_samples(&workload)?;
     if goal.global_batch.is_none() && !here.set.is_empty() {
         // The run stays the same: what is fixed for one start cuts its steps, and makes no others.
-        let without = decide(config, Circumstances { set: &Pins::default(), ..here })?;
+        let without = decide(config, DecisionContext { set: &Pins::default(), ..here })?;
         goal.global_batch = Some(without.plan.schedule.global_batch);
     }
     goal.pins = here.set.or(&goal.pins);
@@ -155,7 +155,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: Circumstances<'_>) -> Result<De
         resumed,
         changes,
     };
-    Ok(Decision { selection, plan, workload, asked: Asked { facts, goal } })
+    Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
 }
 
 /// What differs from the constants of the build, among the settings that the config has a field for.

@@ -37,11 +37,11 @@ fn management(_library: Option<&Path>) -> Drivers {
 /// Keeps the GPUs that CUDA shows, if it can be asked.
 #[cfg(feature = "cuda")]
 fn in_cuda_order(mut drivers: Drivers) -> Drivers {
-    match crate::burn::cuda_devices() {
+    match gpu_tuned_train::device::cuda_devices() {
         Ok(devices) => {
             if devices.is_empty() && !drivers.gpus.is_empty() {
                 let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-                let trouble = super::cuda::unseen(&drivers.gpus, crate::burn::has_driver(), visible.as_deref());
+                let trouble = super::cuda::unseen(&drivers.gpus, gpu_tuned_train::device::has_driver(), visible.as_deref());
                 drivers.trouble.push(trouble);
             }
             drivers.gpus = super::cuda::in_cuda_order(&drivers.gpus, &devices);

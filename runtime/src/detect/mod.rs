@@ -1,7 +1,6 @@
 //! A look at the machine: its GPUs, its driver, its host. Nothing here opens a device, and nothing panics.
 
-#[cfg(any(feature = "burn", all(test, feature = "nvml")))]
-#[cfg_attr(not(feature = "burn"), expect(unreachable_pub, reason = "public through the module for Burn"))]
+#[cfg(any(feature = "cuda", all(test, feature = "burn", feature = "nvml")))]
 mod cuda;
 mod gpus;
 
@@ -13,10 +12,6 @@ use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_observe::Host;
 use serde::Serialize;
 
-#[cfg(feature = "burn")]
-pub use cuda::CudaDevice;
-#[cfg(feature = "burn")]
-pub(crate) use cuda::join;
 
 /// What a machine has, at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{LoadError, SaveError, SavedRun};
-use crate::whole;
+use gpu_tuned_core::atomic_file;
 
 /// Writes `run` under a temporary name, and renames it when it is on the disk.
 pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveError> {
@@ -15,7 +15,7 @@ pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveErro
     let path = directory.join(SavedRun::FILE_NAME);
     let mut text = serde_json::to_string_pretty(run).expect("BUG: a saved run is always JSON");
     text.push('\n');
-    match whole::replace(&path, &text) {
+    match atomic_file::replace(&path, &text) {
         Ok(()) => Ok(path),
         Err(cause) => Err(SaveError::Write { path, cause }),
     }

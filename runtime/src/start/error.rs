@@ -69,7 +69,7 @@ pub enum StartError {
     /// The CPU does not take the planned precision.
     #[cfg(feature = "burn")]
     #[error(transparent)]
-    Open(#[from] crate::burn::OpenError),
+    Open(#[from] gpu_tuned_train::device::OpenError),
 }
 
 impl StartError {

@@ -3,11 +3,11 @@
 use gpu_tuned_core::device::ComputeCapability;
 
 use super::StartError;
-use crate::burn::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
-use crate::decide::{Broken, Decision};
+use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
+use crate::decide::{FailedGpu, Decision};
 use crate::selection::SelectedGpu;
-use crate::warm::{Caches, WarmStart};
-use gpu_tuned_observe::log;
+use gpu_tuned_observe::log::warn_user;
+use gpu_tuned_measure::warm::{Caches, WarmStart};
 
 /// What a start does while TF32 is settled.
 pub(super) struct Start<'s> {
@@ -24,7 +24,7 @@ pub(super) struct Start<'s> {
 pub(super) fn settle(
     decision: Decision,
     start: &Start<'_>,
-) -> Result<Result<(Decision, WarmStart), Broken>, StartError> {
+) -> Result<Result<(Decision, WarmStart), FailedGpu>, StartError> {
     if !is_asked(&decision) {
         return unasked(decision, start).map(Ok);
     }
@@ -53,7 +53,7 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
         let warm = (start.warm)(&decision.selection.gpus, is_off);
         return Ok((decision, warm));
     }
-    log::warn_user("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
+    warn_user("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
     let before = decision.selection.fallbacks;
     let mut decision = (start.again)(false)?;
     decision.tf32_is_off();
@@ -68,11 +68,11 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
 /// Whether somebody does not allow what one of the GPUs has.
 fn is_asked(decision: &Decision) -> bool {
     let has_tf32 = |gpu: &SelectedGpu| gpu.reading.compute_capability.is_some_and(ComputeCapability::has_tf32);
-    decision.asked.goal.pins.allow_tf32 == Some(false) && decision.selection.gpus.iter().any(has_tf32)
+    decision.inputs.goal.pins.allow_tf32 == Some(false) && decision.selection.gpus.iter().any(has_tf32)
 }
 
 /// Switches TF32 off on all of them, or says why it stays on. A GPU that refuses after others is as good as broken.
-fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Option<String>, Broken> {
+fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Option<String>, FailedGpu> {
     if let Some(why) = caches.tf32_in_them().filter(|_| !tf32_is_off()) {
         return Ok(Some(why));
     }
@@ -82,7 +82,7 @@ fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Opti
             Err(error @ OpenError::Tf32 { .. }) if !tf32_is_off() => {
                 return Ok(Some(error.to_string()));
             }
-            Err(error) => return Err(Broken { position: gpu.position, because: error.to_string() }),
+            Err(error) => return Err(FailedGpu { position: gpu.position, because: error.to_string() }),
         }
     }
     Ok(None)

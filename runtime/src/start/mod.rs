@@ -10,17 +10,18 @@ use std::time::Instant;
 
 use gpu_tuned_core::Pins;
 use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_observe::log::warn_user;
+use gpu_tuned_observe::recording::{Observer, Observers, Record, Recorder};
 
 pub use error::StartError;
 
-use crate::decide::{Broken, Circumstances, Decision, Wanted, decide};
+use crate::decide::{FailedGpu, DecisionContext, Decision, DeviceRequest, decide};
 use crate::detect::{Machine, first_look};
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::session::Session;
+use gpu_tuned_observe::log::warn_user;
 use crate::tuned::Tuned;
-use gpu_tuned_observe::log;
-use gpu_tuned_observe::recording::{Observer, Observers, Record, Recorder};
 
 /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
 ///
@@ -37,7 +38,7 @@ pub fn start<C: Tuned>(config: C) -> Result<Session<C>, StartError> {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     strict: bool,
-    wanted: Wanted,
+    wanted: DeviceRequest,
     cpu: bool,
     machine: Option<Machine>,
     resume: Option<PathBuf>,
@@ -69,7 +70,7 @@ impl Options {
     /// if there is none, the first.
     #[must_use]
     pub fn gpu(mut self, index: usize) -> Self {
-        self.wanted = Wanted::These(vec![index]);
+        self.wanted = DeviceRequest::These(vec![index]);
         self
     }
 
@@ -86,14 +87,14 @@ impl Options {
     #[must_use]
     pub fn gpus(mut self, positions: impl IntoIterator<Item = usize>) -> Self {
         let positions: BTreeSet<usize> = positions.into_iter().collect();
-        self.wanted = Wanted::These(positions.into_iter().collect());
+        self.wanted = DeviceRequest::These(positions.into_iter().collect());
         self
     }
 
     /// Trains on every GPU of the machine: see [`gpus`](Self::gpus).
     #[must_use]
     pub fn all_gpus(mut self) -> Self {
-        self.wanted = Wanted::All;
+        self.wanted = DeviceRequest::All;
         self
     }
 
@@ -188,8 +189,8 @@ impl Options {
         let selection = &decision.selection;
         for fallback in &selection.fallbacks {
             match selection.built_for.as_str() {
-                ProfileId::GENERIC => log::warn_user(&fallback.to_string()),
-                target => log::warn_user(&format!("built for {target}, but {fallback}")),
+                ProfileId::GENERIC => warn_user(&fallback.to_string()),
+                target => warn_user(&format!("built for {target}, but {fallback}")),
             }
         }
         tracing::info!("{selection}");
@@ -203,11 +204,11 @@ impl Options {
             decision,
             opened,
             #[cfg(feature = "burn")]
-            course: crate::course::Course::new(recorder.clone(), crate::trace::Tracer::from_env_or(self.trace.clone())),
+            instrumentation: gpu_tuned_train::timing::StepInstrumentation::new(recorder.clone(), gpu_tuned_observe::trace::Tracer::from_env_or(self.trace.clone())),
             recorder,
             machine: self.seen().clone(),
             #[cfg(feature = "train")]
-            record: crate::train::metrics::Record::default(),
+            step_history: gpu_tuned_train::train::metrics::StepHistory::default(),
         })
     }
 
@@ -229,11 +230,11 @@ impl Options {
     }
 
     /// The GPUs that are asked for, or the CPU and why.
-    fn wanted(&self) -> Wanted {
-        let cpu = |because: &str| Wanted::Cpu { because: vec![because.to_owned()] };
+    fn wanted(&self) -> DeviceRequest {
+        let cpu = |because: &str| DeviceRequest::Cpu { because: vec![because.to_owned()] };
         match &self.wanted {
             _ if self.cpu => cpu("the CPU was asked for"),
-            Wanted::These(none) if none.is_empty() => cpu("no GPUs were asked for"),
+            DeviceRequest::These(none) if none.is_empty() => cpu("no GPUs were asked for"),
             wanted => wanted.clone(),
         }
     }
@@ -248,8 +249,8 @@ impl Options {
     /// Decides without the GPUs that turned out to be broken, and with TF32 as it is where nothing can be done about it.
     fn decide_without<C: Tuned>(
         &self,
-        broken: &[Broken],
-        wanted: &Wanted,
+        broken: &[FailedGpu],
+        wanted: &DeviceRequest,
         saved: Option<&SavedRun>,
         config: &C,
         allow_tf32: Option<bool>,
@@ -259,7 +260,7 @@ impl Options {
         let fixed = self.fixed()?;
         let mut set = fixed.clone();
         set.allow_tf32 = allow_tf32.or(set.allow_tf32);
-        let decision = decide(config, Circumstances { machine, wanted, broken, saved, set: &set });
+        let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set });
         let decision = decision.map_err(|error| StartError::of(error, fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;

@@ -4,7 +4,7 @@
 use gpu_tuned_core::plan::Plan;
 
 use super::{Options, StartError};
-use crate::decide::{Broken, Decision, Wanted};
+use crate::decide::{FailedGpu, Decision, DeviceRequest};
 use crate::detect::Machine;
 #[cfg(feature = "burn")]
 use crate::selection::SelectedGpu;
@@ -34,8 +34,8 @@ impl Options {
         &self,
         decision: Decision,
         again: &dyn Fn(bool) -> Result<Decision, StartError>,
-    ) -> Result<Result<(Decision, Opened), Broken>, StartError> {
-        use crate::burn::{Place, open};
+    ) -> Result<Result<(Decision, Opened), FailedGpu>, StartError> {
+        use gpu_tuned_train::device::{Place, open};
 
         if decision.selection.gpus.is_empty() {
             let opened = open_cpu(&decision.plan, float(&decision))?;
@@ -57,13 +57,12 @@ impl Options {
         let float = float(&decision);
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
             Ok(opened) => Ok(opened),
-            Err(error) => Err(Broken { position: gpu.position, because: error.to_string() }),
+            Err(error) => Err(FailedGpu { position: gpu.position, because: error.to_string() }),
         };
         let opened: Result<Vec<_>, _> = decision.selection.gpus.iter().map(open).collect();
         Ok(opened.map(|gpus| {
             let opened = Opened {
                 devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
-                #[cfg(feature = "cuda")]
                 gpus,
                 #[cfg(feature = "warm")]
                 warm,
@@ -74,8 +73,8 @@ impl Options {
 
     /// Switches the caches of kernels and tuning on for these GPUs.
     #[cfg(feature = "warm")]
-    fn warm(&self, gpus: &[SelectedGpu], full_f32: bool) -> crate::warm::WarmStart {
-        use crate::warm::{Fingerprint, WarmStart, begin};
+    fn warm(&self, gpus: &[SelectedGpu], full_f32: bool) -> gpu_tuned_measure::warm::WarmStart {
+        use gpu_tuned_measure::warm::{Fingerprint, WarmStart, begin};
 
         let positions: Vec<_> = gpus.iter().map(|gpu| gpu.position).collect();
         let driver = self.seen().driver_version.as_deref();
@@ -90,25 +89,25 @@ impl Options {
         &self,
         decision: Decision,
         _again: &dyn Fn(bool) -> Result<Decision, StartError>,
-    ) -> Result<Result<(Decision, Opened), Broken>, StartError> {
+    ) -> Result<Result<(Decision, Opened), FailedGpu>, StartError> {
         Ok(Ok((decision, Opened {})))
     }
 }
 
 /// The CPU, for programs whose Burn has no CUDA.
-fn without_cuda(machine: &Machine) -> Option<Wanted> {
+fn without_cuda(machine: &Machine) -> Option<DeviceRequest> {
     if cfg!(any(not(feature = "burn"), feature = "cuda")) {
         return None;
     }
     let missing = "this program is built without feature `cuda`".to_owned();
     // What the driver lacks counts where there is a GPU.
     let trouble = machine.trouble.first().filter(|_| !machine.gpus.is_empty()).cloned();
-    Some(Wanted::Cpu { because: core::iter::once(missing).chain(trouble).collect() })
+    Some(DeviceRequest::Cpu { because: core::iter::once(missing).chain(trouble).collect() })
 }
 
 #[cfg(feature = "burn")]
 fn open_cpu(plan: &Plan, float: Option<burn::tensor::FloatDType>) -> Result<Opened, StartError> {
-    use crate::burn::{cpu, default_float, limit_cpu_threads};
+    use gpu_tuned_train::device::{cpu, default_float, limit_cpu_threads};
 
     plan.cpu_threads.into_iter().for_each(limit_cpu_threads);
     let device = cpu();
@@ -117,10 +116,9 @@ fn open_cpu(plan: &Plan, float: Option<burn::tensor::FloatDType>) -> Result<Open
     }
     Ok(Opened {
         devices: vec![device],
-        #[cfg(feature = "cuda")]
         gpus: Vec::new(),
         #[cfg(feature = "warm")]
-        warm: crate::warm::WarmStart::without_gpu(),
+        warm: gpu_tuned_measure::warm::WarmStart::without_gpu(),
     })
 }
 
@@ -128,8 +126,8 @@ fn open_cpu(plan: &Plan, float: Option<burn::tensor::FloatDType>) -> Result<Open
 #[cfg(feature = "burn")]
 fn float(decision: &Decision) -> Option<burn::tensor::FloatDType> {
     // What is measured may be asked for in other number formats than are planned, and a process has one.
-    let precision = crate::measure::asked_precision().unwrap_or(decision.plan.settings.precision);
-    match crate::mixed::Half::of(precision) {
+    let precision = gpu_tuned_measure::measure::requested_precision().unwrap_or(decision.plan.settings.precision);
+    match gpu_tuned_train::mixed::Half::of(precision) {
         Some(half) => Some(half.float()),
         None => (precision == gpu_tuned_core::Precision::Bf16Params).then_some(burn::tensor::FloatDType::BF16),
     }

@@ -11,9 +11,9 @@ use crate::tuned::Tuned;
 
 /// Builds the record that a session writes when it starts.
 pub(super) fn run_record<C: Tuned>(decision: &Decision) -> Run {
-    let Decision { selection, plan, workload, asked } = decision;
+    let Decision { selection, plan, workload, inputs } = decision;
     let memory = &plan.memory;
-    let mut goal = asked.goal.clone();
+    let mut goal = inputs.goal.clone();
     goal.precision = Some(plan.settings.precision);
     // What was left alone when it was planned, whichever way led there.
     goal.memory_headroom = memory.headroom_share();
@@ -33,13 +33,13 @@ pub(super) fn run_record<C: Tuned>(decision: &Decision) -> Run {
     run.partly_frozen = workload.is_partly_frozen();
     run.memory_budget_bytes = Some(memory.budget().0);
     run.memory_planned_bytes = Some(memory.total().0);
-    run.expected = curve(&asked.facts, workload, &goal).unwrap_or_default();
+    run.expected = curve(&inputs.facts, workload, &goal).unwrap_or_default();
     run.reasons = plan.reasons.iter().map(reason).collect();
     run
 }
 
 fn device(decision: &Decision) -> Device {
-    let facts = &decision.asked.facts;
+    let facts = &decision.inputs.facts;
     let mut device = Device::default();
     device.name.clone_from(&decision.plan.device);
     device.is_gpu = facts.kind == DeviceKind::Gpu;

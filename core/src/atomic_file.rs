@@ -1,0 +1,194 @@
+//! Files that are written completely or not at all. The only I/O of this crate: every crate above it writes files so.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file beside its destination (`.NAME.….tmp`) that is renamed when it is complete. Without [`commit`](Self::commit) it is
+/// removed.
+#[derive(Debug)]
+pub struct Draft {
+    file: File,
+    path: PathBuf,
+    destination: PathBuf,
+}
+
+impl Draft {
+    /// Creates the draft of a file, with the permissions of the file that it replaces. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// A folder in which no file can be created.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let destination = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let (file, path) = loop {
+            let mut name = prefix(&destination);
+            name.push(format!("{}-{}{SUFFIX}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+            let path = folder(&destination).join(name);
+            match File::options().write(true).create_new(true).open(&path) {
+                Ok(file) => break (file, path),
+                // Left behind by a process with this number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let draft = Self { file, path, destination };
+        if let Ok(replaced) = fs::metadata(&draft.destination) {
+            // Some file systems have no permissions.
+            drop(draft.file.set_permissions(replaced.permissions()));
+        }
+        Ok(draft)
+    }
+
+    /// The file to write.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// The file that the draft becomes, behind links.
+    pub fn destination(&self) -> &Path {
+        &self.destination
+    }
+
+    /// Flushes the draft to the disk and renames it.
+    ///
+    /// # Errors
+    ///
+    /// Where either fails. The draft is removed then.
+    pub fn commit(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, &self.destination)?;
+        // Some systems cannot sync a folder; the file is complete in any case.
+        drop(File::open(folder(&self.destination)).and_then(|folder| folder.sync_all()));
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After the rename there is no such file.
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+/// Writes a file completely or not at all.
+///
+/// # Errors
+///
+/// Where it cannot be written.
+pub fn replace(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    replace_with(path, |file| file.write_all(contents.as_ref()))
+}
+
+/// Writes a file piece by piece, completely or not at all.
+///
+/// # Errors
+///
+/// The writer's error, or the reason why the file cannot be written.
+pub fn replace_with<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut draft = Draft::new(path)?;
+    write(draft.file())?;
+    Ok(draft.commit()?)
+}
+
+/// Removes drafts of a file that killed processes left behind. No process may be writing the file.
+pub fn sweep(path: &Path) {
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let prefix = prefix(path);
+    let is_draft = |name: OsString| {
+        let name = name.as_encoded_bytes();
+        name.starts_with(prefix.as_encoded_bytes()) && name.ends_with(SUFFIX.as_bytes())
+    };
+    let entries = fs::read_dir(folder(path)).into_iter().flatten().flatten();
+    for draft in entries.filter(|entry| is_draft(entry.file_name())) {
+        drop(fs::remove_file(draft.path()));
+    }
+}
+
+const SUFFIX: &str = ".tmp";
+
+fn prefix(path: &Path) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    prefix.push(".");
+    prefix
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{self, Write as _};
+    use std::path::PathBuf;
+
+    use super::{Draft, replace, replace_with, sweep};
+
+    /// An empty folder of this process.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gpu-tuned-{name}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    fn names(folder: &PathBuf) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_file_as_it_was() {
+        let folder = folder("failed-write");
+        let path = folder.join("file");
+        replace(&path, "before").expect("written");
+        let failed = replace_with(&path, |file| {
+            file.write_all(b"half")?;
+            Err(io::Error::other("full"))
+        });
+        assert_eq!(failed.expect_err("failed").to_string(), "full");
+        assert_eq!(fs::read_to_string(&path).expect("a file"), "before");
+        assert_eq!(names(&folder), ["file"]);
+        replace(&path, "after").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("a file"), "after");
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn drafts_that_were_left_behind_are_removed() {
+        let folder = folder("left-behind");
+        let path = folder.join("file");
+        std::mem::forget(Draft::new(&path).expect("a draft"));
+        fs::write(folder.join(".other.1.tmp"), "").expect("written");
+        assert_eq!(names(&folder).len(), 2);
+        sweep(&path);
+        assert_eq!(names(&folder), [".other.1.tmp"]);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_permissions_stay() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let folder = folder("links");
+        let (path, link) = (folder.join("file"), folder.join("link"));
+        fs::write(&path, "before").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("a mode");
+        symlink(&path, &link).expect("a link");
+        replace(&link, "after").expect("written");
+        assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
+        assert_eq!(fs::read_to_string(&path).expect("a file"), "after");
+        assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o640);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+}

@@ -1,0 +1,81 @@
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use gpu_tuned_core::Precision;
+use gpu_tuned_project::lock::LockError;
+use gpu_tuned_train::device::OpenError;
+
+use super::Step;
+
+/// Error of a measurement.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// A step failed: most often a panic of the model, or an out-of-memory.
+    #[error("a training step could not be measured ({step}): {message}")]
+    Step {
+        /// The step.
+        step: Step,
+        /// Message of the panic, or of the failure to read the loss.
+        message: String,
+    },
+    /// The device does not report its memory pools.
+    #[error("the device has no memory pools, so a dry run measures nothing: measure on a CUDA GPU")]
+    NoPools,
+    /// A learner's weights cannot be replaced by a 16-bit copy.
+    #[error(
+        "steps of Burn's own loop in {precision} cannot be measured: measure in f32 or bf16_params, and plan {precision} \
+         without"
+    )]
+    Mixed {
+        /// Precision of the session.
+        precision: Precision,
+    },
+    /// A measurement or an archive is requested, but the program trains without a call of `measure_if_asked`.
+    #[error(
+        "a measurement or a bundle of kernels is asked for, and the program trains without having said what: call \
+         `session.measure_if_asked(\"NAME\", &subject)?` before the model is made"
+    )]
+    Undescribed,
+    /// The subject's precision differs from the session's.
+    #[error(
+        "`Subject::mixed` says that steps are in {subject}, and the session's are in {session}: leave it out, as a session in \
+         {subject} does it by itself, and ask for `precision = \"{subject}\"` if that is what you train in"
+    )]
+    OtherPrecision {
+        /// Precision of [`Subject::mixed`](super::Subject::mixed).
+        subject: Precision,
+        /// Precision of the session, or the one that is requested.
+        session: Precision,
+    },
+    /// The driver does not report free memory.
+    #[error("the driver does not report free memory")]
+    Driver(#[source] OpenError),
+    /// The lock could not be read or written.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The request of `cargo gpu-tuned bench` cannot be read.
+    #[error("cannot read the request `{}`: {message}", gpu_tuned_observe::bench::Request::VARIABLE)]
+    Request {
+        /// Parser message.
+        message: String,
+    },
+    /// The results of a benchmark cannot be written.
+    #[error("cannot write `{}`", path.display())]
+    Results {
+        /// File of results.
+        path: PathBuf,
+        /// Error of the file.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No kernel cache archive could be made.
+    #[cfg(feature = "warm")]
+    #[error(transparent)]
+    Warm(#[from] crate::warm::WarmError),
+    /// An archive is requested, but the program has no kernels.
+    #[cfg(not(feature = "warm"))]
+    #[error("this program is built without CUDA, and has no kernels to bundle: enable feature `cuda` of gpu-tuned")]
+    NothingToWarm,
+}

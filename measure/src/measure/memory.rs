@@ -1,0 +1,61 @@
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::InPages;
+use serde::{Deserialize, Serialize};
+
+/// Memory that optimizer steps take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What the device's memory pools hold at most after any of the steps; on a CPU, what was allocated at most.
+    pub reserved_bytes: Bytes,
+    /// In use after the forward pass of a micro-batch, with the loss alive; `None` where that cannot be told.
+    pub in_use_bytes: Option<Bytes>,
+    /// The pages it is in; `None` where these are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<InPages>,
+}
+
+/// The first step allocates the optimizer's state late, the second settles, the third is as all that follow.
+#[cfg(feature = "counting-allocator")]
+pub(super) const STEPS: usize = 3;
+
+#[cfg(feature = "counting-allocator")]
+pub use counted::held;
+
+#[cfg(feature = "counting-allocator")]
+mod counted {
+    use burn::module::Module;
+    use burn::tensor::Device;
+    use gpu_tuned_core::Bytes;
+
+    use super::{Memory, STEPS};
+    use gpu_tuned_train::allocation::{live_bytes, peak_bytes, restart_peak};
+    use crate::measure::training::Training;
+    use crate::measure::{MeasureError, Step, Subject, isolated};
+
+    /// Runs steps on the CPU and counts what they allocate.
+    ///
+    /// Nothing else may allocate much in the meantime: the allocator counts for the whole process.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError::Step`] when the model panics.
+    pub fn held<M: Module, B: Clone>(
+        device: &Device,
+        subject: &Subject<'_, M, B>,
+        step: Step,
+    ) -> Result<Memory, MeasureError> {
+        isolated(step, || {
+            let before = live_bytes();
+            let mut training = Training::new(subject, step, device);
+            for _ in 1..STEPS {
+                training = training.step(step.micro_batches);
+            }
+            restart_peak();
+            let training = training.step(step.micro_batches);
+            let peak = peak_bytes();
+            let forward = training.after_forward(live_bytes);
+            let since = |bytes: usize| Bytes(bytes.saturating_sub(before) as u64);
+            Memory { reserved_bytes: since(peak), in_use_bytes: forward.map(since), pages: None }
+        })
+    }
+}

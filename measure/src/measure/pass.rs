@@ -1,0 +1,115 @@
+//! What a subject does with a micro-batch, and what changes its model.
+
+use std::any::Any;
+
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::Tensor;
+
+use gpu_tuned_train::mixed::LossScale;
+use gpu_tuned_train::train::times;
+
+/// How the gradients of a micro-batch come about.
+pub(super) enum Pass<'a, M, B> {
+    /// A loss, and its backward pass.
+    Loss(Function<'a, M, B, Tensor<1>>),
+    /// A step of the program's own, both passes in one.
+    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "such steps are those of Burn's own loop"))]
+    Whole(Whole<'a, M, B>),
+}
+
+/// A step in which nothing can be seen between the passes.
+pub(super) struct Whole<'a, M, B> {
+    pub gradients: Function<'a, M, B, GradientsParams>,
+    /// The same forward pass on its own, with what keeps it alive; nothing where there is none that takes such batches.
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "counting-allocator")),
+        expect(dead_code, reason = "nothing is seen between the passes where nothing counts memory")
+    )]
+    pub forward: Function<'a, M, B, Option<Box<dyn Any>>>,
+    /// Whether activations are recomputed goes by the device that the program made its model on.
+    pub checkpointing: bool,
+}
+
+/// What is made of a model and a micro-batch.
+pub(super) type Function<'a, M, B, T> = Box<dyn Fn(&M, B) -> T + Send + Sync + 'a>;
+
+impl<M: Module, B> Pass<'_, M, B> {
+    /// The gradients of a micro-batch that is one of so many, of a loss in f32 times `scale` if there is one. `between` is
+    /// called between the passes, where there is a place for it.
+    pub(super) fn gradients(
+        &self,
+        model: &M,
+        batch: B,
+        micro_batches: usize,
+        scale: Option<&LossScale>,
+        between: impl FnOnce(),
+    ) -> GradientsParams {
+        let share = (micro_batches > 1).then(|| 1.0 / micro_batches as f64);
+        match self {
+            Self::Loss(loss) => {
+                let loss = loss(model, batch);
+                let loss = if let Some(share) = share { loss * share } else { loss };
+                let loss = if let Some(scale) = scale { scale.scale(loss) } else { loss };
+                between();
+                GradientsParams::from_grads(loss.backward(), model)
+            }
+            Self::Whole(step) => {
+                let gradients = (step.gradients)(model, batch);
+                if let Some(share) = share { times(gradients, model, share) } else { gradients }
+            }
+        }
+    }
+
+    /// With and without recomputing activations, as far as the model can be had so.
+    pub(super) fn checkpointing(&self) -> &'static [bool] {
+        match self {
+            Self::Loss(_) => &[false, true],
+            Self::Whole(Whole { checkpointing: false, .. }) => &[false],
+            Self::Whole(Whole { checkpointing: true, .. }) => &[true],
+        }
+    }
+
+    /// What `observe` sees when a forward pass has come to its end; nothing where that cannot be told.
+    #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
+    pub(super) fn after_forward<T>(&self, model: &M, batch: B, observe: impl FnOnce() -> T) -> Option<T>
+    where
+        B: Clone,
+    {
+        // What a forward pass keeps is let go by a backward pass alone, this one or the next.
+        match self {
+            Self::Loss(loss) => {
+                let loss = loss(model, batch);
+                let seen = observe();
+                drop(loss.backward());
+                Some(seen)
+            }
+            Self::Whole(step) => {
+                let kept = (step.forward)(model, batch.clone())?;
+                let seen = observe();
+                drop(kept);
+                drop((step.gradients)(model, batch));
+                Some(seen)
+            }
+        }
+    }
+}
+
+/// What changes a model by gradients.
+pub(crate) enum Optimizer<M> {
+    /// Burn's, which takes any model.
+    Burn(ModuleOptimizer),
+    /// One that holds on to the model it was made with, as a learner does.
+    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "only Burn's own loop has learners"))]
+    Learner(Box<dyn FnMut(M, GradientsParams) -> M>),
+}
+
+impl<M: Module> Optimizer<M> {
+    /// The model after a step. A learner takes its own learning rate.
+    pub(super) fn step(&mut self, learning_rate: f64, model: M, gradients: GradientsParams) -> M {
+        match self {
+            Self::Burn(optimizer) => optimizer.step(learning_rate, model, gradients),
+            Self::Learner(step) => step(model, gradients),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Steps timed over a range of settings, under `cargo gpu-tuned bench`.
+//!
+//! Each configuration is recorded as soon as it has run, so an interruption loses one at most. Batches grow, and a batch is
+//! skipped if smaller ones or a dry run predict that it exceeds most of the free memory. After an out-of-memory the process
+//! ends, because kernels tuned without memory are slow. The command starts the process again for the rest.
+
+mod sweep;
+mod clock;
+mod feed;
+mod runner;
+mod journal;
+mod report;
+mod sampler;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use burn::module::Module;
+use gpu_tuned_core::Precision;
+use gpu_tuned_observe::bench::{Begin, Header, Planned, Request};
+
+use super::target::MeasurementTarget;
+use super::heartbeat::Heartbeat;
+use super::{MeasureError, Step, Subject, parameters, shape};
+use crate::requests::non_empty;
+use sweep::Sweep;
+use ground::OnDevice;
+use journal::Journal;
+
+/// Reads the request of `cargo gpu-tuned bench`.
+///
+/// # Errors
+///
+/// [`MeasureError::Request`].
+pub(super) fn request() -> Result<Option<Request>, MeasureError> {
+    let Some(text) = text() else { return Ok(None) };
+    let failed = |error: serde_json::Error| MeasureError::Request { message: error.to_string() };
+    serde_json::from_str(&text.to_string_lossy()).map(Some).map_err(failed)
+}
+
+/// Returns true under `cargo gpu-tuned bench`.
+pub(super) fn is_requested() -> bool {
+    text().is_some()
+}
+
+/// Precision that `cargo gpu-tuned bench` requests instead of the planned one.
+pub fn requested_precision() -> Option<Precision> {
+    // An unreadable request is reported by the measurement.
+    request().ok().flatten()?.precision
+}
+
+fn text() -> Option<OsString> {
+    non_empty(Request::VARIABLE)
+}
+
+impl MeasurementTarget {
+    /// Runs the requested configurations that are not on record, and records them.
+    pub(super) fn range<M: Module, B: Clone>(
+        &self,
+        name: &str,
+        subject: &Subject<'_, M, B>,
+        request: &Request,
+    ) -> Result<(), MeasureError> {
+        let precision = request.precision.unwrap_or(self.settings.precision);
+        let subject = &subject.in_precision(precision)?;
+        let header = self.header(name, subject, precision);
+        let mut journal = Journal::open(&request.results)?;
+        let known = journal.known(request.ignored_bytes, &header)?;
+        let batches = match request.batches.as_slice() {
+            [] => Request::around(self.settings.batch_size, self.largest_batch()),
+            batches => batches.to_vec(),
+        };
+        let setups = request.setups(precision, &batches);
+        journal.begin(header, Begin { planned: self.planned(), setups: setups.clone() })?;
+        report::begin(name, &self.facts.name, &setups, &known);
+        super::report::shared(self.reading.as_ref());
+        let patience = Heartbeat::begin(super::report::QUIET, super::report::waiting(!self.is_cpu()));
+        let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
+        let ground = OnDevice::new(self, subject, spend);
+        let said = || patience.said();
+        let (largest, checkpointing) = (self.largest_batch(), subject.checkpointing());
+        Sweep { ground: &ground, largest, checkpointing, known, journal: &mut journal, said: &said }.run(&setups)
+    }
+
+    fn planned(&self) -> Planned {
+        Planned {
+            precision: self.settings.precision,
+            checkpointing: self.settings.gradient_checkpointing,
+            batch: self.settings.batch_size,
+            workers: self.settings.num_workers,
+            prefetch: self.settings.prefetch_depth,
+            accumulation: self.settings.gradient_accumulation,
+        }
+    }
+
+    fn header<M: Module, B: Clone>(&self, workload: &str, subject: &Subject<'_, M, B>, precision: Precision) -> Header {
+        let model = subject.model(&Step::single(1, false).device(&self.device));
+        let (parameters, shape) = (parameters(&model), shape(&model));
+        let facts = self.facts.clone();
+        let releases = self.releases();
+        let is_cpu = self.is_cpu();
+        Header {
+            format: Header::FORMAT,
+            workload: workload.to_owned(),
+            device: facts.name,
+            kind: facts.kind,
+            memory_bytes: facts.memory_total,
+            sm_count: facts.sm_count,
+            cpu_threads: is_cpu.then(|| rayon::current_num_threads() as u64),
+            driver: releases.driver,
+            burn: releases.burn,
+            cubecl: releases.cubecl,
+            parameters,
+            shape,
+            described: self.described.clone(),
+            debug: cfg!(debug_assertions),
+            counts_memory: cfg!(feature = "counting-allocator") || !is_cpu,
+            full_f32: self.mode(precision).full_f32,
+        }
+    }
+}

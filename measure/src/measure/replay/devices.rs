@@ -1,0 +1,107 @@
+//! The entry of a lock for the GPU that a program was built for.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use gpu_tuned_core::Precision;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_project::resolved::Resolved;
+use gpu_tuned_core::workload::Family;
+
+use super::{Traces, missed};
+use gpu_tuned_train::device::catching;
+use crate::measure::bench::Bench;
+use crate::measure::report;
+use crate::versions;
+use crate::measure::target::BuiltFor;
+
+/// After this nothing more is recorded: steps of a large model take a CPU long.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// What steps would reserve on the GPU that the program was built for, by the name of its entry. Where that cannot be found
+/// out, it is said, and there is none.
+pub(in crate::measure) fn devices<M: Module, B: Clone>(
+    bench: &Bench<'_, '_, M, B>,
+    built: BuiltFor,
+    family: Family,
+    package: Option<&Path>,
+) -> BTreeMap<String, MeasuredOn> {
+    let Some(profile) = profile(built) else { return BTreeMap::new() };
+    let (gpu, burn) = (DeviceFacts::nominal(&profile), versions::burn(package));
+    report::replaying(profile.id.as_str());
+    let mode = modes(bench, &gpu, |mode| missed(family, mode, &burn));
+    if mode.is_empty() {
+        return BTreeMap::new();
+    }
+    let on = MeasuredOn {
+        device: format!("{} (steps of a CPU, replayed)", profile.id),
+        kind: gpu.kind,
+        memory_bytes: gpu.memory_total,
+        sm_count: gpu.sm_count,
+        // Nothing was timed that could be carried over by them.
+        fp32_tflops: None,
+        bandwidth_gb_s: None,
+        driver: None,
+        burn,
+        cubecl: Some(versions::cubecl(package)),
+        context_bytes: None,
+        kernels_bytes: None,
+        mode,
+    };
+    BTreeMap::from([(Measured::replayed_name(profile.id.as_str()), on)])
+}
+
+/// The GPU that the program was built for, of several the one with the most memory; else the generic one. What is
+/// replayed hardly depends on it: pages are at most a quarter of its memory, and points lie where they matter to it.
+fn profile(built: BuiltFor) -> Option<Profile> {
+    let table = built.table.and_then(|table| Resolved::from_toml(table).ok()).map(|resolved| resolved.profile);
+    let named = |id: &str| {
+        let own = table.as_ref().and_then(|table| table.get(id).cloned());
+        own.or_else(|| ProfileTable::builtin_profile(id))
+    };
+    let targets = built.targets.iter().filter_map(|id| named(id));
+    targets.max_by_key(|profile| profile.memory.usable()).or_else(|| named(ProfileId::GENERIC))
+}
+
+fn modes<M: Module, B: Clone>(
+    bench: &Bench<'_, '_, M, B>,
+    gpu: &DeviceFacts,
+    missed: impl Fn(Mode) -> Option<f64>,
+) -> BTreeMap<Mode, MeasuredMode> {
+    let begin = Instant::now();
+    let mut modes = BTreeMap::new();
+    for checkpointing in bench.subject.checkpointing().iter().copied() {
+        if begin.elapsed() > PATIENCE {
+            report::not_replayed(&"a step with checkpointing: those without took the CPU too long");
+            break;
+        }
+        let traces = match Traces::record(bench.device, bench.subject, checkpointing) {
+            Ok(traces) => traces,
+            Err(error) => {
+                report::not_replayed(&error);
+                continue;
+            }
+        };
+        for precision in [Precision::F32, Precision::Bf16Params] {
+            let mode = Mode::new(precision, checkpointing);
+            let Some(missed) = missed(mode) else {
+                report::not_replayed(&"this release of Burn was never held against a GPU");
+                return BTreeMap::new();
+            };
+            let measured = || traces.measured(precision, bench.largest_batch, gpu.memory_total, missed);
+            match catching(measured) {
+                Ok(Some(found)) => {
+                    report::replayed(mode, &found);
+                    modes.insert(mode, found);
+                }
+                Ok(None) => report::not_replayed(&"one sample is more than the GPU allocates at once"),
+                Err(message) => report::not_replayed(&message),
+            }
+        }
+    }
+    modes
+}

@@ -1,0 +1,233 @@
+//! What is said of measurements while they are taken, and afterwards.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_project::lock::LockedWorkload;
+use gpu_tuned_core::measured::{InPages, MeasuredMode, Mode, Point, Way};
+use gpu_tuned_core::{Bytes, grouped, three_digits};
+
+use super::bench::Tried;
+use super::{Memory, Step};
+
+pub(super) fn begin(name: &str, device: &str) {
+    eprintln!("measuring {name} on {device}");
+}
+
+/// That others compute on the GPU, if the driver says so.
+pub(super) fn shared(gpu: Option<&GpuReading>) {
+    if let Some(said) = gpu.and_then(|gpu| beside(gpu.other_processes?)) {
+        eprintln!("  {said}");
+    }
+}
+
+fn beside(others: u32) -> Option<String> {
+    let whose = match others {
+        0 => return None,
+        1 => "another process computes".to_owned(),
+        others => format!("{others} other processes compute"),
+    };
+    Some(format!(
+        "{whose} on this GPU: times will be those of a shared GPU, and the kernels that are tuned beside it stay chosen; \
+         measure on a GPU that nothing else uses"
+    ))
+}
+
+/// So long nothing may be said.
+pub(super) const QUIET: Duration = Duration::from_secs(10);
+
+/// Says that it goes on and where, as nothing was said for so long.
+pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
+    let why = if is_gpu { "; before a GPU's first step with a batch its kernels are compiled and tuned" } else { "" };
+    move |quiet, step| {
+        let at = step.map(|step| format!(", at {step}")).unwrap_or_default();
+        eprintln!("  ... {:.0} s{at}{why}", quiet.as_secs_f64());
+    }
+}
+
+/// A line for every batch that was measured.
+pub(super) fn point(mode: Mode, tried: &Tried) {
+    let untimed = tried.memory.filter(|_| tried.times.is_none());
+    let pages = untimed.and_then(|memory| in_pages(&memory));
+    eprintln!("  {mode}, {}{}", line(tried.batch, &tried.point()), pages.unwrap_or_default());
+}
+
+/// Such as ` (7 x 37.0 MiB, 1 x 8.0 MiB, 107.0 MiB in other pages)`; `None` where they were not counted.
+fn in_pages(memory: &Memory) -> Option<String> {
+    let held = memory.pages?;
+    let others = memory.reserved_bytes - held.large_bytes() - held.small_bytes();
+    let kinds = [(held.pages, held.page_bytes), (held.small_pages, InPages::SMALL_PAGE)];
+    let mut said: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, size)| format!("{count} x {size}")).collect();
+    if others > Bytes::ZERO {
+        said.push(format!("{others} in other pages"));
+    }
+    Some(format!(" ({})", said.join(", ")))
+}
+
+fn line(batch: u64, point: &Point) -> String {
+    let mut said = Vec::new();
+    said.extend(point.reserved_bytes.map(|bytes| format!("{bytes} reserved")));
+    said.extend(point.reserved_accumulating_bytes.map(|bytes| format!("{bytes} with gradients added up")));
+    said.extend(point.micro_step_ms.map(|ms| format!("micro-step {ms:.3} ms")));
+    said.extend(point.optimizer_ms.map(|ms| format!("optimizer {ms:.3} ms")));
+    let spread = point.spread.map(|spread| format!(" (within {:.1}%)", spread * 100.0));
+    format!("batch {batch}: {}{}", said.join(", "), spread.unwrap_or_default())
+}
+
+/// Steps are recorded, to be replayed for a GPU.
+#[cfg(feature = "counting-allocator")]
+pub(super) fn replaying(gpu: &str) {
+    eprintln!("  replaying what steps allocate as the memory pools of a GPU would: {gpu}");
+}
+
+/// A line for every mode that was replayed.
+#[cfg(feature = "counting-allocator")]
+pub(super) fn replayed(mode: Mode, found: &MeasuredMode) {
+    eprintln!("  {mode}, replayed: {}", ends(found));
+}
+
+/// Why there is no replay, in a line.
+#[cfg(feature = "counting-allocator")]
+pub(super) fn not_replayed(why: &dyn std::fmt::Display) {
+    let why = why.to_string();
+    let why = why.lines().next().unwrap_or_default();
+    eprintln!("  not replayed for GPUs: {why}; until one is measured, they are planned by the description");
+}
+
+/// What it takes to know of GPUs, said once in a process.
+#[cfg(not(feature = "counting-allocator"))]
+pub(super) fn not_counted() {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "  memory is not measured: that takes feature `counting-allocator` of gpu-tuned, and `cargo gpu-tuned measure` \
+             asks for it"
+        );
+    });
+}
+
+/// What is kept, and where.
+pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &[String]) {
+    eprintln!("{}: workload {name} of {} parameters", path.display(), workload.measured.parameters);
+    for (device, on) in &workload.measured.on {
+        for (mode, found) in &on.mode {
+            eprintln!("  {device}, {mode}: {}", summary(found));
+        }
+    }
+    if let Some(ms) = workload.measured.host_ms_per_sample {
+        let (time, unit) = if ms < 0.01 { (ms * 1e3, "us") } else { (ms, "ms") };
+        eprintln!("  preparing a sample takes the host {time:.3} {unit}");
+    }
+    self::dropped(dropped);
+}
+
+/// What a lock no longer has.
+pub(super) fn dropped(dropped: &[String]) {
+    for gone in dropped {
+        eprintln!("  dropped {gone}");
+    }
+}
+
+/// That the model is not the one that is described, if their parameters differ by more than a tenth.
+pub(super) fn other_model(described: u64, counted: u64) -> Option<String> {
+    (described.abs_diff(counted) > described / 10).then(|| {
+        format!(
+            "the description has {} parameters, and the model {}: what is not measured is planned by the description, which may \
+             be that of another model, or leave layers out",
+            grouped(described),
+            grouped(counted)
+        )
+    })
+}
+
+/// What the smallest and the largest point reserve.
+#[cfg(feature = "counting-allocator")]
+fn ends(found: &MeasuredMode) -> String {
+    let reserved = |(batch, point): (&u64, &Point)| Some(format!("{} at batch {batch}", point.reserved_bytes?));
+    let ends = [found.batch.first_key_value(), found.batch.last_key_value()];
+    let mut said: Vec<String> = ends.into_iter().flatten().filter_map(reserved).collect();
+    said.dedup();
+    said.join(" to ")
+}
+
+fn summary(found: &MeasuredMode) -> String {
+    let batches: Vec<String> = found.batch.keys().map(u64::to_string).collect();
+    let rate = |(batch, point): (&u64, &Point)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
+    let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
+    let mut said = vec![format!("batches {}", batches.join(", "))];
+    let said_by = if found.pages.is_empty() { "the lines" } else { "what pages tell" };
+    let above = |share: f64| match found.way {
+        Way::Replayed => format!("memory on a GPU at most {:.1}% above {said_by}, in 95 of 100 cases", share * 100.0),
+        Way::DryRun => format!("memory between them at most {:.1}% above {said_by}, or of 1 GiB", share * 100.0),
+        Way::Executed => format!("memory between them at most {:.1}% above {said_by}", share * 100.0),
+    };
+    said.extend(found.residual.map(above));
+    said.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
+    said.join("; ")
+}
+
+/// The outcome for programs.
+pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload) -> String {
+    serde_json::json!({ "workload": name, "lock": path.display().to_string(), "measured": workload.measured })
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::Bytes;
+    use gpu_tuned_core::measured::{InPages, MeasuredMode, Point, Way};
+
+    use super::{beside, in_pages, line, other_model, summary};
+    use crate::measure::Memory;
+
+    #[test]
+    fn a_description_of_another_model_is_told() {
+        assert_eq!(other_model(12_929, 12_929), None);
+        assert_eq!(other_model(12_000, 12_929), None);
+        let told = other_model(37_800, 12_929).expect("another model");
+        assert!(told.starts_with("the description has 37,800 parameters, and the model 12,929:"), "{told}");
+        assert!(other_model(2_682, 531_178).is_some(), "layers are left out");
+    }
+
+    #[test]
+    fn others_on_the_gpu_are_told() {
+        assert_eq!(beside(0), None);
+        let told = [1, 3].map(|others| beside(others).expect("somebody is there"));
+        assert!(told[0].starts_with("another process computes on this GPU: times will be"), "{}", told[0]);
+        assert!(told[1].starts_with("3 other processes compute on this GPU: times will be"), "{}", told[1]);
+    }
+
+    #[test]
+    fn a_point_is_one_line() {
+        let dry = Point { reserved_bytes: Some(Bytes::from_mib(4738)), ..Point::default() };
+        assert_eq!(line(32, &dry), "batch 32: 4.6 GiB reserved");
+        let run = Point { micro_step_ms: Some(38.2), optimizer_ms: Some(1.0), spread: Some(0.004), ..dry };
+        assert_eq!(
+            line(32, &run),
+            "batch 32: 4.6 GiB reserved, micro-step 38.200 ms, optimizer 1.000 ms (within 0.4%)"
+        );
+    }
+
+    #[test]
+    fn pages_are_told_where_they_were_counted() {
+        let held =
+            InPages { small_pages: 1, pages: 7, page_bytes: Bytes::from_mib(37), largest_bytes: Bytes::from_mib(36) };
+        let memory = Memory { reserved_bytes: Bytes::from_mib(374), in_use_bytes: None, pages: Some(held) };
+        assert_eq!(in_pages(&memory).as_deref(), Some(" (7 x 37.0 MiB, 1 x 8.0 MiB, 107.0 MiB in other pages)"));
+        assert_eq!(in_pages(&Memory { pages: None, ..memory }), None);
+    }
+
+    #[test]
+    fn the_summary_has_the_fastest_batch() {
+        let run = |ms| Point { micro_step_ms: Some(ms), ..Point::default() };
+        let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, Point::default())].into();
+        let found =
+            MeasuredMode { way: Way::DryRun, residual: Some(0.0123), time_residual: None, pages: [].into(), batch };
+        assert_eq!(
+            summary(&found),
+            "batches 1, 8, 64, 128; memory between them at most 1.2% above the lines, or of 1 GiB; 800 samples/s at 8"
+        );
+    }
+}

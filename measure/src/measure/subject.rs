@@ -1,0 +1,168 @@
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::optim::ModuleOptimizer;
+use burn::tensor::{Device, Tensor};
+use gpu_tuned_core::Precision;
+
+use super::MeasureError;
+use super::pass::{Optimizer, Pass};
+use gpu_tuned_train::mixed::Half;
+
+/// What is measured: how to make a model, its optimizer and a micro-batch, and what the loss is.
+///
+/// All of it is made anew for every point, on threads of its own, and dropped again. Nothing is learned: the samples may
+/// be any, as long as they have the shapes that training has.
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::AdamWConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use gpu_tuned::measure::Subject;
+///
+/// let subject = Subject::new(
+///     |device| LinearConfig::new(8, 1).init(device),
+///     || AdamWConfig::new().init(),
+///     |samples, device| Tensor::<2>::zeros([samples, 8], device),
+///     |model: &Linear, batch| model.forward(batch).mean(),
+/// );
+/// assert_eq!(subject.model(&Device::flex().autodiff()).weight.dims(), [8, 1]);
+/// ```
+pub struct Subject<'a, M, B> {
+    parts: Arc<Parts<'a, M, B>>,
+    host_batch: Option<Prepare<'a>>,
+    half: Option<Half>,
+}
+
+/// What a subject is made of, in whatever precision.
+struct Parts<'a, M, B> {
+    begin: Begin<'a, M>,
+    batch: MakeBatch<'a, B>,
+    pass: Pass<'a, M, B>,
+}
+
+type Prepare<'a> = Arc<dyn Fn(usize) + Send + Sync + 'a>;
+type Begin<'a, M> = Box<dyn Fn(&Device) -> (M, Optimizer<M>) + Send + Sync + 'a>;
+type MakeBatch<'a, B> = Box<dyn Fn(usize, &Device) -> B + Send + Sync + 'a>;
+
+/// What [`Half::of`] makes of it.
+const fn precision_of(half: Half) -> Precision {
+    match half {
+        Half::Bf16 => Precision::MixedBf16,
+        Half::F16 => Precision::MixedF16,
+    }
+}
+
+impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
+    /// A subject made of four functions:
+    ///
+    /// - `model` makes it with fresh weights on a device, which has autodiff;
+    /// - `optimizer` makes the optimizer that training uses;
+    /// - `batch` makes a micro-batch of so many samples for a device; a copy of it goes into every micro-step;
+    /// - `loss` is a mean over the samples of a micro-batch, of shape `[1]`.
+    pub fn new(
+        model: impl Fn(&Device) -> M + Send + Sync + 'a,
+        optimizer: impl Fn() -> ModuleOptimizer + Send + Sync + 'a,
+        batch: impl Fn(usize, &Device) -> B + Send + Sync + 'a,
+        loss: impl Fn(&M, B) -> Tensor<1> + Send + Sync + 'a,
+    ) -> Self {
+        let begin = move |device: &Device| (model(device), Optimizer::Burn(optimizer()));
+        Self::from_parts(begin, batch, Pass::Loss(Box::new(loss)))
+    }
+
+    /// A subject whose model and optimizer are made together.
+    pub(super) fn from_parts(
+        begin: impl Fn(&Device) -> (M, Optimizer<M>) + Send + Sync + 'a,
+        batch: impl Fn(usize, &Device) -> B + Send + Sync + 'a,
+        pass: Pass<'a, M, B>,
+    ) -> Self {
+        let parts = Parts { begin: Box::new(begin), batch: Box::new(batch), pass };
+        Self { parts: Arc::new(parts), host_batch: None, half: None }
+    }
+
+    /// Trains in mixed precision: the weights and the optimizer are f32, and a copy in 16 bits computes, as
+    /// [`Trainer::mixed`](gpu_tuned_train::train::Trainer::mixed) has it. The device's default float type is to be the 16-bit one. A
+    /// session of that precision does it by itself, and one of any other refuses such a subject.
+    #[must_use]
+    pub fn mixed(self, half: Half) -> Self {
+        Self { half: Some(half), ..self }
+    }
+
+    /// The same in the precision of a session.
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError::Mixed`] for steps of the program's own, which no copy of the weights can be put into, and
+    /// [`MeasureError::OtherPrecision`] for a subject that is to be mixed otherwise than the session.
+    pub(super) fn in_precision(&self, precision: Precision) -> Result<Self, MeasureError> {
+        let half = Half::of(precision);
+        if half.is_some() && matches!(self.pass(), Pass::Whole(_)) {
+            return Err(MeasureError::Mixed { precision });
+        }
+        if let Some(own) = self.half.filter(|own| Some(*own) != half) {
+            return Err(MeasureError::OtherPrecision { subject: precision_of(own), session: precision });
+        }
+        Ok(Self { parts: Arc::clone(&self.parts), host_batch: self.host_batch.clone(), half })
+    }
+
+    /// What computes beside f32 weights.
+    pub(super) fn half(&self) -> Option<Half> {
+        self.half
+    }
+
+    /// Adds what prepares so many samples in host memory, as a loader's worker does, to be timed on one core. Without it,
+    /// what a sample costs the host is not measured.
+    #[must_use]
+    pub fn host_batch<H>(mut self, prepare: impl Fn(usize) -> H + Send + Sync + 'a) -> Self {
+        self.host_batch = Some(Arc::new(move |samples| {
+            std::hint::black_box(prepare(samples));
+        }));
+        self
+    }
+
+    /// A model with fresh weights.
+    pub fn model(&self, device: &Device) -> M {
+        self.begin(device).0
+    }
+
+    /// A model with fresh weights, and what trains it.
+    pub(super) fn begin(&self, device: &Device) -> (M, Optimizer<M>) {
+        (self.parts.begin)(device)
+    }
+
+    pub(crate) fn batch(&self, samples: usize, device: &Device) -> B {
+        (self.parts.batch)(samples, device)
+    }
+
+    /// What prepares so many samples in host memory.
+    pub(super) fn preparation(&self) -> Option<&(dyn Fn(usize) + Send + Sync + 'a)> {
+        self.host_batch.as_deref()
+    }
+
+    /// With and without recomputing activations, as far as the model can be had so.
+    pub(super) fn checkpointing(&self) -> &'static [bool] {
+        self.parts.pass.checkpointing()
+    }
+
+    pub(super) fn pass(&self) -> &Pass<'a, M, B> {
+        &self.parts.pass
+    }
+
+    /// A model and Burn's optimizer, which subjects have that a program makes.
+    #[cfg(feature = "warm")]
+    pub(crate) fn begin_with_burns(&self, device: &Device) -> (M, ModuleOptimizer) {
+        match self.begin(device) {
+            (model, Optimizer::Burn(optimizer)) => (model, optimizer),
+            (_, Optimizer::Learner(_)) => unreachable!("BUG: bundles are made of subjects that programs give"),
+        }
+    }
+
+    /// The loss, which subjects have that a program makes.
+    #[cfg(feature = "warm")]
+    pub(crate) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
+        match self.pass() {
+            Pass::Loss(loss) => loss(model, batch),
+            Pass::Whole(_) => unreachable!("BUG: bundles are made of subjects that programs give"),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Target of a measurement: a session's workload on its device.
+
+use std::collections::BTreeMap;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode};
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Goal, Precision, Settings};
+use gpu_tuned_project::lock::{LockFile, LockedWorkload};
+#[cfg(feature = "cuda")]
+use gpu_tuned_train::device::CudaDevice;
+use gpu_tuned_train::device::{OpenGpu, tf32_is_off};
+
+use super::bench::{Bench, Tried};
+use super::heartbeat::Heartbeat;
+#[cfg(feature = "counting-allocator")]
+use super::replay;
+use super::{MeasureError, Step, Subject, cpu, host, parameters, range, report, shape};
+use crate::requests::{archive_folder, is_json_requested, lock_path, package, slug};
+use crate::versions;
+
+/// Samples of the largest micro-batch to try without a global batch.
+const LARGEST_BATCH: u64 = 1 << 16;
+/// Samples of a preparation on the host.
+const HOST_SAMPLES: u64 = 64;
+
+/// A session's workload on its device.
+pub struct MeasurementTarget {
+    /// Device without autodiff.
+    pub device: Device,
+    /// Facts that the session was planned for.
+    pub facts: DeviceFacts,
+    /// The GPU as NVML and CUDA report it; `None` for the CPU.
+    pub reading: Option<GpuReading>,
+    /// The GPU as opened; `None` for the CPU and without CUDA.
+    pub gpu: Option<OpenGpu>,
+    /// Driver version.
+    pub driver: Option<String>,
+    /// Profile of the device, if it matches one exactly.
+    pub profile: Option<String>,
+    /// Settings of the session.
+    pub settings: Settings,
+    /// Workload of the config.
+    pub described: WorkloadSpec,
+    /// Goal of the config.
+    pub goal: Goal,
+    /// A rank's part of the global batch, if the goal specifies one.
+    pub samples_per_rank: Option<u64>,
+    /// Samples of the only batch that is available, if one.
+    pub max_samples: Option<usize>,
+    /// GPUs that the program was built for, if it runs on a CPU.
+    pub built_for: Option<BuiltFor>,
+}
+
+/// GPUs that a program was built for.
+#[derive(Clone, Copy)]
+pub struct BuiltFor {
+    /// Names of profiles.
+    pub targets: &'static [&'static str],
+    /// The build script's table.
+    pub table: Option<&'static str>,
+}
+
+/// Versions of a measurement's software.
+pub(super) struct Releases {
+    /// Driver version; `None` on the CPU, as for `cubecl`.
+    pub(super) driver: Option<String>,
+    pub(super) burn: String,
+    pub(super) cubecl: Option<String>,
+}
+
+impl MeasurementTarget {
+    /// Name of the device in a lock: its profile's, else from the driver's name.
+    fn key(&self) -> String {
+        self.profile.clone().unwrap_or_else(|| slug(&self.facts.name))
+    }
+
+    /// Samples of the largest micro-batch to try: a rank's part of the global batch.
+    pub(super) fn largest_batch(&self) -> u64 {
+        let limit = self.samples_per_rank.unwrap_or(LARGEST_BATCH);
+        self.max_samples.map_or(limit, |samples| limit.min(samples as u64).max(1))
+    }
+
+    /// Mode of steps without checkpointing.
+    pub(super) fn mode(&self, precision: Precision) -> Mode {
+        Mode::new(precision, false).allowing(!tf32_is_off(), &self.facts)
+    }
+
+    /// Limits micro-batches to so many samples.
+    pub(super) fn with_max_samples(self, samples: usize) -> Self {
+        Self { max_samples: Some(samples), ..self }
+    }
+
+    /// Runs the requested measurement: a benchmark, or one for the lock.
+    ///
+    /// # Errors
+    ///
+    /// See [`MeasureError`].
+    pub fn run<M: Module, B: Clone>(
+        &self,
+        name: &str,
+        subject: &Subject<'_, M, B>,
+    ) -> Result<(), MeasureError> {
+        if archive_folder().is_some() {
+            return Err(MeasureError::Undescribed);
+        }
+        match range::asked()? {
+            Some(request) => self.range(name, subject, &request),
+            None => self.write(name, subject),
+        }
+    }
+
+    /// Measures and writes the lock, mode by mode. Keeps the lock's preparation time if the subject has none.
+    fn write<M: Module, B: Clone>(&self, name: &str, subject: &Subject<'_, M, B>) -> Result<(), MeasureError> {
+        let lock = LockFile::new(lock_path());
+        let before = lock.read()?;
+        report::begin(name, &self.facts.name);
+        report::shared(self.reading.as_ref());
+        let known = before.and_then(|lock| lock.workload.get(name)?.measured.host_ms_per_sample);
+        let mut dropped = Vec::new();
+        let outcome = self.measure(subject, &mut |so_far| {
+            let host_ms = &mut so_far.measured.host_ms_per_sample;
+            *host_ms = host_ms.or(known);
+            dropped.extend(lock.update(name, so_far)?.dropped);
+            let anew = modes(name, &so_far.measured);
+            dropped.retain(|gone| !anew.iter().any(|mode| gone.starts_with(mode)));
+            Ok(())
+        });
+        let workload = outcome.inspect_err(|_| report::dropped(&dropped))?;
+        report::end(name, lock.path(), &workload, &dropped);
+        if let Some(other) =
+            report::other_model(self.described.workload().parameters.trained(), workload.measured.parameters)
+        {
+            eprintln!("  {other}");
+        }
+        if is_json_requested() {
+            println!("{}", report::json(name, lock.path(), &workload));
+        }
+        Ok(())
+    }
+
+    /// Measures the workload; see `Session::measure`. Passes the results so far to `keep`, after the replay and after each mode.
+    ///
+    /// # Errors
+    ///
+    /// See [`MeasureError`].
+    pub fn measure<M: Module, B: Clone>(
+        &self,
+        subject: &Subject<'_, M, B>,
+        keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
+    ) -> Result<LockedWorkload, MeasureError> {
+        let subject = &subject.in_precision(self.settings.precision)?;
+        let patience = Heartbeat::begin(report::QUIET, report::waiting(!self.is_cpu()));
+        let progress = |mode, tried: &Tried| {
+            report::point(mode, tried);
+            patience.said();
+        };
+        let bench = Bench {
+            device: &self.device,
+            subject,
+            plain: self.mode(self.settings.precision),
+            largest_batch: self.largest_batch(),
+            begins: &|step| patience.at(step),
+            progress: &progress,
+        };
+        let model = subject.model(&Step::single(1, false).device(bench.device));
+        let (parameters, shape) = (parameters(&model), shape(&model));
+        drop(model);
+        let samples = bench.largest_batch.min(HOST_SAMPLES) as usize;
+        let host_ms_per_sample = subject.preparation().map(|prepare| host::ms_per_sample(prepare, samples));
+        let mut workload = LockedWorkload {
+            described: Some(self.described.clone()),
+            goal: Some(self.goal.clone()),
+            measured: Measured { parameters, shape, host_ms_per_sample, on: self.replayed(&bench) },
+        };
+        if !workload.measured.on.is_empty() {
+            keep(&mut workload)?;
+        }
+        self.measure_device(&bench, &mut |on| {
+            workload.measured.on.insert(self.key(), on.clone());
+            keep(&mut workload)
+        })?;
+        Ok(workload)
+    }
+
+    /// Replays allocations for the GPU that the program was built for, on a CPU.
+    #[cfg(feature = "counting-allocator")]
+    fn replayed<M: Module, B: Clone>(&self, bench: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
+        let Some(built) = self.built_for else { return BTreeMap::new() };
+        if self.settings.precision.is_mixed() {
+            // What is recorded is replayed with values of one size.
+            report::not_replayed(&format_args!("{} has values of two sizes", self.settings.precision));
+            return BTreeMap::new();
+        }
+        replay::devices(bench, built, self.described.workload().family, package().as_deref())
+    }
+
+    /// Without a counting allocator, allocations are unknown.
+    #[cfg(not(feature = "counting-allocator"))]
+    fn replayed<M: Module, B: Clone>(&self, _: &Bench<'_, '_, M, B>) -> BTreeMap<String, MeasuredOn> {
+        if self.is_cpu() {
+            report::not_counted();
+        }
+        BTreeMap::new()
+    }
+
+    /// Returns true for a CPU.
+    pub(super) fn is_cpu(&self) -> bool {
+        self.reading.is_none()
+    }
+
+    /// The open GPU.
+    #[cfg(feature = "cuda")]
+    pub(super) fn cuda(&self) -> Option<&CudaDevice> {
+        self.gpu.as_ref().map(|gpu| &gpu.gpu)
+    }
+
+    /// Versions of the measurement's software.
+    pub(super) fn releases(&self) -> Releases {
+        let package = package();
+        let burn = versions::burn(package.as_deref());
+        match &self.gpu {
+            Some(_) => Releases {
+                driver: self.driver.clone(),
+                burn,
+                cubecl: Some(versions::cubecl(package.as_deref())),
+            },
+            None => Releases { driver: None, burn, cubecl: None },
+        }
+    }
+
+    /// Measures the modes of the device. Passes the results so far to `keep`, after each mode.
+    fn measure_device<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+        keep: &mut dyn FnMut(&MeasuredOn) -> Result<(), MeasureError>,
+    ) -> Result<(), MeasureError> {
+        let four_digits = |rate: f64| format!("{rate:.3e}").parse().unwrap_or(rate);
+        let mut on = MeasuredOn::new(&self.facts, versions::burn(package().as_deref()));
+        on.fp32_tflops = on.fp32_tflops.map(four_digits);
+        on.bandwidth_gb_s = on.bandwidth_gb_s.map(four_digits);
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return self.measure_gpu(bench, gpu, on, keep);
+        }
+        for &checkpointing in bench.subject.checkpointing() {
+            on.mode.insert(bench.mode(checkpointing), cpu::mode(bench, checkpointing)?);
+            keep(&on)?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn measure_gpu<M: Module, B: Clone>(
+        &self,
+        bench: &Bench<'_, '_, M, B>,
+        gpu: &OpenGpu,
+        on: MeasuredOn,
+        keep: &mut dyn FnMut(&MeasuredOn) -> Result<(), MeasureError>,
+    ) -> Result<(), MeasureError> {
+        use super::cuda::OnGpu;
+        use super::gpu::{Plan, measured};
+
+        let plan = Plan {
+            largest_batch: bench.largest_batch,
+            global: self.samples_per_rank,
+            at_open: gpu.memory_free,
+            progress: bench.progress,
+        };
+        let trial = OnGpu { bench, gpu: &gpu.gpu };
+        let free_before = self.reading.as_ref().and_then(|gpu| gpu.memory_free);
+        let mut on = MeasuredOn {
+            driver: self.driver.clone(),
+            cubecl: Some(versions::cubecl(package().as_deref())),
+            context_bytes: free_before.map(|before| before - gpu.memory_free),
+            ..on
+        };
+        for &checkpointing in bench.subject.checkpointing() {
+            let mode = bench.mode(checkpointing);
+            let found = measured(&trial, plan, mode)?;
+            on.kernels_bytes = on.kernels_bytes.max(Some(found.kernels));
+            on.mode.insert(mode, found.mode);
+            keep(&on)?;
+        }
+        Ok(())
+    }
+}
+
+/// Names of the measured tables in a lock, as in [`Update::dropped`](gpu_tuned_project::lock::Update::dropped).
+fn modes(name: &str, measured: &Measured) -> Vec<String> {
+    let of = |(device, on): (&String, &MeasuredOn)| {
+        on.mode.keys().map(|mode| format!("workload.{name}.on.{device}.mode.{mode}: ")).collect::<Vec<_>>()
+    };
+    measured.on.iter().flat_map(of).collect()
+}

@@ -1,0 +1,203 @@
+use burn::module::Module;
+use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
+use serde::{Deserialize, Serialize};
+
+use super::Subject;
+use super::pass::{Optimizer, Pass};
+use gpu_tuned_train::mixed::{LossScale, Master, MixedError};
+use gpu_tuned_train::train::{ModelWeights, accumulate, witness};
+
+/// Small enough that no model leaves the range of its numbers: results are not looked at.
+const LEARNING_RATE: f64 = 1e-6;
+
+/// What losses are multiplied by where a trainer in f16 multiplies them by its own scale: it takes the same kernels, and
+/// gradients stay in the range of f16 that would be out of it at first. Nothing leaves such steps out here.
+const SCALE: f64 = 2.0;
+
+/// How an optimizer step is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Step {
+    /// Samples in a micro-batch.
+    pub batch: usize,
+    /// Micro-batches whose gradients are added up.
+    pub micro_batches: usize,
+    /// Whether activations are recomputed in the backward pass.
+    pub checkpointing: bool,
+}
+
+impl Step {
+    /// The device on which such steps are trained.
+    pub(super) fn device(self, device: &Device) -> Device {
+        let device = device.clone().autodiff();
+        if self.checkpointing { device.gradient_checkpointing() } else { device }
+    }
+}
+
+impl core::fmt::Display for Step {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "batch {}", self.batch)?;
+        if self.micro_batches > 1 {
+            write!(f, ", {} micro-batches", self.micro_batches)?;
+        }
+        if self.checkpointing { f.write_str(", checkpointed") } else { Ok(()) }
+    }
+}
+
+/// A throwaway model in training.
+pub(super) struct Training<'s, 'a, M, B> {
+    subject: &'s Subject<'a, M, B>,
+    weights: ModelWeights<M>,
+    /// In mixed precision.
+    scale: Option<LossScale>,
+    optimizer: Optimizer<M>,
+    batch: B,
+    /// Where the next batch is made, and of how many samples.
+    #[cfg(feature = "cuda")]
+    next: (Device, usize),
+}
+
+impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
+    pub(super) fn new(subject: &'s Subject<'a, M, B>, step: Step, device: &Device) -> Self {
+        let device = step.device(device);
+        let (model, optimizer) = subject.begin(&device);
+        let weights = match subject.half() {
+            None => ModelWeights::Plain(model),
+            Some(half) => ModelWeights::mixed(Master::new(model, half).unwrap_or_else(|error| cannot(&error))),
+        };
+        let scale = subject.half().map(|half| LossScale::for_half(half).with_init_scale(SCALE));
+        Self {
+            batch: subject.batch(step.batch, &device),
+            subject,
+            weights,
+            scale,
+            optimizer,
+            #[cfg(feature = "cuda")]
+            next: (device, step.batch),
+        }
+    }
+
+    /// With a batch of its own for the next step, made while the last one is there, as in training: it comes to lie where the
+    /// last step left room.
+    #[cfg(feature = "cuda")]
+    pub(super) fn with_next_batch(self) -> Self {
+        let (device, samples) = &self.next;
+        Self { batch: self.subject.batch(*samples, device), ..self }
+    }
+
+    /// Takes an optimizer step of so many micro-batches.
+    pub(super) fn step(self, micro_batches: usize) -> Self {
+        let gradients = self.gradients(micro_batches);
+        self.optimize(gradients)
+    }
+
+    /// The gradients of a step of so many micro-batches.
+    pub(super) fn gradients(&self, micro_batches: usize) -> GradientsParams {
+        let backward = || self.backward(micro_batches, || ());
+        if micro_batches == 1 || self.weights.is_mixed() {
+            return (0..micro_batches).fold(GradientsParams::new(), |sum, _| self.added(sum, backward()));
+        }
+        let mut accumulator = GradientsAccumulator::new();
+        for _ in 0..micro_batches {
+            accumulator.accumulate(self.weights.model(), backward());
+        }
+        accumulator.grads()
+    }
+
+    /// What the optimizer makes of them.
+    pub(super) fn optimize(mut self, gradients: GradientsParams) -> Self {
+        let step = |model| self.optimizer.step(LEARNING_RATE, model, gradients);
+        self.weights = match self.weights {
+            ModelWeights::Plain(model) => ModelWeights::Plain(step(model)),
+            ModelWeights::Mixed { master, copy } => {
+                // Its memory is free for the optimizer.
+                drop(copy);
+                ModelWeights::mixed(master.update(step))
+            }
+        };
+        self
+    }
+
+    /// The gradients of a micro-batch that is all of a step. `between` is called between the passes, where there is a place
+    /// for it.
+    pub(super) fn passes(&self, between: impl FnOnce()) -> GradientsParams {
+        self.added(GradientsParams::new(), self.backward(1, between))
+    }
+
+    /// As the model computes them, of a micro-batch that is one of so many.
+    fn backward(&self, micro_batches: usize, between: impl FnOnce()) -> GradientsParams {
+        let (pass, scale) = (self.subject.pass(), self.scale.as_ref());
+        pass.gradients(self.weights.model(), self.batch.clone(), micro_batches, scale, between)
+    }
+
+    /// The sum as the optimizer takes it.
+    fn added(&self, sum: GradientsParams, gradients: GradientsParams) -> GradientsParams {
+        let scale = self.scale.clone().unwrap_or_else(LossScale::none);
+        accumulate(self.weights.is_mixed(), self.weights.model(), sum, gradients, &scale).unwrap_or_else(|error| cannot(&error))
+    }
+
+    /// What `observe` sees between the forward and the backward pass of a micro-batch; nothing where they cannot be told
+    /// apart.
+    #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
+    pub(super) fn after_forward<T>(&self, observe: impl FnOnce() -> T) -> Option<T> {
+        self.subject.pass().after_forward(self.weights.model(), self.batch.clone(), observe)
+    }
+
+    /// Reads what depends on every step before, a loss or the weights: it alone tells that memory ran out in one of
+    /// them. Says whether it is a finite number.
+    pub(super) fn check(&self) -> Result<bool, TensorReadError> {
+        let value = match self.subject.pass() {
+            Pass::Loss(loss) => {
+                let loss = loss(self.weights.model(), self.batch.clone());
+                let value = loss.clone().inner();
+                drop(loss.backward());
+                Some(value)
+            }
+            Pass::Whole(_) => witness(self.weights.model(), |_| true),
+        };
+        let read = |value: Tensor<1>| value.cast(FloatDType::F32).try_into_scalar::<f32>();
+        value.map_or(Ok(true), |value| read(value).map(f32::is_finite))
+    }
+}
+
+/// The model cannot be trained so, and the step fails with the reason: its panics are caught.
+fn cannot(error: &MixedError) -> ! {
+    panic!("{error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::Param;
+    use burn::optim::SgdConfig;
+    use burn::tensor::{DType, Device, Tensor};
+
+    use super::{Step, Training};
+    use crate::measure::Subject;
+    use gpu_tuned_train::mixed::{Half, in_f32};
+
+    /// Half of the least that f16 holds beside zero, as a product: on its way back it is lost, unless the loss was scaled.
+    const SMALL: [f32; 2] = [1.0 / 8192.0, 1.0 / 4096.0];
+
+    #[test]
+    fn gradients_in_16_bits_are_scaled_where_a_trainer_scales_them() {
+        let subject = |half| {
+            Subject::new(
+                |device| Param::from_tensor(Tensor::<1>::ones([3], (device, DType::F32))),
+                || SgdConfig::new().init(),
+                |_, _| (),
+                |weight: &Param<Tensor<1>>, ()| in_f32(weight.val().mul_scalar(SMALL[0]).mul_scalar(SMALL[1])).sum(),
+            )
+            .mixed(half)
+        };
+        for half in [Half::F16, Half::Bf16] {
+            let subject = subject(half);
+            let step = Step { batch: 1, micro_batches: 1, checkpointing: false };
+            let training = Training::new(&subject, step, &Device::flex());
+            for gradients in [training.gradients(1), training.passes(|| ())] {
+                let gradient = gradients.get::<1>(training.weights.model().id).expect("a gradient").into_data();
+                let right = [SMALL[0] * SMALL[1]; 3];
+                assert_eq!(gradient.try_to_vec::<f32>().expect("f32"), right, "{half:?}");
+            }
+        }
+    }
+}

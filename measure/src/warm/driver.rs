@@ -1,0 +1,180 @@
+//! What the driver makes of kernels: `CubeCL` keeps PTX, which the driver compiles for the GPU at hand and keeps in a cache of
+//! its own. A machine that has never run the program has none.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use cubecl::bundle::Bundle;
+use cubecl_environment::bytes::Bytes;
+use cubecl_environment::persistence::{self, Origin};
+
+/// Where a bundle has the files of the driver's cache: a key is a path in it.
+pub(super) const NAMESPACE: &str = "driver";
+
+/// The environment variable that says, with the value `1`, that the driver's cache is this run's own, and goes into the
+/// bundle: `CUDA_CACHE_PATH` names a folder that was empty when the run began.
+const OWN: &str = "GPU_TUNED_WARM_DRIVER";
+
+/// The folder of the driver's cache, as the CUDA manual has it; `None` where it is switched off or not known.
+pub(super) fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name| variable(name).filter(|value| !value.is_empty());
+    if set("CUDA_CACHE_DISABLE").is_some_and(|value| value == "1") {
+        return None;
+    }
+    let usual = || cfg!(target_os = "linux").then(|| Some(PathBuf::from(set("HOME")?).join(".nv/ComputeCache")));
+    set("CUDA_CACHE_PATH").map(PathBuf::from).or_else(|| usual().flatten())
+}
+
+/// Puts the driver's cache into the active environment, if it is this run's own, and returns how many files it has.
+pub(crate) fn collect(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<usize> {
+    let is_own = variable(OWN).is_some_and(|value| value == "1") && variable("CUDA_CACHE_PATH").is_some();
+    let Some(folder) = folder(variable).filter(|_| is_own) else { return Ok(0) };
+    let mut files = Vec::new();
+    if folder.exists() {
+        walk(&folder, &mut Vec::new(), &mut files)?;
+    }
+    let summary = persistence::open(NAMESPACE).insert_many(&mut files.into_iter(), Origin::Local);
+    if summary.failed > 0 {
+        return Err(io::Error::other("the driver's cache could not be copied"));
+    }
+    Ok(summary.stored)
+}
+
+fn walk(folder: &Path, names: &mut Vec<String>, files: &mut Vec<(Bytes, Bytes)>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // The driver's own names are digits and letters.
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        names.push(name);
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            walk(&entry.path(), names, files)?;
+        } else if kind.is_file() {
+            let key = Bytes::from_bytes_vec(names.join("/").into_bytes());
+            files.push((key, Bytes::from_bytes_vec(fs::read(entry.path())?)));
+        }
+        names.pop();
+    }
+    Ok(())
+}
+
+/// Makes the driver's cache of what a bundle has of it, where there is none yet, and returns how many files it has now.
+///
+/// One that is there is not touched: its index is the driver's alone to write.
+pub(super) fn lay_out(bundle: &dyn Bundle, folder: &Path) -> io::Result<usize> {
+    if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Ok(0);
+    }
+    let parent = folder.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let draft = tempfile::Builder::new().prefix(".gpu-tuned-driver-").tempdir_in(parent)?;
+    let mut outcome = Ok(0);
+    bundle.scan(NAMESPACE, &mut |key, contents| {
+        if let Ok(written) = &mut outcome {
+            match file(draft.path(), key, contents) {
+                Ok(()) => *written += 1,
+                Err(error) => outcome = Err(error),
+            }
+        }
+    });
+    let written = outcome?;
+    if written > 0 {
+        // Whole or not at all; another process may have been first.
+        fs::rename(draft.path(), folder)?;
+    }
+    Ok(written)
+}
+
+fn file(folder: &Path, key: &[u8], contents: &[u8]) -> io::Result<()> {
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a name in the bundle leads elsewhere");
+    let name = Path::new(std::str::from_utf8(key).map_err(|_| damaged())?);
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(name) if name != OsStr::new(""));
+    if name.as_os_str().is_empty() || !name.components().all(is_plain) {
+        return Err(damaged());
+    }
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap_or(folder))?;
+    fs::write(path, contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::OsString;
+    use std::fs;
+    use std::path::PathBuf;
+
+    use cubecl::bundle::Bundle;
+    use cubecl_environment::bytes::Bytes;
+
+    use super::{folder, lay_out, walk};
+
+    #[derive(Debug)]
+    struct Files(BTreeMap<&'static str, &'static str>);
+
+    impl Bundle for Files {
+        fn get(&self, _: &str, _: &[u8]) -> Option<Bytes> {
+            None
+        }
+
+        fn scan(&self, _: &str, visit: &mut dyn FnMut(&[u8], &[u8])) {
+            self.0.iter().for_each(|(key, value)| visit(key.as_bytes(), value.as_bytes()));
+        }
+
+        fn namespaces(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn a_cache_is_where_the_driver_would_look() {
+        let of = |set: &[(&str, &str)]| {
+            folder(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+        };
+        let usual = cfg!(target_os = "linux").then(|| PathBuf::from("/home/me/.nv/ComputeCache"));
+        assert_eq!(of(&[("HOME", "/home/me"), ("CUDA_CACHE_PATH", ""), ("CUDA_CACHE_DISABLE", "0")]), usual);
+        assert_eq!(of(&[("HOME", "/home/me"), ("CUDA_CACHE_PATH", "/c")]), Some(PathBuf::from("/c")));
+        assert_eq!(of(&[("HOME", "/home/me"), ("CUDA_CACHE_DISABLE", "1")]), None);
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn what_was_collected_is_laid_out_where_nothing_is_and_only_there() {
+        let home = tempfile::tempdir().expect("a folder");
+        let cache = home.path().join(".nv/ComputeCache");
+        let files = Files([("index", "two"), ("0/a/f00", "first"), ("b/3/f11", "second")].into());
+        assert_eq!(lay_out(&files, &cache).expect("it is written"), 3);
+        let mut found = Vec::new();
+        walk(&cache, &mut Vec::new(), &mut found).expect("it is read");
+        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).expect("text");
+        let mut found: Vec<_> = found.iter().map(|(key, value)| (text(key), text(value))).collect();
+        found.sort();
+        let expected = files.0.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        assert_eq!(found, expected.collect::<Vec<_>>());
+        assert_eq!(fs::read_dir(home.path().join(".nv")).expect("a folder").count(), 1, "drafts are removed");
+
+        let others = Files([("index", "another")].into());
+        assert_eq!(lay_out(&others, &cache).expect("it is left alone"), 0);
+        assert_eq!(fs::read_to_string(cache.join("index")).expect("a file"), "two");
+        // An empty folder is as none.
+        let empty = home.path().join("empty");
+        fs::create_dir(&empty).expect("a folder");
+        assert_eq!(lay_out(&others, &empty).expect("it is written"), 1);
+    }
+
+    #[test]
+    fn names_that_lead_out_of_the_cache_are_refused() {
+        let home = tempfile::tempdir().expect("a folder");
+        for name in ["../evil", "/tmp/evil", "a/../../evil", "", "."] {
+            let cache = home.path().join("cache");
+            assert!(lay_out(&Files([(name, "x")].into()), &cache).is_err(), "{name}");
+            assert!(!cache.exists() && !home.path().join("evil").exists());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+use std::collections::BTreeSet;
+use std::fmt;
+
+use cubecl_environment::persistence::Namespace;
+use gpu_tuned_core::device::{ComputeCapability, GpuReading};
+use serde::{Deserialize, Serialize};
+
+use crate::requests::{package, slug};
+use crate::versions;
+
+/// What compiled kernels and tuned choices belong to: they are good on machines with the same one.
+///
+/// Precision and shapes are no part of it: `CubeCL` keys by them. It keys by no GPU model, driver or release of Burn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Fingerprint {
+    /// The kinds of GPU that the process trains on, each once.
+    pub gpus: BTreeSet<GpuKind>,
+    /// The driver's version, such as `580.95.05`.
+    pub driver: Option<String>,
+    /// The release of Burn.
+    pub burn: String,
+    /// The release of `CubeCL`.
+    pub cubecl: String,
+    /// Whether TF32 is switched off: what was tuned with it may need it. Older releases could not switch it off.
+    #[serde(default)]
+    pub full_f32: bool,
+}
+
+/// A kind of GPU: all of a kind run the same kernels at the same speed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct GpuKind {
+    /// What the driver calls it.
+    pub name: String,
+    /// The compute capability.
+    pub compute_capability: Option<ComputeCapability>,
+    /// Multiprocessors: fewer in a slice, and in some boards of the same name.
+    pub sm_count: Option<u32>,
+}
+
+/// A file name may have 255 bytes, and what is beside a database adds some.
+const LONGEST_NAME: usize = 180;
+
+impl Fingerprint {
+    /// The fingerprint of this program on these GPUs; `None` without any.
+    ///
+    /// `driver` is the driver's version.
+    pub fn new<'a>(gpus: impl IntoIterator<Item = &'a GpuReading>, driver: Option<&str>) -> Option<Self> {
+        let gpus: BTreeSet<GpuKind> = gpus.into_iter().map(GpuKind::of).collect();
+        (!gpus.is_empty()).then(|| Self {
+            gpus,
+            driver: driver.map(str::to_owned),
+            burn: versions::burn(package().as_deref()),
+            cubecl: cubecl_release(),
+            full_f32: false,
+        })
+    }
+
+    /// The same with TF32 switched off, or not.
+    #[must_use]
+    pub fn full_f32(self, full_f32: bool) -> Self {
+        Self { full_f32, ..self }
+    }
+
+    /// The name of `CubeCL`'s environment for it, and of bundles: letters, digits, dots and hyphens.
+    pub fn environment(&self) -> String {
+        let mut words = vec!["gpu-tuned".to_owned()];
+        for gpu in &self.gpus {
+            words.push(slug(&gpu.name));
+            words
+                .extend(gpu.compute_capability.map(|capability| format!("sm{}{}", capability.major, capability.minor)));
+            words.extend(gpu.sm_count.map(|count| format!("x{count}")));
+        }
+        words.extend(self.driver.as_deref().map(|driver| format!("driver-{}", release(driver))));
+        words.push(format!("burn-{}", release(&self.burn)));
+        words.push(format!("cubecl-{}", release(&self.cubecl)));
+        words.extend(self.full_f32.then(|| "full-f32".to_owned()));
+        let name = words.join("-");
+        if name.len() <= LONGEST_NAME {
+            return name;
+        }
+        // Cut where no letter ends: every character is one byte.
+        format!("{}-{:08x}", &name[..LONGEST_NAME], crc32fast::hash(name.as_bytes()))
+    }
+
+    /// In what something made on `other` is not for this; empty if it is.
+    pub(super) fn differences(&self, other: &Self) -> Vec<String> {
+        let said = |of: Option<&str>| of.unwrap_or("unknown").to_owned();
+        let products = |of: &Self| if of.full_f32 { "f32" } else { "TF32" }.to_owned();
+        let gpus = |of: &Self| of.gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+        [
+            ("", gpus(other), gpus(self)),
+            ("driver ", said(other.driver.as_deref()), said(self.driver.as_deref())),
+            ("Burn ", other.burn.clone(), self.burn.clone()),
+            ("CubeCL ", other.cubecl.clone(), self.cubecl.clone()),
+            ("f32 products in ", products(other), products(self)),
+        ]
+        .into_iter()
+        .filter(|(_, made, here)| made != here)
+        .map(|(what, made, here)| format!("made with {what}{made}, here it is {here}"))
+        .collect()
+    }
+}
+
+impl GpuKind {
+    fn of(gpu: &GpuReading) -> Self {
+        Self {
+            name: gpu.name.clone().unwrap_or_else(|| "unnamed GPU".to_owned()),
+            compute_capability: gpu.compute_capability,
+            sm_count: gpu.sm_count,
+        }
+    }
+}
+
+impl fmt::Display for GpuKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        let capability = self.compute_capability.map(|capability| format!("compute capability {capability}"));
+        let count = self.sm_count.map(|count| format!("{count} multiprocessors"));
+        let more: Vec<_> = capability.into_iter().chain(count).collect();
+        if more.is_empty() { Ok(()) } else { write!(f, " ({})", more.join(", ")) }
+    }
+}
+
+/// The release of `CubeCL` in this program, which is the second part of every namespace of its caches.
+fn cubecl_release() -> String {
+    Namespace::new("").as_str().split('/').nth(1).unwrap_or_default().to_owned()
+}
+
+/// A version as part of a name.
+fn release(version: &str) -> String {
+    version.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use gpu_tuned_core::device::{ComputeCapability, GpuReading};
+
+    use super::Fingerprint;
+
+    pub(in crate::warm) fn reading(name: &str, sm_count: u32) -> GpuReading {
+        let mut gpu = GpuReading::default();
+        (gpu.name, gpu.sm_count) = (Some(name.to_owned()), Some(sm_count));
+        gpu.compute_capability = Some(ComputeCapability::new(9, 0));
+        gpu
+    }
+
+    pub(in crate::warm) fn h200() -> Fingerprint {
+        Fingerprint::new([&reading("NVIDIA H200", 132)], Some("580.95.05")).expect("a GPU")
+    }
+
+    #[test]
+    fn an_environment_is_named_after_all_that_it_depends_on() {
+        assert_eq!(h200().environment(), "gpu-tuned-nvidia-h200-sm90-x132-driver-580.95.05-burn-0.22.1-cubecl-0.11.3");
+        let unknown = Fingerprint::new([&GpuReading::default()], None).expect("a GPU").environment();
+        assert_eq!(unknown, "gpu-tuned-unnamed-gpu-burn-0.22.1-cubecl-0.11.3");
+        assert_eq!(Fingerprint::new([], None), None);
+    }
+
+    #[test]
+    fn gpus_of_a_kind_count_once_and_in_no_order() {
+        let (a, b) = (reading("NVIDIA H200", 132), reading("NVIDIA H100 NVL", 132));
+        let name = |gpus: &[&GpuReading]| Fingerprint::new(gpus.iter().copied(), None).expect("GPUs").environment();
+        assert_eq!(name(&[&a, &a]), name(&[&a]));
+        assert_eq!(name(&[&a, &b]), name(&[&b, &a]));
+        assert_ne!(name(&[&a, &b]), name(&[&a]));
+    }
+
+    #[test]
+    fn a_name_is_one_of_a_file_whatever_the_driver_says() {
+        let odd = reading("../GPU \u{fc}ber/\0 alles", 1);
+        let name = Fingerprint::new([&odd], Some("../../etc")).expect("a GPU").environment();
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c)), "{name}");
+        let many: Vec<_> = (0..20).map(|kind| reading("NVIDIA RTX PRO 6000 Blackwell Server Edition", kind)).collect();
+        let name = |gpus: &[GpuReading]| Fingerprint::new(gpus, None).expect("GPUs").environment();
+        assert!(name(&many).len() < 200);
+        assert_ne!(name(&many), name(&many[1..]));
+    }
+
+    #[test]
+    fn without_tf32_is_elsewhere_and_older_fingerprints_had_it() {
+        let full = h200().full_f32(true);
+        assert_eq!(full.environment(), format!("{}-full-f32", h200().environment()));
+        assert_eq!(full.differences(&h200()), ["made with f32 products in TF32, here it is f32"]);
+        assert_eq!(h200().differences(&full), ["made with f32 products in f32, here it is TF32"]);
+        let mut older = serde_json::to_value(&full).expect("JSON");
+        older.as_object_mut().expect("fields").remove("full_f32");
+        assert_eq!(serde_json::from_value::<Fingerprint>(older).expect("a fingerprint"), h200());
+    }
+
+    #[test]
+    fn what_differs_is_told_on_both_sides() {
+        let here = h200();
+        assert!(here.differences(&here).is_empty());
+        let made = Fingerprint::new([&reading("NVIDIA H200", 66)], None).expect("a GPU");
+        let made = Fingerprint { burn: "0.23.0".to_owned(), ..made };
+        assert_eq!(
+            here.differences(&made),
+            [
+                "made with NVIDIA H200 (compute capability 9.0, 66 multiprocessors), here it is NVIDIA H200 (compute \
+                 capability 9.0, 132 multiprocessors)",
+                "made with driver unknown, here it is 580.95.05",
+                "made with Burn 0.23.0, here it is 0.22.1",
+            ]
+        );
+    }
+}

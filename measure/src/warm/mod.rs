@@ -1,0 +1,118 @@
+//! Warm starts: caches of kernels and tuning that outlive the process, and archives of them for other machines.
+//!
+//! The first optimizer step of a process compiles and tunes all kernels, for 20 to 110 seconds. `start` makes `CubeCL` cache
+//! the results in the user's cache folder, in one environment a [`Fingerprint`]: GPU, driver, versions, and whether TF32 is
+//! switched off. `CubeCL` is configured once in a process, before its first use. The caches stay as they are if the user has
+//! configured them (`cubecl.toml`, `burn.toml`, `CUBECL_ENVIRONMENT`, `CUBECL_AUTOTUNE_CACHE`), or if the program has configured
+//! or used `CubeCL` before. The report names the reason.
+//!
+//! `cargo gpu-tuned warm` writes the archive `gpu-tuned.warm/NAME.bundle` for the planned steps, beside `Cargo.toml`. A start
+//! with the same fingerprint loads it. It searches `gpu-tuned.warm` beside `Cargo.toml` when cargo runs the program, beside
+//! the program, and in the current folder; `GPU_TUNED_WARM_BUNDLE` names another folder or a file. If an archive cannot be
+//! used, the session starts without it and reports why.
+//!
+//! `Session::warm_start` reports the caches. Programs without a session call [`begin`].
+
+mod bundle;
+mod caches;
+mod configured;
+mod driver;
+mod error;
+mod fingerprint;
+mod taken;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde::{Serialize, Serializer};
+
+pub use bundle::{BundleError, Saved, save};
+pub use caches::Caches;
+pub use error::WarmError;
+pub use fingerprint::{Fingerprint, GpuKind};
+pub(crate) use driver::collect as collect_driver_cache;
+pub use taken::Bundled;
+
+use crate::requests::archive_folder;
+
+/// Folder of archives.
+pub const FOLDER: &str = "gpu-tuned.warm";
+/// Environment variable that names an archive, or another folder of archives.
+pub const BUNDLE: &str = "GPU_TUNED_WARM_BUNDLE";
+/// Namespace of notes on loaded archives.
+const NOTES: &str = "gpu-tuned";
+
+/// State of the caches at a session's first step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WarmStart {
+    /// The caches.
+    #[serde(flatten)]
+    pub caches: Caches,
+    /// Archive that was found or named.
+    pub bundle: Option<Bundled>,
+}
+
+/// Switches the caches on for the GPUs of a fingerprint, and loads an archive if there is one. `gpus` are CUDA indices.
+///
+/// Call it before anything uses Burn or `CubeCL` on a GPU. `start` does.
+pub fn begin(fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
+    begin_in(throwaway(), archive_folder().is_some(), fingerprint, gpus)
+}
+
+/// `bundles` is true for a run that writes an archive: it has its own caches, whatever the user has configured.
+fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
+    let caches = caches::switch_on(fingerprint, throwaway, bundles);
+    let bundle = match (&caches, throwaway) {
+        (_, Some(_)) => None,
+        (Caches::On { .. } | Caches::NotWritable { .. }, _) => taken::find(fingerprint)
+            .map(|found| found.map_or_else(|ignored| ignored, |path| taken::take(path, fingerprint, gpus))),
+        _ => taken::find(fingerprint).map(|found| {
+            let left = |path| Bundled::Ignored { path, because: "the caches are not gpu-tuned's to fill".to_owned() };
+            found.map_or_else(|ignored| ignored, left)
+        }),
+    };
+    let warm = WarmStart { caches, bundle };
+    tracing::info!("warm start: {warm}");
+    warm
+}
+
+/// Folder of this run's own caches, so that an archive has the kernels of the planned steps alone. `None` in other runs: a
+/// measurement leaves its tuning to training.
+fn throwaway() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let make = || {
+        let folder = archive_folder().map(|_| tempfile::Builder::new().prefix("gpu-tuned-warm-").tempdir());
+        // Statics are never dropped: see `remove_throwaway`.
+        folder?.ok().map(tempfile::TempDir::keep)
+    };
+    FOLDER.get_or_init(make).as_deref()
+}
+
+/// Removes the folder of [`throwaway`] at the end of a run.
+pub(crate) fn remove_throwaway() {
+    if let Some(folder) = throwaway() {
+        // A leftover is in the system's folder for temporary files.
+        drop(std::fs::remove_dir_all(folder));
+    }
+}
+
+impl WarmStart {
+    /// State without a GPU.
+    pub const fn without_gpu() -> Self {
+        Self { caches: Caches::NoGpu, bundle: None }
+    }
+}
+
+impl fmt::Display for WarmStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.caches)?;
+        self.bundle.iter().try_for_each(|bundle| write!(f, "; {bundle}"))
+    }
+}
+
+/// Serializes a path as text, with replacements for bytes that are not UTF-8.
+fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}

@@ -1,0 +1,206 @@
+//! Sessions, and the methods that connect them to loaders, trainers and measurements.
+
+#[cfg(feature = "burn")]
+mod load;
+#[cfg(feature = "burn")]
+mod measure;
+#[cfg(feature = "burn")]
+mod ranks;
+#[cfg(feature = "burn")]
+mod train;
+#[cfg(feature = "warm")]
+mod warm;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "burn")]
+use gpu_tuned_core::device::DeviceFacts;
+#[cfg(feature = "burn")]
+use gpu_tuned_core::matching::identify;
+use gpu_tuned_core::plan::{Plan, Schedule};
+#[cfg(feature = "burn")]
+use gpu_tuned_project::resolved::Resolved;
+use gpu_tuned_core::workload::Workload;
+#[cfg(feature = "warm")]
+use gpu_tuned_measure::warm::WarmStart;
+#[cfg(feature = "burn")]
+use gpu_tuned_train::device::{Gemm, MatmulProbe, OpenGpu, ProbeError, probe};
+#[cfg(feature = "burn")]
+use gpu_tuned_train::timing::StepInstrumentation;
+#[cfg(feature = "train")]
+use gpu_tuned_train::train::metrics::StepHistory;
+use serde::{Serialize, Serializer};
+
+use crate::decide::Decision;
+use crate::detect::Machine;
+use gpu_tuned_observe::recording::Recorder;
+use crate::saved::{SaveError, SavedRun};
+use crate::selection::Selection;
+use crate::tuned::Tuned;
+
+/// Training run that may begin: the config with its final values, the device, and the reasons.
+///
+/// Displays a report of about thirty lines; serializes as its [`Decision`].
+#[derive(Clone, Debug)]
+pub struct Session<C> {
+    pub(crate) config: C,
+    pub(crate) decision: Decision,
+    #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "there is no device without Burn"))]
+    pub(crate) opened: Opened,
+    /// Machine that the session was decided for.
+    #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "measurements need Burn"))]
+    pub(crate) machine: Machine,
+    /// Recorder of the session.
+    pub(crate) recorder: Option<Recorder>,
+    /// Instrumentation of its loaders and trainers.
+    #[cfg(feature = "burn")]
+    pub(crate) instrumentation: StepInstrumentation,
+    /// Recent steps of its strategy.
+    #[cfg(feature = "train")]
+    pub(crate) step_history: StepHistory,
+}
+
+/// Open devices of a session; none without Burn.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    /// One device a GPU, or the CPU.
+    #[cfg(feature = "burn")]
+    pub(crate) devices: Vec<burn::tensor::Device>,
+    /// The GPUs as opened; empty on the CPU.
+    #[cfg(feature = "burn")]
+    pub(crate) gpus: Vec<OpenGpu>,
+    /// State of the kernel caches.
+    #[cfg(feature = "warm")]
+    pub(crate) warm: WarmStart,
+}
+
+impl<C> Session<C> {
+    /// Config with the planned values in its tuned fields.
+    pub fn config(&self) -> &C {
+        &self.config
+    }
+
+    /// Selected device, with its differences from the one that the build was for.
+    pub fn selection(&self) -> &Selection {
+        &self.decision.selection
+    }
+
+    /// Settings with their reasons and the predicted memory.
+    pub fn plan(&self) -> &Plan {
+        &self.decision.plan
+    }
+
+    /// Division of an optimizer step into micro-batches.
+    pub fn schedule(&self) -> &Schedule {
+        &self.decision.plan.schedule
+    }
+
+    /// Cost model of a training step.
+    pub fn workload(&self) -> &Workload {
+        &self.decision.workload
+    }
+
+    /// Recorder of the session, if any: see [`recording`](crate::recording).
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// Records a value of the program, such as `valid/loss`, with the current time. Does nothing without a recorder.
+    pub fn value(&self, name: &str, value: f64) {
+        if let Some(recorder) = &self.recorder {
+            recorder.value(name, value);
+        }
+    }
+}
+
+impl<C: Tuned> Session<C> {
+    /// Saves the plan in `directory`, beside the checkpoints, as [`SavedRun::FILE_NAME`], and returns the file's path.
+    ///
+    /// A later start resumes it with [`Options::resume`](crate::Options::resume). The plan does not change during training: save
+    /// it once, before the first checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`SaveError`]. An earlier saved run then stays as it was.
+    pub fn save(&self, directory: impl AsRef<Path>) -> Result<PathBuf, SaveError> {
+        SavedRun::new(&self.config, &self.decision).save(directory)
+    }
+}
+
+#[cfg(feature = "burn")]
+impl<C: Tuned> Session<C> {
+    /// Facts of the device.
+    pub(crate) fn facts(&self) -> DeviceFacts {
+        let host = &self.machine.host;
+        let Some(gpu) = &self.selection().gpu else {
+            return DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
+        };
+        let table = C::BUILT.table.and_then(|table| Resolved::from_toml(table).ok());
+        let profiles = table.map(|table| table.profile).unwrap_or_default();
+        let facts = DeviceFacts::from_reading(gpu, identify(gpu, &profiles).profile(), Some(host.cores));
+        facts.expect("BUG: the session was planned for its memory")
+    }
+}
+
+#[cfg(feature = "burn")]
+impl<C> Session<C> {
+    /// Open device with autodiff, and with activation checkpointing if planned. Initialise the trained model on it.
+    ///
+    /// With several GPUs this is the first of [`devices`](Self::devices).
+    pub fn device(&self) -> burn::tensor::Device {
+        self.to_train(self.first())
+    }
+
+    /// Devices of this process's ranks, each like [`device`](Self::device): those of
+    /// [`Options::gpus`](crate::Options::gpus), or the only one.
+    pub fn devices(&self) -> Vec<burn::tensor::Device> {
+        self.opened.devices.iter().map(|device| self.to_train(device)).collect()
+    }
+
+    fn to_train(&self, device: &burn::tensor::Device) -> burn::tensor::Device {
+        let device = device.clone().autodiff();
+        if self.decision.plan.settings.gradient_checkpointing { device.gradient_checkpointing() } else { device }
+    }
+
+    fn first(&self) -> &burn::tensor::Device {
+        self.opened.devices.first().expect("BUG: a session has a device")
+    }
+
+    /// Device without autodiff, for batches and for evaluation.
+    pub fn inner_device(&self) -> burn::tensor::Device {
+        self.first().clone()
+    }
+
+    /// Probes the precision of fp32 matrix products of the workload's dominant shape on the device.
+    ///
+    /// `None` for a workload without a dominant product. With [`Settings::allow_tf32`](crate::Settings::allow_tf32), tuning
+    /// decides for each shape whether TF32 is used; without it, TF32 is switched off. See [`probe`](crate::burn::probe).
+    pub fn probe_tf32(&self) -> Option<Result<MatmulProbe, ProbeError>> {
+        let product = self.decision.workload.dominant_product?;
+        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let shape = Gemm {
+            m: size(product.rows_per_sample.saturating_mul(self.decision.plan.settings.batch_size)),
+            k: size(product.inner),
+            n: size(product.columns),
+        };
+        Some(probe(self.first(), shape))
+    }
+}
+
+impl<C> fmt::Display for Session<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.decision.fmt(f)?;
+        #[cfg(feature = "warm")]
+        if !self.selection().gpus.is_empty() {
+            write!(f, "\nwarm start: {}", self.opened.warm)?;
+        }
+        Ok(())
+    }
+}
+
+impl<C> Serialize for Session<C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.decision.serialize(serializer)
+    }
+}

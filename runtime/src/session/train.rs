@@ -1,0 +1,161 @@
+//! Trainer, strategy and metrics of a session.
+
+use burn::module::Module;
+use burn::optim::ModuleOptimizer;
+use burn::tensor::Device;
+#[cfg(feature = "train")]
+use burn::train::{LearnerModel, TrainStep, TrainingStrategy, logger::MetricLogger};
+#[cfg(feature = "train")]
+use gpu_tuned_train::micro_batch::MicroBatch;
+#[cfg(feature = "train")]
+use gpu_tuned_train::train::metrics::{Metrics, RecordedMetrics};
+#[cfg(feature = "train")]
+use gpu_tuned_train::train::{BatchCheck, TakeLearnersFirstStep, strategy};
+use gpu_tuned_train::train::{Recipe, Replanning, TakeFirstStep, Trainer, TrainerError};
+
+use super::Session;
+use crate::tuned::Tuned;
+
+impl<C: Tuned> Session<C> {
+    /// Returns a trainer of `model`, which was created on [`device`](Self::device). The trainer cuts steps into the planned
+    /// micro-batches, and after an out-of-memory into smaller ones.
+    ///
+    /// ```
+    /// use burn::nn::{Linear, LinearConfig};
+    /// use burn::optim::AdamWConfig;
+    /// use burn::tensor::Tensor;
+    /// use gpu_tuned::gpu_tuned;
+    ///
+    /// #[gpu_tuned(mlp(widths = [8, 1]), global_batch = 32, target = "generic")]
+    /// #[derive(Clone, Debug)]
+    /// struct Config {
+    ///     #[tuned]
+    ///     batch_size: usize,
+    /// }
+    ///
+    /// let session = gpu_tuned::Options::default().cpu().start(Config::default())?;
+    /// let device = session.device();
+    /// let model = LinearConfig::new(8, 1).init(&device);
+    /// let mut trainer = session.trainer(model, AdamWConfig::new().init())?;
+    /// let batch = Tensor::<2>::ones([32, 8], &device);
+    /// let step = trainer.step(1e-3, batch, |model: &Linear, input| model.forward(input).powi_scalar(2).mean())?;
+    /// assert!(step.applied);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Warns if the model's parameter count differs from the measured one, or by more than 10% from the described one, and if
+    /// steps get a micro-batch instead of all samples.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainerError`] for a model that cannot be trained in the planned mixed precision, and for a plan of several ranks, which
+    /// need [`ranks`](Self::ranks).
+    pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
+        let recipe = self.recipe_of_one_rank()?;
+        let first_step = self.requested_measurement().map(|target| -> TakeFirstStep<M> {
+            Box::new(move |step| Ok(target.take_first_step(step)?))
+        });
+        Ok(Trainer::planned(model, optimizer, &recipe, self.plan(), self.workload(), first_step)?)
+    }
+
+    /// Returns a strategy with the session's optimizer steps for Burn's training loop: see
+    /// [`SupervisedTraining::with_training_strategy`](burn::train::SupervisedTraining::with_training_strategy).
+    ///
+    /// A batch of the training loader is a whole optimizer step on one rank, of
+    /// [`Schedule::samples_per_rank`](crate::Schedule::samples_per_rank) samples. As with a [`Trainer`], the step is cut into
+    /// micro-batches, and retried with smaller ones after an out-of-memory. Metrics see every micro-batch. The learning rate
+    /// advances once a step. Do not set the loop's own gradient accumulation.
+    ///
+    /// If the loader's batches have another size, training ends with an error before the first step. One of the first two
+    /// batches may be smaller, because with several workers the last batch of an epoch can come early. If the program specifies
+    /// neither `global_batch` nor, for full sequences, `global_tokens`, batches may have any size but that of one micro-batch
+    /// of several.
+    ///
+    /// Outputs of the model's training step stay on the device until the optimizer step is complete, because a retried step
+    /// shows nothing twice. For a `ClassificationOutput` these are the logits of all samples, while the plan counts those of one
+    /// micro-batch. For large logits, return an output with the loss alone, or raise `memory_headroom`.
+    ///
+    /// Validation batches are not cut. After an out-of-memory in validation, training ends with an error that names the planned
+    /// `eval_batch_size`.
+    ///
+    /// Under `cargo gpu-tuned measure`, the first step is measured in place of being taken, and the process ends: see
+    /// [`measure`](crate::measure).
+    ///
+    /// [`metrics`](Self::metrics) shows the strategy's steps.
+    ///
+    /// In `mixed_bf16`, the learner's model is widened to fp32, which checkpoints store and the loop returns. A bf16 copy computes
+    /// and is validated. `mixed_f16` is an error, because the loss would have to be scaled within the model's training step.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainerError::Ranks`] for a plan of several ranks. Burn's loop for several devices exchanges gradients within every
+    /// backward pass, so a rank that retries micro-batches would block the others. Take steps with [`ranks`](Self::ranks).
+    #[cfg(feature = "train")]
+    pub fn strategy<M>(&self) -> Result<TrainingStrategy<M>, TrainerError>
+    where
+        M: LearnerModel,
+        <M as TrainStep>::Input: MicroBatch,
+    {
+        let recipe = self.recipe_of_one_rank()?;
+        let first_step = self.requested_measurement().map(|target| -> TakeLearnersFirstStep<M> {
+            Box::new(move |learner, batch| Ok(target.take_learners_first_step(learner, batch)?))
+        });
+        let check = BatchCheck::new(self.schedule(), &self.config.asked());
+        Ok(strategy(recipe, self.plan(), self.workload(), check, self.step_history.clone(), first_step))
+    }
+}
+
+impl<C> Session<C> {
+    /// Planned steps of a plan for one rank.
+    fn recipe_of_one_rank(&self) -> Result<Recipe, TrainerError> {
+        match self.schedule().world_size {
+            0 | 1 => Ok(self.recipe(0, self.device())),
+            world_size => Err(TrainerError::Ranks { world_size }),
+        }
+    }
+
+    /// Planned steps of a rank on its device.
+    pub(super) fn recipe(&self, rank: usize, device: Device) -> Recipe {
+        let inputs = &self.decision.inputs;
+        let (facts, workload) = (inputs.facts.clone(), self.workload().clone());
+        let gpu = self.opened.gpus.get(rank).cloned();
+        let replanning = Replanning::new(facts, workload, &inputs.goal, self.plan(), &device, gpu);
+        // `bench` may time another precision than the planned one.
+        let precision = gpu_tuned_measure::measure::requested_precision();
+        let precision = precision.unwrap_or(self.plan().settings.precision);
+        let batch_statistics = self.workload().batch_statistics;
+        let instrumentation = self.instrumentation.for_rank(rank);
+        Recipe::planned(self.plan(), precision, batch_statistics, device, replanning, instrumentation)
+    }
+
+    /// Returns metrics of the [`strategy`](Self::strategy)'s steps and of the session's first GPU, for Burn's training loop: see
+    /// [`metrics`](crate::train::metrics). [`Gpu`](crate::train::metrics::Gpu) shows other GPUs.
+    ///
+    /// The strategy and the metrics must come from one session or its clones, for one training run at a time.
+    #[cfg(feature = "train")]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::new(self.step_history.clone(), self.selection().gpu.as_ref())
+    }
+
+    /// Returns a metric logger that logs as `logger` does, and adds Burn's numbers to the session's recording, if there is one.
+    /// The monitor, TensorBoard and reports then show them:
+    ///
+    /// | name | value of | recorded |
+    /// |---|---|---|
+    /// | `train/Loss` | a training item | after each item |
+    /// | `train/epoch/Loss`, `valid/epoch/Loss` | an epoch | at its end |
+    ///
+    /// Another logger replaces Burn's own, which is `FileMetricLogger::new(directory)` with the directory of the training run.
+    ///
+    /// ```no_run
+    /// # use burn::train::{LearnerModel, SupervisedTraining, logger::FileMetricLogger};
+    /// # fn of<C, M: LearnerModel>(session: &gpu_tuned::Session<C>, training: SupervisedTraining<M>) -> SupervisedTraining<M> {
+    /// # let directory = "run";
+    /// training.with_metric_logger(session.metric_logger(FileMetricLogger::new(directory)))
+    /// # }
+    /// ```
+    #[cfg(feature = "train")]
+    pub fn metric_logger<L: MetricLogger>(&self, logger: L) -> RecordedMetrics<L> {
+        RecordedMetrics::new(logger, self.recorder.clone(), self.instrumentation.clone())
+    }
+}

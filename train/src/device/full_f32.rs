@@ -1,0 +1,174 @@
+//! f32 products in f32.
+//!
+//! Burn 0.22 has no switch for TF32: its kernels take tensor cores for f32 on every device that says it has TF32. What a
+//! device says of itself is put down when it is opened and shared from then on, so it is opened here without TF32, and
+//! kernels that need tensor cores decline f32. Those of other formats stay. Burn 0.23 will have a switch (`allow_tf32` in
+//! `[cubek.matmul]`), and this goes then.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[cfg(feature = "cuda")]
+use gpu_tuned_core::device::ComputeCapability;
+
+use super::{OpenError, Place};
+
+/// The GPUs that this process has opened or tried to, by CUDA's index.
+static OPENED: Mutex<Opened> = Mutex::new(Opened { with_tf32: BTreeSet::new(), without: BTreeSet::new() });
+
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no GPU is opened without CUDA"))]
+struct Opened {
+    with_tf32: BTreeSet<usize>,
+    without: BTreeSet<usize>,
+}
+
+fn opened() -> MutexGuard<'static, Opened> {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this process has switched TF32 off on any GPU. It stays off.
+pub fn tf32_is_off() -> bool {
+    !opened().without.is_empty()
+}
+
+/// Whether this process has opened a GPU with TF32, which it keeps.
+#[cfg(feature = "cuda")]
+pub fn tf32_is_on() -> bool {
+    !opened().with_tf32.is_empty()
+}
+
+/// Notes that a GPU is about to be opened, which settles whether it has TF32. Where others have none, it is to be switched
+/// off first, and this says so.
+#[cfg(feature = "cuda")]
+pub(super) fn is_to_be_switched_off(gpu: &super::CudaDevice) -> bool {
+    let mut opened = opened();
+    if has_tf32(gpu) && opened.without.is_empty() {
+        opened.with_tf32.insert(gpu.index);
+    }
+    has_tf32(gpu) && !opened.without.is_empty() && !opened.without.contains(&gpu.index)
+}
+
+/// Whether there is TF32 to switch off, as far as is known.
+#[cfg(feature = "cuda")]
+fn has_tf32(gpu: &super::CudaDevice) -> bool {
+    gpu.compute_capability.is_none_or(ComputeCapability::has_tf32)
+}
+
+/// Switches TF32 off on the GPU at `place`, for the rest of the process: products and convolutions of f32 run without
+/// tensor cores then. Other formats keep theirs. Where it is off, or the GPU has none, this does nothing.
+///
+/// It does not reach Burn's `attention` function on tensors without autodiff, which multiplies f32 in f16 where tuning finds
+/// that faster.
+///
+/// Call it before anything uses a GPU, [`open`](super::open) included. GPUs that are opened later with that follow; call it
+/// for those that Burn is to open by itself. `start` does, where that is asked for.
+///
+/// Tuned choices that outlive the process must not be shared with processes that have TF32: Burn panics where a choice
+/// declines. With feature `warm`, begin with a `Fingerprint` that says `full_f32`.
+///
+/// # Errors
+///
+/// [`OpenError::Tf32`] if the GPU was used before, another one is open with TF32, or `CubeCL` fails; and those of
+/// [`open`](super::open) that tell that there is no such GPU, or that it gives no context.
+pub fn switch_tf32_off(place: &Place) -> Result<(), OpenError> {
+    #[cfg(feature = "cuda")]
+    return cuda::switch_off(place);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = place;
+        Err(OpenError::WithoutCuda)
+    }
+}
+
+/// Takes from what a device says of itself all that f32 products could use TF32 by.
+#[cfg(any(feature = "cuda", all(test, feature = "cubecl")))]
+fn strip(properties: &mut cubecl::ir::DeviceProperties) {
+    use cubecl::ir::{ElemType, FloatKind};
+
+    const TF32: ElemType = ElemType::Float(FloatKind::TF32);
+    let features = &mut properties.features;
+    features.types.elem.remove(&TF32);
+    features.matmul.cmma.retain(|config| ![config.a_type, config.b_type].contains(&TF32));
+    features.matmul.cube_mma.retain(|config| ![config.a_type, config.b_type].contains(&TF32));
+    features.matmul.mma.retain(|config| ![config.a_type, config.b_type].contains(&TF32));
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    #![allow(unsafe_code)]
+
+    use std::convert::identity;
+    use std::sync::Arc;
+    use std::sync::atomic::{Ordering, fence};
+    use std::thread;
+
+    use burn::backend::DeviceService;
+    use cubecl::client::Client;
+    use cubecl::cuda::CudaRuntime;
+    use cubecl::device::DeviceId;
+    use cubecl::server::Server;
+    use cubecl_runtime::runtime::Runtime;
+
+    use super::{OpenError, Place, has_tf32, opened, strip};
+    use crate::device::driver;
+    use crate::device::guard::catching;
+
+    pub(super) fn switch_off(place: &Place) -> Result<(), OpenError> {
+        if !driver::is_present() {
+            return Err(OpenError::NoDriver);
+        }
+        let gpu = place.find(&driver::devices()?)?.clone();
+        if !has_tf32(&gpu) {
+            return Ok(());
+        }
+        // Held to the end: of two threads that start at once, the second finds it done.
+        let mut opened = opened();
+        if opened.without.contains(&gpu.index) {
+            return Ok(());
+        }
+        let refused = |message: String| OpenError::Tf32 { device: Box::new(gpu.clone()), message };
+        if !opened.with_tf32.is_empty() {
+            return Err(refused("this process has opened GPUs with it".to_owned()));
+        }
+        // What is wrong with the device is said by the driver, where CubeCL would panic.
+        let (context, _) = driver::retain(&gpu)?;
+        let id = DeviceId::new(0, gpu.index as u16);
+        let serve = || catching(|| serve(id)).and_then(identity);
+        // On a thread of its own, because it makes the context current.
+        let outcome = thread::scope(|scope| scope.spawn(serve).join());
+        let outcome = outcome.unwrap_or_else(|_| Err("the answer was lost".to_owned()));
+        outcome.map_err(refused)?;
+        drop(context);
+        opened.without.insert(gpu.index);
+        Ok(())
+    }
+
+    type CudaServer = <CudaRuntime as Runtime>::Server;
+
+    /// Opens a device as `CubeCL` does when it is first used, but for TF32.
+    fn serve(device: DeviceId) -> Result<(), String> {
+        let mut server = CudaServer::init(device);
+        forget_tf32(&mut server)?;
+        Client::try_init(device, server).map(drop).map_err(|error| format!("it was used before ({error:?})"))
+    }
+
+    fn forget_tf32(server: &mut CudaServer) -> Result<(), String> {
+        let shared = Server::utilities(server);
+        if (Arc::strong_count(&shared), Arc::weak_count(&shared)) != (2, 0) {
+            return Err("CubeCL knows the device already".to_owned());
+        }
+        // Whoever has let go of it before has done so before what follows.
+        fence(Ordering::Acquire);
+        // SAFETY: of the two counts one is `shared`; the other is that of the server, which gives out clones of its own
+        // and is borrowed mutably here. So nobody else reads or clones what is behind them until this function returns,
+        // and this reference, the only one, ends before.
+        let utilities = unsafe { &mut *Arc::as_ptr(&shared).cast_mut() };
+        strip(Arc::make_mut(&mut utilities.properties));
+        utilities.properties_hash = utilities.properties.checksum();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "full_f32_tests.rs"]
+mod tests;

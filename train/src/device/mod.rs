@@ -1,0 +1,33 @@
+//! Burn's devices: the planned GPU found among CUDA's, opened without a panic, and probed for the precision of its fp32
+//! products.
+//!
+//! Without feature `cuda` only the CPU is available: [`cuda_devices`] is empty and [`open`] returns an error.
+
+mod cuda_device;
+mod open;
+#[cfg(feature = "cuda")]
+mod driver;
+mod error;
+mod full_f32;
+mod guard;
+#[cfg(any(test, feature = "cuda"))]
+mod libdevice;
+mod place;
+mod tf32;
+mod threads;
+
+pub use cuda_device::{CudaDevice, join};
+pub use open::{OpenGpu, cpu, cuda_devices, default_float, has_collectives, open};
+#[cfg(feature = "cuda")]
+pub use open::has_driver;
+#[cfg(feature = "cuda")]
+pub use driver::memory_free;
+pub use error::OpenError;
+#[cfg(feature = "cuda")]
+pub use full_f32::tf32_is_on;
+pub use full_f32::{switch_tf32_off, tf32_is_off};
+pub use guard::catching;
+pub(crate) use guard::panic_message;
+pub use place::Place;
+pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};
+pub use threads::limit as limit_cpu_threads;

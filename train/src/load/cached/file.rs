@@ -1,0 +1,133 @@
+//! The file of prepared items.
+//!
+//! 8 bytes of mark and version; the items, each followed by its CRC-32; the key; for each item the byte that it ends at;
+//! and last the length of the key, the number of items, and a CRC-32 of everything from the key on. Numbers are 8-byte and
+//! little-endian, checksums 4-byte. The tail is written last, so that a file that was cut short has none.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use super::CacheError;
+use crate::load::map::Map;
+use gpu_tuned_core::atomic_file;
+
+/// Changes with the format.
+const MARK: &[u8; 8] = b"gtitems\x01";
+const NUMBER: usize = 8;
+const CHECKSUM: usize = 4;
+
+/// What is wrong with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unusable {
+    #[error("it is not whole, or not a cache of items")]
+    Broken,
+    #[error("it holds items of another fingerprint, type or number")]
+    OtherItems,
+}
+
+/// A whole file of items.
+#[derive(Debug)]
+pub(super) struct Items {
+    map: Map,
+    /// Where the ends of items stand.
+    ends: usize,
+    len: usize,
+}
+
+impl Items {
+    /// The items of the file, if they have this key.
+    pub(super) fn read(map: Map, key: &str) -> Result<Self, Unusable> {
+        let (ends, len, found) = parts(&map).ok_or(Unusable::Broken)?;
+        if found == key.as_bytes() { Ok(Self { map, ends, len }) } else { Err(Unusable::OtherItems) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes of an item; `None` if they are not those that were written.
+    pub(super) fn item(&self, index: usize) -> Option<Vec<u8>> {
+        let start = if index == 0 { MARK.len() } else { self.end(index - 1)? };
+        let (item, checksum) = self.map.get(start..self.end(index)?)?.split_last_chunk::<CHECKSUM>()?;
+        // Copied out of the map: what is checked is then what is read.
+        let item = item.to_vec();
+        (crc32fast::hash(&item) == u32::from_le_bytes(*checksum)).then_some(item)
+    }
+
+    fn end(&self, index: usize) -> Option<usize> {
+        number(self.map.get(self.ends + index * NUMBER..)?)
+    }
+}
+
+/// Where the ends of items stand, the number of items, and the key.
+fn parts(bytes: &[u8]) -> Option<(usize, usize, &[u8])> {
+    let (body, checksum) = bytes.strip_prefix(MARK)?.split_last_chunk::<CHECKSUM>()?;
+    let numbers = body.len().checked_sub(2 * NUMBER)?;
+    let (key, len) = (number(&body[numbers..])?, number(&body[numbers + NUMBER..])?);
+    let ends = numbers.checked_sub(len.checked_mul(NUMBER)?)?;
+    let start = ends.checked_sub(key)?;
+    let is_whole = crc32fast::hash(&body[start..]) == u32::from_le_bytes(*checksum);
+    is_whole.then_some((MARK.len() + ends, len, &body[start..ends]))
+}
+
+/// The first number of `bytes`.
+fn number(bytes: &[u8]) -> Option<usize> {
+    usize::try_from(u64::from_le_bytes(*bytes.first_chunk()?)).ok()
+}
+
+/// Writes the file, or leaves the one that is there.
+pub(super) fn write(
+    path: &Path,
+    key: &str,
+    chunks: impl Iterator<Item = Result<Vec<Vec<u8>>, CacheError>>,
+    failed: impl Fn(io::Error) -> CacheError,
+) -> Result<(), CacheError> {
+    let written = atomic_file::replace_with(path, |file| {
+        let mut file = BufWriter::new(file);
+        let mut end = MARK.len();
+        let mut ends = Vec::new();
+        file.write_all(MARK)?;
+        for chunk in chunks {
+            for item in chunk? {
+                file.write_all(&item)?;
+                file.write_all(&crc32fast::hash(&item).to_le_bytes())?;
+                end += item.len() + CHECKSUM;
+                ends.extend((end as u64).to_le_bytes());
+            }
+        }
+        file.write_all(&tail(key, &ends))?;
+        Ok(file.flush()?)
+    });
+    written.map_err(|stopped| match stopped {
+        Stopped::Items(error) => error,
+        Stopped::File(error) => failed(error),
+    })
+}
+
+/// The key and what follows it.
+fn tail(key: &str, ends: &[u8]) -> Vec<u8> {
+    let items = ends.len() / NUMBER;
+    let mut tail = [key.as_bytes(), ends].concat();
+    tail.extend([key.len(), items].map(|number| (number as u64).to_le_bytes()).as_flattened());
+    let checksum = crc32fast::hash(&tail);
+    tail.extend(checksum.to_le_bytes());
+    tail
+}
+
+/// Why a file is not written to its end.
+enum Stopped {
+    Items(CacheError),
+    File(io::Error),
+}
+
+impl From<CacheError> for Stopped {
+    fn from(error: CacheError) -> Self {
+        Self::Items(error)
+    }
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::File(error)
+    }
+}

@@ -1,0 +1,279 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataloader::{BatchStrategy, DataLoader, DataLoaderIterator};
+use burn::data::dataset::Dataset;
+use burn::data::dataset::transform::{PartialDataset, SelectionDataset};
+use burn::tensor::Device;
+use gpu_tuned_core::Bytes;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::budget::Budget;
+use super::epoch::{Bounds, Lazy, Prefetch, Preparation, Source};
+use super::rank::RankOf;
+use crate::timing::StepInstrumentation;
+use crate::micro_batch::MicroBatch;
+
+/// Batches that are prepared ahead when nobody says how many: one is uploaded while one waits.
+const DEPTH: usize = 2;
+
+/// A data loader that prepares few batches ahead: some in the host's memory, fewer on the device, and never more bytes
+/// there than it may.
+///
+/// Workers fetch items and batch them on the CPU ([`Device::flex`] is what the batcher gets); one thread of each device
+/// uploads. Batches come in the order of the dataset, or of the seed, whatever the number of workers.
+///
+/// At most `depth` batches wait on the device, and at most `num_workers + depth` are in the host's memory, those
+/// included that are being made; beside them there is the one that the consumer has.
+///
+/// As with Burn's loaders each [`iter`](Self::iter) is the next epoch, in an order of its own where the loader
+/// shuffles. Dropping the iterator ends its threads.
+///
+/// # Errors
+///
+/// What the dataset fails with arrives in its place, and so does a panic of the batcher in a worker, as a
+/// [`LoaderError`](super::LoaderError): after it the epoch is over. With no workers a panic is one of the caller.
+pub struct PrefetchLoader<I, B> {
+    dataset: Arc<dyn Dataset<I>>,
+    batcher: Arc<dyn Batcher<I, B>>,
+    batches: Batches<I>,
+    drop_last: bool,
+    depth: usize,
+    budget: Budget,
+    num_workers: usize,
+    device: Device,
+    rng: Option<Mutex<StdRng>>,
+    rank: RankOf,
+    instrumentation: StepInstrumentation,
+}
+
+enum Batches<I> {
+    OfSize(usize),
+    Grouped(Box<dyn BatchStrategy<I>>),
+}
+
+impl<I, B> PrefetchLoader<I, B> {
+    /// Batches of `batch_size` items, at least one, on Burn's default device: prepared by one worker, two ahead.
+    pub fn new(dataset: impl Dataset<I> + 'static, batcher: impl Batcher<I, B> + 'static, batch_size: usize) -> Self {
+        Self {
+            dataset: Arc::new(dataset),
+            batcher: Arc::new(batcher),
+            batches: Batches::OfSize(batch_size.max(1)),
+            drop_last: false,
+            depth: DEPTH,
+            budget: Budget::Unlimited,
+            num_workers: 1,
+            device: Device::default(),
+            rng: None,
+            rank: RankOf::ALONE,
+            instrumentation: StepInstrumentation::default(),
+        }
+    }
+
+    /// Shuffles the items anew in each epoch; with the same seed the orders are those of Burn's loader without workers.
+    #[must_use]
+    pub fn shuffle(mut self, seed: u64) -> Self {
+        self.rng = Some(Mutex::new(StdRng::seed_from_u64(seed)));
+        self
+    }
+
+    /// Puts batches together by a strategy, such as a [`TokenBudget`](super::TokenBudget), rather than by their number.
+    ///
+    /// Which items go together is then decided in one place: one worker fetches at a time, and all of them batch. Among
+    /// ranks each fetches all items, and has one batch of as many as there are ranks.
+    #[must_use]
+    pub fn strategy(mut self, strategy: impl BatchStrategy<I> + 'static) -> Self {
+        self.batches = Batches::Grouped(Box::new(strategy));
+        self
+    }
+
+    /// Leaves out the items at the end that fill no batch: what a strategy gives up only when it is forced to.
+    #[must_use]
+    pub fn drop_last(mut self, drop_last: bool) -> Self {
+        self.drop_last = drop_last;
+        self
+    }
+
+    /// So many batches wait on the device at most; at least one.
+    #[must_use]
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth.max(1);
+        self
+    }
+
+    /// Batches that wait on the device take so many bytes at most, in the types that they have there: a pixel of 8 bits is an
+    /// integer of 32 on CUDA. A batch of more is yielded in the host's memory.
+    #[must_use]
+    pub fn device_bytes(mut self, bytes: Bytes) -> Self {
+        self.budget = Budget::Bytes(bytes.0);
+        self
+    }
+
+    /// As [`device_bytes`](Self::device_bytes), with as many bytes as so many samples of the first batch take.
+    #[must_use]
+    pub fn device_samples(mut self, samples: usize) -> Self {
+        self.budget = Budget::Samples(samples as u64);
+        self
+    }
+
+    /// Threads that prepare batches. With none everything happens when a batch is asked for, in the thread that asks.
+    #[must_use]
+    pub fn num_workers(mut self, workers: usize) -> Self {
+        self.num_workers = workers;
+        self
+    }
+
+    /// Yields what one of several ranks has of each step, of whose samples every rank has a batch.
+    pub(crate) fn for_rank(mut self, rank: usize, ranks: usize) -> Self {
+        self.rank = RankOf { rank, ranks };
+        self
+    }
+
+    /// Reports waits and preparation to a rank's instrumentation.
+    pub(crate) fn with_instrumentation(mut self, instrumentation: StepInstrumentation) -> Self {
+        self.instrumentation = instrumentation;
+        self
+    }
+
+    /// Yields batches on `device`.
+    #[must_use]
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+}
+
+impl<I, B> PrefetchLoader<I, B>
+where
+    I: Clone + Send + Sync + 'static,
+    B: MicroBatch,
+{
+    /// The batches of the next epoch.
+    #[expect(clippy::iter_without_into_iter, reason = "a loop over a reference does not look like another epoch")]
+    pub fn iter(&self) -> Box<dyn DataLoaderIterator<B> + '_> {
+        let dataset = self.ordered();
+        if self.num_workers > 0 {
+            match self.prefetch(&dataset) {
+                Ok(epoch) => return Box::new(epoch),
+                Err(error) => tracing::warn!(%error, "no threads for the loader: batches are prepared one by one"),
+            }
+        }
+        let (source, preparation) = (self.source(&dataset), self.preparation(&dataset));
+        Box::new(Lazy::new(source, preparation, self.budget))
+    }
+
+    /// The loader as Burn's trainers take it.
+    pub fn build(self) -> Arc<dyn DataLoader<B>> {
+        Arc::new(self)
+    }
+
+    #[cfg(test)]
+    pub(super) fn batchers_held(&self) -> usize {
+        Arc::strong_count(&self.batcher)
+    }
+
+    /// The same loader of other items, or on another device, with a generator of its own.
+    fn like(&self, dataset: Arc<dyn Dataset<I>>, device: Device) -> Self {
+        Self {
+            dataset,
+            batcher: Arc::clone(&self.batcher),
+            batches: match &self.batches {
+                Batches::OfSize(size) => Batches::OfSize(*size),
+                Batches::Grouped(strategy) => Batches::Grouped(strategy.clone_dyn()),
+            },
+            drop_last: self.drop_last,
+            depth: self.depth,
+            budget: self.budget,
+            num_workers: self.num_workers,
+            device,
+            rng: self.rng().map(|mut rng| Mutex::new(rng.fork())),
+            rank: self.rank,
+            instrumentation: self.instrumentation.clone(),
+        }
+    }
+
+    fn rng(&self) -> Option<MutexGuard<'_, StdRng>> {
+        self.rng.as_ref().map(|rng| rng.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The items in the order of the next epoch; of a rank its own.
+    fn ordered(&self) -> Arc<dyn Dataset<I>> {
+        let ordered = match self.rng() {
+            Some(mut rng) => {
+                let dataset = Arc::new(self.dataset.clone());
+                Arc::new(SelectionDataset::<Arc<dyn Dataset<I>>, I>::new_shuffled(dataset, &mut *rng))
+            }
+            None => self.dataset.clone(),
+        };
+        match &self.batches {
+            Batches::OfSize(size) if self.rank.ranks > 1 => {
+                let own = self.rank.items(ordered.len(), *size, self.drop_last);
+                Arc::new(SelectionDataset::<Arc<dyn Dataset<I>>, I>::from_indices_unchecked(ordered, own))
+            }
+            // Which items are a rank's is known only once they were put together.
+            _ => ordered,
+        }
+    }
+
+    fn source(&self, dataset: &Arc<dyn Dataset<I>>) -> Source<I> {
+        match &self.batches {
+            Batches::OfSize(size) => Source::fixed(*size, dataset.len(), self.drop_last),
+            Batches::Grouped(strategy) => {
+                Source::grouped(dataset.clone(), strategy.clone_dyn(), self.rank, self.drop_last)
+            }
+        }
+    }
+
+    fn preparation(&self, dataset: &Arc<dyn Dataset<I>>) -> Preparation<I, B> {
+        Preparation {
+            dataset: dataset.clone(),
+            batcher: self.batcher.clone(),
+            device: self.device.clone(),
+            instrumentation: self.instrumentation.clone(),
+        }
+    }
+
+    fn prefetch(&self, dataset: &Arc<dyn Dataset<I>>) -> std::io::Result<Prefetch<B>> {
+        let host = self.num_workers.saturating_add(self.depth);
+        let bounds = Bounds { depth: self.depth, budget: self.budget, host };
+        Prefetch::start(self.source(dataset), self.preparation(dataset), bounds, self.num_workers)
+    }
+}
+
+impl<I, B> DataLoader<B> for PrefetchLoader<I, B>
+where
+    I: Clone + Send + Sync + 'static,
+    B: MicroBatch,
+{
+    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<B> + 'a> {
+        Self::iter(self)
+    }
+
+    /// Items of the dataset, those included that are left out at the end of an epoch.
+    fn num_items(&self) -> usize {
+        self.dataset.len()
+    }
+
+    fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<B>> {
+        Arc::new(self.like(self.dataset.clone(), device.clone()))
+    }
+
+    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B>> {
+        let part = PartialDataset::new(self.dataset.clone(), start, end);
+        Arc::new(self.like(Arc::new(part), self.device.clone()))
+    }
+}
+
+impl<I, B> std::fmt::Debug for PrefetchLoader<I, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PrefetchLoader")
+            .field("items", &self.dataset.len())
+            .field("drop_last", &self.drop_last)
+            .field("depth", &self.depth)
+            .field("budget", &self.budget)
+            .field("num_workers", &self.num_workers)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,199 @@
+//! Gradients as a whole.
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::tensor::{DType, FloatDType, Tensor};
+
+use crate::mixed::TOGETHER;
+
+/// The sum of gradients, parameter by parameter, in the type that they have.
+pub(super) fn added<M: Module>(sum: GradientsParams, gradients: GradientsParams, model: &M) -> GradientsParams {
+    if sum.is_empty() {
+        return gradients;
+    }
+    let mut accumulator = GradientsAccumulator::new();
+    accumulator.accumulate(model, sum);
+    accumulator.accumulate(model, gradients);
+    accumulator.grads()
+}
+
+/// The gradients times a factor.
+pub fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
+    let mut scaling = Scaling { gradients, factor };
+    model.visit(&mut scaling);
+    scaling.gradients
+}
+
+struct Scaling {
+    gradients: GradientsParams,
+    factor: f64,
+}
+
+impl ModuleVisitor for Scaling {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+            self.gradients.register(param.id, gradient.mul_scalar(self.factor));
+        }
+    }
+}
+
+/// Parameters with gradients in groups of at most so many bytes, in the order of the model; one that is larger is alone.
+pub(super) fn groups<M: Module>(gradients: &GradientsParams, model: &M, bytes: u64) -> Vec<Vec<ParamId>> {
+    let mut grouping = Grouping { gradients, bytes, groups: Vec::new(), room: 0 };
+    model.visit(&mut grouping);
+    grouping.groups
+}
+
+struct Grouping<'g> {
+    gradients: &'g GradientsParams,
+    bytes: u64,
+    groups: Vec<Vec<ParamId>>,
+    /// Bytes left in the last group.
+    room: u64,
+}
+
+impl ModuleVisitor for Grouping<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
+        let bytes = (gradient.shape().num_elements() * gradient.dtype().size()) as u64;
+        if bytes > self.room || self.groups.is_empty() {
+            self.groups.push(Vec::new());
+            self.room = self.bytes.max(bytes);
+        }
+        self.groups.last_mut().expect("BUG: one was just begun").push(param.id);
+        self.room -= bytes;
+    }
+}
+
+/// Copies of the gradients of some parameters, of the same bytes.
+pub(super) fn copied<M: Module>(gradients: &GradientsParams, model: &M, ids: &[ParamId]) -> GradientsParams {
+    let mut copying = Copying { gradients, ids, copies: GradientsParams::new() };
+    model.visit(&mut copying);
+    copying.copies
+}
+
+struct Copying<'g> {
+    gradients: &'g GradientsParams,
+    ids: &'g [ParamId],
+    copies: GradientsParams,
+}
+
+impl ModuleVisitor for Copying<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.get::<D>(param.id).filter(|_| self.ids.contains(&param.id)) {
+            self.copies.register(param.id, gradient);
+        }
+    }
+}
+
+/// A value on the device, of shape `[1]`, that depends on every trained parameter of a model that is `seen`; `None` if
+/// there is none.
+///
+/// Which value is of no interest: reading it fails if one of the parameters could not be computed.
+pub fn witness<M: Module>(model: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
+    let mut corners = Corners { seen, values: Vec::new() };
+    model.visit(&mut corners);
+    let sum = |values: &[Tensor<1>]| Tensor::cat(values.to_vec(), 0).cast(FloatDType::F32).sum();
+    let sums: Vec<_> = corners.values.iter().flat_map(|(_, values)| values.chunks(TOGETHER)).map(sum).collect();
+    sums.into_iter().reduce(|sum, other| sum + other)
+}
+
+/// Where a slice begins and ends at a multiple of so many bytes, and is contiguous, `CubeCL` makes no copy of it on any
+/// GPU: CUDA's is the largest.
+const ALIGNMENT: usize = 512;
+
+/// Some values of each parameter, by their type: what is of one type is put together by one kernel.
+struct Corners<F> {
+    seen: F,
+    values: Vec<(DType, Vec<Tensor<1>>)>,
+}
+
+impl<F: Fn(ParamId) -> bool> ModuleVisitor for Corners<F> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !param.is_require_grad() || !(self.seen)(param.id) {
+            return;
+        }
+        let value = param.base().without_autodiff();
+        let (dtype, row) = (value.dtype(), value.dims()[D - 1]);
+        let aligned = ALIGNMENT / dtype.size().max(1);
+        let kept = if row > 0 && row.is_multiple_of(aligned) { aligned } else { 1 };
+        let corner = std::array::from_fn::<_, D, _>(|axis| 0..if axis == D - 1 { kept } else { 1 });
+        let corner = value.slice(corner).reshape([kept]);
+        match self.values.iter_mut().find(|(known, _)| *known == dtype) {
+            Some((_, corners)) => corners.push(corner),
+            None => self.values.push((dtype, vec![corner])),
+        }
+    }
+}
+
+/// Bytes of a model's trained parameters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sizes {
+    pub all: u64,
+    /// Of the largest of them.
+    pub largest: u64,
+}
+
+impl Sizes {
+    pub(super) fn of<M: Module>(model: &M) -> Self {
+        let mut sizes = Self::default();
+        model.visit(&mut sizes);
+        sizes
+    }
+}
+
+impl ModuleVisitor for Sizes {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad() {
+            let bytes = (param.shape().num_elements() * param.dtype().size()) as u64;
+            *self = Self { all: self.all + bytes, largest: self.largest.max(bytes) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::{Module, Param};
+    use burn::tensor::{DType, Device, Tensor};
+
+    use super::{Sizes, witness};
+
+    #[derive(Module, Debug)]
+    struct Mixed {
+        /// Rows that are aligned, of two types, and one that is not.
+        wide: Param<Tensor<2>>,
+        half: Param<Tensor<1>>,
+        narrow: Param<Tensor<3>>,
+        frozen: Param<Tensor<1>>,
+    }
+
+    fn model() -> Mixed {
+        let device = Device::flex().autodiff();
+        Mixed {
+            wide: Param::from_tensor(Tensor::full([3, 256], 2.0, &device)),
+            half: Param::from_tensor(Tensor::full([512], 0.5, (&device, DType::BF16))),
+            narrow: Param::from_tensor(Tensor::full([2, 2, 5], 4.0, &device)),
+            frozen: Param::from_tensor(Tensor::full([7], f32::NAN, &device)).set_require_grad(false),
+        }
+    }
+
+    #[test]
+    fn a_witness_depends_on_each_trained_parameter_that_is_seen() {
+        let model = model();
+        let ids = [model.wide.id, model.half.id, model.narrow.id];
+        // 512 bytes of those that are aligned, and one value of the other.
+        let parts = [128.0 * 2.0, 256.0 * 0.5, 4.0];
+        let value = |tensor: Option<Tensor<1>>| tensor.unwrap().into_scalar::<f32>();
+        assert!((value(witness(&model, |_| true)) - parts.iter().sum::<f32>()).abs() < 1e-3);
+        for (id, part) in ids.into_iter().zip(parts) {
+            assert!((value(witness(&model, |seen| seen == id)) - part).abs() < 1e-3);
+        }
+        assert!(witness(&model, |_| false).is_none());
+    }
+
+    #[test]
+    fn sizes_are_those_of_trained_parameters() {
+        let sizes = Sizes::of(&model());
+        assert_eq!((sizes.all, sizes.largest), (768 * 4 + 512 * 2 + 20 * 4, 768 * 4));
+    }
+}

@@ -1,0 +1,161 @@
+//! Burn's learner with the weights of mixed precision.
+
+use burn::module::{Module, ParamId};
+use burn::optim::GradientsParams;
+use burn::train::{Learner, LearnerModel};
+
+use super::gradients::{added, times};
+use super::update::Weights;
+use crate::mixed::{Half, Master, MixedError, widen_by};
+
+/// Learner of Burn's loop, and in mixed precision the 16-bit copy of its model.
+pub(super) struct Learning<M: LearnerModel> {
+    pub learner: Learner<M>,
+    /// Copy that computes.
+    copy: Option<(Half, M)>,
+}
+
+impl<M: LearnerModel> Clone for Learning<M> {
+    fn clone(&self) -> Self {
+        Self { learner: self.learner.clone(), copy: self.copy.clone() }
+    }
+}
+
+impl<M: LearnerModel> Learning<M> {
+    pub(super) fn new(mut learner: Learner<M>, half: Option<Half>) -> Result<Self, MixedError> {
+        let Some(half) = half else { return Ok(Self { learner, copy: None }) };
+        let master = Master::new(learner.model(), half)?;
+        let copy = master.compute_copy();
+        // A learner accepts a record, with any types, but no other model.
+        learner.load_model(master.into_model().into_record());
+        Ok(Self { learner, copy: Some((half, copy)) })
+    }
+
+    /// Returns true for mixed precision.
+    pub(super) const fn is_mixed(&self) -> bool {
+        self.copy.is_some()
+    }
+}
+
+/// Adds a share of the gradients to a sum, in the type that the optimizer takes: fp32 if `is_mixed`.
+pub(super) fn accumulate_share<M: Module>(
+    is_mixed: bool,
+    model: &M,
+    sum: GradientsParams,
+    gradients: GradientsParams,
+    share: f64,
+) -> Result<GradientsParams, MixedError> {
+    if is_mixed {
+        return widen_by(sum, gradients, model, share);
+    }
+    Ok(added(sum, times(gradients, model, share), model))
+}
+
+impl<M: LearnerModel> Weights for Learning<M> {
+    type Model = M;
+
+    fn model(&self) -> M {
+        match &self.copy {
+            Some((_, copy)) => copy.clone(),
+            None => self.learner.model(),
+        }
+    }
+
+    fn master(&self) -> M {
+        self.learner.model()
+    }
+
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
+        let mut learner = self.learner.clone();
+        learner.optimizer_step(gradients);
+        let copy = self.copy.as_ref().map(|(half, copy)| {
+            let master = Master::new(learner.model(), *half).expect("BUG: its statistics were checked before");
+            (*half, master.refreshed(copy.clone(), group))
+        });
+        Self { learner, copy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::Module;
+    use burn::nn::{Initializer, Linear, LinearConfig};
+    use burn::optim::{AdamWConfig, GradientsParams};
+    use burn::tensor::{DType, Device, Tensor};
+    use burn::train::{InferenceStep, Learner, RegressionOutput, TrainOutput, TrainStep};
+
+    use super::{Learning, accumulate_share};
+    use crate::mixed::{Half, Master, in_f32, widen};
+    use crate::train::update::Weights;
+
+    #[derive(Module, Debug)]
+    struct Model {
+        layer: Linear,
+    }
+
+    type Pair = (Tensor<2>, Tensor<2>);
+
+    impl Model {
+        fn new(device: &Device) -> Self {
+            let layer = LinearConfig::new(2, 1).with_initializer(Initializer::Constant { value: 0.3 });
+            Self { layer: layer.init(device) }
+        }
+
+        fn loss(&self, (input, target): Pair) -> RegressionOutput {
+            let output = self.layer.forward(input);
+            let loss = (in_f32(output.clone()) - in_f32(target.clone())).square().mean();
+            RegressionOutput::new(loss, output, target)
+        }
+    }
+
+    impl TrainStep for Model {
+        type Input = Pair;
+        type Output = RegressionOutput;
+
+        fn step(&self, pair: Pair) -> TrainOutput<RegressionOutput> {
+            let item = self.loss(pair);
+            TrainOutput::new(self, item.loss.backward(), item)
+        }
+    }
+
+    impl InferenceStep for Model {
+        type Input = Pair;
+        type Output = RegressionOutput;
+
+        fn step(&self, pair: Pair) -> RegressionOutput {
+            self.loss(pair)
+        }
+    }
+
+    #[test]
+    fn a_learner_in_mixed_precision_keeps_f32_weights_and_takes_the_steps_of_a_master() {
+        let device = Device::flex().autodiff();
+        let bf16 = |values: [[f32; 2]; 2]| Tensor::<2>::from_data(values, (&device, DType::BF16));
+        let pair = || (bf16([[0.5, 1.5], [-1.0, 0.25]]), Tensor::<2>::ones([2, 1], (&device, DType::BF16)));
+        let optimizer = || AdamWConfig::new().init();
+
+        let learner = Learner::new(Model::new(&device), optimizer(), 1e-3);
+        let mut learning = Learning::new(learner, Some(Half::Bf16)).unwrap();
+        let (mut master, mut by_hand) = (Master::new(Model::new(&device), Half::Bf16).unwrap(), optimizer());
+        for step in 0..4 {
+            learning.learner.lr_step();
+            let model = learning.model();
+            let all = [model.layer.weight.id, model.layer.bias.as_ref().unwrap().id];
+            assert_eq!(model.layer.weight.dtype(), DType::BF16);
+            let gradients = TrainStep::step(&model, pair()).grads;
+            let gradients = accumulate_share(true, &model, GradientsParams::new(), gradients, 1.0).unwrap();
+            // In one group it is the same.
+            learning = learning.updated(gradients, (step % 2 == 1).then_some(&all[..]));
+
+            let copy = master.compute_copy();
+            let gradients =
+                widen(GradientsParams::from_grads(copy.loss(pair()).loss.backward(), &copy), &copy).unwrap();
+            master = master.update(|model| by_hand.step(1e-3, model, gradients));
+        }
+        let values = |model: &Model| model.layer.weight.val().into_data().iter::<f32>().collect::<Vec<_>>();
+        assert_eq!(learning.master().layer.weight.dtype(), DType::F32);
+        assert_eq!(values(&learning.master()), values(master.model()));
+        assert_eq!(values(&learning.model()), values(&master.compute_copy()));
+        assert!(values(master.model()).iter().all(|value| (value - 0.3).abs() > 1e-3), "it learned");
+    }
+}

@@ -1,0 +1,184 @@
+//! Metrics for Burn's training loop: the GPU, what the session's steps do, and what gradients are made of.
+//!
+//! `Session::metrics` makes them; they are registered as Burn's own, for any model, and shown and logged by whatever
+//! renderer and logger there are.
+//!
+//! | metric | registered with | unit | of | mean of an epoch |
+//! |---|---|---|---|---|
+//! | [`GpuMemory`] | `metric_train_numeric` | GiB | the GPU of the session | over looks, at most five a second |
+//! | [`GpuUtilisation`] | `metric_train_numeric` | % | the same | the same |
+//! | [`MicroBatch`] | `metric_train_numeric` | samples | each step | over steps |
+//! | [`LossScale`] | `metric_train_numeric` | 1 | each step | over steps |
+//! | [`GradientNorm`] | `metric_train_numeric` | that of the loss over that of the parameters | each step | over steps in which it is finite |
+//! | [`GradientReport`] | `metric_train` | values | each `every`th step | none |
+//!
+//! ```
+//! # use burn::data::dataloader::batcher::Batcher;
+//! # use burn::data::dataloader::DataLoaderBuilder;
+//! # use burn::data::dataset::InMemDataset;
+//! # use burn::module::Module;
+//! # use burn::nn::{Linear, LinearConfig};
+//! # use burn::optim::SgdConfig;
+//! # use burn::tensor::{Device, Tensor};
+//! # use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
+//! # use burn::train::metric::LossMetric;
+//! # use gpu_tuned::gpu_tuned;
+//! #[gpu_tuned(mlp(widths = [1, 1]), global_batch = 4, target = "generic")]
+//! #[derive(Clone, Debug)]
+//! struct Training {
+//!     #[tuned]
+//!     batch_size: usize,
+//! }
+//! # #[derive(Clone)]
+//! # struct Numbers;
+//! # impl Batcher<f32, Tensor<2>> for Numbers {
+//! #     fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<2> {
+//! #         Tensor::<1>::from_floats(&items[..], device).unsqueeze_dim(1)
+//! #     }
+//! # }
+//! # #[derive(Module, Debug)]
+//! # struct Model {
+//! #     layer: Linear,
+//! # }
+//! # impl Model {
+//! #     fn loss(&self, input: Tensor<2>) -> RegressionOutput {
+//! #         let output = self.layer.forward(input.clone());
+//! #         RegressionOutput::new((output.clone() - input.clone()).square().mean(), output, input)
+//! #     }
+//! # }
+//! # impl TrainStep for Model {
+//! #     type Input = Tensor<2>;
+//! #     type Output = RegressionOutput;
+//! #     fn step(&self, input: Tensor<2>) -> TrainOutput<RegressionOutput> {
+//! #         let item = self.loss(input);
+//! #         TrainOutput::new(self, item.loss.backward(), item)
+//! #     }
+//! # }
+//! # impl InferenceStep for Model {
+//! #     type Input = Tensor<2>;
+//! #     type Output = RegressionOutput;
+//! #     fn step(&self, input: Tensor<2>) -> RegressionOutput {
+//! #         self.loss(input)
+//! #     }
+//! # }
+//!
+//! let session = gpu_tuned::Options::default().cpu().start(Training::default())?;
+//! let metrics = session.metrics();
+//! # let device = session.device();
+//! # let loader = |device: &Device| {
+//! #     let dataset = InMemDataset::new(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+//! #     DataLoaderBuilder::new(Numbers).batch_size(4).set_device(device.clone()).build(dataset)
+//! # };
+//! # let (train, valid) = (loader(&device), loader(&session.inner_device()));
+//! # let model = Model { layer: LinearConfig::new(1, 1).init(&device) };
+//! # let folder = tempfile::tempdir()?;
+//! # let directory = folder.path();
+//! let training = SupervisedTraining::new(directory, train, valid)
+//!     .metric_train_numeric(LossMetric::new())
+//!     .metric_train_numeric(metrics.gradient_norm())
+//!     .metric_train_numeric(metrics.micro_batch())
+//!     .metric_train_numeric(metrics.gpu_memory())
+//!     .metric_train_numeric(metrics.gpu_utilisation())
+//!     .metric_train(metrics.gradient_health(100))
+//!     .with_training_strategy(session.strategy()?)
+//! #     .with_application_logger(None)
+//!     .num_epochs(1);
+//! let trained = training.launch(Learner::new(model, SgdConfig::new().init(), 0.01));
+//! assert!(trained.error.is_none());
+//! assert!(directory.join("train/epoch-1/Gradient_Norm.log").exists());
+//! assert!(!directory.join("train/epoch-1/GPU_Memory.log").exists(), "there is none");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What they cost
+//!
+//! What a step did is read from the device with the step's loss, as without metrics; metrics take it from a record on the
+//! host. A step counts once, in however many micro-batches it is taken. The GPU is asked on the thread that Burn's metrics
+//! run on. Only the counts in gradients take device time, and a further reading, in the steps in which they are taken: see
+//! [`gradient_health`](super::gradient_health()), which is there for loops by hand, too.
+//!
+//! # Where there is nothing to show
+//!
+//! On the CPU, without a driver, without feature `nvml`, and for figures that the driver does not have (utilisation of a
+//! MIG slice) a metric says so in place of a value, and the log once; nothing is plotted or written to its file. The same
+//! holds for metrics of steps under another strategy, and for items of validation.
+
+mod gpu;
+mod logger;
+mod history;
+mod report;
+mod sampler;
+mod series;
+mod steps;
+#[cfg(all(test, feature = "nvml"))]
+mod tests;
+
+pub use gpu::{Gpu, GpuMemory, GpuUtilisation};
+pub use logger::RecordedMetrics;
+#[doc(hidden)]
+pub use history::StepHistory;
+pub use report::GradientReport;
+pub use steps::{GradientNorm, LossScale, MicroBatch};
+
+use gpu_tuned_core::device::GpuReading;
+
+use super::Step;
+
+/// Metrics of a session's steps and of its GPU.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    history: StepHistory,
+    gpu: Gpu,
+}
+
+impl Metrics {
+    /// Metrics of the steps in `history`, and of a GPU.
+    #[doc(hidden)]
+    pub fn new(history: StepHistory, gpu: Option<&GpuReading>) -> Self {
+        Self { history, gpu: gpu.map_or_else(Gpu::none, |gpu| Gpu::of(gpu, None)) }
+    }
+
+    /// The same, with another GPU, or with a driver's library that is at none of its usual places.
+    #[must_use]
+    pub fn with_gpu(self, gpu: Gpu) -> Self {
+        Self { gpu, ..self }
+    }
+
+    /// Memory of the GPU that is held, in GiB.
+    pub fn gpu_memory(&self) -> GpuMemory {
+        self.gpu.memory()
+    }
+
+    /// MicroBatchGradients of the time in which a kernel ran on the GPU, in percent.
+    pub fn gpu_utilisation(&self) -> GpuUtilisation {
+        self.gpu.utilisation()
+    }
+
+    /// Samples in each micro-batch of a step.
+    pub fn micro_batch(&self) -> MicroBatch {
+        MicroBatch::new(self.history.clone())
+    }
+
+    /// What the loss is multiplied by for gradients in f16.
+    pub fn loss_scale(&self) -> LossScale {
+        LossScale::new(self.history.clone())
+    }
+
+    /// Norm of all gradients of a step together.
+    pub fn gradient_norm(&self) -> GradientNorm {
+        GradientNorm::new(self.history.clone())
+    }
+
+    /// What gradients are made of, parameter by parameter, and asks the strategy to count it: in the first step of a
+    /// training run and in each `every`th after it, as what was asked for last has it.
+    pub fn gradient_health(&self, every: u64) -> GradientReport {
+        self.history.request_health(every);
+        GradientReport::new(self.history.clone())
+    }
+
+    /// What the last step did; `None` before the first. Its loss is zero, as the strategy does not know it: that is what
+    /// Burn's `LossMetric` is for.
+    pub fn last_step(&self) -> Option<Step> {
+        self.history.last()
+    }
+}

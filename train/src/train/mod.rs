@@ -1,0 +1,47 @@
+//! Training steps that keep the global batch exact, whatever fits the device.
+
+mod accumulation;
+mod adaptive_size;
+#[cfg(feature = "train")]
+mod batch_check;
+mod buffers;
+#[cfg(feature = "train")]
+mod differentiated;
+mod first_step;
+mod gradients;
+mod health;
+#[cfg(feature = "train")]
+mod learning;
+#[cfg(feature = "train")]
+pub mod metrics;
+mod outcome;
+mod ranks;
+mod recipe;
+mod replanning;
+mod rescue;
+mod sanity_checks;
+mod step_failure;
+mod stepper;
+#[cfg(feature = "train")]
+mod strategy;
+#[cfg(test)]
+mod tests;
+mod trainer;
+mod update;
+mod weights;
+
+#[cfg(feature = "train")]
+pub use batch_check::BatchCheck;
+#[cfg(feature = "train")]
+pub use differentiated::differentiated;
+pub use first_step::{AnyBatch, FirstStep, TakeFirstStep};
+pub use gradients::{times, witness};
+pub use health::{GradientHealth, LayerHealth, gradient_health};
+pub use outcome::{Rescue, Step, StepError, TrainerError};
+pub use ranks::{Ended, Rank, Ranks, RanksError};
+pub use recipe::{Recipe, group_bytes};
+pub use replanning::Replanning;
+#[cfg(feature = "train")]
+pub use strategy::{TakeLearnersFirstStep, strategy};
+pub use trainer::Trainer;
+pub use weights::{ModelWeights, accumulate};

@@ -1,0 +1,204 @@
+//! Results and errors of optimizer steps.
+
+use std::error::Error;
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::plan::{Plan, PlanError};
+use gpu_tuned_observe::recording::StepRecord;
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::out_of_memory::Moment;
+use super::health::GradientHealth;
+use super::ranks::Ended;
+use crate::mixed::MixedError;
+
+/// Result of an optimizer step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Step {
+    /// Mean loss over the samples, in fp32.
+    pub loss: f32,
+    /// Global norm of the gradients before clipping.
+    pub gradient_norm: f32,
+    /// True if the parameters were updated; false if a gradient is not finite.
+    pub applied: bool,
+    /// Samples of the step over all ranks.
+    pub samples: usize,
+    /// Micro-batches of the step on this rank.
+    pub micro_batches: usize,
+    /// Samples in a micro-batch; the last may have fewer.
+    pub micro_batch: usize,
+    /// Recoveries from out of memory during the step.
+    pub rescues: Vec<Rescue>,
+    /// Loss scale, which keeps gradients in fp16 from vanishing; 1 for other types.
+    pub loss_scale: f64,
+    /// True if training is stalled: gradients are not zero, but the optimizer changes no parameter. Checked in the first step
+    /// and in every hundredth; other steps repeat the last result.
+    pub stalled: bool,
+    /// Counts of NaN, infinite and zero gradients, in steps that count them: see
+    /// [`Trainer::gradient_health`](super::Trainer::gradient_health).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_health: Option<GradientHealth>,
+}
+
+impl Step {
+    /// Adds the results to a record of the step. `has_loss` is false where Burn's loop computes the loss.
+    pub(super) fn fill(&self, record: &mut StepRecord, has_loss: bool) {
+        let finite = |value: f32| Some(f64::from(value)).filter(|value| value.is_finite());
+        record.micro_batches = self.micro_batches as u64;
+        record.micro_batch = self.micro_batch as u64;
+        record.loss = if has_loss { finite(self.loss) } else { None };
+        record.gradient_norm = finite(self.gradient_norm);
+        record.loss_scale = has_loss.then_some(self.loss_scale);
+        record.applied = self.applied;
+        record.rescues = self.rescues.len() as u64;
+    }
+}
+
+/// Recovery from an out-of-memory: the step was retried with smaller micro-batches, or with fewer parameters updated at a
+/// time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Rescue {
+    /// Phase in which memory ran out.
+    pub moment: Moment,
+    /// Samples in a micro-batch before, at most those of the step on this device.
+    pub from: usize,
+    /// Samples in a micro-batch after; equal if the optimizer ran out of memory.
+    pub to: usize,
+    /// Bytes of parameters and optimizer state that may be allocated twice, if the optimizer ran out of memory.
+    pub held_twice: Option<Bytes>,
+}
+
+/// Reason why a session has no trainer or ranks.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TrainerError {
+    /// The model cannot be trained in the planned precision.
+    #[error(transparent)]
+    Mixed(#[from] MixedError),
+    /// A measurement was requested, which ranks do not support.
+    #[error(transparent)]
+    Measure(Box<dyn Error + Send + Sync>),
+    /// The plan is for several ranks, and a single trainer exchanges no gradients.
+    #[error(
+        "the plan shares the global batch between {world_size} ranks, and a single trainer would learn from one part only: \
+         take steps with `Session::ranks`"
+    )]
+    Ranks {
+        /// Ranks of the plan.
+        world_size: u64,
+    },
+    /// Some ranks are in other processes, and Burn's collectives connect the devices of one process.
+    #[error(
+        "the plan is for {world_size} ranks, and this process has {devices} device(s): Burn joins the devices of one process \
+         only; take all of them with `Options::gpus`, or plan for fewer ranks"
+    )]
+    OtherProcesses {
+        /// Ranks of the plan.
+        world_size: u64,
+        /// Devices of this process.
+        devices: usize,
+    },
+    /// The plan shards the optimizer's state over ranks.
+    #[error(
+        "shard_optimizer is planned, and ranks that exchange gradients hold the whole state of the optimizer each: leave it \
+         out, or train with Burn's `ExecutionStrategy::multi` and `MultiDeviceOptim::OptimSharded`"
+    )]
+    Sharded,
+    /// The model differs from the first rank's.
+    #[error(
+        "the model of rank {rank} has other shapes or types than that of rank 0: ranks train replicas of one model"
+    )]
+    Replica {
+        /// The rank.
+        rank: usize,
+    },
+    /// The ranks were ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}
+
+/// Error of an optimizer step. The model and the optimizer are unchanged, unless the variant says otherwise.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// The step was measured in place of being taken, and the measurement failed.
+    #[error(transparent)]
+    Measure(Box<dyn Error + Send + Sync>),
+    /// The batch has no samples.
+    #[error("the batch is empty: a step needs at least one sample")]
+    Empty,
+    /// One sample at a time does not fit; or, in the optimizer, one parameter at a time.
+    #[error(
+        "out of memory {moment} with micro-batches of {micro_batch}, and nothing smaller is left to try{}{}\nBurn reports: {message}",
+        available(*.memory),
+        .plan.as_ref().map(|plan| itemised(plan)).unwrap_or_default()
+    )]
+    DoesNotFit {
+        /// Phase in which memory ran out.
+        moment: Moment,
+        /// Samples in a micro-batch.
+        micro_batch: usize,
+        /// Memory available for training after everything was released, if known.
+        memory: Option<Bytes>,
+        /// Plan of such micro-batches for that memory, item by item, or the reason why they do not fit.
+        plan: Option<Box<Result<Plan, PlanError>>>,
+        /// Burn's message.
+        message: String,
+    },
+    /// The update was partially applied: memory ran out repeatedly, or the device failed, after some parameters had changed.
+    #[error(
+        "partially applied update: {done} of {all} groups of parameters were changed; \
+         resume from the last checkpoint\nBurn reports: {message}"
+    )]
+    Torn {
+        /// Groups that were updated.
+        done: usize,
+        /// All groups.
+        all: usize,
+        /// Burn's message.
+        message: String,
+    },
+    /// Many steps in a row had gradients that are not finite.
+    #[error(
+        "training is stalled: the gradients of {steps} steps in a row were not finite, and all of these steps were skipped; \
+         lower the learning rate or look for a division by zero in the loss"
+    )]
+    NotFinite {
+        /// Steps in a row.
+        steps: u32,
+    },
+    /// The model cannot be trained in mixed precision.
+    #[error(transparent)]
+    Mixed(#[from] MixedError),
+    /// Memory ran out repeatedly, or the device failed, after gradients had been exchanged.
+    #[error(
+        "a rank could not complete its step after gradients were exchanged, and the ranks differ: resume from the last \
+         checkpoint\nBurn reports: {message}"
+    )]
+    Late {
+        /// Burn's message.
+        message: String,
+    },
+    /// The ranks were ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+    /// The device failed for another reason.
+    #[error("the device failed in an optimizer step")]
+    Device(#[source] burn::tensor::TensorReadError),
+}
+
+fn itemised(plan: &Result<Plan, PlanError>) -> String {
+    match plan {
+        Ok(Plan { memory, settings, .. }) => {
+            format!("\nthe plan predicts that they fit, with\n{}", memory.itemised(settings.gradient_checkpointing))
+        }
+        Err(error) => format!("\n{error}"),
+    }
+}
+
+fn available(memory: Option<Bytes>) -> String {
+    memory.map(|memory| format!(": {memory} are available for training")).unwrap_or_default()
+}

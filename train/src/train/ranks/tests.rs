@@ -1,0 +1,344 @@
+//! Ranks on the CPU: what their steps add up to, and how they end.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, Optimizer, SgdConfig};
+use burn::tensor::{Device, Tensor};
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, prop_assert, proptest};
+
+use super::{Ended, Rank, Ranks, RanksError};
+use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, Weights, batch, furthest, parameters, sgd};
+use crate::micro_batch::MicroBatch;
+use crate::out_of_memory::Moment;
+use crate::train::{Step, StepError};
+
+const RATE: f64 = 0.05;
+
+fn ranks(count: usize, micro_batch: usize) -> Ranks {
+    Ranks { grace: Duration::from_secs(2), ..Ranks::new(vec![Device::flex(); count], micro_batch) }
+}
+
+/// Its own weights, which those of the first rank replace.
+fn model(rank: &Rank) -> Network {
+    Network::new(rank.device(), false).map(&mut Weights(7 + 100 * rank.index() as u64))
+}
+
+/// The optimizer step over all samples at once, as Burn takes it.
+fn at_once(model: Network, optimizer: &mut ModuleOptimizer, batch: Batch) -> Network {
+    let batch = batch.on_device(&Device::flex().autodiff());
+    let gradients = GradientsParams::from_grads(model.loss(batch).backward(), &model);
+    optimizer.step(RATE, model, gradients)
+}
+
+/// The parameters after steps over batches of so many samples.
+fn all_at_once(sizes: &[usize], mut optimizer: ModuleOptimizer) -> Vec<f32> {
+    let mut model = Network::new(&Device::flex().autodiff(), false).map(&mut Weights(7));
+    for (seed, samples) in sizes.iter().enumerate() {
+        model = at_once(model, &mut optimizer, batch(*samples, seed as u64));
+    }
+    parameters(&model)
+}
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Steps over the ranks' parts of batches of so many samples.
+fn steps(
+    rank: &Rank,
+    optimizer: ModuleOptimizer,
+    sizes: &[usize],
+    loss: impl Fn(usize, &Network, Batch) -> Tensor<1> + Sync,
+) -> Result<(Vec<f32>, Vec<Step>), Failure> {
+    let mut trainer = rank.trainer(model(rank), optimizer)?;
+    let mut taken = Vec::new();
+    for (seed, samples) in sizes.iter().enumerate() {
+        let own = batch(*samples, seed as u64).narrow(rank.part(*samples));
+        taken.push(trainer.step(RATE, own, |model, micro| loss(seed, model, micro))?);
+    }
+    Ok((parameters(trainer.model()), taken))
+}
+
+/// Twenty batches; the ranks' parts of them are uneven, and some have none.
+const SIZES: [usize; 20] = [24, 24, 23, 7, 24, 1, 24, 24, 2, 24, 5, 24, 24, 19, 24, 3, 24, 24, 24, 11];
+
+#[test]
+fn steps_of_ranks_are_those_of_one_large_batch() {
+    let expected = all_at_once(&SIZES, sgd());
+    for (count, micro_batch) in [(1, 5), (2, 5), (3, 100)] {
+        let all = ranks(count, micro_batch).run(|rank| steps(rank, sgd(), &SIZES, |_, model, micro| model.loss(micro)));
+        let all = all.unwrap();
+        let off = furthest(&all[0].0, &expected);
+        assert!(off < 1e-4, "{off} with {count} ranks");
+        for (rank, (parameters, taken)) in all.iter().enumerate() {
+            assert_eq!(parameters, &all[0].0, "rank {rank} of {count} came apart");
+            for (step, of_first) in taken.iter().zip(&all[0].1) {
+                assert_eq!((step.loss, step.gradient_norm), (of_first.loss, of_first.gradient_norm));
+            }
+        }
+        let samples: Vec<_> = all[0].1.iter().map(|step| step.samples).collect();
+        assert_eq!(samples, SIZES);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn however_steps_are_dealt_out_they_are_those_of_one_large_batch(
+        sizes in vec(1..60_usize, 1..3),
+        count in 1..5_usize,
+        micro_batch in 1..70_usize,
+    ) {
+        let expected = all_at_once(&sizes, sgd());
+        let own = move |rank: &Rank| steps(rank, sgd(), &sizes, |_, model, micro| model.loss(micro));
+        let all = ranks(count, micro_batch).run(own).unwrap();
+        // Rounding: two steps of means of at most 60 terms, of which at most 3e-8 was seen.
+        let off = furthest(&all[0].0, &expected);
+        prop_assert!(off < 1e-6, "{off}");
+        prop_assert!(all.iter().all(|(parameters, _)| *parameters == all[0].0));
+    }
+}
+
+#[test]
+fn losses_and_norms_are_those_of_one_large_batch() {
+    let network = Network::new(&Device::flex().autodiff(), false).map(&mut Weights(7));
+    let loss = network.loss(batch(23, 0).on_device(&Device::flex().autodiff()));
+    let gradients = GradientsParams::from_grads(loss.backward(), &network);
+    let norm = crate::mixed::global_norm(&gradients, &network).unwrap().into_scalar::<f32>();
+    let loss = loss.into_scalar::<f32>();
+    let taken = ranks(3, 4).run(|rank| steps(rank, sgd(), &[23], |_, model, micro| model.loss(micro))).unwrap();
+    let step = &taken[2].1[0];
+    assert!((step.loss - loss).abs() < 1e-5 && (step.gradient_norm - norm).abs() < 1e-5, "{step:?}");
+}
+
+#[test]
+fn clipping_is_by_the_norm_of_all_ranks_together() {
+    let clipped = |count: usize| {
+        let all = ranks(count, 8).run(|rank| {
+            let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?.clip_norm(0.05);
+            for seed in 0..5 {
+                let own = batch(20, seed).narrow(rank.part(20));
+                let step = trainer.step(RATE, own, |model, micro| model.loss(micro).mul_scalar(10))?;
+                assert!(step.gradient_norm > 0.05);
+            }
+            Ok(parameters(trainer.model()))
+        });
+        all.unwrap().swap_remove(0)
+    };
+    let (alone, together) = (clipped(1), clipped(3));
+    assert!(furthest(&alone, &together) < 1e-4, "{}", furthest(&alone, &together));
+}
+
+#[test]
+fn a_parameter_that_no_rank_used_does_not_decay() {
+    let weights = |count: usize| {
+        let all = ranks(count, 8).run(|rank| {
+            let optimizer = AdamWConfig::new().with_weight_decay(0.5).init();
+            let mut trainer = rank.trainer(model(rank), optimizer)?;
+            let before = parameters(trainer.model());
+            let own = batch(9, 0).narrow(rank.part(9));
+            let used = rank.index() == 0;
+            trainer.step(RATE, own, |model, (input, _)| {
+                let hidden = model.first.forward(input).mean();
+                // Its bias alone, and on one rank only.
+                let bias = model.last.bias.as_ref().map(|bias| bias.val().sum()).filter(|_| used);
+                bias.into_iter().fold(hidden, |sum, bias| sum + bias)
+            })?;
+            Ok((before, parameters(trainer.model())))
+        });
+        all.unwrap()
+    };
+    for (before, after) in weights(2) {
+        let changed: Vec<_> =
+            before.iter().zip(&after).map(|(before, after)| before.to_bits() != after.to_bits()).collect();
+        let (first, last) = (12 * 16 + 16, 16 * 5);
+        assert!(changed[..first].iter().all(|changed| *changed));
+        assert!(changed[first..first + last].iter().all(|changed| !changed), "it has no gradient anywhere");
+        assert!(changed[first + last..].iter().all(|changed| *changed), "rank 0 has its gradient");
+    }
+}
+
+#[test]
+fn a_rank_that_runs_out_of_memory_begins_its_part_again_and_nobody_else_does() {
+    let all = ranks(2, 12).run(|rank| {
+        let small = rank.index() == 1;
+        steps(rank, sgd(), &SIZES, move |seed, model, micro| {
+            assert!(!small || seed != 4 || micro.0.dims()[0] <= 3, "{OUT_OF_MEMORY}");
+            model.loss(micro)
+        })
+    });
+    let all = all.unwrap();
+    assert!(furthest(&all[0].0, &all_at_once(&SIZES, sgd())) < 1e-4);
+    assert_eq!(all[0].0, all[1].0);
+    let rescues = |rank: usize| all[rank].1.iter().map(|step| step.rescues.len()).sum::<usize>();
+    assert_eq!((rescues(0), rescues(1)), (0, 2));
+}
+
+#[test]
+fn what_is_not_finite_on_one_rank_makes_all_leave_the_step_out() {
+    let all = ranks(2, 12).run(|rank| {
+        let bad = rank.index() == 1;
+        steps(rank, sgd(), &[24; 6], move |seed, model, micro| {
+            let loss = model.loss(micro);
+            if bad && seed == 3 { loss.mul_scalar(f32::INFINITY) } else { loss }
+        })
+    });
+    let all = all.unwrap();
+    for (_, taken) in &all {
+        let applied: Vec<_> = taken.iter().map(|step| step.applied).collect();
+        assert_eq!(applied, [true, true, true, false, true, true]);
+    }
+    assert_eq!(all[0].0, all[1].0);
+    assert!(all[0].0.iter().all(|value| value.is_finite()));
+}
+
+/// Runs three ranks of which the second does something else in the third step, and tells how long it took.
+fn ended(fault: impl Fn(usize) -> Tensor<1> + Send + Sync + 'static) -> (RanksError, Duration) {
+    let begin = Instant::now();
+    let run = ranks(3, 8).run(move |rank| {
+        steps(rank, sgd(), &[24; 6], |seed, model, micro| match (rank.index(), seed) {
+            (1, 2) => fault(micro.0.dims()[0]),
+            _ => model.loss(micro),
+        })
+    });
+    (run.expect_err("a rank fails"), begin.elapsed())
+}
+
+#[test]
+fn a_rank_for_which_nothing_fits_ends_all_with_its_error() {
+    let (error, took) = ended(|_| panic!("{OUT_OF_MEMORY}"));
+    let RanksError::Rank { rank: 1, source, left } = error else { panic!("{error:?}") };
+    assert!(matches!(source.downcast_ref(), Some(StepError::DoesNotFit { micro_batch: 1, .. })), "{source}");
+    assert!(left.is_empty() && took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_panic_of_one_rank_ends_all_with_its_words() {
+    let (error, took) = ended(|_| panic!("index out of bounds"));
+    assert!(
+        matches!(&error, RanksError::Panicked { rank: 1, message, left } if message == "index out of bounds" && left.is_empty()),
+        "{error:?}"
+    );
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn who_waits_for_a_rank_that_failed_gets_its_error() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let run = ranks(2, 8).run(move |rank| {
+        if rank.index() == 1 {
+            return Err("the disk is full".into());
+        }
+        let waited = steps(rank, sgd(), &[24; 6], |_, model, micro| model.loss(micro));
+        let error = waited.map(drop).expect_err("the other rank is gone");
+        sender.send(error.to_string()).ok();
+        Err::<(), _>(error)
+    });
+    let error = run.unwrap_err();
+    assert!(
+        matches!(&error, RanksError::Rank { rank: 1, source, .. } if source.to_string() == "the disk is full"),
+        "{error:?}"
+    );
+    assert_eq!(receiver.recv().unwrap(), "rank 1 failed: the disk is full");
+}
+
+#[test]
+fn ranks_that_take_different_numbers_of_steps_are_ended() {
+    let run = ranks(2, 8).run(|rank| steps(rank, sgd(), &[24; 6][rank.index()..], |_, model, micro| model.loss(micro)));
+    let error = run.unwrap_err();
+    let uneven = Ended::Uneven { done: 1, waiting: 0 };
+    assert!(matches!(&error, RanksError::Ended { source, .. } if *source == uneven), "{error:?}");
+}
+
+#[test]
+fn ranks_train_replicas_of_one_model() {
+    let run = ranks(2, 8).run(|rank| {
+        let with_norm = rank.index() == 1;
+        rank.trainer(Network::new(rank.device(), with_norm), sgd())?;
+        Ok(())
+    });
+    assert!(matches!(run, Err(RanksError::Rank { rank: 1, .. })), "{run:?}");
+}
+
+#[test]
+fn a_rank_that_hangs_in_an_exchange_is_left_behind() {
+    let begin = Instant::now();
+    let run = ranks(2, 8).patience(Duration::from_millis(300)).run(|rank| {
+        if rank.index() == 1 {
+            // As one whose device no longer answers.
+            rank.handle.watched_exchange(|| thread::sleep(Duration::from_secs(3600)));
+        }
+        steps(rank, sgd(), &[24; 6], |_, model, micro| model.loss(micro))
+    });
+    let error = run.unwrap_err();
+    assert!(
+        matches!(&error, RanksError::Ended { source: Ended::Silent { ranks, .. }, left } if ranks == &[1] && left == &[1]),
+        "{error:?}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn running_statistics_are_each_rank_s_own() {
+    let all = ranks(2, 4).run(|rank| {
+        let mut trainer = rank.trainer(Network::new(rank.device(), true), sgd())?;
+        for seed in 0..3 {
+            trainer.step(RATE, batch(8, seed).narrow(rank.part(8)), Network::loss)?;
+        }
+        let norm = trainer.into_parts().0.norm.expect("it has one");
+        Ok((
+            norm.gamma.val().into_data().iter::<f32>().collect::<Vec<_>>(),
+            norm.running_mean.value_sync().into_data().iter::<f32>().collect::<Vec<_>>(),
+        ))
+    });
+    let all = all.unwrap();
+    assert_eq!(all[0].0, all[1].0);
+    assert_ne!(all[0].1, all[1].1);
+}
+
+/// Plain descent that has no memory the first so many times it is called.
+#[derive(Clone)]
+struct Starved(Arc<AtomicUsize>);
+
+impl Optimizer for Starved {
+    type State<const D: usize> = <burn::optim::Sgd as Optimizer>::State<D>;
+
+    fn step<const D: usize>(
+        &self,
+        rate: f64,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
+        _: Option<Self::State<D>>,
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
+        let fails = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        assert!(!fails, "{OUT_OF_MEMORY}");
+        (tensor - gradient * rate, None)
+    }
+
+    fn to_device<const D: usize>(state: Self::State<D>, _: &Device) -> Self::State<D> {
+        state
+    }
+}
+
+#[test]
+fn a_rank_whose_optimizer_has_no_memory_changes_less_at_a_time_and_stays_with_the_others() {
+    let all = ranks(2, 12).run(|rank| {
+        let starved = Starved(Arc::new(AtomicUsize::new(if rank.index() == 1 { 2 } else { 0 })));
+        steps(rank, starved.into(), &[24; 3], |_, model, micro| model.loss(micro))
+    });
+    let all = all.unwrap();
+    assert_eq!(all[0].0, all[1].0);
+    assert!(furthest(&all[0].0, &all_at_once(&[24; 3], SgdConfig::new().init())) < 1e-5);
+    let rescues: Vec<usize> = all.iter().map(|(_, taken)| taken.iter().map(|step| step.rescues.len()).sum()).collect();
+    assert_eq!(rescues, [0, 1]);
+    let rescue = &all[1].1[0].rescues[0];
+    assert!(
+        rescue.moment == Moment::Optimizer && rescue.from == rescue.to && rescue.held_twice.is_some(),
+        "{rescue:?}"
+    );
+}

@@ -1,0 +1,125 @@
+//! Planned steps of a rank: what a session passes to trainers, ranks, strategies and loaders.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::Dataset;
+use burn::tensor::Device;
+use gpu_tuned_core::plan::{MemoryEstimate, Plan};
+use gpu_tuned_core::{Bytes, Precision};
+
+use super::replanning::Replanning;
+use super::stepper::{MemoryPlanner, Stepper};
+use crate::load::PrefetchLoader;
+use crate::mixed::Half;
+use crate::timing::{StepInstrumentation, StepTimer};
+
+/// Planned steps of one rank.
+#[derive(Clone)]
+pub struct Recipe {
+    /// Device with autodiff.
+    pub(super) device: Device,
+    pub(super) half: Option<Half>,
+    micro_batch: usize,
+    /// Bytes of parameters and optimizer state that may be allocated twice.
+    group_bytes: Bytes,
+    /// True for a model whose norms compute statistics over a micro-batch.
+    batch_statistics: bool,
+    replanning: Option<Replanning>,
+    loading: Loading,
+    instrumentation: StepInstrumentation,
+}
+
+/// Loading of a rank's part of a step.
+#[derive(Clone, Copy)]
+struct Loading {
+    /// Samples of a step on this rank.
+    samples: usize,
+    drop_last: bool,
+    /// Batches that wait on the device.
+    depth: usize,
+    /// Samples of those batches.
+    device_samples: usize,
+    workers: usize,
+}
+
+impl Recipe {
+    /// Steps of `plan`, computed in `precision` on `device`, which has autodiff.
+    pub fn planned(
+        plan: &Plan,
+        precision: Precision,
+        batch_statistics: bool,
+        device: Device,
+        replanning: Replanning,
+        instrumentation: StepInstrumentation,
+    ) -> Self {
+        let (settings, schedule) = (&plan.settings, &plan.schedule);
+        Self {
+            half: Half::of(precision),
+            micro_batch: size(settings.batch_size),
+            group_bytes: group_bytes(&plan.memory),
+            batch_statistics,
+            replanning: Some(replanning),
+            loading: Loading {
+                samples: size(schedule.samples_per_rank()),
+                drop_last: schedule.drop_last,
+                depth: size(settings.prefetch_depth),
+                device_samples: size(settings.prefetch_depth.saturating_mul(settings.batch_size)),
+                workers: size(settings.num_workers),
+            },
+            instrumentation,
+            device,
+        }
+    }
+
+    /// Steps of any size in fp32, loaded one micro-batch at a time.
+    pub(super) fn new(device: Device, micro_batch: usize) -> Self {
+        Self {
+            device: if device.is_autodiff() { device } else { device.autodiff() },
+            half: None,
+            micro_batch,
+            group_bytes: Bytes(u64::MAX),
+            batch_statistics: false,
+            replanning: None,
+            loading: Loading {
+                samples: micro_batch,
+                drop_last: false,
+                depth: 2,
+                device_samples: 2 * micro_batch,
+                workers: 1,
+            },
+            instrumentation: StepInstrumentation::default(),
+        }
+    }
+
+    /// A loader of the training data, before it is limited to a rank's part.
+    pub fn loader<I, B>(
+        &self,
+        dataset: impl Dataset<I> + 'static,
+        batcher: impl Batcher<I, B> + 'static,
+    ) -> PrefetchLoader<I, B> {
+        PrefetchLoader::new(dataset, batcher, self.loading.samples)
+            .drop_last(self.loading.drop_last)
+            .depth(self.loading.depth)
+            .device_samples(self.loading.device_samples)
+            .num_workers(self.loading.workers)
+            .device(self.device.clone())
+            .with_instrumentation(self.instrumentation.clone())
+    }
+
+    pub(super) fn stepper(&self) -> Stepper {
+        let mut stepper = Stepper::new(self.device.clone(), self.micro_batch);
+        stepper.timer = StepTimer::new(&self.instrumentation);
+        stepper.group_bytes = stepper.group_bytes.with_planned(self.group_bytes.0);
+        stepper.warns_of_statistics = self.batch_statistics;
+        stepper.planner = self.replanning.clone().map(|replanning| Box::new(replanning) as Box<dyn MemoryPlanner>);
+        stepper
+    }
+}
+
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// Memory of the forward pass, which is free again during the update.
+pub fn group_bytes(memory: &MemoryEstimate) -> Bytes {
+    memory.activations + memory.scratch
+}

@@ -1,0 +1,238 @@
+//! Optimizers that have no memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor, TensorReadError};
+use gpu_tuned_core::Bytes;
+
+use crate::mixed::{Half, LossScale, Master};
+use crate::train::accumulation::MicroBatchGradients;
+use crate::out_of_memory::{Moment, OutOfMemory};
+use crate::train::step_failure::StepFailure;
+use crate::train::gradients::Sizes;
+use crate::train::stepper::Stepper;
+use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
+use crate::train::update::{ReadbackError, Weights, update_in_groups};
+use crate::train::weights::{ModelAndOptimizer, ModelWeights, accumulate};
+use crate::train::{Step, StepError};
+
+/// Values of the network's parameters: of all, and of the largest.
+const ALL: usize = 12 * 16 + 16 + 16 * 5 + 5;
+const LARGEST: usize = 12 * 16;
+/// Bytes that are held twice for a value.
+const HELD_BYTES: u64 = 16;
+
+/// Weights of which only so many values can be changed at a time.
+#[derive(Clone)]
+struct Hungry {
+    inner: ModelAndOptimizer<Network>,
+    most: Arc<AtomicUsize>,
+    /// Updates that were tried.
+    tried: Arc<AtomicUsize>,
+}
+
+impl Hungry {
+    fn new(half: Option<Half>, most: usize) -> Self {
+        let model = Network::new(&Device::flex().autodiff(), false);
+        let held = match half {
+            Some(half) => ModelWeights::mixed(Master::new(model, half).unwrap()),
+            None => ModelWeights::Plain(model),
+        };
+        let inner = ModelAndOptimizer { held, optimizer: sgd(), learning_rate: 0.1 };
+        Self { inner, most: Arc::new(AtomicUsize::new(most)), tried: Arc::default() }
+    }
+
+    fn set_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+}
+
+impl Weights for Hungry {
+    type Model = Network;
+
+    fn model(&self) -> Network {
+        self.inner.model()
+    }
+
+    fn master(&self) -> Network {
+        self.inner.master()
+    }
+
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
+        self.tried.fetch_add(1, Ordering::Relaxed);
+        let mut held = Values { gradients: &gradients, count: 0 };
+        self.master().visit(&mut held);
+        assert!(held.count <= self.most.load(Ordering::Relaxed), "{OUT_OF_MEMORY}");
+        Self { inner: self.inner.updated(gradients, group), ..self.clone() }
+    }
+}
+
+/// Values that there is a gradient for.
+struct Values<'g> {
+    gradients: &'g GradientsParams,
+    count: usize,
+}
+
+impl ModuleVisitor for Values<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.count += self.gradients.get::<D>(param.id).map_or(0, |gradient| gradient.shape().num_elements());
+    }
+}
+
+fn stepper(micro_batch: usize) -> Stepper {
+    Stepper::new(Device::flex().autodiff(), micro_batch)
+}
+
+fn step(stepper: &mut Stepper, weights: &mut Hungry, batch: &Batch) -> Result<Step, StepError> {
+    let is_mixed = weights.inner.weights.is_mixed();
+    let part = |model: &Network, micro: Batch, share: f64, sum| {
+        let micro = if is_mixed { (micro.0.cast(Half::Bf16.float()), micro.1) } else { micro };
+        let loss = crate::mixed::in_f32(model.loss(micro)).mul_scalar(share);
+        let value = loss.clone().without_autodiff();
+        let of_part = GradientsParams::from_grads(loss.backward(), model);
+        Ok(MicroBatchGradients {
+            gradients: accumulate(is_mixed, model, sum, of_part, &LossScale::none())?,
+            loss: Some(value),
+            output: (),
+        })
+    };
+    stepper.step(weights, true, batch, part).map(|(step, _)| step)
+}
+
+/// Moment, sizes of micro-batches, and bytes held twice.
+fn told(step: &Step) -> Vec<(Moment, usize, usize, Option<u64>)> {
+    let told = |rescue: &crate::train::Rescue| {
+        (rescue.moment, rescue.from, rescue.to, rescue.held_twice.map(|Bytes(bytes)| bytes))
+    };
+    step.rescues.iter().map(told).collect()
+}
+
+#[test]
+fn where_not_all_parameters_can_be_changed_at_once_they_are_in_groups_and_to_the_same() {
+    for half in [None, Some(Half::Bf16)] {
+        let (mut free, mut hungry) = (Hungry::new(half, ALL), Hungry::new(half, LARGEST));
+        let (mut undisturbed, mut disturbed) = (stepper(64), stepper(64));
+        let least = LARGEST as u64 * HELD_BYTES;
+        for seed in 0..4 {
+            let batch = batch(64, seed);
+            let expected = step(&mut undisturbed, &mut free, &batch).unwrap();
+            let found = step(&mut disturbed, &mut hungry, &batch).unwrap();
+            let rescues = if seed == 0 { vec![(Moment::Optimizer, 64, 64, Some(least))] } else { vec![] };
+            assert_eq!(told(&found), rescues, "of step {seed}");
+            assert_eq!((found.loss, found.gradient_norm), (expected.loss, expected.gradient_norm));
+        }
+        assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
+        assert_eq!(parameters(&hungry.model()), parameters(&free.model()));
+        // Once at once, once in two groups each step.
+        assert_eq!((free.tried.load(Ordering::Relaxed), hungry.tried.load(Ordering::Relaxed)), (4, 1 + 4 * 2));
+    }
+}
+
+#[test]
+fn a_micro_batch_of_one_sample_is_no_obstacle_and_smaller_ones_are_not_needed() {
+    let (mut free, mut hungry) = (Hungry::new(None, ALL), Hungry::new(None, LARGEST));
+    let found = step(&mut stepper(1), &mut hungry, &batch(5, 0)).unwrap();
+    step(&mut stepper(1), &mut free, &batch(5, 0)).unwrap();
+    assert_eq!(told(&found), [(Moment::Optimizer, 1, 1, Some(LARGEST as u64 * HELD_BYTES))]);
+    assert_eq!((found.micro_batch, found.micro_batches, found.samples), (1, 5, 5));
+    assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
+}
+
+#[test]
+fn all_parameters_are_changed_at_once_again_after_a_quiet_interval() {
+    let mut hungry = Hungry::new(None, LARGEST);
+    let mut stepper = stepper(8);
+    stepper.group_bytes = stepper.group_bytes.with_patience(2);
+    let groups = |hungry: &mut Hungry, stepper: &mut Stepper| {
+        let before = hungry.tried.load(Ordering::Relaxed);
+        let rescues = step(stepper, hungry, &batch(8, 0)).unwrap().rescues.len();
+        (hungry.tried.load(Ordering::Relaxed) - before, rescues)
+    };
+    assert_eq!(groups(&mut hungry, &mut stepper), (3, 1));
+    // It is tried and fails, and is waited for twice as long each time.
+    let tried: Vec<_> = (0..12).map(|_| groups(&mut hungry, &mut stepper)).collect();
+    let failed: Vec<_> = tried.iter().enumerate().filter(|(_, (_, rescues))| *rescues > 0).map(|(at, _)| at).collect();
+    assert!(failed == [3, 11] && tried.iter().all(|groups| matches!(groups, (2, 0) | (3, 1))), "{tried:?}");
+    hungry.set_most(ALL);
+    let tried: Vec<_> = (0..20).map(|_| groups(&mut hungry, &mut stepper)).collect();
+    assert_eq!((tried[0], tried[19]), ((2, 0), (1, 0)), "{tried:?}");
+}
+
+#[test]
+fn parameters_are_tried_again_long_before_micro_batches() {
+    let (mut hungry, mut stepper) = (Hungry::new(None, LARGEST), stepper(8));
+    assert_eq!(step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap().rescues.len(), 1);
+    hungry.set_most(ALL);
+    let later: Vec<_> = (0..50).map(|seed| step(&mut stepper, &mut hungry, &batch(8, seed)).unwrap()).collect();
+    assert!(later.iter().all(|step| step.rescues.is_empty()));
+    let before = hungry.tried.load(Ordering::Relaxed);
+    step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap();
+    assert_eq!(hungry.tried.load(Ordering::Relaxed) - before, 1, "in one group");
+}
+
+#[test]
+fn groups_are_halved_where_they_are_too_large_still() {
+    let mut hungry = Hungry::new(None, LARGEST);
+    let mut stepper = stepper(8);
+    // As much as all but the last of them.
+    stepper.group_bytes = stepper.group_bytes.with_planned((ALL as u64 - 1) * HELD_BYTES);
+    let found = step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap();
+    assert_eq!(told(&found), [(Moment::Optimizer, 8, 8, Some(LARGEST as u64 * HELD_BYTES))]);
+    let mut free = Hungry::new(None, ALL);
+    step(&mut self::stepper(8), &mut free, &batch(8, 0)).unwrap();
+    assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
+    // The next step knows.
+    assert_eq!(told(&step(&mut stepper, &mut hungry, &batch(8, 1)).unwrap()), []);
+}
+
+#[test]
+fn where_not_even_one_parameter_can_be_changed_it_ends_and_nothing_was_changed() {
+    let mut hungry = Hungry::new(None, 4);
+    let before = parameters(&hungry.master());
+    let mut stepper = stepper(8);
+    let error = step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap_err();
+    assert!(matches!(error, StepError::DoesNotFit { moment: Moment::Optimizer, micro_batch: 8, .. }), "{error}");
+    assert_eq!(parameters(&hungry.master()), before);
+    hungry.set_most(ALL);
+    assert!(step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap().applied);
+}
+
+#[test]
+fn whatever_ends_it_once_a_group_was_changed_leaves_the_model_torn() {
+    for changed_before in [0, 1] {
+        let mut hungry = Hungry::new(None, ALL);
+        let all = [hungry.master().first.weight.id, hungry.master().last.weight.id];
+        let done = AtomicUsize::new(0);
+        let changed = |weights: &Hungry, _: &[ParamId]| {
+            if done.fetch_add(1, Ordering::Relaxed) < changed_before {
+                return Ok(weights.clone());
+            }
+            Err(ReadbackError::Device(TensorReadError::InvalidShape { expected: 1, actual: 0 }))
+        };
+        let error = update_in_groups(&mut hungry, all.map(|id| vec![id]).to_vec(), changed, || ()).unwrap_err();
+        let StepFailure::Error(error) = error else { panic!("memory did not run out") };
+        match changed_before {
+            0 => assert!(matches!(error, StepError::Device(_)), "{error}"),
+            _ => assert!(matches!(error, StepError::Torn { done: 1, all: 2, .. }), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn rescues_come_to_an_end_whatever_runs_out_of_memory() {
+    for (moment, from, trials) in [(Moment::Forward, 8, 3), (Moment::Optimizer, 8, 5), (Moment::Step, 8, 3 + 5)] {
+        let mut stepper = stepper(from);
+        stepper.sizes = Some(Sizes { all: 1000, largest: 40 });
+        let failure = || OutOfMemory { moment, message: OUT_OF_MEMORY.to_owned() };
+        let rescues: Vec<_> = std::iter::from_fn(|| stepper.rescue(failure(), 100).ok()).take(100).collect();
+        assert_eq!(rescues.len(), trials, "{rescues:?}");
+        let held: Vec<_> = rescues.iter().filter_map(|rescue| rescue.held_twice).collect();
+        let expected = if moment == Moment::Forward { vec![] } else { [2000, 1000, 500, 250, 160].map(Bytes).to_vec() };
+        assert_eq!(held, expected);
+        let of_micro_batches = rescues.iter().filter(|rescue| rescue.to < rescue.from).count();
+        assert_eq!(of_micro_batches, trials - held.len());
+    }
+}

@@ -1,0 +1,204 @@
+//! Strategy for Burn's own training loop.
+
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use burn::train::{
+    EventProcessorTraining, Interrupter, Learner, LearnerEvent, LearnerModel, SupervisedLearningStrategy,
+    SupervisedTrainingEventProcessor, TrainLoader, TrainStep, TrainingComponents, TrainingError, TrainingStrategy,
+    ValidLoader, train::WorkerFailure,
+};
+use gpu_tuned_core::Provenance;
+use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::workload::Workload;
+use thiserror::Error;
+
+use super::batch_check::BatchCheck;
+use super::differentiated;
+use super::learning::Learning;
+use super::metrics::StepHistory;
+use super::recipe::Recipe;
+use super::sanity_checks::check_parameters;
+use super::update::Weights;
+use crate::micro_batch::MicroBatch;
+use crate::mixed::Half;
+use run::TrainingRun;
+
+/// Takes a learner's first step in place of the strategy.
+pub type TakeLearnersFirstStep<M> =
+    Box<dyn FnOnce(&Learner<M>, &<M as TrainStep>::Input) -> Result<(), Box<dyn Error + Send + Sync>> + Send>;
+
+/// Strategy that takes the planned steps on one device.
+///
+/// `first_step` measures the first step in place of taking it.
+pub fn strategy<M>(
+    recipe: Recipe,
+    plan: &Plan,
+    workload: &Workload,
+    batch_check: BatchCheck,
+    history: StepHistory,
+    first_step: Option<TakeLearnersFirstStep<M>>,
+) -> TrainingStrategy<M>
+where
+    M: LearnerModel,
+    <M as TrainStep>::Input: MicroBatch,
+{
+    TrainingStrategy::Custom(Arc::new(PlannedSteps {
+        recipe,
+        batch_check,
+        eval_batch: plan.settings.eval_batch_size,
+        parameters: workload.trained_parameters(),
+        history,
+        first_step: Mutex::new(first_step),
+    }))
+}
+
+/// Planned steps on one device.
+struct PlannedSteps<M: LearnerModel> {
+    recipe: Recipe,
+    batch_check: BatchCheck,
+    /// Planned samples of a validation batch.
+    eval_batch: u64,
+    /// Planned number of trained parameters.
+    parameters: (u64, Provenance),
+    history: StepHistory,
+    first_step: Mutex<Option<TakeLearnersFirstStep<M>>>,
+}
+
+impl<M: LearnerModel> PlannedSteps<M> {
+    /// Reason why the strategy cannot train a model.
+    fn refused(&self, model: &impl Module, accumulation: Option<usize>) -> Option<&'static str> {
+        // A move to another device keeps a model's autodiff. Parameters without autodiff are constants.
+        let strategy = |device: &Device| device.gradient_checkpointing_strategy();
+        if differentiated(model).iter().any(|device| strategy(device) != strategy(&self.recipe.device)) {
+            return Some(
+                "the model's device has another activation checkpointing than the plan: create the model on \
+                 `session.device()`",
+            );
+        }
+        if accumulation.is_some() {
+            return Some("the session's strategy accumulates gradients as planned: remove `grads_accumulation`");
+        }
+        (self.recipe.half == Some(Half::F16)).then_some(
+            "mixed_f16 needs a scaled loss, but the model's training step calls `backward` itself: \
+             take steps with `Session::trainer`, or use mixed_bf16",
+        )
+    }
+}
+
+impl<M> SupervisedLearningStrategy<M> for PlannedSteps<M>
+where
+    M: LearnerModel,
+    <M as TrainStep>::Input: MicroBatch,
+{
+    fn fit(
+        &self,
+        components: TrainingComponents<M>,
+        mut learner: Learner<M>,
+        train: TrainLoader<M>,
+        valid: ValidLoader<M>,
+        starting_epoch: usize,
+    ) -> (M, SupervisedTrainingEventProcessor<M>) {
+        let TrainingComponents { num_epochs, mut checkpointer, mut early_stopping, event_store, interrupter, .. } =
+            components;
+        learner.fork(&self.recipe.device);
+        let train = train.to_device(&self.recipe.device);
+        let refused = self.refused(&learner.model(), components.grad_accumulation);
+        check_parameters(self.parameters, &learner.model());
+        let first_step = self.first_step.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(first_step) = first_step {
+            match measure(first_step, &learner, &train) {
+                Ok(()) => {
+                    // Releases the terminal.
+                    drop(components.event_processor.renderer());
+                    process::exit(0);
+                }
+                Err(error) => {
+                    fail(&interrupter, error.to_string());
+                    return (learner.model(), components.event_processor);
+                }
+            }
+        }
+        let learning = match Learning::new(learner.clone(), self.recipe.half.filter(|_| refused.is_none())) {
+            Ok(learning) => learning,
+            Err(error) => {
+                fail(&interrupter, error.to_string());
+                return (learner.model(), components.event_processor);
+            }
+        };
+        drop(learner);
+        if let Some(reason) = refused {
+            fail(&interrupter, reason.to_owned());
+        }
+        let valid = valid.to_device(&self.recipe.device.clone().inner());
+        let events = components.event_processor;
+        let mut stepper = self.recipe.stepper();
+        stepper.health_every = self.history.begin();
+        let (batch_check, eval_batch, history) = (Some(self.batch_check), self.eval_batch, self.history.clone());
+        let interrupter = &interrupter;
+        let mut run = TrainingRun { learning, stepper, batch_check, eval_batch, history, events, interrupter };
+        for epoch in starting_epoch..=num_epochs {
+            if interrupter.should_stop() {
+                break;
+            }
+            run.train(epoch, &train);
+            if interrupter.should_stop() {
+                break;
+            }
+            run.validate(epoch, &valid);
+            interrupter.fail_on_error(run.events.process_train(LearnerEvent::EndEpoch(epoch)));
+            if checkpointer.is_some() || early_stopping.is_some() {
+                interrupter.fail_on_error(run.events.flush());
+            }
+            if interrupter.should_stop() {
+                break;
+            }
+            if let Some(checkpointer) = &mut checkpointer {
+                checkpointer.checkpoint(&run.learning.learner, epoch, &event_store);
+            }
+            if early_stopping.as_mut().is_some_and(|stopping| stopping.should_stop(epoch, &event_store)) {
+                break;
+            }
+        }
+        (run.learning.master(), run.events)
+    }
+}
+
+/// Measures the step of the loader's first batch.
+fn measure<M>(
+    first_step: TakeLearnersFirstStep<M>,
+    learner: &Learner<M>,
+    loader: &TrainLoader<M>,
+) -> Result<(), MeasureFailure>
+where
+    M: LearnerModel,
+    <M as TrainStep>::Input: MicroBatch,
+{
+    // Drops the loader's other batches before the measurement.
+    let batch = loader.iter().next().ok_or(MeasureFailure::NoBatch)?;
+    let batch = batch.map_err(|error| MeasureFailure::Loader(error.to_string()))?;
+    first_step(learner, &batch).map_err(MeasureFailure::Measure)
+}
+
+/// Failure to measure a step of Burn's loop.
+#[derive(Debug, Error)]
+enum MeasureFailure {
+    #[error("nothing to measure: the training loader has no batch")]
+    NoBatch,
+    #[error("nothing to measure: {0}")]
+    Loader(String),
+    #[error(transparent)]
+    Measure(Box<dyn Error + Send + Sync>),
+}
+
+/// Ends training with a message. Burn has no error type for custom strategies.
+fn fail(interrupter: &Interrupter, message: String) {
+    interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
+}

@@ -1,0 +1,195 @@
+//! Burn's loop in mixed precision, which no session on the CPU plans. A process has one default float type, so that it runs
+//! in one of its own: this program, started again.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
+use burn::data::dataset::InMemDataset;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::optim::{AdamWConfig, ModuleOptimizer, SgdConfig};
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
+use burn::train::metric::LossMetric;
+use burn::train::{
+    ClassificationOutput, InferenceStep, Learner, SupervisedTraining, TrainOutput, TrainStep, TrainingStrategy,
+};
+use gpu_tuned_core::Provenance;
+
+use super::PlannedSteps;
+use crate::device::default_float;
+use crate::mixed::{F32State, Half, InF32, in_f32};
+use crate::train::batch_check::BatchCheck;
+use crate::train::metrics::StepHistory;
+use crate::train::recipe::Recipe;
+use crate::train::tests::{Weights, parameters};
+
+const TASK: &str = "STRATEGY_TEST_TASK";
+const SAMPLES: usize = 80;
+const STEP: usize = 32;
+const FEATURES: usize = 6;
+const WIDTH: usize = 8;
+const CLASSES: usize = 3;
+
+type Batch = (Tensor<2>, Tensor<1, Int>);
+
+struct Rows;
+
+impl Batcher<usize, Batch> for Rows {
+    fn batch(&self, samples: Vec<usize>, device: &Device) -> Batch {
+        let row = |index: usize| (0..FEATURES).map(move |column| (index * 7 + column * 3) as f32 % 11.0 / 11.0);
+        let inputs: Vec<_> = samples.iter().copied().flat_map(row).collect();
+        let targets: Vec<_> = samples.iter().map(|index| [0, 1, 2][index % CLASSES]).collect::<Vec<i64>>();
+        (
+            Tensor::from_data(TensorData::new(inputs, [samples.len(), FEATURES]), device),
+            Tensor::from_data(TensorData::new(targets, [samples.len()]), device),
+        )
+    }
+}
+
+#[derive(Module, Debug)]
+struct Classifier {
+    first: Linear,
+    norm: InF32<BatchNorm>,
+    last: Linear,
+}
+
+impl Classifier {
+    fn new(seed: u64) -> Self {
+        let device = device();
+        let layers = Self {
+            first: LinearConfig::new(FEATURES, WIDTH).init(&device),
+            norm: BatchNormConfig::new(WIDTH).init(&device).into(),
+            last: LinearConfig::new(WIDTH, CLASSES).init(&device),
+        };
+        layers.map(&mut Weights(seed))
+    }
+
+    fn classified(&self, (input, targets): Batch) -> ClassificationOutput {
+        assert_eq!([input.dtype(), self.first.weight.dtype(), self.last.weight.dtype()], [DType::BF16; 3]);
+        let output = in_f32(self.last.forward(self.norm.forward(self.first.forward(input))));
+        let loss = CrossEntropyLossConfig::new().init(&output.device()).forward(output.clone(), targets.clone());
+        ClassificationOutput::new(loss, output, targets)
+    }
+}
+
+impl TrainStep for Classifier {
+    type Input = Batch;
+    type Output = ClassificationOutput;
+
+    fn step(&self, batch: Batch) -> TrainOutput<ClassificationOutput> {
+        let item = self.classified(batch);
+        TrainOutput::new(self, item.loss.backward(), item)
+    }
+}
+
+impl InferenceStep for Classifier {
+    type Input = Batch;
+    type Output = ClassificationOutput;
+
+    fn step(&self, batch: Batch) -> ClassificationOutput {
+        self.classified(batch)
+    }
+}
+
+fn device() -> Device {
+    Device::flex().autodiff()
+}
+
+/// In bf16 mixed precision, with micro-batches of whole steps.
+fn strategy() -> TrainingStrategy<Classifier> {
+    let mut recipe = Recipe::new(device(), STEP);
+    recipe.half = Some(Half::Bf16);
+    TrainingStrategy::Custom(Arc::new(PlannedSteps {
+        recipe,
+        batch_check: BatchCheck { step: STEP, micro_batch: STEP, is_specified: true },
+        eval_batch: STEP as u64,
+        parameters: (Classifier::new(0).num_params() as u64, Provenance::Derived),
+        history: StepHistory::default(),
+        first_step: Mutex::new(None),
+    }))
+}
+
+/// The model after so many epochs, which begin anew or go on from a checkpoint in the folder.
+fn trained(folder: &Path, optimizer: ModuleOptimizer, epochs: usize, from: Option<usize>) -> Classifier {
+    let loader = |device: Device| -> Arc<dyn DataLoader<Batch>> {
+        DataLoaderBuilder::new(Rows)
+            .batch_size(STEP)
+            .set_device(device)
+            .build(InMemDataset::new((0..SAMPLES).collect()))
+    };
+    let training = SupervisedTraining::new(folder, loader(device()), loader(Device::flex()))
+        .metric_train_numeric(LossMetric::new())
+        .metric_valid_numeric(LossMetric::new())
+        .with_application_logger(None)
+        .with_default_checkpointers()
+        .with_training_strategy(strategy())
+        .num_epochs(epochs);
+    let training = from.into_iter().fold(training, SupervisedTraining::checkpoint);
+    // A checkpoint replaces another model.
+    let model = Classifier::new(if from.is_some() { 100 } else { 7 });
+    let result = training.launch(Learner::new(model, optimizer, 0.1));
+    assert!(result.error.is_none(), "{:?}", result.error);
+    result.model
+}
+
+/// Whether all that a model has is f32.
+fn is_wide(model: &Classifier) -> bool {
+    struct Types(Vec<DType>);
+    impl ModuleVisitor for Types {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.push(param.dtype());
+        }
+    }
+    let mut types = Types(Vec::new());
+    model.visit(&mut types);
+    types.0.iter().all(|dtype| *dtype == DType::F32)
+}
+
+/// What is in a checkpoint, and where runs end that go on from it: all that is not as it should be.
+fn checkpoints() {
+    // Without a state, which is not loaded where the CPU computes in 16 bits.
+    let plain = || F32State::new(SgdConfig::new().build()).into();
+    let [undisturbed, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let right = trained(undisturbed.path(), plain(), 4, None);
+    let first = trained(folder.path(), plain(), 1, None);
+    let saved = Classifier::new(100).load_file(folder.path().join("checkpoint/model-1.bpk"));
+    let resumed = trained(folder.path(), plain(), 4, Some(1));
+    assert!([&right, &first, &saved, &resumed].into_iter().all(is_wide));
+    // Running statistics are parameters of this visitor.
+    assert_eq!(parameters(&saved), parameters(&first));
+    assert_eq!(parameters(&resumed), parameters(&right));
+    assert_ne!(parameters(&first), parameters(&right), "it learned");
+
+    // One with a state begins it anew, and mixes no types.
+    let with_state = || F32State::new(AdamWConfig::new().build()).into();
+    let folder = tempfile::tempdir().unwrap();
+    let first = trained(folder.path(), with_state(), 1, None);
+    let resumed = trained(folder.path(), with_state(), 2, Some(1));
+    assert!(is_wide(&resumed) && parameters(&resumed) != parameters(&first));
+}
+
+#[test]
+fn started_again() {
+    if env::var(TASK).is_err() {
+        return;
+    }
+    default_float(&Device::flex(), FloatDType::BF16).expect("nothing was computed before");
+    checkpoints();
+    println!("\ndone");
+}
+
+#[test]
+fn burns_loop_in_mixed_precision_saves_f32_and_goes_on_as_if_it_had_not_ended() {
+    let program = env::current_exe().unwrap();
+    let name = "train::strategy::tests::started_again";
+    let output =
+        Command::new(program).args(["--exact", name, "--nocapture"]).env(TASK, "checkpoints").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let is_done = output.status.success() && text.lines().any(|line| line == "done");
+    assert!(is_done, "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}

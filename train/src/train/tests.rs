@@ -1,0 +1,384 @@
+//! Steps on the CPU: what they add up to, and what becomes of them when memory runs out.
+
+mod accumulation;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::optim::momentum::MomentumConfig;
+use burn::optim::{AdamWConfig, ModuleOptimizer, Optimizer, SgdConfig};
+use burn::tensor::activation::{log_softmax, relu};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{Plan, PlanError, plan};
+use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_core::workload::Mlp;
+use gpu_tuned_core::{Bytes, Goal};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::out_of_memory::OutOfMemory;
+use super::stepper::{MemoryPlanner, Stepper};
+use super::{Step, StepError, Trainer};
+use crate::micro_batch::MicroBatch;
+use crate::out_of_memory::Moment;
+use crate::mixed::{Half, LossScale};
+
+const FEATURES: usize = 12;
+const CLASSES: usize = 5;
+pub(super) const OUT_OF_MEMORY: &str = "out of device memory allocating 4096 bytes";
+
+#[derive(Module, Debug)]
+pub(super) struct Network {
+    pub(super) first: Linear,
+    pub(super) norm: Option<BatchNorm>,
+    pub(super) last: Linear,
+}
+
+pub(super) type Batch = (Tensor<2>, Tensor<1, Int>);
+
+impl Network {
+    pub(super) fn new(device: &Device, with_norm: bool) -> Self {
+        let layers = Self {
+            first: LinearConfig::new(FEATURES, 16).init(device),
+            norm: with_norm.then(|| BatchNormConfig::new(16).init(device)),
+            last: LinearConfig::new(16, CLASSES).init(device),
+        };
+        layers.map(&mut Weights(7))
+    }
+
+    pub(super) fn loss(&self, (input, target): Batch) -> Tensor<1> {
+        let hidden = self.first.forward(input);
+        let hidden = self.norm.iter().fold(hidden, |hidden, norm| norm.forward(hidden));
+        let likely = log_softmax(self.last.forward(relu(hidden)), 1).gather(1, target.unsqueeze_dim(1));
+        likely.mean().neg()
+    }
+}
+
+/// Values in -1..1; Burn's own random ones depend on what other tests draw at the same time.
+fn values(seed: u64, count: usize) -> Vec<f32> {
+    let mut random = StdRng::seed_from_u64(seed);
+    (0..count).map(|_| random.random_range(-1.0..1.0)).collect()
+}
+
+/// Gives parameters values of their own, which are the same each time.
+pub(super) struct Weights(pub u64);
+
+impl ModuleMapper for Weights {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        self.0 += 1;
+        let seed = self.0;
+        param.map(|old| {
+            let data = TensorData::new(values(seed, old.shape().num_elements()), old.shape());
+            let new = Tensor::from_data(data, &old.device()).mul_scalar(0.3);
+            if old.is_require_grad() { new.detach().require_grad() } else { old }
+        })
+    }
+}
+
+fn device() -> Device {
+    Device::flex().autodiff()
+}
+
+pub(super) fn batch(samples: usize, seed: u64) -> Batch {
+    let device = Device::flex();
+    let input = TensorData::new(values(seed, samples * FEATURES), [samples, FEATURES]);
+    let classes: Vec<_> = values(seed + 1000, samples).iter().map(|x| ((x + 1.0) * 2.499) as i64).collect();
+    (Tensor::from_data(input, &device), Tensor::from_data(TensorData::new(classes, [samples]), &device))
+}
+
+pub(super) fn sgd() -> ModuleOptimizer {
+    SgdConfig::new().with_momentum(Some(MomentumConfig::new())).init()
+}
+
+fn trainer(micro_batch: usize) -> Trainer<Network> {
+    Trainer::new(Network::new(&device(), false), sgd(), device(), micro_batch)
+}
+
+pub(super) fn parameters<M: Module>(model: &M) -> Vec<f32> {
+    let mut all = Parameters(Vec::new());
+    model.visit(&mut all);
+    all.0
+}
+
+struct Parameters(Vec<f32>);
+
+impl ModuleVisitor for Parameters {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.extend(param.base().without_autodiff().into_data().iter::<f32>());
+    }
+}
+
+pub(super) fn furthest(left: &[f32], right: &[f32]) -> f32 {
+    assert_eq!(left.len(), right.len());
+    left.iter().zip(right).map(|(left, right)| (left - right).abs()).fold(0.0, f32::max)
+}
+
+fn trained(trainer: &mut Trainer<Network>, steps: u64) -> Vec<Step> {
+    (0..steps).map(|seed| trainer.step(0.1, batch(512, seed), Network::loss).unwrap()).collect()
+}
+
+#[test]
+fn however_a_batch_is_cut_the_parameters_end_up_the_same() {
+    let mut whole = trainer(512);
+    let losses: Vec<_> = trained(&mut whole, 20).into_iter().map(|step| step.loss).collect();
+    assert!(losses[19] < losses[0], "{losses:?}");
+    for micro_batch in [128, 100, 511] {
+        let mut cut = trainer(micro_batch);
+        let steps = trained(&mut cut, 20);
+        assert_eq!(steps[0].micro_batches, 512_usize.div_ceil(micro_batch));
+        let apart = furthest(&parameters(cut.model()), &parameters(whole.model()));
+        assert!(apart <= 1e-4, "{micro_batch}: {apart}");
+        let losses: Vec<_> = steps.into_iter().zip(&losses).map(|(step, whole)| (step.loss - whole).abs()).collect();
+        assert!(losses.iter().all(|apart| *apart < 1e-4), "{micro_batch}: {losses:?}");
+    }
+}
+
+#[test]
+fn the_trainer_is_burns_own_loop() {
+    let mut own = trainer(512);
+    trained(&mut own, 5);
+    let (mut model, mut optimizer) = (Network::new(&device(), false), sgd());
+    for seed in 0..5 {
+        let loss = model.loss(MicroBatch::on_device(batch(512, seed), &device()));
+        let gradients = burn::optim::GradientsParams::from_grads(loss.backward(), &model);
+        model = optimizer.step(0.1, model, gradients);
+    }
+    assert_eq!(parameters(own.model()), parameters(&model));
+}
+
+#[test]
+fn a_saved_loss_scale_counts_in_mixed_precision_only() {
+    let saved = || LossScale::for_half(Half::F16).with_init_scale(512.0);
+    let (mut plain, mut with_scale) = (trainer(16), trainer(16).with_loss_scale(saved()));
+    let steps = [&mut plain, &mut with_scale].map(|trainer| trainer.step(0.1, batch(64, 0), Network::loss).unwrap());
+    assert_eq!(steps[0], steps[1]);
+    assert_eq!(parameters(plain.model()), parameters(with_scale.model()));
+    let mixed = [
+        trainer(16).with_loss_scale(saved()).mixed(Half::F16),
+        Ok(trainer(16).mixed(Half::F16).unwrap().with_loss_scale(saved())),
+    ];
+    let scales = mixed.map(|trainer| trainer.unwrap().loss_scale().value());
+    assert!(scales.iter().all(|scale| (scale - 512.0).abs() < 1e-9), "{scales:?}");
+}
+
+#[test]
+fn memory_that_runs_out_in_a_small_batch_is_no_reason_to_try_it_again_as_it_is() {
+    let mut trainer = trainer(64).grow_after(1000);
+    let tried = AtomicUsize::new(0);
+    let step = trainer.step(0.1, batch(8, 0), |model, micro| {
+        tried.fetch_add(1, Ordering::Relaxed);
+        assert!(micro.len() <= 4, "{OUT_OF_MEMORY}");
+        model.loss(micro)
+    });
+    let step = step.unwrap();
+    let rescues: Vec<_> = step.rescues.iter().map(|rescue| (rescue.from, rescue.to)).collect();
+    assert_eq!((rescues, tried.into_inner(), trainer.micro_batch()), (vec![(8, 4)], 1 + 2, 4));
+}
+
+#[test]
+fn gradients_are_clipped_by_their_global_norm() {
+    let plain = trainer(64).step(0.1, batch(64, 0), Network::loss).unwrap();
+    let before = parameters(&Network::new(&device(), false));
+    let moved = |most: f32| {
+        let model = Network::new(&device(), false);
+        let mut trainer = Trainer::new(model, SgdConfig::new().init(), device(), 16).clip_norm(most);
+        let step = trainer.step(1.0, batch(64, 0), Network::loss).unwrap();
+        assert!((step.gradient_norm / plain.gradient_norm - 1.0).abs() < 1e-5);
+        let squares = |(old, new): (&f32, &f32)| f64::from(old - new).powi(2);
+        before.iter().zip(&parameters(trainer.model())).map(squares).sum::<f64>().sqrt() as f32
+    };
+    // With SGD and a learning rate of one the parameters move by the gradient.
+    assert!((moved(0.01) / 0.01 - 1.0).abs() < 1e-3);
+    assert!((moved(1e6) / plain.gradient_norm - 1.0).abs() < 1e-3);
+}
+
+/// A loss that has no memory the first so many times it is called.
+fn failing(times: usize) -> impl Fn(&Network, Batch) -> Tensor<1> + Sync {
+    let left = AtomicUsize::new(times);
+    move |model, batch| {
+        let loss = model.loss(batch);
+        let is_left = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        assert!(!is_left, "{OUT_OF_MEMORY}");
+        loss
+    }
+}
+
+#[test]
+fn memory_that_runs_out_changes_nothing_but_the_size_of_micro_batches() {
+    let (mut undisturbed, mut disturbed) = (trainer(128), trainer(128));
+    trained(&mut undisturbed, 3);
+    trained(&mut disturbed, 2);
+    let step = disturbed.step(0.1, batch(512, 2), failing(2)).unwrap();
+    let sizes: Vec<_> = step.rescues.iter().map(|rescue| (rescue.moment, rescue.from, rescue.to)).collect();
+    assert_eq!(sizes, [(Moment::Forward, 128, 64), (Moment::Forward, 64, 32)]);
+    assert_eq!((step.samples, step.micro_batches, step.micro_batch), (512, 16, 32));
+    let apart = furthest(&parameters(disturbed.model()), &parameters(undisturbed.model()));
+    assert!(apart < 1e-5, "{apart}");
+}
+
+#[test]
+fn running_statistics_know_nothing_of_steps_that_failed() {
+    let new = |micro_batch| Trainer::new(Network::new(&device(), true), sgd(), device(), micro_batch);
+    // Statistics are those of micro-batches: it has to be cut into the same ones in the end.
+    let (mut undisturbed, mut disturbed) = (new(32), new(64));
+    disturbed.step(0.1, batch(64, 0), failing(1)).unwrap();
+    undisturbed.step(0.1, batch(64, 0), Network::loss).unwrap();
+    assert_eq!(parameters(&disturbed.model().valid()), parameters(&undisturbed.model().valid()));
+}
+
+#[test]
+fn larger_micro_batches_come_back() {
+    let mut trainer = trainer(128).grow_after(3);
+    trainer.step(0.1, batch(512, 0), failing(1)).unwrap();
+    let sizes: Vec<_> = trained(&mut trainer, 8).into_iter().map(|step| step.micro_batch).collect();
+    assert_eq!((sizes[0], sizes[7]), (64, 128));
+}
+
+/// A GPU with so many MiB left.
+struct Left(u64);
+
+impl MemoryPlanner for Left {
+    fn memory(&self) -> Option<Bytes> {
+        Some(Bytes::from_mib(self.0))
+    }
+
+    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError> {
+        assert_eq!(memory, Bytes::from_mib(self.0));
+        let generic = ProfileTable::builtin().get(ProfileId::GENERIC).unwrap();
+        let facts = DeviceFacts { memory_available: memory, ..DeviceFacts::nominal(generic) };
+        let mut goal = Goal { global_batch: Some(8), ..Goal::default() };
+        goal.pins.batch_size = micro_batch;
+        plan(&facts, &Mlp { widths: vec![12, 16, 5] }.workload(), &goal)
+    }
+}
+
+#[test]
+fn what_never_fits_is_an_itemised_error_and_the_model_is_as_it_was() {
+    for (mib, said) in [(100, "does not fit"), (8000, "the plan predicts that they fit")] {
+        let mut stepper = Stepper::new(device(), 4);
+        stepper.planner = Some(Box::new(Left(mib)));
+        let mut trainer = Trainer::with_stepper(Network::new(&device(), false), sgd(), stepper);
+        let before = parameters(trainer.model());
+        let error = trainer.step(0.1, batch(8, 0), failing(usize::MAX)).unwrap_err();
+        let StepError::DoesNotFit { moment: Moment::Forward, micro_batch: 1, memory: Some(memory), .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(*memory, Bytes::from_mib(mib));
+        for part in [OUT_OF_MEMORY, said, "device context", "= needed", "available"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        assert_eq!(parameters(trainer.model()), before);
+        trainer.step(0.1, batch(8, 0), Network::loss).unwrap();
+    }
+}
+
+#[test]
+fn that_statistics_are_those_of_fewer_samples_is_told_once() {
+    let mut stepper = Stepper::new(device(), 64);
+    stepper.tells_of_statistics = true;
+    let failure = || OutOfMemory { moment: Moment::Forward, message: OUT_OF_MEMORY.to_owned() };
+    stepper.rescue(failure(), 64).unwrap();
+    assert!(!stepper.tells_of_statistics);
+}
+
+/// An optimizer that has no memory for its so many-th parameters.
+#[derive(Clone)]
+struct Starved {
+    called: Arc<AtomicUsize>,
+    fails: std::ops::Range<usize>,
+}
+
+impl Optimizer for Starved {
+    type State<const D: usize> = <burn::optim::Sgd as Optimizer>::State<D>;
+
+    fn step<const D: usize>(
+        &self,
+        learning_rate: f64,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
+        _: Option<Self::State<D>>,
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
+        assert!(!self.fails.contains(&self.called.fetch_add(1, Ordering::Relaxed)), "{OUT_OF_MEMORY}");
+        (tensor - gradient * learning_rate, None)
+    }
+
+    fn to_device<const D: usize>(state: Self::State<D>, _: &Device) -> Self::State<D> {
+        state
+    }
+}
+
+fn starved(fails: std::ops::Range<usize>) -> Trainer<Network> {
+    let optimizer = Starved { called: Arc::default(), fails };
+    Trainer::new(Network::new(&device(), false), optimizer.into(), device(), 64)
+}
+
+#[test]
+fn a_step_that_fails_in_the_optimizer_does_not_happen_in_part() {
+    let mut undisturbed = starved(0..0);
+    // The third of four parameters of the second step.
+    let mut disturbed = starved(6..7);
+    for trainer in [&mut undisturbed, &mut disturbed] {
+        trained(trainer, 1);
+    }
+    undisturbed.step(0.1, batch(64, 9), Network::loss).unwrap();
+    let step = disturbed.step(0.1, batch(64, 9), Network::loss).unwrap();
+    assert_eq!(step.rescues[0].moment, Moment::Optimizer);
+    let apart = furthest(&parameters(disturbed.model()), &parameters(undisturbed.model()));
+    assert!(apart < 1e-6, "{apart}");
+}
+
+#[test]
+fn groups_of_parameters_are_changed_to_the_same_and_tried_again_each() {
+    let mut whole = starved(0..0);
+    let mut grouped = starved(2..4).hold_twice(Bytes(64));
+    for seed in 0..3 {
+        whole.step(0.1, batch(64, seed), Network::loss).unwrap();
+        let step = grouped.step(0.1, batch(64, seed), Network::loss).unwrap();
+        assert!(step.applied && step.rescues.is_empty());
+    }
+    assert_eq!(parameters(grouped.model()), parameters(whole.model()));
+    let error = starved(1..usize::MAX).hold_twice(Bytes(64)).step(0.1, batch(8, 0), Network::loss).unwrap_err();
+    assert!(matches!(error, StepError::Torn { done: 1, all: 4, .. }), "{error}");
+}
+
+#[test]
+fn gradients_that_are_not_finite_change_nothing_and_end_training_when_they_stay() {
+    let mut trainer = trainer(32);
+    let before = parameters(trainer.model());
+    let broken = |model: &Network, batch: Batch| model.loss(batch).mul_scalar(f32::NAN);
+    let step = trainer.step(0.1, batch(32, 0), broken).unwrap();
+    assert!(!step.applied && step.gradient_norm.is_nan());
+    assert_eq!(parameters(trainer.model()), before);
+    let error = (1..1000).find_map(|_| trainer.step(0.1, batch(32, 0), broken).err()).unwrap();
+    assert!(matches!(error, StepError::NotFinite { steps: 100 }), "{error}");
+}
+
+#[test]
+fn an_optimizer_that_changes_nothing_is_noticed() {
+    // All parameters at once, and each by itself.
+    for twice in [u64::MAX, 64] {
+        let new = || {
+            let trainer = Trainer::new(Network::new(&device(), false), AdamWConfig::new().init(), device(), 32);
+            trainer.hold_twice(Bytes(twice))
+        };
+        assert!(!new().step(1e-3, batch(32, 0), Network::loss).unwrap().stalled);
+        // Too small for f32 beside parameters of about a tenth.
+        assert!(new().step(1e-12, batch(32, 0), Network::loss).unwrap().stalled, "{twice}");
+        assert!(!new().step(0.0, batch(32, 0), Network::loss).unwrap().stalled);
+    }
+}
+
+#[test]
+fn an_empty_batch_is_an_error() {
+    let error = trainer(8).step(0.1, batch(8, 0).narrow(0..0), Network::loss).unwrap_err();
+    assert!(matches!(error, StepError::Empty));
+}
+
+#[test]
+#[should_panic(expected = "index out of bounds")]
+fn other_panics_of_the_loss_go_on() {
+    let _ = trainer(8).step(0.1, batch(8, 0), |_, _| panic!("index out of bounds"));
+}

@@ -1,0 +1,259 @@
+//! Trainer for a manual training loop.
+
+use std::sync::{Mutex, PoisonError};
+
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::{Device, FloatDType, Tensor};
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_observe::log::warn_user;
+
+use super::accumulation::MicroBatchGradients;
+use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
+use super::outcome::{Step, StepError};
+use super::recipe::Recipe;
+use super::sanity_checks::{StepSizeCheck, check_parameters};
+use super::stepper::Stepper;
+use super::weights::{ModelAndOptimizer, ModelWeights, accumulate};
+use crate::micro_batch::MicroBatch;
+use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
+use crate::out_of_memory::{Moment, watched};
+use crate::timing::Phase;
+
+/// Trainer that takes optimizer steps in micro-batches that fit the device. A step is applied completely or not at all.
+///
+/// `Session::trainer` returns one.
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::SgdConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use gpu_tuned::train::Trainer;
+///
+/// let device = Device::flex().autodiff();
+/// let model = LinearConfig::new(4, 1).init(&device);
+/// let mut trainer = Trainer::new(model, SgdConfig::new().init(), device.clone(), 8);
+/// let batch = (Tensor::<2>::ones([20, 4], &device), Tensor::<2>::zeros([20, 1], &device));
+/// let step = trainer.step(0.01, batch, |model: &Linear, (input, target)| {
+///     (model.forward(input) - target).powi_scalar(2).mean()
+/// })?;
+/// assert_eq!((step.samples, step.micro_batches), (20, 3));
+/// # Ok::<(), gpu_tuned::train::StepError>(())
+/// ```
+///
+/// # Out of memory
+///
+/// After an out-of-memory, the step is retried with smaller micro-batches. The samples of the step stay the same, and larger
+/// micro-batches are tried again later. The loss is therefore a function that can be called again.
+///
+/// During the update, parameters and optimizer state are allocated twice, in the memory that the forward pass has freed. If
+/// they are larger, they are updated group by group. If the optimizer runs out of memory, the groups shrink instead of the
+/// micro-batches, down to single parameters, and grow again later.
+///
+/// # Waits
+///
+/// The host waits for the device once at the end of a step, and once more for each parameter group. A trainer of a
+/// [rank](super::Ranks) waits three times: for its own gradients, for the norm over all ranks, and at the end.
+pub struct Trainer<M> {
+    trained: ModelAndOptimizer<M>,
+    scale: LossScale,
+    /// Scale from a checkpoint, for a later switch to mixed precision.
+    saved_scale: Option<LossScale>,
+    stepper: Stepper,
+    /// Measurement in place of the first step.
+    first_step: Option<TakeFirstStep<M>>,
+    step_size: Option<StepSizeCheck>,
+}
+
+impl<M: Module> Trainer<M> {
+    /// A trainer of `model` on `device`, which has autodiff. Cuts steps into micro-batches of at most `micro_batch` samples.
+    pub fn new(model: M, optimizer: ModuleOptimizer, device: Device, micro_batch: usize) -> Self {
+        Self::with_stepper(model, optimizer, Stepper::new(device, micro_batch))
+    }
+
+    pub(super) fn with_stepper(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
+        let trained = ModelAndOptimizer { weights: ModelWeights::Plain(model), optimizer, learning_rate: 0.0 };
+        Self { trained, scale: LossScale::none(), saved_scale: None, stepper, first_step: None, step_size: None }
+    }
+
+    /// A trainer of planned steps. `first_step` measures the first step in place of taking it.
+    ///
+    /// # Errors
+    ///
+    /// See [`mixed`](Self::mixed).
+    #[doc(hidden)]
+    pub fn planned(
+        model: M,
+        optimizer: ModuleOptimizer,
+        recipe: &Recipe,
+        plan: &Plan,
+        workload: &Workload,
+        first_step: Option<TakeFirstStep<M>>,
+    ) -> Result<Self, MixedError> {
+        check_parameters(workload.trained_parameters(), &model);
+        let trainer = Self::with_stepper(model, optimizer, recipe.stepper());
+        let trainer = Self { first_step, step_size: Some(StepSizeCheck::new(&plan.schedule)), ..trainer };
+        match recipe.half {
+            Some(half) => trainer.mixed(half),
+            None => Ok(trainer),
+        }
+    }
+
+    /// Computes in 16 bits from now on, with weights and optimizer in fp32: see [`mixed`](crate::mixed). A session in mixed
+    /// precision does it by itself. The device's default float type must be the 16-bit one.
+    ///
+    /// # Errors
+    ///
+    /// [`MixedError::HalfStatistics`] for a model with running statistics that are not fp32.
+    pub fn mixed(mut self, half: Half) -> Result<Self, MixedError> {
+        self.trained.weights = ModelWeights::mixed(Master::new(self.trained.weights.into_master(), half)?);
+        self.scale = self.saved_scale.take().unwrap_or_else(|| LossScale::for_half(half));
+        Ok(self)
+    }
+
+    /// Continues with a saved loss scale. Used in [mixed precision](Self::mixed) only.
+    #[must_use]
+    pub fn with_loss_scale(self, scale: LossScale) -> Self {
+        if self.trained.weights.is_mixed() { Self { scale, ..self } } else { Self { saved_scale: Some(scale), ..self } }
+    }
+
+    /// Clips the gradients of a step to a global norm of at most `norm`.
+    #[must_use]
+    pub fn clip_norm(mut self, norm: f32) -> Self {
+        self.stepper.max_norm = Some(norm);
+        self
+    }
+
+    /// Counts NaN, infinite and zero gradients of each parameter, in the first step and in every `every`th after it. The counts
+    /// are in [`Step::gradient_health`]; see [`gradient_health`](super::gradient_health()). Each of several
+    /// [ranks](super::Ranks) counts the gradients of its own samples.
+    ///
+    /// A count takes about ten kernels a parameter, a copy of the largest gradient, and one more wait for the device.
+    #[must_use]
+    pub fn gradient_health(mut self, every: u64) -> Self {
+        self.stepper.health_every = Some(every);
+        self
+    }
+
+    /// Tries larger micro-batches and parameter groups again after so many steps without an out-of-memory. By default after
+    /// 100 and 10 steps; the interval doubles with every failed trial.
+    #[must_use]
+    pub fn grow_after(mut self, steps: u32) -> Self {
+        self.stepper.micro_batch_size = self.stepper.micro_batch_size.with_patience(steps);
+        self.stepper.group_bytes = self.stepper.group_bytes.with_patience(steps);
+        self
+    }
+
+    /// Allocates at most so many bytes of parameters and optimizer state twice during an update.
+    #[must_use]
+    pub fn hold_twice(mut self, limit: Bytes) -> Self {
+        self.stepper.group_bytes = self.stepper.group_bytes.with_planned(limit.0);
+        self
+    }
+
+    /// Model that computes, with the parameters of the last step: for evaluation in this process.
+    pub fn model(&self) -> &M {
+        self.trained.weights.model()
+    }
+
+    /// Model that the optimizer updates: for checkpoints. In mixed precision its weights are fp32.
+    pub fn master(&self) -> &M {
+        self.trained.weights.master()
+    }
+
+    /// Loss scale, for checkpoints; 1 except in fp16.
+    pub fn loss_scale(&self) -> &LossScale {
+        &self.scale
+    }
+
+    /// Optimizer with the state of the last step, for checkpoints.
+    pub fn optimizer(&self) -> &ModuleOptimizer {
+        &self.trained.optimizer
+    }
+
+    /// Current samples in a micro-batch: as planned, or fewer after an out-of-memory.
+    pub fn micro_batch(&self) -> usize {
+        self.stepper.micro_batch()
+    }
+
+    /// Returns the [`master`](Self::master) and the optimizer.
+    pub fn into_parts(self) -> (M, ModuleOptimizer) {
+        (self.trained.weights.into_master(), self.trained.optimizer)
+    }
+
+    /// Takes one optimizer step over all samples of `batch`.
+    ///
+    /// `loss` computes the mean over the samples of a micro-batch, of shape `[1]`, and may be called again for the same samples.
+    /// The step minimises the mean over the whole batch, however it is cut.
+    ///
+    /// Under `cargo gpu-tuned measure` and `bench`, the first step of a session's trainer is measured in place of being taken,
+    /// and the process ends, unless the program calls `Session::measure_if_asked`. Under `cargo gpu-tuned warm`, the first step
+    /// is an error: a kernel cache archive needs that call.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError`]. An out-of-memory is an error only if nothing smaller is left to try.
+    ///
+    /// # Panics
+    ///
+    /// If `loss` panics for another reason than an out-of-memory.
+    #[expect(clippy::needless_pass_by_value, reason = "a step uses its batch up")]
+    pub fn step<B: MicroBatch>(
+        &mut self,
+        learning_rate: f64,
+        batch: B,
+        loss: impl Fn(&M, B) -> Tensor<1> + Sync,
+    ) -> Result<Step, StepError> {
+        if let Some(measure) = self.first_step.take() {
+            self.measure_first_step(measure, &batch, &loss)?;
+        }
+        if let Some(warning) = self.step_size.as_mut().and_then(|check| check.warning(batch.len())) {
+            warn_user(&warning);
+        }
+        self.trained.learning_rate = learning_rate;
+        // No borrow of the weights lives as long as the step, so updated parameters can be released.
+        let (is_mixed, scale) = (self.trained.weights.is_mixed(), &self.scale);
+        let timer = self.stepper.timer.clone();
+        let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
+            let mean = || loss(model, micro).cast(FloatDType::F32).mul_scalar(share);
+            let loss = timer.time(Phase::Loss, || watched(Moment::Forward, mean))?;
+            let value = loss.clone().without_autodiff();
+            let of_part = || GradientsParams::from_grads(scale.scale(loss).backward(), model);
+            let accumulate = || accumulate(is_mixed, model, sum, of_part(), scale);
+            let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, accumulate))??;
+            Ok(MicroBatchGradients { gradients, loss: Some(value), output: () })
+        };
+        let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
+        let (step, _) = stepped.inspect_err(|error| self.stepper.end(error))?;
+        let loss_scale = self.scale.value();
+        let _: StepOutcome = self.scale.update(step.applied);
+        let step = Step { loss_scale, ..step };
+        timer.end(step.samples, &self.stepper.device, |record| step.fill(record, true));
+        Ok(step)
+    }
+
+    /// Passes the step to a measurement.
+    fn measure_first_step<B: MicroBatch>(
+        &self,
+        measure: TakeFirstStep<M>,
+        batch: &B,
+        loss: &(impl Fn(&M, B) -> Tensor<1> + Sync),
+    ) -> Result<(), StepError> {
+        let samples = batch.len();
+        let batch = Mutex::new(batch.clone());
+        let cut = |samples, device: &Device| {
+            let batch = batch.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            AnyBatch::new(batch.narrow(0..samples).on_device(device))
+        };
+        let step = FirstStep {
+            model: self.master(),
+            optimizer: self.optimizer(),
+            samples,
+            batch: &cut,
+            loss: &|model, batch| loss(model, batch.into_inner()),
+        };
+        measure(step).map_err(StepError::Measure)
+    }
+}

@@ -1,0 +1,221 @@
+//! Updates of parameters, complete or not at all.
+
+use std::collections::VecDeque;
+use std::thread::sleep;
+use std::time::Duration;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{FloatDType, Tensor, TensorReadError};
+
+use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
+use super::gradients::{copied, witness};
+use super::outcome::StepError;
+use super::step_failure::StepFailure;
+use crate::timing::{StepTimer, Phase};
+
+/// Trials of work that cannot be begun again.
+const TRIALS: u32 = 6;
+/// Wait before the second trial; doubles with each further trial.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// Model and optimizer, which change together.
+pub(super) trait Weights: Clone {
+    /// Model.
+    type Model: Module;
+
+    /// Model that computes.
+    fn model(&self) -> Self::Model;
+
+    /// Model that the optimizer updates.
+    fn master(&self) -> Self::Model;
+
+    /// Returns updated weights. The old ones stay, so an update can be discarded; both take memory until one is dropped.
+    ///
+    /// `group` names the parameters with gradients, if not all have one. The others take no memory twice.
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self;
+}
+
+/// Failure to read a value.
+pub(super) enum ReadbackError {
+    OutOfMemory(OutOfMemory),
+    Device(TensorReadError),
+}
+
+impl ReadbackError {
+    /// Replaces the moment of an out-of-memory.
+    pub(super) fn at(self, moment: Moment) -> Self {
+        match self {
+            Self::OutOfMemory(failure) => Self::OutOfMemory(OutOfMemory { moment, ..failure }),
+            error @ Self::Device(_) => error,
+        }
+    }
+}
+
+impl From<ReadbackError> for StepFailure {
+    fn from(unread: ReadbackError) -> Self {
+        match unread {
+            ReadbackError::OutOfMemory(failure) => Self::OutOfMemory(failure),
+            ReadbackError::Device(error) => Self::Error(StepError::Device(error)),
+        }
+    }
+}
+
+/// Reads fp32 values of shape `[1]`, all at once. Only a read reports that work on the device failed.
+pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, ReadbackError> {
+    let all = Tensor::cat(values, 0);
+    watched_read(|| all.try_into_vec_as::<f32>())
+}
+
+/// Reads from the device.
+pub(super) fn watched_read<T>(read: impl FnOnce() -> Result<T, TensorReadError>) -> Result<T, ReadbackError> {
+    let read = watched(Moment::Step, read).map_err(ReadbackError::OutOfMemory)?;
+    read.map_err(|error| match error.to_string() {
+        message if is_out_of_memory(&message) => ReadbackError::OutOfMemory(OutOfMemory { moment: Moment::Step, message }),
+        _ => ReadbackError::Device(error),
+    })
+}
+
+/// Returns the weights after an optimizer step.
+pub(super) fn updated<W: Weights>(
+    weights: &W,
+    gradients: GradientsParams,
+    group: Option<&[ParamId]>,
+) -> Result<W, OutOfMemory> {
+    watched(Moment::Optimizer, || weights.updated(gradients, group))
+}
+
+/// Updates group by group, each after the one before was computed, so that one group at most is allocated twice.
+///
+/// `changed` returns the weights with a group updated. After an out-of-memory, `release` frees memory, and the update goes on
+/// with halves of the groups, down to single parameters. Returns the number of halvings. An error after the first group
+/// leaves a partially applied update.
+pub(super) fn update_in_groups<W: Weights>(
+    weights: &mut W,
+    groups: Vec<Vec<ParamId>>,
+    changed: impl Fn(&W, &[ParamId]) -> Result<W, ReadbackError>,
+    release: impl Fn(),
+) -> Result<u32, StepFailure> {
+    let mut left = VecDeque::from(groups);
+    let (mut done, mut halvings, mut failures) = (0, 0, 0);
+    while let Some(group) = left.front() {
+        let failure = match changed(weights, group) {
+            Ok(changed) => {
+                *weights = changed;
+                left.pop_front();
+                (done, failures) = (done + 1, 0);
+                continue;
+            }
+            Err(ReadbackError::OutOfMemory(failure)) => failure,
+            Err(error @ ReadbackError::Device(_)) => return Err(torn(error, done, left.len())),
+        };
+        failures += 1;
+        let is_single = group.len() == 1;
+        if is_single && failures >= TRIALS {
+            return Err(torn(ReadbackError::OutOfMemory(failure), done, left.len()));
+        }
+        release();
+        // Other processes may free memory meanwhile.
+        sleep(FIRST_WAIT * 2_u32.pow(failures.min(TRIALS - 1) - 1));
+        if !is_single {
+            left = left.into_iter().flat_map(halves).collect();
+            halvings += 1;
+        }
+    }
+    Ok(halvings)
+}
+
+/// Failure of an update after so many groups were `done`.
+fn torn(unread: ReadbackError, done: usize, left: usize) -> StepFailure {
+    if done == 0 {
+        return unread.into();
+    }
+    let message = match unread {
+        ReadbackError::OutOfMemory(failure) => failure.message,
+        ReadbackError::Device(error) => error.to_string(),
+    };
+    StepError::Torn { done, all: done + left, message }.into()
+}
+
+/// Updates one group and waits for it. Returns the weights, and the sum of parameter changes if `measures_change`.
+pub(super) fn changed<W: Weights>(
+    weights: &W,
+    gradients: &GradientsParams,
+    group: &[ParamId],
+    measures_change: bool,
+    timer: &StepTimer,
+) -> Result<(W, Option<f32>), ReadbackError> {
+    let update = || updated(weights, copied(gradients, &weights.model(), group), Some(group));
+    let new = timer.time(Phase::Update, update).map_err(ReadbackError::OutOfMemory)?;
+    let is_in_group = |id| group.contains(&id);
+    let moved = measures_change.then(|| difference(&weights.master(), &new.master(), is_in_group)).flatten();
+    let has_moved = moved.is_some();
+    let values: Vec<_> = witness(&new.model(), is_in_group).into_iter().chain(moved).collect();
+    if values.is_empty() {
+        return Ok((new, None));
+    }
+    let known = timer.time(Phase::Drain, || read(values)).map_err(|unread| unread.at(Moment::Optimizer))?;
+    Ok((new, known.last().copied().filter(|_| has_moved)))
+}
+
+/// Splits a group in two; one parameter stays alone.
+fn halves(mut group: Vec<ParamId>) -> impl Iterator<Item = Vec<ParamId>> {
+    let second = group.split_off(group.len().div_ceil(2));
+    [group, second].into_iter().filter(|half| !half.is_empty())
+}
+
+/// Retries for some seconds while memory runs out; `release` frees memory before each retry.
+pub(super) fn patiently<T>(release: impl Fn(), trial: impl Fn() -> Result<T, ReadbackError>) -> Result<T, ReadbackError> {
+    let mut wait = FIRST_WAIT;
+    for _ in 1..TRIALS {
+        match trial() {
+            Err(ReadbackError::OutOfMemory(_)) => {
+                release();
+                // Other processes may free memory meanwhile.
+                sleep(wait);
+                wait *= 2;
+            }
+            other => return other,
+        }
+    }
+    trial()
+}
+
+/// Sum of absolute differences of the trained parameters that are `seen`, in fp32 and of shape `[1]`; `None` without any.
+pub(super) fn difference<M: Module>(old: &M, new: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
+    let mut values = Values { values: GradientsParams::new(), seen };
+    old.visit(&mut values);
+    let mut differences = Differences { old: values.values, sum: None };
+    new.visit(&mut differences);
+    differences.sum
+}
+
+struct Values<F> {
+    values: GradientsParams,
+    seen: F,
+}
+
+impl<F: Fn(ParamId) -> bool> ModuleVisitor for Values<F> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad() && (self.seen)(param.id) {
+            self.values.register(param.id, param.base().without_autodiff());
+        }
+    }
+}
+
+struct Differences {
+    old: GradientsParams,
+    sum: Option<Tensor<1>>,
+}
+
+impl ModuleVisitor for Differences {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(old) = self.old.remove::<D>(param.id) else { return };
+        let [old, new] = [old, param.base().without_autodiff()].map(|value| value.cast(FloatDType::F32));
+        let difference = new.sub(old).abs().sum();
+        self.sum = Some(match self.sum.take() {
+            Some(sum) => sum + difference,
+            None => difference,
+        });
+    }
+}
