@@ -88,10 +88,7 @@ pub fn replace(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
 /// # Errors
 ///
 /// The writer's error, or the reason why the file cannot be written.
-pub fn replace_with<E: From<io::Error>>(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> Result<(), E>,
-) -> Result<(), E> {
+pub fn replace_with<E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
     let mut draft = Draft::new(path)?;
     write(draft.file())?;
     Ok(draft.commit()?)

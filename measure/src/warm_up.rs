@@ -86,7 +86,8 @@ impl WarmUp<'_> {
             return Err(WarmError::Caches { caches: caches.clone() });
         }
         let sizes = self.run(subject)?;
-        collect_driver_cache(|name| std::env::var_os(name)).map_err(|cause| WarmError::Bundle(BundleError::Read(cause)))?;
+        collect_driver_cache(|name| std::env::var_os(name))
+            .map_err(|cause| WarmError::Bundle(BundleError::Read(cause)))?;
         Ok((save(folder, &fingerprint).map_err(WarmError::Bundle)?, sizes))
     }
 

@@ -7,7 +7,6 @@ use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Distribution, Tensor};
 #[cfg(feature = "train")]
 use burn::train::{InferenceStep, Learner, LearnerModel, TrainStep};
@@ -45,7 +44,11 @@ impl MeasurementTarget {
     ///
     /// See [`MeasureError`].
     #[cfg(feature = "train")]
-    pub fn take_learners_first_step<M>(self, learner: &Learner<M>, batch: &<M as TrainStep>::Input) -> Result<(), MeasureError>
+    pub fn take_learners_first_step<M>(
+        self,
+        learner: &Learner<M>,
+        batch: &<M as TrainStep>::Input,
+    ) -> Result<(), MeasureError>
     where
         M: LearnerModel,
         <M as TrainStep>::Input: MicroBatch,

@@ -1,4 +1,4 @@
-//! Saying that something goes on, and what, where nothing else was said for a while.
+//! Progress reports during silence.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -6,66 +6,67 @@ use std::time::{Duration, Instant};
 
 use super::Step;
 
-/// Says so now and then until it is dropped.
-pub(super) struct Patience {
+/// Reports progress after each interval without output, until dropped.
+pub(super) struct Heartbeat {
     events: Option<Sender<Event>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is told of the work.
+/// Event of the work.
 enum Event {
-    /// Something else was said of it.
-    Said,
-    /// It is at this from now on.
-    At(Step),
+    /// Other output was printed.
+    Output,
+    /// A step begins.
+    Step(Step),
 }
 
-impl Patience {
-    /// Calls `say` whenever nothing was said for so long, with the time since something was and what is being done.
-    pub(super) fn begin(quiet: Duration, say: impl Fn(Duration, Option<Step>) + Send + 'static) -> Self {
-        let (events, heard) = channel();
-        let thread = thread::Builder::new().name("patience".to_owned()).spawn(move || wait(quiet, &heard, say));
+impl Heartbeat {
+    /// Calls `report` after each `interval` without output, with the time since the last output and the current step.
+    pub(super) fn begin(interval: Duration, report: impl Fn(Duration, Option<Step>) + Send + 'static) -> Self {
+        let (events, received) = channel();
+        let thread =
+            thread::Builder::new().name("heartbeat".to_owned()).spawn(move || run(interval, &received, report));
         Self { events: Some(events), thread: thread.ok() }
     }
 
-    /// Something else was said.
-    pub(super) fn said(&self) {
-        self.tell(Event::Said);
+    /// Restarts the interval after other output.
+    pub(super) fn output(&self) {
+        self.send(Event::Output);
     }
 
-    /// A step is measured from now on.
+    /// Sets the current step.
     pub(super) fn at(&self, step: Step) {
-        self.tell(Event::At(step));
+        self.send(Event::Step(step));
     }
 
-    fn tell(&self, event: Event) {
+    fn send(&self, event: Event) {
         if let Some(events) = &self.events {
-            // Nobody hears it where no thread could be had: then nothing is said of waiting, either.
+            // Without a thread there are no reports.
             events.send(event).ok();
         }
     }
 }
 
-fn wait(quiet: Duration, heard: &Receiver<Event>, say: impl Fn(Duration, Option<Step>)) {
+fn run(interval: Duration, received: &Receiver<Event>, report: impl Fn(Duration, Option<Step>)) {
     let (mut since, mut step) = (Instant::now(), None);
-    let mut due = since + quiet;
+    let mut due = since + interval;
     loop {
-        match heard.recv_timeout(due.saturating_duration_since(Instant::now())) {
-            Ok(Event::At(next)) => step = Some(next),
-            Ok(Event::Said) => {
+        match received.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Ok(Event::Step(next)) => step = Some(next),
+            Ok(Event::Output) => {
                 since = Instant::now();
-                due = since + quiet;
+                due = since + interval;
             }
             Err(RecvTimeoutError::Timeout) => {
-                say(since.elapsed(), step);
-                due = Instant::now() + quiet;
+                report(since.elapsed(), step);
+                due = Instant::now() + interval;
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-impl Drop for Patience {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         drop(self.events.take());
         if let Some(thread) = self.thread.take() {
@@ -79,36 +80,36 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
-    use super::{Patience, Step};
+    use super::{Heartbeat, Step};
 
     #[test]
-    fn it_is_told_how_long_nothing_was_said_and_nothing_once_it_is_over() {
-        let (sender, told) = channel();
+    fn silence_is_reported_until_the_heartbeat_is_dropped() {
+        let (sender, reports) = channel();
         let quiet = Duration::from_millis(20);
-        let patience = Patience::begin(quiet, move |since, at| sender.send((since, at)).expect("the test listens"));
-        let [(first, nothing), (second, _)] = [told.recv().unwrap(), told.recv().unwrap()];
+        let heartbeat = Heartbeat::begin(quiet, move |since, at| sender.send((since, at)).expect("the test listens"));
+        let [(first, nothing), (second, _)] = [reports.recv().unwrap(), reports.recv().unwrap()];
         assert!(first >= quiet && second >= first + quiet && nothing.is_none(), "{first:?}, {second:?}, {nothing:?}");
-        // What is said begins it anew: sooner or later less is told than before.
+        // Output restarts the interval: sooner or later a report has a shorter time.
         let mut before = second;
         loop {
-            patience.said();
-            let (since, _) = told.recv().expect("it goes on");
+            heartbeat.output();
+            let (since, _) = reports.recv().expect("a report");
             assert!(since >= quiet, "{since:?}");
             if since < before {
                 break;
             }
             before = since;
         }
-        // What is being measured is told, too, and does not put it off however often it changes.
+        // Reports have the current step, whose changes do not restart the interval.
         let step = Step::single(64, true);
         let begin = Instant::now();
-        while told.try_recv().map_or(true, |(_, at)| at != Some(step)) {
-            assert!(begin.elapsed() < 500 * quiet, "it is put off");
-            patience.at(step);
+        while reports.try_recv().map_or(true, |(_, at)| at != Some(step)) {
+            assert!(begin.elapsed() < 500 * quiet, "no report");
+            heartbeat.at(step);
         }
-        drop(patience);
-        // What was told before it ended may be left; then nobody tells anything.
-        while told.try_recv().is_ok() {}
-        assert!(told.recv().is_err());
+        drop(heartbeat);
+        // Earlier reports may be left in the channel.
+        while reports.try_recv().is_ok() {}
+        assert!(reports.recv().is_err());
     }
 }

@@ -28,9 +28,9 @@ mod counted {
     use gpu_tuned_core::Bytes;
 
     use super::{Memory, STEPS};
-    use gpu_tuned_train::allocation::{live_bytes, peak_bytes, restart_peak};
     use crate::measure::training::Training;
     use crate::measure::{MeasureError, Step, Subject, isolated};
+    use gpu_tuned_train::allocation::{live_bytes, peak_bytes, restart_peak};
 
     /// Runs steps on the CPU and counts what they allocate.
     ///

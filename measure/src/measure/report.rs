@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_project::lock::LockedWorkload;
 use gpu_tuned_core::measured::{InPages, MeasuredMode, Mode, Point, Way};
 use gpu_tuned_core::{Bytes, grouped, three_digits};
+use gpu_tuned_project::lock::LockedWorkload;
 
 use super::bench::Tried;
 use super::{Memory, Step};

@@ -98,15 +98,11 @@ impl MeasurementTarget {
     /// # Errors
     ///
     /// See [`MeasureError`].
-    pub fn run<M: Module, B: Clone>(
-        &self,
-        name: &str,
-        subject: &Subject<'_, M, B>,
-    ) -> Result<(), MeasureError> {
+    pub fn run<M: Module, B: Clone>(&self, name: &str, subject: &Subject<'_, M, B>) -> Result<(), MeasureError> {
         if archive_folder().is_some() {
             return Err(MeasureError::Undescribed);
         }
-        match range::asked()? {
+        match range::request()? {
             Some(request) => self.range(name, subject, &request),
             None => self.write(name, subject),
         }
@@ -152,17 +148,17 @@ impl MeasurementTarget {
         keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
     ) -> Result<LockedWorkload, MeasureError> {
         let subject = &subject.in_precision(self.settings.precision)?;
-        let patience = Heartbeat::begin(report::QUIET, report::waiting(!self.is_cpu()));
+        let heartbeat = Heartbeat::begin(report::QUIET, report::waiting(!self.is_cpu()));
         let progress = |mode, tried: &Tried| {
             report::point(mode, tried);
-            patience.said();
+            heartbeat.output();
         };
         let bench = Bench {
             device: &self.device,
             subject,
             plain: self.mode(self.settings.precision),
             largest_batch: self.largest_batch(),
-            begins: &|step| patience.at(step),
+            begins: &|step| heartbeat.at(step),
             progress: &progress,
         };
         let model = subject.model(&Step::single(1, false).device(bench.device));
@@ -222,11 +218,9 @@ impl MeasurementTarget {
         let package = package();
         let burn = versions::burn(package.as_deref());
         match &self.gpu {
-            Some(_) => Releases {
-                driver: self.driver.clone(),
-                burn,
-                cubecl: Some(versions::cubecl(package.as_deref())),
-            },
+            Some(_) => {
+                Releases { driver: self.driver.clone(), burn, cubecl: Some(versions::cubecl(package.as_deref())) }
+            }
             None => Releases { driver: None, burn, cubecl: None },
         }
     }

@@ -133,7 +133,8 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     /// The sum as the optimizer takes it.
     fn added(&self, sum: GradientsParams, gradients: GradientsParams) -> GradientsParams {
         let scale = self.scale.clone().unwrap_or_else(LossScale::none);
-        accumulate(self.weights.is_mixed(), self.weights.model(), sum, gradients, &scale).unwrap_or_else(|error| cannot(&error))
+        accumulate(self.weights.is_mixed(), self.weights.model(), sum, gradients, &scale)
+            .unwrap_or_else(|error| cannot(&error))
     }
 
     /// What `observe` sees between the forward and the backward pass of a micro-batch; nothing where they cannot be told

@@ -29,9 +29,9 @@ use serde::{Serialize, Serializer};
 
 pub use bundle::{BundleError, Saved, save};
 pub use caches::Caches;
+pub(crate) use driver::collect as collect_driver_cache;
 pub use error::WarmError;
 pub use fingerprint::{Fingerprint, GpuKind};
-pub(crate) use driver::collect as collect_driver_cache;
 pub use taken::Bundled;
 
 use crate::requests::archive_folder;

@@ -6,7 +6,7 @@ use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::ProfileTable;
 
-use super::{DecisionContext, DecideError, GpusError};
+use super::{DecideError, DecisionContext, GpusError};
 use gpu_tuned_observe::Host;
 
 use crate::detect::Machine;

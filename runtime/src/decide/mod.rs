@@ -19,7 +19,7 @@ use gpu_tuned_core::{Goal, Pins, Setting};
 use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
 
-pub(crate) use devices::{FailedGpu, DeviceRequest};
+pub(crate) use devices::{DeviceRequest, FailedGpu};
 pub(crate) use error::DecideError;
 pub use error::GpusError;
 

@@ -41,7 +41,8 @@ fn in_cuda_order(mut drivers: Drivers) -> Drivers {
         Ok(devices) => {
             if devices.is_empty() && !drivers.gpus.is_empty() {
                 let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-                let trouble = super::cuda::unseen(&drivers.gpus, gpu_tuned_train::device::has_driver(), visible.as_deref());
+                let trouble =
+                    super::cuda::unseen(&drivers.gpus, gpu_tuned_train::device::has_driver(), visible.as_deref());
                 drivers.trouble.push(trouble);
             }
             drivers.gpus = super::cuda::in_cuda_order(&drivers.gpus, &devices);

@@ -12,7 +12,6 @@ use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_observe::Host;
 use serde::Serialize;
 
-
 /// What a machine has, at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]

@@ -3,9 +3,9 @@
 use std::process;
 
 use burn::module::Module;
+use gpu_tuned_measure::measure::{BuiltFor, MeasureError, MeasurementTarget, Subject, is_requested};
 #[cfg(not(feature = "warm"))]
 use gpu_tuned_measure::requests::archive_folder;
-use gpu_tuned_measure::measure::{BuiltFor, MeasureError, MeasurementTarget, Subject, is_requested};
 
 use super::Session;
 use crate::lock::LockedWorkload;

@@ -19,11 +19,11 @@ use gpu_tuned_core::device::DeviceFacts;
 #[cfg(feature = "burn")]
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::plan::{Plan, Schedule};
-#[cfg(feature = "burn")]
-use gpu_tuned_project::resolved::Resolved;
 use gpu_tuned_core::workload::Workload;
 #[cfg(feature = "warm")]
 use gpu_tuned_measure::warm::WarmStart;
+#[cfg(feature = "burn")]
+use gpu_tuned_project::resolved::Resolved;
 #[cfg(feature = "burn")]
 use gpu_tuned_train::device::{Gemm, MatmulProbe, OpenGpu, ProbeError, probe};
 #[cfg(feature = "burn")]
@@ -34,10 +34,10 @@ use serde::{Serialize, Serializer};
 
 use crate::decide::Decision;
 use crate::detect::Machine;
-use gpu_tuned_observe::recording::Recorder;
 use crate::saved::{SaveError, SavedRun};
 use crate::selection::Selection;
 use crate::tuned::Tuned;
+use gpu_tuned_observe::recording::Recorder;
 
 /// Training run that may begin: the config with its final values, the device, and the reasons.
 ///

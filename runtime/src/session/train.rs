@@ -52,9 +52,9 @@ impl<C: Tuned> Session<C> {
     /// need [`ranks`](Self::ranks).
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
         let recipe = self.recipe_of_one_rank()?;
-        let first_step = self.requested_measurement().map(|target| -> TakeFirstStep<M> {
-            Box::new(move |step| Ok(target.take_first_step(step)?))
-        });
+        let first_step = self
+            .requested_measurement()
+            .map(|target| -> TakeFirstStep<M> { Box::new(move |step| Ok(target.take_first_step(step)?)) });
         Ok(Trainer::planned(model, optimizer, &recipe, self.plan(), self.workload(), first_step)?)
     }
 

@@ -3,11 +3,11 @@
 use gpu_tuned_core::device::ComputeCapability;
 
 use super::StartError;
-use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
-use crate::decide::{FailedGpu, Decision};
+use crate::decide::{Decision, FailedGpu};
 use crate::selection::SelectedGpu;
-use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_measure::warm::{Caches, WarmStart};
+use gpu_tuned_observe::log::warn_user;
+use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 
 /// What a start does while TF32 is settled.
 pub(super) struct Start<'s> {

@@ -15,12 +15,11 @@ use gpu_tuned_observe::recording::{Observer, Observers, Record, Recorder};
 
 pub use error::StartError;
 
-use crate::decide::{FailedGpu, DecisionContext, Decision, DeviceRequest, decide};
+use crate::decide::{Decision, DecisionContext, DeviceRequest, FailedGpu, decide};
 use crate::detect::{Machine, first_look};
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::session::Session;
-use gpu_tuned_observe::log::warn_user;
 use crate::tuned::Tuned;
 
 /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
@@ -204,7 +203,10 @@ impl Options {
             decision,
             opened,
             #[cfg(feature = "burn")]
-            instrumentation: gpu_tuned_train::timing::StepInstrumentation::new(recorder.clone(), gpu_tuned_observe::trace::Tracer::from_env_or(self.trace.clone())),
+            instrumentation: gpu_tuned_train::timing::StepInstrumentation::new(
+                recorder.clone(),
+                gpu_tuned_observe::trace::Tracer::from_env_or(self.trace.clone()),
+            ),
             recorder,
             machine: self.seen().clone(),
             #[cfg(feature = "train")]

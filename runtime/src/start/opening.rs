@@ -4,7 +4,7 @@
 use gpu_tuned_core::plan::Plan;
 
 use super::{Options, StartError};
-use crate::decide::{FailedGpu, Decision, DeviceRequest};
+use crate::decide::{Decision, DeviceRequest, FailedGpu};
 use crate::detect::Machine;
 #[cfg(feature = "burn")]
 use crate::selection::SelectedGpu;

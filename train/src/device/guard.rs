@@ -6,9 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The panic hook still prints: the hook belongs to the whole process, and other threads may replace it at any time.
 pub fn catching<T>(step: impl FnOnce() -> T) -> Result<T, String> {
     // What `step` half-built is dropped here or belongs to Burn, which locks its own state.
-    catch_unwind(AssertUnwindSafe(step)).map_err(|payload| {
-        panic_message(payload.as_ref()).unwrap_or("a panic without a message").to_owned()
-    })
+    catch_unwind(AssertUnwindSafe(step))
+        .map_err(|payload| panic_message(payload.as_ref()).unwrap_or("a panic without a message").to_owned())
 }
 
 /// Message of a panic, if it is text.

@@ -4,7 +4,6 @@
 //! Without feature `cuda` only the CPU is available: [`cuda_devices`] is empty and [`open`] returns an error.
 
 mod cuda_device;
-mod open;
 #[cfg(feature = "cuda")]
 mod driver;
 mod error;
@@ -12,14 +11,12 @@ mod full_f32;
 mod guard;
 #[cfg(any(test, feature = "cuda"))]
 mod libdevice;
+mod open;
 mod place;
 mod tf32;
 mod threads;
 
 pub use cuda_device::{CudaDevice, join};
-pub use open::{OpenGpu, cpu, cuda_devices, default_float, has_collectives, open};
-#[cfg(feature = "cuda")]
-pub use open::has_driver;
 #[cfg(feature = "cuda")]
 pub use driver::memory_free;
 pub use error::OpenError;
@@ -28,6 +25,9 @@ pub use full_f32::tf32_is_on;
 pub use full_f32::{switch_tf32_off, tf32_is_off};
 pub use guard::catching;
 pub(crate) use guard::panic_message;
+#[cfg(feature = "cuda")]
+pub use open::has_driver;
+pub use open::{OpenGpu, cpu, cuda_devices, default_float, has_collectives, open};
 pub use place::Place;
 pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};
 pub use threads::limit as limit_cpu_threads;

@@ -12,8 +12,8 @@ use rand::rngs::StdRng;
 use super::budget::Budget;
 use super::epoch::{Bounds, Lazy, Prefetch, Preparation, Source};
 use super::rank::RankOf;
-use crate::timing::StepInstrumentation;
 use crate::micro_batch::MicroBatch;
+use crate::timing::StepInstrumentation;
 
 /// Batches that are prepared ahead when nobody says how many: one is uploaded while one waits.
 const DEPTH: usize = 2;

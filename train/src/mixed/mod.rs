@@ -115,8 +115,8 @@ mod island;
 mod loss;
 mod loss_scale;
 mod master;
-mod optimizer;
 mod module_path;
+mod optimizer;
 mod rotary;
 mod statistics;
 
@@ -133,6 +133,6 @@ pub use island::InF32;
 pub use loss::in_f32;
 pub use loss_scale::{LossScale, StepOutcome};
 pub use master::Master;
-pub use optimizer::{F32State, Wide};
 pub(crate) use module_path::{ModulePath, track_path};
+pub use optimizer::{F32State, Wide};
 pub use rotary::rotary;

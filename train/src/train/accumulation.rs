@@ -10,7 +10,7 @@ use super::step_failure::StepFailure;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{clip, global_norm};
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
-use crate::timing::{StepTimer, Phase};
+use crate::timing::{Phase, StepTimer};
 
 /// Gradients of a micro-batch, pending on the device.
 pub(super) struct MicroBatchGradients<T> {

@@ -8,10 +8,10 @@ use gpu_tuned_observe::recording::StepRecord;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::out_of_memory::Moment;
 use super::health::GradientHealth;
 use super::ranks::Ended;
 use crate::mixed::MixedError;
+use crate::out_of_memory::Moment;
 
 /// Result of an optimizer step.
 #[derive(Clone, Debug, PartialEq, Serialize)]

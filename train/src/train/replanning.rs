@@ -15,12 +15,13 @@ pub struct Replanning {
     facts: DeviceFacts,
     workload: Workload,
     goal: Goal,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "a CPU does not report its free memory"))]
     free: FreeMemory,
 }
 
 /// Source of the free memory of a GPU.
 #[derive(Clone)]
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the CPU does not report its free memory"))]
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "a CPU does not report its free memory"))]
 struct FreeMemory {
     device: Device,
     gpu: Option<OpenGpu>,

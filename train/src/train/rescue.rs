@@ -25,7 +25,9 @@ impl Stepper {
     pub(super) fn rescue(&mut self, failure: OutOfMemory, samples: usize) -> Result<Rescue, StepError> {
         release_memory(&self.device);
         // Allocations also fail on a lost device, where no value can be read.
-        if let Err(ReadbackError::Device(error)) = read(vec![Tensor::ones([1], &self.device.clone().without_autodiff())]) {
+        if let Err(ReadbackError::Device(error)) =
+            read(vec![Tensor::ones([1], &self.device.clone().without_autodiff())])
+        {
             return Err(StepError::Device(error));
         }
         let memory = self.planner.as_ref().and_then(|planner| planner.memory());
@@ -33,7 +35,8 @@ impl Stepper {
         let planned = plan(self, None).and_then(Result::ok).map(|plan| plan.settings.batch_size);
         let OutOfMemory { moment, message } = failure;
         let from = self.micro_batch().min(samples);
-        let smaller = if moment == Moment::Optimizer { None } else { self.micro_batch_size.shrink(from as u64, planned) };
+        let smaller =
+            if moment == Moment::Optimizer { None } else { self.micro_batch_size.shrink(from as u64, planned) };
         let is_optimizers = matches!(moment, Moment::Optimizer | Moment::Step);
         let held_twice = if is_optimizers && smaller.is_none() { self.shrink_groups(1) } else { None };
         if smaller.is_none() && held_twice.is_none() {

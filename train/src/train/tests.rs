@@ -19,12 +19,12 @@ use gpu_tuned_core::{Bytes, Goal};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::out_of_memory::OutOfMemory;
 use super::stepper::{MemoryPlanner, Stepper};
 use super::{Step, StepError, Trainer};
 use crate::micro_batch::MicroBatch;
-use crate::out_of_memory::Moment;
 use crate::mixed::{Half, LossScale};
+use crate::out_of_memory::Moment;
+use crate::out_of_memory::OutOfMemory;
 
 const FEATURES: usize = 12;
 const CLASSES: usize = 5;

@@ -8,11 +8,11 @@ use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor, TensorReadError};
 
-use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
 use super::gradients::{copied, witness};
 use super::outcome::StepError;
 use super::step_failure::StepFailure;
-use crate::timing::{StepTimer, Phase};
+use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
+use crate::timing::{Phase, StepTimer};
 
 /// Trials of work that cannot be begun again.
 const TRIALS: u32 = 6;
@@ -71,7 +71,9 @@ pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, ReadbackError> {
 pub(super) fn watched_read<T>(read: impl FnOnce() -> Result<T, TensorReadError>) -> Result<T, ReadbackError> {
     let read = watched(Moment::Step, read).map_err(ReadbackError::OutOfMemory)?;
     read.map_err(|error| match error.to_string() {
-        message if is_out_of_memory(&message) => ReadbackError::OutOfMemory(OutOfMemory { moment: Moment::Step, message }),
+        message if is_out_of_memory(&message) => {
+            ReadbackError::OutOfMemory(OutOfMemory { moment: Moment::Step, message })
+        }
         _ => ReadbackError::Device(error),
     })
 }
@@ -165,7 +167,10 @@ fn halves(mut group: Vec<ParamId>) -> impl Iterator<Item = Vec<ParamId>> {
 }
 
 /// Retries for some seconds while memory runs out; `release` frees memory before each retry.
-pub(super) fn patiently<T>(release: impl Fn(), trial: impl Fn() -> Result<T, ReadbackError>) -> Result<T, ReadbackError> {
+pub(super) fn patiently<T>(
+    release: impl Fn(),
+    trial: impl Fn() -> Result<T, ReadbackError>,
+) -> Result<T, ReadbackError> {
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIALS {
         match trial() {

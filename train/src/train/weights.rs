@@ -115,7 +115,7 @@ mod tests {
     use burn::optim::{GradientsParams, SgdConfig};
     use burn::tensor::{DType, Device, Tensor};
 
-    use super::{LossScale, ModelWeights, ModelAndOptimizer, Weights, accumulate};
+    use super::{LossScale, ModelAndOptimizer, ModelWeights, Weights, accumulate};
     use crate::mixed::{Half, Master};
     use crate::train::tests::parameters;
 

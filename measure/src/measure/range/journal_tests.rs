@@ -1,9 +1,9 @@
 use std::fs;
 
-use gpu_tuned_observe::bench::{Begin, Feed, Figures, Header, Interval, Line, Outcome, Phases, Planned, Setup};
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::workload::{Mlp, ModelSpec, Training, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_observe::bench::{Begin, Feed, Figures, Header, Interval, Line, Outcome, Phases, Planned, Setup};
 
 use super::super::super::MeasureError;
 use super::Journal;

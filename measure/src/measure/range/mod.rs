@@ -4,13 +4,13 @@
 //! skipped if smaller ones or a dry run predict that it exceeds most of the free memory. After an out-of-memory the process
 //! ends, because kernels tuned without memory are slow. The command starts the process again for the rest.
 
-mod sweep;
 mod clock;
 mod feed;
-mod runner;
 mod journal;
 mod report;
+mod runner;
 mod sampler;
+mod sweep;
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use burn::module::Module;
 use gpu_tuned_core::Precision;
 use gpu_tuned_observe::bench::{Begin, Header, Planned, Request};
 
-use super::target::MeasurementTarget;
 use super::heartbeat::Heartbeat;
+use super::target::MeasurementTarget;
 use super::{MeasureError, Step, Subject, parameters, shape};
 use crate::requests::non_empty;
-use sweep::Sweep;
-use ground::OnDevice;
 use journal::Journal;
+use runner::OnDevice;
+use sweep::Sweep;
 
 /// Reads the request of `cargo gpu-tuned bench`.
 ///
@@ -74,12 +74,12 @@ impl MeasurementTarget {
         journal.begin(header, Begin { planned: self.planned(), setups: setups.clone() })?;
         report::begin(name, &self.facts.name, &setups, &known);
         super::report::shared(self.reading.as_ref());
-        let patience = Heartbeat::begin(super::report::QUIET, super::report::waiting(!self.is_cpu()));
+        let heartbeat = Heartbeat::begin(super::report::QUIET, super::report::waiting(!self.is_cpu()));
         let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
-        let ground = OnDevice::new(self, subject, spend);
-        let said = || patience.said();
+        let runner = OnDevice::new(self, subject, spend);
+        let said = || heartbeat.output();
         let (largest, checkpointing) = (self.largest_batch(), subject.checkpointing());
-        Sweep { ground: &ground, largest, checkpointing, known, journal: &mut journal, said: &said }.run(&setups)
+        Sweep { runner: &runner, largest, checkpointing, known, journal: &mut journal, said: &said }.run(&setups)
     }
 
     fn planned(&self) -> Planned {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpu_tuned_observe::bench::{Figures, Outcome, Phases, Setup};
 use gpu_tuned_core::three_digits;
+use gpu_tuned_observe::bench::{Figures, Outcome, Phases, Setup};
 
 pub(super) fn begin(name: &str, device: &str, setups: &[Setup], known: &[(Setup, Outcome)]) {
     let is_known = |setup: &&Setup| known.iter().any(|(known, outcome)| known == *setup && !outcome.is_of_the_moment());
@@ -81,8 +81,8 @@ fn in_words(figures: &Figures) -> String {
 mod tests {
     use std::time::Duration;
 
-    use gpu_tuned_observe::bench::{Figures, Interval, Outcome, Phases, Setup};
     use gpu_tuned_core::{Bytes, Precision};
+    use gpu_tuned_observe::bench::{Figures, Interval, Outcome, Phases, Setup};
 
     use super::{Progress, about, line};
 

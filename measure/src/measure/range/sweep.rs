@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_observe::bench::{Figures, Outcome, Setup};
 use gpu_tuned_core::measured::Mode;
+use gpu_tuned_observe::bench::{Figures, Outcome, Setup};
 
 use super::super::{MeasureError, Memory, Step};
-use super::runner::StepRunner;
 use super::journal::Journal;
 use super::report::{self, Progress};
+use super::runner::StepRunner;
 use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
 /// Micro-batches whose memory tells that of larger ones, where no dry run does.
@@ -18,7 +18,7 @@ const PROBES: [u64; 2] = [1, 2];
 
 /// The setups of one process.
 pub(super) struct Sweep<'c> {
-    pub(super) ground: &'c dyn StepRunner,
+    pub(super) runner: &'c dyn StepRunner,
     /// Samples that a step has on one rank.
     pub(super) largest: u64,
     /// With and without recomputing activations, as far as the model can be had so.
@@ -37,11 +37,11 @@ impl Sweep<'_> {
         let todo: Vec<_> = setups.iter().copied().filter(|setup| !is_done(setup)).collect();
         self.known.retain(|(_, outcome)| !outcome.is_of_the_moment());
         let mut progress = Progress::new(setups, todo.len());
-        let mut taken = self.taken();
+        let mut memory = self.known_memory();
         for setup in todo {
             let begin = Instant::now();
             self.journal.start(setup)?;
-            let outcome = self.attempt(setup, taken.entry(setup.mode()).or_default())?;
+            let outcome = self.attempt(setup, memory.entry(setup.mode()).or_default())?;
             self.journal.end(setup, outcome.clone())?;
             report::point(&progress.after(setup, begin.elapsed()), &outcome);
             (self.said)();
@@ -60,15 +60,15 @@ impl Sweep<'_> {
     }
 
     /// What steps are known to take, by mode and batch.
-    fn taken(&self) -> BTreeMap<Mode, Taken> {
-        let mut taken: BTreeMap<Mode, Taken> = BTreeMap::new();
+    fn known_memory(&self) -> BTreeMap<Mode, KnownMemory> {
+        let mut memory: BTreeMap<Mode, KnownMemory> = BTreeMap::new();
         for (setup, outcome) in self.known.iter().filter(|(setup, _)| setup.feed.is_none()) {
-            taken.entry(setup.mode()).or_default().learn(setup.batch, outcome.figures());
+            memory.entry(setup.mode()).or_default().learn(setup.batch, outcome.figures());
         }
-        taken
+        memory
     }
 
-    fn attempt(&self, setup: Setup, taken: &mut Taken) -> Result<Outcome, MeasureError> {
+    fn attempt(&self, setup: Setup, memory: &mut KnownMemory) -> Result<Outcome, MeasureError> {
         if setup.batch > self.largest {
             return Ok(Outcome::TooLarge { samples: self.largest });
         }
@@ -79,11 +79,11 @@ impl Sweep<'_> {
         }
         let step = Step::single(setup.batch, setup.checkpointing);
         let outcome = match setup.feed {
-            None => self.alone(step, taken),
+            None => self.alone(step, memory),
             // Where steps do not run with their batch at hand, they do not run otherwise.
             Some(feed) => match self.outcome(setup.unfed()) {
                 Some(Outcome::Measured(_)) => {
-                    self.ground.run_fed(step, feed).map(|figures| figures.map_or(Outcome::Unfed, Outcome::Measured))
+                    self.runner.run_fed(step, feed).map(|figures| figures.map_or(Outcome::Unfed, Outcome::Measured))
                 }
                 Some(outcome) => Ok(outcome.clone()),
                 None => Ok(Outcome::Failed { message: "it did not run by itself".to_owned() }),
@@ -92,30 +92,30 @@ impl Sweep<'_> {
         outcome.or_else(failure)
     }
 
-    fn alone(&self, step: Step, taken: &mut Taken) -> Result<Outcome, MeasureError> {
+    fn alone(&self, step: Step, memory: &mut KnownMemory) -> Result<Outcome, MeasureError> {
         let batch = step.batch as u64;
         for probe in PROBES.into_iter().filter(|probe| *probe < batch) {
-            if taken.is_unknown() || taken.has_only(PROBES[0]) {
+            if memory.is_unknown() || memory.has_only(PROBES[0]) {
                 // Models that take no batch so small are run without knowing.
-                let memory = self.ground.probe(Step { batch: probe as usize, ..step }).ok().flatten();
-                taken.add(probe, memory.map(|memory| memory.reserved_bytes));
+                let probed = self.runner.probe(Step { batch: probe as usize, ..step }).ok().flatten();
+                memory.add(probe, probed.map(|memory| memory.reserved_bytes));
             }
         }
-        let available_bytes = self.ground.room()?;
+        let available_bytes = self.runner.room()?;
         let misfit = |needed_bytes| Outcome::DoesNotFit { needed_bytes, available_bytes };
-        if let Some(needed) = taken.expected(batch).filter(|needed| *needed > available_bytes) {
+        if let Some(needed) = memory.expected(batch).filter(|needed| *needed > available_bytes) {
             return Ok(misfit(needed));
         }
-        let foreseen = self.ground.foresee(step)?;
+        let foreseen = self.runner.foresee(step)?;
         let predicted_bytes = foreseen.map(|memory| memory.reserved_bytes);
-        taken.add(batch, predicted_bytes);
+        memory.add(batch, predicted_bytes);
         if let Some(needed) = predicted_bytes.filter(|needed| *needed > available_bytes) {
             return Ok(misfit(needed));
         }
         let in_use = foreseen.and_then(|Memory { in_use_bytes, .. }| in_use_bytes);
-        let ran = self.ground.run(step)?;
+        let ran = self.runner.run(step)?;
         let figures = Figures { predicted_bytes, in_use_bytes: ran.in_use_bytes.or(in_use), ..ran };
-        taken.learn(batch, Some(&figures));
+        memory.learn(batch, Some(&figures));
         Ok(Outcome::Measured(figures))
     }
 }
@@ -131,9 +131,9 @@ fn failure(error: MeasureError) -> Result<Outcome, MeasureError> {
 
 /// What steps of one mode take, by their batch.
 #[derive(Debug, Default)]
-struct Taken(BTreeMap<u64, Bytes>);
+struct KnownMemory(BTreeMap<u64, Bytes>);
 
-impl Taken {
+impl KnownMemory {
     fn is_unknown(&self) -> bool {
         self.0.is_empty()
     }

@@ -6,9 +6,9 @@ use gpu_tuned_observe::bench::{Feed, Figures, Outcome, Setup};
 use tempfile::TempDir;
 
 use super::super::super::{MeasureError, Memory, Step};
-use super::super::runner::StepRunner;
 use super::super::journal::Journal;
 use super::super::journal::tests::{figures, header, setup};
+use super::super::runner::StepRunner;
 use super::Sweep;
 
 const MIB: u64 = 1 << 20;
@@ -89,7 +89,7 @@ fn run(fake: &Fake, known: &[(Setup, Outcome)], setups: &[Setup]) -> Ran {
     let begin = super::super::journal::tests::begin();
     journal.begin(header(), begin).expect("it is written");
     let climb = Sweep {
-        ground: fake,
+        runner: fake,
         largest: 512,
         checkpointing: &[false, true],
         known: known.to_vec(),

@@ -20,9 +20,9 @@ pub(super) use queue::Bounds;
 use source::Claim;
 pub(super) use source::Source;
 
-use crate::timing::StepInstrumentation;
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, watched};
+use crate::timing::StepInstrumentation;
 
 /// A batch in the host's memory.
 struct Prepared<B> {

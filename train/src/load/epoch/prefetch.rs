@@ -12,8 +12,8 @@ use super::queue::{Bounds, Queue};
 use super::uploader::Uploader;
 use super::worker::{Work, caught};
 use super::{Consumption, Preparation, Prepared, Source, brought};
-use crate::timing::StepInstrumentation;
 use crate::micro_batch::MicroBatch;
+use crate::timing::StepInstrumentation;
 
 /// What the consumer sees of its workers and the uploader. They end with it.
 pub(in crate::load) struct Prefetch<B: MicroBatch> {

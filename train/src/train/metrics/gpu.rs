@@ -98,4 +98,9 @@ impl GpuUtilisation {
 }
 
 numeric_metric!(GpuMemory, "GPU Memory", Some("GiB"), "Memory of the GPU that processes hold");
-numeric_metric!(GpuUtilisation, "GPU Utilisation", Some("%"), "MicroBatchGradients of the time in which a kernel ran on the GPU");
+numeric_metric!(
+    GpuUtilisation,
+    "GPU Utilisation",
+    Some("%"),
+    "MicroBatchGradients of the time in which a kernel ran on the GPU"
+);

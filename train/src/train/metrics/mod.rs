@@ -104,8 +104,8 @@
 //! holds for metrics of steps under another strategy, and for items of validation.
 
 mod gpu;
-mod logger;
 mod history;
+mod logger;
 mod report;
 mod sampler;
 mod series;
@@ -114,9 +114,9 @@ mod steps;
 mod tests;
 
 pub use gpu::{Gpu, GpuMemory, GpuUtilisation};
-pub use logger::RecordedMetrics;
 #[doc(hidden)]
 pub use history::StepHistory;
+pub use logger::RecordedMetrics;
 pub use report::GradientReport;
 pub use steps::{GradientNorm, LossScale, MicroBatch};
 

@@ -17,7 +17,9 @@ pub(super) fn with_first_ranks_values<M: Module>(rank: &RankHandle, model: M) ->
     let own = floats.shapes.clone();
     let message = RankMessage::Model { floats: floats.shapes, values: floats.values };
     let all = rank.exchange(message, |message| match message {
-        RankMessage::Model { floats, values } => Some((floats.clone(), (rank.rank > 0).then(|| values.clone()).flatten())),
+        RankMessage::Model { floats, values } => {
+            Some((floats.clone(), (rank.rank > 0).then(|| values.clone()).flatten()))
+        }
         _ => None,
     })?;
     let (floats, values) = all.into_iter().next().unwrap_or_default();

@@ -31,7 +31,11 @@ impl RankHandle {
     }
 
     /// Exchanges a message with all ranks, which must send the same kind.
-    pub(super) fn exchange<T>(&self, message: RankMessage, read: impl Fn(&RankMessage) -> Option<T>) -> Result<Vec<T>, Ended> {
+    pub(super) fn exchange<T>(
+        &self,
+        message: RankMessage,
+        read: impl Fn(&RankMessage) -> Option<T>,
+    ) -> Result<Vec<T>, Ended> {
         let messages = self.group.exchange(self.rank, message)?;
         let all: Option<Vec<T>> = messages.iter().map(read).collect();
         all.ok_or_else(|| {

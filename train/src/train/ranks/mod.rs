@@ -2,11 +2,11 @@
 
 mod agree;
 mod buckets;
+mod distributed;
 mod error;
 mod group;
-mod distributed;
-mod run;
 mod handle;
+mod run;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +20,8 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 
-pub use error::{Ended, RanksError};
 pub(super) use distributed::StepSamples;
+pub use error::{Ended, RanksError};
 pub(super) use handle::RankHandle;
 
 use super::recipe::Recipe;

@@ -13,9 +13,9 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 
 use super::{Ended, Rank, Ranks, RanksError};
-use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, Weights, batch, furthest, parameters, sgd};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::Moment;
+use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, Weights, batch, furthest, parameters, sgd};
 use crate::train::{Step, StepError};
 
 const RATE: f64 = 0.05;

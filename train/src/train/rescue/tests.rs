@@ -9,10 +9,10 @@ use burn::tensor::{Device, Tensor, TensorReadError};
 use gpu_tuned_core::Bytes;
 
 use crate::mixed::{Half, LossScale, Master};
-use crate::train::accumulation::MicroBatchGradients;
 use crate::out_of_memory::{Moment, OutOfMemory};
-use crate::train::step_failure::StepFailure;
+use crate::train::accumulation::MicroBatchGradients;
 use crate::train::gradients::Sizes;
+use crate::train::step_failure::StepFailure;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
 use crate::train::update::{ReadbackError, Weights, update_in_groups};
@@ -37,11 +37,11 @@ struct Hungry {
 impl Hungry {
     fn new(half: Option<Half>, most: usize) -> Self {
         let model = Network::new(&Device::flex().autodiff(), false);
-        let held = match half {
+        let weights = match half {
             Some(half) => ModelWeights::mixed(Master::new(model, half).unwrap()),
             None => ModelWeights::Plain(model),
         };
-        let inner = ModelAndOptimizer { held, optimizer: sgd(), learning_rate: 0.1 };
+        let inner = ModelAndOptimizer { weights, optimizer: sgd(), learning_rate: 0.1 };
         Self { inner, most: Arc::new(AtomicUsize::new(most)), tried: Arc::default() }
     }
 
