@@ -278,10 +278,10 @@ fn what_never_fits_is_an_itemised_error_and_the_model_is_as_it_was() {
 #[test]
 fn that_statistics_are_those_of_fewer_samples_is_told_once() {
     let mut stepper = Stepper::new(device(), 64);
-    stepper.tells_of_statistics = true;
+    stepper.warns_of_statistics = true;
     let failure = || OutOfMemory { moment: Moment::Forward, message: OUT_OF_MEMORY.to_owned() };
     stepper.rescue(failure(), 64).unwrap();
-    assert!(!stepper.tells_of_statistics);
+    assert!(!stepper.warns_of_statistics);
 }
 
 /// An optimizer that has no memory for its so many-th parameters.

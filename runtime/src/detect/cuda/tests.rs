@@ -28,16 +28,16 @@ fn shown(gpus: &[GpuReading], visible: Option<&str>) -> Vec<CudaDevice> {
 }
 
 fn of_cuda(index: usize, gpu: &GpuReading) -> CudaDevice {
-    CudaDevice {
-        index,
-        name: gpu.name.clone(),
-        pci_address: gpu.pci_address,
-        uuid: gpu.uuid.as_deref().and_then(|uuid| uuid.split_once('-')).map(|(_, digits)| digits.to_owned()),
-        compute_capability: gpu.compute_capability,
-        sm_count: gpu.sm_count,
-        // CUDA's total is NVML's without what the driver keeps for itself.
-        memory_total: gpu.memory_total.map(|total| total - gpu.memory_reserved.unwrap_or_default()),
-    }
+    let mut device = CudaDevice::default();
+    device.index = index;
+    device.name = gpu.name.clone();
+    device.pci_address = gpu.pci_address;
+    device.uuid = gpu.uuid.as_deref().and_then(|uuid| uuid.split_once('-')).map(|(_, digits)| digits.to_owned());
+    device.compute_capability = gpu.compute_capability;
+    device.sm_count = gpu.sm_count;
+    // CUDA's total is NVML's without what the driver keeps for itself.
+    device.memory_total = gpu.memory_total.map(|total| total - gpu.memory_reserved.unwrap_or_default());
+    device
 }
 
 fn uuids(gpus: &[GpuReading]) -> Vec<&str> {
