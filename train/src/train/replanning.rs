@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Bytes, Goal};
+use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use super::stepper::MemoryPlanner;
 use crate::device::OpenGpu;
@@ -54,12 +54,7 @@ impl Replanning {
 
 /// The goal of `plan` with its settings pinned, except for the micro-batch.
 fn with_free_micro_batch(goal: &Goal, plan: &Plan) -> Goal {
-    let settings = &plan.settings;
-    let mut pins = goal.pins.clone();
-    (pins.batch_size, pins.gradient_accumulation) = (None, None);
-    pins.gradient_checkpointing = Some(settings.gradient_checkpointing);
-    pins.precision = Some(settings.precision);
-    pins.allow_tf32 = Some(settings.allow_tf32);
+    let pins = Pins::from(&plan.settings).keep(|setting| !setting.row().cuts_step);
     Goal {
         global_batch: Some(plan.schedule.global_batch),
         // The headroom of the plan, which may differ from the goal's.
