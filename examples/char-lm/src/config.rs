@@ -3,11 +3,11 @@
 use burn::config::Config;
 use gpu_tuned::gpu_tuned;
 
-/// What a training run depends on.
+/// Settings of a training run.
 #[gpu_tuned(transformer(tied_head = false, dropout = false), global_batch = 64)]
 #[derive(Config, Debug)]
 pub struct TrainingConfig {
-    /// Characters that the network tells apart, the unknown one included.
+    /// Number of characters in the vocabulary, with one for unknown ones.
     #[tuned(dim = vocab, default = 80)]
     pub vocabulary: usize,
     /// Characters in a window; one sample is one window.
@@ -28,7 +28,7 @@ pub struct TrainingConfig {
     /// Micro-batches in one optimizer step.
     #[tuned]
     pub gradient_accumulation: usize,
-    /// Whether activations are recomputed in the backward pass.
+    /// True if activations are recomputed in the backward pass.
     #[tuned]
     pub gradient_checkpointing: bool,
     /// Windows in one batch when measuring perplexity.
@@ -37,10 +37,10 @@ pub struct TrainingConfig {
     /// Optimizer steps of the whole run.
     #[config(default = 300)]
     pub steps: usize,
-    /// Optimizer steps in which the learning rate rises; half of all steps at most.
+    /// Optimizer steps of rising learning rate; at most half of all steps.
     #[config(default = 30)]
     pub warm_up_steps: usize,
-    /// Highest learning rate, after warm-up; it falls to zero along a cosine.
+    /// Highest learning rate, after warm-up; decays to zero along a cosine.
     #[config(default = 0.003)]
     pub learning_rate: f64,
     /// Seed of the initial weights and of the order of the windows.
@@ -49,7 +49,7 @@ pub struct TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// The same run with the tuned settings of this build, for a machine that may be another one.
+    /// Returns the config with this build's tuned settings, for a machine that may differ.
     #[must_use]
     pub fn replanned(self) -> Self {
         let Self { batch_size, gradient_accumulation, gradient_checkpointing, eval_batch_size, .. } = Self::new();

@@ -1,4 +1,4 @@
-//! Trains the character model and prints how well it predicts the held-out text.
+//! Trains the character model and prints its perplexity on the validation text.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -26,19 +26,19 @@ use report::Report;
 #[derive(Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 struct Arguments {
-    /// UTF-8 file to learn from, instead of the novels; the last tenth is held out
+    /// UTF-8 file to train on, instead of the novels; the last tenth is for validation
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Where checkpoints go; without it there are none
+    /// Directory for checkpoints; default: no checkpoints
     #[arg(long, value_name = "DIR")]
     checkpoint_dir: Option<PathBuf>,
     /// Optimizer steps between two checkpoints
     #[arg(long, value_name = "STEPS", default_value_t = 50, requires = "checkpoint_dir")]
     checkpoint_every: usize,
-    /// Goes on from the newest complete checkpoint, with the settings of the run that wrote it
+    /// Resume from the newest complete checkpoint, with the settings of its run
     #[arg(long, requires = "checkpoint_dir")]
     resume: bool,
-    /// Stops after so many optimizer steps, as if interrupted, and leaves a checkpoint
+    /// Stop after this number of optimizer steps, as if interrupted, and write a checkpoint
     #[arg(long, value_name = "STEPS", requires = "checkpoint_dir")]
     stop_after: Option<usize>,
     /// Optimizer steps of the whole run
@@ -65,19 +65,19 @@ struct Arguments {
     /// Windows in one micro-batch, instead of the planned number
     #[arg(long)]
     batch_size: Option<usize>,
-    /// Prints so many characters that the trained network wrote
+    /// Generate and print this number of characters after training
     #[arg(long, value_name = "CHARACTERS")]
     sample: Option<usize>,
-    /// Trains on the CPU, whatever GPUs there are
+    /// Train on the CPU, even if there are GPUs
     #[arg(long)]
     cpu: bool,
-    /// Fails when the settings of the build do not hold on this machine
+    /// Fail if the compiled settings do not suit this machine
     #[arg(long)]
     strict: bool,
-    /// Asks the device how precisely it computes f32 products before training
+    /// Probe the precision of the device's fp32 products before training
     #[arg(long)]
     probe_tf32: bool,
-    /// Prints one line of JSON instead of the report
+    /// Print one line of JSON instead of the report
     #[arg(long)]
     json: bool,
 }
@@ -91,7 +91,7 @@ impl Arguments {
         self.checkpoint_dir.clone().map(|directory| Checkpoints::new(directory, self.checkpoint_every))
     }
 
-    /// The settings of the run: those of its checkpoint, or those of the command line over the defaults.
+    /// Settings of the run: those of its checkpoint, or the defaults with command-line overrides.
     fn config(&self, corpus: &Corpus, checkpoint: Option<&Checkpoint>) -> TrainingConfig {
         let mut config = match checkpoint {
             Some(checkpoint) => checkpoint.run.config.clone().replanned(),
@@ -144,7 +144,7 @@ fn measure_if_asked(session: &Session<TrainingConfig>, corpus: &Corpus) -> anyho
     Ok(session.measure_if_asked("char-lm", &subject(windows, config))?)
 }
 
-/// How to start: a resumed run keeps its schedule.
+/// Start-up options; a resumed run keeps its schedule.
 fn options(arguments: &Arguments) -> Options {
     let options = Options::default().strict(arguments.strict);
     let options = if arguments.cpu { options.cpu() } else { options };
@@ -154,18 +154,18 @@ fn options(arguments: &Arguments) -> Options {
     }
 }
 
-/// What to go on from; `None` for a new run.
+/// The checkpoint to resume from; `None` for a new run.
 fn last_checkpoint(arguments: &Arguments, checkpoints: Option<&Checkpoints>) -> anyhow::Result<Option<Checkpoint>> {
     match checkpoints {
         Some(checkpoints) if arguments.resume => {
-            let (checkpoint, passed_over) = checkpoints.newest()?;
-            for reason in passed_over {
-                eprintln!("checkpoint passed over: {:#}", anyhow::Error::from(reason));
+            let (checkpoint, skipped) = checkpoints.newest()?;
+            for reason in skipped {
+                eprintln!("skipped checkpoint: {:#}", anyhow::Error::from(reason));
             }
-            eprintln!("going on from {}, after step {}", checkpoint.path.display(), checkpoint.run.steps_taken);
+            eprintln!("resuming from {}, after step {}", checkpoint.path.display(), checkpoint.run.steps_taken);
             Ok(Some(checkpoint))
         }
-        Some(checkpoints) => Ok(checkpoints.refuse_others().map(|()| None)?),
+        Some(checkpoints) => Ok(checkpoints.check_unused().map(|()| None)?),
         None => Ok(None),
     }
 }
@@ -190,7 +190,7 @@ fn run(
         let model = state.model.valid();
         report.perplexities = Some(Perplexities::measure(&model, corpus, config, &device)?);
         let sampled = sampled.map(|characters| sample(&model, &corpus.vocabulary, config, characters, &device));
-        report.sample = sampled.transpose().context("cannot read what the network wrote")?;
+        report.sample = sampled.transpose().context("cannot read the generated text")?;
     }
     report.seconds = begin.elapsed().as_secs_f64();
     Ok(report)
@@ -199,15 +199,15 @@ fn run(
 fn restore(checkpoint: Checkpoint, training: &Training, device: &Device) -> anyhow::Result<State> {
     checkpoint.run.check(training.corpus, training.global_batch)?;
     let on_cpu = *device == Device::flex();
-    // A program with CUDA has a GPU as its default, also where there is none, and Burn panics on it.
+    // With feature `cuda`, Burn's default device is a GPU even on a machine without one, and Burn panics.
     anyhow::ensure!(
         !on_cpu || Device::default() == Device::flex(),
-        "Burn loads moments by way of its default device, which is no CPU: set BURN_DEVICE=flex"
+        "Burn loads moments on its default device, which is not the CPU: set BURN_DEVICE=flex"
     );
     Ok(checkpoint.restore(device)?)
 }
 
-/// A bar on standard error; it draws nothing when that is not a terminal.
+/// Progress bar on standard error; draws nothing if that is not a terminal.
 fn progress_bar() -> anyhow::Result<ProgressBar> {
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {per_sec:>12} windows, {msg} {eta}")?;
     Ok(ProgressBar::no_length().with_style(style))

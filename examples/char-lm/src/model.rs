@@ -1,6 +1,6 @@
 //! The network: a causal transformer in GPT-2's layout, with norms before attention and feed-forward layers.
 //!
-//! It has no dropout: the steps of a run draw no random numbers, so that nothing of that kind is to be restored.
+//! The network has no dropout, so steps draw no random numbers, and a resumed run needs no random state.
 
 use burn::{
     module::{Initializer, Module},
@@ -40,8 +40,8 @@ impl Model {
         }
     }
 
-    /// Scores of every character to come next, `[windows, length, vocabulary]`, for characters `[windows, length]`; the
-    /// length is that of the config's windows at most.
+    /// Logits of the next character, `[windows, length, vocabulary]`, for characters `[windows, length]`. The length
+    /// is at most the config's window.
     pub fn forward(&self, characters: Tensor<2, Int>) -> Tensor<3> {
         let [windows, length] = characters.dims();
         let device = characters.device();

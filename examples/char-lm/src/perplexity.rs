@@ -1,4 +1,4 @@
-//! Perplexity: among how many equally likely characters a model would have to guess as often wrong.
+//! Perplexity: the number of equally likely characters with the same uncertainty as the model.
 
 use burn::tensor::{Device, Tensor, TensorReadError};
 
@@ -9,11 +9,11 @@ use crate::{
     windows::{adjacent, predicted},
 };
 
-/// Why perplexity could not be measured.
+/// Errors of measuring perplexity.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PerplexityError {
-    /// There is too little text.
+    /// The text is too short.
     #[error(transparent)]
     Text(#[from] TextError),
     /// The result could not be read from the device.
@@ -21,19 +21,19 @@ pub enum PerplexityError {
     Device(#[from] TensorReadError),
 }
 
-/// Perplexities per character on the held-out text, of the same characters.
+/// Perplexities per character on the same validation characters.
 #[derive(Clone, Copy, Debug)]
 pub struct Perplexities {
-    /// Of the network, which sees what comes before in the same window only.
+    /// The network, with the earlier characters of the same window as context.
     pub network: f64,
-    /// Of a model that knows how often each character follows the one before.
+    /// A bigram model: frequencies of each character after the previous one.
     pub bigram: f64,
-    /// Of a model that knows nothing.
+    /// A uniform model.
     pub uniform: f64,
 }
 
 impl Perplexities {
-    /// Measures a network without autodiff on its device, and computes what to compare it with.
+    /// Measures a network without autodiff on its device, and computes two baselines.
     ///
     /// # Errors
     ///
@@ -44,8 +44,8 @@ impl Perplexities {
         config: &TrainingConfig,
         device: &Device,
     ) -> Result<Self, PerplexityError> {
-        let network = network(model, &corpus.held_out, config, device)?;
-        let scored = &corpus.held_out[..=predicted(&corpus.held_out, config.window)];
+        let network = network(model, &corpus.validation, config, device)?;
+        let scored = &corpus.validation[..=predicted(&corpus.validation, config.window)];
         let characters = corpus.vocabulary.size();
         Ok(Self { network, bigram: bigram(&corpus.train, scored, characters), uniform: characters as f64 })
     }
@@ -66,7 +66,7 @@ pub fn network(model: &Model, ids: &[u32], config: &TrainingConfig, device: &Dev
     Ok(nats.exp())
 }
 
-/// Perplexity, on all characters of a text but the first, of the bigram model of another text with add-one smoothing.
+/// Perplexity of a bigram model with add-one smoothing, trained on `train`, on all characters of `ids` but the first.
 pub fn bigram(train: &[u32], ids: &[u32], characters: usize) -> f64 {
     let mut following = vec![1_u32; characters * characters];
     let mut all = vec![characters as u32; characters];

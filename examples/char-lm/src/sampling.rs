@@ -1,4 +1,4 @@
-//! Text written by the network, a character at a time.
+//! Generates text with the network, one character at a time.
 
 use burn::tensor::{Device, Int, Tensor, TensorData, TensorReadError, activation::softmax};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -7,13 +7,13 @@ use crate::{config::TrainingConfig, model::Model, text::Vocabulary};
 
 const BEGINNING: char = '\n';
 
-/// Draws characters, each from the network's distribution over what comes next, after the start of a line.
+/// Draws characters from the network's distribution, starting at the beginning of a line.
 ///
-/// Every character costs a whole forward pass: nothing is kept from the one before.
+/// Each character costs a whole forward pass, because no state is cached.
 ///
 /// # Errors
 ///
-/// When a result cannot be read from the device.
+/// If a result cannot be read from the device.
 pub fn sample(
     model: &Model,
     vocabulary: &Vocabulary,
@@ -28,14 +28,14 @@ pub fn sample(
         let input = Tensor::<2, Int>::from_data(TensorData::new(seen.to_vec(), [1, seen.len()]), device);
         let last = model.forward(input).narrow(1, seen.len() - 1, 1);
         let mut shares: Vec<f32> = softmax(last, 2).try_into_data_as::<f32>()?.iter::<f32>().collect();
-        // The unknown character cannot be written.
+        // The unknown character cannot be generated.
         shares.pop();
         ids.push(draw(&shares, random.random()));
     }
     Ok(ids[1..].iter().map(|&id| vocabulary.character(id as usize)).collect())
 }
 
-/// The first place at which the shares add up to more than `part` of their sum.
+/// The first index with a cumulative share above `part` of the sum.
 fn draw(shares: &[f32], part: f32) -> u32 {
     let mut left = part * shares.iter().sum::<f32>();
     let passed = |share: &f32| {

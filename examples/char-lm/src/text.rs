@@ -1,4 +1,4 @@
-//! The text: read, split into a part to learn from and a held-out part, and turned into numbers.
+//! Reads the text, splits off a validation part, and encodes both as numbers.
 
 use std::{
     collections::BTreeSet,
@@ -11,9 +11,9 @@ use flate2::{Crc, read::GzDecoder};
 use serde::{Deserialize, Serialize};
 
 const AUSTEN_GZ: &[u8] = include_bytes!("../data/austen.txt.gz");
-const HELD_OUT_SHARE: usize = 10;
+const VALIDATION_SHARE: usize = 10;
 
-/// Why a text cannot be learned from.
+/// Errors of reading a text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
@@ -25,30 +25,30 @@ pub enum TextError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not UTF-8.
-    #[error("{} is not UTF-8: byte {byte_offset} begins no character; convert the file, for example with iconv", path.display())]
+    #[error("{} is not UTF-8 at byte {byte_offset}; convert the file, for example with iconv", path.display())]
     NotUtf8 {
         /// The file.
         path: PathBuf,
-        /// Bytes before the first that is no UTF-8.
+        /// Offset of the first invalid byte.
         byte_offset: usize,
     },
-    /// There are fewer characters than one optimizer step or one evaluation takes.
-    #[error("the {part} has {characters} characters and needs {needed}; take a longer text or shorter windows")]
+    /// A part has fewer characters than one optimizer step or one evaluation needs.
+    #[error("the {part} has {characters} characters but needs {needed}; use a longer text or shorter windows")]
     TooShort {
-        /// Which part of the text.
+        /// Name of the part.
         part: &'static str,
         /// Characters in it.
         characters: usize,
-        /// Characters that would do.
+        /// Characters needed.
         needed: usize,
     },
 }
 
-/// What tells two texts apart.
+/// Size and checksum of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// Size in UTF-8.
@@ -57,7 +57,7 @@ pub struct Fingerprint {
     pub crc32: u32,
 }
 
-/// The characters that a network tells apart: those of the text it learns from, and one for all others.
+/// The characters of the training text, plus one for unknown characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Vocabulary {
@@ -65,43 +65,43 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The distinct characters of a text, sorted.
-    pub fn of(text: &[char]) -> Self {
+    /// Collects the distinct characters of a text, sorted.
+    pub fn from_text(text: &[char]) -> Self {
         let distinct: BTreeSet<char> = text.iter().copied().collect();
         Self { characters: distinct.into_iter().collect() }
     }
 
-    /// Characters, the unknown one included.
+    /// Number of characters, with the unknown one.
     pub fn size(&self) -> usize {
         self.characters.len() + 1
     }
 
-    /// The number of a character; all that are not in the vocabulary share the last one.
+    /// Number of a character; unknown characters share the last number.
     pub fn id(&self, character: char) -> u32 {
         self.characters.binary_search(&character).unwrap_or(self.characters.len()) as u32
     }
 
-    /// The character of a number, `\u{fffd}` for the unknown one.
+    /// Character of a number; `\u{fffd}` for the unknown one.
     pub fn character(&self, id: usize) -> char {
         self.characters.get(id).copied().unwrap_or(char::REPLACEMENT_CHARACTER)
     }
 }
 
-/// A text as numbers.
+/// An encoded text.
 #[derive(Clone, Debug)]
 pub struct Corpus {
-    /// The first nine tenths, to learn from.
+    /// The first nine tenths, for training.
     pub train: Vec<u32>,
-    /// The last tenth, to measure perplexity on.
-    pub held_out: Vec<u32>,
-    /// The characters of the part to learn from.
+    /// The last tenth, for perplexity.
+    pub validation: Vec<u32>,
+    /// The characters of the training part.
     pub vocabulary: Vocabulary,
-    /// Of the whole text.
+    /// Fingerprint of the whole text.
     pub fingerprint: Fingerprint,
 }
 
 impl Corpus {
-    /// Takes the text that is part of this program: two novels by Jane Austen, 1.36 million characters.
+    /// Returns the text included in this program: two novels by Jane Austen, 1.36 million characters.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or is not UTF-8.
+    /// If the file cannot be read, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, TextError> {
         let bytes = fs::read(path).map_err(|source| TextError::Read { path: path.to_owned(), source })?;
         let text = String::from_utf8(bytes).map_err(|error| TextError::NotUtf8 {
@@ -126,17 +126,17 @@ impl Corpus {
         Ok(Self::new(&text))
     }
 
-    /// Splits a text and numbers its characters.
+    /// Splits and encodes a text.
     pub fn new(text: &str) -> Self {
         let characters: Vec<char> = text.chars().collect();
-        let (train, held_out) = characters.split_at(characters.len() - characters.len() / HELD_OUT_SHARE);
-        let vocabulary = Vocabulary::of(train);
+        let (train, validation) = characters.split_at(characters.len() - characters.len() / VALIDATION_SHARE);
+        let vocabulary = Vocabulary::from_text(train);
         let ids = |part: &[char]| part.iter().map(|&character| vocabulary.id(character)).collect();
         let mut crc = Crc::new();
         crc.update(text.as_bytes());
         Self {
             train: ids(train),
-            held_out: ids(held_out),
+            validation: ids(validation),
             fingerprint: Fingerprint { bytes: text.len(), crc32: crc.sum() },
             vocabulary,
         }

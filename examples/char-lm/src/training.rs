@@ -24,12 +24,12 @@ use crate::{
 
 const STEPS_PER_LOSS: usize = 50;
 
-/// Why a training run stopped.
+/// Errors of a training run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainingError {
-    /// Burn takes no such learning rate or number of steps.
-    #[error("no learning-rate schedule: {0}")]
+    /// Burn rejects the learning rate or the number of steps.
+    #[error("invalid learning-rate schedule: {0}")]
     Schedule(String),
     /// The text does not fill one optimizer step.
     #[error(transparent)]
@@ -37,12 +37,12 @@ pub enum TrainingError {
     /// A checkpoint could not be written.
     #[error("cannot write a checkpoint")]
     Checkpoint(#[from] CheckpointError),
-    /// An optimizer step could not be taken.
+    /// An optimizer step failed.
     #[error(transparent)]
     Step(#[from] StepError),
 }
 
-/// What the optimizer steps of a run change.
+/// State changed by the optimizer steps of a run.
 pub struct State {
     /// The network, on a device with autodiff.
     pub model: Model,
@@ -53,7 +53,7 @@ pub struct State {
 }
 
 impl State {
-    /// Before the first step.
+    /// State before the first step.
     pub fn new(config: &TrainingConfig, device: &Device) -> Self {
         device.seed(config.seed);
         Self { model: Model::new(config, device), optimizer: AdamWConfig::new().init(), steps_taken: 0 }
@@ -63,20 +63,20 @@ impl State {
 /// A training run.
 #[derive(Clone, Copy)]
 pub struct Training<'a> {
-    /// What to learn.
+    /// The training text.
     pub corpus: &'a Corpus,
     /// The settings.
     pub config: &'a TrainingConfig,
     /// Windows in an optimizer step.
     pub global_batch: usize,
-    /// Where checkpoints go.
+    /// Checkpoints to write, if any.
     pub checkpoints: Option<&'a Checkpoints>,
-    /// Optimizer steps after which the run stops, as if it were interrupted.
+    /// Optimizer steps after which the run stops, as if interrupted.
     pub stop_after: Option<usize>,
 }
 
 impl Training<'_> {
-    /// Takes the steps that are left after the first `steps_taken`, and writes checkpoints on the way and at the end.
+    /// Takes the steps after the first `steps_taken`; writes checkpoints on the way and at the end.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Training<'_> {
     }
 }
 
-/// What `cargo gpu-tuned measure` measures: the parts of an optimizer step.
+/// The parts of an optimizer step that `cargo gpu-tuned measure` runs.
 pub fn subject<'a>(windows: Windows<'a>, config: &'a TrainingConfig) -> Subject<'a, Model, Batch> {
     Subject::new(
         |device| Model::new(config, device),
@@ -140,7 +140,7 @@ pub fn subject<'a>(windows: Windows<'a>, config: &'a TrainingConfig) -> Subject<
     .host_batch(move |samples| windows.first(samples, &Device::flex()))
 }
 
-/// The learning rates of the steps after the first `steps_taken`: warm-up along a line, then down along a cosine.
+/// Learning rates of the steps after the first `steps_taken`: linear warm-up, then cosine decay.
 ///
 /// # Errors
 ///

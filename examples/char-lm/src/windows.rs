@@ -1,4 +1,4 @@
-//! Windows of the text, and which of them make up an optimizer step.
+//! Splits the text into windows, and selects the windows of an optimizer step.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpu_tuned::MicroBatch;
@@ -16,7 +16,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Takes the windows of `length` characters that begin at the given places; the targets are one character further.
+    /// Cuts windows of `length` characters at the given offsets; targets are shifted by one character.
     fn new(ids: &[u32], starts: &[usize], length: usize, device: &Device) -> Self {
         let shifted = |by: usize| {
             let windows = starts.iter().flat_map(|start| &ids[start + by..start + by + length]);
@@ -26,17 +26,17 @@ impl Batch {
         Self { inputs: shifted(0), targets: shifted(1) }
     }
 
-    /// Characters to predict.
+    /// Number of predicted characters.
     pub fn predictions(&self) -> usize {
         self.targets.shape().num_elements()
     }
 }
 
-/// The part of the text to learn from, as a series of optimizer steps.
+/// The training text as a series of optimizer steps.
 ///
-/// The windows of a step depend on the seed and the number of the step alone: a resumed run needs nothing else to go on.
-/// An epoch cuts the text into adjacent windows, from another offset each time, and shuffles them; those that fill no
-/// step are left out.
+/// The windows of a step depend only on the seed and the step's number, so a resumed run needs no other state. An
+/// epoch cuts the text into adjacent windows, from a new offset each time, and shuffles them. Windows that fill no
+/// step are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows<'a> {
     ids: &'a [u32],
@@ -53,7 +53,7 @@ impl<'a> Windows<'a> {
     /// [`TextError::TooShort`] when the text does not fill one step.
     pub fn new(ids: &'a [u32], length: usize, per_step: usize, seed: u64) -> Result<Self, TextError> {
         let windows = Self { ids, length, per_step, seed };
-        // Whatever the offset, the last window and its last target are inside.
+        // This length suffices for any offset, with the last window and its last target.
         let needed = (per_step.max(1) + 1) * length;
         if length > 0 && windows.steps_per_epoch() > 0 {
             return Ok(windows);
@@ -61,7 +61,7 @@ impl<'a> Windows<'a> {
         Err(TextError::TooShort { part: "part of the text to learn from", characters: ids.len(), needed })
     }
 
-    /// Optimizer steps in which no window comes twice.
+    /// Optimizer steps without a repeated window.
     pub fn steps_per_epoch(&self) -> usize {
         self.per_epoch() / self.per_step.max(1)
     }
@@ -70,7 +70,7 @@ impl<'a> Windows<'a> {
         (self.ids.len() / self.length.max(1)).saturating_sub(1)
     }
 
-    /// Where the windows of one step begin, in characters; steps count from 0.
+    /// Offsets of the windows of one step, in characters; steps count from 0.
     pub fn starts(&self, step: usize) -> Vec<usize> {
         let (epoch, index) = (step / self.steps_per_epoch(), step % self.steps_per_epoch());
         let mut random = StdRng::seed_from_u64(self.seed ^ (epoch as u64) << 32);
@@ -80,7 +80,7 @@ impl<'a> Windows<'a> {
         order[index * self.per_step..][..self.per_step].iter().map(|window| offset + window * self.length).collect()
     }
 
-    /// So many windows of the first step, on a device.
+    /// The first windows of the first step, on a device.
     pub fn first(&self, windows: usize, device: &Device) -> Batch {
         let starts = self.starts(0);
         Batch::new(self.ids, &starts[..windows.min(starts.len())], self.length, device)
@@ -92,8 +92,8 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// Cuts a text into adjacent windows, in batches on a device, for an evaluation: every character but the first is predicted once, save
-/// for less than a window at the end.
+/// Cuts a text into adjacent windows, in batches on a device, for an evaluation. Each character but the first is
+/// predicted once; a last part smaller than a window is dropped.
 ///
 /// # Errors
 ///
@@ -107,13 +107,13 @@ pub fn adjacent<'a>(
     let starts: Vec<usize> = (0..predicted(ids, length)).step_by(length.max(1)).collect();
     if starts.is_empty() {
         let needed = length + 1;
-        return Err(TextError::TooShort { part: "held-out part of the text", characters: ids.len(), needed });
+        return Err(TextError::TooShort { part: "validation part of the text", characters: ids.len(), needed });
     }
     let chunks: Vec<_> = starts.chunks(batch.max(1)).map(<[usize]>::to_vec).collect();
     Ok(chunks.into_iter().map(move |starts| Batch::new(ids, &starts, length, device)))
 }
 
-/// Characters that [`adjacent`] windows predict.
+/// Number of characters predicted in [`adjacent`] windows.
 pub fn predicted(ids: &[u32], length: usize) -> usize {
     let following = ids.len().saturating_sub(1);
     following - following.checked_rem(length).unwrap_or(following)

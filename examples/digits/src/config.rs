@@ -5,7 +5,7 @@ use gpu_tuned::gpu_tuned;
 
 use crate::model::ModelConfig;
 
-/// What a training run depends on.
+/// Settings of a training run.
 #[gpu_tuned(workload = "digits", global_batch = 256)]
 #[derive(Config, Debug)]
 pub struct TrainingConfig {
@@ -17,7 +17,7 @@ pub struct TrainingConfig {
     /// Micro-batches in one optimizer step.
     #[tuned]
     pub gradient_accumulation: usize,
-    /// Whether activations are recomputed in the backward pass.
+    /// True if activations are recomputed in the backward pass.
     #[tuned]
     pub gradient_checkpointing: bool,
     /// Threads that assemble batches; 0 assembles them on the training thread.
@@ -29,7 +29,7 @@ pub struct TrainingConfig {
     /// Passes over the training images.
     #[config(default = 8)]
     pub num_epochs: usize,
-    /// Learning rate of the first step; it falls to zero along a cosine.
+    /// Learning rate of the first step; decays to zero along a cosine.
     #[config(default = 0.01)]
     pub learning_rate: f64,
     /// Seed of the initial weights and of the order of the images.

@@ -1,4 +1,4 @@
-//! The handwritten digits: parsed from the CSV that is part of the binary, split, and put into batches.
+//! Parses the handwritten digits from the included CSV, splits them, and builds batches.
 
 use std::{num::ParseIntError, sync::Arc};
 
@@ -9,15 +9,15 @@ use burn::{
 
 /// Width and height of an image, in pixels.
 pub const SIDE: usize = 8;
-/// Digits to tell apart.
+/// Number of digits.
 pub const CLASSES: usize = 10;
 
 const PIXELS: usize = SIDE * SIDE;
 const PIXEL_MAX: u8 = 16;
-const HELD_OUT_EVERY: usize = 5;
+const VALIDATION_EVERY: usize = 5;
 const CSV: &str = include_str!("../data/digits.csv");
 
-/// Why a text is not a table of digits.
+/// Errors in a table of digits.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -36,7 +36,7 @@ pub enum DataError {
         line: usize,
         /// Position in the row, from 1.
         column: usize,
-        /// What the parser said.
+        /// The parser's error.
         source: ParseIntError,
     },
     /// A pixel is darker than black, or a label is not a digit.
@@ -53,7 +53,7 @@ pub enum DataError {
     },
 }
 
-/// One image and the digit it shows.
+/// An image with its digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digit {
     /// Pixels row by row, 0 (white) to 16 (black).
@@ -85,44 +85,44 @@ impl Digit {
     }
 }
 
-/// The images, split into those to learn from and those held out to measure accuracy.
+/// The images, split into a training part and a validation part.
 #[derive(Clone)]
 pub struct Digits {
     /// Four of five images.
     pub train: Arc<InMemDataset<Digit>>,
     /// Every fifth image.
-    pub held_out: Arc<InMemDataset<Digit>>,
+    pub validation: Arc<InMemDataset<Digit>>,
 }
 
 impl Digits {
-    /// Reads the 1,797 images that are part of this program: 1,437 to learn from, 360 held out.
+    /// Loads the 1,797 included images: 1,437 for training, 360 for validation.
     ///
     /// # Errors
     ///
-    /// When the CSV is damaged, see [`DataError`].
+    /// [`DataError`] if the CSV is damaged.
     pub fn load() -> Result<Self, DataError> {
         Self::parse(CSV)
     }
 
-    /// Reads rows of 64 pixels and a label, separated by commas.
+    /// Parses rows of 64 pixels and a label, separated by commas.
     ///
     /// # Errors
     ///
-    /// At the first row that is not of this form, see [`DataError`].
+    /// [`DataError`] for the first invalid row.
     pub fn parse(csv: &str) -> Result<Self, DataError> {
-        let (mut train, mut held_out) = (Vec::new(), Vec::new());
+        let (mut train, mut validation) = (Vec::new(), Vec::new());
         for (index, row) in csv.lines().enumerate() {
-            let part = if index % HELD_OUT_EVERY == 0 { &mut held_out } else { &mut train };
+            let part = if index % VALIDATION_EVERY == 0 { &mut validation } else { &mut train };
             part.push(Digit::parse(index + 1, row)?);
         }
-        Ok(Self { train: Arc::new(InMemDataset::new(train)), held_out: Arc::new(InMemDataset::new(held_out)) })
+        Ok(Self { train: Arc::new(InMemDataset::new(train)), validation: Arc::new(InMemDataset::new(validation)) })
     }
 }
 
 /// Images `[samples, 1, 8, 8]` with pixels from 0 to 1, and labels `[samples]`.
 pub type Batch = (Tensor<4>, Tensor<1, Int>);
 
-/// Makes a [`Batch`] of images.
+/// Builds a [`Batch`] of images.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigitBatcher;
 

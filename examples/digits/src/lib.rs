@@ -1,4 +1,4 @@
-//! A convolutional network that learns handwritten digits, on a CPU or a GPU, with the same optimizer steps on both.
+//! A convolutional network for handwritten digits. Runs on a CPU or a GPU, with the same optimizer steps on both.
 //!
 //! - [`config`]: the settings of a training run
 //! - [`data`]: the images, and how they become batches

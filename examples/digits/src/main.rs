@@ -1,4 +1,4 @@
-//! Trains the digits network and prints how well it reads the held-out images.
+//! Trains the digits network and prints its accuracy on the validation images.
 
 use anyhow::Context;
 use clap::Parser;
@@ -28,16 +28,16 @@ struct Arguments {
     /// Samples in one micro-batch, instead of the planned number
     #[arg(long)]
     batch_size: Option<usize>,
-    /// Trains on the CPU, whatever GPUs there are
+    /// Train on the CPU, even if there are GPUs
     #[arg(long)]
     cpu: bool,
-    /// Fails when the settings of the build do not hold on this machine
+    /// Fail if the compiled settings do not suit this machine
     #[arg(long)]
     strict: bool,
-    /// Asks the device how precisely it computes f32 products before training
+    /// Probe the precision of the device's fp32 products before training
     #[arg(long)]
     probe_tf32: bool,
-    /// Prints one line of JSON instead of the report
+    /// Print one line of JSON instead of the report
     #[arg(long)]
     json: bool,
 }
@@ -75,13 +75,13 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A bar on standard error; it draws nothing when that is not a terminal.
+/// Progress bar on standard error; draws nothing if that is not a terminal.
 fn progress_bar() -> anyhow::Result<ProgressBar> {
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {per_sec:>12} samples, {msg} {eta}")?;
     Ok(ProgressBar::no_length().with_style(style))
 }
 
-/// Memory that Burn took from the device; `None` where it keeps no pool, as on the CPU.
+/// Memory reserved by Burn; `None` for a device without a memory pool, such as the CPU.
 fn reserved(session: &Session<TrainingConfig>) -> Option<Bytes> {
     session.inner_device().memory_pool_usage().map(|usage| Bytes(usage.bytes_reserved))
 }
@@ -90,9 +90,9 @@ fn sentence(outcome: &Outcome, session: &Session<TrainingConfig>) -> String {
     let Outcome { steps_per_epoch, optimizer_steps, accuracy, seconds } = *outcome;
     let memory = &session.plan().memory;
     let planned = memory.total() - memory.context - memory.kernels;
-    let reserved = reserved(session).map(|taken| format!("\nmemory pools hold {taken}, planned were {planned}"));
+    let reserved = reserved(session).map(|taken| format!("\nmemory pools reserve {taken}; planned {planned}"));
     format!(
-        "held-out accuracy {:.2}% after {optimizer_steps} steps ({steps_per_epoch} an epoch) of {} samples in {seconds:.1} s",
+        "validation accuracy {:.2}% after {optimizer_steps} steps ({steps_per_epoch} an epoch) of {} samples in {seconds:.1} s",
         accuracy * 100.0,
         session.schedule().global_batch
     ) + &reserved.unwrap_or_default()

@@ -1,13 +1,14 @@
 //! The network: residual blocks of convolutions with group normalization.
 //!
-//! Group normalization looks at one sample at a time, so that splitting a batch does not change what is learned. Batch
-//! normalization would.
+//! Group normalization treats each sample alone, so splitting a batch does not change the results. Batch
+//! normalization would change them.
 //!
 //! # Costs
 //!
-//! Of the default network, for `gpu-tuned.toml`. Bytes were counted by an allocator around Burn 0.22.1 on the CPU, as the
-//! peak through the backward pass at a micro-batch of 64: 1884.3 KiB a sample, 845.7 with gradient checkpointing. A
-//! forward pass takes 13.2 MFLOP a sample (10 blocks of 1.31, and the stem), a backward pass twice that.
+//! Figures for `gpu-tuned.toml`, for the default network. Bytes were counted by an allocator around Burn 0.22.1 on
+//! the CPU, as the peak through the backward pass at a micro-batch of 64. Result: 1884.3 KiB a sample, 845.7 KiB with
+//! activation checkpointing. A forward pass takes 13.2 MFLOP a sample (10 blocks of 1.31, and the stem), a backward
+//! pass twice that.
 
 use burn::{
     config::Config,

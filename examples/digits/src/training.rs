@@ -27,7 +27,7 @@ use crate::{
     model::Model,
 };
 
-/// Why a training run stopped.
+/// Errors of a training run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainingError {
@@ -48,14 +48,14 @@ pub enum TrainingError {
     Evaluation(#[from] EvaluateError),
 }
 
-/// What a training run did.
+/// Results of a training run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// Optimizer steps in one epoch.
     pub steps_per_epoch: usize,
     /// Optimizer steps in all.
     pub optimizer_steps: usize,
-    /// Share of the held-out images that the trained network reads correctly, 0 to 1.
+    /// Accuracy of the trained network on the validation images, 0 to 1.
     pub accuracy: f64,
     /// Wall-clock time of training and measuring accuracy.
     pub seconds: f64,
@@ -90,9 +90,9 @@ pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar
             bar.inc(step.samples as u64);
         }
         let loss = loss_sum / steps_per_epoch as f32;
-        accuracy = held_out_accuracy(trainer.model(), session, data)?;
+        accuracy = validation_accuracy(trainer.model(), session, data)?;
         bar.set_message(format!("loss {loss:.4}"));
-        bar.suspend(|| eprintln!("epoch {epoch:>2}: loss {loss:.4}, held-out accuracy {:.2}%", accuracy * 100.0));
+        bar.suspend(|| eprintln!("epoch {epoch:>2}: loss {loss:.4}, validation accuracy {:.2}%", accuracy * 100.0));
     }
     Ok(Outcome { steps_per_epoch, optimizer_steps, accuracy, seconds: begin.elapsed().as_secs_f64() })
 }
@@ -102,7 +102,7 @@ pub fn loss(model: &Model, (images, labels): Batch) -> Tensor<1> {
     CrossEntropyLossConfig::new().init(&images.device()).forward(model.forward(images), labels)
 }
 
-/// What `cargo gpu-tuned measure` measures: the parts of an optimizer step.
+/// The parts of an optimizer step that `cargo gpu-tuned measure` runs.
 pub fn subject<'a>(data: &'a Digits, config: &'a TrainingConfig) -> Subject<'a, Model, Batch> {
     let images = |samples| {
         let images = (0..samples).filter_map(|index| data.train.get(index % data.train.len()).ok());
@@ -117,11 +117,11 @@ pub fn subject<'a>(data: &'a Digits, config: &'a TrainingConfig) -> Subject<'a, 
     .host_batch(move |samples| DigitBatcher.batch(images(samples), &Device::flex()))
 }
 
-/// The share of held-out images that the network reads correctly.
-fn held_out_accuracy(model: &Model, session: &Session<TrainingConfig>, data: &Digits) -> Result<f64, EvaluateError> {
+/// Accuracy of the network on the validation images.
+fn validation_accuracy(model: &Model, session: &Session<TrainingConfig>, data: &Digits) -> Result<f64, EvaluateError> {
     let model = model.valid();
-    let right = evaluate(&session.eval_loader(data.held_out.clone(), DigitBatcher), |(images, labels)| {
+    let right = evaluate(&session.eval_loader(data.validation.clone(), DigitBatcher), |(images, labels)| {
         model.forward(images).argmax(1).flatten::<1>(0, 1).equal(labels).int()
     })?;
-    Ok(right.iter::<i64>().sum::<i64>() as f64 / data.held_out.len() as f64)
+    Ok(right.iter::<i64>().sum::<i64>() as f64 / data.validation.len() as f64)
 }

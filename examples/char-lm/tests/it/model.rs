@@ -1,4 +1,4 @@
-//! What the network sees, what it costs, and how its predictions are scored.
+//! The network's context, its costs, and the scores of its predictions.
 
 use burn::{
     module::{Module, ModuleMapper, Param},
@@ -47,9 +47,9 @@ fn perplexity_does_not_depend_on_the_evaluation_batch() {
 
 #[test]
 fn bigram_perplexity_is_what_counting_by_hand_gives() {
-    // Nothing counted: add-one smoothing leaves the uniform model.
+    // Without counts, add-one smoothing gives the uniform model.
     assert!((perplexity::bigram(&[], &[0, 1, 2, 3, 4], 5) - 5.0).abs() < 1e-12);
-    // 0 is followed by 1 twice, so that 1 after 0 has (2 + 1) / (2 + 2); 0 after 1 has (1 + 1) / (1 + 2).
+    // 0 is followed by 1 twice, so 1 after 0 has probability (2 + 1) / (2 + 2). 0 after 1 has (1 + 1) / (1 + 2).
     let expected = (4.0_f64 / 3.0 * 3.0 / 2.0).sqrt();
     assert!((perplexity::bigram(&[0, 1, 0, 1], &[0, 1, 0], 2) - expected).abs() < 1e-12);
 }

@@ -1,4 +1,4 @@
-//! A run that is interrupted and resumed must end where it would have ended.
+//! An interrupted and resumed run must end like an uninterrupted one.
 
 use std::{
     fs,
@@ -113,7 +113,7 @@ fn a_directory_without_checkpoints_is_named() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path().to_owned(), directory.path().join("missing")] {
         let checkpoints = Checkpoints::new(path.clone(), 5);
-        checkpoints.refuse_others().unwrap();
+        checkpoints.check_unused().unwrap();
         let error = checkpoints.newest().err().expect("there is no checkpoint");
         assert_eq!(error.to_string(), format!("there is no complete checkpoint in {}", path.display()));
     }
@@ -122,7 +122,7 @@ fn a_directory_without_checkpoints_is_named() {
 #[test]
 fn a_new_run_does_not_mix_its_checkpoints_with_those_of_another() {
     let (_directory, checkpoints) = interrupted();
-    assert!(matches!(checkpoints.refuse_others(), Err(CheckpointError::Occupied { .. })));
+    assert!(matches!(checkpoints.check_unused(), Err(CheckpointError::Occupied { .. })));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which windows an optimizer step takes.
+//! Selection of the windows of an optimizer step.
 
 use std::collections::HashSet;
 
@@ -50,7 +50,7 @@ fn targets_are_one_character_further() {
 
 #[test]
 fn an_evaluation_predicts_every_character_but_the_first_once() {
-    // 4 windows of 8 and the last target; a fifth window does not fill.
+    // 4 windows of 8 and the last target; a fifth window is incomplete.
     for length in [33, 40] {
         let ids = ids(length);
         let batches: Vec<_> = adjacent(&ids, LENGTH, 3, &Device::flex()).unwrap().collect();
@@ -60,7 +60,7 @@ fn an_evaluation_predicts_every_character_but_the_first_once() {
     }
 }
 
-/// A text in which every character tells its place.
+/// A text with a character per position, equal to that position.
 fn ids(length: u32) -> Vec<u32> {
     (0..length).collect()
 }

@@ -1,12 +1,12 @@
-//! The digits in this program, and what the parser says about others.
+//! The included digits, and parser errors for other texts.
 
 use burn::data::dataset::Dataset;
 use digits::data::{DataError, Digits};
 
 #[test]
-fn every_fifth_image_is_held_out() {
+fn every_fifth_image_is_validation() {
     let digits = Digits::load().unwrap();
-    assert_eq!((digits.train.len(), digits.held_out.len()), (1437, 360));
+    assert_eq!((digits.train.len(), digits.validation.len()), (1437, 360));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How a step is split into micro-batches must not change what is learned.
+//! Splitting a step into micro-batches must not change the results.
 //!
 //! Plain SGD, because Adam's division by the gradient's size would hide a wrong scale.
 

@@ -1,8 +1,10 @@
-//! What a run leaves on disk: a directory for each of its last two checkpoints.
+//! Checkpoints of a run on disk; the last two are kept, each in a directory.
 //!
-//! `step-00000050` holds the parameters (`model.bpk`), the optimizer's moments (`optimizer.bpk`), and what else the run
-//! depends on (`run.json`). It is written under another name and renamed when it is complete, so that a run that is killed
-//! at any time leaves the checkpoints before.
+//! `step-00000050` contains the parameters (`model.bpk`), the optimizer's moments (`optimizer.bpk`), and the rest of
+//! the run's state (`run.json`). A checkpoint is written under a temporary name and renamed when complete, so a
+//! killed run keeps its earlier checkpoints.
+
+mod error;
 
 use std::{
     ffi::OsStr,
@@ -14,10 +16,13 @@ use std::{
 use burn::{
     module::Module,
     optim::{AdamWConfig, ModuleOptimizer, OptimizerRecord},
-    store::{ModuleRecord, RecordError},
+    store::ModuleRecord,
     tensor::Device,
 };
 use serde::{Deserialize, Serialize};
+
+pub use error::CheckpointError;
+use error::{io_error, record_error};
 
 use crate::{
     config::TrainingConfig,
@@ -33,85 +38,23 @@ const PREFIX: &str = "step-";
 const UNFINISHED: &str = "partial";
 const KEPT: usize = 2;
 
-/// Why there is no checkpoint to write or to go on from.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckpointError {
-    /// A file or directory cannot be read or written.
-    #[error("cannot read or write {}", path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file does not hold what its name says.
-    #[error("{} is damaged", path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: RecordError,
-    },
-    /// The file about the run does not hold what it should.
-    #[error("{} is damaged", path.display())]
-    Run {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
-    /// The run was interrupted while it wrote this checkpoint.
-    #[error("{} is unfinished", path.display())]
-    Unfinished {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// There is nothing to go on from.
-    #[error("there is no complete checkpoint in {}", directory.display())]
-    None {
-        /// Where checkpoints were looked for.
-        directory: PathBuf,
-    },
-    /// A new run would mix its checkpoints with those of another.
-    #[error("{} holds checkpoints of another run; go on with --resume, or name another directory", directory.display())]
-    Occupied {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// The run learns from another text.
-    #[error("the run was begun with another text of {} bytes; name the same with --text", saved.bytes)]
-    OtherText {
-        /// Of the text that the run was begun with.
-        saved: Fingerprint,
-    },
-    /// The run takes optimizer steps of another size.
-    #[error("the run was begun with a global batch of {saved}, this program has one of {planned}")]
-    OtherGlobalBatch {
-        /// Windows in an optimizer step until now.
-        saved: usize,
-        /// Windows in an optimizer step from now on.
-        planned: usize,
-    },
-}
-
-/// What a run depends on, beside its parameters and moments.
+/// State of a run, except for parameters and moments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// Optimizer steps taken. The learning rate and the windows of the next step follow from it.
+    /// Optimizer steps taken; determines the learning rate and the windows of the next step.
     pub steps_taken: usize,
     /// Windows in an optimizer step.
     pub global_batch: usize,
-    /// Of the text.
+    /// Fingerprint of the text.
     pub text: Fingerprint,
-    /// The characters that the network tells apart.
+    /// The characters of the training text.
     pub vocabulary: Vocabulary,
     /// The settings, seed included.
     pub config: TrainingConfig,
 }
 
 impl Run {
-    /// Checks that a run can go on with this text and optimizer steps of this size, in windows.
+    /// Checks that the run can resume with this text and this global batch, in windows.
     ///
     /// # Errors
     ///
@@ -129,9 +72,9 @@ impl Run {
 
 /// A complete checkpoint, read from disk.
 pub struct Checkpoint {
-    /// Where it was.
+    /// Directory of the checkpoint.
     pub path: PathBuf,
-    /// What the run depends on.
+    /// State of the run.
     pub run: Run,
     model: ModuleRecord,
     optimizer: OptimizerRecord,
@@ -152,13 +95,13 @@ impl Checkpoint {
         Ok(Self { path, run, model, optimizer })
     }
 
-    /// Puts the run on a device with autodiff, where it was left.
+    /// Restores the run on a device with autodiff.
     ///
-    /// Burn puts the optimizer's moments on [`Device::default`] first, which therefore has to work.
+    /// Burn loads the optimizer's moments on [`Device::default`] first, so that device must work.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Record`] when the parameters are not those of the config's network.
+    /// [`CheckpointError::Record`] if the parameters do not match the config's network.
     pub fn restore(self, device: &Device) -> Result<State, CheckpointError> {
         let model = Model::new(&self.run.config, device).try_load_record(self.model);
         let model = model.map_err(record_error(&self.path.join(MODEL)))?;
@@ -175,27 +118,27 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// In this directory, one every so many optimizer steps.
+    /// Checkpoints in this directory, one every `every` optimizer steps.
     pub fn new(directory: PathBuf, every: usize) -> Self {
         Self { directory, every: every.max(1) }
     }
 
-    /// Where the checkpoints are.
+    /// Directory of the checkpoints.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Whether one is to be written after so many optimizer steps.
+    /// Returns true if a checkpoint is due after `steps_taken` optimizer steps.
     pub fn is_due(&self, steps_taken: usize) -> bool {
         steps_taken.is_multiple_of(self.every)
     }
 
-    /// Checks that there are none yet.
+    /// Checks that the directory has no checkpoints yet.
     ///
     /// # Errors
     ///
     /// [`CheckpointError::Occupied`].
-    pub fn refuse_others(&self) -> Result<(), CheckpointError> {
+    pub fn check_unused(&self) -> Result<(), CheckpointError> {
         if self.list()?.is_empty() {
             return Ok(());
         }
@@ -227,7 +170,8 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Keeps the last two checkpoints up to a step; later ones were damaged, or the run would have gone on from them.
+    /// Keeps the last two checkpoints up to a step. Later ones were damaged, else the run would have resumed from
+    /// them.
     fn remove_others(&self, steps_taken: usize) -> Result<(), CheckpointError> {
         let mut kept = 0;
         for (step, path) in self.list()? {
@@ -240,23 +184,23 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Reads the newest complete checkpoint; the reasons why newer ones were passed over come with it.
+    /// Reads the newest complete checkpoint. Also returns the errors of newer ones.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::None`] when none is complete.
+    /// [`CheckpointError::None`] if none is complete.
     pub fn newest(&self) -> Result<(Checkpoint, Vec<CheckpointError>), CheckpointError> {
-        let mut passed_over = Vec::new();
+        let mut skipped = Vec::new();
         for (_, path) in self.list()? {
             match Checkpoint::read(path) {
-                Ok(checkpoint) => return Ok((checkpoint, passed_over)),
-                Err(error) => passed_over.push(error),
+                Ok(checkpoint) => return Ok((checkpoint, skipped)),
+                Err(error) => skipped.push(error),
             }
         }
         Err(CheckpointError::None { directory: self.directory.clone() })
     }
 
-    /// The directories of all checkpoints, unfinished ones included, with their steps, the newest first.
+    /// Lists all checkpoints with their steps, unfinished ones included, newest first.
     fn list(&self) -> Result<Vec<(usize, PathBuf)>, CheckpointError> {
         let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -281,7 +225,7 @@ fn is_unfinished(path: &Path) -> bool {
     path.extension() == Some(OsStr::new(UNFINISHED))
 }
 
-/// Writes a file that survives a crash of the machine once the directory is renamed.
+/// Writes a file and flushes it to disk, so that it survives a crash after the rename.
 fn write_through(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let write = || {
         let mut file = File::create(path)?;
@@ -296,14 +240,4 @@ fn remove(directory: &Path) -> Result<(), CheckpointError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done.map_err(io_error(directory)),
     }
-}
-
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
-    let path = path.to_owned();
-    |source| CheckpointError::Io { path, source }
-}
-
-fn record_error(path: &Path) -> impl FnOnce(RecordError) -> CheckpointError {
-    let path = path.to_owned();
-    |source| CheckpointError::Record { path, source }
 }
