@@ -1,4 +1,4 @@
-//! As the book says.
+//! The build script of the book.
 
 fn main() {
     gpu_tuned_build::configure().emit();

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use fake_nvml::{Act, Call, Code, Counted, Reason, Scenario, Unit, play, play_file, scenario};
+use fake_nvml::{Call, Code, Counted, Phase, Reason, Scenario, Unit, play, play_file, scenario};
 use gpu_tuned_core::telemetry::{Gpu, GpuSample, Throttle};
 use gpu_tuned_nvml::{DriverError, Telemetry};
 use libloading::Library;
@@ -45,8 +45,8 @@ fn watched_unit(unit: Unit, count: usize) -> Vec<GpuSample> {
 
 #[test]
 fn every_figure_of_a_gpu_is_read() {
-    let act = Act {
-        looks: 9,
+    let phase = Phase {
+        samples: 9,
         swing_percent: None,
         lost: false,
         uuid: None,
@@ -71,7 +71,7 @@ fn every_figure_of_a_gpu_is_read() {
         processes: Some(vec![fake_nvml::Process { pid: Some(5120), memory_mib: 47_600 }]),
     };
     let mut unit = Scenario::load(&scenario("watch/training")).expect("a scenario").gpu.remove(0);
-    unit.acts = vec![act];
+    unit.phases = vec![phase];
     let seen = watched_unit(unit, 2);
     let sample = &seen[1];
     assert_eq!((sample.utilisation_percent, sample.memory_activity_percent), (Some(97.0), Some(48.0)));
@@ -152,7 +152,7 @@ fn a_lost_gpu_hides_no_other_and_comes_back() {
     let power: Vec<_> = seen.iter().map(|look| (look[0].power_mw.is_some(), look[1].power_mw.is_some())).collect();
     assert!(power.iter().all(|(first, _)| *first));
     let away: Vec<_> = (0..20).filter(|look| !power[*look].1).collect();
-    // Two acts of 3 and 6 samples; opening used up the first.
+    // Two phases of 3 and 6 samples; opening used up the first.
     assert_eq!(away, [8, 9, 10, 11, 12]);
     let lost = &seen[9][1];
     assert!(lost.trouble.as_deref().is_some_and(|why| why.starts_with("the GPU is lost")), "{lost:?}");
@@ -162,33 +162,33 @@ fn a_lost_gpu_hides_no_other_and_comes_back() {
 #[test]
 fn a_replaced_gpu_is_not_mistaken_for_the_lost_one() {
     let unit = Scenario::load(&scenario("watch/idle")).expect("a scenario").gpu.remove(0);
-    let lost = Act { lost: true, ..quiet(2) };
-    let other = Act { uuid: Some("GPU-0".to_owned()), ..quiet(2) };
-    let seen = watched_unit(Unit { acts: vec![quiet(2), lost, other, quiet(9)], ..unit.clone() }, 7);
+    let lost = Phase { lost: true, ..quiet(2) };
+    let other = Phase { uuid: Some("GPU-0".to_owned()), ..quiet(2) };
+    let seen = watched_unit(Unit { phases: vec![quiet(2), lost, other, quiet(9)], ..unit.clone() }, 7);
     let there: Vec<_> = seen.iter().map(|sample| sample.trouble.is_none()).collect();
     assert_eq!(there, [true, false, false, false, false, true, true]);
     assert!(seen[3].trouble.as_deref().is_some_and(|why| why.contains("another GPU has this index now (GPU-0)")));
     // One without an identifier is believed.
-    let lost = Act { lost: true, ..quiet(2) };
-    let unit = Unit { acts: vec![quiet(2), lost, quiet(9)], fails: [(Call::Uuid, Code::Unknown)].into(), ..unit };
+    let lost = Phase { lost: true, ..quiet(2) };
+    let unit = Unit { phases: vec![quiet(2), lost, quiet(9)], fails: [(Call::Uuid, Code::Unknown)].into(), ..unit };
     let there: Vec<_> = watched_unit(unit, 4).iter().map(|sample| sample.trouble.is_none()).collect();
     assert_eq!(there, [true, false, false, true]);
 }
 
-fn quiet(looks: u32) -> Act {
-    Act { looks, ..Act::default() }
+fn quiet(samples: u32) -> Phase {
+    Phase { samples, ..Phase::default() }
 }
 
 #[test]
 fn a_gpu_that_cannot_be_opened_at_first_is_added_later() {
     let unit = Scenario::load(&scenario("watch/idle")).expect("a scenario").gpu.remove(0);
-    let lost = Act { lost: true, ..quiet(2) };
-    let seen = watched_unit(Unit { acts: vec![lost, quiet(9)], ..unit }, 12);
+    let lost = Phase { lost: true, ..quiet(2) };
+    let seen = watched_unit(Unit { phases: vec![lost, quiet(9)], ..unit }, 12);
     // No sample before the tenth, which retries.
     assert_eq!(seen.len(), 0, "it is lost at that look, too: {seen:?}");
     let unit = Scenario::load(&scenario("watch/idle")).expect("a scenario").gpu.remove(0);
-    let lost = Act { lost: true, ..quiet(1) };
-    let seen = watched_unit(Unit { acts: vec![lost, quiet(9)], ..unit }, 12);
+    let lost = Phase { lost: true, ..quiet(1) };
+    let seen = watched_unit(Unit { phases: vec![lost, quiet(9)], ..unit }, 12);
     assert_eq!(seen.len(), 3, "looks 10 to 12");
 }
 

@@ -1,6 +1,6 @@
 //! Drivers that fail, lie and talk nonsense: a decision or a reason, never a panic.
 
-use fake_nvml::{Act, Call, Code, Counted, Hex, Process, Scenario, Unit, Virtualization, play_file};
+use fake_nvml::{Call, Code, Counted, Hex, Phase, Process, Scenario, Unit, Virtualization, play_file};
 use gpu_tuned::monitor::{self, Sampler, Summary};
 use gpu_tuned::recording::Record;
 use gpu_tuned::{Bytes, Options};
@@ -100,7 +100,7 @@ prop_compose! {
         lost_after in weighted(0.1, calls()),
     ) -> Unit {
         let (percents, pairs, [power_draw_mw, temperature_c, looks], counted) = work;
-        let act = looks.map(|looks| Act { looks: looks % 4, lost: looks % 2 == 0, ..Act::default() });
+        let phase = looks.map(|looks| Phase { samples: looks % 4, lost: looks % 2 == 0, ..Phase::default() });
         Unit {
             mig, mig_enabled, fails, lost_after,
             utilisation_percent: percents,
@@ -109,8 +109,8 @@ prop_compose! {
             counters: counted.map(|[sm, occupancy, tensor, dram, to_gpu_mib_s, from_gpu_mib_s]| {
                 Counted { sm, occupancy, tensor, dram, to_gpu_mib_s, from_gpu_mib_s }
             }),
-            acts: act.into_iter().collect(),
-            acts_repeat: true,
+            phases: phase.into_iter().collect(),
+            phases_repeat: true,
             ..unit
         }
     }

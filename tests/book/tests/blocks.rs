@@ -1,4 +1,4 @@
-//! What the book shows beside Rust: every block is of a kind that something checks, and every page is in the book.
+//! Checks of the book's other blocks: every block is of a checked kind, and every page is in the book.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,8 +51,8 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// Whether the block is what its first line, or its page, says it is. A lock that begins with a table goes on with the one
-/// `before` it.
+/// Checks that the block matches its first line or its page. A lock that begins with a table continues the block
+/// `before`.
 fn check(block: &Block, before: Option<&Block>) -> Result<(), String> {
     let before = before.filter(|before| before.page == block.page && block.text.starts_with("[workload."));
     let text = match before {
@@ -70,7 +70,7 @@ fn check(block: &Block, before: Option<&Block>) -> Result<(), String> {
         // Those are run, by the documentation tests and by the tests of the command line.
         ("rust" | "rust,no_run", _) if book_tests::PAGES.contains(&block.page.as_str()) => Ok(()),
         ("console", command) if command.starts_with("$ cargo gpu-tuned ") => Ok(()),
-        // What something else prints.
+        // Output of other programs.
         ("text", _) => Ok(()),
         (kind, _) => Err(format!("nothing checks `{kind}` here")),
     }
@@ -89,7 +89,7 @@ fn every_block_is_checked_by_something() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Where the links of a page lead within the book.
+/// Targets of a page's links within the book.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.map(|target| target.split('#').next().unwrap_or_default()).filter(|target| !target.is_empty())

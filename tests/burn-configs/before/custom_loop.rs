@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use crate::networks::digits::{Model, ModelConfig};
 
-/// How the loop trains.
+/// Training settings of the loop.
 #[derive(Config, Debug)]
 pub struct LoopConfig {
     /// Passes over the images.

@@ -5,7 +5,7 @@ use burn::optim::AdamConfig;
 
 use crate::networks::digits::ModelConfig;
 
-/// How the guide trains.
+/// Training settings of the guide.
 #[derive(Config, Debug)]
 pub struct TrainingConfig {
     /// The network.

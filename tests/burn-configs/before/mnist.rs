@@ -3,7 +3,7 @@
 use burn::config::Config;
 use burn::optim::AdamWConfig;
 
-/// How the example trains; its network has no config.
+/// Training settings of the example; its network has no config.
 #[derive(Config, Debug)]
 pub struct MnistTrainingConfig {
     /// Passes over the images.

@@ -5,7 +5,7 @@ use burn::config::Config;
 use burn::nn::{attention::SeqLengthOption, transformer::TransformerEncoderConfig};
 use burn::optim::{AdamConfig, decay::WeightDecayConfig};
 
-/// How the example trains.
+/// Training settings of the example.
 #[derive(Config, Debug)]
 pub struct ExperimentConfig {
     /// The encoder.

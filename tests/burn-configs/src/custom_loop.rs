@@ -9,7 +9,7 @@ use gpu_tuned::gpu_tuned;
 
 use crate::networks::digits::{Model, ModelConfig};
 
-/// How the loop trains.
+/// Training settings of the loop.
 #[gpu_tuned(workload = "guide", global_batch = 64)]
 #[derive(Config, Debug)]
 pub struct LoopConfig {

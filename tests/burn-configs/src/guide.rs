@@ -6,7 +6,7 @@ use gpu_tuned::gpu_tuned;
 
 use crate::networks::digits::ModelConfig;
 
-/// How the guide trains.
+/// Training settings of the guide.
 #[gpu_tuned(workload = "guide", global_batch = 64)]
 #[derive(Config, Debug)]
 pub struct TrainingConfig {

@@ -1,6 +1,6 @@
 //! The training configs of Burn's examples as their users would annotate them.
 //!
-//! Each module has what is in the file of the same name in `before/`, with at most five lines changed.
+//! Each module equals the file of the same name in `before/`, except for at most five changed lines.
 
 #[path = "../before/mod.rs"]
 pub mod before;

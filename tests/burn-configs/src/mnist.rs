@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::optim::AdamWConfig;
 use gpu_tuned::gpu_tuned;
 
-/// How the example trains; its network has no config.
+/// Training settings of the example; its network has no config.
 #[gpu_tuned(workload = "mnist", global_batch = 256)]
 #[derive(Config, Debug)]
 pub struct MnistTrainingConfig {

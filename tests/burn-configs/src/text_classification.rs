@@ -6,7 +6,7 @@ use burn::nn::{attention::SeqLengthOption, transformer::TransformerEncoderConfig
 use burn::optim::{AdamConfig, decay::WeightDecayConfig};
 use gpu_tuned::gpu_tuned;
 
-/// How the example trains.
+/// Training settings of the example.
 #[gpu_tuned(transformer(vocab = 28996, seq = 256, classes = 4, causal = false, final_norm = false), global_batch = 32)]
 #[derive(Config, Debug)]
 pub struct ExperimentConfig {

@@ -1,11 +1,12 @@
-//! Time, which launches take and nothing else.
+//! The GPU's clock, advanced only by launches.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a launch takes by the GPU's clock.
+/// Duration of a launch by the GPU's clock.
 const LAUNCH_MS: f32 = 5.0;
-/// CubeCL asks the host's clock how long a kernel takes that measures a peak, and repeats it the more often the shorter it is.
+/// Real duration of a kernel that measures a peak. CubeCL times such kernels with the host's clock, and repeats short
+/// ones more often.
 const PEAK: Duration = Duration::from_millis(20);
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
@@ -17,7 +18,7 @@ pub(crate) fn launch(measures: bool) {
     MEASURES.fetch_or(measures, Ordering::Relaxed);
 }
 
-/// Waits for what was launched.
+/// Waits for the launched kernels.
 pub(crate) fn wait() {
     if MEASURES.swap(false, Ordering::Relaxed) {
         std::thread::sleep(PEAK);
@@ -29,7 +30,7 @@ pub(crate) fn now() -> u64 {
     LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// Milliseconds between two such numbers; never none, of which nothing could be told.
+/// Milliseconds between two clock values; never 0, which would be unusable as a measurement.
 pub(crate) fn milliseconds(begin: u64, end: u64) -> f32 {
     0.002 + LAUNCH_MS * end.saturating_sub(begin) as f32
 }

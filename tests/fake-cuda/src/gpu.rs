@@ -1,4 +1,4 @@
-//! What the GPU says of itself: the first of the scenario.
+//! Properties of the GPU: the first one of the scenario.
 
 use std::sync::OnceLock;
 
@@ -19,8 +19,8 @@ pub(crate) struct Gpu {
     sm_count: i32,
 }
 
-/// The scenario's first GPU, or `None` where there is none, its scenario is faulty, or `CUDA_VISIBLE_DEVICES` does not begin
-/// with its index.
+/// The scenario's first GPU. `None` without a GPU, with a faulty scenario, or if `CUDA_VISIBLE_DEVICES` does not
+/// begin with 0.
 pub(crate) fn gpu() -> Option<&'static Gpu> {
     static GPU: OnceLock<Option<Gpu>> = OnceLock::new();
     let read = || if is_hidden() { None } else { read().map_err(|error| eprintln!("fake-cuda: {error}")).ok() };
@@ -36,11 +36,12 @@ fn read() -> Result<Gpu, String> {
     let scenario = Scenario::load(file.as_ref()).map_err(|error| error.to_string())?;
     let [major, minor] = scenario.cuda_driver_version.ok_or("the scenario has no cuda_driver_version")?;
     let unit = scenario.gpu.first().ok_or("the scenario has no GPU")?;
-    Gpu::of(unit, 1000 * major + 10 * minor).ok_or("the scenario's first GPU lacks what CUDA tells".to_owned())
+    Gpu::new(unit, 1000 * major + 10 * minor)
+        .ok_or("the scenario's first GPU lacks a figure that CUDA reports".to_owned())
 }
 
 impl Gpu {
-    fn of(unit: &Unit, version: i32) -> Option<Self> {
+    fn new(unit: &Unit, version: i32) -> Option<Self> {
         let capability = unit.compute_capability?;
         let total = unit.memory_total_mib?;
         Some(Self {
@@ -61,7 +62,7 @@ impl Gpu {
         format!("{domain:04x}:{bus:02x}:{device:02x}.0")
     }
 
-    /// A `CUdevice_attribute`, by its number in cuda.h; 0 for those that nothing here depends on.
+    /// A `CUdevice_attribute`, by its number in cuda.h; 0 for attributes that nothing here uses.
     pub(crate) fn attribute(&self, attribute: i32) -> i32 {
         match attribute {
             // Threads of a block, and its first two dimensions.
@@ -71,7 +72,7 @@ impl Gpu {
             // Blocks of a grid, by dimension.
             5 => i32::MAX,
             6 | 7 => 65_535,
-            // Shared memory of a block, unless a kernel asks for more.
+            // Shared memory of a block by default.
             8 => 48 << 10,
             // Threads of a warp.
             10 => 32,
@@ -81,7 +82,7 @@ impl Gpu {
             50 => self.pci[0],
             75 => self.capability[0],
             76 => self.capability[1],
-            // Shared memory of a block that asks for it.
+            // Shared memory of a block on request.
             97 => shared_memory(self.capability),
             _ => 0,
         }
@@ -123,20 +124,20 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_data_sheets() {
-        // Name of the scenario, its multiprocessors, and bytes of shared memory as `cudaDeviceProp` tells them.
+        // Name of the scenario, its SM count, and bytes of shared memory from `cudaDeviceProp`.
         for (name, sm_count, shared) in
             [("h200", 132, 232_448), ("a10g", 80, 101_376), ("rtx4090", 128, 101_376), ("t4", 40, 65_536)]
         {
             let file = Scenario::load(&scenario(name)).expect("a scenario");
-            let gpu = Gpu::of(&file.gpu[0], 12_080).expect("a whole GPU");
+            let gpu = Gpu::new(&file.gpu[0], 12_080).expect("a whole GPU");
             assert_eq!((gpu.attribute(16), gpu.attribute(97)), (sm_count, shared), "{name}");
         }
     }
 
     #[test]
-    fn it_is_found_where_nvml_says_it_is() {
+    fn the_pci_address_is_that_of_nvml() {
         let file = Scenario::load(&scenario("h200")).expect("a scenario");
-        let gpu = Gpu::of(&file.gpu[0], 12_080).expect("a whole GPU");
+        let gpu = Gpu::new(&file.gpu[0], 12_080).expect("a whole GPU");
         assert_eq!(gpu.pci_address(), "0000:19:00.0");
         assert_eq!([gpu.attribute(50), gpu.attribute(33), gpu.attribute(34)], [0, 0x19, 0]);
         assert_eq!(gpu.uuid[..4], [0x42, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Kernels: kept as text where the environment says so, and told apart by their names.
+//! Kernels: stored as text if the environment requests it, and classified by name.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) fn keep(text: &[u8]) {
     }
 }
 
-/// Whether the kernel of this name measures a peak.
+/// Returns true if the kernel of this name measures a peak.
 pub(crate) fn measures(name: &str) -> bool {
     name.contains(MEASURES)
 }

@@ -1,18 +1,16 @@
-//! A library that exports the C functions of the CUDA driver, on Linux, for a GPU of the [fake NVML](fake_nvml)'s scenario.
-//! Memory is taken and given back, kernels are compiled and loaded, and none is run. So a program with feature `cuda` goes
-//! all the way that it goes beside a GPU, on a machine without one: everything but what kernels compute, and how long they
-//! take.
+//! A library that exports the C functions of the CUDA driver, on Linux, for a GPU of the [fake NVML](fake_nvml)'s
+//! scenario. Memory is allocated and freed, and kernels are compiled and loaded, but never run. A program with
+//! feature `cuda` thus runs completely on a machine without a GPU, except for results and durations of kernels.
 //!
-//! It is built twice from one source, as the fake NVML is: as `libfake_cuda.so`, which stands for `libcuda.so.1`, and as a
-//! Rust library, whose [`Machine`] starts programs beside it.
+//! The crate builds two libraries from one source, like the fake NVML. `libfake_cuda.so` replaces `libcuda.so.1`; the
+//! Rust library's [`Machine`] starts programs with it.
 //!
-//! * Device memory is memory of the host that nothing backs until it is written to. There is as much as the scenario's first
-//!   GPU has free; beyond it allocations fail as the driver's do.
-//! * Memory to which nothing was copied, or zeros, reads as 2.0, in f32, and in bf16 or f16 that is read by itself: kernels
-//!   would have written there. So `gpu_tuned::burn::open` finds e^0 + e^0 there, and losses are finite.
-//! * Every launch takes as long as every other by the GPU's clock, so that tuning decides for the candidate with the fewest:
-//!   another than on a GPU, which may take other memory. Kernels by which CubeCL measures peaks take time of the host's
-//!   clock.
+//! - Device memory is host memory, mapped on first write. The size is the free memory of the scenario's first GPU;
+//!   larger allocations fail like the driver's.
+//! - Unwritten memory reads as 2.0, in fp32, and in bf16 or fp16 that is read alone: kernels would have written there.
+//!   `gpu_tuned::burn::open` thus finds e^0 + e^0, and losses are finite.
+//! - All launches take the same time by the GPU's clock, so autotune chooses the candidate with the fewest launches.
+//!   A real GPU may choose another one, with other memory. Kernels that measure peaks take time of the host's clock.
 
 mod clock;
 mod exports;

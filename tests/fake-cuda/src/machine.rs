@@ -1,4 +1,4 @@
-//! The Rust side: a folder with all that a program beside a GPU finds there.
+//! A folder with all files that a program needs on a machine with a GPU.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,11 +7,11 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Names the folder that keeps the text (PTX) of every kernel that is loaded.
+/// Environment variable with the folder for the text (PTX) of every loaded kernel.
 pub const KERNELS_VARIABLE: &str = "FAKE_CUDA_KERNELS";
 
-/// LLVM bitcode of a module with nothing in it: the magic number, and a module block of version 0 that ends at once. It
-/// stands for libdevice, of which kernels that are not run need nothing.
+/// LLVM bitcode of an empty module: the magic number, and an empty module block of version 0. Replaces libdevice,
+/// which only running kernels need.
 const EMPTY_MODULE: [u8; 16] = *b"BC\xc0\xde\x21\x0c\0\0\x01\0\0\0\0\0\0\0";
 
 /// A machine with the GPU of a scenario, no toolkit and empty caches.
@@ -24,7 +24,8 @@ impl Machine {
     /// A machine of the fake NVML's scenario `name`, such as `h200`.
     ///
     /// # Panics
-    /// When the libraries are not beside the running test, or the temporary folder cannot be written.
+    ///
+    /// If the libraries are not next to the running test, or the temporary folder cannot be written.
     pub fn new(name: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let machine = Self { folder, scenario: fake_nvml::scenario(name) };
@@ -36,7 +37,7 @@ impl Machine {
         let nvml = fake_nvml::library();
         let cuda = nvml.with_file_name("libfake_cuda.so");
         assert!(cuda.exists(), "no {}", cuda.display());
-        // By all names by which they are looked for: a real driver must not be found first.
+        // All names that programs search for, so that no real driver is found first.
         for (library, name) in [(&nvml, "libnvidia-ml.so.1"), (&cuda, "libcuda.so"), (&cuda, "libcuda.so.1")] {
             fs::copy(library, machine.path("lib").join(name)).expect("the temporary folder can be written");
         }

@@ -1,24 +1,24 @@
-//! Memory of the device, which is memory of the host that nothing backs until it is written to, and pinned memory.
+//! Device memory, simulated by lazily committed host memory, and pinned memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// What is read where nothing was written: 2.0, in f32, and in bf16 where two bytes are read.
+/// Value of unwritten memory: 2.0 in fp32, and also in bf16 for two bytes.
 const TWO: u32 = 0x4000_0000;
 
-/// What is allocated, by address.
+/// Allocated blocks, by address.
 #[derive(Default)]
 pub(crate) struct Memory {
     blocks: BTreeMap<u64, MmapMut>,
     used: u64,
 }
 
-/// Why memory is refused.
+/// Reasons for refusing memory.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Refused {
-    /// There is not so much.
+    /// Too little memory is free.
     Full,
     /// No block has those bytes.
     Unknown,
@@ -37,7 +37,7 @@ pub(crate) fn pinned() -> MutexGuard<'static, Memory> {
 }
 
 impl Memory {
-    /// Takes a block, if no more than `most` bytes are taken then.
+    /// Allocates a block, if the total then stays within `most` bytes.
     pub(crate) fn take(&mut self, bytes: u64, most: u64) -> Result<u64, Refused> {
         if bytes > most.saturating_sub(self.used) {
             return Err(Refused::Full);
@@ -71,7 +71,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What was written to a block, with zeros elsewhere.
+    /// Bytes written to a block, with zeros elsewhere.
     pub(crate) fn written(&self, address: u64, length: usize) -> Result<&[u8], Refused> {
         let (begin, block) = self.blocks.range(..=address).next_back().ok_or(Refused::Unknown)?;
         let at = (address - begin) as usize;
@@ -79,7 +79,7 @@ impl Memory {
     }
 }
 
-/// As a program reads bytes: what kernels would have written, and nothing else has, is 2.0.
+/// Fills unwritten bytes with 2.0, in place of the results of kernels.
 pub(crate) fn fill(bytes: &mut [u8]) {
     if let Ok(half) = <&mut [u8; 2]>::try_from(&mut *bytes) {
         if *half == [0; 2] {

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum Code {
-    /// The call did what it was asked.
+    /// The call succeeded.
     Success = 0,
     /// `nvmlInit_v2` was not called, or failed.
     Uninitialized = 1,
     /// An argument makes no sense, such as an unknown handle.
     InvalidArgument = 2,
-    /// The GPU or the driver does not know this figure.
+    /// The GPU or the driver does not support this figure.
     NotSupported = 3,
     /// The user may not do this.
     NoPermission = 4,

@@ -1,29 +1,29 @@
 use serde::{Deserialize, Serialize};
 
-/// What code that reads the machine of a scenario makes of it: the section `[expect]` of its file.
+/// Expected result of reading the scenario's machine: the section `[expect]` of its file.
 ///
-/// It is about the GPU that a program built for an RTX 4090 takes: the first that is one, else the first.
+/// The section describes the GPU chosen by a program built for an RTX 4090: the first matching one, else the first
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// How sure the GPU is recognised.
+    /// How closely the GPU matches.
     pub rung: Rung,
-    /// As which profile, on the rungs that have one.
+    /// The matched profile, for `exact` and `variant`.
     pub profile: Option<String>,
-    /// What differs from the profile, by kind (`memory`, `vgpu`).
+    /// Differences from the profile, by kind (`memory`, `vgpu`).
     #[serde(default)]
     pub differences: Vec<String>,
-    /// Why the constants of the program cannot be used as they are, by kind (`other_gpu`, `memory`); empty when they are
-    /// confirmed.
+    /// Reasons against the compiled constants, by kind (`other_gpu`, `memory`); empty if the constants are confirmed.
     #[serde(default)]
     pub fallbacks: Vec<String>,
-    /// Whether there is no plan, because not even the least of the program fits.
+    /// True if no plan fits, not even the smallest.
     #[serde(default)]
     pub refused: bool,
-    /// How many GPUs and slices can be read.
+    /// Number of readable GPUs and slices.
     #[serde(default = "one")]
     pub gpus: usize,
-    /// How many reasons there are for missing GPUs: one for each that cannot be used, one for a driver that does not work.
+    /// Number of errors: one for each unusable GPU, one for an unusable driver.
     #[serde(default)]
     pub trouble: usize,
 }
@@ -32,15 +32,15 @@ fn one() -> usize {
     1
 }
 
-/// The rungs of the ladder, from sure to unsure.
+/// How closely a GPU matches a profile, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rung {
-    /// All that the driver answers is as the profile says.
+    /// Everything that the driver reports matches the profile.
     Exact,
     /// Nearly the profile's GPU.
     Variant,
-    /// Only the compute capability is known.
+    /// Only the compute capability is available.
     Class,
     /// Nothing identifies the GPU.
     Unknown,

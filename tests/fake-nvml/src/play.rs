@@ -1,4 +1,4 @@
-//! The Rust side: finds the C library and tells it what to play.
+//! Finds the C library and sets its scenario.
 
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,11 @@ use libloading::{Library, Symbol};
 
 use crate::{Scenario, scenario};
 
-/// The C library that belongs to the running test, which cargo builds beside it.
+/// Path of the C library, which cargo builds next to the running test.
 ///
 /// # Panics
-/// When it is not there: `fake-nvml` is no dependency of the package under test.
+///
+/// If the library is missing: `fake-nvml` is no dependency of the package under test.
 pub fn library() -> PathBuf {
     let name = format!("{}fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let program = std::env::current_exe().expect("a test knows its own path");
@@ -21,7 +22,8 @@ pub fn library() -> PathBuf {
     candidates.find(|file| file.exists()).unwrap_or_else(|| panic!("no {name} near {}", program.display()))
 }
 
-/// Plays the scenario `name` (see [`scenario`]) to whatever `read` calls on this thread; `read` is told the library.
+/// Plays the scenario `name` (see [`scenario`]) to the calls of `read` on this thread. `read` receives the library's
+/// path.
 ///
 /// # Panics
 /// When the scenario or the library is missing or faulty.
@@ -41,16 +43,16 @@ pub fn play_file<T>(file: &Path, read: impl FnOnce(&Path) -> T) -> T {
     let path = library();
     // SAFETY: the library is this crate; loading it runs no code of its own.
     let library = unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    rehearse(&library, file.as_ptr());
+    set_scenario(&library, file.as_ptr());
     let result = read(&path);
-    rehearse(&library, ptr::null());
+    set_scenario(&library, ptr::null());
     result
 }
 
-fn rehearse(library: &Library, file: *const c_char) {
-    // SAFETY: the symbol is `fake_nvml_rehearse` of this crate and has this type.
+fn set_scenario(library: &Library, file: *const c_char) {
+    // SAFETY: the symbol is `fake_nvml_set_scenario` of this crate and has this type.
     let symbol: Symbol<unsafe extern "C" fn(*const c_char)> =
-        unsafe { library.get(b"fake_nvml_rehearse\0") }.expect("the library exports it");
+        unsafe { library.get(b"fake_nvml_set_scenario\0") }.expect("the library exports it");
     // SAFETY: `file` is null or a string that lives until the call is over.
     unsafe { symbol(file) };
 }

@@ -4,31 +4,31 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::act::{Act, Counted, Reason};
+use crate::phase::{Counted, Phase, Reason};
 use crate::{Code, Expectation};
 
-/// What a driver answers: one scenario file.
+/// The answers of a driver: one scenario file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Such as `"570.86.15"`.
+    /// Driver version, such as `"570.86.15"`.
     pub driver_version: Option<String>,
     /// Major and minor, such as `[12, 8]`.
     pub cuda_driver_version: Option<[i32; 2]>,
-    /// What `nvmlInit_v2` answers in place of success.
+    /// Result of `nvmlInit_v2`, if not success.
     pub init: Option<Code>,
-    /// What counting the GPUs answers in place of success.
+    /// Result of counting the GPUs, if not success.
     pub count: Option<Code>,
-    /// How many GPUs counting tells, where that is not how many there are.
+    /// Reported number of GPUs, if it differs from the real one.
     pub counted: Option<u32>,
-    /// What code that reads this machine makes of it. The player does not look at it.
+    /// Expected result of reading this machine; ignored by the player.
     pub expect: Option<Expectation>,
     /// The GPUs in NVML's order.
     #[serde(default)]
     pub gpu: Vec<Unit>,
 }
 
-/// A GPU, or a MIG slice of one: what it answers. Whatever is left out is answered with "not supported".
+/// A GPU or a MIG slice with its answers. Absent figures give "not supported".
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Unit {
@@ -48,9 +48,9 @@ pub struct Unit {
     pub compute_capability: Option<[i32; 2]>,
     /// All memory; without it both memory calls answer "not supported".
     pub memory_total_mib: Option<u64>,
-    /// Memory that the driver keeps for itself; only memory v2 tells it.
+    /// Memory reserved by the driver; only memory v2 reports it.
     pub memory_reserved_mib: Option<u64>,
-    /// Memory that nobody holds.
+    /// Free memory.
     pub memory_free_mib: Option<u64>,
     /// CUDA cores.
     pub cores: Option<u32>,
@@ -72,7 +72,7 @@ pub struct Unit {
     pub power_draw_mw: Option<u32>,
     /// Clocks of the moment: of the multiprocessors and of the memory.
     pub clocks_mhz: Option<[u32; 2]>,
-    /// What holds the clocks down.
+    /// Throttle reasons.
     pub throttle: Option<Vec<Reason>>,
     /// Temperature of the chip.
     pub temperature_c: Option<u32>,
@@ -82,13 +82,13 @@ pub struct Unit {
     pub pcie_max: Option<[u32; 2]>,
     /// Traffic of the PCIe link, to the GPU and from it, in kB per second.
     pub pcie_kb_s: Option<[u32; 2]>,
-    /// What its performance counters tell; without it, it has none.
+    /// Performance counters; absent if the GPU has none.
     pub counters: Option<Counted>,
-    /// How the GPU reaches this machine.
+    /// Virtualization mode.
     pub virtualization: Option<Virtualization>,
     /// Compute processes on the GPU.
     pub processes: Option<Vec<Process>>,
-    /// Whether MIG is switched on; without it, whether there are slices.
+    /// True if MIG is enabled. Default: true with slices.
     pub mig_enabled: Option<bool>,
     /// The GPU's MIG slices.
     pub mig: Vec<Unit>,
@@ -104,23 +104,23 @@ pub struct Unit {
     pub fails: BTreeMap<Call, Code>,
     /// Once this call was answered, all later ones answer "GPU is lost".
     pub lost_after: Option<Call>,
-    /// What changes while it is watched.
-    pub acts: Vec<Act>,
-    /// Whether the first act follows the last.
-    pub acts_repeat: bool,
+    /// Changes over time.
+    pub phases: Vec<Phase>,
+    /// True if the first phase follows the last.
+    pub phases_repeat: bool,
 }
 
 /// A process with a compute context on a GPU.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Process {
-    /// Its number; the process that asks, if left out.
+    /// Process number; default: the calling process.
     pub pid: Option<u32>,
-    /// The GPU memory that it holds.
+    /// GPU memory of the process.
     pub memory_mib: u64,
 }
 
-/// One of the calls on a GPU, spelled in scenarios in snake case.
+/// A call on a GPU, in snake case in scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each is named after what it asks")]
@@ -198,7 +198,7 @@ impl From<Hex> for String {
     }
 }
 
-/// A place on the PCI bus, written `00000000:01:00.0`.
+/// An address on the PCI bus, written `00000000:01:00.0`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PciPlace {

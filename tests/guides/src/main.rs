@@ -1,5 +1,5 @@
-//! What tuning guides start from, as a program of its own: it is measured and timed as any user's program is, and it can be
-//! spoilt on purpose, so that what is found can be held against what was done.
+//! The starting points of tuning guides as a program. The program is measured and timed like a user's program.
+//! Deliberate mistakes can be switched on, to compare findings with them.
 
 mod fault;
 mod patches;
@@ -14,26 +14,26 @@ use tracing_subscriber::EnvFilter;
 use fault::Faults;
 use task::Task;
 
-/// Trains what tuning guides begin with, well or badly
+/// Trains the starting points of tuning guides, well or badly
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
-    what: What,
+    task: TaskName,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum TaskName {
     /// A network of four convolutions of 32 channels over patches of 128 x 128
-    Patches(Of<patches::Patches>),
-    /// The same with norms over the batch
-    BatchNormed(Of<patches::BatchNormed>),
+    Patches(TaskArguments<patches::Patches>),
+    /// The same network with norms over the batch
+    BatchNormed(TaskArguments<patches::BatchNormed>),
     /// Two LSTM layers of width 64 over windows of 30 days
-    Series(Of<series::Series>),
+    Series(TaskArguments<series::Series>),
 }
 
-/// How it is trained.
+/// Settings of a task.
 #[derive(clap::Args)]
-struct Of<C: clap::Args> {
+struct TaskArguments<C: clap::Args> {
     #[command(flatten)]
     config: C,
     #[command(flatten)]
@@ -54,10 +54,10 @@ struct Run {
 
 fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
-    match Arguments::parse().what {
-        What::Patches(Of { config, run }) => train(config, run),
-        What::BatchNormed(Of { config, run }) => train(config, run),
-        What::Series(Of { config, run }) => train(config, run),
+    match Arguments::parse().task {
+        TaskName::Patches(TaskArguments { config, run }) => train(config, run),
+        TaskName::BatchNormed(TaskArguments { config, run }) => train(config, run),
+        TaskName::Series(TaskArguments { config, run }) => train(config, run),
     }
 }
 

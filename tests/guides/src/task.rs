@@ -1,4 +1,4 @@
-//! What is trained.
+//! The tasks.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
@@ -13,18 +13,18 @@ pub(crate) trait Task: Tuned + Clone + Send + Sync + 'static {
     type Model: Module;
     /// Samples of a step.
     type Batch: MicroBatch + Clone + std::fmt::Debug;
-    /// Puts samples together, each of which is a number to begin with.
+    /// Builds batches of samples; a sample is a number at first.
     type Stack: Batcher<u64, Self::Batch> + Clone + 'static;
 
     /// The network with fresh weights.
     fn model(&self, device: &Device) -> Self::Model;
 
-    /// What makes batches.
+    /// The batcher.
     fn stack(&self) -> Self::Stack;
 
-    /// What the network makes of samples, and the mean loss.
+    /// Mean loss of the network on a batch.
     fn loss(&self, model: &Self::Model, batch: Self::Batch) -> Tensor<1>;
 
-    /// A tensor of the network as large as one feature map of samples.
+    /// A tensor of the network, as large as one feature map of the batch.
     fn kept(&self, batch: &Self::Batch) -> Tensor<1>;
 }

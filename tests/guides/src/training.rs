@@ -14,7 +14,7 @@ use gpu_tuned::{Session, measure::Subject};
 use models_tests::work::Work;
 
 use crate::Run;
-use crate::fault::Done;
+use crate::fault::FaultInjector;
 use crate::task::Task;
 
 const LEARNING_RATE: f64 = 1e-3;
@@ -28,7 +28,7 @@ struct Samples {
 
 impl Dataset<u64> for Samples {
     fn get(&self, index: usize) -> Result<u64, DatasetError> {
-        self.work.done();
+        self.work.run();
         Ok(index as u64)
     }
 
@@ -38,10 +38,10 @@ impl Dataset<u64> for Samples {
 }
 
 fn work(host_ms: f64) -> Work {
-    Work::lasting(Duration::from_secs_f64(host_ms.clamp(0.0, 1e4) / 1e3))
+    Work::for_duration(Duration::from_secs_f64(host_ms.clamp(0.0, 1e4) / 1e3))
 }
 
-/// How a step is made.
+/// The parts of a step.
 pub(crate) fn subject<C: Task>(config: &C, host_ms: f64) -> Subject<'_, C::Model, C::Batch> {
     let (stack, samples) = (config.stack(), Samples { count: usize::MAX, work: work(host_ms) });
     let prepare = stack.clone();
@@ -57,19 +57,19 @@ pub(crate) fn subject<C: Task>(config: &C, host_ms: f64) -> Subject<'_, C::Model
     })
 }
 
-/// Takes the steps, and says what came of them.
+/// Takes the steps, and returns a summary.
 pub(crate) fn train<C: Task>(session: &Session<C>, run: Run) -> anyhow::Result<String> {
     let (config, device) = (session.config(), session.device());
     let mut trainer = session.trainer(config.model(&device), AdamWConfig::new().init())?;
     let count = run.steps * session.schedule().global_batch as usize;
     let loader = session.loader(Samples { count, work: work(run.host_ms) }, config.stack()).build();
-    let (done, begin) = (Done::new(run.faults), Instant::now());
+    let (injector, begin) = (FaultInjector::new(run.faults), Instant::now());
     let (mut steps, mut samples, mut rescues, mut last) = (0, 0, 0, f32::NAN);
     for batch in loader.iter() {
         let step = trainer.step(LEARNING_RATE, batch?, |model: &C::Model, micro: C::Batch| {
-            done.keep(|| config.kept(&micro));
+            injector.keep(|| config.kept(&micro));
             let loss = config.loss(model, micro);
-            done.read(&loss);
+            injector.read(&loss);
             loss
         })?;
         (steps, samples, rescues, last) = (steps + 1, samples + step.samples, rescues + step.rescues.len(), step.loss);

@@ -4,21 +4,21 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// What came of a build.
+/// Result of a build.
 #[derive(Debug)]
 pub struct Build {
-    /// Whether cargo succeeded.
+    /// True if cargo succeeded.
     pub succeeded: bool,
-    /// What cargo, the compiler and the build script printed.
+    /// Output of cargo, the compiler and the build script.
     pub stderr: String,
-    /// The packages of which something was compiled.
+    /// The compiled packages.
     pub compiled: BTreeSet<String>,
     program: Option<PathBuf>,
 }
 
 impl Build {
     /// Reads cargo's messages.
-    pub(crate) fn of(output: &Output) -> Self {
+    pub(crate) fn from_output(output: &Output) -> Self {
         let mut build = Self {
             succeeded: output.status.success(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -36,7 +36,7 @@ impl Build {
         build
     }
 
-    /// What the program prints: the constants of its tuned struct.
+    /// Constants of the tuned struct, as printed by the program.
     ///
     /// # Panics
     ///
@@ -55,12 +55,12 @@ impl Build {
     ///
     /// # Panics
     ///
-    /// When there is none of this name, and as `constants` does.
+    /// If there is none of this name, or if [`constants`](Self::constants) panics.
     pub fn constant(&self, name: &str) -> String {
         self.constants().remove(name).unwrap_or_else(|| panic!("the program prints no {name}"))
     }
 
-    /// What went wrong.
+    /// The error output of a failed build.
     ///
     /// # Panics
     ///

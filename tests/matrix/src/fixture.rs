@@ -5,7 +5,7 @@ use std::{env, fs};
 
 use crate::{Build, sources};
 
-/// A package of its own below a temporary folder, with what its builds get from the environment.
+/// A package in a temporary folder, with the environment of its builds.
 #[derive(Debug)]
 pub struct Fixture {
     folder: PathBuf,
@@ -95,11 +95,11 @@ impl Fixture {
             command.env_remove(variable);
         }
         command.envs(self.variables.iter().map(|(variable, value)| (variable, value)));
-        Build::of(&command.output().expect("cargo starts"))
+        Build::from_output(&command.output().expect("cargo starts"))
     }
 }
 
-/// What would make a build depend on how the tests themselves were started.
+/// Returns true for a variable that would make a build depend on the environment of the tests.
 fn is_foreign(variable: &OsStr) -> bool {
     let text = variable.to_string_lossy();
     text.starts_with("GPU_TUNED_") || text.starts_with("FAKE_NVML_")

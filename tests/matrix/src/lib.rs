@@ -1,7 +1,7 @@
-//! Builds small packages with cargo, as a user would, and looks at what came out.
+//! Builds small packages with cargo, as a user would, and checks the results.
 //!
-//! The packages are written to the folder that cargo gives to integration tests. They share one target folder, so that
-//! what they depend on is compiled once, and they use the versions of the workspace's `Cargo.lock`, so that nothing is
+//! The packages are written to cargo's folder for integration tests. They share one target folder, so that
+//! dependencies are compiled once. They use the versions of the workspace's `Cargo.lock`, so that nothing is
 //! downloaded.
 
 #![forbid(unsafe_code)]

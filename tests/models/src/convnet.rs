@@ -24,25 +24,25 @@ pub struct Dimensions {
     pub stages: Vec<[usize; 2]>,
     /// Classes.
     pub classes: usize,
-    /// How the blocks are built.
+    /// Structure of the blocks.
     pub kind: workload::Block,
-    /// Whether the norms are GroupNorm, of eight groups, instead of BatchNorm.
+    /// True for GroupNorm with eight groups, false for BatchNorm.
     pub group_norm: bool,
-    /// Whether ResNet's stem is there: convolution 7x7 of stride 2, pooling 3x3 of stride 2.
+    /// True for a ResNet stem: convolution 7x7 of stride 2, pooling 3x3 of stride 2.
     pub stem: bool,
 }
 
 /// A norm over channels.
 #[derive(Module, Debug)]
 pub enum Norm {
-    /// Over the samples of the micro-batch; in f32, as mixed precision asks for.
+    /// Over the samples of the micro-batch; in fp32, as mixed precision requires.
     Batch(InF32<BatchNorm>),
     /// Over groups of channels.
     Group(GroupNorm),
 }
 
 impl Norm {
-    /// The norm that the dimensions ask for.
+    /// The norm of the spec.
     pub fn new(group_norm: bool, channels: usize, device: &Device) -> Self {
         if group_norm {
             Self::Group(GroupNormConfig::new(8, channels).init(device))
@@ -137,8 +137,8 @@ pub struct Convnet {
 }
 
 impl Dimensions {
-    /// The same model as core describes it.
-    pub fn described(&self) -> workload::Convnet {
+    /// The model's spec in core.
+    pub fn spec(&self) -> workload::Convnet {
         let stage = |&[channels, blocks]: &[usize; 2]| Stage::from([self.outputs(channels) as u64, blocks as u64]);
         workload::Convnet {
             image: self.image as u64,

@@ -1,6 +1,6 @@
-//! Models in Burn of the families that gpu-tuned plans for, and what training them keeps in memory.
+//! Models in Burn of the families that gpu-tuned plans for, and their memory in training.
 //!
-//! `KEPT.md` has the results; the tests hold `gpu-tuned-core` against these models.
+//! `KEPT.md` has the results; the tests compare `gpu-tuned-core` with these models.
 
 pub mod convnet;
 #[cfg(feature = "count")]

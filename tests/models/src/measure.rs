@@ -1,4 +1,4 @@
-//! What a training step holds in memory.
+//! Memory of a training step.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,12 @@ use burn::{
 };
 use gpu_tuned::allocation;
 
-/// Bytes that one forward and backward pass held, beyond what was live before.
+/// Bytes allocated by one forward and backward pass, beyond those allocated before.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
-    /// After the forward pass, with the loss alive: kept for the backward pass.
+pub struct StepMemory {
+    /// Bytes after the forward pass, with the loss alive: kept for the backward pass.
     pub kept_bytes: u64,
-    /// At most, through the end of the backward pass.
+    /// Peak bytes through the end of the backward pass.
     pub peak_bytes: u64,
     /// Allocations kept after the forward pass, by their size in bytes.
     pub by_size: BTreeMap<usize, i64>,
@@ -28,15 +28,15 @@ pub fn device(checkpointed: bool) -> Device {
     if checkpointed { device.gradient_checkpointing() } else { device }
 }
 
-/// Waits until nothing else counts: the allocator counts for the whole process, and tests run side by side. A test that
-/// allocates takes it as well, where others count.
+/// Waits for exclusive use of the counting allocator. The allocator counts for the whole process, and tests run in
+/// parallel. A test that only allocates also needs the lock while others count.
 pub fn counting() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Measures one step. An earlier one must have filled the scratch memory that threads hold on to.
-pub fn held(loss: impl FnOnce() -> Tensor<1>) -> Held {
+/// Measures one step. An earlier step must have filled the scratch memory of the threads.
+pub fn measure_step(loss: impl FnOnce() -> Tensor<1>) -> StepMemory {
     let before = (allocation::live_bytes(), allocation::live_by_size());
     allocation::restart_peak();
     let kept = loss();
@@ -47,14 +47,18 @@ pub fn held(loss: impl FnOnce() -> Tensor<1>) -> Held {
         *by_size.entry(size).or_insert(0) -= count;
     }
     by_size.retain(|_, count| *count != 0);
-    Held { kept_bytes: (after.0 - before.0) as u64, peak_bytes: (allocation::peak_bytes() - before.0) as u64, by_size }
+    StepMemory {
+        kept_bytes: (after.0 - before.0) as u64,
+        peak_bytes: (allocation::peak_bytes() - before.0) as u64,
+        by_size,
+    }
 }
 
-/// Bytes that each sample more keeps for the backward pass: the middle one of three differences. About one in a hundred is
-/// a MiB off, as if a thread had filled its scratch memory in it.
+/// Bytes that each further sample keeps for the backward pass: the median of three differences. About one in a
+/// hundred is off by 1 MiB, probably when a thread fills its scratch memory.
 pub fn kept_per_sample(mut loss: impl FnMut(usize) -> Tensor<1>) -> i64 {
-    let mut kept = |samples| held(|| loss(samples)).kept_bytes.cast_signed();
-    // The first measurement still sees what Burn allocates once.
+    let mut kept = |samples| measure_step(|| loss(samples)).kept_bytes.cast_signed();
+    // The first measurement includes one-time allocations of Burn.
     kept(3);
     let mut differences = [(); 3].map(|()| kept(3) - kept(2));
     differences.sort_unstable();

@@ -10,8 +10,8 @@ use gpu_tuned_core::workload;
 
 use crate::cross_entropy;
 
-/// The same model as core describes it.
-pub fn described(widths: &[usize]) -> workload::Mlp {
+/// The model's spec in core.
+pub fn spec(widths: &[usize]) -> workload::Mlp {
     workload::Mlp { widths: widths.iter().map(|&width| width as u64).collect() }
 }
 

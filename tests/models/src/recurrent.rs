@@ -28,17 +28,17 @@ pub struct Dimensions {
     pub classes: usize,
     /// Tokens in the vocabulary; 0 for an input of numbers.
     pub vocab: usize,
-    /// Whether every step has a class, not the last one only.
+    /// True if every step has a class, not only the last one.
     pub every_step: bool,
-    /// Whether the cells are gated recurrent units.
+    /// True for gated recurrent units.
     pub gru: bool,
-    /// Whether each layer runs in both directions.
+    /// True if each layer runs in both directions.
     pub bidirectional: bool,
 }
 
 impl Dimensions {
-    /// The same model as core describes it.
-    pub fn described(&self) -> workload::Recurrent {
+    /// The model's spec in core.
+    pub fn spec(&self) -> workload::Recurrent {
         workload::Recurrent {
             cell: if self.gru { workload::Cell::Gru } else { workload::Cell::Lstm },
             inputs: self.input as u64,

@@ -34,11 +34,12 @@ pub struct Dimensions {
     pub seq: usize,
     /// Share of activations that training drops.
     pub dropout: f64,
-    /// Whether a token sees only those before it.
+    /// True if a token sees only earlier ones.
     pub causal: bool,
-    /// Whether the head shares the embedding's weights.
+    /// True if the head shares the embedding's weights.
     pub tied: bool,
-    /// Whether norms come before attention and feed-forward, with one more after the last layer, or after them.
+    /// True if norms precede attention and feed-forward layers, with one more after the last layer. False if norms
+    /// follow them.
     pub norm_first: bool,
 }
 

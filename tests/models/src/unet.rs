@@ -29,8 +29,8 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// The same model as core describes it.
-    pub fn described(&self) -> workload::Unet {
+    /// The model's spec in core.
+    pub fn spec(&self) -> workload::Unet {
         workload::Unet {
             image: self.image as u64,
             channels: self.channels as u64,

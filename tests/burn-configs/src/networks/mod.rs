@@ -1,4 +1,4 @@
-//! The networks of Burn's examples, as far as the configs' workloads speak of them.
+//! The networks of Burn's examples, as far as the configs' workloads describe them.
 
 pub mod digits;
 pub mod mnist;

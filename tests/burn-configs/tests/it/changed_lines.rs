@@ -1,4 +1,4 @@
-//! What annotating a config of Burn's examples takes.
+//! Lines changed by annotating a config of Burn's examples.
 
 use similar::{DiffOp, TextDiff};
 

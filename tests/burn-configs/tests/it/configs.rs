@@ -1,4 +1,4 @@
-//! The annotated configs: what they hold, and what they read of files that were written before.
+//! The annotated configs: their values, and values read from older files.
 
 use burn::config::Config;
 use burn_configs::{before, custom_loop, guide, mnist, text_classification};
@@ -76,7 +76,7 @@ fn a_key_without_a_field_is_passed_over() {
     assert_eq!(loaded.to_string(), text);
 }
 
-/// The file of a run before the annotation holds Burn's batch size. It is the user's choice then, and stays.
+/// A file written before the annotation contains Burn's batch size. The file counts as the user's choice and stays.
 #[test]
 fn a_config_saved_before_the_annotation_pins_what_it_holds() {
     let folder = tempfile::tempdir().expect("a folder");

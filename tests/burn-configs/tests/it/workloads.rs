@@ -1,4 +1,4 @@
-//! What the configs say a step costs, against the networks in Burn.
+//! Computed costs of the configs, compared with the networks in Burn.
 
 use burn::config::Config;
 use burn::module::Module;
@@ -25,7 +25,7 @@ fn the_text_classifier_has_the_parameters_of_its_dimensions() {
     assert_eq!(config.workload().parameters(), parameters_in_burn(&config));
 }
 
-/// A config that leaves its dimensions to the file. They stay what they are there, whatever `transformer` holds.
+/// A config with its dimensions in the file. The file's dimensions apply, not those of `transformer`.
 #[gpu_tuned(workload = "text-classification")]
 #[derive(Config, Debug)]
 struct DbPediaConfig {

@@ -7,7 +7,7 @@ use crate::{clock, kernels};
 
 /// The module of every kernel.
 const MODULE: usize = 1;
-/// A kernel, by what it does.
+/// Handle of an ordinary kernel.
 const COMPUTES: usize = 1;
 const MEASURES: usize = 2;
 

@@ -86,7 +86,7 @@ extern "C" fn cuMemcpyDtoDAsync_v2(to: Address, from: Address, length: usize, _s
 const HOST: c_uint = 1;
 const DEVICE: c_uint = 2;
 
-/// One side of a `CUDA_MEMCPY2D`.
+/// Source or target of a `CUDA_MEMCPY2D`.
 #[repr(C)]
 struct Side {
     x_in_bytes: usize,
@@ -108,7 +108,7 @@ struct Rectangle {
 }
 
 impl Side {
-    /// Where a row begins, in bytes.
+    /// Offset of a row, in bytes.
     fn row(&self, row: usize) -> usize {
         self.x_in_bytes + (self.y + row) * self.pitch
     }
@@ -120,7 +120,7 @@ unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Rectangle, stream: Handle) 
     let Rectangle { from, to, width_in_bytes: width, height } = unsafe { &*copy };
     for row in 0..*height {
         let (source, target) = (from.row(row), to.row(row));
-        // SAFETY: by the driver's contract rows are within what both sides name.
+        // SAFETY: by the driver's contract all rows are inside the memory of both sides.
         let code = unsafe {
             match (from.memory_type, to.memory_type) {
                 (HOST, DEVICE) => {

@@ -1,7 +1,7 @@
-//! The CUDA driver's C functions, as cuda.h declares them: those that training steps on one GPU call.
+//! C functions of the CUDA driver, as declared in cuda.h: those called by training steps on one GPU.
 //!
-//! Every function is called under the driver's contract: handles come from this library, and pointers are valid for what is
-//! read or written through them.
+//! Every function is called under the driver's contract: handles come from this library, and pointers are valid for
+//! reads and writes.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -31,7 +31,7 @@ fn handle(number: usize) -> Handle {
     std::ptr::without_provenance_mut(number)
 }
 
-/// What asking the GPU of that number answers.
+/// Queries the GPU with that number.
 fn ask<T>(device: c_int, answer: impl FnOnce(&'static Gpu) -> T) -> Result<T, Return> {
     let gpu = gpu().ok_or(NO_DEVICE)?;
     if device == 0 { Ok(answer(gpu)) } else { Err(INVALID_DEVICE) }
@@ -77,7 +77,7 @@ unsafe fn hand_out_text(answer: Result<String, Return>, out: *mut c_char, length
     SUCCESS
 }
 
-/// The name of a code, and what the driver says of it.
+/// The name of a code, and its description.
 fn words(code: Return) -> [&'static CStr; 2] {
     match code {
         SUCCESS => [c"CUDA_SUCCESS", c"no error"],

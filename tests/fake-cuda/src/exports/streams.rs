@@ -10,7 +10,7 @@ use crate::clock;
 #[derive(Default)]
 struct Numbered {
     last: usize,
-    /// What the clock said when an event was recorded.
+    /// Clock values of recorded events.
     events: HashMap<usize, u64>,
 }
 
@@ -77,7 +77,7 @@ extern "C" fn cuEventSynchronize(_event: Handle) -> Return {
     SUCCESS
 }
 
-/// What CUDA has named `cuEventElapsedTime` before version 12.8, which of both is called is cudarc's choice.
+/// CUDA's name of `cuEventElapsedTime` before version 12.8; cudarc chooses one of the two.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventElapsedTime(out: *mut f32, begin: Handle, end: Handle) -> Return {
     let numbered = numbered();

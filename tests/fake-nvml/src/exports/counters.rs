@@ -6,16 +6,16 @@ use std::ptr;
 
 use super::{Handle, Return, ask};
 use crate::Code;
-use crate::act::Counted;
+use crate::phase::Counted;
 use crate::scenario::Call;
-use crate::stage;
+use crate::state;
 
 thread_local! {
     /// Samples that this thread has allocated and not freed yet.
     static SAMPLES: Cell<isize> = const { Cell::new(0) };
 }
 
-/// What `nvmlGpmSample_t` points to.
+/// The target of an `nvmlGpmSample_t`.
 #[derive(Default)]
 struct Sample {
     counted: Option<Counted>,
@@ -48,7 +48,7 @@ struct Request {
     newer: *mut Sample,
 }
 
-/// How many samples the calling thread has allocated and not freed.
+/// Number of samples that the calling thread has allocated and not freed.
 #[unsafe(no_mangle)]
 extern "C" fn fake_nvml_samples() -> isize {
     SAMPLES.get()
@@ -115,7 +115,7 @@ unsafe fn take(device: Handle, sample: *mut Sample) -> Return {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut Request) -> Return {
-    if let Err(code) = stage::ask_system(|_| Ok(())) {
+    if let Err(code) = state::query_system(|_| Ok(())) {
         return code as Return;
     }
     // SAFETY: by NVML's contract, which has the samples come from `nvmlGpmSampleAlloc`.
@@ -125,7 +125,7 @@ unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut Request) -> Return {
     // SAFETY: the metrics follow the head, aligned as it is.
     let metrics = unsafe { request.add(1).cast::<Metric>() };
     for place in 0..count as usize {
-        // SAFETY: the caller has so many metrics there, each with its id.
+        // SAFETY: the caller provides the array of metrics, each with its id.
         let metric = unsafe { &mut *metrics.add(place) };
         let figure = figure(counted, metric.id);
         metric.value = figure.unwrap_or(0.0);

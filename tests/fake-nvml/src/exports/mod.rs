@@ -1,7 +1,7 @@
-//! NVML's C functions, as nvml.h declares them (the newest version of each, which is what nvml-wrapper calls).
+//! NVML's C functions, in the newest version of nvml.h, which nvml-wrapper calls.
 //!
 //! Every function is called under NVML's contract: handles come from this library, and out-pointers are valid for
-//! what is written through them.
+//! writes.
 #![allow(non_snake_case, reason = "the names are NVML's")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::Code;
 use crate::scenario::{Call, Unit};
-use crate::stage;
+use crate::state;
 
 mod counters;
 mod memory;
@@ -17,7 +17,7 @@ mod mig;
 mod pci;
 mod processes;
 
-/// `nvmlDevice_t`: never a real pointer, but the GPU's place and that of the slice, each counted from 1.
+/// `nvmlDevice_t`: not a pointer, but the index of the GPU and the slot of the slice, each counted from 1.
 type Handle = *mut c_void;
 type Return = c_uint;
 
@@ -27,7 +27,7 @@ fn handle(gpu: usize, slice: Option<usize>) -> Handle {
 
 fn ask<T>(device: Handle, call: Call, answer: impl FnOnce(&Unit) -> Result<T, Code>) -> Result<T, Code> {
     let (gpu, slice) = (device.addr() & 0xffff, device.addr() >> 16);
-    stage::ask(gpu.checked_sub(1).ok_or(Code::InvalidArgument)?, slice.checked_sub(1), call, answer)
+    state::query(gpu.checked_sub(1).ok_or(Code::InvalidArgument)?, slice.checked_sub(1), call, answer)
 }
 
 /// # Safety
@@ -58,37 +58,37 @@ unsafe fn hand_out_text(answer: Result<Vec<u8>, Code>, out: *mut c_char, length:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fake_nvml_rehearse(file: *const c_char) {
+unsafe extern "C" fn fake_nvml_set_scenario(file: *const c_char) {
     // SAFETY: null or a string, as `play` passes it.
     let file = (!file.is_null()).then(|| unsafe { CStr::from_ptr(file) }.to_string_lossy().into_owned());
-    stage::rehearse(file.map(PathBuf::from));
+    state::set_scenario(file.map(PathBuf::from));
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInit_v2() -> Return {
-    stage::open() as Return
+    state::open() as Return
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> Return {
-    stage::open() as Return
+    state::open() as Return
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlShutdown() -> Return {
-    stage::close() as Return
+    state::close() as Return
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint) -> Return {
-    let version = stage::ask_system(|all| all.driver_version.clone().map(Into::into).ok_or(Code::NotSupported));
+    let version = state::query_system(|all| all.driver_version.clone().map(Into::into).ok_or(Code::NotSupported));
     // SAFETY: by NVML's contract.
     unsafe { hand_out_text(version, out, length) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> Return {
-    let version = stage::ask_system(|all| {
+    let version = state::query_system(|all| {
         let packed = |[major, minor]: [i32; 2]| major.wrapping_mul(1000).wrapping_add(minor.wrapping_mul(10));
         all.cuda_driver_version.map(packed).ok_or(Code::LibraryNotFound)
     });
@@ -98,7 +98,7 @@ unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> Retur
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> Return {
-    let count = stage::ask_system(|all| all.count.map_or(Ok(all.counted.unwrap_or(all.gpu.len() as c_uint)), Err));
+    let count = state::query_system(|all| all.count.map_or(Ok(all.counted.unwrap_or(all.gpu.len() as c_uint)), Err));
     // SAFETY: by NVML's contract.
     unsafe { hand_out(count, out) }
 }
@@ -215,7 +215,7 @@ unsafe extern "C" fn nvmlDeviceGetTemperature(device: Handle, _sensor: c_uint, o
 unsafe extern "C" fn nvmlDeviceGetPcieThroughput(device: Handle, counter: c_uint, out: *mut c_uint) -> Return {
     let traffic = ask(device, Call::PcieThroughput, |unit| {
         let [to_gpu, from_gpu] = unit.pcie_kb_s.ok_or(Code::NotSupported)?;
-        // nvmlPcieUtilCounter_t: 0 what the GPU sends, 1 what it receives.
+        // nvmlPcieUtilCounter_t: 0 is sent by the GPU, 1 is received.
         if counter == 0 { Ok(from_gpu) } else { Ok(to_gpu) }
     });
     // SAFETY: by NVML's contract.

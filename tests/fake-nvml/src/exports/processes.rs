@@ -23,7 +23,7 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
         Ok(processes) => processes,
         Err(code) => return code as Return,
     };
-    // SAFETY: NVML's contract: `count` holds the room at `out`, and takes the number of processes.
+    // SAFETY: NVML's contract: `count` contains the capacity of `out`, and receives the number of processes.
     let room = unsafe { count.replace(processes.len() as c_uint) };
     if (room as usize) < processes.len() {
         return Code::InsufficientSize as Return;

@@ -35,7 +35,7 @@ pub(super) struct Images {
 
 impl Dataset<Image> for Images {
     fn get(&self, index: usize) -> Result<Image, DatasetError> {
-        self.work.done();
+        self.work.run();
         let shade = (index % 17) as f32 / 17.0 - 0.5;
         Ok(Image {
             pixels: vec![shade; CHANNELS * self.side * self.side],

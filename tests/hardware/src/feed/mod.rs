@@ -170,7 +170,7 @@ impl Feeding {
         let network = Convnet::new(&dimensions(side), &device);
         let trainer = session.trainer(network, AdamWConfig::new().init())?;
         let samples = session.schedule().global_batch as usize;
-        let work = Work::lasting(Duration::from_secs_f64(HOST_MS / 1e3));
+        let work = Work::for_duration(Duration::from_secs_f64(HOST_MS / 1e3));
         let images = Images { count: samples * arguments.steps as usize, side, classes: CLASSES, work };
         let pixels =
             Tensor::from_data(burn::tensor::TensorData::ones::<f32, _>([samples, 3, side, side]), &Device::flex());

@@ -11,7 +11,7 @@ fn is_for(build: &Build, target: &str, targets: &str) {
     assert_eq!((constants["target"].as_str(), constants["targets"].as_str()), (target, targets));
     assert_eq!(constants["misfits"], "");
     assert_eq!(constants["has_table"], "true");
-    // The struct's default is the constant, and so many micro-batches hold the global batch, the last not empty.
+    // The struct's default is the constant. The micro-batches cover the global batch, and the last one is not empty.
     assert_eq!(constants["default_batch_size"], constants["batch_size"]);
     let number = |name: &str| constants[name].parse::<u64>().unwrap();
     let (batch, steps) = (number("batch_size"), number("default_gradient_accumulation"));

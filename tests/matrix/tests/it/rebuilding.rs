@@ -1,4 +1,4 @@
-//! What is compiled again, and what is not.
+//! Which changes cause a rebuild.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! LoRA and QLoRA: what Burn trains, packs, copies and keeps against what core computes.
+//! LoRA and QLoRA: trained, packed, copied and kept values in Burn, compared with core's.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ const LLAMA: Dimensions = Dimensions {
     norm_first: true,
 };
 
-/// Which matrices have adapters: in Burn, and in core.
+/// The matrices with adapters: in Burn, and in core.
 fn targets() -> [(&'static str, Vec<LoraTarget>); 2] {
     use LoraTarget::{Down, Gate, Key, Output, Query, Up, Value};
     [(QUERY_AND_VALUE, vec![Query, Value]), (ALL, vec![Query, Key, Value, Output, Gate, Up, Down])]
@@ -129,8 +129,8 @@ fn core_bounds_the_dense_copies_of_weights_by_those_of_the_first_layer() {
             {
                 let device = measure::device(is_checkpointed);
                 let model = adapted(pattern, format, &device);
-                measure::held(|| model.loss(&LLAMA, SAMPLES, &device));
-                let kept = copies(&measure::held(|| model.loss(&LLAMA, SAMPLES, &device)).by_size);
+                measure::measure_step(|| model.loss(&LLAMA, SAMPLES, &device));
+                let kept = copies(&measure::measure_step(|| model.loss(&LLAMA, SAMPLES, &device)).by_size);
                 let name = format!("{roles:?} {format:?} checkpointed {is_checkpointed}");
                 println!("{name}: {kept} kept, {} counted", 4 * values);
                 assert_eq!(4 * values, kept + difference, "{name}");
@@ -142,7 +142,7 @@ fn core_bounds_the_dense_copies_of_weights_by_those_of_the_first_layer() {
 #[test]
 fn core_bounds_what_adapters_keep_for_each_sample() {
     let _counting = measure::counting();
-    // Under checkpointing core counts what every frozen norm gives, whether an adapted matrix reads it or not.
+    // Under checkpointing core counts the output of every frozen norm, even if no adapted matrix reads it.
     for (is_checkpointed, most) in [(false, 1.1), (true, 1.25)] {
         let device = measure::device(is_checkpointed);
         for (pattern, roles) in targets() {

@@ -1,10 +1,10 @@
-//! Bytes that Burn really keeps from the forward for the backward pass against those that core computes from dimensions.
+//! Bytes that Burn keeps from the forward for the backward pass, compared with core's.
 
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::workload::{self, Block, Stage, Workload, WorkloadSpec};
 use models_tests::{
     convnet::{self, Convnet},
-    measure::{self, Held},
+    measure::{self, StepMemory},
     mlp::{self, Mlp},
     recurrent::{self, Recurrent},
     transformer::{self, Classifier, Gpt, Llama},
@@ -17,7 +17,7 @@ fn workload(described: impl Into<WorkloadSpec>) -> Workload {
     described.into().workload()
 }
 
-/// Bytes that core says are kept for one sample: plain, and checkpointed.
+/// Bytes that core computes for one sample: plain, and checkpointed.
 fn computed(workload: &Workload) -> [u64; 2] {
     let checkpointed = workload.sample.checkpointed_activations.expect("BUG: it follows from the dimensions");
     [workload.sample.activations.0, checkpointed.0]
@@ -113,11 +113,11 @@ fn a_tied_head_keeps_the_copy_of_its_weight_that_core_counts() {
     }
 }
 
-fn one_step<L: Fn() -> Tensor<1>>(checkpointed: bool, model: impl Fn(Device) -> L) -> Held {
+fn one_step<L: Fn() -> Tensor<1>>(checkpointed: bool, model: impl Fn(Device) -> L) -> StepMemory {
     let _counting = measure::counting();
     let loss = model(measure::device(checkpointed));
-    measure::held(&loss);
-    measure::held(&loss)
+    measure::measure_step(&loss);
+    measure::measure_step(&loss)
 }
 
 // Powers of two, which CUDA does not pad, from four channels on.
@@ -129,7 +129,7 @@ fn core_knows_what_convnets_keep() {
         {
             for group_norm in [false, true] {
                 let d = convnet::Dimensions { image, stages: stages.clone(), classes: 10, kind, group_norm, stem };
-                check(&format!("{d:?}"), &workload(d.described()), 1, |device| {
+                check(&format!("{d:?}"), &workload(d.spec()), 1, |device| {
                     let (model, d) = (Convnet::new(&d, &device), d.clone());
                     move |samples| model.loss(&d, samples, &device)
                 });
@@ -165,7 +165,7 @@ fn core_pads_the_rows_of_a_convolution_as_cubecl_does() {
             batch_statistics: true,
             ..workload::Convnet::default()
         };
-        // Beside the convolution's output: the norm's, the activation's, and the image.
+        // Subtracts the norm's output, the activation's, and the image from the convolution's output.
         let row_bytes = block.workload().sample.activations.0 / 64 - 4 * (2 * channels + 3);
         assert_eq!(row_bytes, expected, "{channels} channels");
     }
@@ -175,7 +175,7 @@ fn core_pads_the_rows_of_a_convolution_as_cubecl_does() {
 fn core_knows_what_u_nets_keep() {
     for (image, base, depth, classes) in [(48, 16, 1, 2), (32, 16, 2, 5), (64, 8, 3, 2), (32, 8, 4, 1)] {
         let d = unet::Dimensions { image, channels: 3, base, depth, classes };
-        check(&format!("{d:?}"), &workload(d.described()), 1, |device| {
+        check(&format!("{d:?}"), &workload(d.spec()), 1, |device| {
             let model = UNet::new(&d, &device);
             move |samples| model.loss(&d, samples, &device)
         });
@@ -185,7 +185,7 @@ fn core_knows_what_u_nets_keep() {
 #[test]
 fn core_knows_what_perceptrons_keep() {
     for widths in [vec![300, 500, 700, 200, 10], vec![64, 1024, 1024, 5], vec![2000, 100, 400]] {
-        check(&format!("{widths:?}"), &workload(mlp::described(&widths)), 256, |device| {
+        check(&format!("{widths:?}"), &workload(mlp::spec(&widths)), 256, |device| {
             let (model, widths) = (Mlp::new(&widths, &device), widths.clone());
             move |samples| model.loss(&widths, samples, &device)
         });
@@ -212,7 +212,7 @@ fn core_knows_what_recurrent_layers_keep() {
             recurrent::Dimensions { gru, layers: 3, input: 300, hidden: 100, seq: 20, ..narrow },
             recurrent::Dimensions { gru, bidirectional: true, ..narrow },
         ] {
-            check(&format!("{d:?}"), &workload(d.described()), 16, |device| {
+            check(&format!("{d:?}"), &workload(d.spec()), 16, |device| {
                 let model = Recurrent::new(&d, &device);
                 move |samples| model.loss(&d, samples, &device)
             });

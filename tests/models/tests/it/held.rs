@@ -1,4 +1,4 @@
-//! Weights, gradients and optimizer state that Burn holds while it trains against those of a plan.
+//! Weights, gradients and optimizer state of Burn in training, compared with a plan.
 
 use burn::{
     module::{Module, ModuleVisitor, Param, ParamGroup},
@@ -22,7 +22,7 @@ use models_tests::{
     unet::{self, UNet},
 };
 
-/// What a plan for the CPU says.
+/// Memory planned for the CPU.
 fn planned(model: &ModelSpec, optimizer: Optimizer) -> MemoryEstimate {
     let training = Training { optimizer, ..Training::default() };
     let workload = WorkloadSpec { model: model.clone(), training }.workload();
@@ -86,7 +86,7 @@ fn burn_optimizer(optimizer: Optimizer, hidden: &ParamGroup) -> ModuleOptimizer 
     }
 }
 
-/// Two steps with each optimizer: what Burn's own tensors hold is what a plan says.
+/// Takes two steps with each optimizer, and compares the bytes of Burn's tensors with the plan.
 fn check<M: Module>(
     model: impl Into<ModelSpec>,
     hidden: &ParamGroup,
@@ -161,17 +161,17 @@ fn a_plan_says_what_a_transformer_holds() {
 
 #[test]
 fn a_plan_says_what_a_u_net_holds() {
-    // Kernels are no matrices: Muon takes none of them.
+    // Muon rejects kernels, which are not matrices.
     let none = ParamGroup::from_ids(Vec::new());
     let d = unet::Dimensions { image: 16, channels: 3, base: 8, depth: 2, classes: 3 };
-    check(d.described(), &none, |device| UNet::new(&d, device), |model, device| model.loss(&d, 2, device));
+    check(d.spec(), &none, |device| UNet::new(&d, device), |model, device| model.loss(&d, 2, device));
 }
 
 #[test]
 fn a_plan_says_what_recurrent_layers_hold() {
     let hidden = ParamGroup::from_any_predicates(vec!["input_transform.weight", "hidden_transform.weight"]);
     let d = lstm();
-    check(d.described(), &hidden, |device| Recurrent::new(&d, device), |model, device| model.loss(&d, 2, device));
+    check(d.spec(), &hidden, |device| Recurrent::new(&d, device), |model, device| model.loss(&d, 2, device));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Numbers of parameters: what core computes from dimensions against what Burn's modules train.
+//! Numbers of parameters: core's, compared with Burn's modules.
 
 use burn::{module::Module, tensor::Device};
 use gpu_tuned_core::workload::{Block, WorkloadSpec};
@@ -74,7 +74,7 @@ fn core_counts_the_parameters_of_convnets() {
         for (stages, stem) in [(vec![[16, 2]], false), (vec![[8, 1], [16, 3]], false), (vec![[16, 2], [24, 2]], true)] {
             for group_norm in [false, true] {
                 let d = convnet::Dimensions { image: 64, stages: stages.clone(), classes: 7, kind, group_norm, stem };
-                assert_same(d.described(), &Convnet::new(&d, &device()), &format!("{d:?}"));
+                assert_same(d.spec(), &Convnet::new(&d, &device()), &format!("{d:?}"));
             }
         }
     }
@@ -85,7 +85,7 @@ fn core_counts_the_parameters_of_u_nets() {
     let _counting = measure::counting();
     for (base, depth, classes) in [(8, 1, 2), (6, 2, 1), (4, 4, 3)] {
         let d = unet::Dimensions { image: 32, channels: 3, base, depth, classes };
-        assert_same(d.described(), &UNet::new(&d, &device()), &format!("{d:?}"));
+        assert_same(d.spec(), &UNet::new(&d, &device()), &format!("{d:?}"));
     }
 }
 
@@ -93,7 +93,7 @@ fn core_counts_the_parameters_of_u_nets() {
 fn core_counts_the_parameters_of_perceptrons() {
     let _counting = measure::counting();
     for widths in [vec![7, 5, 3], vec![30, 50, 70, 10], vec![12, 3]] {
-        assert_same(mlp::described(&widths), &Mlp::new(&widths, &device()), &format!("{widths:?}"));
+        assert_same(mlp::spec(&widths), &Mlp::new(&widths, &device()), &format!("{widths:?}"));
     }
 }
 
@@ -114,7 +114,7 @@ fn core_counts_the_parameters_of_recurrent_layers() {
                 gru,
                 bidirectional,
             };
-            assert_same(d.described(), &Recurrent::new(&d, &device()), &format!("{d:?}"));
+            assert_same(d.spec(), &Recurrent::new(&d, &device()), &format!("{d:?}"));
         }
     }
 }

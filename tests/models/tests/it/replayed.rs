@@ -1,4 +1,4 @@
-//! Memory replayed from runs on the CPU against what dry runs on an H200 reserved (Burn 0.22.1, f32, `AdamW`, 12 steps).
+//! Memory simulated from CPU traces, compared with dry runs on an H200 (Burn 0.22.1, fp32, `AdamW`, 12 steps).
 
 use burn::{
     module::Module,
@@ -27,9 +27,9 @@ use models_tests::{
 };
 
 const H200: Bytes = Bytes::from_mib(143_771);
-/// Where less is reserved, a plan need not be a bound: every GPU that trains has eight times as much.
+/// Below this size a plan need not be a bound: every GPU for training has eight times as much memory.
 const MATTERS_MIB: u64 = 1024;
-/// Of 95 in 100. Steps on a GPU differ from run to run by what autotune chose.
+/// Largest relative error in 95 of 100 cases. Steps on a GPU vary with autotune's choices.
 const WORST: f64 = 0.15;
 const MEDIAN: f64 = 0.05;
 
@@ -43,7 +43,7 @@ fn optimizer() -> ModuleOptimizer {
     AdamWConfig::new().init()
 }
 
-/// Holds what is replayed against what was reserved, and what is planned by it.
+/// Compares the simulated and the planned memory with the reserved memory.
 fn check<M: Module, B: Clone>(family: Family, subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
     let _counting = measure::counting();
     let (mut errors, mut bounds) = (Vec::new(), Vec::new());
@@ -69,14 +69,14 @@ fn check<M: Module, B: Clone>(family: Family, subject: &Subject<'_, M, B>, reser
     assert!(missed * 20 <= bounds.len(), "{missed} of {} reserve more than is planned", bounds.len());
 }
 
-/// What a lock with steps that were replayed for an H200 makes of plans for it.
+/// Plans for an H200 from a lock with simulated steps.
 struct Planned {
     workload: Workload,
     checkpointing: bool,
 }
 
 impl Planned {
-    /// By steps of one micro-batch; those that add up gradients are not looked at.
+    /// Uses steps of one micro-batch only, without accumulation.
     fn by(single: &Trace, family: Family, checkpointing: bool) -> Self {
         let mode = Mode::new(Precision::F32, checkpointing);
         let traces = Traces { single: single.clone(), accumulating: single.clone() };
@@ -88,7 +88,7 @@ impl Planned {
         Self { workload, checkpointing }
     }
 
-    /// What the memory pools are planned to hold, with its margin.
+    /// Memory planned for the pools, with its margin.
     fn mib(&self, batch: u64) -> f64 {
         let mut pins = Pins::default();
         (pins.batch_size, pins.gradient_checkpointing) = (Some(batch), Some(self.checkpointing));
@@ -173,8 +173,8 @@ struct Encoder {
     head: Linear,
 }
 
-/// The transformer below without checkpointing, after three steps. After twelve it holds two pages more at 16 samples, which no
-/// plan here covers; elsewhere as much.
+/// The transformer below without checkpointing, after three steps. After twelve steps it reserves two pages more at
+/// 16 samples, which no plan here covers; elsewhere the same.
 const TRANSFORMER: [(u64, u64); 27] = [
     (4, 827),
     (6, 1179),

@@ -1,4 +1,4 @@
-//! A frozen copy that answers beside the model that is trained: what Burn holds and keeps for it against core.
+//! A frozen teacher: memory of Burn, compared with core's.
 
 use burn::{
     module::{Module, ModuleVisitor, Param},
