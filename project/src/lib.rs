@@ -14,4 +14,6 @@ mod conflict;
 pub mod file;
 pub mod lock;
 pub mod resolved;
+#[cfg(feature = "sources")]
+pub mod sources;
 pub mod workspace;

@@ -4,4 +4,6 @@ mod compile;
 mod config;
 mod fuzz;
 mod lock;
+#[cfg(feature = "sources")]
+mod sources;
 mod strategies;

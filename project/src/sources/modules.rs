@@ -1,0 +1,120 @@
+//! The files of a target, found by rustc's rules for `mod x;`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
+
+use super::collect::{Collector, FileModule};
+use super::{SourceError, SourceFile, Sources, Target, Unread};
+
+/// A reader of targets that reads each file once.
+#[derive(Default)]
+pub(super) struct Reader {
+    sources: Sources,
+    visited: BTreeSet<PathBuf>,
+}
+
+/// A file with its module's place.
+struct ModuleFile {
+    file: PathBuf,
+    /// The folder of the module's children.
+    folder: PathBuf,
+    path: Vec<String>,
+}
+
+impl Reader {
+    pub(super) fn read_target(&mut self, target: &Target<'_>) {
+        let folder = target.root.parent().unwrap_or(Path::new("")).to_owned();
+        let path = vec![target.name.replace('-', "_")];
+        self.read(ModuleFile { file: target.root.to_owned(), folder, path }, target.is_test);
+    }
+
+    pub(super) fn into_sources(self) -> Sources {
+        self.sources
+    }
+
+    fn read(&mut self, module: ModuleFile, is_test: bool) {
+        // Two spellings of a path are one file.
+        let key = module.file.canonicalize().unwrap_or_else(|_| module.file.clone());
+        if !self.visited.insert(key) {
+            return;
+        }
+        let file = match SourceFile::read(&module.file) {
+            Ok(file) => file,
+            Err(error) => return self.sources.unread.push(unread(error)),
+        };
+        let collected = Collector::collect(&file, module.path.clone(), is_test);
+        self.sources.structs.extend(collected.structs);
+        self.sources.unread.extend(collected.unread);
+        for child in collected.modules {
+            for found in files(&child, &module) {
+                self.read(found, is_test);
+            }
+        }
+        let beside = module.file.parent().unwrap_or(Path::new(""));
+        for included in collected.included {
+            let file = beside.join(included);
+            if file.is_file() {
+                self.read(ModuleFile { file, folder: module.folder.clone(), path: module.path.clone() }, is_test);
+            }
+        }
+    }
+}
+
+/// Returns the files of a child module. A module behind `cfg_attr(…, path = …)` may have several.
+fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
+    let (plain, conditional) = paths(&child.attributes);
+    let inline: PathBuf = child.inline.iter().map(|name| bare(name)).collect();
+    let beside = parent.file.parent().unwrap_or(Path::new(""));
+    // `#[path]` counts from the file's folder, and in an inline module from that module's folder.
+    let base = if child.inline.is_empty() { beside.to_owned() } else { parent.folder.join(&inline) };
+    let named = |path: PathBuf| {
+        let file = base.join(path);
+        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+        ModuleFile { file, folder, path: child.path.clone() }
+    };
+    let name = child.path.last().map_or("", |name| bare(name));
+    let folder = parent.folder.join(inline).join(name);
+    let usual = [folder.with_extension("rs"), folder.join("mod.rs")];
+    let usual = usual.map(|file| ModuleFile { file, folder: folder.clone(), path: child.path.clone() });
+    let all: Vec<_> = match plain {
+        Some(path) => vec![named(path)],
+        None => conditional.into_iter().map(named).chain(usual).collect(),
+    };
+    all.into_iter().filter(|module| module.file.is_file()).collect()
+}
+
+/// Returns the path of `#[path = "…"]`, and the paths in `cfg_attr`.
+fn paths(attributes: &[Attribute]) -> (Option<PathBuf>, Vec<PathBuf>) {
+    let plain = attributes.iter().find_map(|attribute| path(&attribute.meta));
+    let conditional =
+        attributes.iter().filter(|attribute| attribute.path().is_ident("cfg_attr")).flat_map(|attribute| {
+            let parts = attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default();
+            parts.iter().skip(1).filter_map(path).collect::<Vec<_>>()
+        });
+    (plain, conditional.collect())
+}
+
+fn path(meta: &Meta) -> Option<PathBuf> {
+    match meta {
+        Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value().into()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A module's name without `r#`.
+fn bare(name: &str) -> &str {
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+fn unread(error: SourceError) -> Unread {
+    match error {
+        SourceError::Io { path, cause } => Unread { file: path, line: None, why: cause.to_string() },
+        SourceError::Syntax { path, line, message } => Unread { file: path, line: Some(line), why: message },
+    }
+}

@@ -1,0 +1,178 @@
+//! Annotated structs of a package, whatever file and form they are in.
+
+use std::fs;
+use std::path::Path;
+
+use gpu_tuned_core::workload::ModelSpec;
+use gpu_tuned_project::attribute::Table;
+use gpu_tuned_project::resolved::Resolved;
+use gpu_tuned_project::sources::{Annotated, Sources, Target, config_file};
+use tempfile::TempDir;
+
+/// A struct with this attribute and name.
+fn config(attribute: &str, name: &str) -> String {
+    format!("{attribute}\n#[derive(Debug)]\npub struct {name} {{ #[tuned] pub batch_size: usize }}\n")
+}
+
+const PLAIN: &str = "#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64)]";
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn read(folder: &Path, roots: &[(&str, &str)]) -> Sources {
+    let roots: Vec<_> = roots.iter().map(|(name, root)| (*name, folder.join(root))).collect();
+    Sources::read(roots.iter().map(|(name, root)| Target {
+        name,
+        root,
+        is_test: root.starts_with(folder.join("tests")),
+    }))
+}
+
+fn paths(sources: &Sources) -> Vec<&str> {
+    sources.structs.iter().map(|found| found.path.as_str()).collect()
+}
+
+fn resolved() -> Table {
+    Table::Resolved(Box::new(Resolved::from_builtin("h200").unwrap()))
+}
+
+fn global_batch(found: &Annotated) -> Option<u64> {
+    found.plan_input(resolved(), "lib.rs").unwrap().goal.global_batch
+}
+
+#[test]
+fn modules_are_followed_as_rustc_follows_them() {
+    let text = |name: &str| config(PLAIN, name);
+    let root = "mod a; mod b; mod inline { mod inner; #[path = \"odd.rs\"] mod odd; pub mod deep { mod far; } }\n\
+                #[path = \"elsewhere/file.rs\"] mod moved; #[cfg_attr(windows, path = \"w.rs\")] mod os; mod absent;\n\
+                include!(\"included.rs\"); mod r#type;";
+    let folder = folder(&[
+        ("src/lib.rs", root),
+        ("src/a.rs", &format!("{}mod child;", text("A"))),
+        ("src/a/child.rs", &text("Child")),
+        ("src/b/mod.rs", "mod child;"),
+        ("src/b/child.rs", &text("Child")),
+        ("src/inline/inner.rs", &text("Inner")),
+        ("src/inline/odd.rs", &text("Odd")),
+        ("src/inline/deep/far.rs", &text("Far")),
+        ("src/elsewhere/file.rs", "mod beside;"),
+        ("src/elsewhere/beside.rs", &text("Beside")),
+        ("src/os.rs", &text("Other")),
+        ("src/w.rs", &text("Windows")),
+        ("src/included.rs", &text("Included")),
+        ("src/type.rs", &text("Raw")),
+        ("src/unused.rs", &text("Unused")),
+    ]);
+    let sources = read(folder.path(), &[("my-crate", "src/lib.rs")]);
+    let mut found = paths(&sources);
+    found.sort_unstable();
+    let expected = [
+        "my_crate::Included",
+        "my_crate::a::A",
+        "my_crate::a::child::Child",
+        "my_crate::b::child::Child",
+        "my_crate::inline::deep::far::Far",
+        "my_crate::inline::inner::Inner",
+        "my_crate::inline::odd::Odd",
+        "my_crate::moved::beside::Beside",
+        "my_crate::os::Other",
+        "my_crate::os::Windows",
+        "my_crate::r#type::Raw",
+    ];
+    assert_eq!(found, expected);
+    assert!(sources.unread.is_empty(), "{:?}", sources.unread);
+}
+
+#[test]
+fn the_attribute_is_seen_by_path_by_renamed_import_and_in_cfg_attr() {
+    let batch = |path: &str, batch: u32| format!("#[{path}(mlp(widths = [8, 8]), global_batch = {batch})]");
+    let conditional = "#[cfg_attr(feature = \"x\", gpu_tuned(mlp(widths = [8, 8]), global_batch = 4), derive(Clone))]";
+    let text = [
+        "use gpu_tuned::{self as gt, Bytes, gpu_tuned as planned};\nuse tuned::gpu_tuned;\n".to_owned(),
+        config(&batch("gpu_tuned::gpu_tuned", 1), "Full"),
+        config(&batch("gt::gpu_tuned", 2), "Crate"),
+        config(&batch("planned", 3), "Renamed"),
+        config(conditional, "Conditional"),
+        format!("fn main() {{ {} }}\n", config(&batch("gpu_tuned", 5), "Local")),
+        "#[other] #[derive(Debug)] struct Plain { batch_size: usize }\n".to_owned(),
+        format!("#[cfg(test)] mod tests {{ {} }}\n", config(PLAIN, "Unit")),
+    ];
+    let folder = folder(&[("src/main.rs", &text.concat()), ("tests/it.rs", &config(PLAIN, "Test"))]);
+    let sources = read(folder.path(), &[("it", "src/main.rs"), ("test", "tests/it.rs"), ("again", "src/main.rs")]);
+    assert_eq!(paths(&sources), ["it::Full", "it::Crate", "it::Renamed", "it::Conditional", "it::Local", "test::Test"]);
+    let batches: Vec<_> = sources.structs.iter().map(global_batch).collect();
+    assert_eq!(batches, [1, 2, 3, 4, 5, 64].map(Some));
+    let is_test: Vec<_> = sources.structs.iter().map(|found| found.is_test).collect();
+    assert_eq!(is_test, [false, false, false, false, false, true]);
+}
+
+#[test]
+fn fields_with_dimensions_are_read_with_their_defaults() {
+    let text = "#[gpu_tuned(transformer(seq = 256, vocab = 8192), global_batch = samples)]\n\
+                #[derive(Config, Debug)]\nstruct LmConfig {\n\
+                #[tuned(dim = layers, default = 6)] n_layers: usize,\n\
+                #[tuned(dims(d_model = 512, heads: n_heads = 8))] model: Model,\n\
+                #[config(default = 96)] samples: usize,\n}\n";
+    let folder = folder(&[("src/lib.rs", text)]);
+    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+    let input = sources.structs[0].plan_input(resolved(), "src/lib.rs").unwrap();
+    let ModelSpec::Transformer(lm) = input.spec.model else { panic!("{:?}", input.spec) };
+    assert_eq!((lm.layers, lm.d_model, lm.heads, lm.seq), (6, 512, Some(8), 256));
+    assert_eq!(input.goal.global_batch, Some(96));
+}
+
+#[test]
+fn a_mistake_has_the_macros_message_and_its_place() {
+    let text = "\u{feff}// ä\r\n#[gpu_tuned(mlp(widths = [8, 8]), globl_batch = 64)]\r\n#[derive(Debug)]\r\nstruct C {\r\n    \
+                #[tuned]\r\n    batch_sise: usize,\r\n}\r\n";
+    let folder = folder(&[("src/lib.rs", text)]);
+    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+    let mistakes = sources.structs[0].plan_input(resolved(), "src/lib.rs").err().unwrap();
+    let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+    assert!(
+        lines[0].starts_with("src/lib.rs:2:35: `#[gpu_tuned]` does not take `globl_batch`; did you mean"),
+        "{lines:?}"
+    );
+    assert!(lines[1].starts_with("src/lib.rs:6:5: there is no setting `batch_sise`; did you mean"), "{lines:?}");
+    let absent = sources.structs[0].plan_input(Table::Absent, "src/lib.rs").err().unwrap();
+    assert!(
+        absent.iter().any(|mistake| mistake.to_string().starts_with("src/lib.rs:2:3: `#[gpu_tuned]` has no target"))
+    );
+}
+
+#[test]
+fn a_struct_of_a_macro_and_a_broken_file_are_named_with_their_lines() {
+    let text = "mod broken;\nmacro_rules! config { ($name:ident) => {\n    #[gpu_tuned(mlp(widths = [8, 8]))]\n    \
+                #[derive(Debug)] struct $name { #[tuned] batch_size: usize } } }\nconfig!(Made);\n";
+    let folder = folder(&[("src/lib.rs", text), ("src/broken.rs", "fn main() {\n    let = 1;\n}\n")]);
+    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+    assert!(sources.structs.is_empty());
+    let unread: Vec<_> = sources.unread.iter().map(|unread| (unread.line, unread.why.as_str())).collect();
+    assert_eq!(unread[0], (Some(3), "a macro makes the annotated struct"));
+    assert_eq!(unread[1].0, Some(2), "{unread:?}");
+}
+
+#[test]
+fn the_file_of_a_build_script_is_a_literal_or_an_error() {
+    let script = |call: &str| {
+        let folder =
+            folder(&[("build.rs", &format!("fn main() {{\n    gpu_tuned_build::configure(){call}.emit();\n}}\n"))]);
+        let path = folder.path().join("build.rs");
+        config_file(&path).map_err(|error| error.to_string().replace(&path.display().to_string(), "build.rs"))
+    };
+    assert_eq!(script(""), Ok(None));
+    for literal in
+        ["\"../my.toml\"", "Path::new(\"../my.toml\")", "\"../my.toml\".to_owned()", "&String::from(\"../my.toml\")"]
+    {
+        assert_eq!(script(&format!(".config_file({literal})")), Ok(Some("../my.toml".into())), "{literal}");
+    }
+    let error = "build.rs:2: the argument of `config_file` is no literal, so the file is unknown";
+    assert_eq!(script(".require_single_target().config_file(name)"), Err(error.to_owned()));
+}
