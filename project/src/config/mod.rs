@@ -1,6 +1,7 @@
 //! `gpu-tuned.toml`: the profiles, workloads and goals that people write.
 
 mod keys;
+mod pairs;
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
+
+pub use pairs::{PairsError, workload_from_pairs};
 
 use keys::ParsedKeys;
 

@@ -1,0 +1,146 @@
+//! The annotated structs of the package: the same input of a plan that the build has.
+
+use std::path::Path;
+
+use cargo_metadata::{DependencyKind, Package, Target, TargetKind};
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_core::source::FileError;
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_project::attribute::{PlanInput, Table};
+use gpu_tuned_project::resolved::{Resolved, Selected};
+use gpu_tuned_project::sources::{self, Annotated, Sources};
+
+/// The build-script crate.
+const BUILD_SUPPORT: &str = "gpu-tuned-build";
+
+/// An annotated struct without mistakes.
+pub(crate) struct Struct {
+    /// The struct's name.
+    pub name: String,
+    /// The struct's path, from its target on.
+    pub path: String,
+    /// True for a struct of a test or a bench.
+    pub is_test: bool,
+    /// The name of the attribute's workload, if the attribute names one.
+    pub workload: Option<String>,
+    pub spec: WorkloadSpec,
+    pub goal: Goal,
+    /// The target in the attribute of a package without a build script.
+    pub target: Option<ProfileId>,
+}
+
+/// An annotated struct with mistakes.
+pub(crate) struct BrokenStruct {
+    pub name: String,
+    pub path: String,
+    pub is_test: bool,
+    /// Each mistake with the text of its file.
+    pub mistakes: Vec<(FileError, String)>,
+}
+
+/// The annotated structs of a package.
+#[derive(Default)]
+pub(crate) struct Structs {
+    pub read: Vec<Struct>,
+    pub broken: Vec<BrokenStruct>,
+    /// One sentence for each part of the sources that was not read.
+    pub unread: Vec<String>,
+}
+
+/// True for a package whose build script resolves the table.
+pub(super) fn has_build_script(package: &Package) -> bool {
+    let depends = package.dependencies.iter().any(|it| it.name == BUILD_SUPPORT && it.kind == DependencyKind::Build);
+    depends && script(package).is_some()
+}
+
+/// Returns the package's build script.
+pub(super) fn script(package: &Package) -> Option<&Path> {
+    let script = package.targets.iter().find(|target| target.kind.contains(&TargetKind::CustomBuild))?;
+    Some(script.src_path.as_std_path())
+}
+
+impl Structs {
+    /// Reads the structs of all targets. `resolved` is the table of the package's build script.
+    pub(super) fn read(package: &Package, workspace: &Path, resolved: &Resolved) -> Self {
+        let mut targets: Vec<_> = package.targets.iter().filter_map(|it| Some((order(it)?, it))).collect();
+        targets.sort_by_key(|(order, _)| *order);
+        let targets = targets.into_iter().map(|(order, target)| sources::Target {
+            name: &target.name,
+            root: target.src_path.as_std_path(),
+            is_test: order >= TESTS,
+        });
+        let Sources { structs, unread } = Sources::read(targets);
+        let has_script = has_build_script(package);
+        let mut all = Self::default();
+        for unread in unread {
+            let line = unread.line.map_or_else(String::new, |line| format!(":{line}"));
+            all.unread.push(format!("{}{line}: not read: {}", name(&unread.file, workspace), unread.why));
+        }
+        for found in structs {
+            let table = if has_script { Table::Resolved(Box::new(resolved.clone())) } else { Table::Absent };
+            all.add(found, table, workspace);
+        }
+        all
+    }
+
+    fn add(&mut self, found: Annotated, table: Table, workspace: &Path) {
+        match found.plan_input(table, &name(&found.file, workspace)) {
+            Ok(input) => self.read.push(Struct::new(found, input)),
+            Err(mistakes) => {
+                let mistakes = mistakes.into_iter().map(|mistake| (mistake, found.text.to_string())).collect();
+                let Annotated { name, path, is_test, .. } = found;
+                self.broken.push(BrokenStruct { name, path, is_test, mistakes });
+            }
+        }
+    }
+}
+
+impl Struct {
+    fn new(found: Annotated, input: PlanInput) -> Self {
+        let PlanInput { resolved, has_build_script, goal, name: workload, spec, .. } = input;
+        let target = match resolved.selected {
+            Selected::Targets(ids) if !has_build_script => ids.into_iter().next(),
+            _ => None,
+        };
+        let Annotated { name, path, is_test, .. } = found;
+        Self { name, path, is_test, workload, spec, goal, target }
+    }
+
+    /// Returns true for the struct's name, its path, or the end of its path.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        is_named(&self.path, name)
+    }
+}
+
+impl BrokenStruct {
+    /// Returns true for the struct's name, its path, or the end of its path.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        is_named(&self.path, name)
+    }
+}
+
+fn is_named(path: &str, name: &str) -> bool {
+    path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
+}
+
+/// The first order of test targets.
+const TESTS: u8 = 3;
+
+/// Returns the order in which targets are read; `None` for the build script.
+fn order(target: &Target) -> Option<u8> {
+    let is = |kind: &TargetKind| target.kind.contains(kind);
+    match () {
+        () if is(&TargetKind::CustomBuild) => None,
+        () if is(&TargetKind::Bin) => Some(1),
+        () if is(&TargetKind::Example) => Some(2),
+        () if is(&TargetKind::Test) => Some(TESTS),
+        () if is(&TargetKind::Bench) => Some(TESTS + 1),
+        () => Some(0),
+    }
+}
+
+/// Returns the file's name from the workspace on, with slashes.
+fn name(file: &Path, workspace: &Path) -> String {
+    crate::init::name(file, workspace)
+}
