@@ -10,6 +10,7 @@ use gpu_tuned_core::{Goal, Precision};
 use crate::bench::BenchArgs;
 use crate::export::ExportArgs;
 use crate::monitor::MonitorArgs;
+use crate::project::{ModelOrWorkloadArgs, WorkloadArgs};
 use crate::recording::is_standard;
 use crate::trace::TraceArgs;
 
@@ -266,9 +267,8 @@ pub(crate) struct PlanArgs {
     /// Plan for every shipped profile and your own
     #[arg(long, conflicts_with_all = ["names", "target", "here"])]
     pub all: bool,
-    /// Plan this workload only
-    #[arg(long, value_name = "NAME")]
-    pub workload: Option<String>,
+    #[command(flatten)]
+    pub workload: ModelOrWorkloadArgs,
     #[command(flatten)]
     pub goal: GoalArgs,
 }
@@ -291,9 +291,8 @@ pub(crate) struct ExplainArgs {
     /// Explain the plan for the first GPU in this machine, or for its CPU where there is none
     #[arg(long)]
     pub here: bool,
-    /// The workload, where the package has several
-    #[arg(long, value_name = "NAME")]
-    pub workload: Option<String>,
+    #[command(flatten)]
+    pub workload: ModelOrWorkloadArgs,
     #[command(flatten)]
     pub goal: GoalArgs,
 }
@@ -312,9 +311,8 @@ pub(crate) struct ExplainArgs {
     2: "bad input or usage, such as a mistake in a file"
 ))]
 pub(crate) struct CheckArgs {
-    /// Check this workload only
-    #[arg(long, value_name = "NAME")]
-    pub workload: Option<String>,
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
 }
 
 /// Which GPUs are planned for; without a word, those that the package declares as features.

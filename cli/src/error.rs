@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::{FileError, without_controls};
+use gpu_tuned_project::config::PairsError;
+use gpu_tuned_project::sources::ConfigFileError;
 use thiserror::Error;
 
 use crate::Code;
@@ -45,18 +47,32 @@ pub(crate) enum Error {
         mistakes: Vec<(FileError, String)>,
     },
     #[error(
-        "no workload is known of `{package}`\n  help: run `cargo gpu-tuned measure -p {package}`, or describe one in \
-         gpu-tuned.toml: [workload.NAME]"
+        "`{package}` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload in \
+         {file}: [workload.NAME], or give the model: --model transformer --dim layers=6 …"
     )]
-    NoWorkload { package: String },
+    NoWorkload { package: String, file: String },
+    /// An annotated struct that only the compiler can read.
     #[error(
-        "`{name}` was measured, and nothing describes it\n  help: describe it in gpu-tuned.toml: [workload.{name}], and \
+        "{why}\n  help: give the model: --model transformer --dim layers=6 …, or describe it in gpu-tuned.toml: \
+         [workload.NAME], and name it with --workload"
+    )]
+    UnreadableStruct { why: String },
+    #[error("there is no annotated struct `{name}`{hint}\n  help: there is {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })]
+    UnknownStruct { name: String, hint: String, names: Vec<String> },
+    #[error("several annotated structs have this name\n  help: name one with --struct: {}", names.join(", "))]
+    SeveralStructs { names: Vec<String> },
+    #[error("--model: {source}")]
+    Model { source: PairsError },
+    #[error("{source}\n  help: write the file's name into the call, as \"gpu-tuned.toml\"")]
+    ConfigFile { source: ConfigFileError },
+    #[error(
+        "`{name}` was measured, and nothing describes it\n  help: describe it in {file}: [workload.{name}], and \
          measure it again"
     )]
-    Undescribed { name: String },
+    Undescribed { name: String, file: String },
     #[error("there is no workload `{name}`{hint}\n  help: there is {}", names.join(", "))]
     UnknownWorkload { name: String, hint: String, names: Vec<String> },
-    #[error("the package has several workloads\n  help: name one with --workload: {}", names.join(", "))]
+    #[error("the package has several workloads\n  help: name one with --workload or --struct: {}", names.join(", "))]
     SeveralWorkloads { names: Vec<String> },
     #[error("there is no profile `{name}`{hint}\n  help: `cargo gpu-tuned targets` lists those that there are")]
     UnknownTarget { name: String, hint: String },

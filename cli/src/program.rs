@@ -44,6 +44,7 @@ impl Program {
         Run { args, feature }: Run<'_>,
         profile: &str,
     ) -> Result<Self, Error> {
+        project.refuse_broken_structs()?;
         if args.bin.is_none() && args.example.is_none() {
             project.has_one_program()?;
         }

@@ -15,10 +15,13 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
         let message = "the package declares no GPU as a feature: nothing to hold it against";
         return vec![Finding::new(Level::Note, message).of(described.name)];
     }
-    let workload = described.workload();
     let mut found = Vec::new();
     for target in &targets {
-        let Err(error) = plan(&target.facts, &workload, &target.goal(described.goal.clone())) else { continue };
+        let Err(error) =
+            plan(&target.facts, &described.workload_on(&target.facts), &target.goal(described.goal.clone()))
+        else {
+            continue;
+        };
         let finding = match &error {
             PlanError::DoesNotFit(misfit) => {
                 let explain = format!("see `cargo gpu-tuned explain {} --workload {}`", target.name, described.name);

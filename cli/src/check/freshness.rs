@@ -10,16 +10,20 @@ use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::lock::{Lock, LockedWorkload};
 
 use super::finding::{Finding, Level};
-use crate::project::{Described, Project};
+use crate::project::{Described, Project, WorkloadArgs};
 
 /// Measured workloads that nothing describes: they cannot be planned without building the program.
-pub(super) fn undescribed(project: &Project, only: Option<&str>) -> Vec<Finding> {
+pub(super) fn undescribed(project: &Project, wanted: &WorkloadArgs) -> Vec<Finding> {
     let all = project.lock().workload.iter();
     let without = all.filter(|(name, locked)| {
-        locked.described.is_none() && only.is_none_or(|only| only == *name) && !project.describes(name)
+        let is_meant = wanted.workload.as_ref().is_none_or(|only| only == *name) && wanted.structure.is_none();
+        locked.described.is_none() && is_meant && !project.describes(name)
     });
-    let message =
-        format!("{} has no description of it, and neither has gpu-tuned.toml: it cannot be planned", Lock::NAME);
+    let message = format!(
+        "{} has no description of it, and neither has {}: it cannot be planned",
+        Lock::NAME,
+        project.config_file()
+    );
     without.map(|(name, _)| Finding::new(Level::Note, message.clone()).of(name)).collect()
 }
 

@@ -8,7 +8,7 @@ use gpu_tuned_core::source::without_controls;
 
 use crate::args::{CheckArgs, Common};
 use crate::error::Error;
-use crate::project::Project;
+use crate::project::{Project, WorkloadArgs};
 use crate::table::{Align, Table};
 use crate::{Answer, Code};
 use finding::{Finding, Level};
@@ -17,7 +17,7 @@ use finding::{Finding, Level};
 /// the declared GPUs hold the workloads.
 pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
     let found = match Project::read(common) {
-        Ok(project) => findings(&project, args.workload.as_deref())?,
+        Ok(project) => findings(&project, &args.workload)?,
         // A program that reads the findings reads these, too.
         Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
         Err(error @ Error::Read { .. }) if common.json => {
@@ -34,9 +34,13 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
     Ok(Answer { text, notes: Vec::new(), code })
 }
 
-fn findings(project: &Project, only: Option<&str>) -> Result<Vec<Finding>, Error> {
-    let workloads = project.workloads(only)?;
-    let mut found = freshness::undescribed(project, only);
+fn findings(project: &Project, wanted: &WorkloadArgs) -> Result<Vec<Finding>, Error> {
+    let mut found: Vec<Finding> = project.struct_mistakes().map(|(mistake, _)| mistake.into()).collect();
+    let workloads = match project.workloads(wanted) {
+        Err(Error::Files { .. }) if !found.is_empty() => return Ok(found),
+        other => other?,
+    };
+    found.extend(freshness::undescribed(project, wanted));
     found.extend(freshness::without_releases(project, &workloads));
     for described in &workloads {
         found.extend(freshness::of(project, described));

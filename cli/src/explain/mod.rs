@@ -29,14 +29,19 @@ struct Explained<'a> {
 
 /// Explains the plan of one workload for one target.
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
-    let project = Project::read(common)?;
-    let described = project.workload(args.workload.as_deref())?;
+    let model = args.workload.model()?;
+    let project = if model.is_some() { Project::read_if_any(common)? } else { Project::read(common)? };
+    let described = match &model {
+        Some(model) => project.model(model),
+        None => project.workload(&args.workload.of_package)?,
+    };
     let name = args.target.as_deref().or(args.option.as_deref());
     let (target, mut notes) = Target::one(&project, name, args.here)?;
     notes.extend(project.left_out(core::slice::from_ref(&described)));
     notes.extend(kept_from_builds(core::slice::from_ref(&described), args.here));
     let goal = args.goal.over(target.goal(described.goal.clone()));
-    let explained = explain(&target.facts_of(goal.world_size), &described.workload(), &goal);
+    let facts = target.facts_of(goal.world_size);
+    let explained = explain(&facts, &described.workload_on(&facts), &goal);
     let explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
     let code = match explanation.outcome {
         Outcome::Plan(_) => Code::Fine,

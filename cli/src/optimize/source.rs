@@ -13,7 +13,7 @@ use super::leaf::{Leaf, leaves};
 use super::model::{Asked, Dimension, Model, NoModel};
 use super::text::{Format, Node};
 use crate::error::Error;
-use crate::project::Project;
+use crate::project::{Project, WorkloadArgs};
 
 /// A file with its text.
 pub(super) struct Read {
@@ -83,7 +83,7 @@ pub(super) fn training(
     let is_of_package =
         args.model.workload.is_some() || args.benchmark && args.model.model.is_none() && args.model.dims.is_empty();
     if let Some(project) = project.filter(|_| is_of_package) {
-        let described = project.workload(args.model.workload.as_deref())?;
+        let described = project.workload(&WorkloadArgs { workload: args.model.workload.clone(), structure: None })?;
         let workload = described.workload();
         let what = workload.measured.in_words().unwrap_or_else(|| match workload.provenance {
             Provenance::Declared => "costs as declared".to_owned(),

@@ -17,8 +17,12 @@ pub(crate) use row::{cells, headings, misfit_in_words};
 
 /// Plans each workload for each target.
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
-    let project = Project::read(common)?;
-    let workloads = project.workloads(args.workload.as_deref())?;
+    let model = args.workload.model()?;
+    let project = if model.is_some() { Project::read_if_any(common)? } else { Project::read(common)? };
+    let workloads = match &model {
+        Some(model) => vec![project.model(model)],
+        None => project.workloads(&args.workload.of_package)?,
+    };
     let (targets, mut notes) = Target::wanted(&project, args.targets.names(), args.all, args.targets.here)?;
     notes.extend(project.left_out(&workloads));
     notes.extend(kept_from_builds(&workloads, args.targets.here));
@@ -53,7 +57,8 @@ pub(crate) fn kept_from_builds(workloads: &[Described<'_>], here: bool) -> Optio
 }
 
 fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, Error> {
-    let outcome = match plan(&target.facts_of(goal.world_size), &described.workload(), goal) {
+    let facts = target.facts_of(goal.world_size);
+    let outcome = match plan(&facts, &described.workload_on(&facts), goal) {
         Ok(plan) => Outcome::Plan(Box::new(plan)),
         Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
         Err(error @ PlanError::PrecisionUnsupported { .. }) => Outcome::Unsupported(error.to_string()),

@@ -1,7 +1,10 @@
-//! The package that a command is for: its files, its workloads, and the GPUs it declares.
+//! The package of a command: files, workloads, and declared GPUs.
 
 mod metadata;
+mod names;
 mod programs;
+mod structs;
+mod wanted;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -13,65 +16,120 @@ use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::file::{self, ReadError};
 use gpu_tuned_project::lock::{Lock, Outdated};
+use gpu_tuned_project::resolved::{Resolved, Selected};
+use gpu_tuned_project::{sources, workspace};
 
 pub(crate) use metadata::RUNTIME;
+use structs::Structs;
+pub(crate) use wanted::{ModelOrWorkloadArgs, WorkloadArgs};
 pub(crate) use workloads::Described;
 
 use crate::args::Common;
 use crate::error::Error;
 
-/// The package that a command is for.
+/// The package of a command.
 pub(crate) struct Project {
-    package: Package,
+    /// `None` in a folder without a package.
+    package: Option<Package>,
     root: PathBuf,
     workspace: PathBuf,
+    /// The name of `gpu-tuned.toml`, as the build script has it.
+    config_file: String,
     file: ConfigFile,
     lock: Lock,
-    /// What of the lock is of the Burn that the package is built with, as its build script takes it.
+    /// The measurements with the package's release of Burn, as the build script selects them.
     current: Lock,
     outdated: Vec<Outdated>,
-    /// The releases that it is built with, where they were asked for and there is a `Cargo.lock`.
+    /// The releases of `Cargo.lock`; `None` without the file, or if the command needs no releases.
     cargo_lock: Option<CargoLock>,
+    structs: Structs,
+    /// The workload's name of each struct.
+    struct_names: Vec<String>,
 }
 
 /// Mistakes in files, each with the text of its file.
 type Mistakes = Vec<(FileError, String)>;
 
 impl Project {
-    /// Finds the package and reads its files, `Cargo.lock` among them: what was measured with other releases is left out.
+    /// Finds the package and reads its files and annotated structs. Measurements with other releases than those of
+    /// `Cargo.lock` are left out.
     pub(crate) fn read(common: &Common) -> Result<Self, Error> {
-        let mut mistakes = Mistakes::new();
-        let mut project = Self::of_files(common, &mut mistakes)?;
-        let parse = |source: Source<'_>| CargoLock::read(source).map_err(|mistake| vec![mistake]);
-        project.cargo_lock = parsed(&project.workspace, (CargoLock::NAME, CargoLock::REMEDY), parse, &mut mistakes)?;
-        without(mistakes)?;
-        if let Some(cargo_lock) = &project.cargo_lock {
-            project.outdated = project.current.take_outdated(cargo_lock, &project.package.name);
-        }
-        Ok(project)
-    }
-
-    /// The same for commands that take no figures from it: whatever is the matter with `Cargo.lock`.
-    pub(crate) fn read_without_releases(common: &Common) -> Result<Self, Error> {
-        let mut mistakes = Mistakes::new();
-        let project = Self::of_files(common, &mut mistakes)?;
-        without(mistakes).map(|()| project)
-    }
-
-    /// The package with its own files.
-    fn of_files(common: &Common, mistakes: &mut Mistakes) -> Result<Self, Error> {
         let (package, workspace) = metadata::package(common)?;
-        let root = metadata::folder(&package);
-        let file =
-            parsed(&root, (ConfigFile::NAME, ConfigFile::REMEDY), ConfigFile::parse, mistakes)?.unwrap_or_default();
-        let lock = parsed(&root, (Lock::NAME, Lock::REMEDY), Lock::parse, mistakes)?.unwrap_or_default();
-        let current = lock.clone();
-        Ok(Self { package, root, workspace, file, lock, current, outdated: Vec::new(), cargo_lock: None })
+        let mut mistakes = Mistakes::new();
+        let mut project = Self::read_files(&package, workspace, &mut mistakes)?;
+        let parse = |source: Source<'_>| CargoLock::read(source).map_err(|mistake| vec![mistake]);
+        if let Some(path) = workspace::cargo_lock(&project.root) {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let name = Path::new(CargoLock::NAME);
+            project.cargo_lock = parsed(folder, (name, CargoLock::REMEDY), parse, &mut mistakes)?;
+        }
+        refuse(mistakes)?;
+        if let Some(cargo_lock) = &project.cargo_lock {
+            project.outdated = project.current.take_outdated(cargo_lock, &package.name);
+        }
+        Ok(project.with_structs(package))
+    }
+
+    /// Finds the package and reads its files and annotated structs, without `Cargo.lock`: for commands that use no
+    /// measurements.
+    pub(crate) fn read_without_releases(common: &Common) -> Result<Self, Error> {
+        let (package, workspace) = metadata::package(common)?;
+        let mut mistakes = Mistakes::new();
+        let project = Self::read_files(&package, workspace, &mut mistakes)?;
+        refuse(mistakes).map(|()| project.with_structs(package))
+    }
+
+    /// Reads the package if there is one. A model of the command line needs none.
+    pub(crate) fn read_if_any(common: &Common) -> Result<Self, Error> {
+        match Self::read(common) {
+            Err(error) if error.leaves_plans_open() && !common.names_a_package() => Ok(Self::without_package()),
+            other => other,
+        }
+    }
+
+    fn without_package() -> Self {
+        Self {
+            package: None,
+            root: PathBuf::new(),
+            workspace: PathBuf::new(),
+            config_file: ConfigFile::NAME.to_owned(),
+            file: ConfigFile::default(),
+            lock: Lock::default(),
+            current: Lock::default(),
+            outdated: Vec::new(),
+            cargo_lock: None,
+            structs: Structs::default(),
+            struct_names: Vec::new(),
+        }
+    }
+
+    fn read_files(package: &Package, workspace: PathBuf, mistakes: &mut Mistakes) -> Result<Self, Error> {
+        let root = metadata::folder(package);
+        let named = config_file(package)?;
+        let name = named.as_deref().unwrap_or(Path::new(ConfigFile::NAME));
+        let read = parsed(&root, (name, ConfigFile::REMEDY), ConfigFile::parse, mistakes)?;
+        if read.is_none() && named.is_some() && mistakes.is_empty() {
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(Error::Read { path: root.join(name), source });
+        }
+        let lock = parsed(&root, (Path::new(Lock::NAME), Lock::REMEDY), Lock::parse, mistakes)?.unwrap_or_default();
+        let (config_file, current) = (name.display().to_string(), lock.clone());
+        let file = read.unwrap_or_default();
+        Ok(Self { root, workspace, config_file, file, lock, current, ..Self::without_package() })
+    }
+
+    fn with_structs(mut self, package: Package) -> Self {
+        self.package = Some(package);
+        let resolved = Resolved::new(Selected::Generic, self.declared(), &self.file, &self.profiles());
+        let resolved = resolved.with_measured(self.current.clone());
+        self.structs = Structs::read(self.package(), &self.workspace, &resolved);
+        self.name_structs();
+        self
     }
 
     /// The package's name.
     pub(crate) fn name(&self) -> &str {
-        &self.package.name
+        self.package.as_ref().map_or("this folder", |package| package.name.as_str())
     }
 
     /// The folder of the package's `Cargo.toml`.
@@ -79,80 +137,111 @@ impl Project {
         &self.root
     }
 
-    /// Its `Cargo.toml`.
+    /// The package's `Cargo.toml`.
     pub(crate) fn manifest(&self) -> &Path {
-        self.package.manifest_path.as_std_path()
+        self.package().manifest_path.as_std_path()
     }
 
-    /// The folder of its workspace's `Cargo.toml`, which is its own where it has no workspace.
+    /// The folder of the workspace's `Cargo.toml`; the package's own folder without a workspace.
     pub(crate) fn workspace(&self) -> &Path {
         &self.workspace
     }
 
-    /// What cargo says of it.
+    /// The package's metadata.
     pub(crate) fn package(&self) -> &Package {
-        &self.package
+        self.package.as_ref().expect("BUG: only a plan of --model has no package, and it asks for none")
     }
 
-    /// What its `gpu-tuned.lock` says.
+    /// The name of the package's `gpu-tuned.toml`, from the package's folder on.
+    pub(crate) fn config_file(&self) -> &str {
+        &self.config_file
+    }
+
+    /// The package's `gpu-tuned.lock`.
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// What is left out of plans for these workloads, as their build does: one sentence each.
+    /// Returns true if the package has an annotated struct.
+    pub(crate) fn has_structs(&self) -> bool {
+        !self.structs.is_empty()
+    }
+
+    /// Returns the mistakes in annotated structs of the program, each with the text of its file.
+    pub(crate) fn struct_mistakes(&self) -> impl Iterator<Item = &(FileError, String)> {
+        self.structs.broken.iter().filter(|it| !it.is_test).flat_map(|it| &it.mistakes)
+    }
+
+    /// Refuses a program with mistakes in an annotated struct, which would not compile.
+    pub(crate) fn refuse_broken_structs(&self) -> Result<(), Error> {
+        refuse(self.struct_mistakes().cloned().collect())
+    }
+
+    /// Returns one sentence for each part of the package that plans of these workloads leave out: measurements of another
+    /// release of Burn, and structs that cannot be read.
     pub(crate) fn left_out(&self, workloads: &[Described<'_>]) -> impl Iterator<Item = String> {
         let is_meant = |outdated: &&Outdated| workloads.iter().any(|workload| workload.name == outdated.workload);
-        self.outdated.iter().filter(is_meant).map(ToString::to_string)
+        let outdated = self.outdated.iter().filter(is_meant).map(ToString::to_string);
+        outdated.chain(self.structs.notes())
     }
 
-    /// What its `gpu-tuned.lock` says by now.
+    /// Reads `gpu-tuned.lock` again.
     pub(crate) fn read_lock(&self) -> Result<Lock, Error> {
         let mut mistakes = Mistakes::new();
-        let lock = parsed(&self.root, (Lock::NAME, Lock::REMEDY), Lock::parse, &mut mistakes)?;
-        without(mistakes).map(|()| lock.unwrap_or_default())
+        let lock = parsed(&self.root, (Path::new(Lock::NAME), Lock::REMEDY), Lock::parse, &mut mistakes)?;
+        refuse(mistakes).map(|()| lock.unwrap_or_default())
     }
 
-    /// The releases that it is built with, where there is a `Cargo.lock`.
+    /// The releases of `Cargo.lock`, if there is one.
     pub(crate) const fn cargo_lock(&self) -> Option<&CargoLock> {
         self.cargo_lock.as_ref()
     }
 
-    /// The name under which the package depends on the runtime, when that has the feature.
+    /// Returns the package's name for the runtime, if the runtime has the feature.
     pub(crate) fn runtime_with_feature(&self, feature: &str) -> Result<Option<String>, Error> {
-        metadata::runtime_with_feature(&self.package, feature)
+        metadata::runtime_with_feature(self.package(), feature)
     }
 
-    /// The profiles that the package offers as features, sorted.
+    /// The profiles that the package declares as features, sorted; without features, the targets of its attributes.
     pub(crate) fn declared(&self) -> Vec<ProfileId> {
-        self.known().among(self.package.features.keys())
+        let features = self.package.as_ref().map(|package| self.known().among(package.features.keys()));
+        let declared = features.unwrap_or_default();
+        if declared.is_empty() { self.structs.targets() } else { declared }
     }
 
-    /// The names that profiles have.
+    /// The names of the profiles.
     pub(crate) fn known(&self) -> ProfileNames {
         ProfileNames::new(&self.file.profiles)
     }
 
-    /// The shipped profiles, and the package's own in place of those they are named like.
+    /// The shipped profiles and the package's own. An own profile replaces a shipped one of the same name.
     pub(crate) fn profiles(&self) -> ProfileTable {
         let mut table = ProfileTable::builtin().clone();
         self.file.profiles.iter().cloned().for_each(|profile| table.insert(profile));
         table
     }
 
-    /// Whether a profile is one of the package's own.
+    /// Returns true for the package's own profiles.
     pub(crate) fn is_own(&self, id: &ProfileId) -> bool {
         self.file.profiles.iter().any(|profile| profile.id == *id)
     }
 }
 
-/// The file below `root`, where there is one; the remedy is for one that is no text. Mistakes are collected, so that those of all files are told.
+/// Returns the file of the build script's `config_file(…)`.
+fn config_file(package: &Package) -> Result<Option<PathBuf>, Error> {
+    let script = structs::script(package).map_or(Ok(None), sources::config_file);
+    script.map_err(|source| Error::ConfigFile { source })
+}
+
+/// Reads and parses the file below `root`; `None` without the file. Mistakes are collected, so that those of all files are
+/// reported.
 fn parsed<T>(
     root: &Path,
-    (name, remedy): (&str, &str),
+    (name, remedy): (&Path, &str),
     parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
     mistakes: &mut Mistakes,
 ) -> Result<Option<T>, Error> {
-    match file::read(root, Path::new(name), remedy, parse) {
+    match file::read(root, name, remedy, parse) {
         Ok(parsed) => Ok(parsed),
         Err(ReadError::Io { path, cause }) => Err(Error::Read { path, source: cause }),
         Err(ReadError::Mistakes { text, mistakes: found }) => {
@@ -162,7 +251,7 @@ fn parsed<T>(
     }
 }
 
-/// Refuses what has mistakes.
-fn without(mistakes: Mistakes) -> Result<(), Error> {
+/// Returns the mistakes as an error, if there are any.
+fn refuse(mistakes: Mistakes) -> Result<(), Error> {
     if mistakes.is_empty() { Ok(()) } else { Err(Error::Files { mistakes }) }
 }

@@ -9,10 +9,10 @@ impl Project {
     /// Whether cargo knows which program is meant when nobody names one: the only binary, or the one to run by default.
     pub(crate) fn has_one_program(&self) -> Result<(), Error> {
         let (binaries, examples) = (self.names_of(&TargetKind::Bin), self.names_of(&TargetKind::Example));
-        let package = || self.package.name.to_string();
+        let package = || self.package().name.to_string();
         match binaries.as_slice() {
             [_] => Ok(()),
-            _ if self.package.default_run.is_some() => Ok(()),
+            _ if self.package().default_run.is_some() => Ok(()),
             [] if examples.is_empty() => Err(Error::NoProgram { package: package() }),
             [] => Err(Error::ExamplesOnly { package: package(), names: examples }),
             _ => Err(Error::SeveralPrograms { package: package(), names: binaries }),
@@ -20,7 +20,7 @@ impl Project {
     }
 
     fn names_of(&self, kind: &TargetKind) -> Vec<String> {
-        let targets = self.package.targets.iter().filter(|target| target.kind.contains(kind));
+        let targets = self.package().targets.iter().filter(|target| target.kind.contains(kind));
         targets.map(|target| target.name.clone()).collect()
     }
 }

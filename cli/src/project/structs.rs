@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cargo_metadata::{DependencyKind, Package, Target, TargetKind};
+use cargo_metadata::{Package, Target, TargetKind};
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::source::FileError;
@@ -10,9 +10,6 @@ use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_project::attribute::{PlanInput, Table};
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use gpu_tuned_project::sources::{self, Annotated, Sources};
-
-/// The build-script crate.
-const BUILD_SUPPORT: &str = "gpu-tuned-build";
 
 /// An annotated struct without mistakes.
 pub(crate) struct Struct {
@@ -48,13 +45,7 @@ pub(crate) struct Structs {
     pub unread: Vec<String>,
 }
 
-/// True for a package whose build script resolves the table.
-pub(super) fn has_build_script(package: &Package) -> bool {
-    let depends = package.dependencies.iter().any(|it| it.name == BUILD_SUPPORT && it.kind == DependencyKind::Build);
-    depends && script(package).is_some()
-}
-
-/// Returns the package's build script.
+/// Returns the package's build script. A package with one has a resolved table.
 pub(super) fn script(package: &Package) -> Option<&Path> {
     let script = package.targets.iter().find(|target| target.kind.contains(&TargetKind::CustomBuild))?;
     Some(script.src_path.as_std_path())
@@ -71,7 +62,7 @@ impl Structs {
             is_test: order >= TESTS,
         });
         let Sources { structs, unread } = Sources::read(targets);
-        let has_script = has_build_script(package);
+        let has_script = script(package).is_some();
         let mut all = Self::default();
         for unread in unread {
             let line = unread.line.map_or_else(String::new, |line| format!(":{line}"));
@@ -82,6 +73,27 @@ impl Structs {
             all.add(found, table, workspace);
         }
         all
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.read.is_empty() && self.broken.is_empty()
+    }
+
+    /// Returns the targets in attributes.
+    pub(super) fn targets(&self) -> Vec<ProfileId> {
+        let mut targets: Vec<_> = self.read.iter().filter_map(|it| it.target.clone()).collect();
+        targets.sort();
+        targets.dedup();
+        targets
+    }
+
+    /// Returns one sentence for each struct and file that is not read.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let broken = self.broken.iter().filter(|it| !it.is_test).filter_map(|it| {
+            let (first, _) = it.mistakes.first()?;
+            Some(format!("`{}` is not planned: {first}", it.name))
+        });
+        broken.chain(self.unread.iter().cloned())
     }
 
     fn add(&mut self, found: Annotated, table: Table, workspace: &Path) {
@@ -142,5 +154,6 @@ fn order(target: &Target) -> Option<u8> {
 
 /// Returns the file's name from the workspace on, with slashes.
 fn name(file: &Path, workspace: &Path) -> String {
-    crate::init::name(file, workspace)
+    let file = file.strip_prefix(workspace).unwrap_or(file);
+    file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }

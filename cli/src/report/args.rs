@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::args::{GoalArgs, TargetArgs};
+use crate::project::WorkloadArgs;
 
 const HELP: &str = "\
 Examples:
@@ -22,9 +23,8 @@ Exit codes:
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub targets: TargetArgs,
-    /// Plan this workload only
-    #[arg(long, value_name = "NAME")]
-    pub workload: Option<String>,
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
     /// A recording of a training run, `-` for standard input; several can be given
     #[arg(long = "recording", value_name = "FILE")]
     pub recordings: Vec<PathBuf>,
@@ -39,6 +39,6 @@ impl ReportArgs {
     /// Whether something of plans is said.
     pub(super) fn asks_for_plans(&self) -> bool {
         let Self { targets, workload, goal, .. } = self;
-        targets.here || !targets.names().is_empty() || workload.is_some() || goal.is_said()
+        targets.here || !targets.names().is_empty() || workload.is_given() || goal.is_said()
     }
 }

@@ -87,7 +87,7 @@ fn planned(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
 
 fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     let project = Project::read(common)?;
-    let workloads = project.workloads(args.workload.as_deref())?;
+    let workloads = project.workloads(&args.workload)?;
     let (targets, mut notes) = Target::wanted(&project, args.targets.names(), false, args.targets.here)?;
     notes.extend(project.left_out(&workloads));
     let mut sections = Vec::new();

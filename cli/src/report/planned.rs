@@ -24,7 +24,8 @@ pub(super) fn section(
     let mut explained = Vec::new();
     for target in targets {
         let goal = asked.over(target.goal(described.goal.clone()));
-        let explanation = explain(&target.facts_of(goal.world_size), &described.workload(), &goal);
+        let facts = target.facts_of(goal.world_size);
+        let explanation = explain(&facts, &described.workload_on(&facts), &goal);
         let explanation = explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
         explained.push((target, goal, explanation));
     }
@@ -91,7 +92,7 @@ fn details(
 fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation: &Explanation) -> Option<String> {
     let Outcome::Plan(plan) = &explanation.outcome else { return None };
     let facts = target.facts_of(goal.world_size);
-    let expected = curve(&facts, &described.workload(), goal).ok()?;
+    let expected = curve(&facts, &described.workload_on(&facts), goal).ok()?;
     let settings = &plan.settings;
     let line = |checkpointing| {
         let fitting = expected.iter().filter(|expected| expected.fits && expected.checkpointing == checkpointing);

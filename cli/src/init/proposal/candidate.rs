@@ -66,13 +66,6 @@ pub(super) fn of(items: &[Item]) -> impl Iterator<Item = Candidate<'_>> {
     structs(items).into_iter().filter_map(candidate)
 }
 
-/// Whether one of the structs has the annotation.
-pub(super) fn is_annotated(items: &[Item]) -> bool {
-    let is_ours =
-        |attribute: &Attribute| attribute.path().segments.last().is_some_and(|segment| segment.ident == "gpu_tuned");
-    structs(items).iter().any(|item| item.attrs.iter().any(is_ours))
-}
-
 /// The line of a struct's own `impl Default`.
 pub(super) fn default_of(name: &proc_macro2::Ident, items: &[Item]) -> Option<usize> {
     items.iter().find_map(|item| match item {

@@ -76,7 +76,7 @@ pub(super) fn find(project: &Project, krate: &str) -> Found {
     if let Some(program) = &program {
         (found.flag, found.cpu) = (program.flag.clone(), program.cpu.clone());
     }
-    if sources.iter().any(|source| candidate::is_annotated(&source.file.items)) {
+    if project.has_structs() {
         return found;
     }
     if let Some((source, best)) = best {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_project::sources::{SourceError, SourceFile};
+
 use crate::init::change;
 
 /// A source that could be read.
@@ -35,15 +37,11 @@ pub(super) fn one(path: &Path, workspace: &Path) -> Option<Source> {
 
 fn parsed(path: &Path, workspace: &Path) -> Result<Source, String> {
     let name = change::name(path, workspace);
-    let text = fs::read_to_string(path).map_err(|_| format!("`{name}` cannot be read, and was not looked at"))?;
-    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    // syn takes such a line off, and counts from there.
-    let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };
-    match syn::parse_file(&text) {
-        Ok(file) => Ok(Source { name, text, file }),
-        Err(error) => {
-            let line = error.span().start().line;
-            Err(format!("{name}:{line}: {error}; this file was not looked at"))
+    match SourceFile::read(path) {
+        Ok(SourceFile { text, syntax, .. }) => Ok(Source { name, text, file: syntax }),
+        Err(SourceError::Io { .. }) => Err(format!("`{name}` cannot be read, and was not looked at")),
+        Err(SourceError::Syntax { line, message, .. }) => {
+            Err(format!("{name}:{line}: {message}; this file was not looked at"))
         }
     }
 }

@@ -1,0 +1,36 @@
+//! Names for the workloads of annotated structs.
+
+use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::lock::Lock;
+
+use super::structs::Struct;
+
+/// Returns a name for each struct: of its workload in the file, of its measurements, of its measurements before a change,
+/// or its own. No two names are equal.
+pub(super) fn struct_names(structs: &[Struct], file: &ConfigFile, lock: &Lock) -> Vec<String> {
+    let mut names: Vec<Option<String>> = vec![None; structs.len()];
+    let of_file = |it: &Struct| it.workload.clone();
+    let is_free = |name: &str| !file.workloads.contains_key(name);
+    let measured = |it: &Struct| {
+        let (name, _) = lock.measured_for(None, &it.spec, &[])?;
+        is_free(name).then(|| name.to_owned())
+    };
+    let before = |it: &Struct| {
+        let name = lock.measured_before(None, &it.spec)?.name;
+        is_free(name).then(|| name.to_owned())
+    };
+    let own = |it: &Struct| Some(it.name.clone());
+    let path = |it: &Struct| Some(it.path.clone());
+    let is_shared = |name: &str| structs.iter().filter(|it| it.name == name).count() > 1;
+    let unique = |it: &Struct| own(it).filter(|name| !is_shared(name) && is_free(name));
+    let choices: [&dyn Fn(&Struct) -> Option<String>; 5] = [&of_file, &measured, &before, &unique, &path];
+    for choice in choices {
+        for (index, it) in structs.iter().enumerate() {
+            let name = choice(it).filter(|name| !names.iter().flatten().any(|taken| taken == name));
+            if names[index].is_none() {
+                names[index] = name;
+            }
+        }
+    }
+    names.into_iter().zip(structs).map(|(name, it)| name.unwrap_or_else(|| it.path.clone())).collect()
+}

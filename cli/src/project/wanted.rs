@@ -1,0 +1,55 @@
+//! Arguments that choose workloads.
+
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_project::config::workload_from_pairs;
+
+use crate::error::Error;
+
+/// The workload or the struct of a package.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct WorkloadArgs {
+    /// Use this workload only
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    /// Use this annotated struct only
+    #[arg(id = "struct", long = "struct", value_name = "NAME", conflicts_with = "workload")]
+    pub structure: Option<String>,
+}
+
+impl WorkloadArgs {
+    /// Returns true if a workload or a struct is chosen.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.workload.is_some() || self.structure.is_some()
+    }
+}
+
+/// The workload of a package, or a model without a package.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct ModelOrWorkloadArgs {
+    #[command(flatten)]
+    pub of_package: WorkloadArgs,
+    /// Describe the model here, without a package: transformer, convnet, unet, mlp, recurrent or declared
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["workload", "struct"])]
+    pub model: Option<String>,
+    /// A dimension of --model or a key of its training, such as `seq=512` or `optimizer=sgd`
+    #[arg(long = "dim", value_name = "NAME=VALUE", value_parser = pair, requires = "model")]
+    pub dims: Vec<(String, String)>,
+}
+
+impl ModelOrWorkloadArgs {
+    /// Returns the model's name and description; `None` without `--model`.
+    ///
+    /// # Errors
+    ///
+    /// When the model or a dimension is unknown, missing or out of range.
+    pub(crate) fn model(&self) -> Result<Option<(&str, WorkloadSpec)>, Error> {
+        let Some(kind) = &self.model else { return Ok(None) };
+        let spec = workload_from_pairs(kind, &self.dims).map_err(|source| Error::Model { source })?;
+        Ok(Some((kind, spec)))
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+    pair.filter(|(name, _)| !name.is_empty()).ok_or_else(|| "expected NAME=VALUE, such as seq=512".to_owned())
+}
