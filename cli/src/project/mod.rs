@@ -58,11 +58,10 @@ impl Project {
         let mut mistakes = Mistakes::new();
         let mut project = Self::read_files(&package, workspace, &mut mistakes)?;
         let parse = |source: Source<'_>| CargoLock::read(source).map_err(|mistake| vec![mistake]);
-        if let Some(path) = workspace::cargo_lock(&project.root) {
-            let folder = path.parent().unwrap_or(Path::new(""));
-            let name = Path::new(CargoLock::NAME);
-            project.cargo_lock = parsed(folder, (name, CargoLock::REMEDY), parse, &mut mistakes)?;
-        }
+        let path = workspace::cargo_lock(&project.root);
+        let folder = path.as_deref().and_then(Path::parent).unwrap_or(&project.workspace);
+        let name = Path::new(CargoLock::NAME);
+        project.cargo_lock = parsed(folder, (name, CargoLock::REMEDY), parse, &mut mistakes)?;
         refuse(mistakes)?;
         if let Some(cargo_lock) = &project.cargo_lock {
             project.outdated = project.current.take_outdated(cargo_lock, &package.name);

@@ -57,7 +57,7 @@ fn a_package_without_workloads_is_told_how_to_have_one() {
     for args in [&["plan"][..], &["check"], &["explain", "h200"]] {
         assert_eq!(
             project.run(args).refused(2),
-            "error: no workload is known of `bare`\n  help: run `cargo gpu-tuned measure -p bare`, or describe one in \
+            "error: `bare` has no workload\n  help: run `cargo gpu-tuned measure -p bare`, or describe one in \
              gpu-tuned.toml: [workload.NAME]\n"
         );
     }

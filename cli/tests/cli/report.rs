@@ -143,7 +143,7 @@ fn a_recording_needs_no_package() {
     let of = |project: &Project, args: &[&str]| project.run(&[&["report", "--recording", "run.jsonl"], args].concat());
     // A package that says nothing of plans.
     let ran = of(&project, &[]);
-    assert_eq!(ran.stderr, "note: there are no plans on the page: no workload is known of `bare`\n");
+    assert_eq!(ran.stderr, "note: there are no plans on the page: `bare` has no workload\n");
     ran.ended(0);
     // One that has a mistake is not taken for none.
     project.write("Cargo.toml", "[package\n");
