@@ -46,7 +46,10 @@ fn json_adds_up() {
 #[test]
 fn one_workload_is_explained_at_a_time() {
     let said = Project::new("declared").run(&["explain", "h200"]).refused(2);
-    assert_eq!(said, "error: the package has several workloads\n  help: name one with --workload or --struct: digits, large\n");
+    assert_eq!(
+        said,
+        "error: the package has several workloads\n  help: name one with --workload or --struct: digits, large\n"
+    );
 }
 
 #[test]

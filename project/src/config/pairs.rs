@@ -1,6 +1,6 @@
 //! A workload from `NAME=VALUE` pairs of a command line.
 
-use gpu_tuned_core::dims::{self, Described};
+use gpu_tuned_core::dims::{self, Schema};
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::{ModelKind, Training, WorkloadSpec};

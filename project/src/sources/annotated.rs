@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use gpu_tuned_core::source::{FileError, Place};
+use gpu_tuned_core::source::{FileError, Position};
 use proc_macro2::{LineColumn, TokenStream};
 
 use crate::attribute::{Mistakes, PlanInput, Table, parse, plan_input};
@@ -41,7 +41,7 @@ impl Annotated {
             let LineColumn { line, column } = error.span().start();
             vec![FileError {
                 file: file.to_owned(),
-                place: Place { line, column: column + 1 },
+                place: Position { line, column: column + 1 },
                 message: error.to_string(),
             }]
         })?;
@@ -55,7 +55,7 @@ impl Annotated {
         let LineColumn { line, column } = span.map_or(self.place, |span| span.start());
         FileError {
             file: file.to_owned(),
-            place: Place { line, column: column + 1 },
+            place: Position { line, column: column + 1 },
             message: text.replace("\n= help: ", "; "),
         }
     }
