@@ -1,4 +1,4 @@
-//! Memory of the card that is taken beside Burn's pools, through the CUDA driver.
+//! Memory of the card allocated outside of Burn's pools, through the CUDA driver.
 
 #![expect(unsafe_code, reason = "the driver's allocations are plain addresses")]
 
@@ -15,7 +15,7 @@ use cudarc::driver::{
 /// The driver gives memory in pieces of two megabytes.
 const PIECE: usize = 2 << 20;
 
-/// A card, and what is held of it.
+/// A card, with the memory allocated on it.
 pub(crate) struct Card {
     context: Arc<CudaContext>,
     held: Vec<CUdeviceptr>,
@@ -28,13 +28,13 @@ impl Card {
         Ok(Self { context, held: Vec::new() })
     }
 
-    /// Bytes that nobody holds.
+    /// Free bytes.
     pub(crate) fn free(&self) -> anyhow::Result<u64> {
         let (free, _) = elsewhere(|| self.context.mem_get_info()).context("free memory is not told")?;
         Ok(free as u64)
     }
 
-    /// Takes all free memory but so many bytes, in as few pieces as it is given in.
+    /// Allocates all free memory but `leave` bytes, in as few blocks as the driver allows.
     pub(crate) fn take_all_but(&mut self, leave: u64) -> anyhow::Result<()> {
         let context = &self.context;
         let taken = elsewhere(|| take(context, usize::try_from(leave).unwrap_or(usize::MAX)));
@@ -47,8 +47,8 @@ impl Card {
         let held = std::mem::take(&mut self.held);
         let freed = elsewhere(|| {
             self.context.bind_to_thread()?;
-            // SAFETY: each address comes from `malloc_sync` in this context, is freed once, and nothing was ever
-            // told to read or write there.
+            // SAFETY: each address comes from `malloc_sync` in this context, is freed once, and was never read or
+            // written.
             held.into_iter().try_for_each(|address| unsafe { free_sync(address) })
         });
         if let Err(error) = freed {
@@ -63,7 +63,7 @@ impl Drop for Card {
     }
 }
 
-/// Takes what is free in pieces that halve where the driver has none as large.
+/// Allocates free memory in blocks, and halves the size when the driver refuses.
 fn take(context: &CudaContext, leave: usize) -> Result<Vec<CUdeviceptr>, DriverError> {
     let mut taken = Vec::new();
     let mut most = usize::MAX;
@@ -79,7 +79,7 @@ fn take(context: &CudaContext, leave: usize) -> Result<Vec<CUdeviceptr>, DriverE
             Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => most = wanted / 2,
             Err(error) => {
                 for address in taken {
-                    // SAFETY: as in `release`. What else fails is of no interest beside the first failure.
+                    // SAFETY: as in `release`. Errors after the first failure are ignored.
                     unsafe { free_sync(address) }.ok();
                 }
                 return Err(error);

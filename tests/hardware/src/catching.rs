@@ -8,12 +8,12 @@ use std::{
 use gpu_tuned::train::is_out_of_memory;
 use serde::Serialize;
 
-/// Why a batch could not be trained on.
+/// Failure of training on a batch.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Failure {
-    /// Whether the message speaks of memory.
+    /// True if the message mentions memory.
     pub(crate) out_of_memory: bool,
-    /// What Burn said.
+    /// Burn's message.
     pub(crate) message: String,
 }
 

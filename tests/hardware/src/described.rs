@@ -54,8 +54,8 @@ described! {
 pub(crate) const GLOBAL_BATCH: usize = 512;
 
 impl Model {
-    /// Measures the model on the GPU that a session of it settles on, into a lock, and ends the process, if that is asked for
-    /// as `cargo gpu-tuned measure` does.
+    /// If `cargo gpu-tuned measure` started the program, measures the model on the session's GPU into a lock, and
+    /// ends the process.
     pub(crate) fn measure_if_asked(self, name: &str, precision: mode::Precision) -> anyhow::Result<()> {
         let (precision, subject) = (planned(precision), self.subject());
         let options = Options::default();
@@ -68,7 +68,7 @@ impl Model {
         Ok(())
     }
 
-    /// Takes the first steps of a session, or makes a bundle where one is asked for.
+    /// Takes the first steps of a session, or writes a kernel cache archive on request.
     pub(crate) fn warmed(self, precision: mode::Precision, wanted: warm::Wanted) -> anyhow::Result<Warmed> {
         let (precision, options) = (planned(precision), Options::default());
         match self {
@@ -79,7 +79,7 @@ impl Model {
         }
     }
 
-    /// How a step of it is made.
+    /// The parts of a step.
     pub(crate) fn subject(self) -> Subject<'static, Network, Batch> {
         Subject::new(
             move |device| self.network(device),

@@ -10,7 +10,7 @@ use gpu_tuned::{
 
 use crate::mode::Precision;
 
-/// Which device is measured.
+/// The measured device.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Choice {
     /// Index of the GPU in CUDA's order
@@ -24,7 +24,7 @@ impl Choice {
         self.open_in(precision.float())
     }
 
-    /// The same for any default float type.
+    /// Opens the device with any default float type.
     pub(crate) fn open_in(self, float: FloatDType) -> anyhow::Result<Device> {
         if cfg!(feature = "cuda") {
             let gpu = open(&Place::Index(self.gpu), Some(float)).context("cannot open the GPU")?;
@@ -35,7 +35,7 @@ impl Choice {
         Ok(device)
     }
 
-    /// Switches TF32 off, before the device is opened; what is tuned without it is kept apart.
+    /// Switches TF32 off before the device is opened. Kernels tuned without TF32 are cached separately.
     #[cfg(feature = "cuda")]
     pub(crate) fn without_tf32(self) -> anyhow::Result<()> {
         use gpu_tuned::burn::switch_tf32_off;
@@ -59,12 +59,12 @@ impl Choice {
     }
 }
 
-/// The GPU of this index, or the CPU where the program knows no other device.
+/// The GPU of this index, or the CPU in a program without CUDA.
 pub(crate) fn options(gpu: usize) -> Options {
     if cfg!(feature = "cuda") { Options::default().gpu(gpu) } else { Options::default().cpu() }
 }
 
-/// A session on that device, and on no other.
+/// A session on exactly that device.
 pub(crate) fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session<C>> {
     let session = options(gpu).start(config)?;
     ensure!(
@@ -75,7 +75,7 @@ pub(crate) fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session
     Ok(session)
 }
 
-/// Gives the device back what nothing uses any more.
+/// Releases unused memory to the device.
 pub(crate) fn release(device: &Device) -> anyhow::Result<()> {
     device.sync()?;
     device.memory_cleanup();

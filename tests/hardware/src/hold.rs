@@ -12,23 +12,23 @@ use crate::{card::Card, line::say};
 /// Options of `hold`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// What is left of CUDA's first GPU, in MiB
+    /// Memory left free on CUDA's first GPU, in MiB
     free_mib: u64,
-    /// Written once the rest is held
+    /// File written once the memory is allocated
     ready: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
-struct Held {
-    /// Bytes that nobody holds.
+struct FreeMemory {
+    /// Free bytes.
     free_bytes: u64,
 }
 
-/// Holds all but what is to be left until the process is ended.
+/// Allocates all memory except for `free_mib` until the process is ended.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut card = Card::open(0)?;
     card.take_all_but(Bytes::from_mib(arguments.free_mib).0)?;
-    let held = Held { free_bytes: card.free()? };
+    let held = FreeMemory { free_bytes: card.free()? };
     if let Some(ready) = &arguments.ready {
         fs::write(ready, held.free_bytes.to_string()).with_context(|| format!("cannot write `{}`", ready.display()))?;
     }

@@ -1,4 +1,4 @@
-//! What the library's trainer learns in each precision, from the same weights and over the same batches.
+//! Results of the library's trainer in each precision, from the same weights and over the same batches.
 
 use std::{
     sync::mpsc::{Receiver, sync_channel},
@@ -29,9 +29,9 @@ use crate::{
 
 /// Batches that wait in the host's memory.
 const QUEUE: usize = 4;
-/// Batches of the held-out samples.
+/// Number of validation batches.
 const HELD_OUT: u64 = 16;
-/// Where their indices begin.
+/// First index of validation samples.
 const FIRST_HELD_OUT: u64 = 1 << 31;
 /// Steps in which the learning rate rises.
 const WARM_UP: usize = 50;
@@ -49,8 +49,8 @@ pub(crate) struct Arguments {
     model: Model,
     /// The precision; a process has one
     #[arg(long)]
-    way: Way,
-    /// The same kind of model, a thousandth as large
+    way: TrainingPrecision,
+    /// Train a model of the same kind, a thousandth as large
     #[arg(long)]
     small: bool,
     /// Optimizer steps
@@ -75,11 +75,11 @@ pub(crate) struct Arguments {
     overflow: Vec<usize>,
 }
 
-/// How numbers are kept.
+/// Precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-pub(crate) enum Way {
+pub(crate) enum TrainingPrecision {
     /// All in f32.
     F32,
     /// Weights in f32, the step in bf16.
@@ -90,7 +90,7 @@ pub(crate) enum Way {
     Bf16Params,
 }
 
-impl Way {
+impl TrainingPrecision {
     fn half(self) -> Option<Half> {
         match self {
             Self::MixedBf16 => Some(Half::Bf16),
@@ -108,7 +108,7 @@ impl Way {
         }
     }
 
-    /// What weights begin in; `None` for what the device has.
+    /// Initial type of weights; `None` for the device's default.
     fn weights(self) -> Option<DType> {
         (self != Self::Bf16Params).then_some(DType::F32)
     }
@@ -123,14 +123,14 @@ struct Head<'a> {
     learning_rate: f64,
 }
 
-/// What came out of a run.
+/// Results of a run.
 #[derive(Debug, Serialize)]
-struct Learned {
+struct TrainingResult {
     #[serde(flatten)]
-    course: Course,
+    course: StepRecord,
     /// Mean loss over samples that were not learned from, in f32, with the weights that the optimizer changes.
     held_out: f64,
-    /// What it is for one who knows the source of the samples.
+    /// Loss of a perfect model, given the source of the samples.
     entropy: f64,
     /// Taken from the device for memory pools, after the last step.
     reserved_bytes: Option<u64>,
@@ -138,16 +138,16 @@ struct Learned {
     loss_scale: f64,
 }
 
-/// What the steps tell.
+/// Measurements of the steps.
 #[derive(Debug, Serialize)]
-struct Course {
+struct StepRecord {
     /// Mean loss of each tenth of the steps, those left out that were not finite.
     curve: Vec<f64>,
     /// After the first steps.
     samples_per_second: f64,
-    /// Of the first step, in which kernels are compiled and tuned.
+    /// Time of the first step, which compiles and autotunes kernels.
     first_step_seconds: f64,
-    /// Of all steps.
+    /// Time of all steps.
     seconds: f64,
     /// Steps that were left out, as their gradients were not finite.
     skipped: Vec<usize>,
@@ -155,7 +155,7 @@ struct Course {
     loss_scales: Vec<(usize, f64)>,
     /// Times that memory ran out.
     rescues: usize,
-    /// Whether the parameters stood still when they were last looked at.
+    /// True if the parameters did not change at the last check.
     stalled: bool,
 }
 
@@ -191,14 +191,14 @@ impl Arguments {
         if self.small { self.model.small() } else { self.model.dimensions() }
     }
 
-    fn learn(&self, seed: u64, device: &Device) -> anyhow::Result<Learned> {
+    fn learn(&self, seed: u64, device: &Device) -> anyhow::Result<TrainingResult> {
         let dimensions = self.dimensions();
         let lesson = Lesson::new(&dimensions, seed).context("there is nothing to learn for this model")?;
         let mut trainer = self.trainer(&dimensions, seed, device)?;
         let log = self.steps(&mut trainer, &lesson)?;
         let reserved_bytes = device.memory_pool_usage().map(|usage| usage.bytes_reserved);
         let held_out = held_out(trainer.master(), &lesson, self.batch, device)?;
-        Ok(Learned {
+        Ok(TrainingResult {
             course: log.course(self.batch),
             held_out,
             entropy: lesson.entropy(),
@@ -223,13 +223,9 @@ impl Arguments {
         let (sender, batches) = sync_channel(QUEUE);
         thread::scope(|scope| {
             scope.spawn(move || {
-                let batches = (0..self.steps as u64).map(|index| lesson.batch(index, self.batch));
-                // The receiver is gone after a failure, of which it says more.
-                for batch in batches {
-                    if sender.send(batch).is_err() {
-                        break;
-                    }
-                }
+                let mut batches = (0..self.steps as u64).map(|index| lesson.batch(index, self.batch));
+                // Sending fails only after the receiver's failure, which the receiver reports.
+                batches.try_for_each(|batch| sender.send(batch)).ok();
             });
             self.take(trainer, batches)
         })
@@ -256,10 +252,10 @@ impl Arguments {
 }
 
 impl Log {
-    fn course(&self, batch: usize) -> Course {
+    fn course(&self, batch: usize) -> StepRecord {
         let timed = &self.seconds[WARM_UP.min(self.seconds.len() / 2)..];
         let skipped = |(index, step): (usize, &Step)| (!step.applied).then_some(index);
-        Course {
+        StepRecord {
             curve: self.curve(),
             samples_per_second: (timed.len() * batch) as f64 / timed.iter().sum::<f64>(),
             first_step_seconds: self.seconds.first().copied().unwrap_or_default(),

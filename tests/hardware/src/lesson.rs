@@ -1,4 +1,4 @@
-//! What is learned: sequences and images with something to find out in them, made on the host from a seed.
+//! Training data with structure, generated on the host from a seed: sequences and images.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -25,15 +25,15 @@ pub(crate) struct Lesson {
 
 #[derive(Clone)]
 enum Kind {
-    /// Every sequence has a topic, which half of its tokens tell. The target of a token is another one, which depends on
-    /// the topic: so the network has to look at the whole sequence.
+    /// Every sequence has a topic, visible in half of its tokens. A token's target is another token that depends on
+    /// the topic, so the network must use the whole sequence.
     Sequences { length: usize, topics: Vec<Vec<u32>> },
     /// An image is the pattern of its class, shifted, under noise.
     Images { side: usize, classes: Vec<Vec<f32>> },
 }
 
 impl Lesson {
-    /// The lesson for networks of such dimensions; `None` where there is none.
+    /// The lesson for networks of these dimensions; `None` if there is none.
     pub(crate) fn new(dimensions: &Dimensions, seed: u64) -> Option<Self> {
         let mut random = StdRng::seed_from_u64(seed);
         let kind = match dimensions {
@@ -62,7 +62,7 @@ impl Lesson {
         }
     }
 
-    /// The mean loss of one who knows the source: the entropy of a target.
+    /// The mean loss of a perfect model: the entropy of a target.
     pub(crate) fn entropy(&self) -> f64 {
         let choices = match &self.kind {
             Kind::Sequences { topics, .. } => topics[0].len(),
@@ -78,7 +78,7 @@ fn below(bound: usize, random: &mut StdRng) -> usize {
     random.random_range(0..bound)
 }
 
-/// The target, or one of `choices` in its place.
+/// The target, sometimes replaced by one of `choices`.
 fn noisy(target: u32, choices: usize, random: &mut StdRng) -> u32 {
     if random.random_range(0.0..1.0) < NOISE { below(choices, random) as u32 } else { target }
 }
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((images.dims(), images.dtype()), ([2, 3, 16, 16], DType::F32));
     }
 
-    /// Counted against the table: as many targets are another's as the entropy says.
+    /// The share of replaced targets, counted with the table, matches the entropy.
     #[test]
     fn targets_follow_the_topic_but_for_the_noise() {
         let lesson = Lesson::new(&Model::Transformer.small(), 3).expect("there is one");

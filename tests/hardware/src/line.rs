@@ -29,7 +29,7 @@ enum Outcome<'a, T> {
     Failed(&'a Failure),
 }
 
-/// Prints what came out of a batch as one line of JSON.
+/// Prints the result of a batch as one line of JSON.
 pub(crate) fn print<T: Serialize>(
     mode: Mode,
     batch: usize,
@@ -39,7 +39,7 @@ pub(crate) fn print<T: Serialize>(
     print_under(&Head { mode, batch, way }, outcome)
 }
 
-/// Prints an outcome behind whatever says what it is of, as one line of JSON.
+/// Prints a result after the fields of `head`, as one line of JSON.
 pub(crate) fn print_under<H: Serialize, T: Serialize>(head: &H, outcome: &Result<T, Failure>) -> anyhow::Result<()> {
     let outcome = outcome.as_ref().map_or_else(Outcome::Failed, Outcome::Done);
     let line = serde_json::to_string(&Line { head, outcome })?;
@@ -52,7 +52,7 @@ struct Way<'a> {
     way: &'a str,
 }
 
-/// Prints what was found, and belongs to no mode, as one line of JSON.
+/// Prints a result without a mode as one line of JSON.
 pub(crate) fn say<T: Serialize>(way: &str, what: &T) -> anyhow::Result<()> {
     print_under(&Way { way }, &Ok(what))
 }

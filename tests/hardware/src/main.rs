@@ -42,33 +42,34 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What the memory pools hold after each of many steps
+    /// Reserved memory of the pools after each of many steps
     #[cfg(feature = "cuda")]
     Trace(trace::Arguments),
-    /// Holds all of a GPU's memory but a part until it is ended: what is left for another process is a smaller GPU
+    /// Allocate all of a GPU's memory but a part until ended, to simulate a smaller GPU
     #[cfg(feature = "cuda")]
     Hold(hold::Arguments),
     /// Measures a model for the lock that `GPU_TUNED_LOCK` names, with `GPU_TUNED_MEASURE=1`, as `cargo gpu-tuned measure` does
     Measure(Measure),
-    /// How long optimizer steps of one global batch take, cut into micro-batches in many ways
+    /// Time of optimizer steps of one global batch, in many splits into micro-batches
     Sweep(sweep::Arguments),
-    /// What the trainer learns in a precision, from the same weights and over the same batches as in others
+    /// Results of training in a precision, from the same weights and over the same batches
     Learn(learn::Arguments),
-    /// What the trainer takes beyond a plain loop: time of a step, and memory
+    /// Overhead of the trainer over a plain loop, in time and memory
     Overhead(overhead::Arguments),
-    /// What metrics see: memory and utilisation of the GPU, and what gradients are made of
+    /// Checks of metrics: memory and utilisation of the GPU, and gradients
     Observe(observe::Arguments),
     /// Gradients of one step, however it is cut, against f64
     Exact(exact::Arguments),
-    /// Memory runs out on purpose, and training goes on
+    /// Provoke out-of-memory errors in training, and recover
     Drill(drill::Arguments),
-    /// Whether loaders keep the device busy, and what they hold on it
+    /// Utilisation with loaders, and their memory on the device
     Feed(feed::Arguments),
-    /// What tuning guides promise, over a naive configuration: an LSTM and a CNN in both ways
+    /// Speed-up over a naive configuration, as tuning guides promise: an LSTM and a CNN in both ways
     Naive(naive::Arguments),
     /// Several GPUs that take steps together: speed, gradients, and faults of one
     Ranks(ranks::Arguments),
-    /// How long the first optimizer steps of a session take, or a bundle for them, where `GPU_TUNED_WARM` asks for one
+    /// Time of the first optimizer steps of a session, or an archive of kernels for them if `GPU_TUNED_WARM` requests
+    /// one
     Warm(warm::Arguments),
 }
 

@@ -1,9 +1,9 @@
-//! What a device's memory pools hold.
+//! Memory usage of a device's pools.
 
 use burn::tensor::Device;
 use serde::Serialize;
 
-/// A reading of the pools; zeros where a device keeps none.
+/// A reading of the pools; zeros for a device without pools.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Usage {
     /// Bytes taken from the device.
@@ -13,8 +13,8 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What `device` holds now, with all that was launched counted.
-    pub(crate) fn of(device: &Device) -> Self {
+    /// Memory usage of `device` after all launched work.
+    pub(crate) fn read(device: &Device) -> Self {
         device.memory_pool_usage().map_or_else(Self::default, |usage| Self {
             reserved_bytes: usage.bytes_reserved,
             in_use_bytes: usage.bytes_in_use,
@@ -27,9 +27,9 @@ impl Usage {
 pub(crate) struct Pool {
     /// Bytes of a page.
     page_size: u64,
-    /// Pages held now.
+    /// Present number of pages.
     pages: u64,
-    /// Pages held at most, over the life of the process.
+    /// Maximum number of pages in the process.
     pages_peak: u64,
     /// Largest allocation served, in bytes.
     largest_alloc: u64,

@@ -1,4 +1,4 @@
-//! What is trained, and how.
+//! The model, precision and checkpointing of a run.
 
 use burn::tensor::{Device, FloatDType};
 use clap::{Args, ValueEnum};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::network::Model;
 
-/// What is trained, and how; every line of output repeats it.
+/// The model, precision and checkpointing of a run; repeated in every line of output.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
 pub(crate) struct Mode {
     /// The model

@@ -98,13 +98,13 @@ pub(crate) struct Encoder {
 /// A micro-batch on the device.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
-    /// What the model is given.
+    /// Inputs of the model.
     pub(crate) samples: Samples,
-    /// Classes of what it returns, as many for every sample.
+    /// Target classes, the same number for every sample.
     pub(crate) targets: Tensor<1, Int>,
 }
 
-/// What a model is given.
+/// Inputs of a model.
 #[derive(Clone, Debug)]
 pub(crate) enum Samples {
     /// `[samples, tokens]`
@@ -115,7 +115,7 @@ pub(crate) enum Samples {
     Sequences(Tensor<3>),
 }
 
-/// What a batch is filled with.
+/// Content of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// Zeros that come from the host, as a loader's do.
@@ -155,7 +155,7 @@ impl Model {
         }
     }
 
-    /// A micro-batch of so many samples.
+    /// A micro-batch of `samples` samples.
     pub(crate) fn batch(self, samples: usize, fill: Fill, device: &Device) -> Batch {
         let classes = |limit, rows| fill.below(limit, [rows], device);
         let (samples, targets) = match self {
@@ -176,7 +176,7 @@ impl Model {
         Batch { samples, targets }
     }
 
-    /// The same kind of network, but so small that a CPU trains it in seconds.
+    /// A network of the same kind, small enough for a CPU to train in seconds.
     pub(crate) fn small(self) -> Dimensions {
         match self {
             Self::Transformer => Dimensions::Encoder(SMALL_ENCODER),
@@ -216,7 +216,7 @@ impl Network {
         CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
     }
 
-    /// The same with logits of 16 bits widened to f32 before, as mixed precision has it.
+    /// The loss, with 16-bit logits widened to fp32 first, as in mixed precision.
     pub(crate) fn loss_in_f32(&self, batch: Batch) -> Tensor<1> {
         let logits = in_f32(self.logits(batch.samples));
         CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
@@ -278,8 +278,8 @@ mod tests {
     fn models_have_the_parameters_of_those_known() {
         let parameters = |model: Model| model.network(&Device::flex()).num_params();
         assert!((27_250_000..27_350_000).contains(&parameters(Model::Transformer)));
-        // ResNet-18 for CIFAR-10 is published with 11,173,962 behind a 3x3 stem, which is missing here: the first block
-        // takes the image, and has a shortcut. Burn counts the running statistics of 4800 channels besides.
+        // ResNet-18 for CIFAR-10 is published with 11,173,962 parameters and a 3x3 stem, which is missing here. The
+        // first block takes the image, and has a shortcut. Burn also counts the running statistics of 4800 channels.
         let (stem, narrower, shortcut) = (3 * 9 * 64 + 2 * 64, 61 * 9 * 64, 3 * 64 + 2 * 64);
         assert_eq!(parameters(Model::ResNet), 11_173_962 - stem - narrower + shortcut + 2 * 4800);
     }

@@ -1,4 +1,4 @@
-//! What metrics see: the GPU, and what gradients are made of.
+//! Checks of metrics: the GPU, and gradients.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Index of the GPU in CUDA's order
     #[arg(long, default_value_t = 0)]
     gpu: usize,
-    /// Memory to hold while the GPU is looked at, in MiB
+    /// Memory to allocate while the GPU is sampled, in MiB
     #[arg(long, default_value_t = 4096)]
     hold_mib: u64,
     /// The model whose gradients are counted
@@ -57,13 +57,13 @@ struct Any {
 }
 
 #[derive(Serialize)]
-struct Seen {
+struct GpuSample {
     when: &'static str,
     memory_used_mib: Option<f64>,
     memory_total_mib: Option<f64>,
     utilisation_percent: Option<u32>,
     seconds_to_look: f64,
-    /// Held by Burn's pools.
+    /// Memory reserved by Burn's pools.
     reserved_mib: Option<f64>,
 }
 
@@ -73,7 +73,7 @@ struct Counted {
     values: u64,
     /// NaN, Inf and zero on the device.
     found: [u64; 3],
-    /// The same, on the host.
+    /// Expected figures, computed on the host.
     right: [u64; 3],
     equal: bool,
 }
@@ -95,7 +95,7 @@ struct Head {
     way: &'static str,
 }
 
-/// Prints a line for everything that is looked at, as soon as it is known.
+/// Prints a line for every check, as soon as its result is available.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let session = Options::default().gpu(arguments.gpu).start(Any::default())?;
     let device = session.inner_device();
@@ -120,7 +120,7 @@ impl Arguments {
             let mib = |bytes: gpu_tuned_core::Bytes| bytes.mib();
             say(
                 "gpu",
-                &Seen {
+                &GpuSample {
                     when,
                     memory_used_mib: load.memory_used.map(mib),
                     memory_total_mib: load.memory_total.map(mib),

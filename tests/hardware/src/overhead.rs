@@ -1,4 +1,4 @@
-//! What the trainer takes beyond a plain loop: time of a step, and memory.
+//! Overhead of the trainer over a plain loop: time of a step, and memory.
 
 use std::{thread, time::Instant};
 
@@ -17,7 +17,7 @@ use crate::{
     training::Training,
 };
 
-/// Steps before the clock runs: the second one brings the optimizer's state, and a lock holds what the third reserves.
+/// Untimed steps: the second one allocates the optimizer's state, and a lock records the memory of the third.
 const FIRST_STEPS: usize = 3;
 const LEARNING_RATE: f64 = 1e-4;
 
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Micro-batches of an optimizer step, one number after another
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     accumulate: Vec<u32>,
-    /// Micro-batches in the time that is taken, and the same for all
+    /// Micro-batches timed, the same for all
     #[arg(long, default_value_t = 48)]
     micro_batches: u32,
     /// Times that each is measured, in turns
@@ -66,7 +66,7 @@ struct Taken {
     samples_per_second: f64,
     /// Taken from the device for memory pools, after the third step.
     reserved_bytes: Option<u64>,
-    /// The same after the last.
+    /// Reserved memory after the last step.
     reserved_bytes_at_end: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ impl Arguments {
         print(mode, self.batch, of.name(), &outcome.ok().context("the thread ended")?)
     }
 
-    /// Times what takes one optimizer step whenever it is called.
+    /// Times `step`, which takes one optimizer step.
     fn time(
         &self,
         mut step: impl FnMut() -> anyhow::Result<()>,

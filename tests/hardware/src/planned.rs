@@ -1,4 +1,4 @@
-//! What is planned for a model that was measured.
+//! Plans for measured models.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(crate) fn goal(precision: Precision) -> Goal {
     Goal { global_batch: Some(GLOBAL_BATCH as u64), precision: Some(precision), ..Goal::default() }
 }
 
-/// An H200 with so much memory, or all of its own.
+/// An H200 with `memory`, or with all of its own.
 pub(crate) fn h200(memory: Option<Bytes>) -> anyhow::Result<DeviceFacts> {
     let profile = ProfileTable::builtin_profile("h200").context("BUG: the profile is shipped")?;
     let whole = DeviceFacts::nominal(&profile);
@@ -35,7 +35,7 @@ pub(crate) fn h200(memory: Option<Bytes>) -> anyhow::Result<DeviceFacts> {
     Ok(DeviceFacts { memory_total: memory, memory_available: memory, ..whole })
 }
 
-/// What is planned for it; `None` where nothing fits.
+/// The planned settings; `None` if nothing fits.
 pub(crate) fn settings(facts: &DeviceFacts, workload: &Workload, goal: &Goal) -> Option<Settings> {
     plan(facts, workload, goal).ok().map(|plan| plan.settings)
 }

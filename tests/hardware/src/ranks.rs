@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// The model
     #[arg(long, default_value = "transformer")]
     model: Shape,
-    /// How many GPUs
+    /// Number of GPUs
     #[arg(long, default_value_t = 2)]
     gpus: usize,
     /// Samples in a micro-batch of a rank
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Samples of the step whose gradients are compared; not as many on every rank where it is odd
     #[arg(long, default_value_t = 5)]
     samples: usize,
-    /// What to do
+    /// Parts to run
     #[arg(long, value_delimiter = ',', default_value = "throughput,oom,panic,rescue,gradients")]
     parts: Vec<Part>,
     /// A part that takes longer is killed, and the next one begun
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     here: bool,
 }
 
-/// One line of output each.
+/// The parts; each prints one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Part {

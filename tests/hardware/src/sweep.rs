@@ -1,4 +1,4 @@
-//! How long optimizer steps of one global batch take, cut in every way that a plan may choose.
+//! Time of optimizer steps of one global batch, in every split that a plan may choose.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Instant};
 
@@ -30,13 +30,13 @@ pub(crate) struct Arguments {
     /// Format of parameters and activations
     #[arg(long, default_value = "f32")]
     precision: Precision,
-    /// Where the model was measured: what is planned by it is swept too
+    /// Lock with measurements of the model; its planned batches are swept, too
     #[arg(long)]
     lock: PathBuf,
     /// Samples in a micro-batch
     #[arg(long, value_delimiter = ',', required = true)]
     batches: Vec<usize>,
-    /// Sweeps these batches alone, and not what is planned
+    /// Sweep these batches only, not planned ones
     #[arg(long)]
     alone: bool,
     /// Leaves gradient checkpointing out
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Timed {
     repeat: u32,
-    /// Of an optimizer step of all micro-batches.
+    /// Time of an optimizer step with all micro-batches.
     seconds_per_step: f64,
     samples_per_second: f64,
 }
@@ -64,7 +64,7 @@ struct Timed {
 /// Steps of more micro-batches would take long, and next to as long for each sample.
 const MOST_MICRO_STEPS: usize = 64;
 
-/// What a repeat of a batch takes at least.
+/// Minimum time of a repeat of a batch.
 const WINDOW_SECONDS: f64 = 0.25;
 
 /// Prints a line for every batch, mode and repeat.
@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// What was asked for, what any plan chooses, and the largest micro-batches that fit, in a mode; ascending.
+    /// Requested batches, batches of any plan, and the largest micro-batches that fit, for one precision and
+    /// checkpointing; ascending.
     fn batches(&self, workload: &Workload, checkpointing: bool) -> anyhow::Result<Vec<usize>> {
         let derived = Workload { measured: Measured::default(), ..workload.clone() };
         let sizes = self.memory_gib.iter().map(|gib| Some(Bytes::from_mib(gib << 10))).chain([None]);
@@ -106,7 +107,7 @@ impl Arguments {
         Goal { pins, ..goal(self.precision) }
     }
 
-    /// One model takes steps of all the batches in turns.
+    /// Times steps of all batches in turns, with one model.
     fn sweep(&self, batches: &[usize], checkpointing: bool, device: &Device) -> anyhow::Result<()> {
         let mode = |accumulate| Mode { model: self.model, precision: self.precision, checkpointing, accumulate };
         let mut training = Training::new(mode(1), 1, Fill::Random, device);

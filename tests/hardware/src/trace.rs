@@ -1,4 +1,4 @@
-//! What the memory pools hold over many steps.
+//! Memory reserved by the pools over many steps.
 
 use std::{collections::VecDeque, path::PathBuf, thread, time::Instant};
 
@@ -32,16 +32,16 @@ pub(crate) struct Arguments {
     /// Takes the micro-batch and the checkpointing that are planned by this lock, instead
     #[arg(long, value_name = "LOCK", conflicts_with = "batches", requires = "memory_mib")]
     planned: Option<PathBuf>,
-    /// What is planned for, in MiB
+    /// Memory to plan for, in MiB
     #[arg(long)]
     memory_mib: Option<u64>,
     /// Optimizer steps
     #[arg(long, default_value_t = 30)]
     steps: usize,
-    /// Batches that wait on the device beside the one in use
+    /// Batches that wait on the device, in addition to the current one
     #[arg(long, default_value_t = 0)]
     queue: usize,
-    /// Looks at the pools after the last step only, as training does
+    /// Read the pools only after the last step, like training does
     #[arg(long)]
     unwatched: bool,
     /// Executes nothing
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// With what is planned, where that is asked for.
+    /// Replaces the arguments with planned settings, if requested.
     fn as_planned(&self) -> anyhow::Result<Self> {
         let Some(lock) = &self.planned else { return Ok(self.clone()) };
         let Mode { model, precision, .. } = self.mode;
@@ -111,11 +111,11 @@ impl Arguments {
             let next = queue.pop_front().context("BUG: a batch was put in")?;
             training = training.on(next).steps(1);
             if !self.unwatched {
-                reserved_bytes.push(Usage::of(device).reserved_bytes);
+                reserved_bytes.push(Usage::read(device).reserved_bytes);
             }
         }
         if self.unwatched {
-            reserved_bytes.push(Usage::of(device).reserved_bytes);
+            reserved_bytes.push(Usage::read(device).reserved_bytes);
         }
         let (pools, seconds) = (pools(device), started.elapsed().as_secs_f64());
         let loss = if self.dry { None } else { Some(training.check()?) };

@@ -41,7 +41,7 @@ impl Training {
         Self { batch, ..self }
     }
 
-    /// With so many micro-batches in an optimizer step.
+    /// Sets the number of micro-batches in an optimizer step.
     pub(crate) fn accumulating(self, micro_batches: u32) -> Self {
         Self { accumulate: micro_batches, ..self }
     }
@@ -51,7 +51,7 @@ impl Training {
         self.accumulate
     }
 
-    /// After so many optimizer steps more.
+    /// Takes `steps` more optimizer steps.
     pub(crate) fn steps(self, steps: usize) -> Self {
         (0..steps).fold(self, |training, _| training.step())
     }
@@ -86,8 +86,8 @@ impl Training {
         GradientsParams::from_grads(loss.backward(), &self.network)
     }
 
-    /// Reads the last loss, as a mean, and a number that depends on every parameter: only a read tells that memory ran
-    /// out.
+    /// Reads the last loss, as a mean, and a number that depends on every parameter. Only a read detects an
+    /// out-of-memory error.
     pub(crate) fn check(&self) -> anyhow::Result<f32> {
         let mut sum = Sum(None);
         self.network.visit(&mut sum);

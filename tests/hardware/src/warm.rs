@@ -18,7 +18,7 @@ const LEARNING_RATE: f64 = 1e-4;
 /// Steps after the first one.
 const LATER: usize = 5;
 
-/// What the first steps are taken of.
+/// Options of `warm`.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The model
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Format of parameters and activations
     #[arg(long, default_value = "f32")]
     precision: Precision,
-    /// What the line of output calls this run
+    /// Name of this run in the output
     #[arg(long, default_value = "")]
     case: String,
     /// Planned micro-batches in a step; 0 for all of the global batch
@@ -35,17 +35,17 @@ pub(crate) struct Arguments {
     micro_batches: u64,
 }
 
-/// How many micro-batches a step has; 0 for all of the global batch.
+/// Micro-batches of a step (0 for all of the global batch), and the start of the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     micro_batches: u64,
     begin: Instant,
 }
 
-/// How long it took, in seconds.
+/// Times of the first steps, in seconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Warmed {
-    /// What was done about caches, in words.
+    /// Use of caches, in words.
     warm: String,
     micro_batch: u64,
     samples: u64,
@@ -111,7 +111,7 @@ impl Wanted {
             0 => whole,
             some => whole.min(some * schedule.micro_batch),
         };
-        // As a loader's, a batch comes from the host; samples of nothing stand for it until it is cut.
+        // Batches come from the host, like a loader's. Empty samples represent them until the split.
         let loss = |network: &Network, micro: Vec<()>| network.loss(model.batch(micro.len(), Fill::Uploaded, &device));
         let mut step = || -> anyhow::Result<(f64, f32)> {
             let clock = Instant::now();
@@ -126,7 +126,7 @@ impl Wanted {
             later_step_s = later_step_s.min(step()?.0);
         }
         Ok(Warmed {
-            warm: said(&session),
+            warm: warm_start_message(&session),
             micro_batch: schedule.micro_batch,
             samples,
             start_s,
@@ -141,12 +141,12 @@ impl Wanted {
 }
 
 #[cfg(feature = "cuda")]
-fn said<C>(session: &Session<C>) -> String {
+fn warm_start_message<C>(session: &Session<C>) -> String {
     session.warm_start().to_string()
 }
 
 #[cfg(not(feature = "cuda"))]
-fn said<C>(_: &Session<C>) -> String {
+fn warm_start_message<C>(_: &Session<C>) -> String {
     "built without CUDA".to_owned()
 }
 

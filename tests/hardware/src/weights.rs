@@ -12,17 +12,18 @@ use burn::{
 
 use crate::network::{Dimensions, Network};
 
-/// A network with weights that a seed draws on the host, so that they are the same for every device. They are of `float`,
-/// or, without it, of the type that the device's own would have.
+/// A network with weights drawn on the host from a seed, equal for every device. The weights have type `float`, else
+/// the device's own type.
 pub(crate) fn seeded(dimensions: &Dimensions, seed: u64, float: Option<DType>, device: &Device) -> Network {
     dimensions.network(device).map(&mut Given { values: drawn(dimensions, seed), float })
 }
 
-/// No other thread draws as often as this between two equal draws, but for one that does nothing else.
+/// No other thread draws this often between two equal draws, unless it does nothing else.
 const ATTEMPTS: usize = 100;
 
-/// The values of all parameters. Burn has one source of random numbers for all threads, and another may draw from it between
-/// the seed and what is drawn with it: two draws in a row that are equal are the seed's. They are kept for this process.
+/// Draws the values of all parameters. Burn has one random source for all threads, and another thread may draw
+/// between seeding and drawing. Two equal draws in a row are those of the seed. The values are cached for this
+/// process.
 fn drawn(dimensions: &Dimensions, seed: u64) -> VecDeque<TensorData> {
     static KNOWN: Mutex<BTreeMap<(String, u64), VecDeque<TensorData>>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +51,7 @@ fn drawn(dimensions: &Dimensions, seed: u64) -> VecDeque<TensorData> {
 struct Drawn(VecDeque<TensorData>);
 
 impl ModuleVisitor for Drawn {
-    /// Parameters are drawn when they are first looked at.
+    /// Burn draws parameters at the first access.
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.0.push_back(param.val().into_data());
     }
@@ -62,7 +63,7 @@ struct Given {
 }
 
 impl ModuleMapper for Given {
-    /// Running statistics stay as the network has them: they begin the same everywhere.
+    /// Running statistics keep their initial values, which are the same everywhere.
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let values = self.values.pop_front().expect("BUG: the networks have the same parameters");
         if !param.is_require_grad() {
@@ -76,7 +77,7 @@ impl ModuleMapper for Given {
     }
 }
 
-/// What is trained of a network, as one vector, in the order of its parameters.
+/// The trained parameters of a network as one vector.
 pub(crate) fn trained(network: &Network) -> Vec<f64> {
     let mut values = Values(Vec::new());
     network.visit(&mut values);
@@ -132,7 +133,7 @@ mod tests {
     fn other_threads_may_draw_meanwhile() {
         let device = Device::flex().autodiff();
         let dimensions = Model::Transformer.small();
-        // A seed of its own: what is drawn beside a thread that does nothing but draw is kept.
+        // A separate seed, because the test draws in parallel to a thread that does nothing else.
         let drawn = || trained(&seeded(&dimensions, 0xD15_7A2B, Some(DType::F32), &device));
         let done = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -24,7 +24,7 @@ const TRIALS: usize = 4;
 /// Samples of the step that never fits: fewer than others, since it is tried down to single ones.
 const NEVER_SAMPLES: usize = 64;
 
-/// What a run has come to; it is told even if it ended early.
+/// Progress of a run, reported even if the run ended early.
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) steps: Vec<Timed>,
@@ -32,7 +32,7 @@ pub(super) struct Run {
     pub(super) on_host: usize,
 }
 
-/// A run of a fresh model that is disturbed, beside those in `known`, to which it adds what it has to be compared with.
+/// A disturbed run of a fresh model. Adds missing undisturbed runs, for comparison, to `known`.
 pub(super) fn drilled<'a>(
     arguments: &'a Arguments,
     bench: &'a Bench,

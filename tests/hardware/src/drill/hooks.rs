@@ -1,4 +1,4 @@
-//! The moments of a step at which memory can be taken.
+//! Points in a step at which memory can be taken.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,11 +34,11 @@ pub(super) enum At {
 pub(super) struct Disturbance {
     pub(super) at: At,
     pub(super) left: Left,
-    /// What is left from the next micro-batch on; `None` where it stays as it is.
+    /// Memory left from the next micro-batch on; `None` for no change.
     pub(super) then: Option<Left>,
 }
 
-/// What passes the moments of every step.
+/// Callbacks at the points of every step.
 pub(super) struct Hooks(Mutex<State>);
 
 struct State {
@@ -57,7 +57,7 @@ impl Hooks {
         Arc::new(Self(Mutex::new(state)))
     }
 
-    /// Tells the neighbour what steps take.
+    /// Reports the memory needs of steps to the neighbour.
     pub(super) fn learn(&self, need: Need) {
         self.lock().neighbour.learn(need);
     }
@@ -81,18 +81,18 @@ impl Hooks {
         }
     }
 
-    /// What was taken since this was last asked, and why something could not be.
+    /// Memory taken since the last call, and the error if taking failed.
     pub(super) fn taken(&self) -> (Vec<Taken>, Option<String>) {
         let mut state = self.lock();
         (std::mem::take(&mut state.taken), state.trouble.take())
     }
 
-    /// Time that taking and giving back has cost since this was last asked.
+    /// Time spent on taking and releasing memory since the last call.
     pub(super) fn spent(&self) -> Duration {
         std::mem::take(&mut self.lock().spent)
     }
 
-    /// Passes a moment with a micro-batch of so many samples.
+    /// Passes a point with a micro-batch of `samples` samples.
     ///
     /// # Panics
     ///

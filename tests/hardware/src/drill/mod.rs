@@ -1,4 +1,4 @@
-//! Memory runs out on purpose, at a chosen moment of the library's training, and what becomes of the run is told.
+//! Provokes out-of-memory errors at chosen points of training, and reports the consequences.
 
 mod disturbed;
 mod hooks;
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Samples in a micro-batch, instead of the planned ones
     #[arg(long)]
     micro_batch: Option<usize>,
-    /// Micro-batches of `undisturbed`, beside the planned one and its halves
+    /// Micro-batches of `undisturbed`, in addition to the planned one and its halves
     #[arg(long, value_delimiter = ',')]
     sizes: Vec<usize>,
     /// Layers of the encoder
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     frames: usize,
 }
 
-/// What happens to the memory.
+/// Kinds of memory shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Drill {
@@ -74,7 +74,7 @@ pub(crate) enum Drill {
     Forward,
     /// Nothing is left when a backward pass begins, and a share from the next micro-batch on
     Backward,
-    /// Nothing is left when the first parameter is to be changed, and a share from the next micro-batch on
+    /// No memory is left at the first parameter update, and a share from the next micro-batch on
     Optimizer,
     /// Nothing is left when the session's loader uploads a batch, and a share from the next upload on
     Loader,
@@ -94,7 +94,7 @@ const PATIENCE: u32 = 3;
 const STAY: usize = 3;
 
 impl Drill {
-    /// What happens at a moment of a step.
+    /// The shortage at a point of a step.
     fn disturbance(self, share: f64) -> Option<Disturbance> {
         let (at, left, then) = match self {
             Self::Forward => (At::Forward, Left::Share(share), None),
@@ -107,7 +107,7 @@ impl Drill {
         Some(Disturbance { at, left, then })
     }
 
-    /// Whether the trainer is made to grow within the drill.
+    /// Returns true if the trainer must grow its micro-batches in the drill.
     fn grows(self) -> bool {
         matches!(self, Self::Stays | Self::Goes)
     }
@@ -161,13 +161,13 @@ impl Arguments {
         device.seed(0);
         let model = Encoder::new(session.config(), &device);
         let samples = session.schedule().global_batch as usize;
-        // As many as there are steps before: the loader's second epoch begins with the disturbance.
+        // The loader's first epoch has as many steps as precede the disturbance, so the second epoch begins with it.
         let seeds = 0..u64::from(self.before);
         let batches: Vec<_> = seeds.map(|seed| Frames::new(session.config(), samples, seed, &hooks)).collect();
         Ok(Bench { session, hooks, model, batches: Arc::new(batches) })
     }
 
-    /// The planned micro-batch, its halves down to an eighth, and those asked for; the largest first.
+    /// The planned micro-batch, its halves down to an eighth, and requested ones; largest first.
     fn sizes(&self, bench: &Bench) -> Vec<usize> {
         let planned = bench.planned();
         let halves = [planned, planned / 2, planned / 4, planned / 8];
@@ -177,7 +177,7 @@ impl Arguments {
         sizes
     }
 
-    /// Runs that nobody disturbs, which tune everything beforehand; none where it is to be cold.
+    /// Undisturbed runs, which autotune everything beforehand; none for a cold drill.
     fn undisturbed(&self, bench: &Bench) -> anyhow::Result<BTreeMap<usize, Undisturbed>> {
         let mut known = BTreeMap::new();
         if self.cold {

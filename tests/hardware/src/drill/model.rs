@@ -1,4 +1,4 @@
-//! What is trained in a drill: an encoder over frames of numbers, as of speech, that names a class for each.
+//! The model of a drill: an encoder over frames of numbers, like those of speech, with a class for each frame.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use gpu_tuned::{MicroBatch, gpu_tuned};
 
 use super::hooks::{At, Hooks};
 
-/// The encoder as `gpu-tuned` describes it. The matrix from frames stands where an embedding would; what the two differ
-/// by is the head's bias and some thousand weights.
+/// The encoder's description for `gpu-tuned`. The matrix on frames replaces an embedding. The description lacks the
+/// head's bias and some thousand weights.
 #[gpu_tuned(
     transformer(heads = 8, causal = false, dropout = false, positions = "none", final_norm = false, tied_head = true),
     global_batch = 512,
@@ -40,8 +40,8 @@ pub(super) struct Config {
 /// Numbers in a frame.
 const FEATURES: usize = 128;
 
-/// Frames through a dense layer, Burn's encoder, and a head over every frame; without dropout and statistics, so that the
-/// loss does not depend on how a batch is cut.
+/// A dense layer on frames, Burn's encoder, and a head over every frame. Without dropout and batch statistics,
+/// splitting a batch does not change the loss.
 #[derive(Module, Debug)]
 pub(super) struct Encoder {
     input: Linear,
@@ -70,19 +70,18 @@ impl Encoder {
     }
 }
 
-/// Sequences, and what is to be told of their frames.
+/// Sequences, and the classes of their frames.
 #[derive(Clone, Debug)]
 pub(super) struct Frames {
     values: Tensor<3>,
     classes: Tensor<2, Int>,
     hooks: Arc<Hooks>,
-    /// Whether it came from the host's memory already.
+    /// True once the batch was uploaded from host memory.
     brought: bool,
 }
 
 impl Frames {
-    /// So many sequences in the host's memory, always the same for a seed: each class has a frame of its own, and there is
-    /// noise on it.
+    /// Generates sequences in host memory from a seed. Each class has its own frame, plus noise.
     pub(super) fn new(config: &Config, samples: usize, seed: u64, hooks: &Arc<Hooks>) -> Self {
         let mut noise = Noise(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut values = Vec::with_capacity(samples * config.frames * FEATURES);
@@ -102,7 +101,7 @@ impl Frames {
         }
     }
 
-    /// Whether it was brought to a device.
+    /// Returns true once the batch was uploaded to a device.
     pub(super) fn is_brought(&self) -> bool {
         self.brought
     }
@@ -135,7 +134,7 @@ impl MicroBatch for Frames {
     }
 }
 
-/// Numbers that look random; Burn's own depend on the device.
+/// Pseudo-random numbers; Burn's depend on the device.
 struct Noise(u64);
 
 impl Noise {

@@ -1,8 +1,8 @@
 //! Somebody else on the card, who takes memory and gives it back.
 //!
-//! On a GPU the memory is really taken: first the pools give back what they do not use, then all that is free beyond what
-//! is to be left is allocated beside them, and where nothing is to be left, the holes in the pools' pages are filled.
-//! Without a GPU micro-batches that would not fit are made to fail.
+//! On a GPU the memory is really taken. The pools first release unused memory. Then all free memory beyond the part
+//! to leave is allocated outside of the pools. For `Nothing`, the holes in the pools' pages are filled, too. Without
+//! a GPU, micro-batches that would not fit are made to fail.
 
 use burn::tensor::Device;
 #[cfg(feature = "cuda")]
@@ -13,21 +13,21 @@ use super::hooks::At;
 #[cfg(feature = "cuda")]
 use crate::{card::Card, catching::catching, memory::Usage};
 
-/// What a neighbour leaves.
+/// Memory left by the neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Left {
-    /// What this process has in use, and beside it no more than loading a kernel takes.
+    /// The memory in use by this process, plus just enough to load a kernel.
     Nothing,
-    /// This share of what a step of the planned micro-batch takes beside what stays.
+    /// A share of a step's memory with the planned micro-batch, in addition to the permanent memory.
     Share(f64),
 }
 
-/// What is left at least: a card on which not even a kernel can be loaded is another failure than that of a tensor.
+/// Minimum free memory. Otherwise loading a kernel would fail, which differs from a failing tensor.
 #[cfg(feature = "cuda")]
 const SPARE_BYTES: u64 = 8 << 20;
 
-/// What steps of the planned micro-batch take.
+/// Memory needs of steps with the planned micro-batch.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Need {
     /// Samples in the planned micro-batch.
@@ -38,11 +38,11 @@ pub(super) struct Need {
     pub(super) step_bytes: u64,
 }
 
-/// What was there when memory had been taken, in MiB; zeros without a GPU.
+/// Memory after taking, in MiB; zeros without a GPU.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "lines of output tell the unit")]
 pub(super) struct Taken {
-    /// Free on the card before, once the pools had given back what they did not use.
+    /// Free memory of the card before, after the pools released unused memory.
     free_before_mib: u64,
     /// Free on the card.
     free_mib: u64,
@@ -50,7 +50,7 @@ pub(super) struct Taken {
     reserved_mib: u64,
     /// In use of that.
     in_use_mib: u64,
-    /// What the pools' holes were filled with, which is counted as in use.
+    /// Memory that fills the pools' holes; counted as in use.
     filled_mib: u64,
 }
 
@@ -60,10 +60,10 @@ pub(super) struct Neighbour {
     device: Device,
     #[cfg(feature = "cuda")]
     card: Card,
-    /// Holds what is to be spared while the rest is taken.
+    /// Memory to leave, allocated while the rest is taken.
     #[cfg(feature = "cuda")]
     spare: Card,
-    /// What fills the pools' holes.
+    /// Tensors that fill the pools' holes.
     #[cfg(feature = "cuda")]
     plugs: Vec<Tensor<1>>,
     need: Need,
@@ -72,11 +72,11 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    /// A neighbour that holds nothing yet, on the card with this index of CUDA's; `device` is without autodiff.
+    /// A neighbour without memory, on the card with this CUDA index; `device` has no autodiff.
     #[cfg(feature = "cuda")]
     pub(super) fn new(device: &Device, gpu: usize) -> anyhow::Result<Self> {
         let (card, spare) = (Card::open(gpu)?, Card::open(gpu)?);
-        // What fills holes later is compiled now, while there is memory for kernels.
+        // Compiles the fill kernel now, while there is memory for kernels.
         plug(1 << 20, device)?;
         Ok(Self { device: device.clone(), card, spare, plugs: Vec::new(), need: Need::default() })
     }
@@ -87,7 +87,7 @@ impl Neighbour {
         Ok(Self { need: Need::default(), left: None })
     }
 
-    /// What [`Left::Share`] is a share of.
+    /// Sets the base of [`Left::Share`].
     pub(super) fn learn(&mut self, need: Need) {
         self.need = need;
     }
@@ -95,12 +95,12 @@ impl Neighbour {
 
 #[cfg(feature = "cuda")]
 impl Neighbour {
-    /// Holds all but what is to be left, whatever it held before.
+    /// Takes all memory except for `left`; releases earlier memory first.
     pub(super) fn take(&mut self, left: Left) -> anyhow::Result<Taken> {
         self.plugs.clear();
         self.clean()?;
         let free_before = self.card.free()?;
-        let usage = Usage::of(&self.device);
+        let usage = Usage::read(&self.device);
         self.card.release();
         let budget = match left {
             Left::Nothing => 0,
@@ -112,7 +112,7 @@ impl Neighbour {
         let leave = budget.saturating_sub(usage.reserved_bytes).max(SPARE_BYTES);
         let filled = if left == Left::Nothing { self.fill()? } else { 0 };
         self.card.take_all_but(leave)?;
-        let usage = Usage::of(&self.device);
+        let usage = Usage::read(&self.device);
         Ok(Taken {
             free_before_mib: free_before >> 20,
             free_mib: self.card.free()? >> 20,
@@ -137,18 +137,18 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Fills what the pools have left in the pages that they keep, down to holes of a megabyte; returns the bytes.
+    /// Fills holes in the pools' pages, down to 1 MiB; returns the bytes.
     fn fill(&mut self) -> anyhow::Result<u64> {
         // A larger allocation than any before could change the size of the pools' pages.
         let largest = self.device.memory_pool_report().into_iter().flatten().map(|pool| pool.largest_alloc).max();
         let largest_mib = largest.unwrap_or_default() >> 20;
-        // No new page can be had meanwhile, not even from what is to be spared.
+        // Meanwhile no new page must be available, not even from the memory to leave.
         self.spare.take_all_but(self.spare.free()?.saturating_sub(SPARE_BYTES))?;
         self.card.take_all_but(0)?;
-        let usage = Usage::of(&self.device);
+        let usage = Usage::read(&self.device);
         let (holes, mut filled) = (usage.reserved_bytes.saturating_sub(usage.in_use_bytes), 0);
         for mib in [256_u64, 64, 16, 4, 1].into_iter().filter(|mib| *mib <= largest_mib) {
-            // Only a read tells whether there was memory.
+            // Only a read shows whether there was memory.
             while filled + (mib << 20) <= holes
                 && let Ok(plug) = catching(|| plug(mib << 20, &self.device))
             {
@@ -156,19 +156,19 @@ impl Neighbour {
                 filled += mib << 20;
             }
         }
-        // An allocation that failed made the pools give back what they could, which the caller takes.
+        // A failed allocation made the pools release memory, which the caller takes.
         self.spare.release();
         Ok(filled)
     }
 
-    /// Whether something is made to fail: memory that was taken fails on its own.
+    /// Returns true if the step must be made to fail; here taken memory fails by itself.
     #[expect(clippy::unused_self, reason = "the signature is that of the version without CUDA")]
     pub(super) fn strikes(&self, _: At, _: usize) -> bool {
         false
     }
 }
 
-/// A tensor of so many bytes, once it is known that there was memory for it.
+/// A tensor of `bytes` bytes, read back to ensure that there was memory.
 #[cfg(feature = "cuda")]
 fn plug(bytes: u64, device: &Device) -> anyhow::Result<Tensor<1>> {
     let plug = Tensor::<1>::zeros([bytes as usize / 4], device);
@@ -179,7 +179,7 @@ fn plug(bytes: u64, device: &Device) -> anyhow::Result<Tensor<1>> {
 #[cfg(not(feature = "cuda"))]
 #[expect(clippy::unnecessary_wraps, reason = "the signatures are those of the version with CUDA")]
 impl Neighbour {
-    /// Lets only fail what is not to be left, whatever failed before.
+    /// Sets the memory left; micro-batches that exceed it are made to fail.
     pub(super) fn take(&mut self, left: Left) -> anyhow::Result<Taken> {
         self.left = Some(left);
         Ok(Taken::default())
@@ -191,7 +191,7 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Whether so many samples are made to fail: those of the forward pass where a share is left.
+    /// Returns true if `samples` samples must be made to fail; for a share, those of the forward pass.
     pub(super) fn strikes(&self, at: At, samples: usize) -> bool {
         match self.left {
             None => false,

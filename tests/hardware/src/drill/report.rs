@@ -1,4 +1,4 @@
-//! What is told of a drill.
+//! Report of a drill.
 
 use gpu_tuned::train::Step;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use super::{
     runs::{Bench, Timed, Undisturbed, median},
 };
 
-/// A disturbed run, beside undisturbed ones of the same weights and data.
+/// A disturbed run, compared with undisturbed ones of the same weights and data.
 #[derive(Debug, Serialize)]
 pub(super) struct Report<'a> {
     drill: Drill,
@@ -25,13 +25,13 @@ pub(super) struct Report<'a> {
     share: f64,
     /// Steps before it.
     before: usize,
-    /// What was there each time that memory was taken.
+    /// Memory state each time that memory was taken.
     pub(super) taken: Vec<Taken>,
-    /// Why memory could not be taken.
+    /// Reason why memory could not be taken.
     pub(super) trouble: Option<String>,
-    /// Whether every step had all samples.
+    /// True if every step had all samples.
     samples_exact: bool,
-    /// How often memory ran out.
+    /// Number of OOM recoveries.
     rescues: usize,
     /// The first step in which it did, counted from 0.
     rescued_in_step: Option<usize>,
@@ -43,21 +43,21 @@ pub(super) struct Report<'a> {
     batches_on_host: usize,
     /// The largest difference of a loss from that of the undisturbed run in planned micro-batches.
     loss_apart: Option<f32>,
-    /// The same between two undisturbed runs, in planned micro-batches and in those of the last step.
+    /// Difference between two undisturbed runs: in planned micro-batches and in those of the last step.
     loss_spread: Option<f32>,
     /// Losses of the first and of the last step.
     losses: Option<[f32; 2]>,
-    /// Of the median step after the last one that was rescued.
+    /// Rate of the median step after the last recovery.
     samples_per_s: Option<f64>,
-    /// The same of an undisturbed run in micro-batches of the last step.
+    /// Rate of an undisturbed run in micro-batches of the last step.
     undisturbed_samples_per_s: Option<f64>,
-    /// What of that is reached.
+    /// Ratio of the two rates.
     ratio: Option<f64>,
-    /// What the first rescued step took beyond the median one before it, without what taking the memory took.
+    /// Extra time of the first recovered step over the median step before, without the time of taking memory.
     rescue_seconds: Option<f64>,
-    /// Whether the micro-batches of the last step had been tuned before memory ran out.
+    /// True if the micro-batches of the last step were autotuned before memory ran out.
     pub(super) warmed: bool,
-    /// What ended the run early.
+    /// Error that ended the run early.
     pub(super) error: Option<String>,
     steps: Vec<Timed>,
 }
@@ -102,7 +102,8 @@ impl<'a> Report<'a> {
         report
     }
 
-    /// Of the median step in micro-batches of the last one, since the last rescue; the first of them takes its memory.
+    /// Time of the median step in micro-batches of the last one, since the last recovery. The first such step
+    /// allocates memory and is left out.
     fn seconds_after(&self) -> Option<f64> {
         let rescued = self.steps.iter().rposition(|timed| !timed.step.rescues.is_empty())?;
         let size = self.micro_batch_after?;
@@ -116,7 +117,7 @@ impl<'a> Report<'a> {
         Some(self.steps[rescued].seconds - before.unwrap_or_default())
     }
 
-    /// Adds what the run is like beside two undisturbed ones: in planned micro-batches, and in those of the last step.
+    /// Adds comparisons with two undisturbed runs: in planned micro-batches, and in those of the last step.
     pub(super) fn compare(&mut self, planned: &Undisturbed, after: &Undisturbed) {
         self.loss_apart = furthest(self.steps.iter().map(|timed| timed.step.loss), &planned.losses);
         self.loss_spread = furthest(after.losses.iter().copied(), &planned.losses);
@@ -138,21 +139,21 @@ pub(super) struct Never {
     pub(super) repeat: usize,
     pub(super) taken: Vec<Taken>,
     pub(super) trouble: Option<String>,
-    /// Whether the error is that nothing fits.
+    /// True if the error is that nothing fits.
     pub(super) does_not_fit: bool,
-    /// Whether it has a plan's items.
+    /// True if the error lists a plan's items.
     pub(super) itemised: bool,
-    /// What the user reads.
+    /// The user's error message.
     pub(super) error: Option<String>,
-    /// What came instead of an error.
+    /// The panic message, if the step panicked instead.
     pub(super) panic: Option<String>,
     /// The step, should it have fitted.
     pub(super) step: Option<Step>,
     /// From the first attempt to the error.
     pub(super) seconds: f64,
-    /// Of the model before the step, on a few samples.
+    /// Loss of the model before the step, on a few samples.
     pub(super) loss_before: f32,
-    /// The same after the error.
+    /// Loss after the error, on the same samples.
     pub(super) loss_after: Option<f32>,
     /// A step once the memory was given back.
     pub(super) next: Option<Timed>,

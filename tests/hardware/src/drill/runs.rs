@@ -27,7 +27,7 @@ use crate::memory::Usage;
 
 pub(super) const LEARNING_RATE: f64 = 1e-4;
 
-/// What all runs of a process have in common.
+/// Common parts of all runs of a process.
 pub(super) struct Bench {
     pub(super) session: Session<Config>,
     pub(super) hooks: Arc<Hooks>,
@@ -37,7 +37,7 @@ pub(super) struct Bench {
     pub(super) batches: Arc<Vec<Frames>>,
 }
 
-/// A step, and how long it took without what the drill itself did in it.
+/// A step, and its time without the drill's own actions.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Timed {
     #[serde(flatten)]
@@ -50,7 +50,7 @@ pub(super) struct Timed {
 pub(super) struct Undisturbed {
     pub(super) micro_batch: usize,
     pub(super) losses: Vec<f32>,
-    /// Of the median step.
+    /// Rate of the median step.
     pub(super) samples_per_s: f64,
 }
 
@@ -75,7 +75,7 @@ impl Bench {
         Ok(self.session.trainer(self.model.clone(), optimizer(&self.hooks))?)
     }
 
-    /// One step over `batch`.
+    /// Takes a step over `batch`.
     pub(super) fn step(&self, trainer: &mut Trainer<Encoder>, batch: Frames) -> anyhow::Result<Timed> {
         self.hooks.spent();
         let begin = Instant::now();
@@ -84,7 +84,7 @@ impl Bench {
         Ok(Timed { step, seconds })
     }
 
-    /// The loss, with the moments before and behind the forward pass.
+    /// The loss, with the points before and after the forward pass.
     pub(super) fn loss(&self, model: &Encoder, micro: Frames) -> Tensor<1> {
         let samples = micro.len();
         self.hooks.pass(At::Forward, samples);
@@ -93,7 +93,7 @@ impl Bench {
         loss
     }
 
-    /// So many steps of a fresh model in micro-batches of a size, and what they take.
+    /// Steps of a fresh model in micro-batches of one size, and their memory needs.
     pub(super) fn undisturbed(&self, micro_batch: usize, steps: usize) -> anyhow::Result<(Undisturbed, Need)> {
         let model = self.model.clone();
         let mut trainer = Trainer::new(model, optimizer(&self.hooks), self.session.device(), micro_batch);
@@ -108,13 +108,13 @@ impl Bench {
         Ok((Undisturbed { micro_batch, losses, samples_per_s: self.samples() as f64 / seconds }, need))
     }
 
-    /// What the pools hold after steps: while a trainer is there.
+    /// Memory reserved by the pools after steps, while the trainer exists.
     #[cfg(feature = "cuda")]
     fn need(&self, micro_batch: usize) -> anyhow::Result<Need> {
         let device = self.session.inner_device();
-        let step_bytes = Usage::of(&device).reserved_bytes;
+        let step_bytes = Usage::read(&device).reserved_bytes;
         crate::device::release(&device)?;
-        Ok(Need { micro_batch, between_bytes: Usage::of(&device).in_use_bytes, step_bytes })
+        Ok(Need { micro_batch, between_bytes: Usage::read(&device).in_use_bytes, step_bytes })
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -128,7 +128,7 @@ impl Bench {
         Indices(self.batches.iter().map(MicroBatch::len).sum())
     }
 
-    /// What cuts the loader's batches from those that are there.
+    /// The batcher that cuts the loader's batches from prepared ones.
     pub(super) fn batcher(&self) -> Cutter {
         Cutter(Arc::clone(&self.batches))
     }
@@ -141,7 +141,7 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// A dataset whose items are their places.
+/// A dataset of indices.
 pub(super) struct Indices(usize);
 
 impl Dataset<usize> for Indices {
@@ -154,7 +154,7 @@ impl Dataset<usize> for Indices {
     }
 }
 
-/// Finds the samples of places that follow each other.
+/// Looks up the samples of consecutive indices.
 pub(super) struct Cutter(Arc<Vec<Frames>>);
 
 impl Batcher<usize, Frames> for Cutter {

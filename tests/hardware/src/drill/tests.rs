@@ -1,4 +1,4 @@
-//! Drills on the CPU, where micro-batches are made to fail at the same moments.
+//! Drills on the CPU, where micro-batches are made to fail at the same points.
 
 use clap::Parser;
 
@@ -16,8 +16,8 @@ fn arguments(drill: &str) -> Arguments {
     Line::parse_from(["drill", drill].into_iter().chain(small.split(' '))).arguments
 }
 
-/// What is told of some drills, which share what they are compared with.
-fn told<const N: usize>(drills: [&str; N]) -> [serde_json::Value; N] {
+/// Reports of some drills with shared undisturbed runs.
+fn reports_of<const N: usize>(drills: [&str; N]) -> [serde_json::Value; N] {
     let bench = arguments(drills[0]).bench().unwrap();
     let mut known = arguments(drills[0]).undisturbed(&bench).unwrap();
     drills.map(|drill| {
@@ -30,23 +30,23 @@ fn told<const N: usize>(drills: [&str; N]) -> [serde_json::Value; N] {
 #[test]
 fn training_goes_on_after_each_disturbance_with_the_same_losses() {
     let moments = ["forward", "forward", "optimizer"];
-    for (told, moment) in told(["forward", "backward", "optimizer"]).into_iter().zip(moments) {
-        assert_eq!(told["error"], serde_json::Value::Null, "{told}");
-        assert_eq!((&told["samples_exact"], &told["rescued_in_step"]), (&true.into(), &3.into()), "{told}");
-        assert_eq!(told["steps"][3]["rescues"][0]["moment"], moment, "{told}");
-        assert!(told["micro_batch_after"].as_u64() < told["planned"].as_u64(), "{told}");
-        assert!(told["loss_apart"].as_f64().unwrap() < 1e-4, "{told}");
+    for (report, moment) in reports_of(["forward", "backward", "optimizer"]).into_iter().zip(moments) {
+        assert_eq!(report["error"], serde_json::Value::Null, "{report}");
+        assert_eq!((&report["samples_exact"], &report["rescued_in_step"]), (&true.into(), &3.into()), "{report}");
+        assert_eq!(report["steps"][3]["rescues"][0]["moment"], moment, "{report}");
+        assert!(report["micro_batch_after"].as_u64() < report["planned"].as_u64(), "{report}");
+        assert!(report["loss_apart"].as_f64().unwrap() < 1e-4, "{report}");
     }
 }
 
 #[test]
 fn neighbours_that_go_let_training_grow_back_and_loaders_go_on_without_memory() {
-    let [goes, stays, loader] = told(["goes", "stays", "loader"]);
+    let [goes, stays, loader] = reports_of(["goes", "stays", "loader"]);
     assert_eq!(goes["micro_batch_after"], goes["planned"], "{goes}");
     assert_eq!(goes["rescues"], 1, "{goes}");
     assert!(stays["micro_batch_after"].as_u64() < stays["planned"].as_u64(), "{stays}");
     assert!(stays["rescues"] == 2 && stays["samples_exact"] == true, "{stays}");
-    // What its loader cannot upload is trained on all the same.
+    // A batch that the loader cannot upload is still trained on.
     assert_eq!((&loader["error"], &loader["rescued_in_step"]), (&serde_json::Value::Null, &3.into()), "{loader}");
     assert!((1..8).contains(&loader["batches_on_host"].as_u64().unwrap()), "{loader}");
     assert!(loader["samples_exact"] == true && loader["loss_apart"].as_f64().unwrap() < 1e-4, "{loader}");

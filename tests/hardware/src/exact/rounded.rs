@@ -1,4 +1,4 @@
-//! What gradients come to where convolutions round their factors as tensor cores do, in f64 but for that.
+//! Gradients with convolution factors rounded like on tensor cores, otherwise in f64.
 
 use burn::{
     module::{Module, ModuleVisitor, Param},
@@ -57,8 +57,8 @@ fn normed(input: Tensor<4>, scale: &Tensor<1>, shift: &Tensor<1>) -> Tensor<4> {
     groups.reshape([samples, channels, height, width]) * each(scale) + each(shift)
 }
 
-/// The gradients of the small convnet, in the order of its parameters, where convolutions from the `first` on round their
-/// factors. What comes back is not rounded.
+/// Gradients of the small convnet, in the order of its parameters. Convolutions from `first` on round their factors;
+/// gradients are not rounded.
 fn gradients(batch: &Batch, first: usize) -> Vec<f64> {
     let device = Device::flex().autodiff();
     let mut weights = Weights::default();
@@ -79,11 +79,13 @@ fn gradients(batch: &Batch, first: usize) -> Vec<f64> {
     let logits = pooled.matmul(head.clone()) + bias.clone().unsqueeze();
     let found = CrossEntropyLossConfig::new().init(&device).forward(logits, targets).backward();
     let layers = weights.convs.iter().zip(weights.vectors.chunks(2));
-    let layers = layers.map(|(conv, norm)| [of(conv, &found), of(&norm[0], &found), of(&norm[1], &found)].concat());
-    layers.chain([of(&head, &found), of(&bias, &found)]).flatten().collect()
+    let layers = layers.map(|(conv, norm)| {
+        [gradient_of(conv, &found), gradient_of(&norm[0], &found), gradient_of(&norm[1], &found)].concat()
+    });
+    layers.chain([gradient_of(&head, &found), gradient_of(&bias, &found)]).flatten().collect()
 }
 
-fn of<const D: usize>(parameter: &Tensor<D>, found: &Gradients) -> Vec<f64> {
+fn gradient_of<const D: usize>(parameter: &Tensor<D>, found: &Gradients) -> Vec<f64> {
     parameter.grad(found).expect("the loss depends on it").into_data().iter::<f64>().collect()
 }
 
@@ -98,7 +100,7 @@ fn apart(samples: usize, first: usize) -> f64 {
 fn factors_of_ten_bits_alone_make_gradients_as_far_from_f64_as_tuned_convolutions_do() {
     let whole = apart(32, usize::MAX);
     assert!(whole < 1e-12, "{whole}");
-    // The first has three channels, of which tensor cores make little.
+    // The first convolution has three channels, with little work for tensor cores.
     for (first, found) in [(0, 0.00517), (1, 0.00411)] {
         let tf32 = apart(512, first);
         assert!((tf32 / found - 1.0).abs() < 0.03 && tf32 > 2.0 * MOST_APART, "from {first}: {tf32}");

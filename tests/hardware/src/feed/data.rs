@@ -1,4 +1,4 @@
-//! Images that take a core some time to prepare, and what of them is on the device.
+//! Images with a slow preparation, and a census of their bytes on the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// The most since this was last asked.
+    /// The maximum since the last call.
     pub(super) fn most(&self) -> u64 {
         self.most.swap(0, Ordering::Relaxed)
     }
@@ -84,7 +84,7 @@ impl Drop for Counted {
     }
 }
 
-/// What the network takes.
+/// The network's inputs and targets.
 pub(super) type Pair = (Tensor<4>, Tensor<1, Int>);
 
 /// A batch that is counted while it is on the device.
@@ -96,7 +96,7 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
-    /// What is trained on.
+    /// The inputs and targets.
     pub(super) fn pair(&self) -> Pair {
         self.pair.clone()
     }
@@ -135,7 +135,7 @@ impl MicroBatch for Fetched {
 pub(super) struct Stack {
     pub(super) side: usize,
     pub(super) census: Arc<Census>,
-    /// Whether its batches are on the device as they are made.
+    /// True if batches are on the device as soon as they are built.
     pub(super) counts: bool,
 }
 

@@ -1,6 +1,8 @@
-//! Whether loaders keep the device busy when each sample is work for the host, and what they hold on it.
+//! Measures whether loaders keep the device busy with slow sample preparation, and how much memory they use on the
+//! device.
 
 mod data;
+mod report;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +20,6 @@ use models_tests::{
     convnet::{self, Convnet},
     work::Work,
 };
-use serde::Serialize;
 
 #[cfg(feature = "cuda")]
 use crate::{card::Card, memory::Usage};
@@ -27,12 +28,13 @@ use crate::{
     line::say,
 };
 use data::{Census, Fetched, Images, Pair, Stack};
+use report::{Fed, Feeder, least};
 
-/// What one host core takes for a sample, in milliseconds.
+/// Preparation time of a sample on one host core, in milliseconds.
 const HOST_MS: f64 = 5.0;
 const CLASSES: usize = 10;
 
-/// Eight convolutions of 48 channels; how many workers feed it follows from what a sample takes the host.
+/// Eight convolutions of 48 channels; the number of workers follows from the preparation time.
 #[gpu_tuned(
     convnet(classes = 10, stages = [[48, 8]], batch_statistics = true),
     host_ms_per_sample = 5.0, global_batch = 64, target = "h200"
@@ -65,66 +67,6 @@ pub(crate) struct Arguments {
     /// Index of the GPU in CUDA's order
     #[arg(long, default_value_t = 0)]
     gpu: usize,
-}
-
-/// Whose batches are trained on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Feeder {
-    /// One batch that is on the device, again and again.
-    Resident,
-    /// [`Session::loader`].
-    Library,
-    /// Burn's `MultiThreadDataLoader`.
-    Burn,
-}
-
-/// What a round, or all of them, took.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Fed {
-    steps: u64,
-    /// From the moment that the first batch is there to the end of the last step.
-    seconds: f64,
-    /// In asking for batches but the first.
-    waiting_seconds: f64,
-    /// In asking for the first, which fills the loader's queues.
-    first_seconds: f64,
-    /// The most of batches on the device, counted one by one, with the one that is trained on.
-    held_bytes: u64,
-    /// The most that the pools had in use after a step.
-    in_use_bytes: u64,
-    /// The least that was free on the card after a step.
-    free_bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    feeder: Feeder,
-    device: &'a str,
-    host_ms_per_sample: f64,
-    cores: usize,
-    num_workers: u64,
-    prefetch_depth: u64,
-    global_batch: u64,
-    batch_size: u64,
-    predicted_samples_per_s: f64,
-    samples_per_s: f64,
-    #[serde(flatten)]
-    fed: Fed,
-    /// Share of the time that the device would not have needed for a batch that is there.
-    idle_share: Option<f64>,
-    /// The same with the first batch of every round.
-    idle_share_with_first: Option<f64>,
-    /// Share of the time in which a batch was waited for.
-    waiting_share: f64,
-    /// What waited on the device at most: all that was there but the batch that is trained on.
-    queue_bytes: u64,
-    /// What may wait there by the plan.
-    budget_bytes: u64,
-    /// What the pools had in use beyond what they have with a batch that is there.
-    in_use_beyond_bytes: u64,
-    /// What the card had less free than with a batch that is there.
-    taken_beyond_bytes: Option<u64>,
 }
 
 /// A session, its trainer, and the loaders.
@@ -240,40 +182,9 @@ impl Feeding {
         Ok(())
     }
 
-    fn line(&self, feeder: Feeder, fed: Fed, resident: Fed) -> Line<'_> {
-        let plan = self.session.plan();
-        let settings = &plan.settings;
-        let samples = self.session.schedule().global_batch;
-        let needed = resident.seconds / resident.steps as f64 * fed.steps as f64;
-        let is_loader = feeder != Feeder::Resident;
-        let idle = |seconds: f64| is_loader.then(|| 1.0 - needed / seconds);
-        let resident_bytes = self.resident.bytes(&self.session.device()) as u64;
-        let bytes_per_sample = resident_bytes / samples;
-        Line {
-            feeder,
-            device: &plan.device,
-            host_ms_per_sample: HOST_MS,
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            num_workers: settings.num_workers,
-            prefetch_depth: settings.prefetch_depth,
-            global_batch: samples,
-            batch_size: settings.batch_size,
-            predicted_samples_per_s: plan.samples_per_s,
-            samples_per_s: (fed.steps * samples) as f64 / fed.seconds,
-            fed,
-            idle_share: idle(fed.seconds),
-            idle_share_with_first: idle(fed.seconds + fed.first_seconds),
-            waiting_share: fed.waiting_seconds / fed.seconds,
-            queue_bytes: fed.held_bytes.saturating_sub(resident_bytes),
-            budget_bytes: settings.prefetch_depth * settings.batch_size * bytes_per_sample,
-            in_use_beyond_bytes: fed.in_use_bytes.saturating_sub(resident.in_use_bytes),
-            taken_beyond_bytes: resident.free_bytes.zip(fed.free_bytes).map(|(more, less)| more.saturating_sub(less)),
-        }
-    }
-
     #[cfg(feature = "cuda")]
     fn in_use(&self) -> u64 {
-        Usage::of(&self.session.inner_device()).in_use_bytes
+        Usage::read(&self.session.inner_device()).in_use_bytes
     }
 
     #[cfg(feature = "cuda")]
@@ -292,26 +203,6 @@ impl Feeding {
     fn free(&self) -> anyhow::Result<Option<u64>> {
         Ok(None)
     }
-}
-
-impl Fed {
-    /// Both together.
-    fn and(self, other: Self) -> Self {
-        Self {
-            steps: self.steps + other.steps,
-            seconds: self.seconds + other.seconds,
-            waiting_seconds: self.waiting_seconds + other.waiting_seconds,
-            first_seconds: self.first_seconds + other.first_seconds,
-            held_bytes: self.held_bytes.max(other.held_bytes),
-            in_use_bytes: self.in_use_bytes.max(other.in_use_bytes),
-            free_bytes: least(self.free_bytes, other.free_bytes),
-        }
-    }
-}
-
-/// The less of two, of which one may be unknown.
-fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    one.into_iter().chain(other).min()
 }
 
 fn dimensions(image: usize) -> convnet::Dimensions {

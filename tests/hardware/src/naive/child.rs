@@ -20,17 +20,17 @@ use crate::line::say;
 /// Less is too little to begin.
 const LEAST: f64 = 1.0;
 
-/// Why there is not all of a part.
+/// Reason why a part is incomplete.
 #[derive(Serialize)]
-struct Broken {
+struct PartFailure {
     run: &'static str,
     model: Model,
     part: String,
     message: String,
 }
 
-/// Runs a part for `most` seconds, of which `allotted` are for all that can be left out; passes its lines on as they come,
-/// and returns them.
+/// Runs a part for at most `most` seconds, with `allotted` seconds for optional measurements. Forwards lines as they
+/// come, and returns them.
 pub(super) fn run(
     arguments: &Arguments,
     model: Model,
@@ -46,12 +46,12 @@ pub(super) fn run(
         lines_of(command, Duration::from_secs_f64(most))?
     };
     if let Some(message) = broken {
-        say("broken", &Broken { run: "naive", model, part: word(&part), message })?;
+        say("broken", &PartFailure { run: "naive", model, part: word(&part), message })?;
     }
     Ok(lines)
 }
 
-/// What a process prints, passed on, and how it failed, if it did.
+/// Forwards the output of a process, and returns its lines and its failure, if any.
 fn lines_of(mut command: Command, most: Duration) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     let end = Instant::now() + most;
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("no further process")?;
@@ -78,7 +78,7 @@ fn lines_of(mut command: Command, most: Duration) -> anyhow::Result<(Vec<Value>,
     Ok((lines, (!status.success()).then(|| status.to_string())))
 }
 
-/// What such a process is started with.
+/// Arguments of the process.
 fn words(arguments: &Arguments, model: Model, part: Part, allotted: f64) -> Vec<String> {
     let Arguments { small, seconds, budget, precision, gpu, settings, .. } = arguments;
     let mut words: Vec<String> = ["naive", "--model"].map(str::to_owned).into();

@@ -1,15 +1,15 @@
-//! What tuning guides promise: three to five times the speed of a naive configuration, and a busy GPU.
+//! Checks the promise of tuning guides: three to five times the speed of a naive configuration, and a busy GPU.
 //!
-//! The same model learns from the same samples in Burn's own loop as guides find it, and with this library's plan, loader and
-//! trainer. Each model is trained by a process of its own in f32, and by another in 16 bits: what fails in one, or takes too
-//! long, takes nothing from the others.
+//! The same model learns from the same samples in Burn's own loop, as in guides, and with this library's plan, loader
+//! and trainer. Each model is trained by one process in fp32, and by another in 16 bits. A failure or a timeout of
+//! one process does not affect the others.
 
 mod child;
-mod course;
 mod noise;
 mod part;
 mod patches;
 mod plan;
+mod run_stats;
 mod series;
 mod task;
 mod utilisation;
@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use crate::line::say;
 
-/// What is kept of the time for a model that has not begun, in seconds: kernels are tuned in it.
+/// Time reserved for a model that has not begun, in seconds; autotune runs in it.
 const KEPT: f64 = 40.0;
 
 /// Options of `naive`.
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// The models
     #[arg(long = "model", value_delimiter = ',', default_values = ["cnn", "lstm"])]
     models: Vec<Model>,
-    /// The same kind of models and samples, much smaller
+    /// Train much smaller models of the same kinds
     #[arg(long)]
     small: bool,
     /// Seconds that each way is timed for
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Index of the GPU in CUDA's order
     #[arg(long, default_value_t = 0)]
     gpu: usize,
-    /// One part of one model, in this process
+    /// Run one part of one model in this process
     #[arg(long, hide = true)]
     part: Option<Part>,
     /// Seconds after which a part begins nothing that can be left out
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     settings: Option<String>,
 }
 
-/// What is trained.
+/// The trained model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Model {
@@ -70,7 +70,7 @@ pub(crate) enum Model {
     Cnn,
 }
 
-/// What a process trains.
+/// The part of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     /// All that is in f32
@@ -79,7 +79,7 @@ pub(crate) enum Part {
     Half,
 }
 
-/// Prints a line for every way of every model, and one for each model that says what came of it.
+/// Prints a line for every method of every model, and a summary line for each model.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(part) = arguments.part {
         return arguments.models.iter().try_for_each(|model| part::run(arguments, *model, part));
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let later = (arguments.models.len() - place - 1) as f64;
         let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
         let most = (left - later * KEPT).max(left / (later + 1.0));
-        // What can be left out is, so that there is time for 16 bits.
+        // Optional measurements are skipped, to leave time for 16 bits.
         let allotted = (most - KEPT).max(0.5 * most);
         lines.extend(child::run(arguments, *model, Part::F32, most, allotted)?);
     }
@@ -101,5 +101,5 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let arguments = Arguments { settings: planned, ..arguments.clone() };
         lines.extend(child::run(&arguments, *model, Part::Half, left / (0.75 * later + 1.0), left)?);
     }
-    arguments.models.iter().try_for_each(|model| say("verdict", &verdict::Verdict::of(*model, &lines)))
+    arguments.models.iter().try_for_each(|model| say("verdict", &verdict::Verdict::new(*model, &lines)))
 }

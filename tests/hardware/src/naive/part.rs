@@ -1,4 +1,5 @@
-//! One process of the comparison: a model, in f32 or in 16 bits, as a device has one default float type in a process.
+//! A process of the comparison: a model in fp32 or in 16 bits, because a device has one default float type in a
+//! process.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -10,9 +11,9 @@ use serde::Serialize;
 
 use super::{
     Arguments, Model, Part,
-    course::Course,
     patches::Patches,
     plan::{Planned, planned, session},
+    run_stats::RunStats,
     series::Series,
     task::Task,
     ways,
@@ -23,7 +24,7 @@ use crate::{
     line::print_under,
 };
 
-/// What a line is of.
+/// Common fields of a line.
 #[derive(Serialize)]
 struct Head {
     run: &'static str,
@@ -41,11 +42,11 @@ struct Shown {
     precision: Precision,
     num_workers: u64,
     prefetch_depth: u64,
-    /// Whether these are what was planned by measurements, or what a plan says without.
+    /// True for a plan from measurements, false for a plan without.
     by_measurement: bool,
 }
 
-/// Why there is no line of a way.
+/// Reason for a missing line.
 #[derive(Serialize)]
 struct Skipped {
     skipped: &'static str,
@@ -73,7 +74,7 @@ impl<T: Task> Running<'_, T> {
         }
     }
 
-    /// The naive way, a plan, and the planned way; then what lies between, if there is time.
+    /// Runs the naive method, a plan, and the planned method; then intermediate methods, if there is time.
     fn in_f32(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
         let until = begin + Duration::from_secs_f64(self.arguments.allotted.unwrap_or(self.arguments.budget));
@@ -102,7 +103,7 @@ impl<T: Task> Running<'_, T> {
         }
     }
 
-    /// The planned way; without a plan what is planned without measurements.
+    /// Runs the planned method; without a plan, the settings planned without measurements.
     fn in_half(&self) -> anyhow::Result<()> {
         let given = self.arguments.settings.as_deref().map(serde_json::from_str::<Settings>).transpose()?;
         let precision = self.arguments.precision;
@@ -113,7 +114,7 @@ impl<T: Task> Running<'_, T> {
         self.tuned("tuned_half", Some(settings), given.is_some())
     }
 
-    /// What a session plans by itself; it opens nothing.
+    /// Settings that a session plans without measurements; opens no device.
     fn derived(&self) -> anyhow::Result<Settings> {
         Ok(options(self.arguments.gpu).decide(&self.task.config())?.plan.settings)
     }
@@ -132,9 +133,9 @@ impl<T: Task> Running<'_, T> {
         &self,
         way: &'static str,
         settings: Option<Shown>,
-        take: impl FnOnce() -> anyhow::Result<Course>,
+        take: impl FnOnce() -> anyhow::Result<RunStats>,
     ) -> anyhow::Result<()> {
-        let outcome: Result<Course, Failure> = catching(AssertUnwindSafe(take));
+        let outcome: Result<RunStats, Failure> = catching(AssertUnwindSafe(take));
         print_under(&self.head(way, settings), &outcome)
     }
 

@@ -22,9 +22,9 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::{noise::Normal, task::Task};
 use picture::{Blur, Picture, View};
 
-/// Of a picture.
+/// Colours of a picture.
 const COLOURS: usize = 3;
-/// Of the network.
+/// Channels of the network.
 const CHANNELS: usize = 32;
 /// Residual blocks of two convolutions.
 const BLOCKS: usize = 4;
@@ -34,7 +34,7 @@ const KEPT: usize = 2 * BLOCKS + 1;
 const DARK: f32 = 4e-4;
 const BRIGHT: f32 = 4e-3;
 
-/// Costs that are stated: no kind of model that is known by its dimensions restores images at their full size.
+/// User-specified costs, because no model kind describes image restoration at full size.
 #[gpu_tuned(declared(family = "convnet", flops_per_sample = 1.854e9), target = "h200")]
 #[derive(Clone, Debug)]
 pub(super) struct Config {
@@ -62,18 +62,18 @@ pub(super) struct Config {
     num_workers: usize,
 }
 
-/// Pictures, of which samples are cut.
+/// Pictures, the source of samples.
 #[derive(Clone)]
 pub(super) struct Patches {
     pictures: Arc<Vec<Picture>>,
-    /// Of a patch.
+    /// Side of a patch, in pixels.
     side: usize,
     /// Pixels that blur reaches to each side.
     radius: usize,
     count: usize,
 }
 
-/// A patch as it was and as it is to be restored from, colour by colour.
+/// A patch, original and degraded, colour by colour.
 #[derive(Clone, Debug)]
 pub(super) struct Patch {
     clean: Vec<f32>,
@@ -83,10 +83,10 @@ pub(super) struct Patch {
 impl Patches {
     /// 2^16 patches of 64 x 64; when `small`, 256 of 12 x 12.
     pub(super) fn new(small: bool) -> Self {
-        if small { Self::of([2, 64], 12, 3, 256) } else { Self::of([16, 512], 64, 8, 1 << 16) }
+        if small { Self::generate([2, 64], 12, 3, 256) } else { Self::generate([16, 512], 64, 8, 1 << 16) }
     }
 
-    fn of([pictures, whole]: [usize; 2], side: usize, radius: usize, count: usize) -> Self {
+    fn generate([pictures, whole]: [usize; 2], side: usize, radius: usize, count: usize) -> Self {
         let painted = (0..pictures as u64).map(|seed| Picture::painted(whole, &mut StdRng::seed_from_u64(seed)));
         Self { pictures: Arc::new(painted.collect()), side, radius, count }
     }
@@ -102,7 +102,7 @@ impl Patches {
         for colour in wide.chunks_exact(whole * whole) {
             let rows = colour.chunks_exact(whole).skip(self.radius).take(self.side);
             rows.for_each(|row| clean.extend_from_slice(&row[self.radius..self.radius + self.side]));
-            degraded.extend(blur.of(colour, whole));
+            degraded.extend(blur.apply(colour, whole));
         }
         let mut normal = Normal::default();
         for value in &mut degraded {
@@ -129,7 +129,7 @@ pub(super) struct Stack {
     float: DType,
 }
 
-/// What is to be restored, and what it was: `[samples, colours, side, side]` each.
+/// Degraded and original patches: `[samples, colours, side, side]` each.
 type Batch = (Tensor<4>, Tensor<4>);
 
 impl Batcher<Patch, Batch> for Stack {
@@ -146,7 +146,7 @@ impl Batcher<Patch, Batch> for Stack {
     }
 }
 
-/// Blocks of two convolutions, whose result is what is added to the degraded patch.
+/// Blocks of two convolutions; their result is added to the degraded patch.
 #[derive(Module, Debug)]
 pub(super) struct Restorer {
     head: Conv2d,
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_description_is_that_of_the_network() {
-        let full = Patches::of([1, 512], 64, 8, 1);
+        let full = Patches::generate([1, 512], 64, 8, 1);
         let (found, built) = (full.config().workload(), Config::default().workload());
         assert_eq!(found, built);
         let products = 64 * 64 * 9 * CHANNELS * (2 * COLOURS + 2 * BLOCKS * CHANNELS);

@@ -1,4 +1,4 @@
-//! What is planned for a task, by what its steps were measured to take.
+//! Plans a task from measured steps.
 
 use std::{
     collections::BTreeMap,
@@ -22,13 +22,13 @@ use serde::Serialize;
 use super::task::Task;
 use crate::device::started;
 
-/// What is planned for: the smallest micro-batch that keeps the device so busy.
+/// Target utilisation of the plan.
 const BUSY: f64 = 0.98;
-/// What timing a micro-batch may take, once it is warm.
+/// Time limit for timing a warm micro-batch.
 const SPEND: Duration = Duration::from_secs(1);
-/// A micro-batch that takes less than this many times what the smallest takes is bound by launches as that is.
+/// Time ratio to the smallest micro-batch below which a micro-batch is launch-bound.
 const LAUNCHES: f64 = 1.25;
-/// What timing the preparation of samples takes.
+/// Time limit for timing the preparation of samples.
 const PREPARING: Duration = Duration::from_millis(300);
 /// Samples that are prepared at a time meanwhile.
 const PREPARED: usize = 64;
@@ -42,30 +42,30 @@ pub(super) struct Timed {
     spread: f64,
 }
 
-/// Plans, and what they rest on.
+/// Plans, and their measurements.
 #[derive(Debug, Serialize)]
 pub(super) struct Planned {
     /// In words.
     goal: String,
     measured: Vec<Timed>,
-    /// Of one core.
+    /// Preparation time on one core.
     host_ms_per_sample: f64,
     /// With compiling and tuning.
     measuring_seconds: f64,
     /// The micro-batch that is planned without a measurement.
     derived_batch_size: u64,
     pub(super) f32: Settings,
-    /// The same batch in 16 bits.
+    /// Settings in 16 bits for the same batch.
     pub(super) half: Settings,
     predicted_samples_per_second: f64,
-    /// Why the micro-batch is what it is, and why there are so many workers.
+    /// Reasons for the micro-batch and for the number of workers.
     reasons: Vec<String>,
 }
 
 /// Times the steps of a task in f32, at a few micro-batches, and plans by them.
 ///
-/// What `cargo gpu-tuned measure` does takes minutes: it finds out memory as well, with and without checkpointing, at many
-/// micro-batches. Here memory is as described.
+/// `cargo gpu-tuned measure` takes minutes, because it also measures memory, with and without checkpointing, at many
+/// micro-batches. Here memory follows from the description.
 pub(super) fn planned<T: Task>(
     task: &T,
     session: &Session<T::Config>,
@@ -95,7 +95,7 @@ pub(super) fn planned<T: Task>(
     })
 }
 
-/// What plans are made from beside measurements.
+/// Inputs of plans except for measurements.
 struct Case {
     facts: DeviceFacts,
     described: WorkloadSpec,
@@ -103,7 +103,7 @@ struct Case {
 }
 
 impl Case {
-    /// The plan in f32, and that of the same batch in 16 bits, whose times are those of f32 as the planner carries them over.
+    /// The plan in fp32, and the plan of the same batch in 16 bits, with times that the planner scales from fp32.
     fn plans(self, measured: &[Timed], host_ms_per_sample: f64, half: Precision) -> anyhow::Result<[Plan; 2]> {
         let Self { facts, described, goal } = self;
         let name = facts.profile.clone().unwrap_or_else(|| facts.name.clone());
@@ -116,7 +116,7 @@ impl Case {
         let best = plan::plan(&facts, &workload, &goal).context("nothing is planned")?;
         let mut pins = Pins::default();
         pins.batch_size = Some(best.settings.batch_size);
-        // Where there is no bf16 the session says so.
+        // Without bf16 the session reports it.
         let precision = Some(half).filter(|half| facts.has_bf16 || !half.needs_bf16());
         let in_half = plan::plan(&facts, &workload, &Goal { precision, pins, ..goal });
         Ok([best, in_half.context("nothing is planned in 16 bits")?])
@@ -185,7 +185,7 @@ fn host_ms<T: Task>(task: &T) -> anyhow::Result<f64> {
     Ok(all[all.len() / 2])
 }
 
-/// What a plan knows of the session's device.
+/// A plan's facts of the session's device.
 fn facts<C>(session: &Session<C>) -> anyhow::Result<DeviceFacts> {
     let host = detect().host;
     let Some(gpu) = &session.selection().gpu else {

@@ -1,4 +1,4 @@
-//! The next day of a daily series, told by an LSTM from the days before.
+//! Predicts the next day of a daily series with an LSTM.
 
 use std::{f32::consts::TAU, sync::Arc};
 
@@ -15,14 +15,14 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{noise::Normal, task::Task};
 
-/// What is recorded of a day.
+/// Recorded figures of a day.
 const CHANNELS: usize = 6;
-/// The same with the season, as sine and cosine.
+/// Recorded figures plus the season, as sine and cosine.
 const INPUTS: usize = CHANNELS + 2;
 const LAYERS: usize = 2;
 /// Days of a year.
 const YEAR: f32 = 365.25;
-/// Less than any channel deviates by; what is divided by is never zero.
+/// Minimum standard deviation of a channel, to avoid division by zero.
 const LEAST_DEVIATION: f32 = 1e-3;
 
 /// Two layers over a window of days; the batch of an optimizer step is left to the plan.
@@ -53,13 +53,13 @@ pub(super) struct Series {
     /// Days of a station after those of another, each with its channels.
     values: Arc<Vec<f32>>,
     stations: usize,
-    /// Of each station.
+    /// Days of each station.
     days: usize,
     window: usize,
     hidden: usize,
 }
 
-/// The days of a window, in deviations from their mean, and the first channel of the next day in the same.
+/// The standardised days of a window, and the first channel of the next day.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     inputs: Vec<f32>,
@@ -69,10 +69,10 @@ pub(super) struct Window {
 impl Series {
     /// 2^20 windows of 30 days; when `small`, 512 of 16, and a narrower network.
     pub(super) fn new(small: bool) -> Self {
-        if small { Self::of([8, 80], 16, 24) } else { Self::of([512, 2078], 30, 128) }
+        if small { Self::generate([8, 80], 16, 24) } else { Self::generate([512, 2078], 30, 128) }
     }
 
-    fn of([stations, days]: [usize; 2], window: usize, hidden: usize) -> Self {
+    fn generate([stations, days]: [usize; 2], window: usize, hidden: usize) -> Self {
         let mut values = Vec::with_capacity(stations * days * CHANNELS);
         for station in 0..stations {
             record(days, &mut StdRng::seed_from_u64(station as u64), &mut values);
@@ -111,7 +111,7 @@ impl Series {
     }
 }
 
-/// The network over windows of so many days.
+/// The network over windows of `seq` days.
 fn dimensions(seq: usize, hidden: usize) -> recurrent::Dimensions {
     recurrent::Dimensions {
         input: INPUTS,
@@ -188,7 +188,7 @@ impl Task for Series {
         if self.hidden < 64 { 16 } else { 128 }
     }
 
-    /// Launches bound small batches: what is added for each sample shows at large ones only.
+    /// Small batches are launch-bound, so only large ones show the cost of a sample.
     fn ladder(&self) -> Vec<usize> {
         if self.hidden < 64 { vec![16, 64] } else { vec![128, 8192, 65536] }
     }
@@ -216,9 +216,9 @@ impl Task for Series {
 
     fn loss(model: &Recurrent, (inputs, targets): Batch) -> Tensor<1> {
         let [_, seq, hidden] = inputs.dims();
-        // The forward pass does not ask how wide the network is.
-        let told = model.logits(&dimensions(seq, hidden), inputs);
-        (in_f32(told) - in_f32(targets)).powi_scalar(2).mean()
+        // The forward pass does not depend on the given width.
+        let predicted = model.logits(&dimensions(seq, hidden), inputs);
+        (in_f32(predicted) - in_f32(targets)).powi_scalar(2).mean()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is trained, whichever way it is trained.
+//! The interface of a trained task.
 
 use std::fmt::Debug;
 
@@ -20,13 +20,13 @@ pub(super) trait Task: Clone + Send + Sync + 'static {
     /// Samples of a step.
     type Batch: MicroBatch + Debug;
 
-    /// What the guides' naive configuration has in a batch.
+    /// Batch of the guides' naive configuration.
     fn naive_batch(&self) -> usize;
 
     /// Micro-batches to be timed for a plan, from the naive one upwards.
     fn ladder(&self) -> Vec<usize>;
 
-    /// Of every step, in every way.
+    /// Learning rate of every step, with every method.
     fn learning_rate(&self) -> f64 {
         1e-3
     }

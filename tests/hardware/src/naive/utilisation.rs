@@ -1,4 +1,4 @@
-//! How busy the GPU is, as its driver says.
+//! Utilisation of the GPU, from its driver.
 
 use std::{
     env,
@@ -14,15 +14,15 @@ use serde::Serialize;
 
 /// Names the driver's library, as it does for the library that is tested.
 const LIBRARY: &str = "GPU_TUNED_NVML_PATH";
-/// From one look to the next.
+/// Interval between two samples.
 const EVERY: Duration = Duration::from_millis(100);
-/// The driver speaks of up to a second that is over.
+/// The driver's figure covers up to the last second.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// Asks the driver how busy a GPU is.
+/// Samples the utilisation of a GPU.
 pub(super) struct Watch(Gauge);
 
-/// Share of the time in which some kernel was running, 0 to 1, over the looks at it.
+/// Share of the time in which a kernel was running, 0 to 1, over all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Utilisation {
     mean: f64,
@@ -31,8 +31,8 @@ pub(super) struct Utilisation {
 }
 
 impl Watch {
-    /// For the GPU of a session; `None` where no driver speaks of it.
-    pub(super) fn of<C>(session: &Session<C>) -> Option<Self> {
+    /// The utilisation of a session's GPU; `None` without a driver.
+    pub(super) fn for_session<C>(session: &Session<C>) -> Option<Self> {
         let gpu = session.selection().gpu.as_ref()?;
         let library = env::var_os(LIBRARY).filter(|path| !path.is_empty());
         let watch = Self(Gauge::open(library.as_deref().map(Path::new), gpu).ok()?);
@@ -43,7 +43,7 @@ impl Watch {
         Some(f64::from(self.0.read().ok()?.utilisation_percent?) / 100.0)
     }
 
-    /// What it is until `over` closes.
+    /// Samples until `over` closes.
     #[expect(clippy::needless_pass_by_value, reason = "it is waited on until its sender is gone")]
     fn looks(&self, over: Receiver<()>) -> Vec<(Duration, f64)> {
         let begin = Instant::now();
@@ -55,7 +55,7 @@ impl Watch {
     }
 }
 
-/// Does some work, and says how busy the GPU was.
+/// Does some work, and returns the utilisation meanwhile.
 pub(super) fn watched<T>(watch: Option<&Watch>, work: impl FnOnce() -> T) -> (T, Option<Utilisation>) {
     let Some(watch) = watch else { return (work(), None) };
     thread::scope(|scope| {

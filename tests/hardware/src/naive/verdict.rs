@@ -1,4 +1,4 @@
-//! What came of a model: how much faster the planned way is, held against what guides promise.
+//! Summary of a model: the speed-up of the planned method, compared with the guides' promise.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,10 +9,10 @@ use super::Model;
 const FACTOR: f64 = 5.0;
 /// Share of the time in which the GPU computes.
 const UTILISATION: f64 = 0.85;
-/// Of what was learned from or of the time: losses are averaged over this last share of it.
+/// Losses are averaged over this last share of the samples or of the time.
 const LAST: f64 = 0.1;
 
-/// The planned way beside the naive one.
+/// The planned method compared with the naive one.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
     run: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Verdict {
     tuned_way: Option<&'static str>,
     naive_samples_per_second: Option<f64>,
     tuned_samples_per_second: Option<f64>,
-    /// What comes with one change after another.
+    /// Speed-up of one change after another.
     factors: Vec<(&'static str, f64)>,
     factor: Option<f64>,
     utilisation: Option<f64>,
@@ -47,7 +47,7 @@ pub(super) fn found<'l>(lines: &'l [Value], model: Model, way: &str) -> Option<&
 }
 
 impl Verdict {
-    pub(super) fn of(model: Model, lines: &[Value]) -> Self {
+    pub(super) fn new(model: Model, lines: &[Value]) -> Self {
         let line = |way| found(lines, model, way);
         let utilisation = |line: Option<&Value>| line?["utilisation"]["mean"].as_f64();
         let rate = |way| line(way)?["samples_per_second"].as_f64();
@@ -89,13 +89,13 @@ impl Verdict {
     }
 }
 
-/// How far a curve goes.
+/// End of a curve.
 fn last(line: &Value, key: &str) -> Option<f64> {
     line["curve"].as_array()?.last()?[key].as_f64()
 }
 
-/// The mean loss over the last share of a curve up to so many samples or seconds; of a model that has learned from no more
-/// than that.
+/// The mean loss over the last share of a curve up to `most` samples or seconds. If that share has no point, the loss at
+/// the latest point before.
 fn loss(line: &Value, key: &str, most: f64) -> Option<f64> {
     let points =
         line["curve"].as_array()?.iter().filter_map(|point| Some((point[key].as_f64()?, point["loss"].as_f64()?)));
@@ -125,28 +125,28 @@ mod tests {
         let naive = line("naive", 100.0, Some(0.3), &[(0, 0.0, 4.0), (80, 0.8, 3.0), (95, 0.95, 2.0), (100, 1.0, 1.0)]);
         let f32 = line("tuned_f32", 600.0, Some(0.9), &[(0, 0.0, 4.0), (1000, 5.0, 0.5)]);
         let mut half = line("tuned_half", 500.0, Some(0.99), &[]);
-        let verdict = Verdict::of(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]);
+        let verdict = Verdict::new(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]);
         assert!(verdict.within && verdict.tuned_way == Some("tuned_f32") && verdict.factor == Some(6.0), "{verdict:?}");
         // Before its second step the planned way has learned nothing.
         assert_eq!((verdict.same_samples, verdict.tuned_loss_after_same_samples), (Some(100), Some(4.0)));
         assert_eq!(verdict.naive_loss_after_same_samples, Some(1.5));
         assert_eq!(verdict.factors, [("tuned_f32", 6.0), ("tuned_half", 5.0)]);
         half["samples_per_second"] = json!(700.0);
-        assert_eq!(Verdict::of(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]).factor, Some(7.0));
+        assert_eq!(Verdict::new(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]).factor, Some(7.0));
         half["utilisation"]["mean"] = json!(0.5);
-        assert_eq!(Verdict::of(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]).factor, Some(6.0));
+        assert_eq!(Verdict::new(Model::Lstm, &[naive.clone(), f32.clone(), half.clone()]).factor, Some(6.0));
         half["utilisation"]["mean"] = json!(0.99);
         half["message"] = json!("it failed");
-        assert_eq!(Verdict::of(Model::Lstm, &[naive.clone(), f32, half]).factor, Some(6.0));
+        assert_eq!(Verdict::new(Model::Lstm, &[naive.clone(), f32, half]).factor, Some(6.0));
         for (rate, busy) in [(499.0, Some(0.9)), (600.0, Some(0.84)), (600.0, None)] {
             let tuned = line("tuned_f32", rate, busy, &[(0, 0.0, 1.0)]);
-            assert!(!Verdict::of(Model::Lstm, &[naive.clone(), tuned]).within, "{rate}, {busy:?}");
+            assert!(!Verdict::new(Model::Lstm, &[naive.clone(), tuned]).within, "{rate}, {busy:?}");
         }
     }
 
     #[test]
     fn what_is_missing_is_said() {
-        let verdict = Verdict::of(Model::Cnn, &[line("naive", 100.0, None, &[])]);
+        let verdict = Verdict::new(Model::Cnn, &[line("naive", 100.0, None, &[])]);
         assert!(
             !verdict.within && verdict.factor.is_none() && verdict.naive_samples_per_second.is_none(),
             "{verdict:?}"

@@ -11,19 +11,19 @@ use burn::{
 use gpu_tuned::{Session, train::Step};
 
 use super::{
-    course::{Course, Endless, course},
+    run_stats::{Endless, RunStats, run_for},
     task::Task,
     utilisation::Watch,
 };
 use crate::device::release;
 
-/// Of the order of samples.
+/// Seed of the order of samples.
 const SEED: u64 = 1;
 
 /// Burn's own loop, as guides find it: batches are prepared by the thread that trains, and the loss is read in every step.
-pub(super) fn naive<T: Task>(task: &T, session: &Session<T::Config>, seconds: f64) -> anyhow::Result<Course> {
+pub(super) fn naive<T: Task>(task: &T, session: &Session<T::Config>, seconds: f64) -> anyhow::Result<RunStats> {
     let device = session.device();
-    let watch = Watch::of(session);
+    let watch = Watch::for_session(session);
     alone(session, || {
         device.seed(SEED);
         let mut model = Some(task.model(&device));
@@ -42,14 +42,14 @@ pub(super) fn naive<T: Task>(task: &T, session: &Session<T::Config>, seconds: f6
             model = Some(optimizer.step(task.learning_rate(), before, gradients));
             Ok((samples, read))
         };
-        course(seconds, watch.as_ref(), &mut Endless::new(loader.as_ref()), step, || Ok(device.sync()?))
+        run_for(seconds, watch.as_ref(), &mut Endless::new(loader.as_ref()), step, || Ok(device.sync()?))
     })
 }
 
 /// The library's trainer and loader, as the session has them planned.
-pub(super) fn tuned<T: Task>(task: &T, session: &Session<T::Config>, seconds: f64) -> anyhow::Result<Course> {
+pub(super) fn tuned<T: Task>(task: &T, session: &Session<T::Config>, seconds: f64) -> anyhow::Result<RunStats> {
     let device = session.device();
-    let watch = Watch::of(session);
+    let watch = Watch::for_session(session);
     alone(session, || {
         device.seed(SEED);
         let mut trainer = session.trainer(task.model(&device), AdamWConfig::new().init())?;
@@ -61,7 +61,7 @@ pub(super) fn tuned<T: Task>(task: &T, session: &Session<T::Config>, seconds: f6
             ensure!(applied || session.plan().settings.precision.is_mixed(), "the gradients were not finite");
             Ok((samples, loss))
         };
-        course(seconds, watch.as_ref(), &mut Endless::new(loader.as_ref()), step, || Ok(device.sync()?))
+        run_for(seconds, watch.as_ref(), &mut Endless::new(loader.as_ref()), step, || Ok(device.sync()?))
     })
 }
 
@@ -71,11 +71,11 @@ pub(super) fn loader<T: Task>(task: &T, session: &Session<T::Config>) -> std::sy
     session.loader(task.samples(), task.batcher(float)).shuffle(SEED).build()
 }
 
-/// Works in a thread of its own, since memory pools belong to threads, and gives back what it took.
+/// Runs in its own thread, because memory pools belong to threads, and releases the memory afterwards.
 fn alone<C: Sync>(
     session: &Session<C>,
-    work: impl FnOnce() -> anyhow::Result<Course> + Send,
-) -> anyhow::Result<Course> {
+    work: impl FnOnce() -> anyhow::Result<RunStats> + Send,
+) -> anyhow::Result<RunStats> {
     let device = session.inner_device();
     let worked = thread::scope(|scope| {
         let work = || {
@@ -91,14 +91,14 @@ fn alone<C: Sync>(
 mod tests {
     use gpu_tuned::{MicroBatch, Precision, Session};
 
-    use super::{Course, Task, loader, naive, tuned};
+    use super::{RunStats, Task, loader, naive, tuned};
     use crate::naive::{
         patches::Patches,
         plan::{planned, session},
         series::Series,
     };
 
-    /// A session of what is planned, beside one of what the build planned.
+    /// A session with the plan, and one with the build's plan.
     fn sessions<T: Task>(task: &T) -> [Session<T::Config>; 2] {
         let looking = session(task, 0, None).unwrap();
         let plan = planned(task, &looking, Precision::MixedF16, std::time::Instant::now()).unwrap();
@@ -112,14 +112,14 @@ mod tests {
         [looking, planned]
     }
 
-    /// That the loss falls; on a machine with much else to do, in a longer run.
-    fn learns(way: impl Fn(f64) -> Course) {
+    /// Checks that the loss falls; retries with a longer run on a busy machine.
+    fn learns(way: impl Fn(f64) -> RunStats) {
         let lowers = |seconds| {
-            let course = way(seconds);
-            assert!(course.samples_per_second > 0.0 && (0.0..1.0).contains(&course.waiting_share));
-            assert_eq!(course.curve[0].learned, 0);
+            let stats = way(seconds);
+            assert!(stats.samples_per_second > 0.0 && (0.0..1.0).contains(&stats.waiting_share));
+            assert_eq!(stats.curve[0].learned, 0);
             // Losses of single batches scatter.
-            let losses: Vec<f64> = course.curve.iter().map(|point| point.loss).collect();
+            let losses: Vec<f64> = stats.curve.iter().map(|point| point.loss).collect();
             let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
             let (begun, ended) = (mean(&losses[..4]), mean(&losses[losses.len() / 2..]));
             println!("{} steps: {ended} after {begun}", losses.len());

@@ -1,4 +1,4 @@
-//! A fault of one rank, and what becomes of all.
+//! A fault of one rank, and its effect on all.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,31 +18,31 @@ const STEPS: usize = 8;
 const FAULTY: usize = 4;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Ended {
+pub(super) struct FaultOutcome {
     /// From the fault until the run had ended or, where it went on, until the next step was taken.
     pub seconds_to_end: Option<f64>,
     /// With its causes.
     pub error: Option<String>,
-    /// What the other ranks were told.
+    /// Errors of the other ranks.
     pub others: Vec<String>,
-    /// Of each rank, where the run went on.
+    /// OOM recoveries of each rank, if the run continued.
     pub rescues: Vec<usize>,
-    /// Whether all ranks have the same parameters, bit by bit, where the run went on.
+    /// True if all ranks have bitwise equal parameters, if the run continued.
     pub parameters_equal: Option<bool>,
 }
 
-/// What ranks tell while they run.
+/// Reports of a running rank.
 #[derive(Default)]
-struct Told {
+struct RankReport {
     fault: Option<Instant>,
     recovered: Option<Duration>,
     others: Vec<String>,
 }
 
-type Shared = Arc<Mutex<Told>>;
+type Shared = Arc<Mutex<RankReport>>;
 
-/// Runs steps of which the fifth has a fault on the last rank.
-pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> Ended {
+/// Runs steps with a fault on the last rank in the fifth step.
+pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> FaultOutcome {
     let told: Shared = Arc::default();
     let (of_ranks, options) = (Arc::clone(&told), arguments.clone());
     let run = Ranks::new(devices.to_vec(), arguments.batch).run(move |rank| {
@@ -61,7 +61,7 @@ pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> E
         Ok(done) => (None, done),
         Err(error) => (Some(chain(&error)), Vec::new()),
     };
-    Ended {
+    FaultOutcome {
         seconds_to_end: if error.is_some() { since_fault } else { told.recovered }.map(|time| time.as_secs_f64()),
         parameters_equal: error.is_none().then(|| done.windows(2).all(|pair| pair[0].1 == pair[1].1)),
         rescues: done.iter().map(|(rescues, _)| *rescues).collect(),
@@ -104,7 +104,7 @@ fn steps(
     Ok((rescues, trainer.model().values()))
 }
 
-/// Values of a piece, and pieces: more memory than any GPU has. The CPU only says so.
+/// Values of a block, and blocks: more memory than any GPU has. The CPU only pretends.
 const DEVOURED: (usize, usize) = if cfg!(feature = "cuda") { (1 << 30, 80) } else { (8, 2) };
 
 /// `loss`, and nothing added that takes all memory.
@@ -131,6 +131,6 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     words
 }
 
-fn lock(told: &Shared) -> std::sync::MutexGuard<'_, Told> {
+fn lock(told: &Shared) -> std::sync::MutexGuard<'_, RankReport> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Arguments;
 use super::model::{Batch, Encoder};
 
-/// With it what a parameter changes by is not lost beside its value.
+/// Large enough that a parameter's change is not lost in rounding.
 const LEARNING_RATE: f64 = 100.0;
 /// Samples of a micro-batch in f64: the host's memory is smaller than a GPU's.
 const IN_F64: usize = 8;
@@ -18,13 +18,13 @@ const IN_F64: usize = 8;
 pub(super) struct Compared {
     /// Relative L2 distance of the ranks' gradients from those of one rank.
     pub ranks_and_one: f64,
-    /// Of the ranks' from those in f64, where the ranks are not on the CPU.
+    /// Distance of the ranks' gradients from f64 ones, if the ranks are not on the CPU.
     pub ranks_and_f64: Option<f64>,
-    /// Of one rank's from those in f64.
+    /// Distance of one rank's gradients from f64 ones.
     pub one_and_f64: Option<f64>,
     /// The norm as one rank has it.
     pub norm: f64,
-    /// Whether all ranks came out the same, bit by bit.
+    /// True if all ranks have bitwise equal results.
     pub ranks_equal: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What ranks train.
+//! The model trained by ranks.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -47,7 +47,7 @@ impl Shape {
         }
     }
 
-    /// So many samples, the same ones each time.
+    /// A deterministic batch of `samples` samples.
     pub(super) fn batch(self, samples: usize, device: &Device) -> Batch {
         let [vocabulary, .., tokens] = self.dimensions();
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -77,7 +77,7 @@ impl Encoder {
         values.0
     }
 
-    /// The same model with other values, in the type that it has.
+    /// The model with other values, in its own type.
     pub(super) fn with(self, values: Vec<f64>) -> Self {
         self.map(&mut Given(values.into_iter()))
     }

@@ -1,4 +1,4 @@
-//! How fast one GPU is, and how fast all of them are together.
+//! Throughput of one GPU, and of all GPUs together.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -18,7 +18,7 @@ const LEARNING_RATE: f64 = 1e-4;
 pub(super) struct Measured {
     /// Samples per second of one GPU with a trainer of its own, turn by turn.
     pub one: Vec<f64>,
-    /// Of all of them together.
+    /// Samples per second of all GPUs together.
     pub all: Vec<f64>,
     /// The median of all by the median of one.
     pub ratio: f64,
@@ -28,7 +28,7 @@ pub(super) struct Measured {
 
 type Turns = (Vec<f64>, Vec<f64>, f64);
 
-/// One GPU and all of them, in turns and in one process, with equally large micro-batches on each.
+/// Times one GPU and all of them in turns, in one process, with equal micro-batches.
 pub(super) fn measure(arguments: &Arguments, devices: &[Device]) -> anyhow::Result<Measured> {
     let turns: Arc<Mutex<Option<Turns>>> = Arc::default();
     let (known, options) = (Arc::clone(&turns), arguments.clone());
@@ -49,7 +49,7 @@ pub(super) fn measure(arguments: &Arguments, devices: &[Device]) -> anyhow::Resu
 fn take_turns(options: &Arguments, rank: &Rank) -> Result<Turns, Box<dyn std::error::Error + Send + Sync>> {
     let device = rank.device();
     let samples = options.batch * options.accumulate;
-    // Samples are on the device; indices stand for them, so that nothing is uploaded or cut.
+    // Samples are on the device. The loader delivers indices, so that nothing is uploaded or cut.
     let fixed = options.model.batch(options.batch, device);
     let loss = |model: &Encoder, _: Vec<usize>| model.loss(fixed.clone());
     let batch = || (0..samples).collect::<Vec<_>>();

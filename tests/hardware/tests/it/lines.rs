@@ -16,7 +16,7 @@ fn number(line: &Value, key: &str) -> f64 {
     line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"))
 }
 
-fn learned(words: &str) -> Value {
+fn run_learn(words: &str) -> Value {
     let (lines, succeeded) = lines(&format!("learn --model convnet --small {words}"));
     assert!(succeeded && lines.len() == 1, "{words}: {lines:?}");
     lines[0].clone()
@@ -24,7 +24,7 @@ fn learned(words: &str) -> Value {
 
 #[test]
 fn every_precision_learns_what_f32_learns() {
-    let steps = |way: &str| learned(&format!("--steps 60 --batch 16 --way {way}"));
+    let steps = |way: &str| run_learn(&format!("--steps 60 --batch 16 --way {way}"));
     let right = steps("f32");
     let first = right["curve"][0].as_f64().expect("a loss");
     assert!(number(&right, "entropy") < number(&right, "held_out") && number(&right, "held_out") < 0.97 * first);
@@ -38,10 +38,10 @@ fn every_precision_learns_what_f32_learns() {
 /// The CPU computes in f16 slowly.
 #[test]
 fn steps_that_overflow_in_f16_are_left_out_and_halve_the_scale() {
-    let found = learned("--steps 12 --batch 4 --way mixed_f16 --overflow 3,4,8");
+    let found = run_learn("--steps 12 --batch 4 --way mixed_f16 --overflow 3,4,8");
     assert_eq!(found["skipped"], serde_json::json!([3, 4, 8]));
     assert_eq!(found["loss_scales"], serde_json::json!([[0, 65536.0], [4, 32768.0], [5, 16384.0], [9, 8192.0]]));
-    let right = learned("--steps 12 --batch 4 --way f32 --overflow 3,4,8");
+    let right = run_learn("--steps 12 --batch 4 --way f32 --overflow 3,4,8");
     assert_eq!(right["skipped"], found["skipped"]);
     assert!((number(&found, "held_out") - number(&right, "held_out")).abs() < 0.005, "{found}, f32: {right}");
 }
@@ -97,7 +97,7 @@ fn gradients_are_counted_and_a_gpu_that_is_not_there_is_said_to_be_missing() {
     assert_eq!(found[4]["is_finite"], Value::from(true), "{found:?}");
 }
 
-/// All parts, in processes of their own, as beside a GPU.
+/// Runs all parts in separate processes, like on a GPU.
 #[test]
 fn the_naive_way_and_the_planned_ones_are_compared() {
     let (found, succeeded) = lines("naive --small --seconds 0.3 --precision mixed_f16");
@@ -121,7 +121,7 @@ fn the_naive_way_and_the_planned_ones_are_compared() {
         let rate = |way: &str| number(&of(model, way), "samples_per_second");
         let factor = rate("tuned_f32").max(rate("tuned_half")) / rate("naive");
         assert!((number(&verdict, "factor") / factor - 1.0).abs() < 1e-9, "{verdict}");
-        // No driver tells how busy a CPU is.
+        // A CPU has no utilisation figure.
         assert_eq!((&verdict["within"], &verdict["utilisation"]), (&Value::Bool(false), &Value::Null));
         assert!(number(&verdict, "naive_loss_after_same_samples") > 0.0, "{verdict}");
     }

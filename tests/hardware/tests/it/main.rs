@@ -1,4 +1,4 @@
-//! The program's lines on the CPU and beside a fake CUDA driver.
+//! Output lines of the program, on the CPU and with a fake CUDA driver.
 
 #[cfg(not(feature = "cuda"))]
 mod lines;

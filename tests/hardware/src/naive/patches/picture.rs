@@ -8,7 +8,7 @@ use super::COLOURS;
 
 /// Stripes and discs over a gradient.
 const SHAPES: usize = 12;
-/// How much smaller than in the picture a patch may show things, and how much larger.
+/// Range of scales of a patch relative to the picture.
 const SCALES: std::ops::Range<f32> = 0.7..1.4;
 
 /// A square picture, colour by colour.
@@ -21,7 +21,7 @@ pub(super) struct Picture {
 struct Shape {
     centre: [f32; 2],
     radius: f32,
-    /// Along which stripes change, with their number in a radian of a pixel; a disc has none.
+    /// Direction of the stripes, with their frequency in radians per pixel; a disc has none.
     stripes: Option<[f32; 2]>,
     colour: [f32; COLOURS],
 }
@@ -38,7 +38,7 @@ impl Shape {
         }
     }
 
-    /// How much of it is to be seen at a place.
+    /// Visible share at a point.
     fn share(&self, [x, y]: [f32; 2]) -> f32 {
         let [dx, dy] = [x - self.centre[0], y - self.centre[1]];
         if dx * dx + dy * dy > self.radius * self.radius {
@@ -68,7 +68,7 @@ impl Picture {
         Self { side, pixels }
     }
 
-    /// The value between the four pixels around a place, 0 to 255.
+    /// Interpolates between the four pixels around a point, 0 to 255.
     fn between(&self, colour: usize, [x, y]: [f32; 2]) -> f32 {
         let at = |x: usize, y: usize| f32::from(self.pixels[(colour * self.side + y) * self.side + x]);
         let (left, top) = (x as usize, y as usize);
@@ -78,7 +78,7 @@ impl Picture {
     }
 }
 
-/// Where a square is cut from a picture, and how it is changed.
+/// Position and transformation of a square cut from a picture.
 pub(super) struct View {
     centre: [f32; 2],
     /// From one pixel of the square to the next, and from one row to the next.
@@ -125,7 +125,7 @@ impl View {
 /// A blur that is stronger in one direction than across it.
 pub(super) struct Blur {
     radius: usize,
-    /// What each neighbour counts; together one.
+    /// Weights of the neighbours; they sum to 1.
     weights: Vec<f32>,
 }
 
@@ -146,8 +146,8 @@ impl Blur {
         Self { radius, weights: weights.into_iter().map(|weight| weight / sum).collect() }
     }
 
-    /// The middle of a square of one colour, blurred; what it reaches to at each side is left out.
-    pub(super) fn of(&self, colour: &[f32], whole: usize) -> Vec<f32> {
+    /// Blurs the middle of a square of one colour; the margin of the kernel is dropped.
+    pub(super) fn apply(&self, colour: &[f32], whole: usize) -> Vec<f32> {
         let (side, reach) = (whole - 2 * self.radius, 2 * self.radius + 1);
         let mut blurred = vec![0.0; side * side];
         for (row, to) in blurred.chunks_exact_mut(side).enumerate() {
@@ -174,7 +174,7 @@ mod tests {
         let blur = Blur::drawn(radius, random);
         assert!((blur.weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
         let colour: Vec<f32> = (0..whole * whole).map(|place| ((place * 37) % 101) as f32 / 101.0).collect();
-        let found = blur.of(&colour, whole);
+        let found = blur.apply(&colour, whole);
         for (y, x) in [(0, 0), (3, 5), (6, 6)] {
             let mut right = 0.0_f64;
             for dy in 0..5 {

@@ -1,4 +1,4 @@
-//! Dry runs against training: what memory pools hold in the end.
+//! Dry runs compared with training: final memory of the pools.
 
 use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
@@ -10,7 +10,7 @@ use models_tests::recurrent::{Dimensions, Recurrent};
 
 use super::Config;
 
-/// Whether steps are dry; else they are trained.
+/// Selects dry steps; otherwise steps are trained.
 const DRY: &str = "STEPS_ARE_DRY";
 const SAMPLES: usize = 512;
 const LAYERS: Dimensions = Dimensions {
@@ -25,7 +25,7 @@ const LAYERS: Dimensions = Dimensions {
     bidirectional: false,
 };
 
-/// Layers whose dimensions are known.
+/// Layers with described dimensions.
 #[derive(Module, Debug)]
 struct Network {
     layers: Recurrent,
@@ -51,7 +51,7 @@ fn optimizer() -> ModuleOptimizer {
     AdamWConfig::new().init()
 }
 
-/// A loop as programs have it, in the thread that has opened the device: all that the process holds then.
+/// A typical training loop, in the thread that opened the device. Returns all memory of the process.
 fn trained(device: &Device) -> u64 {
     let (mut model, mut optimizer) = (Network::new(&device.clone().autodiff()), optimizer());
     for _ in 0..30 {

@@ -1,4 +1,4 @@
-//! What runs on CUDA, beside a driver that runs no kernel: `cargo test --release -p hardware-tests --features cuda`.
+//! Runs on CUDA with a driver that runs no kernels: `cargo test --release -p hardware-tests --features cuda`.
 
 mod dry;
 
@@ -10,14 +10,14 @@ use fake_cuda::Machine;
 use gpu_tuned::{Options, gpu_tuned};
 use serde_json::Value;
 
-/// The program with these words, beside an H200.
+/// The program with these arguments, on a machine with an H200.
 fn hardware(machine: &Machine, words: &str) -> Command {
     let mut command = machine.command(env!("CARGO_BIN_EXE_hardware"));
     command.args(words.split(' '));
     command
 }
 
-/// What a program says and prints, with the lines of it.
+/// Runs a program, and parses its lines.
 fn run(mut command: Command) -> (Output, Vec<Value>) {
     let output = command.output().expect("it starts");
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -26,7 +26,7 @@ fn run(mut command: Command) -> (Output, Vec<Value>) {
     (output, lines)
 }
 
-/// Of dense layers, checkpointed. What convolutions take depends on kernels that tuning decides for on a GPU only.
+/// Dense layers, checkpointed. Memory of convolutions depends on kernels that only a GPU's autotune chooses.
 #[test]
 fn memory_pools_hold_what_they_hold_on_an_h200() {
     let machine = Machine::new("h200");
@@ -80,7 +80,7 @@ fn training_goes_on_with_the_same_samples_wherever_memory_runs_out() {
     }
 }
 
-/// What an earlier process has kept, or has come in a bundle from another machine, saves most of compiling and tuning.
+/// Caches of an earlier process, or an archive from another machine, save most of compilation and autotune.
 #[test]
 fn first_steps_are_short_where_kernels_were_kept_or_come_in_a_bundle() {
     let [maker, used, fresh] = [(); 3].map(|()| Machine::new("h200"));
@@ -102,7 +102,7 @@ fn first_steps_are_short_where_kernels_were_kept_or_come_in_a_bundle() {
     assert!(kept < cold / 5.0 && taken < cold / 5.0, "{cold} s at first, {kept} s then, {taken} s with a bundle");
 }
 
-/// How many kernels multiply on tensor cores, and how many of them in TF32. All candidates that tuning tries are loaded.
+/// Counts the kernels on tensor cores, and those of them in TF32. Autotune loads all candidates.
 fn tensor_core_kernels(machine: &Machine) -> [usize; 2] {
     let kernels = machine.kernels();
     assert!(kernels.len() > 20, "{} kernels were loaded", kernels.len());
@@ -147,7 +147,7 @@ fn bf16_keeps_tensor_cores_without_tf32() {
     assert!(kernels > 0 && in_tf32 == 0, "{in_tf32} of {kernels}");
 }
 
-/// What was tuned with TF32 may be in caches that the user has configured, and Burn panics where a remembered choice declines.
+/// The user's caches may contain kernels tuned with TF32, and Burn panics if a cached choice is not applicable.
 #[test]
 fn tf32_that_cannot_be_switched_off_is_a_fallback_which_strict_mode_refuses() {
     let machine = Machine::new("h200");
@@ -162,7 +162,7 @@ fn tf32_that_cannot_be_switched_off_is_a_fallback_which_strict_mode_refuses() {
     assert!(error.contains("strict mode") && error.contains("TF32 stays on"), "{error}");
 }
 
-/// Whether the first of two sessions is to allow TF32; the second is to do the opposite.
+/// Environment variable: true if the first of two sessions allows TF32. The second does the opposite.
 const FIRST_ALLOWS: &str = "FIRST_ALLOWS_TF32";
 
 #[gpu_tuned(mlp(widths = [64, 64]), global_batch = 64, target = "h200")]
@@ -199,8 +199,8 @@ fn a_gpu_that_is_hidden_from_cuda_is_said_to_be() {
     );
 }
 
-/// What the second session says, where the first one allows TF32 or does not.
-fn said_by_the_second(first_allows: bool) -> String {
+/// Output of the second session, depending on the first.
+fn output_of_second_session(first_allows: bool) -> String {
     let machine = Machine::new("h200");
     let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
     command.args(own_process::arguments(program_that_starts_two_sessions));
@@ -213,10 +213,10 @@ fn said_by_the_second(first_allows: bool) -> String {
 
 #[test]
 fn what_a_process_has_done_about_tf32_stays() {
-    let second = said_by_the_second(true);
+    let second = output_of_second_session(true);
     assert!(second.contains("TF32 stays on") && second.contains("used: true"), "{second}");
     assert!(!second.contains("full-f32"), "{second}");
-    let second = said_by_the_second(false);
+    let second = output_of_second_session(false);
     assert!(second.contains("switched off in this process before") && second.contains("used: false"), "{second}");
     assert!(!second.contains("TF32 stays on") && second.contains("full-f32"), "{second}");
 }

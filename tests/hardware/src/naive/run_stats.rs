@@ -1,4 +1,4 @@
-//! Optimizer steps for some seconds, and what they tell.
+//! Optimizer steps for some seconds, and their measurements.
 
 use std::time::Instant;
 
@@ -15,11 +15,11 @@ const FEWEST: usize = 2;
 /// Points of a loss curve.
 const POINTS: usize = 40;
 
-/// What steps told.
+/// Measurements of the steps.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Course {
+pub(super) struct RunStats {
     pub(super) samples_per_second: f64,
-    /// `None` where no driver tells it.
+    /// GPU utilisation; `None` without a driver.
     utilisation: Option<Utilisation>,
     /// Share of the time in which a batch was waited for; where nothing is prepared ahead, in which it was prepared.
     pub(super) waiting_share: f64,
@@ -39,7 +39,7 @@ pub(super) struct Course {
 /// Mean loss of some steps: of the model as it was before the last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Point {
-    /// That were learned from before.
+    /// Samples trained on before.
     pub(super) learned: usize,
     /// Since the clock runs.
     pub(super) seconds: f64,
@@ -74,14 +74,14 @@ impl<'l, B> Endless<'l, B> {
     }
 }
 
-/// Takes steps for some seconds; `step` says of how many samples, and their loss; `sync` waits for the device.
-pub(super) fn course<B>(
+/// Takes steps for some seconds. `step` returns the number of samples and their loss; `sync` waits for the device.
+pub(super) fn run_for<B>(
     seconds: f64,
     watch: Option<&Watch>,
     batches: &mut Endless<'_, B>,
     mut step: impl FnMut(B) -> anyhow::Result<(usize, f32)>,
     sync: impl Fn() -> anyhow::Result<()>,
-) -> anyhow::Result<Course> {
+) -> anyhow::Result<RunStats> {
     let mut log = Log::default();
     let mut first_step_seconds = 0.0;
     for warm_up in 0..WARM_UPS {
@@ -106,7 +106,7 @@ pub(super) fn course<B>(
     });
     let seconds = begin.elapsed().as_secs_f64();
     done?;
-    Ok(log.course(seconds, first_step_seconds, utilisation))
+    Ok(log.finish(seconds, first_step_seconds, utilisation))
 }
 
 impl Log {
@@ -117,13 +117,13 @@ impl Log {
         Ok(())
     }
 
-    fn course(self, seconds: f64, first_step_seconds: f64, utilisation: Option<Utilisation>) -> Course {
+    fn finish(self, seconds: f64, first_step_seconds: f64, utilisation: Option<Utilisation>) -> RunStats {
         let samples = self.learned - self.points[WARM_UPS].learned;
         let last = self.points.len() - self.points.len().div_ceil(10);
-        // The first step is one by itself: what it tells is the loss of a model that has learned nothing.
+        // The first step is a group of its own: its loss is that of an untrained model.
         let (first, others) = self.points.split_at(1);
         let chunks = others.chunks(others.len().div_ceil(POINTS).max(1));
-        Course {
+        RunStats {
             samples_per_second: samples as f64 / seconds,
             utilisation,
             waiting_share: self.waiting / seconds,
@@ -132,15 +132,15 @@ impl Log {
             steps: self.points.len() - WARM_UPS,
             samples,
             samples_seen: self.learned,
-            loss: Point::of(&self.points[last..]).loss,
-            curve: std::iter::once(first).chain(chunks).map(Point::of).collect(),
+            loss: Point::from_steps(&self.points[last..]).loss,
+            curve: std::iter::once(first).chain(chunks).map(Point::from_steps).collect(),
         }
     }
 }
 
 impl Point {
     /// Some steps in one point.
-    fn of(steps: &[Self]) -> Self {
+    fn from_steps(steps: &[Self]) -> Self {
         let last = steps[steps.len() - 1];
         Self { loss: steps.iter().map(|step| step.loss).sum::<f64>() / steps.len() as f64, ..last }
     }
@@ -158,7 +158,7 @@ mod tests {
         tensor::Device,
     };
 
-    use super::{Endless, WARM_UPS, course};
+    use super::{Endless, WARM_UPS, run_for};
 
     struct Same;
 
@@ -178,15 +178,15 @@ mod tests {
             seen.extend_from_slice(&batch);
             Ok((batch.len(), batch[0] as f32))
         };
-        let course = course(0.05, None, &mut Endless::new(loader.as_ref()), step, || Ok(())).unwrap();
-        assert_eq!((course.samples_seen, &seen[..12]), (seen.len(), &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1][..]));
+        let stats = run_for(0.05, None, &mut Endless::new(loader.as_ref()), step, || Ok(())).unwrap();
+        assert_eq!((stats.samples_seen, &seen[..12]), (seen.len(), &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1][..]));
         // Two steps of four and one of two are the warm-ups.
-        assert_eq!(course.samples, seen.len() - 10);
-        let rate = course.samples as f64 / course.seconds;
-        assert!((course.samples_per_second - rate).abs() < 1e-9 && course.seconds >= 0.05);
-        assert!((0.2..0.8).contains(&course.waiting_share), "{}", course.waiting_share);
-        assert_eq!(course.curve.len(), course.steps + WARM_UPS);
-        let second = course.curve[1];
+        assert_eq!(stats.samples, seen.len() - 10);
+        let rate = stats.samples as f64 / stats.seconds;
+        assert!((stats.samples_per_second - rate).abs() < 1e-9 && stats.seconds >= 0.05);
+        assert!((0.2..0.8).contains(&stats.waiting_share), "{}", stats.waiting_share);
+        assert_eq!(stats.curve.len(), stats.steps + WARM_UPS);
+        let second = stats.curve[1];
         assert_eq!((second.learned, second.seconds), (4, 0.0));
         assert!((second.loss - 4.0).abs() < 1e-9, "{second:?}");
     }
