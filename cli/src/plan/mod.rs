@@ -65,7 +65,8 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, E
         // What no target could mend is a mistake of the goal.
         Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
     };
-    Ok(Row { workload: described.name.to_owned(), target: target.name.clone(), outcome })
+    let config = described.structure.map(|it| it.name.clone());
+    Ok(Row { workload: described.name.to_owned(), config, target: target.name.clone(), outcome })
 }
 
 fn table(described: &Described<'_>, goal: &GoalArgs, rows: &[Row]) -> String {

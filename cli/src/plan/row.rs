@@ -8,6 +8,9 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(super) struct Row {
     pub workload: String,
+    /// The annotated struct with this workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
     pub target: String,
     #[serde(flatten)]
     pub outcome: Outcome,

@@ -11,7 +11,7 @@ use crate::attribute::{Mistakes, PlanInput, Table, parse, plan_input};
 /// An annotated struct of a source file.
 #[derive(Clone, Debug)]
 pub struct Annotated {
-    /// The struct's name.
+    /// The struct's name, without `r#`.
     pub name: String,
     /// The struct's path, from the target's name on: `digits::config::TrainingConfig`.
     pub path: String,

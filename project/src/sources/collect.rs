@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use proc_macro2::Span;
 use quote::ToTokens;
+use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
 use syn::{Attribute, DeriveInput, Item, ItemMod, LitStr, Macro};
 
@@ -49,7 +50,7 @@ impl<'a> Collector<'a> {
 
     fn add_annotated(&mut self, mut item: DeriveInput, found: Found) {
         item.attrs = found.others;
-        let name = item.ident.to_string();
+        let name = item.ident.unraw().to_string();
         let place = found.span.start();
         self.structs.push(Annotated {
             path: [self.path.as_slice(), core::slice::from_ref(&name)].concat().join("::"),
@@ -96,7 +97,7 @@ impl<'ast> Visit<'ast> for Collector<'_> {
         if self.is_left_out(&module.attrs) {
             return;
         }
-        let name = module.ident.to_string();
+        let name = module.ident.unraw().to_string();
         self.path.push(name.clone());
         if module.content.is_some() {
             self.inline.push(name);

@@ -66,7 +66,7 @@ impl Reader {
 /// Returns the files of a child module. A module behind `cfg_attr(…, path = …)` may have several.
 fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
     let (plain, conditional) = paths(&child.attributes);
-    let inline: PathBuf = child.inline.iter().map(|name| bare(name)).collect();
+    let inline: PathBuf = child.inline.iter().collect();
     let beside = parent.file.parent().unwrap_or(Path::new(""));
     // `#[path]` counts from the file's folder, and in an inline module from that module's folder.
     let base = if child.inline.is_empty() { beside.to_owned() } else { parent.folder.join(&inline) };
@@ -75,7 +75,7 @@ fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         ModuleFile { file, folder, path: child.path.clone() }
     };
-    let name = child.path.last().map_or("", |name| bare(name));
+    let name = child.path.last().map_or("", String::as_str);
     let folder = parent.folder.join(inline).join(name);
     let usual = [folder.with_extension("rs"), folder.join("mod.rs")];
     let usual = usual.map(|file| ModuleFile { file, folder: folder.clone(), path: child.path.clone() });
@@ -105,11 +105,6 @@ fn path(meta: &Meta) -> Option<PathBuf> {
         },
         _ => None,
     }
-}
-
-/// A module's name without `r#`.
-fn bare(name: &str) -> &str {
-    name.strip_prefix("r#").unwrap_or(name)
 }
 
 fn unread(error: SourceError) -> Unread {

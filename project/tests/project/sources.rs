@@ -84,7 +84,7 @@ fn modules_are_followed_as_rustc_follows_them() {
         "my_crate::moved::beside::Beside",
         "my_crate::os::Other",
         "my_crate::os::Windows",
-        "my_crate::r#type::Raw",
+        "my_crate::type::Raw",
     ];
     assert_eq!(found, expected);
     assert!(sources.unread.is_empty(), "{:?}", sources.unread);
