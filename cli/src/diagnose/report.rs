@@ -23,7 +23,7 @@ pub(super) fn text(report: &Report) -> String {
         text += &line(MARKED, "missing", &format!("{}; {}", unjudged.what, unjudged.how));
     }
     if let Some(program) = report.program.as_ref().filter(|program| program.failed()) {
-        text += &line(BAD, "program", &format!("it {}", program.in_words()));
+        text += &line(BAD, "program", &format!("it {}", program.describe()));
     }
     text + &compared(&report.compared)
 }
@@ -56,7 +56,7 @@ pub(crate) fn expectation(finding: &Finding) -> String {
     let Some(prediction) = &finding.prediction else {
         return "the recording does not say how much this brings".to_owned();
     };
-    let (now, then) = (prediction.quantity.in_words(prediction.now), prediction.quantity.in_words(prediction.then));
+    let (now, then) = (prediction.quantity.describe(prediction.now), prediction.quantity.describe(prediction.then));
     let what = match prediction.quantity {
         Quantity::FailsAtStep => format!("unless it is made, out of memory at {then}"),
         Quantity::FailsAfterS => format!("unless it is made, out of memory in {then}"),
@@ -76,7 +76,7 @@ fn judged(judged: &Judged) -> String {
     if judged.seconds > 0.0 {
         parts.push(format!("{:.1} s", judged.seconds));
     }
-    parts.extend(judged.samples_per_s.map(|rate| Quantity::SamplesPerS.in_words(rate)));
+    parts.extend(judged.samples_per_s.map(|rate| Quantity::SamplesPerS.describe(rate)));
     parts.extend(judged.gpu_busy_share.map(|busy| format!("GPU busy {:.0}%", busy * 100.0)));
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }

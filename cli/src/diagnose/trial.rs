@@ -54,12 +54,12 @@ fn of(
 /// `hit: 1,250 samples/s, predicted 1,280 samples/s`.
 pub(super) fn in_words(tested: &Tested) -> String {
     let quantity = tested.prediction.quantity;
-    let predicted = quantity.in_words(tested.prediction.then);
+    let predicted = quantity.describe(tested.prediction.then);
     match (tested.outcome, tested.got) {
-        (Outcome::Hit, Some(got)) => format!("hit: {}, predicted {predicted}", quantity.in_words(got)),
-        (Outcome::Miss, Some(got)) => format!("miss: {}, predicted {predicted}", quantity.in_words(got)),
+        (Outcome::Hit, Some(got)) => format!("hit: {}, predicted {predicted}", quantity.describe(got)),
+        (Outcome::Miss, Some(got)) => format!("miss: {}, predicted {predicted}", quantity.describe(got)),
         (Outcome::WithAnother, Some(got)) => {
-            format!("gone with another: {}, {predicted} predicted for its change alone", quantity.in_words(got))
+            format!("gone with another: {}, {predicted} predicted for its change alone", quantity.describe(got))
         }
         (Outcome::StillThere, _) => format!("still there: {predicted} are predicted with the change"),
         _ => format!("not known: too little was recorded, predicted {predicted}"),

@@ -1,55 +1,58 @@
-//! Whether predictions came true.
+//! Predictions compared with a later run.
 
 use crate::recording::Record;
 use serde::Serialize;
 
-use super::finding::{Finding, Kind, Prediction, Quantity};
+use super::finding::{Finding, Prediction, Quantity};
+use super::kind::Kind;
 use super::run_stats::RunStats;
 use super::{Diagnosis, diagnose};
 
-/// A prediction beside what came.
+/// A prediction and its measured outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Tested {
-    /// Of which finding.
+    /// The kind of the finding.
     pub kind: Kind,
-    /// What was predicted.
+    /// The prediction.
     pub prediction: Prediction,
-    /// What came; `None` where the later run does not say.
+    /// The measured amount; `None` if the later run did not record it.
     pub got: Option<f64>,
-    /// What that is.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What comes of a prediction.
+/// The outcome of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
     /// Within a quarter.
     Hit,
-    /// Further off.
+    /// Not within a quarter.
     Miss,
     /// The finding is still there: the change was not made.
     StillThere,
-    /// It is gone, and so is one before it: what came is not its change's alone.
+    /// The finding is gone, and so is one before it: the effect is not of one change.
     WithAnother,
-    /// The later run does not say.
+    /// The later run did not record it.
     Unknown,
 }
 
-/// What a recording has of a quantity, measured as the prediction's own recording was: without warm-up and pauses.
+/// Measures a quantity in a recording as predictions do: without warm-up and pauses.
 pub fn measured(quantity: Quantity, records: &[Record]) -> Option<f64> {
     let steps = RunStats::from_records(records).steps.ok()?;
     match quantity {
         Quantity::SamplesPerS => Some(steps.samples_per_s()),
-        Quantity::MemoryBytes => steps.memory.iter().rev().find_map(|memory| memory.reserved).map(|held| held as f64),
+        Quantity::MemoryBytes => {
+            steps.memory.iter().rev().find_map(|memory| memory.reserved).map(|reserved| reserved as f64)
+        }
         Quantity::FailsAtStep => steps.first_rescue.map(|step| step as f64),
         Quantity::FailsAfterS => None,
     }
 }
 
-/// A finding's prediction, beside a run in which its change, and nothing else, was made.
+/// Compares a finding's prediction with a run in which its change alone was made.
 pub fn test(finding: &Finding, after: &[Record]) -> Option<Tested> {
     let prediction = finding.prediction.clone()?;
     let got = measured(prediction.quantity, after);
@@ -61,13 +64,12 @@ pub fn test(finding: &Finding, after: &[Record]) -> Option<Tested> {
     Some(Tested { kind: finding.kind, prediction, got, outcome })
 }
 
-/// Predictions of a diagnosis beside a later run: those whose findings are gone from it are tested; of several, the one that
-/// came first, as it was to be mended first. Of failures that were predicted the later run is one that went on without the
-/// change.
+/// Compares the predictions of a diagnosis with a later run. Findings that are gone are tested; of several, the first, as
+/// its change comes first. A predicted failure is compared with a run that went on without the change.
 pub fn compare(before: &Diagnosis, after: &[Record]) -> Vec<Tested> {
     let later = diagnose(after);
     let is_there = |kind: Kind| later.findings.iter().any(|finding| finding.kind == kind);
-    // The quantities that another change has moved already; of one without a prediction, the speed.
+    // Quantities that an earlier change has moved; a finding without a prediction counts as one of speed.
     let mut moved: Vec<Quantity> = Vec::new();
     let mut tested = |finding: &Finding| {
         let quantity = finding.prediction.as_ref().map_or(Quantity::SamplesPerS, |prediction| prediction.quantity);

@@ -1,8 +1,9 @@
-//! Which finding comes first, and which are not worth a word beside another.
+//! The order of findings, and findings that others explain.
 
-use super::finding::{Finding, Kind, Quantity, Severity};
+use super::finding::{Finding, Quantity};
+use super::kind::{Kind, Severity};
 
-/// A finding, and those that explain it: beside one of them it is left out.
+/// Kinds that are left out beside one of those that explain them.
 const EXPLAINED: &[(Kind, &[Kind])] = &[
     (Kind::HostBound, &[Kind::BatchTooSmall, Kind::HostSync]),
     (
@@ -21,11 +22,10 @@ const EXPLAINED: &[(Kind, &[Kind])] = &[
     (Kind::BatchTooSmall, &[Kind::NoAccumulation]),
 ];
 
-/// What makes the device faster brings nothing while these hold it up.
-const HOLDS_UP: &[Kind] =
-    &[Kind::LoaderBound, Kind::SlowStorage, Kind::PrefetchMissing, Kind::HostSync, Kind::SlowLoop];
+/// Kinds that keep the device waiting: a faster device gains nothing beside them.
+const STALLS: &[Kind] = &[Kind::LoaderBound, Kind::SlowStorage, Kind::PrefetchMissing, Kind::HostSync, Kind::SlowLoop];
 
-/// Those that make the device faster.
+/// Kinds whose change makes the device faster.
 const OF_DEVICE: &[Kind] = &[
     Kind::HostBound,
     Kind::BatchTooSmall,
@@ -37,10 +37,10 @@ const OF_DEVICE: &[Kind] = &[
     Kind::PcieReduced,
 ];
 
-/// So much more or less is the same gain.
-const SAME: f64 = 1.02;
+/// Gain that counts as none.
+const NO_GAIN: f64 = 1.02;
 
-/// The findings in the order in which they are mended: what ends the run first, then by severity, then by what they bring.
+/// Sorts findings into the order of their changes: those that end the run, then by severity, then by gain.
 pub(super) fn order(mut findings: Vec<Finding>) -> Vec<Finding> {
     let kinds: Vec<Kind> = findings.iter().map(|finding| finding.kind).collect();
     findings.retain(|finding| {
@@ -49,11 +49,11 @@ pub(super) fn order(mut findings: Vec<Finding>) -> Vec<Finding> {
     });
     findings
         .sort_by(|a, b| ends(b).cmp(&ends(a)).then(a.severity.cmp(&b.severity)).then(b.gain().total_cmp(&a.gain())));
-    let holds_up = |finding: &Finding| HOLDS_UP.contains(&finding.kind) && finding.gain() > SAME;
-    let Some(first) = findings.iter().find(|finding| holds_up(finding)).map(|finding| finding.kind) else {
+    let stalls = |finding: &Finding| STALLS.contains(&finding.kind) && finding.gain() > NO_GAIN;
+    let Some(first) = findings.iter().find(|finding| stalls(finding)).map(|finding| finding.kind) else {
         return findings;
     };
-    let last = findings.iter().rposition(holds_up).unwrap_or(0);
+    let last = findings.iter().rposition(stalls).unwrap_or(0);
     for finding in findings.iter_mut().filter(|finding| OF_DEVICE.contains(&finding.kind)) {
         finding.behind = Some(first);
     }
@@ -63,7 +63,7 @@ pub(super) fn order(mut findings: Vec<Finding>) -> Vec<Finding> {
     before.into_iter().map(|(_, finding)| finding).collect()
 }
 
-/// Whether the run ends by it.
+/// Returns whether the finding ends the run.
 fn ends(finding: &Finding) -> bool {
     let fails = |quantity| matches!(quantity, Quantity::FailsAtStep | Quantity::FailsAfterS);
     finding.severity == Severity::Critical
@@ -72,12 +72,13 @@ fn ends(finding: &Finding) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::{Change, Finding, Kind, Prediction, Quantity, Severity};
+    use super::super::finding::{Change, Finding, Prediction, Quantity};
+    use super::super::kind::{Kind, Severity};
     use super::order;
 
     fn finding(kind: Kind, gain: f64) -> Finding {
         let prediction = Prediction::new(Quantity::SamplesPerS, 100.0, 100.0 * gain, "");
-        Finding::new(kind, Severity::of_gain(gain), "", Change::new("")).with_prediction(prediction)
+        Finding::new(kind, Severity::from_gain(gain), "", Change::new("")).with_prediction(prediction)
     }
 
     fn leak(severity: Severity) -> Finding {
@@ -86,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mended_first_comes_first() {
+    fn findings_come_in_the_order_of_their_changes() {
         use Kind::{
             BatchTooSmall, HostBound, LoaderBound, MemoryLeak, ModelTooSmall, NoAmp, OtherProcess, PowerCap, SlowLoop,
         };
         let tables: [(&str, Vec<Finding>, &[Kind]); 6] = [
             (
-                "by what they bring",
+                "by gain",
                 vec![finding(OtherProcess, 1.2), finding(BatchTooSmall, 3.0), finding(PowerCap, 1.3)],
                 &[BatchTooSmall, PowerCap, OtherProcess],
             ),
@@ -102,17 +103,17 @@ mod tests {
                 &[MemoryLeak, LoaderBound],
             ),
             (
-                "a leak that takes long is no hurry",
+                "a slow leak comes later",
                 vec![finding(LoaderBound, 3.0), leak(Severity::Hint)],
                 &[LoaderBound, MemoryLeak],
             ),
             (
-                "a faster device waits for the loader as well",
+                "a faster device comes behind the loader",
                 vec![finding(BatchTooSmall, 2.0), finding(LoaderBound, 1.6), finding(SlowLoop, 1.7)],
                 &[SlowLoop, LoaderBound, BatchTooSmall],
             ),
             (
-                "causes, not what comes of them",
+                "causes, without their effects",
                 vec![finding(HostBound, 1.6), finding(ModelTooSmall, 1.0), finding(BatchTooSmall, 2.0)],
                 &[BatchTooSmall],
             ),

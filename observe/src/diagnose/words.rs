@@ -1,8 +1,8 @@
-//! Amounts as people read them.
+//! Amounts with units, for people.
 
 use gpu_tuned_core::{Bytes, grouped, three_digits};
 
-/// A duration with the unit that keeps it readable.
+/// Formats a duration in a readable unit.
 pub(super) fn seconds(amount: f64) -> String {
     match amount {
         s if s >= 172_800.0 => format!("{:.0} days", s / 86_400.0),
@@ -14,27 +14,27 @@ pub(super) fn seconds(amount: f64) -> String {
     }
 }
 
-/// Samples per second.
+/// Formats samples per second.
 pub(super) fn rate(amount: f64) -> String {
     format!("{} samples/s", three_digits(amount))
 }
 
-/// An amount of memory.
+/// Formats an amount of memory.
 pub(super) fn bytes(amount: f64) -> String {
     Bytes(amount.max(0.0) as u64).to_string()
 }
 
-/// A part of one, in percent.
+/// Formats a part of 1 in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// A whole number.
+/// Formats a whole number.
 pub(super) fn whole(amount: f64) -> String {
     grouped(amount.max(0.0).round() as u64)
 }
 
-/// How many times.
+/// Formats a factor.
 pub(super) fn times(factor: f64) -> String {
     format!("{} times", three_digits(factor))
 }

@@ -1,6 +1,7 @@
 //! Observation of training runs, tested through its public functions.
 
 mod csv;
+mod diagnose;
 mod leak;
 mod monitor;
 mod prometheus;

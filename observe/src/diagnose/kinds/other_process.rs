@@ -1,17 +1,17 @@
-//! Memory of the GPU that somebody else holds.
+//! Memory of the GPU that another process uses.
 
 use super::{Change, DiagnosisInput, Finding, Kind, Prediction, Quantity, Severity};
 use crate::diagnose::run_stats::GpuStats;
 use crate::diagnose::words::{bytes, rate};
 use crate::stats::median;
 
-/// Less of the memory than this is a desktop's.
+/// Part of the memory that is worth a finding: a desktop takes less.
 const MUCH: f64 = 0.03;
-/// A CUDA context and what libraries take beside the pools.
+/// Bytes of a CUDA context and of libraries beside the pools.
 const BESIDE_POOLS: f64 = 1.5 * 1_073_741_824.0;
 
-/// What others hold, and how that is known.
-struct Held {
+/// Memory of other processes, and the evidence for it.
+struct OtherMemory {
     bytes: f64,
     words: String,
     pids: Vec<u32>,
@@ -23,58 +23,52 @@ pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
         if is_alone(input, gpu) {
             return None;
         }
-        let is_much = |held: &Held| held.bytes >= MUCH * total;
-        let held = listed(input, gpu).filter(is_much).or_else(|| there_before(gpu).filter(is_much));
-        let held = held.or_else(|| unaccounted(input, gpu).filter(is_much))?;
-        Some((gpu.name(), held, total))
+        let is_much = |other: &OtherMemory| other.bytes >= MUCH * total;
+        let other = listed(input, gpu).filter(is_much).or_else(|| in_use_before(gpu).filter(is_much));
+        let other = other.or_else(|| unaccounted(input, gpu).filter(is_much))?;
+        Some((gpu.name(), other, total))
     };
-    let (name, held, total) = input.stats.gpus.iter().find_map(others)?;
-    let headline = format!("another process holds {} of {name}", bytes(held.bytes));
-    let change = match held.pids.as_slice() {
-        [] => Change::new("end it, or train on another GPU; `nvidia-smi` on the host says who it is"),
+    let (name, other, total) = input.stats.gpus.iter().find_map(others)?;
+    let headline = format!("another process uses {} of {name}", bytes(other.bytes));
+    let change = match other.pids.as_slice() {
+        [] => Change::new("end it, or train on another GPU; `nvidia-smi` on the host lists the processes"),
         [pid, ..] => Change::new("end it if it is yours, or train on another GPU")
             .by(format!("ps -o pid,user,etime,args -p {pid}")),
     };
     let finding = |severity| {
         Finding::new(Kind::OtherProcess, severity, headline, change).with_evidence(
-            format!("{}: {} of {}", held.words, bytes(held.bytes), bytes(total)),
-            [("other_bytes", held.bytes), ("memory_total_bytes", total)],
+            format!("{}: {} of {}", other.words, bytes(other.bytes), bytes(total)),
+            [("other_bytes", other.bytes), ("memory_total_bytes", total)],
         )
     };
-    let Some((batch, prediction)) = regained(input, held.bytes) else { return Some(finding(Severity::Warning)) };
-    let severity = Severity::of_gain(prediction.then / prediction.now).min(Severity::Warning);
-    let finding = finding(severity).with_prediction(prediction);
-    Some(match batch {
-        Some(batch) => finding.with_evidence(
-            format!(
-                "for want of it micro-batches have {:.0} samples and not {batch:.0}",
-                input.model.as_ref()?.parts.micro_batch
-            ),
-            [("regained_micro_batch", batch)],
-        ),
-        None => finding,
-    })
+    let Some((batch, prediction)) = regained(input, other.bytes) else { return Some(finding(Severity::Warning)) };
+    let finding = finding(prediction.severity().min(Severity::Warning)).with_prediction(prediction);
+    let Some(batch) = batch else { return Some(finding) };
+    let now = input.model.as_ref()?.parts.micro_batch;
+    let words = format!("for lack of memory, micro-batches have {now:.0} samples and not {batch:.0}");
+    Some(finding.with_evidence(words, [("regained_micro_batch", batch)]))
 }
 
-/// The micro-batches that would fit, where those are larger, and what the step would be with them.
-fn regained(input: &DiagnosisInput<'_>, held: f64) -> Option<(Option<f64>, Prediction)> {
+/// Returns the larger micro-batch that would fit, if there is one, and the speed with it.
+fn regained(input: &DiagnosisInput<'_>, other_bytes: f64) -> Option<(Option<f64>, Prediction)> {
     let (model, run, curve) = (input.model.as_ref()?, input.stats.run?, input.curve()?);
     let budget = run.memory_budget_bytes? as f64;
     let now = model.parts.micro_batch;
     let most = run.global_batch.map_or(model.share_of_rank(), |global| global as f64 / run.world_size.max(1) as f64);
     let most = if run.batch_statistics { now } else { most };
-    let then = curve.knee(most as u64, |point| !point.in_no_piece && point.memory_bytes as f64 <= budget + held)?;
+    let then = curve.smallest_near_best(most as u64, |point| {
+        !point.in_no_piece && point.memory_bytes as f64 <= budget + other_bytes
+    })?;
     let is_larger = then.batch as f64 > now && then.memory_bytes as f64 > budget;
     if !is_larger {
-        let how = format!(
-            "micro-batches stay at {now:.0}, which fit as it is; what it computes meanwhile cannot be seen from here"
-        );
+        let how =
+            format!("micro-batches stay at {now:.0}, which fit; the other process's use of the SMs is not recorded");
         return Some((None, Prediction::new(Quantity::SamplesPerS, model.rate_now(), model.rate_now(), how)));
     }
     let step = model.regrouped(&curve, then.batch as f64);
     let how = format!(
         "with {} more, micro-batches of {} fit, of which the planner expects {} a rank in place of {}",
-        bytes(held),
+        bytes(other_bytes),
         then.batch,
         rate(then.samples_per_s),
         rate(1.0 / curve.seconds(now))
@@ -82,17 +76,17 @@ fn regained(input: &DiagnosisInput<'_>, held: f64) -> Option<(Option<f64>, Predi
     Some((Some(then.batch as f64), input.predict(step, how)?))
 }
 
-/// Whether the driver lists the run's own process and no other: then all memory is its own.
+/// Returns whether the driver lists the run's own process and no other.
 fn is_alone(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> bool {
     let listed = gpu.processes();
     listed.is_some_and(|all| !all.is_empty() && all.iter().all(|process| Some(process.pid) == input.stats.pid))
 }
 
-/// Processes that the driver lists beside the run's own.
-fn listed(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Held> {
+/// Memory of the processes that the driver lists beside the run's own.
+fn listed(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<OtherMemory> {
     let processes = gpu.processes()?;
     let pid = input.stats.pid;
-    // In a container numbers are those of the host: the run's own is the one that was not there before.
+    // In a container, the driver lists the host's process IDs: the run's own is one that was not there before.
     let was_before = |pid: u32| {
         let before = gpu.before.iter().filter_map(|sample| sample.processes.as_ref());
         before.flatten().any(|process| process.pid == pid)
@@ -105,33 +99,33 @@ fn listed(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Held> {
     let others: Vec<_> = processes.iter().filter(|process| Some(process.pid) != own.map(|own| own.pid)).collect();
     let largest = others.iter().max_by_key(|process| process.memory_bytes)?;
     let name = largest.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
-    Some(Held {
+    Some(OtherMemory {
         bytes: others.iter().filter_map(|process| process.memory_bytes).map(|bytes| bytes as f64).sum(),
         words: format!("process {}{name}", largest.pid),
         pids: others.iter().map(|process| process.pid).collect(),
     })
 }
 
-/// How far a process's memory is from that of the run's pools.
+/// Difference in bytes between a process's memory and the run's pools.
 fn distance(input: &DiagnosisInput<'_>, bytes: Option<u64>) -> u64 {
-    own(input).map_or(u64::MAX - bytes.unwrap_or(0), |own| bytes.unwrap_or(0).abs_diff(own))
+    reserved(input).map_or(u64::MAX - bytes.unwrap_or(0), |own| bytes.unwrap_or(0).abs_diff(own))
 }
 
-/// What the run's pools hold at most.
-fn own(input: &DiagnosisInput<'_>) -> Option<u64> {
+/// Largest reservation of the run's pools.
+fn reserved(input: &DiagnosisInput<'_>) -> Option<u64> {
     input.stats.steps.as_ref().ok()?.memory.iter().filter_map(|memory| memory.reserved).max()
 }
 
-/// Memory that was held before the run began, and still is.
-fn there_before(gpu: &GpuStats<'_>) -> Option<Held> {
+/// Memory that was in use before the run began, and still is.
+fn in_use_before(gpu: &GpuStats<'_>) -> Option<OtherMemory> {
     let before = median(gpu.before.iter().filter_map(|sample| sample.memory_used_bytes).map(|used| used as f64))?;
-    Some(Held { bytes: before, words: "held before the run began".to_owned(), pids: Vec::new() })
+    Some(OtherMemory { bytes: before, words: "in use before the run began".to_owned(), pids: Vec::new() })
 }
 
-/// Memory in use that the run's pools do not explain: those of other streams are as large at most.
-fn unaccounted(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Held> {
+/// Memory in use that the run's pools do not explain. Pools of other streams are at most as large.
+fn unaccounted(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<OtherMemory> {
     let used = median(gpu.samples.iter().filter_map(|sample| sample.memory_used_bytes).map(|used| used as f64))?;
-    let own = own(input)? as f64;
+    let own = reserved(input)? as f64;
     let bytes = if used > 2.0 * own + BESIDE_POOLS { used - own - BESIDE_POOLS } else { 0.0 };
-    Some(Held { bytes, words: "held beside the run's pools".to_owned(), pids: Vec::new() })
+    Some(OtherMemory { bytes, words: "in use beside the run's pools".to_owned(), pids: Vec::new() })
 }

@@ -1,15 +1,15 @@
-//! Loading and training take turns, or batches are not ready in time though the loader is fast enough.
+//! Batches that are not ready in time, though the loader is fast enough.
 
 use gpu_tuned_core::{Setting, SettingValue};
 
 use super::batch::{Better, better};
 use super::loader::{MARGIN, feeding, spare_cores};
-use super::{Change, DiagnosisInput, Finding, Kind, Severity};
+use super::{Change, DiagnosisInput, Finding, Kind};
 use crate::diagnose::model::{LITTLE, StepModel, Waiting, WhatIf};
 use crate::diagnose::words::{percent, seconds};
 
-/// More batches than these are not kept ahead: they take memory of the device.
-const MOST_AHEAD: f64 = 64.0;
+/// Batches that are proposed to be prefetched at most: they take device memory.
+const MAX_DEPTH: f64 = 64.0;
 
 pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let model = input.model.as_ref()?;
@@ -21,7 +21,7 @@ pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
     }
 }
 
-/// There are no workers.
+/// A loader without workers.
 fn turns(input: &DiagnosisInput<'_>, model: &StepModel) -> Option<Finding> {
     let waited = model.parts.waited?;
     let feeding = feeding(model, spare_cores(input, model));
@@ -29,7 +29,7 @@ fn turns(input: &DiagnosisInput<'_>, model: &StepModel) -> Option<Finding> {
         Change::new(format!("num_workers = {:.0}: batches are prepared while the device computes", feeding.workers))
             .set(input.change(Setting::NumWorkers, SettingValue::Count(feeding.workers as u64)));
     let headline = format!(
-        "loading and training take turns: no batch is prepared ahead, and {} of each step goes to loading",
+        "loading and training take turns: no batch is prefetched, and {} of each step goes to loading",
         percent(model.parts.share(waited))
     );
     let how = format!(
@@ -40,17 +40,17 @@ fn turns(input: &DiagnosisInput<'_>, model: &StepModel) -> Option<Finding> {
     found(input, headline, change, feeding.step, &how, ("the loader", "waited_s_per_step", waited))
 }
 
-/// The queue is short for single batches that take long.
+/// A queue that is too short for single slow batches.
 fn unsteady(input: &DiagnosisInput<'_>, model: &StepModel) -> Option<Finding> {
     let (waited, longest) = (model.parts.waited?, model.parts.longest_wait);
     let fed = model.fed();
-    // What is ahead has to last for the longest wait.
+    // The queue has to last for the longest wait.
     let more = (MARGIN * longest / (fed.serial + fed.training)).ceil();
-    let depth = (model.settings?.prefetch_depth as f64 + more).min(MOST_AHEAD) as u64;
-    let change = Change::new(format!("prefetch_depth = {depth}: batches ahead that last for the longest wait"))
+    let depth = (model.settings?.prefetch_depth as f64 + more).min(MAX_DEPTH) as u64;
+    let change = Change::new(format!("prefetch_depth = {depth}: a queue that lasts for the longest wait"))
         .set(input.change(Setting::PrefetchDepth, SettingValue::Count(depth)));
     let headline = format!(
-        "too few batches are prepared ahead: single ones take long, and {} of the time goes to waiting for them",
+        "too few batches are prefetched: single batches are slow, and {} of the time goes to waiting for them",
         percent(model.parts.share(waited))
     );
     let how = "the step without the waiting: the loader is as fast on average";
@@ -62,26 +62,26 @@ fn unsteady(input: &DiagnosisInput<'_>, model: &StepModel) -> Option<Finding> {
     ))
 }
 
-/// Batches arrive in the host's memory.
+/// Batches that the training thread uploads.
 fn uploads(input: &DiagnosisInput<'_>, model: &StepModel) -> Option<Finding> {
     let upload = model.parts.upload;
-    // Larger micro-batches of the same step bring the room for it, and more.
+    // Larger micro-batches of the same step make the room for prefetched batches, and gain more.
     if let (Some(Better::WithinStep(batch)), Some(curve)) = (better(input), input.curve())
-        && model.comes_to_be_brought(&curve, batch, model.share_of_rank())
+        && model.gains_prefetch_room(&curve, batch, model.share_of_rank())
     {
         return None;
     }
     let change = Change::new(
-        "let the loader bring batches to the device: `session.loader`, or `PrefetchLoader` with more `device_bytes`; the \
-         next one is uploaded while this one is trained on",
+        "let the loader upload batches to the device: `session.loader`, or `PrefetchLoader` with more `device_bytes`; the \
+         next batch is uploaded while this one is trained on",
     );
     let was = model.as_is();
     let step = WhatIf { serial: was.serial - upload, ..was };
     let headline = format!(
-        "batches are uploaded by the thread that trains: {} of each step, in which the device waits",
+        "the training thread uploads batches: {} of each step, in which the device waits",
         percent(model.parts.share(upload))
     );
-    let how = format!("the step without the {} of the upload, which happens beside it", seconds(upload));
+    let how = format!("the step without the {} of the upload, which then overlaps with it", seconds(upload));
     found(input, headline, change, step, &how, ("uploads", "upload_s_per_step", upload))
 }
 
@@ -95,9 +95,8 @@ fn found(
 ) -> Option<Finding> {
     let model = input.model.as_ref()?;
     let prediction = input.predict(step, how)?;
-    let severity = Severity::of_gain(prediction.then / prediction.now);
     let words =
-        format!("{} of each {} step for {what}, {}", seconds(amount), seconds(model.parts.seconds), input.over());
-    let finding = Finding::new(Kind::PrefetchMissing, severity, headline, change);
+        format!("{} of each {} step for {what}, {}", seconds(amount), seconds(model.parts.seconds), input.range());
+    let finding = Finding::new(Kind::PrefetchMissing, prediction.severity(), headline, change);
     Some(finding.with_evidence(words, [(name, amount), ("step_s", model.parts.seconds)]).with_prediction(prediction))
 }

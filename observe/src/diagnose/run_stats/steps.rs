@@ -1,61 +1,61 @@
-//! The steps that are judged: those after kernels were compiled and tuned, without pauses between epochs.
+//! The judged steps: those after kernels were compiled and autotuned, without pauses between epochs.
 
 use crate::recording::StepRecord;
 
 use crate::stats::{mean, median};
 
-/// At least so many steps at the start are left out: the optimizer's state comes with the second.
-const LEAST_LEFT_OUT: usize = 2;
-/// A step compiles or tunes when it works so many times as long as they do later.
+/// Steps at the start that are left out, at least: the second allocates the optimizer's state.
+const MIN_LEFT_OUT: usize = 2;
+/// Time of a step over the usual one, above which the step compiles or autotunes.
 const TUNING: f64 = 2.5;
-/// So many steps in a row have to be usual before they are.
+/// Consecutive usual steps that end the warm-up.
 const USUAL_IN_A_ROW: usize = 3;
-/// A pause is so many times as long as a step, outside the trainer.
+/// Time outside the trainer over that of a step, above which it is a pause.
 const PAUSE: f64 = 5.0;
-/// A wait is longer than so much of a step.
+/// Wait over the mean step, above which it counts as a wait.
 const WAITS: f64 = 0.05;
-/// Fewer steps say nothing.
-pub(in super::super) const LEAST_STEPS: usize = 20;
+/// Steps that a judgement needs.
+pub(in super::super) const MIN_STEPS: usize = 20;
 
-/// What steady steps take, on average, and the memory after each.
+/// Means of the judged steps, and the memory after each.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Steps {
-    /// How many.
+    /// Number of steps.
     pub count: usize,
-    /// The numbers of the first and the last.
+    /// Numbers of the first and the last step.
     pub numbers: (u64, u64),
-    /// When the first began and the last ended.
+    /// Begin of the first and end of the last step.
     pub span: (f64, f64),
-    /// Steps at the start that are left out.
+    /// Warm-up steps that are left out.
     pub left_out: usize,
-    /// Per step.
+    /// Means per step.
     pub mean: Parts,
-    /// Those over all samples, pauses among them.
+    /// Memory after every step, pauses included.
     pub memory: Vec<Memory>,
-    /// The first in which memory ran out.
+    /// The first step that ran out of memory.
     pub first_rescue: Option<u64>,
-    /// Those that changed nothing.
+    /// Skipped steps.
     pub skipped: Skipped,
 }
 
-/// Steps that changed no parameters, as gradients were not finite.
+/// Steps that were skipped because gradients were not finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in super::super) struct Skipped {
-    /// How many of all that were recorded.
+    /// Skipped steps, of all recorded ones.
     pub count: usize,
     pub of: usize,
-    /// The first of them.
+    /// Number of the first skipped step.
     pub first: Option<u64>,
-    /// How many had no finite loss.
+    /// Skipped steps without a finite loss; `None` where no losses are recorded.
     pub without_loss: Option<usize>,
-    /// The part of the later half, in which a loss scale has found its size.
+    /// Part of the later half that was skipped: by then a loss scale has found its size.
     pub late_share: f64,
 }
 
 impl Skipped {
-    fn of(records: &[&StepRecord]) -> Self {
+    fn from_records(records: &[&StepRecord]) -> Self {
         let skipped = || records.iter().filter(|step| !step.applied);
-        let tells_loss = records.iter().any(|step| step.loss.is_some());
+        let has_losses = records.iter().any(|step| step.loss.is_some());
         let late = &records[records.len() / 2..];
         let late_share = late.iter().filter(|step| !step.applied).count() as f64 / late.len().max(1) as f64;
         Self {
@@ -63,14 +63,14 @@ impl Skipped {
             count: skipped().count(),
             of: records.len(),
             first: skipped().next().map(|step| step.step),
-            // What is no number is not written, where numbers are.
-            without_loss: tells_loss
+            // A recording has no loss for a step whose loss is not finite.
+            without_loss: has_losses
                 .then(|| skipped().filter(|step| step.loss.is_none_or(|loss| !loss.is_finite())).count()),
         }
     }
 }
 
-/// Parts of a step in seconds, and what it is over. What nobody recorded is `None`.
+/// Parts of a step in seconds, and its samples. Parts that are not recorded are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in super::super) struct Parts {
     pub seconds: f64,
@@ -82,14 +82,14 @@ pub(in super::super) struct Parts {
     pub backward: f64,
     pub update: f64,
     pub drain: Option<f64>,
-    /// Waiting for other ranks.
+    /// Gradient exchange with other ranks.
     pub exchange: f64,
-    /// What the loader's workers did for it, added up, and their processors' part of it.
+    /// Time of the loader's workers, and the CPU time in it, each summed over the workers.
     pub prepared: Option<f64>,
     pub prepared_cpu: Option<f64>,
-    /// The longest wait for the loader.
+    /// Longest wait for the loader.
     pub longest_wait: f64,
-    /// The part of the steps in which the loader is waited for.
+    /// Part of the steps that wait for the loader.
     pub waiting_steps: f64,
     pub samples: f64,
     pub micro_batches: f64,
@@ -105,27 +105,27 @@ pub(in super::super) struct Memory {
 }
 
 impl Parts {
-    /// In the trainer, without uploads and the exchange with other ranks.
+    /// Seconds in the trainer, without uploads and gradient exchange.
     pub(in super::super) fn training(&self) -> f64 {
         (self.seconds - self.waited.unwrap_or(0.0) - self.outside - self.upload - self.exchange).max(0.0)
     }
 
-    /// A part of the whole.
+    /// Part of the step.
     pub(in super::super) fn share(&self, seconds: f64) -> f64 {
         if self.seconds > 0.0 { seconds / self.seconds } else { 0.0 }
     }
 }
 
 impl Steps {
-    /// Of what was recorded; how many there are after those that tune, where they are too few.
-    pub(super) fn of(records: &[&StepRecord]) -> Result<Self, usize> {
+    /// Selects and averages steps. Returns their number after warm-up where they are too few.
+    pub(super) fn from_records(records: &[&StepRecord]) -> Result<Self, usize> {
         let left_out = tuning(records);
         let rest = &records[left_out..];
         let usual = median(rest.iter().map(|step| work(step))).unwrap_or_default();
         let outside = median(rest.iter().map(|step| step.outside_s.unwrap_or(0.0))).unwrap_or_default();
         let is_pause = |step: &StepRecord| step.outside_s.unwrap_or(0.0) > outside + PAUSE * (usual + outside);
         let steady: Vec<_> = rest.iter().copied().filter(|step| !is_pause(step)).collect();
-        let ([first, .., last], true) = (steady.as_slice(), steady.len() >= LEAST_STEPS) else {
+        let ([first, .., last], true) = (steady.as_slice(), steady.len() >= MIN_STEPS) else {
             return Err(steady.len());
         };
         Ok(Self {
@@ -136,7 +136,7 @@ impl Steps {
             mean: means(&steady),
             memory: rest.iter().map(|step| memory(step)).collect(),
             first_rescue: records.iter().find(|step| step.rescues > 0).map(|step| step.step),
-            skipped: Skipped::of(records),
+            skipped: Skipped::from_records(records),
         })
     }
 
@@ -146,16 +146,16 @@ impl Steps {
     }
 }
 
-/// Steps at the start that compile and tune.
+/// Number of warm-up steps, which compile and autotune.
 fn tuning(records: &[&StepRecord]) -> usize {
     let late = &records[records.len() / 2..];
     let usual = TUNING * median(late.iter().map(|step| work(step))).unwrap_or_default();
     let is_usual = |from: usize| records[from..].iter().take(USUAL_IN_A_ROW).all(|step| work(step) <= usual);
-    let from = LEAST_LEFT_OUT.min(records.len());
+    let from = MIN_LEFT_OUT.min(records.len());
     (from..records.len()).find(|from| is_usual(*from)).unwrap_or(records.len())
 }
 
-/// What a step takes in the trainer: the loader has a rhythm of its own.
+/// Seconds of a step in the trainer: the loader has a rhythm of its own.
 fn work(step: &StepRecord) -> f64 {
     step.seconds - step.waited_s.unwrap_or(0.0) - step.outside_s.unwrap_or(0.0)
 }
@@ -210,11 +210,11 @@ mod tests {
     }
 
     fn left_out(records: &[StepRecord]) -> Result<usize, usize> {
-        Steps::of(&records.iter().collect::<Vec<_>>()).map(|steps| steps.left_out)
+        Steps::from_records(&records.iter().collect::<Vec<_>>()).map(|steps| steps.left_out)
     }
 
     #[test]
-    fn steps_that_compile_and_tune_are_left_out() {
+    fn warm_up_steps_are_left_out() {
         for (what, tunes, expected) in [
             ("a warm start", 0, 2),
             ("the first", 1, 2),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loader_that_delivers_in_bursts_is_no_tuning() {
+    fn a_loader_that_delivers_in_bursts_is_no_warm_up() {
         let mut records = steps(|step| if step % 8 == 0 { 0.8 } else { 0.01 });
         for record in &mut records {
             record.waited_s = Some(record.seconds - 0.01);
@@ -238,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn pauses_do_not_count_and_too_few_steps_say_so() {
+    fn pauses_do_not_count_and_too_few_steps_are_counted() {
         let mut records = steps(|step| if step % 25 == 0 { 5.1 } else { 0.1 });
         for record in records.iter_mut().filter(|record| record.seconds > 1.0) {
             record.outside_s = Some(5.0);
         }
-        let judged = Steps::of(&records.iter().collect::<Vec<_>>()).unwrap();
+        let judged = Steps::from_records(&records.iter().collect::<Vec<_>>()).unwrap();
         assert!((judged.samples_per_s() - 100.0).abs() < 1e-9, "{judged:?}");
         assert_eq!(left_out(&records[..10]), Err(8));
         assert_eq!(left_out(&[]), Err(0));

@@ -1,18 +1,18 @@
-//! Predictions, held against a simulation of the run with the change made.
+//! Predictions compared with a simulation of the changed run.
 
-use crate::recording::{Record, StepRecord};
 use gpu_tuned_core::{Setting, SettingValue};
+use gpu_tuned_observe::recording::{Record, StepRecord};
 use proptest::prelude::*;
 
 use super::simulation::Loop;
-use crate::diagnose::{Finding, Kind, Prediction, diagnose};
+use gpu_tuned_observe::diagnose::{Finding, Kind, Prediction, diagnose};
 
-/// The finding of this kind in the run's recording.
+/// Returns the finding of a kind in the run's recording.
 fn found(run: &Loop, kind: Kind) -> Option<Finding> {
     diagnose(&run.recording()).findings.into_iter().find(|finding| finding.kind == kind)
 }
 
-/// The run with the settings that a finding proposes.
+/// Returns the run with the settings that a finding proposes.
 fn changed(run: &Loop, finding: &Finding) -> Loop {
     let mut run = run.clone();
     for change in &finding.change.settings {
@@ -36,7 +36,7 @@ fn step_s(run: &Loop) -> f64 {
     run.global_batch as f64 / run.samples_per_s()
 }
 
-/// Whether the run with the change is as fast as was predicted.
+/// Asserts that the changed run is as fast as predicted.
 fn assert_hit(finding: &Finding, after: &Loop) -> Result<(), TestCaseError> {
     let (prediction, got) = (predicted(finding), after.samples_per_s());
     prop_assert!(prediction.is_hit_by(got), "got {got}: {finding:#?}");
@@ -44,7 +44,7 @@ fn assert_hit(finding: &Finding, after: &Loop) -> Result<(), TestCaseError> {
 }
 
 prop_compose! {
-    /// Programs that nothing is wrong with: the loader has time to spare, and the device is what a step waits for.
+    /// Healthy programs: the loader has time to spare, and a step waits for the device.
     fn healthy()(
         (forward, backward, update) in (20..80_u64, 60..160_u64, 10..50_u64),
         launch_us in 4.0..12.0_f64,
@@ -53,7 +53,7 @@ prop_compose! {
         batches in 1..4_u64,
         jitter in 0.0..0.3_f64,
         outside_us in 0.0..200.0_f64,
-        (told, watched) in any::<(bool, bool)>(),
+        (records_workers, is_monitored) in any::<(bool, bool)>(),
     ) -> Loop {
         let kernel_s = 5e-6;
         let run = Loop {
@@ -65,8 +65,8 @@ prop_compose! {
             global_batch: micro_batch * batches,
             jitter,
             outside_s: outside_us * 1e-6,
-            told,
-            watched,
+            records_workers,
+            is_monitored,
             ..Loop::default()
         };
         // A sample takes the workers half the time that the device takes for it.
@@ -81,12 +81,12 @@ proptest! {
     #[test]
     fn nothing_is_found_in_a_healthy_run(run in healthy()) {
         let findings = diagnose(&run.recording()).findings;
-        let but_hints: Vec<_> = findings.iter().filter(|finding| finding.severity < crate::diagnose::Severity::Hint).collect();
+        let but_hints: Vec<_> = findings.iter().filter(|finding| finding.severity < gpu_tuned_observe::diagnose::Severity::Hint).collect();
         prop_assert!(but_hints.is_empty(), "{but_hints:#?}");
     }
 
     #[test]
-    fn more_workers_bring_what_is_predicted(run in healthy(), slower in 3.0..20.0_f64, workers in 1..5_u64) {
+    fn more_workers_gain_as_predicted(run in healthy(), slower in 3.0..20.0_f64, workers in 1..5_u64) {
         let sample_s = run.sample_s * slower * workers as f64 / run.workers as f64;
         let slow = Loop { workers, sample_s, ..run };
         let finding = found(&slow, Kind::LoaderBound).expect("a finding");
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn the_first_workers_bring_what_is_predicted(run in healthy(), load in 0.2..6.0_f64) {
+    fn the_first_workers_gain_as_predicted(run in healthy(), load in 0.2..6.0_f64) {
         let none = Loop { workers: 0, sample_s: run.sample_s * load, ..run };
         let findings = diagnose(&none.recording()).findings;
         prop_assert!(matches!(findings[0].kind, Kind::LoaderBound | Kind::PrefetchMissing), "{findings:#?}");
@@ -102,18 +102,18 @@ proptest! {
     }
 
     #[test]
-    fn more_batches_ahead_bring_what_is_predicted(run in healthy(), every in 15..25_u64, steps in 8.0..12.0_f64) {
+    fn a_deeper_queue_gains_as_predicted(run in healthy(), every in 15..25_u64, steps in 8.0..12.0_f64) {
         let unsteady = Loop { hiccup: Some((every, steps * step_s(&run))), steps: 200, ..run };
         let finding = found(&unsteady, Kind::PrefetchMissing).expect("a finding");
         assert_hit(&finding, &changed(&unsteady, &finding))?;
     }
 
     #[test]
-    fn reads_in_the_loss_function_cost_what_is_predicted(run in healthy(), reads in 1..12_u64, spins: bool) {
+    fn reads_in_the_loss_function_cost_as_predicted(run in healthy(), reads in 1..12_u64, spins: bool) {
         let every = (run.kernels[0] / reads).max(1);
         let reading = Loop { reads_after: (1..=reads).map(|read| read * every).collect(), spins, ..run.clone() };
         let Some(finding) = found(&reading, Kind::HostSync) else {
-            // A thread that works is believed to launch, unless it takes far longer than the backward pass.
+            // A working thread counts as launching, unless it takes far longer than the backward pass.
             let [loss, backward] = [|step: &StepRecord| step.loss_s, |step: &StepRecord| step.backward_s].map(|part| {
                 let step = |record: &Record| if let Record::Step(step) = record { part(step) } else { None };
                 reading.recording().iter().filter_map(step).sum::<f64>()
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn larger_micro_batches_bring_what_is_predicted(run in healthy(), smaller in prop::sample::select(vec![8_u64, 16, 64])) {
+    fn larger_micro_batches_gain_as_predicted(run in healthy(), smaller in prop::sample::select(vec![8_u64, 16, 64])) {
         let small = Loop { micro_batch: (run.micro_batch / smaller).max(1), steps: 40, ..run };
         let finding = diagnose(&small.recording()).findings.into_iter().next().expect("a finding");
         prop_assert_eq!(finding.kind, Kind::BatchTooSmall);
@@ -139,22 +139,22 @@ proptest! {
         steps in 0.1..1.0_f64,
     ) {
         let upload_s = steps * step_s(&run);
-        let small = Loop { micro_batch: (run.micro_batch / smaller).max(1), told: true, upload_s, steps: 40, ..run };
+        let small = Loop { micro_batch: (run.micro_batch / smaller).max(1), records_workers: true, upload_s, steps: 40, ..run };
         let finding = found(&small, Kind::BatchTooSmall).expect("a finding");
         assert_hit(&finding, &changed(&small, &finding))?;
     }
 
     #[test]
-    fn what_the_loop_does_between_steps_costs_what_is_predicted(run in healthy(), steps in 0.2..3.0_f64) {
+    fn work_between_steps_costs_as_predicted(run in healthy(), steps in 0.2..3.0_f64) {
         let slow = Loop { outside_s: steps * step_s(&run), ..run.clone() };
         let finding = found(&slow, Kind::SlowLoop).expect("a finding");
         assert_hit(&finding, &Loop { outside_s: 0.0, ..run })?;
     }
 
     #[test]
-    fn uploads_beside_the_step_bring_what_is_predicted(run in healthy(), steps in 0.1..1.5_f64) {
-        // A loader of the program's own brings nothing.
-        let run = Loop { told: false, ..run };
+    fn overlapped_uploads_gain_as_predicted(run in healthy(), steps in 0.1..1.5_f64) {
+        // A loader of the program's own uploads nothing.
+        let run = Loop { records_workers: false, ..run };
         let slow = Loop { upload_s: steps * step_s(&run), ..run.clone() };
         let finding = found(&slow, Kind::PrefetchMissing).expect("a finding");
         assert_hit(&finding, &run)?;
@@ -171,8 +171,8 @@ proptest! {
     }
 
     #[test]
-    fn memory_of_a_neighbour_brings_what_is_predicted(run in healthy(), left_gib in 3..8_u64) {
-        let run = Loop { watched: true, ..run };
+    fn memory_of_a_neighbour_gains_as_predicted(run in healthy(), left_gib in 3..8_u64) {
+        let run = Loop { is_monitored: true, ..run };
         let mut crowded = Loop { ballast: run.memory - (left_gib << 30), ..run.clone() };
         // The planner takes the best that fits beside it.
         let fits = crowded.curve().into_iter().filter(|point| point.fits && !point.checkpointing && point.batch <= run.global_batch);
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn without_checkpointing_it_is_as_fast_as_predicted(run in healthy()) {
+    fn training_without_checkpointing_is_as_fast_as_predicted(run in healthy()) {
         let recomputing = Loop { checkpointing: true, ..run };
         let finding = found(&recomputing, Kind::NeedlessCheckpointing).expect("a finding");
         assert_hit(&finding, &changed(&recomputing, &finding))?;
@@ -193,15 +193,15 @@ proptest! {
 
     #[test]
     fn a_cool_device_is_as_fast_as_predicted(run in healthy(), clock in 0.3..0.85_f64) {
-        let hot = Loop { clock, watched: true, ..run.clone() };
+        let hot = Loop { clock, is_monitored: true, ..run.clone() };
         let finding = found(&hot, Kind::ThermalThrottle).expect("a finding");
         assert_hit(&finding, &Loop { clock: 1.0, ..hot })?;
     }
 
     #[test]
-    fn half_the_launches_bring_what_is_predicted(run in healthy(), launch_us in 60.0..200.0_f64) {
+    fn half_the_launches_gain_as_predicted(run in healthy(), launch_us in 60.0..200.0_f64) {
         // All batches are as fast as launching allows, up to the largest that fits.
-        let slow = Loop { launch_s: launch_us * 1e-6, kernel_s_per_sample: 0.05e-6, sample_s: 0.0, watched: true, ..run };
+        let slow = Loop { launch_s: launch_us * 1e-6, kernel_s_per_sample: 0.05e-6, sample_s: 0.0, is_monitored: true, ..run };
         let slow = Loop { global_batch: slow.micro_batch * 4, ..slow };
         let findings = diagnose(&slow.recording()).findings;
         prop_assert!(matches!(findings[0].kind, Kind::BatchTooSmall | Kind::HostBound), "{findings:#?}");

@@ -1,57 +1,61 @@
-//! The GPUs of the run, while its steady steps were taken.
+//! Statistics of the run's GPUs during the judged steps.
 
 use crate::recording::{Gpu, GpuProcess, GpuSample, Run, Start, Throttle};
 
 use crate::stats::{mean, median};
 
-/// Fewer samples say nothing.
-pub(in super::super) const LEAST_SAMPLES: usize = 5;
-/// A GPU that is as busy as this is under load, in percent.
+/// Samples that statistics need.
+pub(in super::super) const MIN_SAMPLES: usize = 5;
+/// Utilization in percent of a GPU under load.
 const LOADED_PERCENT: f64 = 50.0;
 
-/// A GPU over the time that is judged.
+/// A GPU during the judged time.
 #[derive(Clone, Debug)]
 pub(in super::super) struct GpuStats<'a> {
     pub gpu: Gpu,
     pub samples: Vec<&'a GpuSample>,
-    /// Before the run began, and after what was trained before it.
+    /// Samples between the last earlier training and the run's begin.
     pub before: Vec<&'a GpuSample>,
 }
 
 impl GpuStats<'_> {
-    /// The mean of a figure.
+    /// Returns the mean of a figure.
     pub(in super::super) fn mean(&self, figure: impl Fn(&GpuSample) -> Option<f64>) -> Option<f64> {
         mean(self.samples.iter().filter_map(|sample| figure(sample)))
     }
 
-    /// The part of the time in which a kernel ran.
+    /// Part of the time in which a kernel ran.
     pub(in super::super) fn busy(&self) -> Option<f64> {
         self.mean(|sample| sample.utilisation_percent).map(|percent| percent / 100.0)
     }
 
-    /// The part of its multiprocessors that worked.
+    /// Part of the SMs that worked.
     pub(in super::super) fn sm_activity(&self) -> Option<f64> {
         self.mean(|sample| sample.sm_activity_percent).map(|percent| percent / 100.0)
     }
 
-    /// The part of the samples in which one of these held the clocks down.
-    pub(in super::super) fn throttled(&self, by: &[Throttle]) -> f64 {
-        let held = |sample: &&&GpuSample| sample.throttle.iter().any(|reason| by.contains(reason));
-        self.samples.iter().filter(held).count() as f64 / self.samples.len() as f64
+    /// Part of the samples in which one of these reasons lowered the clocks.
+    pub(in super::super) fn throttled(&self, reasons: &[Throttle]) -> f64 {
+        let lowered = |sample: &&&GpuSample| sample.throttle.iter().any(|reason| reasons.contains(reason));
+        self.samples.iter().filter(lowered).count() as f64 / self.samples.len() as f64
     }
 
-    /// Samples under load; all of them, where the load is not known.
+    /// Samples under load, and those without a known load.
     pub(in super::super) fn loaded(&self) -> impl Iterator<Item = &GpuSample> {
         let is_loaded =
             |sample: &&GpuSample| sample.utilisation_percent.is_none_or(|percent| percent >= LOADED_PERCENT);
         self.samples.iter().copied().filter(is_loaded)
     }
 
-    /// The clock of its multiprocessors in MHz, while these held it down and while nothing did.
-    pub(in super::super) fn clocks(&self, by: &[Throttle]) -> (Option<f64>, Option<f64>) {
-        let clock = |is_held: bool| {
+    /// Median SM clocks in MHz: while these reasons lowered it, and while no reason did.
+    pub(in super::super) fn clocks(&self, reasons: &[Throttle]) -> (Option<f64>, Option<f64>) {
+        let clock = |is_lowered: bool| {
             let is_meant = move |sample: &&GpuSample| {
-                if is_held { sample.throttle.iter().any(|it| by.contains(it)) } else { sample.throttle.is_empty() }
+                if is_lowered {
+                    sample.throttle.iter().any(|it| reasons.contains(it))
+                } else {
+                    sample.throttle.is_empty()
+                }
             };
             let of_kind = self.loaded().filter(is_meant);
             median(of_kind.filter_map(|sample| sample.sm_clock_mhz).map(f64::from))
@@ -59,12 +63,12 @@ impl GpuStats<'_> {
         (clock(true), clock(false))
     }
 
-    /// The last processes that were seen.
+    /// Processes of the last sample that lists them.
     pub(in super::super) fn processes(&self) -> Option<&[GpuProcess]> {
         self.samples.iter().rev().find_map(|sample| sample.processes.as_deref())
     }
 
-    /// What it is called in a sentence.
+    /// Name in a sentence.
     pub(in super::super) fn name(&self) -> String {
         match &self.gpu.name {
             Some(name) => format!("GPU {} ({name})", self.gpu.gpu),
@@ -73,7 +77,7 @@ impl GpuStats<'_> {
     }
 }
 
-/// The GPUs that the run is on: those it names, else the one its process is on, else the one that works most.
+/// Returns the run's GPUs: those that the run names, else those that list its process, else the busiest.
 pub(super) fn of_run<'a>(
     start: Option<&Start>,
     run: Option<&Run>,
@@ -100,7 +104,7 @@ pub(super) fn of_run<'a>(
                 .collect(),
         }
     };
-    let all: Vec<_> = keys.into_iter().map(gpu_stats).filter(|gpu| gpu.samples.len() >= LEAST_SAMPLES).collect();
+    let all: Vec<_> = keys.into_iter().map(gpu_stats).filter(|gpu| gpu.samples.len() >= MIN_SAMPLES).collect();
     let is_named = |gpu: &GpuStats<'_>| {
         let named = run.map_or(&[][..], |run| &run.device.gpu_uuids);
         gpu.gpu.uuid.as_ref().is_some_and(|uuid| named.contains(uuid))

@@ -1,30 +1,31 @@
-//! Recordings of several runs, and of one that others seem to be in.
+//! Recordings of several runs, and of a run with steps of others.
 
-use crate::recording::Record;
+use gpu_tuned_observe::recording::Record;
 
+use super::cases::{tiny, waiting};
 use super::recorded::Made;
-use super::scenarios::{kinds, tiny, waiting};
-use crate::diagnose::{Kind, diagnose};
+use super::scenarios::kinds;
+use gpu_tuned_observe::diagnose::{Kind, diagnose};
 
-/// The same, so many seconds later, by a process that says its number.
+/// The run, `seconds` later, of a process that records its ID.
 fn later(mut made: Made, seconds: f64, pid: u32) -> Made {
     (made.start.at, made.run.at, made.run.pid) = (seconds, made.run.at + seconds, pid);
     for step in &mut made.steps {
         (step.at, step.pid) = (step.at + seconds, Some(pid));
     }
-    made.gpu.iter_mut().for_each(|look| look.at += seconds);
-    made.host.iter_mut().for_each(|look| look.at += seconds);
+    made.gpu.iter_mut().for_each(|sample| sample.at += seconds);
+    made.host.iter_mut().for_each(|sample| sample.at += seconds);
     made
 }
 
-/// In the order in which they come.
+/// Records in the order of time.
 fn interleaved(mut records: Vec<Record>) -> Vec<Record> {
     records.sort_by(|a, b| a.at().expect("a time").total_cmp(&b.at().expect("a time")));
     records
 }
 
 #[test]
-fn the_order_of_files_tells_nothing() {
+fn the_order_of_files_does_not_matter() {
     let mut old = waiting(Made::healthy(), 0.1);
     old.start.cores = 2;
     for of_older_version in [false, true] {
@@ -39,7 +40,7 @@ fn the_order_of_files_tells_nothing() {
 }
 
 #[test]
-fn of_two_programs_in_one_file_the_last_is_judged_by_its_own_steps() {
+fn two_programs_in_one_file_are_told_apart() {
     // Small steps, in one micro-batch each.
     let other = tiny(Made::healthy()).each_step(|step| (step.samples, step.micro_batches) = (8, 1));
     let both = [later(other, 0.05, 8).records(), later(Made::healthy(), 0.1, 7).records()].concat();
@@ -47,7 +48,7 @@ fn of_two_programs_in_one_file_the_last_is_judged_by_its_own_steps() {
     assert_eq!((kinds(&diagnosis), diagnosis.judged.steps), (Vec::new(), 198), "{diagnosis:#?}");
     assert_eq!(diagnosis.unjudged, []);
 
-    // Where nobody says whose steps they are, they are known by their numbers, and judged all the same.
+    // Steps without process IDs are told apart by their numbers, and judged all the same.
     let mut of_older_version = both;
     for record in &mut of_older_version {
         if let Record::Step(step) = record {

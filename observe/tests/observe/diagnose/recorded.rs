@@ -1,9 +1,9 @@
-//! A recording that is made up: a run that nothing is wrong with, to be changed.
+//! A made-up recording of a healthy run, to be changed.
 
-use crate::recording::{
+use gpu_tuned_core::{Precision, Provenance, Settings};
+use gpu_tuned_observe::recording::{
     Expected, Gpu, GpuProcess, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, VERSION,
 };
-use gpu_tuned_core::{Precision, Provenance, Settings};
 
 pub(super) const GIB: u64 = 1 << 30;
 
@@ -13,7 +13,7 @@ pub(super) struct Made {
     pub start: Start,
     pub run: Run,
     pub steps: Vec<StepRecord>,
-    /// Before the run began.
+    /// Samples before the run began.
     pub before: Vec<GpuSample>,
     pub gpu: Vec<GpuSample>,
     pub host: Vec<HostSample>,
@@ -22,14 +22,14 @@ pub(super) struct Made {
 impl Made {
     pub(super) fn healthy() -> Self {
         let steps: Vec<_> = (1..=200).map(step).collect();
-        let look = |number: u32| gpu(f64::from(number) * 0.5);
+        let sample = |number: u32| gpu(f64::from(number) * 0.5);
         let host = |number: u32| host(f64::from(number) * 0.5);
         Self {
             start: start(),
             run: run(),
             steps,
             before: Vec::new(),
-            gpu: (1..=40).map(look).collect(),
+            gpu: (1..=40).map(sample).collect(),
             host: (1..=40).map(host).collect(),
         }
     }
@@ -39,7 +39,7 @@ impl Made {
         self.timed()
     }
 
-    pub(super) fn each_look(mut self, change: impl Fn(&mut GpuSample)) -> Self {
+    pub(super) fn each_sample(mut self, change: impl Fn(&mut GpuSample)) -> Self {
         self.gpu.iter_mut().for_each(change);
         self
     }
@@ -58,22 +58,22 @@ impl Made {
         self.started(|run| change(run.settings.as_mut().unwrap()))
     }
 
-    /// The program is not instrumented.
+    /// Returns the records of a program that records nothing.
     pub(super) fn without_steps(mut self) -> Vec<Record> {
         self.steps.clear();
         self.records().into_iter().filter(|record| !matches!(record, Record::Run(_))).collect()
     }
 
-    /// Gives each step the end that its length asks for, and looks the same share of the time.
+    /// Moves the ends of the steps and the samples to fit the steps' lengths.
     fn timed(mut self) -> Self {
         let mut at = 0.0;
         for step in &mut self.steps {
             at += step.seconds;
             step.at = at;
         }
-        let looks = self.gpu.len() as f64;
+        let samples = self.gpu.len() as f64;
         for (number, (gpu, host)) in self.gpu.iter_mut().zip(&mut self.host).enumerate() {
-            gpu.at = at * (number + 1) as f64 / looks;
+            gpu.at = at * (number + 1) as f64 / samples;
             host.at = gpu.at;
         }
         self

@@ -1,19 +1,15 @@
-//! Each kind has a run in which it is found, and one near it in which it is not.
+//! Runs in which a kind is found, and runs near them in which it is not.
 
-use crate::recording::{GpuProcess, Record, Throttle};
 use gpu_tuned_core::Precision;
+use gpu_tuned_observe::diagnose::Kind;
+use gpu_tuned_observe::recording::{GpuProcess, Record, Throttle};
 
 use super::recorded::{GIB, Made};
-use crate::diagnose::{Diagnosis, Kind, diagnose};
 
-/// What is found, what it is found in, and what it is not found in.
-type Case = (Kind, Vec<Record>, Vec<Record>);
+/// A kind, a run in which it is found, and a run in which it is not.
+pub(super) type Case = (Kind, Vec<Record>, Vec<Record>);
 
-pub(super) fn kinds(diagnosis: &Diagnosis) -> Vec<Kind> {
-    diagnosis.findings.iter().map(|finding| finding.kind).collect()
-}
-
-/// A step that waits so long for the loader.
+/// Steps that wait `waited` seconds for the loader.
 pub(super) fn waiting(made: Made, waited: f64) -> Made {
     made.each_step(|step| {
         step.seconds += waited;
@@ -21,23 +17,23 @@ pub(super) fn waiting(made: Made, waited: f64) -> Made {
     })
 }
 
-/// A step in which the host does everything.
+/// Steps in which the host works all the time.
 fn launching(made: Made) -> Made {
     let made = made.each_step(|step| {
         (step.loss_s, step.loss_cpu_s) = (Some(0.04), Some(0.04));
         (step.backward_s, step.update_s, step.drain_s) = (Some(0.05), Some(0.009), Some(0.001));
     });
-    made.each_look(|look| look.utilisation_percent = Some(40.0))
+    made.each_sample(|sample| sample.utilisation_percent = Some(40.0))
 }
 
-fn throttled(made: Made, by: Throttle, clock: u32) -> Made {
-    made.each_look(|look| {
-        look.throttle = vec![by];
-        look.sm_clock_mhz = Some(clock);
+pub(super) fn throttled(made: Made, by: Throttle, clock: u32) -> Made {
+    made.each_sample(|sample| {
+        sample.throttle = vec![by];
+        sample.sm_clock_mhz = Some(clock);
     })
 }
 
-/// Memory in use grows by so much with each step until this one.
+/// Memory in use that grows by `bytes` with each step until step `until`.
 fn growing(made: Made, bytes: u64, until: u64) -> Made {
     made.each_step(|step| {
         let kept = bytes * step.step.min(until);
@@ -47,15 +43,15 @@ fn growing(made: Made, bytes: u64, until: u64) -> Made {
 }
 
 pub(super) fn neighbour(made: Made, bytes: u64) -> Made {
-    made.each_look(|look| {
+    made.each_sample(|sample| {
         let mut other = GpuProcess::new(99);
         (other.name, other.memory_bytes) = (Some("python".to_owned()), Some(bytes));
-        look.processes.as_mut().unwrap().push(other);
-        look.memory_used_bytes = look.memory_used_bytes.map(|used| used + bytes);
+        sample.processes.as_mut().unwrap().push(other);
+        sample.memory_used_bytes = sample.memory_used_bytes.map(|used| used + bytes);
     })
 }
 
-/// With the session's loader.
+/// A run with the session's loader.
 pub(super) fn ours(made: Made) -> Made {
     made.each_step(|step| (step.prepared_s, step.prepared_cpu_s) = (Some(1e-3), Some(1e-3)))
 }
@@ -68,7 +64,7 @@ pub(super) fn computing(made: Made, percent: f64) -> Made {
     made.each_process(|process| process.cpu_percent = Some(percent))
 }
 
-/// Of the loader and the host.
+/// Cases of the loader and the host.
 fn of_the_host() -> Vec<Case> {
     let healthy = Made::healthy;
     let turns = |waited| waiting(healthy().with_settings(|settings| settings.num_workers = 0), waited);
@@ -106,17 +102,17 @@ fn of_the_host() -> Vec<Case> {
             computing(waiting(healthy(), 0.1), 60.0).records(),
             computing(waiting(healthy(), 0.1), 450.0).records(),
         ),
-        // The workers tell: they have more to do than time, they wait, or they idle.
+        // Workers that have too much to do, that wait, or that idle.
         (Kind::LoaderBound, preparing(0.76, 0.7).records(), preparing(0.76, 0.1).records()),
         (Kind::SlowStorage, preparing(0.76, 0.1).records(), preparing(0.3, 0.1).records()),
         (Kind::LoaderBound, preparing(0.3, 0.1).records(), preparing(0.76, 0.1).records()),
         (Kind::PrefetchMissing, turns(0.05).records(), turns(0.002).records()),
         (Kind::PrefetchMissing, uploading(0.03).records(), uploading(0.002).records()),
-        // There is no room on the device for a step's batch, and larger micro-batches, which pay anyhow, bring it: but not
-        // to a loader of the program's own.
+        // The device has no room for a step's batch. Larger micro-batches, which gain speed anyway, make room for it, but not
+        // for a loader of the program's own.
         (Kind::PrefetchMissing, tiny(uploading(0.03)).records(), ours(tiny(uploading(0.03))).records()),
         (Kind::HostSync, reading(0.04, 0.002, 0.002).records(), reading(0.04, 0.038, 0.045).records()),
-        // The thread spins, and no pass launches for so long.
+        // The thread spins: no pass launches for that long.
         (Kind::HostSync, reading(0.04, 0.04, 0.01).records(), reading(0.01, 0.01, 0.02).records()),
         // The backward pass of a frozen model is shorter than the forward pass.
         (
@@ -128,12 +124,12 @@ fn of_the_host() -> Vec<Case> {
         (
             Kind::HostBound,
             launching(healthy()).records(),
-            launching(healthy()).each_look(|look| look.utilisation_percent = Some(97.0)).records(),
+            launching(healthy()).each_sample(|sample| sample.utilisation_percent = Some(97.0)).records(),
         ),
     ]
 }
 
-/// These steps change nothing, and have such a loss.
+/// Steps of which these are skipped, with this loss.
 fn skipping(steps: &'static [u64], loss: f64) -> Made {
     Made::healthy().each_step(|step| {
         (step.loss, step.applied) = (Some(1.5), !steps.contains(&step.step));
@@ -141,7 +137,7 @@ fn skipping(steps: &'static [u64], loss: f64) -> Made {
     })
 }
 
-/// Of settings.
+/// Cases of settings.
 fn of_settings() -> Vec<Case> {
     let healthy = Made::healthy;
     let of_size =
@@ -177,8 +173,8 @@ fn of_settings() -> Vec<Case> {
         (Kind::NoTf32, without_bf16(f32_with(false)).records(), without_bf16(f32_with(true)).records()),
         (
             Kind::NoTf32,
-            without_bf16(f32_with(true)).each_look(|look| look.tensor_activity_percent = Some(0.0)).records(),
-            without_bf16(f32_with(true)).each_look(|look| look.tensor_activity_percent = Some(10.0)).records(),
+            without_bf16(f32_with(true)).each_sample(|sample| sample.tensor_activity_percent = Some(0.0)).records(),
+            without_bf16(f32_with(true)).each_sample(|sample| sample.tensor_activity_percent = Some(10.0)).records(),
         ),
         (
             Kind::NoAccumulation,
@@ -193,13 +189,13 @@ fn of_settings() -> Vec<Case> {
         ),
         (
             Kind::ModelTooSmall,
-            healthy().each_look(|look| look.sm_activity_percent = Some(15.0)).records(),
-            waiting(healthy().each_look(|look| look.sm_activity_percent = Some(15.0)), 0.1).records(),
+            healthy().each_sample(|sample| sample.sm_activity_percent = Some(15.0)).records(),
+            waiting(healthy().each_sample(|sample| sample.sm_activity_percent = Some(15.0)), 0.1).records(),
         ),
     ]
 }
 
-/// Of memory.
+/// Cases of memory.
 fn of_memory() -> Vec<Case> {
     let healthy = Made::healthy;
     let fragmented = |gib: u64| healthy().each_step(move |step| step.reserved_bytes = Some(gib * GIB));
@@ -211,10 +207,10 @@ fn of_memory() -> Vec<Case> {
         made
     };
     let before = |gib: u64| {
-        let mut made = healthy().each_look(|look| look.processes = None);
+        let mut made = healthy().each_sample(|sample| sample.processes = None);
         made.before = made.gpu[..3].to_vec();
-        for look in &mut made.before {
-            (look.at, look.memory_used_bytes) = (-1.0, Some(gib * GIB));
+        for sample in &mut made.before {
+            (sample.at, sample.memory_used_bytes) = (-1.0, Some(gib * GIB));
         }
         made
     };
@@ -231,18 +227,20 @@ fn of_memory() -> Vec<Case> {
     ]
 }
 
-/// Of the machine.
+/// Cases of the machine.
 fn of_the_machine() -> Vec<Case> {
     let healthy = Made::healthy;
     let limited = |milliwatts| {
-        throttled(healthy(), Throttle::PowerCap, 1300).each_look(move |look| look.power_limit_mw = Some(milliwatts))
+        throttled(healthy(), Throttle::PowerCap, 1300)
+            .each_sample(move |sample| sample.power_limit_mw = Some(milliwatts))
     };
     let linked = |lanes, busy| {
-        healthy().each_look(move |look| {
-            (look.pcie_lanes, look.utilisation_percent) = (Some(lanes), Some(busy));
+        healthy().each_sample(move |sample| {
+            (sample.pcie_lanes, sample.utilisation_percent) = (Some(lanes), Some(busy));
         })
     };
-    let idle = |percent| healthy().each_look(move |look| look.utilisation_percent = Some(percent)).without_steps();
+    let idle =
+        |percent| healthy().each_sample(move |sample| sample.utilisation_percent = Some(percent)).without_steps();
     vec![
         (Kind::PowerCap, limited(350_000).records(), limited(700_000).records()),
         (
@@ -262,91 +260,7 @@ fn of_the_machine() -> Vec<Case> {
     ]
 }
 
-#[test]
-fn nothing_is_found_in_a_healthy_run() {
-    let diagnosis = diagnose(&Made::healthy().records());
-    assert_eq!((kinds(&diagnosis), diagnosis.unjudged), (Vec::new(), Vec::new()));
-}
-
-#[test]
-fn each_kind_is_found_where_it_is_and_not_near_it() {
-    let cases = [of_the_host(), of_settings(), of_memory(), of_the_machine()].concat();
-    for (kind, has, has_not) in &cases {
-        let [has, has_not] = [has, has_not].map(|records| diagnose(records));
-        assert_eq!(kinds(&has).first(), Some(kind), "{has:#?}");
-        assert!(!kinds(&has_not).contains(kind), "{has_not:#?}");
-    }
-    for kind in Kind::ALL {
-        assert!(cases.iter().any(|(of, ..)| *of == kind), "{kind} has no case");
-    }
-}
-
-#[test]
-fn what_explains_most_comes_first() {
-    let both = computing(waiting(tiny(Made::healthy()), 0.2), 450.0).records();
-    let diagnosis = diagnose(&both);
-    assert_eq!(kinds(&diagnosis), [Kind::LoaderBound, Kind::BatchTooSmall]);
-    assert_eq!(diagnosis.findings[1].behind, Some(Kind::LoaderBound));
-    // A larger micro-batch alone brings nothing: the loader is no faster for it.
-    assert!(diagnosis.findings[1].gain() < 1.01, "{diagnosis:#?}");
-}
-
-#[test]
-fn workers_may_have_all_processors_while_the_trainer_waits_for_them() {
-    let with_cores = |cores: u64| {
-        let mut made = waiting(Made::healthy().with_settings(|settings| settings.num_workers = 1), 0.9);
-        made.start.cores = cores;
-        let diagnosis = diagnose(&computing(made, 110.0).records());
-        diagnosis.findings[0].change.pins()
-    };
-    for (cores, pins) in [(2, Some("num_workers=2")), (4, Some("num_workers=4")), (16, Some("num_workers=13"))] {
-        assert_eq!(with_cores(cores).as_deref(), pins, "{cores}");
-    }
-    assert_eq!(with_cores(1), None, "there are none");
-}
-
-#[test]
-fn too_short_a_recording_is_said_to_be_too_short() {
-    let mut made = Made::healthy();
-    made.steps.truncate(15);
-    let diagnosis = diagnose(&made.records());
-    assert_eq!(kinds(&diagnosis), []);
-    let said = &diagnosis.unjudged[0].what;
-    assert_eq!(said, "steps: the recording is too short, with 13 after those that compile and tune; 20 are needed");
-}
-
-#[test]
-fn without_steps_the_machine_is_judged_and_the_rest_is_named() {
-    let hot = throttled(Made::healthy(), Throttle::ThermalHardware, 900).without_steps();
-    let diagnosis = diagnose(&hot);
-    assert_eq!(kinds(&diagnosis), [Kind::ThermalThrottle]);
-    assert!(diagnosis.findings[0].prediction.is_none());
-    assert!(diagnosis.unjudged[0].how.contains("GPU_TUNED_RECORD=run.jsonl"), "{diagnosis:#?}");
-}
-
-#[test]
-fn without_the_monitor_steps_are_judged_and_the_rest_is_named() {
-    let mut made = waiting(Made::healthy(), 0.1);
-    (made.gpu, made.host) = (Vec::new(), Vec::new());
-    let diagnosis = diagnose(&made.records());
-    assert_eq!(kinds(&diagnosis), [Kind::LoaderBound]);
-    assert!(diagnosis.unjudged[0].what.starts_with("power, temperature, the link"), "{diagnosis:#?}");
-}
-
-#[test]
-fn nothing_is_made_of_an_empty_recording() {
-    let diagnosis = diagnose(&[]);
-    assert_eq!((diagnosis.findings.len(), diagnosis.severity()), (0, None));
-    assert_eq!(diagnosis.unjudged.len(), 2);
-}
-
-#[test]
-fn the_last_run_of_a_file_is_judged() {
-    let mut records = waiting(Made::healthy(), 0.1).records();
-    let mut second = Made::healthy();
-    second.run.at = 100.0;
-    second.steps.iter_mut().for_each(|step| step.at += 100.0);
-    second.gpu.iter_mut().for_each(|look| look.at += 100.0);
-    records.extend(second.records());
-    assert_eq!(kinds(&diagnose(&records)), []);
+/// All cases.
+pub(super) fn cases() -> Vec<Case> {
+    [of_the_host(), of_settings(), of_memory(), of_the_machine()].concat()
 }

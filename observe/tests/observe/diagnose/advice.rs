@@ -1,11 +1,12 @@
-//! What findings propose, and what is made of it beside a later run.
+//! Proposed changes, and predictions compared with later runs.
 
+use super::cases::{computing, neighbour, ours, tiny, waiting};
 use super::recorded::{GIB, Made, expected};
-use super::scenarios::{computing, kinds, neighbour, ours, tiny, waiting};
-use crate::diagnose::{Kind, Outcome, Severity, compare, diagnose};
+use super::scenarios::kinds;
+use gpu_tuned_observe::diagnose::{Kind, Outcome, Severity, compare, diagnose};
 
 #[test]
-fn of_what_is_gone_together_the_first_is_tested() {
+fn among_findings_that_are_gone_together_the_first_is_tested() {
     let before = diagnose(&computing(waiting(tiny(Made::healthy()), 0.2), 450.0).records());
     assert_eq!(kinds(&before), [Kind::LoaderBound, Kind::BatchTooSmall]);
     let outcomes =
@@ -15,17 +16,17 @@ fn of_what_is_gone_together_the_first_is_tested() {
 }
 
 #[test]
-fn of_losses_that_nobody_recorded_nothing_is_said() {
+fn losses_that_are_not_recorded_are_not_judged() {
     let skipping = |recorded: bool| {
         let made = Made::healthy().each_step(move |step| {
             (step.loss, step.applied) = (recorded.then_some(1.5), step.step < 100);
         });
         diagnose(&made.records()).findings.remove(0)
     };
-    let [recorded, silent] = [true, false].map(skipping);
-    assert_eq!([recorded.kind, silent.kind], [Kind::NotFinite; 2]);
-    assert!(recorded.change.what.starts_with("gradients overflow though the loss is a number"), "{recorded:#?}");
-    assert!(silent.change.what.starts_with("look at the loss, of which nothing is recorded"), "{silent:#?}");
+    let [recorded, unrecorded] = [true, false].map(skipping);
+    assert_eq!([recorded.kind, unrecorded.kind], [Kind::NotFinite; 2]);
+    assert!(recorded.change.what.starts_with("gradients overflow though the loss is finite"), "{recorded:#?}");
+    assert!(unrecorded.change.what.starts_with("check the loss, which is not recorded"), "{unrecorded:#?}");
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn a_larger_micro_batch_of_the_same_step_is_another_run_where_statistics_change_
 }
 
 #[test]
-fn uploads_are_told_beside_a_change_that_is_another_run() {
+fn uploads_are_found_beside_a_change_that_is_another_run() {
     let made = ours(tiny(Made::healthy().each_step(|step| step.upload_s = Some(0.03))));
     let with_statistics = made.clone().started(|run| run.batch_statistics = true);
     let has_uploads = |made: Made| kinds(&diagnose(&made.records())).contains(&Kind::PrefetchMissing);
@@ -60,7 +61,7 @@ fn uploads_are_told_beside_a_change_that_is_another_run() {
 }
 
 #[test]
-fn a_mended_finding_without_a_prediction_is_another_change_as_well() {
+fn a_finding_without_a_prediction_that_is_gone_is_another_change_as_well() {
     let elsewhere = |made: Made| made.started(|run| run.target = Some("rtx4090".to_owned()));
     let uploading = Made::healthy().each_step(|step| (step.seconds, step.upload_s) = (0.107, Some(0.007)));
     let before = diagnose(&elsewhere(uploading).records());
@@ -72,7 +73,7 @@ fn a_mended_finding_without_a_prediction_is_another_change_as_well() {
 }
 
 #[test]
-fn memory_that_a_neighbour_holds_would_take_larger_batches() {
+fn memory_of_a_neighbour_would_fit_larger_batches() {
     let small = Made::healthy().each_step(|step| (step.micro_batch, step.micro_batches) = (16, 8));
     let small = small.started(|run| {
         run.memory_budget_bytes = Some(10 * GIB);

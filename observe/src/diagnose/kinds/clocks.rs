@@ -1,0 +1,123 @@
+//! Clocks that power or temperature lowers.
+
+use crate::recording::Throttle;
+
+use super::{Change, DiagnosisInput, Finding, Kind, Prediction, Severity};
+use crate::diagnose::run_stats::GpuStats;
+use crate::diagnose::words::percent;
+
+/// Part of the time with lowered clocks that is worth a finding, by power and by temperature.
+const OFTEN_BY_POWER: f64 = 0.2;
+const OFTEN_BY_HEAT: f64 = 0.05;
+/// A power limit below this part of the default was lowered by somebody.
+const LOWERED: f64 = 0.95;
+/// Exponent of the clock over the power: power grows with about the cube of the clock.
+const CLOCK_BY_POWER: f64 = 1.0 / 3.0;
+/// Clock over the highest clock that warm cards sustain without throttling.
+const SUSTAINED: f64 = 0.9;
+
+const HEAT: [Throttle; 2] = [Throttle::ThermalSoftware, Throttle::ThermalHardware];
+const BRAKE: [Throttle; 2] = [Throttle::PowerBrake, Throttle::Hardware];
+
+/// Power lowers the clocks.
+pub(super) fn power(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    input.stats.gpus.iter().find_map(|gpu| brake(input, gpu).or_else(|| cap(input, gpu)))
+}
+
+/// A power limit that is reached and is lower than the default.
+fn cap(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Finding> {
+    let share = gpu.throttled(&[Throttle::PowerCap]);
+    let default = f64::from(gpu.gpu.default_power_limit_mw?);
+    let limit = gpu.mean(|sample| sample.power_limit_mw.map(f64::from))?;
+    if share < OFTEN_BY_POWER || limit >= LOWERED * default {
+        return None;
+    }
+    let drawn = gpu.mean(|sample| sample.power_mw.map(f64::from));
+    let (clock, _) = gpu.clocks(&[Throttle::PowerCap]);
+    let most = clock.zip(gpu.gpu.max_sm_clock_mhz).map_or(f64::INFINITY, |(clock, max)| f64::from(max) / clock);
+    // The higher clock helps only in the part of the time with lowered clocks.
+    let faster = 1.0 + ((default / limit).powf(CLOCK_BY_POWER).min(most) - 1.0) * share;
+    let watts = |milliwatts: f64| format!("{:.0} W", milliwatts / 1e3);
+    let headline = format!(
+        "a power limit of {} lowers the clocks of {}: its default is {}",
+        watts(limit),
+        gpu.name(),
+        watts(default)
+    );
+    let change = Change::new(format!("raise the limit to {}, if power supply and cooling allow it", watts(default)))
+        .by(format!("sudo nvidia-smi -i {} -pl {:.0}", gpu.gpu.gpu, default / 1e3));
+    let how = format!("the device's part {faster:.2} times as fast: clocks go with the cube root of the power");
+    let prediction = input.model.as_ref().and_then(|model| input.predict(model.with_faster_device(faster), how));
+    let words = format!(
+        "clocks lowered {} of the time{}, {}",
+        percent(share),
+        drawn.map_or_else(String::new, |drawn| format!(", drawing {}", watts(drawn))),
+        input.range()
+    );
+    let figures =
+        [("throttled_share", share), ("power_limit_w", limit / 1e3), ("default_power_limit_w", default / 1e3)];
+    let finding = Finding::new(Kind::PowerCap, Severity::Warning, headline, change);
+    Some(finding.with_evidence(words, figures).with_prediction(prediction))
+}
+
+/// Hardware that slows down because the power supply fails.
+fn brake(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Finding> {
+    let share = gpu.throttled(&BRAKE);
+    if share < OFTEN_BY_POWER {
+        return None;
+    }
+    let headline = format!("the hardware slows {} down for want of power", gpu.name());
+    let change = Change::new("check the power supply, its cables and the server's power budget: no setting fixes this");
+    let words = format!("clocks lowered {} of the time, {}", percent(share), input.range());
+    let finding = Finding::new(Kind::PowerCap, Severity::Critical, headline, change);
+    Some(
+        finding
+            .with_evidence(words, [("throttled_share", share)])
+            .with_prediction(at_full_clock(input, gpu, &BRAKE, share)),
+    )
+}
+
+/// Temperature lowers the clocks.
+pub(super) fn thermal(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let gpu = input.stats.gpus.iter().find(|gpu| gpu.throttled(&HEAT) >= OFTEN_BY_HEAT)?;
+    let share = gpu.throttled(&HEAT);
+    let prediction = at_full_clock(input, gpu, &HEAT, share);
+    let severity = prediction.as_ref().map_or(Severity::Warning, Prediction::severity).min(Severity::Warning);
+    let headline = format!("{} is too hot: its clocks are lowered {} of the time", gpu.name(), percent(share));
+    let change = Change::new(
+        "cool it: fans, dust, airflow between cards, the room; until then a lower power limit keeps the clocks steadier",
+    );
+    let (clock, _) = gpu.clocks(&HEAT);
+    let hottest = gpu.samples.iter().filter_map(|sample| sample.temperature_c).max();
+    let at = hottest.map_or_else(String::new, |hottest| format!(", at up to {hottest} degrees Celsius"));
+    let of = clock.zip(gpu.gpu.max_sm_clock_mhz);
+    let of = of.map_or_else(String::new, |(clock, max)| format!(", at {clock:.0} of {max} MHz"));
+    let words = format!("clocks lowered {} of the time, {}{at}{of}", percent(share), input.range());
+    let figures = [
+        ("throttled_share", share),
+        ("temperature_c", hottest.map_or(f64::NAN, f64::from)),
+        ("sm_clock_mhz", clock.unwrap_or(f64::NAN)),
+    ];
+    let finding = Finding::new(Kind::ThermalThrottle, severity, headline, change);
+    Some(finding.with_evidence(words, figures).with_prediction(prediction))
+}
+
+/// Predicts the speed at the GPU's clock without throttling; where that was not sampled, at the clock that cards sustain.
+fn at_full_clock(
+    input: &DiagnosisInput<'_>,
+    gpu: &GpuStats<'_>,
+    reasons: &[Throttle],
+    share: f64,
+) -> Option<Prediction> {
+    let model = input.model.as_ref()?;
+    let (low, free) = gpu.clocks(reasons);
+    let sustained = gpu.gpu.max_sm_clock_mhz.map(|max| SUSTAINED * f64::from(max));
+    let (low, full) = (low?, free.or(sustained)?);
+    // The device did its work at two clocks. All of the work is then done at the higher one.
+    let faster = (full / (share * low + (1.0 - share) * full)).max(1.0);
+    let how = format!(
+        "the device's part {faster:.2} times as fast: {full:.0} MHz in place of {low:.0} MHz for {} of the time",
+        percent(share)
+    );
+    input.predict(model.with_faster_device(faster), how)
+}
