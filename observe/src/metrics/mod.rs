@@ -8,6 +8,8 @@ mod throttle;
 
 pub(crate) use figure::gpu_figures;
 pub use figure::{Figure, GPU_FIGURES, HOST_FIGURES};
-pub(crate) use step::{NamedFigure, phases, step_figures};
+#[cfg(feature = "tensorboard")]
+pub(crate) use step::NamedFigure;
+pub(crate) use step::{phases, step_figures};
 pub(crate) use throttle::REASONS;
 pub use throttle::key as throttle_key;
