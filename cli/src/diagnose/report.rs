@@ -23,7 +23,7 @@ pub(super) fn text(report: &Report) -> String {
         text += &line(MARKED, "missing", &format!("{}; {}", unjudged.what, unjudged.how));
     }
     if let Some(program) = report.program.as_ref().filter(|program| program.failed()) {
-        text += &line(BAD, "program", &format!("it {}", program.describe()));
+        text += &line(BAD, "program", &format!("it {}", program.in_words()));
     }
     text + &compared(&report.compared)
 }
