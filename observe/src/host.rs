@@ -1,18 +1,20 @@
+//! Cores and memory of the host.
+
 use std::thread;
 
 use gpu_tuned_core::Bytes;
 use serde::Serialize;
 use sysinfo::{MemoryRefreshKind, System};
 
-/// The host's processor and memory, as far as this process may use them.
+/// Cores and memory of the host, within the limits of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Host {
-    /// Cores that this process may run on.
+    /// CPU cores that this process may use.
     pub cores: u64,
-    /// All memory, or the limit of the process's control group.
+    /// Memory of the host, or the limit of the process's control group.
     pub memory_total: Bytes,
-    /// Memory that could be taken without swapping.
+    /// Memory that can be allocated without swapping.
     pub memory_available: Bytes,
 }
 
@@ -23,7 +25,7 @@ impl Host {
         system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
         let (total, available) = (system.total_memory(), system.available_memory());
         let limits = system.cgroup_limits().map(|limits| (limits.total_memory, limits.rss));
-        let (memory_total, memory_available) = limited(total, available, limits);
+        let (memory_total, memory_available) = within_limits(total, available, limits);
         Self {
             cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
             memory_total: Bytes(memory_total),
@@ -32,29 +34,29 @@ impl Host {
     }
 }
 
-/// Bytes in all, and those that could be taken, under a control group's limit, of which its processes hold so much. What they
-/// have cached of files counts as theirs elsewhere, and is given back when memory is short.
-fn limited(total: u64, available: u64, limits: Option<(u64, u64)>) -> (u64, u64) {
+/// Applies a control group's limit to total and available bytes. `limits` has the limit and the resident bytes of the group.
+/// Cached files do not count: the kernel frees them when memory is short.
+fn within_limits(total: u64, available: u64, limits: Option<(u64, u64)>) -> (u64, u64) {
     match limits {
-        Some((limit, held)) if limit < total => (limit, available.min(limit.saturating_sub(held))),
+        Some((limit, resident)) if limit < total => (limit, available.min(limit.saturating_sub(resident))),
         _ => (total, available),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::limited;
+    use super::within_limits;
 
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn what_is_cached_of_files_can_be_taken() {
+    fn cached_files_count_as_available() {
         let (total, available) = (24 * GIB, 22 * GIB);
-        assert_eq!(limited(total, available, None), (total, available));
-        // No limit at all, which some systems state as one of all memory.
-        assert_eq!(limited(total, available, Some((total, GIB))), (total, available));
-        assert_eq!(limited(total, available, Some((8 * GIB, GIB))), (8 * GIB, 7 * GIB));
-        assert_eq!(limited(total, 3 * GIB, Some((8 * GIB, GIB))), (8 * GIB, 3 * GIB));
-        assert_eq!(limited(total, available, Some((8 * GIB, 9 * GIB))), (8 * GIB, 0));
+        assert_eq!(within_limits(total, available, None), (total, available));
+        // Some systems report a limit of all memory in place of none.
+        assert_eq!(within_limits(total, available, Some((total, GIB))), (total, available));
+        assert_eq!(within_limits(total, available, Some((8 * GIB, GIB))), (8 * GIB, 7 * GIB));
+        assert_eq!(within_limits(total, 3 * GIB, Some((8 * GIB, GIB))), (8 * GIB, 3 * GIB));
+        assert_eq!(within_limits(total, available, Some((8 * GIB, 9 * GIB))), (8 * GIB, 0));
     }
 }

@@ -185,7 +185,7 @@ fn program_and_monitor_may_be_in_two_files() {
     let whole = diagnose(&project, &["both.jsonl"]).ended(1);
     assert_eq!(diagnose(&project, &["monitor.jsonl", "program.jsonl"]).ended(1), whole);
     let without = diagnose(&project, &["program.jsonl"]).ended(1);
-    assert!(without.contains("missing   power, temperature, the link"), "{without}");
+    assert!(without.contains("missing   power, temperature, the PCIe link"), "{without}");
     insta::assert_snapshot!("diagnose_machine_only", diagnose(&project, &["monitor.jsonl"]).ended(1));
 }
 

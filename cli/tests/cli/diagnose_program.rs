@@ -226,7 +226,7 @@ fn without_a_driver_it_is_said_that_there_is_none() {
     let text = Project::new("bare").run(&["diagnose", "--", "true"]).ended(0);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        said.contains("how busy the GPU is: there was none to look at: no NVIDIA management library found"),
+        said.contains("the GPU's utilization: there was no GPU to sample: no NVIDIA management library found"),
         "{text}"
     );
     assert!(!said.contains("diagnose -- COMMAND"), "{text}");

@@ -34,6 +34,7 @@
 
 mod host;
 mod last;
+mod observers;
 mod read;
 mod record;
 mod recorder;
@@ -47,9 +48,10 @@ pub use gpu_tuned_core::plan::Expected;
 pub use gpu_tuned_core::telemetry::{Gpu, GpuProcess, GpuSample, Throttle};
 pub use host::{HostSample, ProcessSample};
 pub(crate) use last::{belongs_to, is_of_process, last_run};
+pub use observers::{Observer, Observers};
 pub use read::{Recording, RecordingError, parse, read};
 pub use record::{Record, Start, VERSION, Value};
-pub use recorder::{Observer, Observers, Recorder};
+pub use recorder::Recorder;
 pub use run::{Device, Run};
 pub use step::StepRecord;
 pub use write::Writer;

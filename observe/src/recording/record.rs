@@ -8,75 +8,75 @@ use super::{HostSample, Run, StepRecord};
 /// The version of the format that is written.
 pub const VERSION: u32 = 1;
 
-/// One line of a recording. Times are seconds since 1970 (UTC); a figure that nobody has is left out.
+/// One line of a recording. Times are seconds since 1970 (UTC); unknown figures are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Record {
-    /// A monitor begins.
+    /// A monitor starts.
     Start(Start),
-    /// A GPU at one moment.
+    /// A sample of a GPU.
     Gpu(GpuSample),
-    /// The host at one moment.
+    /// A sample of the host.
     Host(HostSample),
-    /// A training program begins.
+    /// A training program starts.
     Run(Box<Run>),
-    /// The program took an optimizer step.
+    /// An optimizer step of the program.
     Step(Box<StepRecord>),
-    /// The program named a figure of its own.
+    /// A value of the program.
     Value(Value),
-    /// A newer version has more kinds.
+    /// A kind of a newer version.
     #[serde(other)]
     Unknown,
 }
 
-/// A monitor begins: what there is to be watched.
+/// The start of a monitor, with the devices that it samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Start {
-    /// When.
+    /// Time of the start.
     pub at: f64,
     /// The version of the format: [`VERSION`].
     pub version: u32,
-    /// Processors of the host that may be used.
+    /// CPU cores of the host that may be used.
     pub cores: u64,
     /// Memory of the host in bytes.
     pub memory_bytes: u64,
-    /// The driver's version.
+    /// Version of the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
-    /// The GPUs that are watched.
+    /// The GPUs that are sampled.
     pub gpus: Vec<Gpu>,
-    /// Why none is, or why some are not.
+    /// Reasons why no GPU is sampled, or some are not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trouble: Vec<String>,
 }
 
-/// A figure that the program named.
+/// A value that the program recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Value {
-    /// When.
+    /// Time of the value.
     pub at: f64,
-    /// What it is, such as `valid/loss`.
+    /// The name, such as `valid/loss`.
     pub name: String,
-    /// How much; what is no finite number is written as `null`.
-    #[serde(deserialize_with = "or_nan")]
+    /// The value; NaN and infinities are written as `null`.
+    #[serde(deserialize_with = "number_or_nan")]
     pub value: f64,
-    /// The optimizer step that it belongs to.
+    /// The optimizer step of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
 }
 
-/// JSON has no word for what is no finite number.
-fn or_nan<'de, D: Deserializer<'de>>(figure: D) -> Result<f64, D::Error> {
-    Option::deserialize(figure).map(|figure| figure.unwrap_or(f64::NAN))
+/// Reads `null`, which JSON has in place of NaN and infinities, as NaN.
+fn number_or_nan<'de, D: Deserializer<'de>>(number: D) -> Result<f64, D::Error> {
+    Option::deserialize(number).map(|number| number.unwrap_or(f64::NAN))
 }
 
 impl Record {
-    /// When it was, in seconds since 1970; `None` of a kind that is not known.
+    /// Time of the record in seconds since 1970; `None` for an unknown kind.
     pub const fn at(&self) -> Option<f64> {
         match self {
             Self::Start(start) => Some(start.at),
@@ -91,7 +91,7 @@ impl Record {
 }
 
 impl Value {
-    /// A figure of the moment `at`.
+    /// Creates a value without a step.
     pub fn new(at: f64, name: impl Into<String>, value: f64) -> Self {
         Self { at, name: name.into(), value, step: None }
     }

@@ -1,51 +1,51 @@
-//! A training program.
+//! The start of a training program.
 
 use gpu_tuned_core::Settings;
 use gpu_tuned_core::plan::Expected;
 use serde::{Deserialize, Serialize};
 
-/// A training program begins: what it was built for, what it found, and how it trains.
+/// The start of a training program: the build's target, the device, and the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Run {
-    /// When.
+    /// Time of the start.
     pub at: f64,
-    /// Its process.
+    /// Process ID.
     pub pid: u32,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// The target that it was built for, such as `h200`.
+    /// Target of the build, such as `h200`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// What it trains on.
+    /// The device.
     pub device: Device,
-    /// What fell back, in words.
+    /// Fallbacks, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
-    /// How it trains.
+    /// The settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Settings>,
-    /// Samples of an optimizer step over all ranks, as they were asked for.
+    /// Requested samples of an optimizer step over all ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<u64>,
     /// Ranks that train together.
     pub world_size: u64,
-    /// Whether the model's batch statistics tie it to its micro-batch.
+    /// The model has batch statistics, which depend on the micro-batch.
     pub batch_statistics: bool,
-    /// Whether parts of the model are not trained: its backward pass is then shorter than others are.
+    /// Parts of the model are frozen, which makes the backward pass shorter.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub partly_frozen: bool,
-    /// Memory that it may take, in bytes, after headroom.
+    /// Memory budget after headroom, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_budget_bytes: Option<u64>,
     /// Memory that the plan predicts, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_planned_bytes: Option<u64>,
-    /// What the planner expects of micro-batches on this device, smallest first, in this precision.
+    /// The planner's predictions for micro-batches on this device in this precision, smallest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<Expected>,
-    /// The reason and source of each setting, one line each.
+    /// Reason and provenance of each setting, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }
@@ -55,24 +55,24 @@ pub struct Run {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Device {
-    /// What it is called.
+    /// Name of the device.
     pub name: String,
-    /// Whether it is a GPU; else it is the CPU.
+    /// The device is a GPU; else it is the CPU.
     pub is_gpu: bool,
-    /// The profile of it; `None` for one that is not known, or a CPU.
+    /// Profile of the device; `None` for a CPU or an unknown GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The driver's identifier of the GPU, one for each rank of this process.
+    /// UUIDs of the GPUs, one for each rank of this process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpu_uuids: Vec<String>,
-    /// Whether it has tensor cores for bf16.
+    /// The device has bf16 tensor cores.
     pub has_bf16: bool,
-    /// Whether it has TF32.
+    /// The device has TF32.
     pub has_tf32: bool,
 }
 
 impl Run {
-    /// A program of which nothing else is known.
+    /// Creates a start without figures.
     pub fn new(at: f64, pid: u32) -> Self {
         Self { at, pid, world_size: 1, ..Self::default() }
     }

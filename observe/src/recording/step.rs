@@ -2,80 +2,80 @@
 
 use serde::{Deserialize, Serialize};
 
-/// An optimizer step of the program, as its own clock saw it. Seconds are those of the host.
+/// An optimizer step of the program, by the host's clock.
 ///
-/// From the end of the last step to the end of this one passes `seconds`, which is made of
-/// `waited_s` (for the loader), `outside_s` (in the program's own loop), and the rest in the trainer: `loss_s` in the
-/// program's loss function, `backward_s`, `update_s`, and `drain_s` waiting for the device at the step's end. A device
-/// works beside the host: what the host does in no time the device may take long for, and that shows in `drain_s`.
+/// `seconds` is the time from the end of the last step to the end of this one: `waited_s` (for the loader), `outside_s` (in
+/// the program's own loop), and the rest in the trainer: `loss_s` in the program's loss function, `backward_s`, `update_s`,
+/// and `drain_s` waiting for the device at the end. The device works beside the host: work that the host launches quickly
+/// may take the device long, and shows in `drain_s`.
 ///
-/// In Burn's training loop the program's training step calls `backward` itself: both are in `loss_s`, and there is no
+/// In Burn's training loop, the program's training step calls `backward` itself: both are in `loss_s`, and there is no
 /// `backward_s`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct StepRecord {
-    /// When it ended.
+    /// Time of the end.
     pub at: f64,
-    /// Its number, from 1.
+    /// Number of the step, from 1.
     pub step: u64,
-    /// The rank that took it.
+    /// Rank that took the step.
     #[serde(skip_serializing_if = "is_zero")]
     pub rank: u64,
-    /// The process that took it; `None` in recordings of older versions.
+    /// ID of the process that took the step; `None` in recordings of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// From the end of the step before to the end of this one.
+    /// Seconds from the end of the last step to the end of this one.
     pub seconds: f64,
-    /// Samples of it, over all ranks.
+    /// Samples over all ranks.
     pub samples: u64,
-    /// Micro-batches that this rank cut its share into.
+    /// Micro-batches of this rank.
     pub micro_batches: u64,
-    /// Samples in each of them; the last may hold fewer.
+    /// Samples of a micro-batch; the last may have fewer.
     pub micro_batch: u64,
-    /// Waiting for the loader's next batch.
+    /// Seconds waiting for the loader's next batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_s: Option<f64>,
-    /// Uploading what was left on the host.
+    /// Seconds uploading batches that the loader left on the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload_s: Option<f64>,
-    /// In the program's loss function.
+    /// Seconds in the program's loss function.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_s: Option<f64>,
-    /// Processor time of this thread in the loss function: far less than `loss_s` where it waits for the device there.
+    /// CPU seconds of this thread in the loss function: far less than `loss_s` if it waits for the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_cpu_s: Option<f64>,
-    /// In the backward pass.
+    /// Seconds in the backward pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backward_s: Option<f64>,
-    /// In the optimizer.
+    /// Seconds in the optimizer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_s: Option<f64>,
-    /// Waiting for other ranks, and exchanging gradients with them.
+    /// Seconds waiting for other ranks and exchanging gradients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchange_s: Option<f64>,
-    /// Waiting for the device at the end of the step.
+    /// Seconds waiting for the device at the end of the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_s: Option<f64>,
-    /// Between the trainer's return and its next call, without waiting for the loader.
+    /// Seconds between the trainer's return and its next call, without waiting for the loader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_s: Option<f64>,
-    /// Batches that were ready when the loader was asked.
+    /// Batches that were ready when the trainer asked for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
-    /// Batches that the loader's workers have prepared since the step before.
+    /// Batches that the loader's workers prepared since the last step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepared: Option<u64>,
-    /// What the workers took for them, added up: fetching items and putting them together, without waiting for room.
+    /// Seconds of all workers for these batches: fetching and batching, without waiting for room in the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepared_s: Option<f64>,
-    /// Processor time of the workers' threads in it: far less than `prepared_s` where they wait for storage.
+    /// CPU seconds of the workers in `prepared_s`: far less if they wait for storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepared_cpu_s: Option<f64>,
-    /// Memory in use by Burn's pools after the step, in bytes.
+    /// Bytes in use in Burn's pools after the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_use_bytes: Option<u64>,
-    /// Memory that Burn's pools hold after the step, in bytes.
+    /// Bytes reserved by Burn's pools after the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<u64>,
     /// Mean loss.
@@ -84,18 +84,18 @@ pub struct StepRecord {
     /// Norm of all gradients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
-    /// What the loss was multiplied by.
+    /// Factor of the loss for fp16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<f64>,
-    /// Whether parameters changed.
+    /// The parameters were updated.
     pub applied: bool,
-    /// How often memory ran out on the way.
+    /// Number of times that the step ran out of memory and recovered.
     #[serde(skip_serializing_if = "is_zero")]
     pub rescues: u64,
 }
 
 impl StepRecord {
-    /// A step of which nothing else is known.
+    /// Creates a step without figures.
     pub fn new(at: f64, step: u64) -> Self {
         Self { at, step, applied: true, ..Self::default() }
     }

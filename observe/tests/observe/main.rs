@@ -5,4 +5,5 @@ mod diagnose;
 mod leak;
 mod monitor;
 mod prometheus;
+mod recording;
 mod trace;

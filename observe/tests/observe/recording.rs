@@ -1,0 +1,196 @@
+//! Reading, writing and recording.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpu_tuned_observe::recording::{
+    GpuSample, Observer, Observers, Record, Recorder, StepRecord, Value, Writer, parse, read,
+};
+use tempfile::TempDir;
+
+/// A folder and a file in it.
+fn file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    (folder, path)
+}
+
+#[test]
+fn kinds_and_figures_of_newer_versions_are_ignored() {
+    let text = "{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0,\"smell\":3}\n{\"kind\":\"weather\",\"at\":2.0}\n";
+    let recording = parse("run.jsonl", text).unwrap();
+    assert_eq!(recording.records, [Record::Gpu(GpuSample::new(1.5, 0)), Record::Unknown]);
+}
+
+#[test]
+fn an_unfinished_last_line_is_left_out() {
+    let text = "{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0}\n{\"kind\":\"gpu\",\"at\":1.";
+    let recording = parse("run.jsonl", text).unwrap();
+    assert_eq!((recording.records.len(), recording.torn), (1, vec![2]));
+}
+
+#[test]
+fn a_record_behind_an_unfinished_one_is_read() {
+    let gpu = |at| Record::Gpu(GpuSample::new(at, 0));
+    let [first, second] = [1.5, 2.5].map(|at| format!("{{\"kind\":\"gpu\",\"at\":{at},\"gpu\":0}}"));
+    for torn in ["{", "{\"ki", "{\"kind\":\"step\",\"at\":1000.5,\"st", "{\"kind\":\"st{\"kind\":\"value\",\"at\":1."] {
+        let recording = parse("run.jsonl", &format!("{first}\n{torn}{second}\n{first}\n")).expect(torn);
+        assert_eq!(recording.records, [gpu(1.5), gpu(2.5), gpu(1.5)], "{torn}");
+        assert_eq!(recording.torn, [2], "{torn}");
+    }
+    let without_newline = parse("run.jsonl", &format!("{first}{second}\n")).expect("two records");
+    assert_eq!((without_newline.records, without_newline.torn), (vec![gpu(1.5), gpu(2.5)], Vec::new()));
+    let text = format!("{first}\n{{\"kind\":\"gp{{\"kind\":\"gpu\",\"at\":1.");
+    let both = parse("run.jsonl", &text).expect("an unfinished line");
+    assert_eq!((both.records.len(), both.torn), (1, vec![2]));
+}
+
+#[test]
+fn errors_have_a_position() {
+    for (text, message) in [
+        (
+            "{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0}\n{\"kind\":\"gpu\",\"at\":x}\n",
+            "run.jsonl:2:20: no record of a run: expected value",
+        ),
+        (
+            "{\"kind\":\"value\",\"name\":\"потери\",\"value\":x}\n",
+            "run.jsonl:1:41: no record of a run: expected value",
+        ),
+        ("{\"kind\":\"step\",\"st{\"kind\":\"gpu\",\"at\":x}\n", "run.jsonl:1:38: no record of a run: expected value"),
+        ("nonsense{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0}\n", "run.jsonl:1:2: no record of a run: expected ident"),
+        (
+            "{\"kind\":\"start\",\"at\":1.5,\"version\":99}\n",
+            "run.jsonl:1:1: the recording has format 99; this release reads up to 1",
+        ),
+    ] {
+        assert_eq!(parse("run.jsonl", text).expect_err(text).to_string(), message);
+    }
+}
+
+#[test]
+fn a_line_without_an_end_does_not_damage_the_next_and_nan_is_read_again() {
+    let (_folder, path) = file();
+    std::fs::write(&path, "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"val").unwrap();
+    let mut writer = Writer::append(&path).unwrap();
+    writer.write(&Record::Value(Value::new(2.0, "valid/loss", f64::NAN))).unwrap();
+    drop(writer);
+    let recording = read(&path).unwrap();
+    let [Record::Value(value)] = recording.records.as_slice() else { panic!("{recording:?}") };
+    assert!(recording.torn == [1] && value.at > 1.5 && value.value.is_nan(), "{recording:?}");
+}
+
+#[test]
+fn lines_of_several_writers_stay_whole() {
+    let (_folder, path) = file();
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut writer = Writer::append(path).unwrap();
+                for step in 0..500 {
+                    writer.write(&Record::Step(Box::new(StepRecord::new(f64::from(number), step)))).unwrap();
+                    if step % 7 == 0 {
+                        writer.flush().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let recording = read(&path).unwrap();
+    assert_eq!((recording.records.len(), recording.torn), (2000, Vec::new()));
+}
+
+#[test]
+fn records_are_written_within_about_a_second_and_at_the_end() {
+    let (_folder, path) = file();
+    let recorder = Recorder::append(&path).unwrap();
+    recorder.value("one", 1.0);
+    assert_eq!(read(&path).unwrap().records.len(), 0, "it is buffered");
+    let begin = Instant::now();
+    while read(&path).unwrap().records.is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it is never written");
+        thread::sleep(Duration::from_millis(10));
+    }
+    recorder.value("two", 2.0);
+    drop(recorder);
+    assert_eq!(read(&path).unwrap().records.len(), 2);
+}
+
+#[test]
+fn a_step_without_a_process_gets_this_one() {
+    let (_folder, path) = file();
+    let recorder = Recorder::append(&path).unwrap();
+    for pid in [None, Some(7)] {
+        let mut step = StepRecord::new(1.0, 1);
+        step.pid = pid;
+        recorder.record(Record::Step(Box::new(step)));
+    }
+    drop(recorder);
+    let pid = |record: &Record| if let Record::Step(step) = record { step.pid } else { None };
+    let pids: Vec<_> = read(&path).unwrap().records.iter().map(pid).collect();
+    assert_eq!(pids, [Some(std::process::id()), Some(7)]);
+}
+
+/// Keeps the records and counts the flushes.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<(Vec<Record>, usize)>>);
+
+impl Observer for Collector {
+    fn observe(&mut self, record: &Record) {
+        self.0.lock().unwrap().0.push(record.clone());
+    }
+
+    fn flush(&mut self) {
+        self.0.lock().unwrap().1 += 1;
+    }
+}
+
+#[test]
+fn observers_are_called_without_a_file() {
+    let collector = Collector::default();
+    let mut observers = Observers::default();
+    observers.push(collector.clone());
+    let (folder, _) = file();
+    let unwritable = || Some(folder.path().join("none/run.jsonl"));
+    let recorder = Recorder::open(unwritable(), &observers).expect("an observer");
+    recorder.value("one", 1.0);
+    drop(recorder);
+    let collected = collector.0.lock().unwrap();
+    assert_eq!((collected.0.len(), collected.1), (1, 1));
+    assert!(Recorder::open(None, &Observers::default()).is_none());
+    assert!(Recorder::open(unwritable(), &Observers::default()).is_none());
+}
+
+/// Values that an observer records: more than the buffer has room for.
+const MANY: usize = 5000;
+
+/// Records many values and flushes whenever it is called, and then panics.
+struct Rude(Arc<Mutex<Option<Recorder>>>);
+
+impl Observer for Rude {
+    fn observe(&mut self, _: &Record) {
+        let recorder = self.0.lock().unwrap().clone().expect("a recorder");
+        (0..MANY).for_each(|_| recorder.value("more", 1.0));
+        recorder.flush();
+        assert!(format!("{recorder:?}").starts_with("Recorder"));
+        panic!("rude");
+    }
+}
+
+#[test]
+fn an_observer_that_records_and_panics_ends_nothing() {
+    let (collector, slot) = (Collector::default(), Arc::new(Mutex::new(None)));
+    let mut observers = Observers::default();
+    observers.push(Rude(Arc::clone(&slot)));
+    observers.push(collector.clone());
+    let recorder = Recorder::open(None, &observers).expect("observers");
+    *slot.lock().unwrap() = Some(recorder.clone());
+    recorder.value("one", 1.0);
+    recorder.flush();
+    recorder.value("two", 2.0);
+    recorder.flush();
+    assert_eq!(collector.0.lock().unwrap().0.len(), 2 + MANY);
+    slot.lock().unwrap().take();
+}
