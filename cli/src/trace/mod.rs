@@ -5,7 +5,7 @@ mod args;
 use std::path::Path;
 
 use gpu_tuned_observe::recording::Record;
-use gpu_tuned_observe::trace::{Steps, Trace, of};
+use gpu_tuned_observe::trace::{Steps, Trace, from_records};
 use serde_json::json;
 
 pub(crate) use args::TraceArgs;
@@ -20,7 +20,7 @@ use crate::{Answer, Code};
 pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let Recorded { records, mut notes } = read(&args.recording)?;
     let steps = args.steps.unwrap_or(Steps::ALL);
-    let trace = of(&records, steps);
+    let trace = from_records(&records, steps);
     if trace.is_empty() {
         notes.push(nothing(&args.recording, &records));
         return Ok(Answer { text: String::new(), notes, code: Code::No });

@@ -1,4 +1,4 @@
-//! The GPUs, where the program is built to ask for them.
+//! Samples of GPUs, with feature `nvml`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ mod driver {
 
     use super::super::names::Names;
 
-    /// What is watched through the driver.
+    /// GPUs that the driver samples.
     pub(super) struct Driver {
         telemetry: Telemetry,
         names: Names,
@@ -27,7 +27,7 @@ mod driver {
 
         pub(super) fn describe(&self, start: &mut Start) {
             start.driver_version = self.telemetry.driver_version().map(str::to_owned);
-            start.gpus = self.telemetry.gpus().map(recognised).collect();
+            start.gpus = self.telemetry.gpus().map(identified).collect();
             let trouble = self.telemetry.trouble().iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what));
             start.trouble.extend(trouble);
             if start.gpus.is_empty() && start.trouble.is_empty() {
@@ -35,16 +35,16 @@ mod driver {
             }
         }
 
-        pub(super) fn look(&mut self, now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
+        pub(super) fn sample(&mut self, now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
             let mut samples = self.telemetry.look(now);
             self.names.fill_in(samples.iter_mut().filter_map(|sample| sample.processes.as_mut()).flatten());
             let count = self.telemetry.gpus().count();
-            let are_more = std::mem::replace(&mut self.count, count) != count;
-            (samples, are_more)
+            let is_changed = std::mem::replace(&mut self.count, count) != count;
+            (samples, is_changed)
         }
     }
 
-    fn recognised(watched: &WatchedGpu) -> Gpu {
+    fn identified(watched: &WatchedGpu) -> Gpu {
         let mut gpu = watched.gpu.clone();
         let found = identify(&watched.reading, &ProfileTable::default());
         gpu.profile = found.profile().map(|profile| profile.id.to_string());
@@ -52,7 +52,7 @@ mod driver {
     }
 }
 
-/// The GPUs that are watched, or why none is.
+/// The sampled GPUs, or the reason for none.
 pub(super) struct Gpus {
     #[cfg(feature = "nvml")]
     driver: Option<driver::Driver>,
@@ -71,10 +71,10 @@ impl Gpus {
 
     #[cfg(not(feature = "nvml"))]
     pub(super) fn open(_library: Option<&Path>, only: Option<Vec<u32>>) -> Self {
-        Self { trouble: Some("built without feature `nvml`: GPUs are not watched".to_owned()), only }
+        Self { trouble: Some("built without feature `nvml`: GPUs are not sampled".to_owned()), only }
     }
 
-    /// Writes down which GPUs there are.
+    /// Adds the GPUs, and reasons for missing ones, to a monitor's start.
     pub(super) fn describe(&self, start: &mut Start) {
         start.trouble.extend(self.trouble.clone());
         #[cfg(feature = "nvml")]
@@ -84,26 +84,26 @@ impl Gpus {
         if let Some(only) = &self.only {
             let missing = |wanted: &&u32| !start.gpus.iter().any(|gpu| gpu.gpu == **wanted);
             if !start.gpus.is_empty() {
-                let said = only.iter().filter(missing).map(|wanted| format!("there is no GPU {wanted}"));
-                start.trouble.extend(said);
+                let missing = only.iter().filter(missing).map(|wanted| format!("there is no GPU {wanted}"));
+                start.trouble.extend(missing);
             }
             start.gpus.retain(|gpu| only.contains(&gpu.gpu));
         }
     }
 
-    /// What they do, and whether there are more of them than at the look before.
+    /// Samples the GPUs. The flag is true if their number changed since the last sample.
     #[cfg(feature = "nvml")]
-    pub(super) fn look(&mut self, now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
-        let (mut samples, are_more) = self.driver.as_mut().map(|driver| driver.look(now)).unwrap_or_default();
+    pub(super) fn sample(&mut self, now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
+        let (mut samples, is_changed) = self.driver.as_mut().map(|driver| driver.sample(now)).unwrap_or_default();
         if let Some(only) = &self.only {
             samples.retain(|sample| only.contains(&sample.gpu));
         }
-        (samples, are_more)
+        (samples, is_changed)
     }
 
     #[cfg(not(feature = "nvml"))]
     #[expect(clippy::unused_self, reason = "it has a driver with feature `nvml`")]
-    pub(super) fn look(&mut self, _now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
+    pub(super) fn sample(&mut self, _now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
         (Vec::new(), false)
     }
 }

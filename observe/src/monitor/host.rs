@@ -1,4 +1,4 @@
-//! The host, and a program on it with its children.
+//! Samples of the host, and of a program with its children.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -9,34 +9,34 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use super::threads::Threads;
 use crate::host::Host;
 
-/// New children are looked for so often: that takes a look at every process of the host.
-const FAMILY_PAUSE: Duration = Duration::from_secs(5);
+/// Time between searches for new children: a search reads every process of the host.
+const FAMILY_EVERY: Duration = Duration::from_secs(5);
 
-/// Looks at the host again and again.
-pub(super) struct HostWatch {
+/// Samples the host.
+pub(super) struct HostSampler {
     system: System,
-    /// Whether the processors were looked at before: their work is that since the last look.
+    /// There was a sample before: CPU time counts from the last sample.
     has_begun: bool,
     program: Option<Program>,
 }
 
-/// A program that is watched.
+/// The monitored program.
 struct Program {
     pid: Pid,
     family: HashSet<Pid>,
-    looked_for_family: Option<Instant>,
-    /// Processor time of each process at the last look, in milliseconds.
+    searched_family: Option<Instant>,
+    /// CPU time of each process at the last sample, in milliseconds.
     cpu_ms: HashMap<Pid, u64>,
     last: Option<Instant>,
     threads: Threads,
 }
 
-impl HostWatch {
+impl HostSampler {
     pub(super) fn new(pid: Option<u32>) -> Self {
         let program = |pid| Program {
             pid: Pid::from_u32(pid),
             family: HashSet::new(),
-            looked_for_family: None,
+            searched_family: None,
             cpu_ms: HashMap::new(),
             last: None,
             threads: Threads::default(),
@@ -44,7 +44,7 @@ impl HostWatch {
         Self { system: System::new(), has_begun: false, program: pid.map(program) }
     }
 
-    pub(super) fn look(&mut self, at: f64) -> HostSample {
+    pub(super) fn sample(&mut self, at: f64) -> HostSample {
         let mut sample = HostSample::new(at);
         self.system.refresh_cpu_usage();
         let percent = f64::from(self.system.global_cpu_usage());
@@ -52,18 +52,18 @@ impl HostWatch {
         self.has_begun = true;
         let host = Host::read();
         sample.memory_used_bytes = host.memory_total.0.checked_sub(host.memory_available.0);
-        sample.process = self.program.as_mut().and_then(|program| program.look(&mut self.system));
+        sample.process = self.program.as_mut().and_then(|program| program.sample(&mut self.system));
         sample
     }
 }
 
 impl Program {
-    /// What it does; `None` once it has ended.
-    fn look(&mut self, system: &mut System) -> Option<ProcessSample> {
+    /// Samples the program; `None` once it has ended.
+    fn sample(&mut self, system: &mut System) -> Option<ProcessSample> {
         let mut gone = HashSet::new();
-        if self.looked_for_family.is_none_or(|looked| looked.elapsed() >= FAMILY_PAUSE) {
-            self.looked_for_family = Some(Instant::now());
-            // Those that are gone are looked at once more: it lets go of them then.
+        if self.searched_family.is_none_or(|searched| searched.elapsed() >= FAMILY_EVERY) {
+            self.searched_family = Some(Instant::now());
+            // Processes that are gone are read once more, so that `System` drops them.
             gone = std::mem::replace(&mut self.family, family(self.pid));
         }
         let family: Vec<_> = self.family.union(&gone).copied().collect();
@@ -84,9 +84,9 @@ impl Program {
     }
 }
 
-/// A process and its children, and theirs.
+/// Returns a process and its descendants.
 fn family(pid: Pid) -> HashSet<Pid> {
-    // What is looked at here is let go of again: it keeps a file open for each process.
+    // Dropped at the end: `System` keeps a file open for each process.
     let mut all = System::new();
     all.refresh_processes_specifics(ProcessesToUpdate::All, true, ProcessRefreshKind::nothing().without_tasks());
     let mut family = HashSet::from([pid]);
@@ -112,7 +112,7 @@ mod tests {
     use std::process::Command;
     use std::time::{Duration, Instant};
 
-    use super::{HostWatch, family};
+    use super::{HostSampler, family};
     use sysinfo::Pid;
 
     fn work_for(time: Duration) {
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_works_is_seen_as_one_processor() {
-        let mut watch = HostWatch::new(Some(std::process::id()));
-        let first = watch.look(0.0).process.expect("this process is there");
+    fn a_busy_thread_counts_as_one_core() {
+        let mut sampler = HostSampler::new(Some(std::process::id()));
+        let first = sampler.sample(0.0).process.expect("this process is there");
         assert_eq!((first.pid, first.cpu_percent), (std::process::id(), None));
         assert!(first.memory_bytes.is_some_and(|bytes| bytes > 1 << 20));
         work_for(Duration::from_millis(300));
-        let second = watch.look(0.3);
+        let second = sampler.sample(0.3);
         let process = second.process.clone().expect("this process is there");
         // Other tests of this process work, too, and the machine may be busy.
         assert!(process.cpu_percent.is_some_and(|percent| percent > 10.0), "{process:?}");
@@ -144,13 +144,13 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn children_belong_to_it_and_an_ended_program_is_seen() {
+    fn children_count_and_an_ended_program_is_noticed() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("a program");
         let pid = child.id();
         assert!(family(Pid::from_u32(std::process::id())).contains(&Pid::from_u32(pid)));
-        let mut watch = HostWatch::new(Some(pid));
-        assert!(watch.look(0.0).process.is_some());
+        let mut sampler = HostSampler::new(Some(pid));
+        assert!(sampler.sample(0.0).process.is_some());
         child.kill().and_then(|()| child.wait()).expect("it ends");
-        assert_eq!(watch.look(1.0).process, None);
+        assert_eq!(sampler.sample(1.0).process, None);
     }
 }

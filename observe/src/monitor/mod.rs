@@ -1,9 +1,8 @@
-//! Watching a training run from inside the program or beside it: its GPUs, the host, and figures that the program names.
+//! Monitoring of a training run, from inside the program or beside it: GPUs, host, and values of the program.
 //!
-//! A [`Monitor`] looks at intervals, in a thread of its own, until it is dropped. It keeps what it saw last, a bounded
-//! history, and what the run amounts to so far; it can append all of it to a [recording](crate::recording), which `cargo
-//! gpu-tuned monitor --replay` shows and diagnosis reads. A machine without a GPU or a driver is watched, too: the host is
-//! there, and [`Latest::start`] says why the GPUs are not.
+//! A [`Monitor`] takes samples at intervals, in a thread of its own, until it is dropped. It keeps the last samples, a
+//! bounded history, and a summary. It can append all records to a [recording](crate::recording) for `cargo gpu-tuned
+//! monitor --replay` and for diagnosis. Without a GPU or a driver it samples the host, and [`Latest::start`] has the reason.
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,40 +60,40 @@ pub use summary::{Gathering, GpuSummary, StepSummary, Summary};
 
 use state::State;
 
-/// Looks at the machine at intervals, in a thread of its own, until it is stopped or dropped.
+/// Samples the machine at intervals, in a thread of its own, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Monitor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Why there is no monitor, or not all of what it saw was written.
+/// A monitor that cannot start, or cannot write its recording.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MonitorError {
     /// The recording cannot be opened or written.
     #[error("cannot write the recording `{}`: {cause}", path.display())]
     Record {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
-    /// The file is there and is something else.
-    #[error("`{}` is no recording: nothing is appended to it", path.display())]
+    /// The file exists and is no recording.
+    #[error("`{}` exists and is no recording: nothing was appended; name another file", path.display())]
     NoRecording {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     #[error("cannot start the monitor's thread: {cause}")]
     Thread {
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
 }
 
-/// What the monitor and its thread share.
+/// Shared by the monitor and its thread.
 struct Shared {
     state: Mutex<State>,
     stopping: Mutex<bool>,
@@ -103,11 +102,11 @@ struct Shared {
 }
 
 impl Monitor {
-    /// Starts to watch.
+    /// Starts a monitor, and its recording at once.
     ///
     /// # Errors
     ///
-    /// See [`MonitorError`]; a recording is begun at once. A driver that cannot be asked is no error.
+    /// [`MonitorError`]. A missing driver is no error.
     pub fn start(options: &Options) -> Result<Self, MonitorError> {
         let writer = options.record.as_ref().map(open).transpose()?;
         let sampler = Sampler::open(options);
@@ -121,46 +120,46 @@ impl Monitor {
             stopped: Condvar::new(),
             record: options.record.clone(),
         });
-        let (watched, interval) = (Arc::clone(&shared), options.interval);
+        let (sampling, interval) = (Arc::clone(&shared), options.interval);
         let thread = thread::Builder::new().name("gpu-tuned-monitor".to_owned());
-        let thread = thread.spawn(move || watched.watch(sampler, interval));
+        let thread = thread.spawn(move || sampling.keep_sampling(sampler, interval));
         let thread = Some(thread.map_err(|cause| MonitorError::Thread { cause })?);
         Ok(Self { shared, thread })
     }
 
-    /// Notes a figure of the program's own, such as `valid/loss`, as of now.
+    /// Records a value of the program, such as `valid/loss`, as of now.
     pub fn value(&self, name: impl Into<String>, value: f64) {
         self.shared.state().observe(vec![Record::Value(Value::new(now(), name, value))]);
     }
 
-    /// Notes a figure that belongs to an optimizer step.
+    /// Records a value of an optimizer step.
     pub fn value_at_step(&self, name: impl Into<String>, value: f64, step: u64) {
-        let mut noted = Value::new(now(), name, value);
-        noted.step = Some(step);
-        self.shared.state().observe(vec![Record::Value(noted)]);
+        let mut record = Value::new(now(), name, value);
+        record.step = Some(step);
+        self.shared.state().observe(vec![Record::Value(record)]);
     }
 
-    /// The last that was seen of everything.
+    /// Returns the last record of each device and value.
     pub fn latest(&self) -> Latest {
         self.shared.state().latest().clone()
     }
 
-    /// What the run amounts to so far.
+    /// Returns the summary so far.
     pub fn summary(&self) -> Summary {
         self.shared.state().summary()
     }
 
-    /// The records that are kept, oldest first.
+    /// Returns the kept records, the oldest first.
     pub fn history(&self) -> Vec<Record> {
         self.shared.state().history().iter().cloned().collect()
     }
 
-    /// The records from number `from` on, as far as they are kept, and the number to ask for next. The first one is 0.
+    /// Returns the kept records from number `from` on, and the number to continue with. The first record has number 0.
     pub fn since(&self, from: u64) -> (u64, Vec<Record>) {
         self.shared.state().since(from)
     }
 
-    /// The samples that are kept, as comma-separated values with a line of names.
+    /// Formats the kept samples as CSV with a header.
     pub fn to_csv(&self) -> String {
         let state = self.shared.state();
         let uuid = |record: &Record| match record {
@@ -175,17 +174,17 @@ impl Monitor {
         [csv_header()].into_iter().chain(lines).collect()
     }
 
-    /// What was seen last, as Prometheus reads it: see [`to_prometheus`].
+    /// Formats the last samples for Prometheus: see [`to_prometheus`].
     pub fn to_prometheus(&self) -> String {
         let state = self.shared.state();
         to_prometheus(state.latest(), &state.summary())
     }
 
-    /// Stops, after a last look, and says what the run amounts to.
+    /// Takes a last sample, stops, and returns the summary.
     ///
     /// # Errors
     ///
-    /// [`MonitorError::Record`] when the recording could not be written to its end.
+    /// [`MonitorError::Record`] if the recording could not be written.
     pub fn stop(mut self) -> Result<Summary, MonitorError> {
         self.end();
         let mut state = self.shared.state();
@@ -193,12 +192,12 @@ impl Monitor {
         Ok(state.summary())
     }
 
-    /// Whether all that was seen until now could be written. Watching goes on without a recording that could not; that is
-    /// told once, here or by [`stop`](Self::stop).
+    /// Writes all records to the file. Monitoring goes on if that fails. The error is returned once, here or by
+    /// [`stop`](Self::stop).
     ///
     /// # Errors
     ///
-    /// [`MonitorError::Record`] when it could not.
+    /// [`MonitorError::Record`] if the recording could not be written.
     pub fn written(&self) -> Result<(), MonitorError> {
         let mut state = self.shared.state();
         state.flush();
@@ -209,7 +208,7 @@ impl Monitor {
         *self.shared.stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.shared.stopped.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It panics on nothing; were it to, the program that is watched should not.
+            // A panic of the thread must not reach the program.
             let _ = thread.join();
         }
     }
@@ -222,7 +221,7 @@ fn written(state: &mut State, record: Option<&PathBuf>) -> Result<(), MonitorErr
     }
 }
 
-/// Goes on with a recording, or begins it; another file is left alone.
+/// Opens a recording to append to. A file that is no recording is left alone.
 fn open(path: &PathBuf) -> Result<Writer, MonitorError> {
     if path.is_file() && !could_be_recording(path) {
         return Err(MonitorError::NoRecording { path: path.clone() });
@@ -230,16 +229,15 @@ fn open(path: &PathBuf) -> Result<Writer, MonitorError> {
     Writer::append(path).map_err(|cause| MonitorError::Record { path: path.clone(), cause })
 }
 
-/// Whether a file is empty or begins with a record. One that cannot be read cannot be told, and is written at most.
+/// Returns whether a file is empty or begins with a record. A file that cannot be read counts as one.
 fn could_be_recording(path: &Path) -> bool {
     let mut first = Vec::new();
-    let read =
-        File::open(path).and_then(|file| BufReader::new(file.take(MOST_OF_A_LINE)).read_until(b'\n', &mut first));
+    let read = File::open(path).and_then(|file| BufReader::new(file.take(MAX_LINE)).read_until(b'\n', &mut first));
     read.is_err() || first.is_empty() || serde_json::from_slice::<Record>(&first).is_ok()
 }
 
-/// No record is as long, in bytes.
-const MOST_OF_A_LINE: u64 = 1 << 24;
+/// Bytes that are read of the first line; no record is as long.
+const MAX_LINE: u64 = 1 << 24;
 
 impl Drop for Monitor {
     fn drop(&mut self) {
@@ -252,33 +250,33 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks until it is stopped, and once more then, unless that is too soon.
-    fn watch(&self, mut sampler: Sampler, interval: Duration) {
+    /// Takes samples until the monitor stops, and a last one then, unless the interval would be too short.
+    fn keep_sampling(&self, mut sampler: Sampler, interval: Duration) {
         let mut next = Instant::now();
         loop {
-            self.look(&mut sampler);
-            let looked = Instant::now();
-            // Looks that are missed are not made up for.
-            while next <= looked {
+            self.sample(&mut sampler);
+            let sampled = Instant::now();
+            // Missed samples are not made up for.
+            while next <= sampled {
                 next += interval;
             }
             if self.rest_until(next) {
-                if looked.elapsed() >= LEAST_INTERVAL {
-                    self.look(&mut sampler);
+                if sampled.elapsed() >= LEAST_INTERVAL {
+                    self.sample(&mut sampler);
                 }
                 break;
             }
         }
     }
 
-    fn look(&self, sampler: &mut Sampler) {
-        let records = sampler.look();
+    fn sample(&self, sampler: &mut Sampler) {
+        let records = sampler.sample();
         let mut state = self.state();
         state.observe(records);
         state.flush();
     }
 
-    /// Waits, and says whether it is time to stop.
+    /// Waits, and returns whether the monitor stops.
     fn rest_until(&self, until: Instant) -> bool {
         let stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
         let left = until.saturating_duration_since(Instant::now());

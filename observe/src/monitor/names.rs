@@ -6,27 +6,27 @@ use std::path::Path;
 
 use crate::recording::GpuProcess;
 
-/// The process numbers of a machine's first PID namespace: what Linux calls `PROC_PID_INIT_INO`.
-const OF_THE_MACHINE: &str = "pid:[4026531836]";
+/// The host's PID namespace: Linux' `PROC_PID_INIT_INO`.
+const HOST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Names that were asked for.
+/// A cache of process names.
 pub(super) struct Names {
-    /// The driver tells the machine's process numbers, which in a container are others.
-    are_known: bool,
+    /// This process is in the host's PID namespace, whose process IDs the driver reports.
+    is_on_host: bool,
     names: HashMap<u32, Option<String>>,
 }
 
 impl Default for Names {
     fn default() -> Self {
         let space = fs::read_link("/proc/self/ns/pid").ok();
-        Self { are_known: space.is_some_and(|space| space == Path::new(OF_THE_MACHINE)), names: HashMap::new() }
+        Self { is_on_host: space.is_some_and(|space| space == Path::new(HOST_NAMESPACE)), names: HashMap::new() }
     }
 }
 
 impl Names {
-    /// Names the processes of one look, where the host can tell.
+    /// Adds the names of processes in one sample, where they are known.
     pub(super) fn fill_in<'a>(&mut self, processes: impl Iterator<Item = &'a mut GpuProcess>) {
-        if !self.are_known {
+        if !self.is_on_host {
             return;
         }
         let before = std::mem::take(&mut self.names);
@@ -52,12 +52,12 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn processes_are_named_where_numbers_are_the_machines() {
-        let mut names = Names { are_known: true, ..Names::default() };
+    fn processes_are_named_in_the_hosts_namespace() {
+        let mut names = Names { is_on_host: true, ..Names::default() };
         let mut processes = [GpuProcess::new(std::process::id()), GpuProcess::new(u32::MAX)];
         names.fill_in(processes.iter_mut());
         assert!(processes[0].name.is_some() && processes[1].name.is_none(), "{processes:?}");
-        let mut elsewhere = Names { are_known: false, ..Names::default() };
+        let mut elsewhere = Names { is_on_host: false, ..Names::default() };
         let mut processes = [GpuProcess::new(std::process::id())];
         elsewhere.fill_in(processes.iter_mut());
         assert_eq!(processes[0].name, None);

@@ -1,14 +1,14 @@
-//! What is watched, how often, and what is kept.
+//! Options of a monitor.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The least time between looks: performance counters need so long.
+/// Shortest interval: performance counters need it.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
-/// And the longest.
-const MOST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longest interval.
+const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a [`Monitor`](super::Monitor) watches, how often, and what it keeps.
+/// Options of a [`Monitor`](super::Monitor): devices, interval and history.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(super) interval: Duration,
@@ -34,37 +34,37 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Time between looks; at least [`LEAST_INTERVAL`], at most a day.
+    /// Time between samples; at least [`LEAST_INTERVAL`], at most a day.
     #[must_use]
     pub fn interval(self, interval: Duration) -> Self {
-        Self { interval: interval.clamp(LEAST_INTERVAL, MOST_INTERVAL), ..self }
+        Self { interval: interval.clamp(LEAST_INTERVAL, MAX_INTERVAL), ..self }
     }
 
-    /// Watches this program with its children, in place of the one that asks.
+    /// Samples this program with its children, in place of the calling program.
     #[must_use]
     pub fn pid(self, pid: u32) -> Self {
         Self { process: Some(pid), ..self }
     }
 
-    /// Watches no program.
+    /// Samples no program.
     #[must_use]
     pub fn no_program(self) -> Self {
         Self { process: None, ..self }
     }
 
-    /// Appends all that is seen to the recording at this path. The program that is watched may write the same file.
+    /// Appends all records to the recording at this path. The monitored program may write the same file.
     #[must_use]
     pub fn record(self, path: impl Into<PathBuf>) -> Self {
         Self { record: Some(path.into()), ..self }
     }
 
-    /// Records that are kept in memory: of each look one for each GPU, one for the host.
+    /// Records that are kept in memory: for each sample one per GPU, and one for the host.
     #[must_use]
     pub fn history(self, records: usize) -> Self {
         Self { history: records, ..self }
     }
 
-    /// Watches these GPUs only, by the driver's numbers.
+    /// Samples only these GPUs, by the driver's index.
     #[must_use]
     pub fn gpus(self, gpus: impl Into<Vec<u32>>) -> Self {
         Self { gpus: Some(gpus.into()), ..self }

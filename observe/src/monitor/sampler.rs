@@ -1,29 +1,29 @@
-//! One look at everything that is watched.
+//! Samples of all devices.
 
 use crate::recording::{Record, Start, VERSION};
 
 use super::gpus::Gpus;
-use super::host::HostWatch;
+use super::host::HostSampler;
 use super::options::Options;
 use crate::host::Host;
 use crate::recording::now;
 
-/// Looks at the GPUs, the host and the program, when it is told to.
+/// Samples the GPUs, the host and a program on request.
 ///
-/// [`Monitor`](super::Monitor) does this in a thread of its own.
+/// A [`Monitor`](super::Monitor) does so in a thread of its own.
 pub struct Sampler {
     gpus: Gpus,
-    host: HostWatch,
+    host: HostSampler,
 }
 
 impl Sampler {
-    /// Opens what there is to be opened. A driver that cannot be asked is no error: [`start`](Self::start) says so.
+    /// Opens the driver. A missing driver is no error: [`start`](Self::start) has the reason.
     pub fn open(options: &Options) -> Self {
         let gpus = Gpus::open(options.library.as_deref(), options.gpus.clone());
-        Self { gpus, host: HostWatch::new(options.process) }
+        Self { gpus, host: HostSampler::new(options.process) }
     }
 
-    /// What there is to be watched.
+    /// Describes the devices.
     pub fn start(&self) -> Start {
         let host = Host::read();
         let mut start = Start::default();
@@ -33,11 +33,11 @@ impl Sampler {
         start
     }
 
-    /// One record for each GPU and one for the host, and a new [`Start`] before them where a GPU has been taken up.
-    pub fn look(&mut self) -> Vec<Record> {
-        let (samples, are_more) = self.gpus.look(now);
-        let start = are_more.then(|| Record::Start(self.start()));
-        let host = self.host.look(now());
+    /// Takes a sample: one record for each GPU and one for the host. A new [`Start`] comes first if a GPU was added.
+    pub fn sample(&mut self) -> Vec<Record> {
+        let (samples, is_changed) = self.gpus.sample(now);
+        let start = is_changed.then(|| Record::Start(self.start()));
+        let host = self.host.sample(now());
         start.into_iter().chain(samples.into_iter().map(Record::Gpu)).chain([Record::Host(host)]).collect()
     }
 }

@@ -1,11 +1,11 @@
-//! One figure over time.
+//! Statistics of one figure over time.
 
 use serde::Serialize;
 
-/// Gathers a figure without keeping its values: what it was on average, at least, at most, and how far it went up and down.
+/// Computes mean, minimum, maximum and standard deviation of a figure without keeping its values.
 ///
-/// Each value stands for the time before it, so that looks at varying intervals count by their length. The first value has
-/// no time before it and is given that of the second.
+/// A value is weighted by the time before it, so that varying intervals count by their length. The first value has no time
+/// before it and gets the weight of the second.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     count: u64,
@@ -15,31 +15,30 @@ pub struct Series {
     /// Sum of the weights, and of their squares.
     weight: f64,
     weight_squares: f64,
-    /// Weighted sum of squared distances from the mean.
+    /// Weighted sum of squared deviations from the mean.
     squares: f64,
-    /// A value whose weight is not known yet.
+    /// A value whose weight is not determined yet.
     pending: Option<f64>,
 }
 
-/// What a [`Series`] amounts to, in the unit of its figure.
+/// Statistics of a [`Series`], in the unit of its figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Values.
+    /// Number of values.
     pub count: u64,
-    /// Average over time.
+    /// Mean over time.
     pub mean: f64,
     /// The smallest value.
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// How far the values are from the mean: the unbiased estimate, which for equal intervals is that of `n - 1`. There is
-    /// none of a single value.
+    /// Standard deviation: the unbiased estimate, with `n - 1` for equal intervals; `None` for a single value.
     pub standard_deviation: Option<f64>,
 }
 
 impl Series {
-    /// Adds a value that stands for so many seconds; `None` where nothing was seen before it.
+    /// Adds a value with the seconds since the one before; `None` for the first.
     pub fn observe(&mut self, value: f64, seconds: Option<f64>) {
         if !value.is_finite() {
             return;
@@ -55,13 +54,13 @@ impl Series {
         }
     }
 
-    /// What it amounts to; `None` without values.
+    /// Returns the statistics, or `None` without values.
     pub fn stats(&self) -> Option<Stats> {
         let mut whole = self.clone();
         if let Some(pending) = whole.pending.take() {
             whole.add(pending, self.usual_weight());
         }
-        // West's sum is one of squares; rounding can leave it a little below zero.
+        // Rounding can leave West's sum of squares slightly below zero.
         let degrees = whole.weight - whole.weight_squares / whole.weight;
         let variance = (whole.count > 1 && degrees > 0.0).then(|| (whole.squares / degrees).max(0.0));
         (whole.count > 0).then_some(Stats {
@@ -85,7 +84,7 @@ impl Series {
             self.mean += distance * weight / self.weight;
             self.squares += weight * distance * (value - self.mean);
         } else {
-            // No time has passed at all: the last value is as good as any.
+            // Without any weight, the last value is taken.
             self.mean = value;
         }
     }
@@ -99,7 +98,7 @@ impl Series {
 mod tests {
     use super::{Series, Stats};
 
-    /// Values that stand for one second each, but for the first one, of which that is not known.
+    /// Statistics of values at intervals of a second.
     fn even(values: impl IntoIterator<Item = f64>) -> Stats {
         let mut series = Series::default();
         for (place, value) in values.into_iter().enumerate() {
@@ -115,7 +114,7 @@ mod tests {
 
     /// NIST Statistical Reference Datasets, univariate summary statistics: certified means and standard deviations.
     #[test]
-    fn certified_figures_of_nist_are_met() {
+    fn results_equal_certified_values_of_nist() {
         let accuracy = |base: f64| {
             let swing = (0..1000).map(move |place| if place % 2 == 0 { base + 0.1 } else { base + 0.3 });
             [base + 0.2].into_iter().chain(swing)
@@ -135,7 +134,7 @@ mod tests {
 
     /// `numpy.average(x, weights=w)` and `numpy.cov(x, aweights=w)`.
     #[test]
-    fn values_count_by_the_time_that_they_stand_for() {
+    fn values_are_weighted_by_time() {
         let mut series = Series::default();
         for (value, seconds) in [(10.0, Some(2.0)), (40.0, Some(0.5)), (25.0, Some(1.5)), (90.0, Some(6.0))] {
             series.observe(value, seconds);
@@ -150,7 +149,7 @@ mod tests {
     const WEIGHTED_DEVIATION: f64 = 46.451_236_703_712_72;
 
     #[test]
-    fn the_first_value_is_given_the_time_of_the_second() {
+    fn the_first_value_gets_the_weight_of_the_second() {
         let mut series = Series::default();
         series.observe(10.0, None);
         assert_eq!(series.stats().map(|stats| (stats.mean, stats.standard_deviation)), Some((10.0, None)));
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_nothing_and_what_is_no_number_is_left_out() {
+    fn values_that_are_not_finite_are_left_out() {
         let mut series = Series::default();
         series.observe(f64::NAN, Some(1.0));
         series.observe(f64::INFINITY, None);

@@ -1,4 +1,4 @@
-//! What a monitor has seen.
+//! State of a monitor.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -9,41 +9,41 @@ use serde::Serialize;
 use super::summary::{Gathering, Summary};
 use crate::recording::Writer;
 
-/// The last that was seen of everything.
+/// The last record of each device and value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Latest {
-    /// What is watched, and what is the matter with what is not.
+    /// Descriptions of the devices, and reasons for missing ones.
     pub start: Start,
-    /// The GPUs, each followed by its slices; none before the first look.
+    /// GPUs, each followed by its MIG slices; empty before the first sample.
     pub gpus: Vec<GpuSample>,
-    /// The host and the program.
+    /// Host and program.
     pub host: Option<HostSample>,
-    /// Figures that the program named, each as it was last.
+    /// Last values that the program recorded, by name.
     pub values: BTreeMap<String, Value>,
 }
 
-/// What a monitor has seen, as its threads share it.
+/// State that a monitor and its thread share.
 pub(super) struct State {
     latest: Latest,
     history: VecDeque<Record>,
-    /// Records that are not kept any more.
-    forgotten: u64,
-    room: usize,
+    /// Records that were dropped from the history.
+    dropped: u64,
+    max_history: usize,
     gathering: Gathering,
     writer: Option<Writer>,
-    /// Why the recording is not written any more.
+    /// The error that ended the recording.
     pub(super) write_error: Option<io::Error>,
 }
 
 impl Latest {
-    /// Takes a record in.
+    /// Replaces the last record of its kind.
     pub fn observe(&mut self, record: &Record) {
         match record {
             Record::Start(start) => self.start = start.clone(),
             Record::Gpu(sample) => {
-                let place = (sample.gpu, sample.mig_slot);
-                match self.gpus.binary_search_by_key(&place, |gpu| (gpu.gpu, gpu.mig_slot)) {
+                let key = (sample.gpu, sample.mig_slot);
+                match self.gpus.binary_search_by_key(&key, |gpu| (gpu.gpu, gpu.mig_slot)) {
                     Ok(found) => self.gpus[found] = sample.clone(),
                     Err(between) => self.gpus.insert(between, sample.clone()),
                 }
@@ -58,33 +58,33 @@ impl Latest {
 }
 
 impl State {
-    pub(super) fn new(room: usize, writer: Option<Writer>) -> Self {
+    pub(super) fn new(max_history: usize, writer: Option<Writer>) -> Self {
         Self {
             latest: Latest::default(),
             history: VecDeque::new(),
-            forgotten: 0,
-            room,
+            dropped: 0,
+            max_history,
             gathering: Gathering::default(),
             writer,
             write_error: None,
         }
     }
 
-    /// Takes records in, and writes them down.
+    /// Adds records, and writes them to the recording.
     pub(super) fn observe(&mut self, records: Vec<Record>) {
         for record in records {
             self.latest.observe(&record);
             self.gathering.observe(&record);
             self.write(|writer| writer.write(&record));
             self.history.push_back(record);
-            while self.history.len() > self.room {
+            while self.history.len() > self.max_history {
                 self.history.pop_front();
-                self.forgotten += 1;
+                self.dropped += 1;
             }
         }
     }
 
-    /// Has what was written reach the file.
+    /// Writes the buffer of the recording to the file.
     pub(super) fn flush(&mut self) {
         self.write(Writer::flush);
     }
@@ -101,17 +101,17 @@ impl State {
         self.gathering.summary()
     }
 
-    /// The records from number `from` on, as far as they are kept, and the number of the next one.
+    /// Returns the kept records from number `from` on, and the number of the next record.
     pub(super) fn since(&self, from: u64) -> (u64, Vec<Record>) {
-        let next = self.forgotten + self.history.len() as u64;
-        let skipped = usize::try_from(from.saturating_sub(self.forgotten)).unwrap_or(usize::MAX);
+        let next = self.dropped + self.history.len() as u64;
+        let skipped = usize::try_from(from.saturating_sub(self.dropped)).unwrap_or(usize::MAX);
         (next, self.history.iter().skip(skipped).cloned().collect())
     }
 
-    /// A file that cannot be written is given up, and watching goes on.
+    /// Writes to the recording. If that fails, the recording ends, and monitoring goes on.
     fn write(&mut self, act: impl FnOnce(&mut Writer) -> io::Result<()>) {
         let Some(Err(error)) = self.writer.as_mut().map(act) else { return };
-        tracing::warn!("the recording is given up: {error}");
+        tracing::warn!("the recording ends: {error}");
         (self.writer, self.write_error) = (None, Some(error));
     }
 }

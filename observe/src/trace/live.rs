@@ -1,4 +1,4 @@
-//! A trace that a program keeps of some of its steps.
+//! A trace that a program records of its own steps.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,10 @@ use std::time::Instant;
 use super::{STEPS_VARIABLE, Steps, Trace, VARIABLE};
 use crate::log;
 
-/// Spans that are kept at most: some hundred steps of many micro-batches.
-const MOST_SPANS: usize = 200_000;
+/// Spans in a trace at most: hundreds of steps with many micro-batches.
+const MAX_SPANS: usize = 200_000;
 
-/// Keeps spans of time while the steps that are asked for are taken, and writes them when the last of them is; its clones
-/// are the same.
+/// Records spans during the requested steps, and writes them after the last of these steps. Clones share the trace.
 #[derive(Clone)]
 pub struct Tracer(Arc<Live>);
 
@@ -23,11 +22,11 @@ struct Live {
     begin: Instant,
     is_on: AtomicBool,
     taken: AtomicU64,
-    spans: Mutex<Kept>,
+    spans: Mutex<Spans>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Spans {
     trace: Trace,
     is_written: bool,
 }
@@ -53,28 +52,28 @@ impl Tracer {
         let is_on = AtomicBool::new(steps.first <= 1);
         let (begin, taken) = (Instant::now(), AtomicU64::new(0));
         let tracer = Self(Arc::new(Live { file, steps, begin, is_on, taken, spans: Mutex::default() }));
-        tracer.0.kept().trace.name_process(std::process::id(), &program());
+        tracer.0.spans().trace.name_process(std::process::id(), &program());
         tracer
     }
 
-    /// Whether spans are kept now.
+    /// Returns whether spans are recorded now.
     pub fn is_on(&self) -> bool {
         self.0.is_on.load(Relaxed)
     }
 
-    /// Keeps a span of a track.
+    /// Adds a span to a row.
     pub fn span(&self, track: &str, name: &str, begin: Instant, end: Instant, figures: &[(&'static str, f64)]) {
         let micros = |at: Instant| at.saturating_duration_since(self.0.begin).as_secs_f64() * 1e6;
-        let mut kept = self.0.kept();
-        if !kept.is_written && kept.trace.len() < MOST_SPANS {
-            let track = kept.trace.track(std::process::id(), track);
+        let mut spans = self.0.spans();
+        if !spans.is_written && spans.trace.len() < MAX_SPANS {
+            let track = spans.trace.track(std::process::id(), track);
             let (at, length) = (micros(begin), micros(end) - micros(begin));
-            kept.trace.complete(track, name, at, length, figures);
+            spans.trace.complete(track, name, at, length, figures);
         }
     }
 
-    /// A rank took a step: the first decides what is kept.
-    pub fn took(&self, rank: u64, step: u64) {
+    /// Ends a step of a rank. The steps of the first rank switch the trace on and off.
+    pub fn end_step(&self, rank: u64, step: u64) {
         if rank != 0 {
             return;
         }
@@ -88,15 +87,15 @@ impl Tracer {
 }
 
 impl Live {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn spans(&self) -> MutexGuard<'_, Spans> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) {
         let trace = {
-            let mut kept = self.kept();
-            kept.is_written = true;
-            std::mem::take(&mut kept.trace)
+            let mut spans = self.spans();
+            spans.is_written = true;
+            std::mem::take(&mut spans.trace)
         };
         match trace.save(&self.file) {
             Ok(()) => tracing::info!("trace of steps {} written to `{}`", self.steps, self.file.display()),
@@ -108,7 +107,7 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         let taken = self.taken.load(Relaxed);
-        if self.kept().is_written {
+        if self.spans().is_written {
             return;
         }
         if taken < self.steps.first {
@@ -123,7 +122,7 @@ impl Drop for Live {
     }
 }
 
-/// What this program is called.
+/// Name of this program.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or(Path::new("program").as_os_str());

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::recording::{GpuSample, HostSample, Record, StepRecord};
-
 use super::{Steps, Trace};
 use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES};
+use crate::recording::{GpuSample, HostSample, Record, StepRecord};
 
-/// Figures are shown with a process of their own, which no program has the number of.
+/// Process of the machine's counters: a number that no program has.
 const MACHINE: u32 = 1 << 23;
-/// Of a program that does not say who it is.
+/// Process of a program without a recorded ID.
 const PROGRAM: u32 = 1;
 
-/// What a recording shows: the steps that are asked for, with the figures of the time that they took.
-pub fn of(records: &[Record], steps: Steps) -> Trace {
+/// Builds the trace of a recording: the requested steps, with the figures of their time.
+pub fn from_records(records: &[Record], steps: Steps) -> Trace {
     let mut trace = Trace::default();
     let Some((begin, end)) = span(records, steps) else { return trace };
     let mut drawing = Drawing { trace: &mut trace, begin, program: PROGRAM, ended: BTreeMap::new() };
@@ -42,7 +41,7 @@ pub fn of(records: &[Record], steps: Steps) -> Trace {
     trace
 }
 
-/// From when to when it is shown; `None` where there is nothing to show.
+/// Returns begin and end of the shown time; `None` if there is nothing to show.
 fn span(records: &[Record], steps: Steps) -> Option<(f64, f64)> {
     let of_steps = records.iter().filter_map(|record| match record {
         Record::Step(step) if steps.has(step.step) => Some((step.at - step.seconds, step.at)),
@@ -51,7 +50,7 @@ fn span(records: &[Record], steps: Steps) -> Option<(f64, f64)> {
     let widest = |all: (f64, f64), one: (f64, f64)| (all.0.min(one.0), all.1.max(one.1));
     let all_times = || records.iter().filter_map(Record::at).map(|at| (at, at)).reduce(widest);
     match (of_steps.reduce(widest), steps == Steps::ALL) {
-        // All of it, whatever was seen before the first step and after the last.
+        // All records, also those before the first step and after the last.
         (Some(found), true) => all_times().map(|all| widest(found, all)),
         (Some(found), false) => Some(found),
         (None, true) => all_times(),
@@ -61,10 +60,10 @@ fn span(records: &[Record], steps: Steps) -> Option<(f64, f64)> {
 
 struct Drawing<'t> {
     trace: &'t mut Trace,
-    /// The moment that is zero.
+    /// Time of the trace's zero.
     begin: f64,
     program: u32,
-    /// Where the last step of each rank ended, in microseconds.
+    /// End of the last step of each rank, in microseconds.
     ended: BTreeMap<(u32, u64), f64>,
 }
 
@@ -73,11 +72,11 @@ impl Drawing<'_> {
         (at - self.begin) * 1e6
     }
 
-    /// A step, and below it what it was made of, one after the other.
+    /// Adds a step, and below it its phases, one after the other.
     fn step(&mut self, step: &StepRecord) {
         let rank = if step.rank == 0 { String::new() } else { format!(" of rank {}", step.rank) };
         let end = self.micros(step.at);
-        // The clock that steps are timed by is another than that which says when they ended.
+        // The lengths of steps and the times of their ends come from different clocks.
         let ended = self.ended.insert((self.program, step.rank), end).unwrap_or(f64::MIN);
         let begin = (end - step.seconds * 1e6).max(ended).min(end);
         let track = self.trace.track(self.program, &format!("steps{rank}"));
@@ -104,10 +103,10 @@ impl Drawing<'_> {
             self.trace.complete(track, name, at, length, &[]);
             at += length;
         }
-        let held = [("in_use", step.in_use_bytes), ("reserved", step.reserved_bytes)];
-        let held: Vec<_> = held.into_iter().filter_map(|(name, bytes)| Some((name, bytes? as f64))).collect();
+        let pools = [("in_use", step.in_use_bytes), ("reserved", step.reserved_bytes)];
+        let pools: Vec<_> = pools.into_iter().filter_map(|(name, bytes)| Some((name, bytes? as f64))).collect();
         let at = end;
-        self.trace.counter(self.program, &format!("memory pools{rank} (bytes)"), at, &held);
+        self.trace.counter(self.program, &format!("memory pools{rank} (bytes)"), at, &pools);
         if let Some(loss) = step.loss {
             self.trace.counter(self.program, "loss", at, &[("loss", loss)]);
         }

@@ -1,28 +1,28 @@
-//! Which steps are traced.
+//! A range of steps.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Steps from one to another, both of them included: `11..20`.
+/// A range of steps with both ends: `11..20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// The first, from 1.
+    /// The first step, from 1.
     pub first: u64,
-    /// The last.
+    /// The last step.
     pub last: u64,
 }
 
-/// Why words name no steps.
+/// Text that is no range of steps.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{text}` names no steps: expected FIRST..LAST, such as 11..20, or one step; the first step is 1")]
 pub struct StepsError {
-    /// The words.
+    /// The text.
     pub text: String,
 }
 
-/// Ten, when kernels were compiled and tuned.
+/// Ten steps after kernels were compiled and autotuned.
 impl Default for Steps {
     fn default() -> Self {
         Self { first: 11, last: 20 }
@@ -30,10 +30,10 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Every step.
+    /// All steps.
     pub const ALL: Self = Self { first: 1, last: u64::MAX };
 
-    /// Whether this is one of them.
+    /// Returns whether the range has a step.
     pub const fn has(self, step: u64) -> bool {
         self.first <= step && step <= self.last
     }

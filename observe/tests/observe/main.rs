@@ -6,4 +6,5 @@ mod leak;
 mod monitor;
 mod prometheus;
 mod recording;
+mod summary;
 mod trace;

@@ -132,7 +132,7 @@ mod played {
         fake_nvml::play(&format!("watch/{name}"), |library| {
             let mut sampler = Sampler::open(&options(Options::default().no_program().library(library)));
             let mut records = vec![Record::Start(sampler.start())];
-            records.extend((0..count).flat_map(|_| sampler.look()));
+            records.extend((0..count).flat_map(|_| sampler.sample()));
             records
         })
     }

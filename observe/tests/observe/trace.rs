@@ -3,7 +3,7 @@
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord, Value};
 use serde_json::Value as Json;
 
-use gpu_tuned_observe::trace::{Steps, Trace, of};
+use gpu_tuned_observe::trace::{Steps, Trace, from_records};
 
 /// An event as the format has it.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ fn records() -> Vec<Record> {
 
 #[test]
 fn every_step_is_shown_with_what_it_was_made_of() {
-    let events = strictly(&of(&records(), Steps::ALL));
+    let events = strictly(&from_records(&records(), Steps::ALL));
     let all = |name: &str| events.iter().filter(|event| event.phase == "X" && event.name == name).count();
     for part in ["wait for loader", "forward", "backward", "optimizer", "drain"] {
         assert_eq!(all(part), 30, "{part}");
@@ -130,7 +130,7 @@ fn every_step_is_shown_with_what_it_was_made_of() {
 
 #[test]
 fn only_the_steps_that_are_asked_for_are_shown_with_the_figures_of_their_time() {
-    let events = strictly(&of(&records(), Steps { first: 10, last: 12 }));
+    let events = strictly(&from_records(&records(), Steps { first: 10, last: 12 }));
     let steps = events.iter().filter(|event| event.phase == "X" && event.name.starts_with("step "));
     assert_eq!(steps.map(|step| &*step.name).collect::<Vec<_>>(), ["step 10", "step 11", "step 12"]);
     let begin = events.iter().filter(|event| event.phase != "M").map(|event| event.begin).fold(f64::MAX, f64::min);
@@ -138,22 +138,22 @@ fn only_the_steps_that_are_asked_for_are_shown_with_the_figures_of_their_time() 
     let samples = events.iter().filter(|event| event.phase == "C" && event.name.contains("utilisation")).count();
     assert_eq!(samples, 3);
     assert!(events.iter().any(|event| event.name == "valid/loss"), "at second 105.1, in step 11");
-    assert!(of(&records(), Steps { first: 50, last: 60 }).is_empty());
+    assert!(from_records(&records(), Steps { first: 50, last: 60 }).is_empty());
 }
 
 #[test]
 fn a_recording_of_the_machine_alone_has_its_counters() {
     let samples: Vec<_> = records().into_iter().filter(|record| matches!(record, Record::Gpu(_))).collect();
-    let events = strictly(&of(&samples, Steps::ALL));
+    let events = strictly(&from_records(&samples, Steps::ALL));
     assert_eq!(events.iter().filter(|event| event.phase == "C").count(), 60);
-    assert!(of(&[], Steps::ALL).is_empty());
+    assert!(from_records(&[], Steps::ALL).is_empty());
 }
 
 #[test]
 fn a_trace_is_written_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
-    of(&records(), Steps::ALL).save(&path).unwrap();
+    from_records(&records(), Steps::ALL).save(&path).unwrap();
     assert!(serde_json::from_slice::<Json>(&std::fs::read(&path).unwrap()).is_ok());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     assert!(Trace::default().save(&folder.path().join("none/trace.json")).is_err());

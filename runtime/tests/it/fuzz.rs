@@ -154,9 +154,9 @@ proptest! {
         let records: Vec<Record> = play_file(&file, |library| {
             let mut sampler = Sampler::open(&monitor::Options::default().no_program().library(library));
             let start = Record::Start(sampler.start());
-            [start].into_iter().chain((0..11).flat_map(|_| sampler.look()).collect::<Vec<_>>()).collect()
+            [start].into_iter().chain((0..11).flat_map(|_| sampler.sample()).collect::<Vec<_>>()).collect()
         });
-        let summary = Summary::of(&records);
+        let summary = Summary::from_records(&records);
         prop_assert_eq!(summary.looks, 11);
         for (key, stats) in summary.gpus.iter().flat_map(|gpu| &gpu.figures) {
             prop_assert!(stats.mean.is_finite() && stats.min <= stats.max, "{}: {:?}", key, stats);

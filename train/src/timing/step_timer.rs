@@ -142,7 +142,7 @@ impl StepTimes {
         let previous_end = self.rank.replace_end(marks.created, end);
         self.trace(&format!("step {number}"), marks.begin, end, &[("samples", samples as f64)]);
         if let Some(tracer) = &self.rank.tracer {
-            tracer.took(self.rank.rank, number);
+            tracer.end_step(self.rank.rank, number);
         }
         let Some(recorder) = &self.rank.recorder else { return };
         let mut record = self.timed_record(number, previous_end, marks.begin, end);

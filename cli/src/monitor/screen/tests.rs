@@ -22,7 +22,7 @@ fn watched(name: &str, looks: usize) -> Seen {
         (start.at, start.cores, start.memory_bytes) = (0.0, 16, 128 << 30);
         seen.observe(&Record::Start(start));
         for look in 0..looks {
-            for record in sampler.look() {
+            for record in sampler.sample() {
                 seen.observe(&moved(record, look as f64));
             }
         }
@@ -128,7 +128,7 @@ fn without_a_driver_the_host_is_shown_and_why() {
     (start.at, start.cores, start.memory_bytes) = (0.0, 16, 128 << 30);
     seen.observe(&Record::Start(start));
     for look in 0..20 {
-        sampler.look().into_iter().for_each(|record| seen.observe(&moved(record, f64::from(look))));
+        sampler.sample().into_iter().for_each(|record| seen.observe(&moved(record, f64::from(look))));
     }
     insta::assert_snapshot!("no_driver_80", drawn(&screen(), &seen, 80, 24));
 }

@@ -1,6 +1,4 @@
-//! The part of TensorBoard's protocol that scalars take, and how it lies in files.
-//!
-//! `event.proto` and `summary.proto` of TensorBoard; a file is a sequence of framed records (TFRecord).
+//! Scalars in TensorBoard's protocol: parts of its `event.proto` and `summary.proto`, in framed records (TFRecord).
 
 use prost::Message;
 
@@ -12,7 +10,7 @@ pub(super) struct Event {
     pub wall_time: f64,
     #[prost(int64, tag = "2")]
     pub step: i64,
-    /// Of the first event of a file.
+    /// Version of the format, in the first event of a file.
     #[prost(string, optional, tag = "3")]
     pub file_version: Option<String>,
     #[prost(message, optional, tag = "5")]
@@ -29,13 +27,13 @@ pub(super) struct Summary {
 pub(super) struct Scalar {
     #[prost(string, tag = "1")]
     pub tag: String,
-    /// Written also where it is zero, as it is one of several kinds of values.
+    /// Optional, so that zero is written too: the field is one of several kinds of values.
     #[prost(float, optional, tag = "2")]
     pub simple_value: Option<f32>,
 }
 
 impl Event {
-    /// The event as it lies in a file: its length, the length's checksum, the event, and its checksum.
+    /// Frames the event for a file: its length, the length's checksum, the event, and its checksum.
     pub(super) fn framed(&self) -> Vec<u8> {
         let event = self.encode_to_vec();
         let length = (event.len() as u64).to_le_bytes();
@@ -48,7 +46,7 @@ impl Event {
     }
 }
 
-/// CRC-32C, rotated and moved, so that the checksum of what holds checksums is a good one.
+/// CRC-32C, rotated and shifted by a constant, as TFRecord requires.
 fn masked_checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -57,10 +55,9 @@ fn masked_checksum(bytes: &[u8]) -> u32 {
 mod tests {
     use super::{Event, Scalar, Summary};
 
-    /// Bytes that TensorBoard's own writer makes of the same events: `Event(...)` of `event_pb2`, written by its
-    /// `RecordWriter`, version 2.21.
+    /// Expected bytes: the same events by TensorBoard 2.21, `Event(...)` of `event_pb2` written by its `RecordWriter`.
     #[test]
-    fn events_are_those_of_tensorboards_own_writer() {
+    fn events_equal_those_of_tensorboards_writer() {
         let first = Event { wall_time: 1.5, step: 0, file_version: Some("brain.Event:2".to_owned()), summary: None };
         let scalar = |tag: &str, value| Scalar { tag: tag.to_owned(), simple_value: Some(value) };
         let summary = Summary { value: vec![scalar("train/loss", 0.25), scalar("zero", 0.0)] };

@@ -1,4 +1,4 @@
-//! TensorBoard's event files, of programs that run and of recordings.
+//! TensorBoard's event files, of running programs and of recordings.
 //!
 //! ```
 //! use gpu_tuned_observe::export::tensorboard::EventWriter;
@@ -7,7 +7,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
 //! # let directory = folder.path();
-//! // Of a program: `Options::default().observe(EventWriter::create(directory)?)` shows TensorBoard every step.
+//! // In a program: `Options::default().observe(EventWriter::create(directory)?)` exports every step.
 //! let mut writer = EventWriter::create(directory)?;
 //! writer.observe(&Record::Value(Value::new(1.0, "valid/loss", 0.25)));
 //! writer.scalar("valid/accuracy", 1, 2.0, 0.9)?;
@@ -29,42 +29,42 @@ use crate::metrics::{HOST_FIGURES, NamedFigure, gpu_figures, step_figures};
 use crate::recording::{Observer, Record, now};
 use event::{Event, Scalar, Summary};
 
-/// The format's version, which the first event of a file is.
+/// Version of the format, in the first event of a file.
 const VERSION: &str = "brain.Event:2";
-/// Files of this process so far: each has a name of its own.
+/// Files of this process so far, for unique names.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
-/// Writes scalars as TensorBoard reads them, to a file of its own in a directory.
+/// Writes scalars to a new event file in a directory.
 ///
 /// | records | tags | step |
 /// |---|---|---|
-/// | steps | `train/…`, `time/…`, `loader/…`, `memory/…`; with `rank1/` before them for other ranks | of the optimizer |
+/// | steps | `train/…`, `time/…`, `loader/…`, `memory/…`; with the prefix `rank1/` for other ranks | optimizer step |
 /// | GPUs, host | `gpu0/…`, `host/…` | the number of the sample |
-/// | figures of the program's own | their names | their own, or the last of the optimizer |
+/// | values of the program | their names | their own, or the last optimizer step |
 #[derive(Debug)]
 pub struct EventWriter {
     path: PathBuf,
-    /// Until it cannot be written.
+    /// `None` after a write failed.
     file: Option<BufWriter<File>>,
-    /// The last optimizer step.
+    /// Number of the last optimizer step.
     step: u64,
     /// Samples of each device so far.
     samples: BTreeMap<String, u64>,
 }
 
 impl EventWriter {
-    /// Makes a file in `directory`, which is made where it is not there.
+    /// Creates a file in `directory`, which is created if needed.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// If the file cannot be created.
     pub fn create(directory: impl AsRef<Path>) -> io::Result<Self> {
         let directory = directory.as_ref();
         fs::create_dir_all(directory)?;
         let host = sysinfo::System::host_name().unwrap_or_else(|| "localhost".to_owned());
         let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let (at, number) = (now(), FILES.fetch_add(1, Relaxed));
-        // TensorBoard goes by `tfevents` in the name and reads files in the order of their names.
+        // TensorBoard finds files by `tfevents` in the name, and reads them in the order of their names.
         let name = format!("events.out.tfevents.{:010}.{host}.{}.{number}", at as u64, std::process::id());
         let path = directory.join(name);
         let file = File::options().write(true).create_new(true).open(&path)?;
@@ -73,7 +73,7 @@ impl EventWriter {
         Ok(writer)
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -82,16 +82,16 @@ impl EventWriter {
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn scalar(&mut self, tag: &str, step: u64, at: f64, value: f64) -> io::Result<()> {
         self.scalars(step, at, vec![scalar(tag.to_owned(), value)])
     }
 
-    /// Writes what a record says.
+    /// Writes the figures of a record.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn record(&mut self, record: &Record) -> io::Result<()> {
         match record {
             Record::Step(step) => {
@@ -118,11 +118,11 @@ impl EventWriter {
         }
     }
 
-    /// Writes what is gathered.
+    /// Writes the buffer to the file.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.as_mut().map_or(Ok(()), Write::flush)
     }
@@ -147,16 +147,16 @@ impl EventWriter {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(&event.framed()))
     }
 
-    /// Gives the file up where it cannot be written.
+    /// Stops writing after an error.
     fn or_give_up(&mut self, written: io::Result<()>) {
         if let Err(error) = written {
-            tracing::warn!(%error, "no more for TensorBoard: `{}` cannot be written", self.path.display());
+            tracing::warn!(%error, "TensorBoard's event file ends here: `{}` cannot be written", self.path.display());
             self.file = None;
         }
     }
 }
 
-/// Shows every record to TensorBoard; what cannot be written ends that with a warning.
+/// Exports every record. If the file cannot be written, the export ends with a warning.
 impl Observer for EventWriter {
     fn observe(&mut self, record: &Record) {
         let written = self.record(record);
@@ -177,7 +177,7 @@ fn scalars(figures: impl Iterator<Item = NamedFigure>, name: impl Fn(&str) -> St
     figures.filter_map(|(figure, value)| Some(scalar(name(figure), value?))).collect()
 }
 
-/// Where a figure of a step is shown.
+/// Returns the group of a step's figure.
 fn group(name: &str) -> &'static str {
     match name {
         "loss" | "gradient_norm" | "loss_scale" | "applied" | "rescues" | "samples" | "micro_batches"
@@ -199,7 +199,7 @@ mod tests {
     use super::event::Event;
     use crate::recording::Observer;
 
-    /// The events of a file, by a reader that trusts nothing but lengths.
+    /// Reads the events of a file by their lengths.
     fn events(bytes: &[u8]) -> Vec<Event> {
         let (mut events, mut rest) = (Vec::new(), bytes);
         while let Some((length, tail)) = rest.split_first_chunk::<8>() {
@@ -211,16 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_shown_by_step_and_by_look() {
+    fn records_are_exported_by_step_and_by_sample() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = EventWriter::create(folder.path().join("runs/one")).unwrap();
         let mut step = StepRecord::new(10.0, 7);
         (step.seconds, step.samples, step.loss, step.rank) = (0.5, 64, Some(0.0), 1);
         let mut gpu = GpuSample::new(11.0, 0);
         gpu.utilisation_percent = Some(98.0);
-        let looks = [Record::Gpu(gpu.clone()), Record::Gpu(gpu), Record::Value(Value::new(12.0, "valid/loss", 0.5))];
+        let records = [Record::Gpu(gpu.clone()), Record::Gpu(gpu), Record::Value(Value::new(12.0, "valid/loss", 0.5))];
         writer.observe(&Record::Step(Box::new(step)));
-        for record in &looks {
+        for record in &records {
             writer.observe(record);
         }
         Observer::flush(&mut writer);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_writer_has_a_file_of_its_own() {
+    fn every_writer_has_its_own_file() {
         let folder = tempfile::tempdir().unwrap();
         let writers = [(); 3].map(|()| EventWriter::create(folder.path()).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), writers.len());
