@@ -1,4 +1,4 @@
-//! The reference of the command line, from the definitions that parse it.
+//! Reference of the command line, generated from the argument definitions.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,19 +11,23 @@ const HEAD: &str = "\
 
 # The commands
 
-What `cargo gpu-tuned help COMMAND` prints.
+Output of `cargo gpu-tuned help COMMAND`.
 
-With `--json`, standard output has JSON or nothing: one value, and of `monitor` one in each line. Errors and notes are text on
-standard error, with it and without, and the exit code says how a command ended. Where the answer is no (code 1), there is an
-answer as where it is yes; where there is an error (2 or 3), there is none. Three commands differ: `trace` prints nothing where
-the recording has none of the steps (1), `check`, which is there to find mistakes in files, has them among its findings (2), and
-`diagnose` judges what a program had recorded that failed (3). What a program prints that a command runs goes to standard error.
+With `--json`, standard output is JSON or empty. Most commands print one value; `monitor` prints one in each line. Errors and notes
+are text on standard error, with or without `--json`. The output of a program started by a command goes to standard error, too.
 
-On Unix, a command that Ctrl-C or another signal stops ends by that signal, and its program with it; `monitor`, and `diagnose`
-where it watches, end with what was seen until then. Signals that were to be ignored before, as with `nohup`, are ignored.
+The exit code gives the result:
 
-A file that is called `-` is standard input where a recording is read, and standard output where a result is written;
-elsewhere it is refused. A file of this name is `./-`.
+- 0: success, or the answer is yes.
+- 1: the answer is no. There is output, except that `trace` prints nothing if the recording lacks the steps.
+- 2 or 3: an error, without output. `check` reports mistakes in files as findings (2), and `diagnose` judges the recording of a
+  program that failed (3).
+
+On Unix, Ctrl-C or another signal ends a command with that signal, and the command's program, too. `monitor`, and `diagnose` while
+monitoring, first print a summary. Signals that the shell ignores, as with `nohup`, stay ignored.
+
+The file name `-` is standard input for a recording to read, and standard output for a result to write. Elsewhere `-` is an error.
+A file with this name is `./-`.
 
 ";
 

@@ -54,7 +54,7 @@ enum Task {
     },
 }
 
-/// A generated file: its path below the workspace, and what belongs in it.
+/// A generated file: its path below the workspace, and its generator.
 type Generated = (&'static str, fn(&Path) -> Result<String>);
 
 const FILES: &[Generated] = &[
@@ -135,7 +135,7 @@ fn generate(root: &Path, check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Every generated file by its path, and what belongs in it.
+/// Every generated file: its path and content.
 fn generated(root: &Path) -> Result<Vec<(String, String)>> {
     let mut files = proof::files(root)?;
     for (file, generate) in FILES {
@@ -144,7 +144,7 @@ fn generated(root: &Path) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Writes beside the file and renames, so that an interruption leaves the old file whole.
+/// Writes a temporary file and renames it, so that an interruption keeps the old file.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let temporary = path.with_extension("tmp");
     path.parent()

@@ -1,4 +1,4 @@
-//! What all rows of `tests/models/REPLAYED.md` come to together.
+//! Totals over all rows of `tests/models/REPLAYED.md`.
 
 use std::fs;
 use std::path::Path;
@@ -9,19 +9,19 @@ use crate::proof::FROM_CPU;
 
 /// A model in one mode; errors are in percent.
 struct Row {
-    /// Such as `ResNet-18 for 32x32, f32, checkpointed`.
+    /// Name, such as `ResNet-18 for 32x32, f32, checkpointed`.
     name: String,
     median: f64,
     tail: f64,
-    /// Micro-batches whose error is at most [`CLOSE`], and all.
+    /// Micro-batches with an error of at most [`CLOSE`], and all.
     close: usize,
     count: usize,
 }
 
-/// What the last column counts.
+/// Limit of the last column, in percent.
 const CLOSE: f64 = 0.1;
 
-/// The page, with the paragraph about all rows between the two markers.
+/// The page, with the totals between its two markers.
 pub(crate) fn report(root: &Path) -> Result<String> {
     const FILE: &str = "tests/models/REPLAYED.md";
     let text = fs::read_to_string(root.join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
@@ -36,7 +36,7 @@ fn with_total(text: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}{}{END}{after}", total(&rows(text))))
 }
 
-/// Rows of six cells, of which the last is `23 of 28`; a model is named in the first of its rows.
+/// Parses rows of six cells; the last cell is `23 of 28`. The first row of a model has its name.
 fn rows(text: &str) -> Vec<Row> {
     let mut model = "";
     let row = |line: &'_ str| {
@@ -64,17 +64,17 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 impl Row {
-    /// How many errors are larger than this at most.
+    /// Upper bound for the number of errors above `error`.
     fn above(&self, error: f64) -> usize {
-        let known = [(self.median, rank(self.count, 0.5)), (self.tail, rank(self.count, 0.95)), (CLOSE, self.close)];
-        let below = known.iter().filter(|(bound, _)| *bound <= error).map(|(_, below)| *below).max();
+        let ranks = [(self.median, rank(self.count, 0.5)), (self.tail, rank(self.count, 0.95)), (CLOSE, self.close)];
+        let below = ranks.iter().filter(|(bound, _)| *bound <= error).map(|(_, below)| *below).max();
         self.count - below.unwrap_or(0)
     }
 
-    /// How many errors are as large as this at least.
+    /// Lower bound for the number of errors of at least `error`.
     fn reaching(&self, error: f64) -> usize {
-        let known = [(self.median, rank(self.count, 0.5)), (self.tail, rank(self.count, 0.95))];
-        let reached = known.iter().filter(|(bound, _)| *bound >= error).map(|(_, rank)| self.count + 1 - rank);
+        let ranks = [(self.median, rank(self.count, 0.5)), (self.tail, rank(self.count, 0.95))];
+        let reached = ranks.iter().filter(|(bound, _)| *bound >= error).map(|(_, rank)| self.count + 1 - rank);
         reached.max().unwrap_or(0)
     }
 }
@@ -84,7 +84,7 @@ fn rank(count: usize, share: f64) -> usize {
     (count as f64 * share).ceil() as usize
 }
 
-/// Between which errors this share of all of them ends, as far as rows tell.
+/// Bounds of a quantile over all rows.
 fn between(rows: &[Row], share: f64) -> (f64, f64) {
     let count = rows.iter().map(|row| row.count).sum();
     let beyond = count - rank(count, share);
@@ -99,23 +99,23 @@ fn between(rows: &[Row], share: f64) -> (f64, f64) {
 fn total(rows: &[Row]) -> String {
     let (median_goal, tail_goal) = (FROM_CPU.0 * 100.0, FROM_CPU.1 * 100.0);
     let (count, close): (usize, usize) = rows.iter().fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.close));
-    let said = |share| {
+    let quantile = |share| {
         let (least, most) = between(rows, share);
-        if least == 0.0 { format!("is at most {most:.1}%") } else { format!("lies between {least:.1}% and {most:.1}%") }
+        if least == 0.0 { format!("at most {most:.1}%") } else { format!("between {least:.1}% and {most:.1}%") }
     };
-    let (median, tail) = (said(0.5), said(0.95));
+    let (median, tail) = (quantile(0.5), quantile(0.95));
     let missed = |figure: fn(&Row) -> f64, goal: f64| {
         let missed: Vec<_> = rows.iter().filter(|row| figure(row) > goal).collect();
         let named: Vec<_> = missed.iter().map(|row| format!("{} ({:.1}%)", row.name, figure(row))).collect();
-        let but = if named.is_empty() { String::new() } else { format!(", not of {}", named.join("; ")) };
+        let but = if named.is_empty() { String::new() } else { format!(" (not for {})", named.join("; ")) };
         format!("{} of {}{but}", rows.len() - missed.len(), rows.len())
     };
     let (medians, tails) = (missed(|row| row.median, median_goal), missed(|row| row.tail, tail_goal));
     format!(
-        "All rows together are {count} micro-batches, of which {close} are within {CLOSE}%. The error of each is not on record; as far as rows\n\
-         tell, with percentiles of the nearest rank, the median of all {median} (goal: {median_goal:.0}%), and the 95th percentile of all\n\
-         {tail} (goal: {tail_goal:.0}%). By rows, the goal of the median is met in {medians}; that of the 95th\n\
-         percentile in {tails}.\n"
+        "The rows cover {count} micro-batches; {close} are within {CLOSE}%. Single errors are not recorded, so the rows only bound the\n\
+         quantiles of all errors (nearest rank): median {median} (goal: {median_goal:.0}%), 95th percentile {tail}\n\
+         (goal: {tail_goal:.0}%). By rows, the median meets the goal in {medians}.\n\
+         The 95th percentile meets the goal in {tails}.\n"
     )
 }
 
@@ -135,25 +135,29 @@ stale
 ";
 
     #[test]
-    fn rows_bound_what_all_of_them_come_to() {
+    fn rows_bound_the_quantiles_of_all_errors() {
         let rows = rows(TABLE);
         assert_eq!(rows[1].name, "eight layers, 27 M, bf16, checkpointed");
-        // 19 of 40 are close, so that the 20th may not be; at least 27 are at most 6.0%. Four reach 11.0% and two 23.8%, more
-        // than which are two at most; the 38th lies between.
+        // 19 of 40 are close, so the 20th may be larger; at least 27 are at most 6.0%. Four reach 11.0%, and at least two
+        // reach 23.8%. At most two exceed 23.8%, so the 38th is in between.
         assert_eq!(between(&rows, 0.5), (0.0, 6.0));
         assert_eq!(between(&rows, 0.95), (11.0, 23.8));
     }
 
     #[test]
-    fn the_total_says_which_rows_miss_a_goal() {
+    fn the_total_lists_the_rows_that_miss_a_goal() {
         let text = with_total(TABLE).expect("it has markers");
+        assert!(text.contains("cover 40 micro-batches; 19 are within 0.1%") && !text.contains("stale"), "{text}");
         assert!(
-            text.contains("are 40 micro-batches, of which 19 are within 0.1%") && !text.contains("stale"),
+            text.contains(
+                "the median meets the goal in 1 of 2 (not for eight layers, 27 M, bf16, checkpointed (6.0%))."
+            ),
             "{text}"
         );
-        assert!(text.contains("is met in 1 of 2, not of eight layers, 27 M, bf16, checkpointed (6.0%);"), "{text}");
         assert!(
-            text.contains("percentile in 1 of 2, not of eight layers, 27 M, bf16, checkpointed (23.8%)."),
+            text.contains(
+                "percentile meets the goal in 1 of 2 (not for eight layers, 27 M, bf16, checkpointed (23.8%))."
+            ),
             "{text}"
         );
         assert_eq!(with_total(&text).expect("the markers stay"), text);
