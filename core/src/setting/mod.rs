@@ -225,6 +225,11 @@ settings! {
         unit: Some("samples"),
         on_resume: OnResume::KeepIfFits,
     }
+
+    /// CUDA graphs: micro-steps are captured once and launched again. Nothing acts on this setting yet.
+    cuda_graphs: bool = false, CudaGraphs {
+        unplanned: Some("nothing acts on it yet"),
+    }
 }
 
 impl Setting {
