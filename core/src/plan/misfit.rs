@@ -139,6 +139,17 @@ impl Misfit {
     }
 }
 
+impl Misfit {
+    /// The missing memory and the remedy, without the items.
+    pub fn in_one_line(&self) -> String {
+        let missing = self.memory.total() - self.memory.budget();
+        let missing = (missing > Bytes::ZERO).then(|| format!("{missing} too much at batch {}", self.memory.batch));
+        let too_large = self.too_large.as_ref().map(ToString::to_string);
+        let what: Vec<_> = missing.into_iter().chain(too_large).collect();
+        format!("does not fit: {}; {}", what.join("; "), self.remedy)
+    }
+}
+
 /// The way to take a step that needs the least memory, rather one whose tensors are allocated in one piece each.
 struct Least {
     mode: Mode,
