@@ -1,20 +1,18 @@
-//! Why a command has no answer.
+//! Errors of the modules below the commands.
 
 use std::io;
 use std::path::PathBuf;
 
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::source::{FileError, without_controls};
+use gpu_tuned_core::source::FileError;
 use gpu_tuned_project::config::PairsError;
 use gpu_tuned_project::sources::ConfigFileError;
 use thiserror::Error;
 
-use crate::Code;
-use crate::bench::BenchError;
-use crate::optimize::OptimizeError;
-use crate::recording::quoted;
+use crate::output::Code;
+use crate::stdio::quoted;
 
-/// Why a command has no answer. [`report`](Self::report) prints it as rustc would.
+/// Reasons why a command has no answer.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
     #[error("{message}")]
@@ -36,16 +34,13 @@ pub(crate) enum Error {
     SeveralPrograms { package: String, names: Vec<String> },
     #[error("cannot read {}: {source}", quoted(path))]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} has no records\n  help: {}", quoted(path), crate::recording::HOW_TO)]
+    #[error("{} has no records\n  help: {RECORD_HELP}", quoted(path), RECORD_HELP = RECORD_HELP)]
     EmptyRecording { path: PathBuf },
-    #[error("standard input, `-`, is read once\n  help: name a file in the other place")]
+    #[error("standard input, `-`, can be read once\n  help: name a file for the other input")]
     TwiceStandardInput,
-    /// Mistakes in files, each with its place.
+    /// Mistakes in files, each with its place and the text of its file.
     #[error("{}", mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n"))]
-    Files {
-        /// Each with the text of its file.
-        mistakes: Vec<(FileError, String)>,
-    },
+    Files { mistakes: Vec<(FileError, String)> },
     #[error(
         "`{package}` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload in \
          {file}: [workload.NAME], or give the model: --model transformer --dim layers=6 …"
@@ -66,15 +61,14 @@ pub(crate) enum Error {
     #[error("{source}\n  help: write the file's name into the call, as \"gpu-tuned.toml\"")]
     ConfigFile { source: ConfigFileError },
     #[error(
-        "`{name}` was measured, and nothing describes it\n  help: describe it in {file}: [workload.{name}], and \
-         measure it again"
+        "`{name}` is measured but not described\n  help: describe it in {file}: [workload.{name}], and measure it again"
     )]
     Undescribed { name: String, file: String },
     #[error("there is no workload `{name}`{hint}\n  help: there is {}", names.join(", "))]
     UnknownWorkload { name: String, hint: String, names: Vec<String> },
     #[error("the package has several workloads\n  help: name one with --workload or --struct: {}", names.join(", "))]
     SeveralWorkloads { names: Vec<String> },
-    #[error("there is no profile `{name}`{hint}\n  help: `cargo gpu-tuned targets` lists those that there are")]
+    #[error("there is no profile `{name}`{hint}\n  help: `cargo gpu-tuned targets` lists all profiles")]
     UnknownTarget { name: String, hint: String },
     #[error(
         "`{package}` declares no GPU\n  help: name one, such as `h200`, take --here for this machine's, or declare it in \
@@ -89,68 +83,55 @@ pub(crate) enum Error {
     Start { program: String, source: io::Error },
     #[error("cannot listen to signals: {0}")]
     Signals(#[source] io::Error),
-    #[error("the program failed: {how}\n  help: what it said is above{left}")]
+    #[error("the program failed: {how}\n  help: its messages are above{left}")]
     ProgramFailed {
         how: String,
-        /// What it left behind.
+        /// State of its files.
         left: &'static str,
     },
     #[error("stopped, and the program with it{left}")]
     Stopped {
         signal: i32,
-        /// What the program left behind.
+        /// State of the program's files.
         left: &'static str,
     },
-    #[error("the program of `{package}` ended without measuring anything\n  help: {}", crate::measure::how_to())]
+    #[error("the program of `{package}` ended without measuring anything\n  help: {MEASURE_HELP}", MEASURE_HELP = MEASURE_HELP)]
     NothingMeasured { package: String },
-    #[error("the program of `{package}` ended without making a bundle\n  help: {}", crate::measure::how_to_describe())]
-    NothingWarmed { package: String },
     #[error("cannot write `{}`: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{}` was changed meanwhile: nothing was written\n  help: run the command again", path.display())]
+    #[error("`{}` has changed meanwhile: nothing was written\n  help: run the command again", path.display())]
     Changed { path: PathBuf },
     #[error(
-        "cannot write `{}`: {source}\n  and what was written before it could not be taken back: {}",
+        "cannot write `{}`: {source}\n  and files written before could not be restored: {}",
         path.display(),
         left.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
     )]
     HalfWritten { path: PathBuf, source: io::Error, left: Vec<PathBuf> },
-    #[error("`{}` is no checkout of gpu-tuned: it has no `{missing}`", path.display())]
-    NoCheckout { path: PathBuf, missing: &'static str },
-    #[error(transparent)]
-    Optimize(#[from] OptimizeError),
-    #[error(transparent)]
-    Bench(#[from] BenchError),
-    #[error(transparent)]
-    Monitor(#[from] crate::monitor::Failure),
-    #[error(transparent)]
-    Diagnose(#[from] crate::diagnose::Failure),
-    #[error("`{}` is what is read: it is not written over\n  help: name another file", path.display())]
+    #[error("refusing to overwrite the input `{}`\n  help: name another file", path.display())]
     SameFile { path: PathBuf },
-    #[error("`{}` is there, and is no report: it is not written over\n  help: name another file with -o", path.display())]
-    NoReport { path: PathBuf },
-    #[error(
-        "standard output has either JSON or what `-o -` asks for\n  help: leave --json out, or name a file with -o"
-    )]
+    #[error("--json and `-o -` both write to standard output\n  help: leave --json out, or name a file with -o")]
     NotAlone,
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
 
+/// Ways to record a run.
+const RECORD_HELP: &str = "GPU_TUNED_RECORD=FILE records the steps of a program, `cargo gpu-tuned monitor --record FILE` the \
+                           GPUs";
+/// Ways to have a program measured.
+const MEASURE_HELP: &str = "train with `session.trainer(model, optimizer)?` of `gpu-tuned`, or call \
+                            `session.measure_if_asked(\"NAME\", &subject)?` in `main`, before the model is made";
+
 impl Error {
-    /// The exit code.
+    /// Exit code of the command.
     pub(crate) const fn code(&self) -> Code {
         match self {
-            Self::ProgramFailed { .. }
-            | Self::Stopped { .. }
-            | Self::NothingMeasured { .. }
-            | Self::NothingWarmed { .. } => Code::ProgramFailed,
-            Self::Bench(error) => error.code(),
+            Self::ProgramFailed { .. } | Self::Stopped { .. } | Self::NothingMeasured { .. } => Code::ProgramFailed,
             _ => Code::Input,
         }
     }
 
-    /// Whether nothing is wrong, and nobody has said what could be planned.
+    /// Returns true if nothing is wrong but there is nothing to plan.
     pub(crate) const fn leaves_plans_open(&self) -> bool {
         matches!(
             self,
@@ -158,7 +139,7 @@ impl Error {
         )
     }
 
-    /// The signal that has stopped the command.
+    /// Signal that stopped the command.
     pub(crate) const fn signal(&self) -> Option<i32> {
         match self {
             Self::Stopped { signal, .. } => Some(*signal),
@@ -166,7 +147,7 @@ impl Error {
         }
     }
 
-    /// The same, with what a program that failed or was stopped has left behind.
+    /// Adds the state of the program's files to the error of a program that failed or was stopped.
     pub(crate) fn leaving(self, left: &'static str) -> Self {
         match self {
             Self::ProgramFailed { how, .. } => Self::ProgramFailed { how, left },
@@ -175,14 +156,10 @@ impl Error {
         }
     }
 
-    /// The error as it is printed: `error:` with the message; of a file, with the line.
-    pub(crate) fn report(&self) -> String {
-        match self {
-            Self::Files { mistakes } => {
-                mistakes.iter().map(|(mistake, text)| mistake.render(text)).collect::<String>().trim_end().to_owned()
-            }
-            // Names of files and what programs say are somebody else's.
-            _ => format!("error: {}", without_controls(&self.to_string())),
-        }
+    /// Mistakes in files with their lines, as rustc prints them.
+    pub(crate) fn mistakes(&self) -> Option<String> {
+        let Self::Files { mistakes } = self else { return None };
+        let all: String = mistakes.iter().map(|(mistake, text)| mistake.render(text)).collect();
+        Some(all.trim_end().to_owned())
     }
 }

@@ -1,120 +1,170 @@
-//! `cargo gpu-tuned`: the command line. Each command is a folder of its own; what they share lies beside it.
+//! `cargo gpu-tuned`: the command line. Each command is a module with its arguments and its errors. Modules that several
+//! commands share depend on no command.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod bench;
 mod check;
-mod child;
 mod diagnose;
 mod error;
 mod explain;
 mod export;
+mod files;
 mod init;
-mod json;
 mod measure;
 mod monitor;
 mod optimize;
+mod output;
 mod plan;
+mod process;
 mod program;
 mod project;
 mod recording;
 mod report;
-mod stop;
-mod table;
+mod stdio;
+mod target;
 mod targets;
 mod time;
 mod trace;
+mod view;
 mod warm;
-mod wrap;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anstream::{AutoStream, ColorChoice};
-use clap::{CommandFactory, Parser};
+use anstream::ColorChoice;
+use clap::{CommandFactory, Parser, Subcommand};
+use gpu_tuned_core::source::without_controls;
 
-use args::{Args, Command};
+use args::Common;
 use error::Error;
+use output::{Answer, Code, say};
 
-/// What a command prints, and whether the answer is yes.
-struct Answer {
-    text: String,
-    /// What belongs to it and is for people only.
-    notes: Vec<String>,
-    code: Code,
+const CODES: &str = "\
+Exit codes, of which each command has those that its help lists:
+  0  ok
+  1  the answer is no: does not fit, stale, findings
+  2  bad input or usage, such as a program that cannot be started
+  3  a program that was started failed, or did not do what it was run for";
+
+/// Measures workloads, plans them for GPUs, explains the plans, and checks that they hold.
+#[derive(Debug, Parser)]
+#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = CODES, max_term_width = 100)]
+struct Args {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
 }
 
-/// The exit codes that answers have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-enum Code {
-    Fine = 0,
-    No = 1,
-    Input = 2,
-    ProgramFailed = 3,
+/// Declares the commands.
+macro_rules! commands {
+    ($($command:ident($module:ident, $args:ty)),+ $(,)?) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($command($args)),+
+        }
+
+        fn run(args: &Args) -> Result<Answer, CommandError> {
+            match &args.command {
+                $(Command::$command(own) => Ok($module::run(&args.common, own)?)),+
+            }
+        }
+    };
 }
 
-/// The command line with all of its commands, as the book's reference shows it.
+commands! {
+    Init(init, init::InitArgs),
+    Measure(measure, measure::MeasureArgs),
+    Bench(bench, bench::BenchArgs),
+    Warm(warm, warm::WarmArgs),
+    Targets(targets, targets::TargetsArgs),
+    Plan(plan, plan::PlanArgs),
+    Explain(explain, explain::ExplainArgs),
+    Optimize(optimize, Box<optimize::OptimizeArgs>),
+    Check(check, check::CheckArgs),
+    Diagnose(diagnose, diagnose::DiagnoseArgs),
+    Report(report, report::ReportArgs),
+    Monitor(monitor, monitor::MonitorArgs),
+    Trace(trace, trace::TraceArgs),
+    Export(export, export::ExportArgs),
+}
+
+/// Declares the union of the commands' errors.
+macro_rules! errors {
+    ($($command:ident($error:path)),+ $(,)?) => {
+        #[derive(Debug, thiserror::Error)]
+        enum CommandError {
+            #[error(transparent)]
+            Shared(#[from] Error),
+            $(#[error(transparent)] $command($error)),+
+        }
+
+        $(impl From<$error> for CommandError {
+            fn from(error: $error) -> Self {
+                use $error as Own;
+                match error {
+                    Own::Shared(error) => Self::Shared(error),
+                    other => Self::$command(other),
+                }
+            }
+        })+
+    };
+}
+
+errors! {
+    Init(init::InitError),
+    Bench(bench::BenchError),
+    Warm(warm::WarmError),
+    Optimize(optimize::OptimizeError),
+    Diagnose(diagnose::DiagnoseError),
+    Report(report::ReportError),
+    Monitor(monitor::WatchError),
+}
+
+impl CommandError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Shared(error) => error.code(),
+            Self::Bench(error) => error.code(),
+            Self::Warm(_) => Code::ProgramFailed,
+            _ => Code::Input,
+        }
+    }
+
+    /// The error as printed: of files with their lines, else `error:` with the message.
+    fn report(&self) -> String {
+        let in_files = if let Self::Shared(error) = self { error.mistakes() } else { None };
+        // Messages contain names of files and output of programs.
+        in_files.unwrap_or_else(|| format!("error: {}", without_controls(&self.to_string())))
+    }
+}
+
+/// The command line with all commands, as in the reference of the book.
 pub fn command() -> clap::Command {
-    // Wherever it is generated.
+    // A width that does not depend on the terminal.
     let mut command = Args::command().term_width(100);
     command.build();
     command
 }
 
-/// Runs the command that the process was given, and says how it ended.
+/// Runs the command of this process, and returns its exit code.
 pub fn main() -> ExitCode {
     let args = Args::parse_from(without_own_name(std::env::args_os()));
     ColorChoice::from(args.common.color).write_global();
-    let code = run(&args).and_then(|answer| print(&answer)).unwrap_or_else(|error| {
+    let printed = run(&args).and_then(|answer| Ok(answer.print().map_err(Error::Print)?));
+    let code = printed.unwrap_or_else(|error| {
         say(&error.report());
-        error.signal().into_iter().for_each(stop::end_by);
+        if let CommandError::Shared(error) = &error {
+            error.signal().into_iter().for_each(process::end_by);
+        }
         error.code()
     });
     ExitCode::from(code as u8)
 }
 
-/// Cargo passes its subcommand's name on: `cargo-gpu-tuned gpu-tuned plan`.
+/// The arguments without the subcommand's name that cargo passes: `cargo-gpu-tuned gpu-tuned plan`.
 fn without_own_name(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     args.enumerate().filter(|(index, arg)| *index != 1 || arg != "gpu-tuned").map(|(_, arg)| arg)
-}
-
-fn run(args: &Args) -> Result<Answer, Error> {
-    match &args.command {
-        Command::Init(init) => init::run(&args.common, init),
-        Command::Measure(measure) => measure::run(&args.common, measure),
-        Command::Bench(bench) => bench::run(&args.common, bench),
-        Command::Warm(warm) => warm::run(&args.common, warm),
-        Command::Targets(targets) => targets::run(&args.common, targets),
-        Command::Plan(plan) => plan::run(&args.common, plan),
-        Command::Explain(explain) => explain::run(&args.common, explain),
-        Command::Optimize(optimize) => optimize::run(&args.common, optimize),
-        Command::Monitor(monitor) => monitor::run(&args.common, monitor),
-        Command::Trace(trace) => trace::run(&args.common, trace),
-        Command::Export(export) => export::run(&args.common, export),
-        Command::Check(check) => check::run(&args.common, check),
-        Command::Diagnose(diagnose) => diagnose::run(&args.common, diagnose),
-        Command::Report(report) => report::run(&args.common, report),
-    }
-}
-
-/// Prints the answer; a reader that has seen enough, such as `head`, is no error.
-fn print(answer: &Answer) -> Result<Code, Error> {
-    for note in &answer.notes {
-        // A text of several lines speaks for itself.
-        let text = note.trim_end();
-        say(&if text.contains('\n') { text.to_owned() } else { format!("note: {text}") });
-    }
-    let mut out = AutoStream::auto(io::stdout());
-    match out.write_all(answer.text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(answer.code),
-    }
-}
-
-/// Tells the user something aside. When stderr is closed, the status has to say it all.
-fn say(text: &str) {
-    let _ = writeln!(AutoStream::auto(io::stderr()), "{text}");
 }

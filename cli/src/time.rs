@@ -1,9 +1,9 @@
-//! Times on the command line.
+//! Times as arguments.
 
 use std::time::Duration;
 
-/// A time with its unit; without one, in seconds.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
+/// Parses a time with its unit; seconds without one.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let mistake = || "expected a time, such as 500ms, 2s, 1.5m or 1h".to_owned();
     let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -22,7 +22,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::time;
+    use super::parse_time;
 
     #[test]
     fn times_have_units() {
@@ -35,10 +35,10 @@ mod tests {
             ("1h", 3_600_000),
             ("1 min", 60_000),
         ] {
-            assert_eq!(time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         for text in ["", "s", "-1s", "0s", "1d", "nan", "1e999", "1.2.3s", "99999999999999999999999h", "٣s"] {
-            assert!(time(text).is_err(), "{text}");
+            assert!(parse_time(text).is_err(), "{text}");
         }
     }
 }

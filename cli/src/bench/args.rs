@@ -1,4 +1,4 @@
-//! What `cargo gpu-tuned bench` takes.
+//! Arguments of `bench`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,62 +16,60 @@ Examples:
   cargo gpu-tuned bench --batch 64 --checkpointing off --workers 0,2,4 --prefetch 1,2
 
 Exit codes:
-  0  fine, whether or not every setup ran: the table says what became of each
-  1  the answer is no: nothing ran, or there is no memory to draw a picture by
+  0  ok, even if some configurations failed: the table shows each outcome
+  1  the answer is no: nothing ran, or there is no memory for a picture
   2  bad input or usage
-  3  the program failed outside of steps, was told to end, or measured nothing";
+  3  the program failed outside of steps, was interrupted, or measured nothing";
 
-/// Time the program's steps over a range of settings: speed, memory and utilisation, and the frontier of these
+/// Time the program's steps over a range of settings: speed, memory, utilization, and the Pareto frontier
 ///
 /// The program is built in release mode and run with `GPU_TUNED_BENCH` set: where it would be measured, it times its steps in
-/// one setup after the other, smaller batches first, and ends. What would take more than is free is not run; a setup that
-/// fails, runs out of memory or takes the process with it is reported, and the others are run all the same. What has run is
-/// kept in `gpu-tuned.bench.jsonl` beside Cargo.toml, so that an interruption costs one setup: the same command goes on.
+/// one configuration after the other, smaller batches first, and ends. Configurations that need more memory than is free are
+/// skipped. One that fails, runs out of memory or kills the process is reported, and the others still run. Results are kept in
+/// `gpu-tuned.bench.jsonl` beside Cargo.toml: after an interruption, the same command continues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct BenchArgs {
-    /// Micro-batches in samples: numbers, and ranges such as 16..512 for the powers of two in them; by default those from an
-    /// eighth of the planned one up to four times as much
+    /// Micro-batches in samples: numbers, and ranges such as 16..512 for powers of two; by default from an eighth of the planned
+    /// one to four times the planned one
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub batch: Vec<Batches>,
-    /// Number formats, each timed with all the rest: `f32`, `mixed_bf16`, `mixed_f16`, or `bf16_params` with weights,
-    /// gradients and optimizer in bf16; by default the planned one
+    /// Precisions: `f32`, `mixed_bf16` (bf16 AMP), `mixed_f16` (fp16 AMP), `bf16_params` (pure bf16); by default the planned one
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = precision)]
     pub precision: Vec<Precision>,
-    /// Gradient checkpointing: `off`, `on`
+    /// Activation checkpointing: `off`, `on`
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off,on", hide_possible_values = true)]
     pub checkpointing: Vec<Switch>,
-    /// Threads that prepare batches while steps are taken, as the subject's `host_batch` says how; each batch is timed with
-    /// them in addition
+    /// Loader workers, which prepare batches with the subject's `host_batch`; timed in addition to steps without a loader
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub workers: Vec<u64>,
-    /// Prepared batches that wait at most [default: 2 where there are workers]
+    /// Prefetch depth in batches [default: 2 with workers]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..), requires = "workers")]
     pub prefetch: Vec<u64>,
-    /// What the repeats of a setup may take; there are three to nine
+    /// Time for the repeats of a configuration; there are three to nine
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub seconds: f64,
-    /// Run what is on record, too
+    /// Run configurations again that have results
     #[arg(long)]
     pub again: bool,
-    /// Draw speed by memory into a file
+    /// Draw throughput over memory into a file
     #[arg(long, value_name = "FILE", value_parser = no_standard_stream())]
     pub svg: Option<PathBuf>,
-    /// The profile to build with
+    /// Cargo profile to build with
     #[arg(long, value_name = "NAME", default_value = "release")]
     pub profile: String,
     #[command(flatten)]
     pub program: ProgramArgs,
 }
 
-/// Micro-batches, as one word on the command line.
+/// Micro-batches: one item of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batches {
     One(u64),
     PowersOfTwo { from: u64, to: u64 },
 }
 
-/// Off or on.
+/// A switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
     Off,
@@ -104,7 +102,7 @@ impl Batches {
 }
 
 impl BenchArgs {
-    /// The micro-batches; none where nobody says.
+    /// The micro-batches; none by default.
     pub(super) fn batches(&self) -> Vec<u64> {
         let mut batches: Vec<u64> = self.batch.iter().flat_map(|batches| batches.batches()).collect();
         batches.sort_unstable();
@@ -112,13 +110,13 @@ impl BenchArgs {
         batches
     }
 
-    /// Without and with checkpointing, as they are asked for.
+    /// Requested values of activation checkpointing.
     pub(super) fn checkpointing(&self) -> Vec<bool> {
         let asked = |wanted: Switch| self.checkpointing.contains(&wanted);
         [(Switch::Off, false), (Switch::On, true)].into_iter().filter(|(it, _)| asked(*it)).map(|(_, it)| it).collect()
     }
 
-    /// Every number of workers with every number of batches that wait; without workers nothing waits, and one is enough.
+    /// Workers with prefetch depths, in all combinations; without workers there is no prefetch.
     pub(super) fn feeds(&self) -> Vec<Feed> {
         let prefetch = if self.prefetch.is_empty() { &[2][..] } else { &self.prefetch };
         let all = self.workers.iter().flat_map(|workers| prefetch.iter().map(|prefetch| (*workers, *prefetch)));
@@ -130,7 +128,7 @@ impl BenchArgs {
         feeds
     }
 
-    /// The number formats, each in a process of its own; `None` for the planned one.
+    /// The precisions; `None` for the planned one.
     pub(super) fn precisions(&self) -> Vec<Option<Precision>> {
         let mut all: Vec<_> = self.precision.iter().copied().map(Some).collect();
         all.sort_unstable();
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_and_waiting_batches_are_tried_with_each_other() {
+    fn workers_and_prefetch_depths_are_combined() {
         let feeds = |words: &[&str]| -> Vec<_> {
             let feeds = args(words).expect("lists").feeds();
             feeds.iter().map(|feed| (feed.workers, feed.prefetch)).collect()
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn number_formats_are_named_once() {
+    fn precisions_are_distinct() {
         let precisions = |words: &[&str]| args(words).map(|args| args.precisions());
         let both = precisions(&["--precision", "bf16_params,f32,f32"]).expect("a list");
         assert_eq!(both, [Some(Precision::F32), Some(Precision::Bf16Params)]);
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpointing_is_tried_both_ways_unless_one_is_said() {
+    fn checkpointing_is_tried_both_ways_by_default() {
         let switches = |words: &[&str]| args(words).expect("a list").checkpointing();
         assert_eq!(switches(&[]), [false, true]);
         assert_eq!(switches(&["--checkpointing", "on,off"]), [false, true]);

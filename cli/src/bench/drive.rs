@@ -1,4 +1,4 @@
-//! Runs the program until everything has come to something.
+//! Runs the program until every configuration has a result.
 
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
@@ -11,40 +11,40 @@ use super::error::BenchError;
 use super::results::Results;
 use crate::args::Common;
 use crate::error::Error;
-use crate::measure::counting;
-use crate::program::{Program, Run, in_words};
+use crate::output::say;
+use crate::program::{Program, Run, counting_feature, describe};
 use crate::project::Project;
 
-/// The program, and what is asked of it.
+/// The program with the requested configurations.
 pub(super) struct Drive<'a> {
     pub(super) project: &'a Project,
     pub(super) common: &'a Common,
     pub(super) args: &'a BenchArgs,
     pub(super) results: &'a Results,
-    /// Bytes of the results that count for nothing.
+    /// Bytes at the start of the results that are ignored.
     pub(super) ignored_bytes: u64,
 }
 
-/// What a process has left.
+/// Remaining work after a process.
 #[derive(Debug)]
 enum Left {
-    /// Everything has come to something.
+    /// Every configuration has a result.
     Nothing(Begin),
-    /// More is to be run by another process.
+    /// Another process has to run.
     More,
 }
 
-const KEPT: &str = "; what has run is kept, and the same command goes on after it";
+const KEPT: &str = "; results are kept, and the same command continues";
 
 impl Drive<'_> {
-    /// Runs all that is asked for in one precision; what was, and what it is of, is returned.
-    pub(super) fn run(&self, precision: Option<Precision>) -> Result<(Header, Begin), Error> {
-        // Every process but the last has done something more than the one before.
+    /// Runs all configurations of one precision, and returns these with their header.
+    pub(super) fn run(&self, precision: Option<Precision>) -> Result<(Header, Begin), BenchError> {
+        // Every process makes progress, so that the loop ends.
         loop {
             let before = self.results.len()?;
             let status = self.program(precision)?.run_to_end().map_err(|error| error.leaving(KEPT))?;
-            let told = self.results.since(before)?;
-            let (Some(section), true) = (told.last(), self.results.len()? >= before) else {
+            let record = self.results.since(before)?;
+            let (Some(section), true) = (record.last(), self.results.len()? >= before) else {
                 return Err(self.without_results(status));
             };
             if let Left::Nothing(begin) = self.after(section, status)? {
@@ -64,22 +64,22 @@ impl Drive<'_> {
             ignored_bytes: self.ignored_bytes,
         };
         let request = serde_json::to_string(&request).expect("BUG: a request is always JSON");
-        let run = Run { args: &self.args.program, feature: counting(self.project)? };
+        let run = Run { args: &self.args.program, feature: counting_feature(self.project)? };
         let program = Program::in_profile(self.project, self.common.color, run, &self.args.profile)?;
         Ok(program.with((Request::VARIABLE, request)))
     }
 
-    /// It failed, or ended, before it had anything to say.
-    fn without_results(&self, status: ExitStatus) -> Error {
+    /// The error of a program that ended without results.
+    fn without_results(&self, status: ExitStatus) -> BenchError {
         match (status.success(), was_interrupted(status)) {
-            (true, _) => Error::NothingMeasured { package: self.project.name().to_owned() },
+            (true, _) => Error::NothingMeasured { package: self.project.name().to_owned() }.into(),
             (false, true) => interrupted(status),
-            (false, false) => Error::ProgramFailed { how: in_words(status), left: "" },
+            (false, false) => Error::ProgramFailed { how: describe(status), left: "" }.into(),
         }
     }
 
-    /// What is left to do; what the process died of is written down.
-    fn after(&self, section: &Section, status: ExitStatus) -> Result<Left, Error> {
+    /// Remaining work after a process; the configuration that killed it is recorded.
+    fn after(&self, section: &Section, status: ExitStatus) -> Result<Left, BenchError> {
         if was_interrupted(status) {
             return Err(interrupted(status));
         }
@@ -89,44 +89,51 @@ impl Drive<'_> {
             return Ok(Left::More);
         }
         let all = self.outcomes(section)?;
-        // What is of the moment has to be of this process.
+        // Temporary failures count only if they are of this process.
         let lasts = |setup: &Setup| all.get(setup).is_some_and(|outcome| !outcome.is_of_the_moment());
         if begin.setups.iter().all(|setup| section.outcomes.contains_key(setup) || lasts(setup)) {
             if !status.success() {
-                crate::say(&format!("note: the program failed after its last setup: {}", in_words(status)));
+                say(&format!("note: the program failed after its last configuration: {}", describe(status)));
             }
             return Ok(Left::Nothing(begin.clone()));
         }
-        // Every process finds that out anew: one that has nothing else would be followed by another of its kind.
+        // With temporary failures only, the next process would end in the same way.
         if section.outcomes.values().all(Outcome::is_of_the_moment) {
-            return Err(self.without_results(status).leaving(KEPT));
+            return Err(match self.without_results(status) {
+                BenchError::Shared(error) => error.leaving(KEPT).into(),
+                other => other,
+            });
         }
         Ok(Left::More)
     }
 
-    /// What has come of the setups of this header.
+    /// Results of configurations with the section's header.
     fn outcomes(&self, section: &Section) -> Result<BTreeMap<Setup, Outcome>, Error> {
         let record = self.results.since(self.ignored_bytes)?;
         Ok(record.under(&section.header).map(|section| section.outcomes.clone()).unwrap_or_default())
     }
 }
 
-/// How it ended, and what that is a sign of.
+/// Exit status with its usual cause.
 fn died_of(status: ExitStatus) -> String {
-    let how = in_words(status);
-    let hint = if how.contains("SIGKILL") { ", as systems do that have no memory left" } else { "" };
+    let how = describe(status);
+    let hint = if how.contains("SIGKILL") {
+        ", the usual end of a process that exhausts the memory of the system"
+    } else {
+        ""
+    };
     how + hint
 }
 
-fn interrupted(status: ExitStatus) -> Error {
-    BenchError::Interrupted { how: in_words(status), file: Results::NAME }.into()
+fn interrupted(status: ExitStatus) -> BenchError {
+    BenchError::Interrupted { how: describe(status), file: Results::NAME }
 }
 
-/// Whether somebody wanted it to end.
+/// Returns true if a signal interrupted the program.
 #[cfg(unix)]
 fn was_interrupted(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt as _;
-    // SIGHUP, SIGINT and SIGTERM, and what shells make of them.
+    // SIGHUP, SIGINT and SIGTERM, also as exit codes of shells.
     const SIGNALS: [i32; 3] = [1, 2, 15];
     let code = |signal: &i32| status.code() == Some(128 + signal);
     SIGNALS.iter().any(|signal| status.signal() == Some(*signal) || code(signal))

@@ -1,27 +1,33 @@
+//! Errors of `bench`.
+
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::Code;
+use crate::error::Error as SharedError;
+use crate::output::Code;
 
-/// Why nothing was timed, or not all of it.
+/// Reasons why not every configuration was timed.
 #[derive(Debug, Error)]
 pub(crate) enum BenchError {
+    #[error(transparent)]
+    Shared(#[from] SharedError),
     #[error(
-        "`{}` is there and has no results of a bench\n  help: move it elsewhere: results are kept under this name",
+        "`{}` exists and has no results of a bench\n  help: move it elsewhere: results are kept under this name",
         path.display()
     )]
     NoResults { path: PathBuf },
-    #[error("interrupted: {how}\n  help: what has run is kept in {file}; the same command goes on after it")]
+    #[error("interrupted: {how}\n  help: results are kept in {file}; the same command continues")]
     Interrupted { how: String, file: &'static str },
-    #[error("`{}` was changed meanwhile, and does not say what was run\n  help: run the command again", path.display())]
+    #[error("`{}` has changed meanwhile and lacks results of this run\n  help: run the command again", path.display())]
     Lost { path: PathBuf },
 }
 
 impl BenchError {
-    /// The exit code.
+    /// Exit code of the command.
     pub(crate) const fn code(&self) -> Code {
         match self {
+            Self::Shared(error) => error.code(),
             Self::NoResults { .. } | Self::Lost { .. } => Code::Input,
             Self::Interrupted { .. } => Code::ProgramFailed,
         }

@@ -1,4 +1,4 @@
-//! What came of everything that was asked for.
+//! Results of all configurations.
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::DeviceKind;
@@ -8,28 +8,27 @@ use serde::Serialize;
 
 use super::error::BenchError;
 use super::results::Results;
-use crate::error::Error;
 
-/// What came of everything that was asked for.
+/// Results of all configurations.
 pub(super) struct Found {
-    /// That of all rows, but for what each of them says itself.
+    /// Header of all rows, without the fields that rows have themselves.
     pub header: Header,
     pub planned: Planned,
-    /// In the order in which they were run.
+    /// Rows in the order of the runs.
     pub rows: Vec<Row>,
 }
 
-/// What came of a setup.
+/// The result of a configuration.
 #[derive(Serialize)]
 pub(super) struct Row {
     #[serde(flatten)]
     pub setup: Setup,
     pub outcome: Outcome,
-    /// Whether no other is as fast with less memory, or faster with no more; `false` of what has no memory, too.
+    /// True on the Pareto frontier of throughput and memory.
     pub frontier: bool,
-    /// Whether it is what the program would train with.
+    /// True for the planned configuration.
     pub planned: bool,
-    /// Whether it was f32 without TF32 on a device that has it.
+    /// True for fp32 without TF32 on a device with TF32.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub full_f32: bool,
 }
@@ -43,16 +42,15 @@ impl Row {
         Mode { full_f32: self.full_f32, ..self.setup.mode() }
     }
 
-    /// Such as `full_f32, batch 32`, of one whose batch was at hand.
+    /// Name without the loader: `full_f32, batch 32`.
     pub(super) fn name(&self) -> String {
         format!("{}, batch {}", self.mode(), self.setup.batch)
     }
 }
 
 impl Found {
-    /// What the last processes have begun, as the results say, each under its header: that of f32 may be another one than
-    /// that of other number formats.
-    pub(super) fn of(results: &Results, ignored_bytes: u64, begun: &[(Header, Begin)]) -> Result<Self, Error> {
+    /// Collects the results of the configurations that were begun, each under the header of its precision.
+    pub(super) fn of(results: &Results, ignored_bytes: u64, begun: &[(Header, Begin)]) -> Result<Self, BenchError> {
         let record = results.since(ignored_bytes)?;
         let missing = || BenchError::Lost { path: results.path().to_owned() };
         let (header, Begin { planned, .. }) = begun.last().ok_or_else(missing)?;
@@ -63,35 +61,35 @@ impl Found {
         let rows = begun.iter().flat_map(|(header, begin)| begin.setups.iter().map(move |setup| row(header, setup)));
         let mut rows: Vec<_> = rows.collect::<Option<_>>().ok_or_else(missing)?;
         mark_frontier(&mut rows);
-        // Rows say whether they ran without TF32.
+        // Rows have their own field for TF32.
         let header = Header { full_f32: false, ..header.clone() };
         Ok(Self { header, planned: *planned, rows })
     }
 
-    /// Setups whose batch was at hand, with what was measured of them.
+    /// Measured configurations without a loader.
     pub(super) fn alone(&self) -> impl Iterator<Item = (&Row, &Figures)> {
         self.rows.iter().filter(|row| row.setup.feed.is_none()).filter_map(|row| Some((row, row.outcome.figures()?)))
     }
 
-    /// Why there are no figures of a row.
+    /// Reason why a row has no figures.
     pub(super) fn why_not(&self, row: &Row) -> Option<String> {
         if row.outcome.figures().is_some() {
             return None;
         }
-        // What fails with its batch at hand is not run otherwise.
+        // A configuration that fails without a loader is not run with one.
         let fails_alone = |other: &Row| other.setup == row.setup.unfed() && other.outcome == row.outcome;
         let is_copied = row.setup.feed.is_some() && self.rows.iter().any(fails_alone);
         let is_failure = is_copied && !row.outcome.is_of_the_moment();
-        let before = if is_failure { "not run, as its steps do not run with their batch at hand: " } else { "" };
+        let before = if is_failure { "not run, as its steps fail without a loader: " } else { "" };
         Some(format!("{before}{}", row.outcome))
     }
 
-    /// Whether there is anything to draw.
+    /// Returns true if any row has memory to draw.
     pub(super) fn has_memory(&self) -> bool {
-        self.rows.iter().any(|row| place(row).is_some())
+        self.rows.iter().any(|row| coordinates(row).is_some())
     }
 
-    /// Why there is nothing to draw.
+    /// Reason why there is nothing to draw.
     pub(super) fn without_memory(&self) -> String {
         match (self.header.counts_memory, self.header.kind) {
             (false, DeviceKind::Cpu) => {
@@ -102,15 +100,15 @@ impl Found {
     }
 }
 
-/// Memory and speed, of steps whose batch was at hand.
-pub(super) fn place(row: &Row) -> Option<(Bytes, f64)> {
+/// Memory and throughput of a row without a loader.
+pub(super) fn coordinates(row: &Row) -> Option<(Bytes, f64)> {
     let figures = row.outcome.figures().filter(|_| row.setup.feed.is_none())?;
     Some((figures.reserved_bytes?, figures.samples_per_s.median))
 }
 
 fn mark_frontier(rows: &mut [Row]) {
     let (at, points): (Vec<usize>, Vec<_>) =
-        rows.iter().enumerate().filter_map(|(at, row)| Some((at, place(row)?))).unzip();
+        rows.iter().enumerate().filter_map(|(at, row)| Some((at, coordinates(row)?))).unzip();
     for (at, is_best) in at.into_iter().zip(frontier(&points)) {
         rows[at].frontier = is_best;
     }

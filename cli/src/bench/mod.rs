@@ -17,16 +17,14 @@ pub(crate) use args::BenchArgs;
 pub(crate) use error::BenchError;
 
 use crate::args::Common;
-use crate::error::Error;
-use crate::init::replace;
-use crate::json::PathText;
+use crate::files::write;
+use crate::output::{Answer, Code, PathText, pretty};
 use crate::project::Project;
-use crate::{Answer, Code};
 use drive::Drive;
 use found::{Found, Row};
 use results::Results;
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -39,20 +37,20 @@ struct Report<'a> {
     seconds: f64,
 }
 
-/// A setup with what came of it.
+/// A configuration with its result.
 #[derive(Serialize)]
 struct Point<'a> {
     #[serde(flatten)]
     row: &'a Row,
-    /// Why there are no figures, in words.
+    /// Reason why there are no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
-/// Runs the program until every setup has come to something, and shows what.
+/// Runs the program until every configuration has a result, and reports the results.
 ///
-/// The program appends to the results, line by line: an interruption, here or there, leaves what has run.
-pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
+/// The program appends results line by line, so that an interruption keeps them.
+pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, BenchError> {
     let project = Project::read(common)?;
     let results = Results::below(project.root())?;
     let clock = Instant::now();
@@ -63,10 +61,10 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     let mut notes = Vec::new();
     let svg = args.svg.as_deref().filter(|_| found.has_memory());
     if let Some(path) = svg {
-        replace(path, &picture::figure(&found).svg())?;
+        write(path, |file| file.write_all(picture::figure(&found).svg().as_bytes()))?;
     }
     if args.svg.is_some() && svg.is_none() {
-        notes.push(format!("no picture is drawn, as {}", found.without_memory()));
+        notes.push(format!("no picture: {}", found.without_memory()));
     }
     let seconds = clock.elapsed().as_secs_f64();
     let text = if common.json {
@@ -74,10 +72,10 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
         let points = rows.iter().map(|row| Point { row, why: found.why_not(row) }).collect();
         let (results, svg) = (PathText(results.path()), svg.map(PathText));
         let report = Report { header, planned: *planned, points, results, svg, seconds };
-        format!("{}\n", serde_json::to_string_pretty(&report).expect("BUG: a report is always JSON"))
+        pretty(&report)
     } else {
         table::text(&found, svg, seconds)
     };
-    let is_fine = found.rows.iter().any(|row| row.outcome.figures().is_some()) && svg.is_some() == args.svg.is_some();
-    Ok(Answer { text, notes, code: if is_fine { Code::Fine } else { Code::No } })
+    let is_ok = found.rows.iter().any(|row| row.outcome.figures().is_some()) && svg.is_some() == args.svg.is_some();
+    Ok(Answer { text, notes, code: if is_ok { Code::Ok } else { Code::No } })
 }

@@ -1,4 +1,4 @@
-//! Speed by memory as a picture.
+//! Picture of throughput over memory.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::three_digits;
 use gpu_tuned_observe::picture::{Figure, Limit, Line, Point, Ring};
 
-use super::found::{Found, Row, place};
+use super::found::{Found, Row, coordinates};
 
-/// What was found, by memory.
+/// Throughput over memory, a line for each mode.
 pub(super) fn figure(found: &Found) -> Figure {
     let header = &found.header;
     let mut lines: BTreeMap<Mode, Vec<Point>> = BTreeMap::new();
     for (row, figures) in found.alone() {
-        if let Some((memory, samples_per_s)) = place(row) {
+        if let Some((memory, samples_per_s)) = coordinates(row) {
             let interval = Some((figures.samples_per_s.least, figures.samples_per_s.most));
             let point = Point { batch: row.setup.batch, memory, samples_per_s, interval };
             lines.entry(row.mode()).or_default().push(point);
         }
     }
-    let mut frontier: Vec<_> = found.rows.iter().filter(|row| row.frontier).filter_map(place).collect();
+    let mut frontier: Vec<_> = found.rows.iter().filter(|row| row.frontier).filter_map(coordinates).collect();
     frontier.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let is_gpu = header.kind == DeviceKind::Gpu;
     let limit = Limit { memory: header.memory_bytes, label: format!("{:.0}", header.memory_bytes.gib()) };
@@ -37,7 +37,7 @@ pub(super) fn figure(found: &Found) -> Figure {
 }
 
 fn ring(row: &Row) -> Option<Ring> {
-    let (memory, samples_per_s) = place(row)?;
+    let (memory, samples_per_s) = coordinates(row)?;
     let title = format!("planned: {}, {} samples/s", row.name(), three_digits(samples_per_s));
     Some(Ring { memory, samples_per_s, until: Vec::new(), title })
 }

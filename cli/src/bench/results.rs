@@ -15,15 +15,15 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Its name, beside Cargo.toml.
+    /// Name of the file, beside Cargo.toml.
     pub(super) const NAME: &'static str = "gpu-tuned.bench.jsonl";
 
-    /// Those below a folder. What has another content is left alone.
-    pub(super) fn below(root: &Path) -> Result<Self, Error> {
+    /// The results in a folder. A file with other content is refused.
+    pub(super) fn below(root: &Path) -> Result<Self, BenchError> {
         let results = Self { path: root.join(Self::NAME) };
         let bytes = results.bytes()?;
         if !bytes.is_empty() && lines(&bytes).next().is_none() {
-            return Err(BenchError::NoResults { path: results.path }.into());
+            return Err(BenchError::NoResults { path: results.path });
         }
         Ok(results)
     }
@@ -32,19 +32,19 @@ impl Results {
         &self.path
     }
 
-    /// How long it is.
+    /// Length in bytes.
     pub(super) fn len(&self) -> Result<u64, Error> {
         Ok(self.bytes()?.len() as u64)
     }
 
-    /// What it says from this byte on.
+    /// Results from this byte on.
     pub(super) fn since(&self, byte: u64) -> Result<Record, Error> {
         let bytes = self.bytes()?;
         let from = usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
         Ok(Record::of(lines(&bytes[from..])))
     }
 
-    /// Adds what came of a setup, below the last header.
+    /// Appends the result of a configuration.
     pub(super) fn add(&self, setup: Setup, outcome: Outcome) -> Result<(), Error> {
         let cut_off = self.bytes()?.last().is_some_and(|last| *last != b'\n');
         let line = serde_json::to_string(&Line::Ended { setup, outcome: Box::new(outcome) });
@@ -63,7 +63,7 @@ impl Results {
     }
 }
 
-/// The lines; one that was cut off is none.
+/// Complete lines.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
     bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }

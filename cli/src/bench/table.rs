@@ -1,4 +1,4 @@
-//! What was found, in words.
+//! Results as text.
 
 use std::path::Path;
 
@@ -8,16 +8,15 @@ use gpu_tuned_observe::bench::{Feed, Figures, Phases};
 
 use super::found::{Found, Row};
 use super::results::Results;
-use crate::table::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
-use crate::wrap::wrapped;
+use crate::output::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
-/// The tables, with what they are of and what follows from them.
+/// Heading, tables and conclusions.
 pub(super) fn text(found: &Found, svg: Option<&Path>, seconds: f64) -> String {
-    let mut said = vec![format!("{}\n{}", heading(found), alone(found))];
-    said.extend(fed(found));
-    said.push(conclusions(found, svg).concat());
-    let kept = format!("kept in {}: --again runs it anew; in {seconds:.0} s, building included", Results::NAME);
-    format!("{}{}\n", said.join("\n"), styled(FAINT, kept))
+    let mut parts = vec![format!("{}\n{}", heading(found), alone(found))];
+    parts.extend(fed(found));
+    parts.push(conclusions(found, svg).concat());
+    let kept = format!("kept in {}, --again repeats all; {seconds:.0} s, building included", Results::NAME);
+    format!("{}{}\n", parts.join("\n"), styled(FAINT, kept))
 }
 
 fn heading(found: &Found) -> String {
@@ -27,26 +26,26 @@ fn heading(found: &Found) -> String {
     said.push(format!("Burn {}", header.burn));
     said.extend(header.cubecl.as_ref().map(|cubecl| format!("CubeCL {cubecl}")));
     if header.debug {
-        said.push(styled(MARKED, "a debug build: speeds are not those of training"));
+        said.push(styled(MARKED, "a debug build: slower than training"));
     }
     format!("{} on {}: {}", styled(BOLD, &header.workload), header.device, said.join(", "))
 }
 
-/// What device and processor were doing, as a column.
+/// Utilization of the GPU, or of the CPU without one.
 fn busy(found: &Found) -> (&'static str, fn(&Figures) -> Option<f64>) {
     let has_gpu =
         found.rows.iter().any(|row| row.outcome.figures().is_some_and(|figures| figures.gpu_percent.is_some()));
     if has_gpu { ("GPU", |figures| figures.gpu_percent) } else { ("CPU", |figures| figures.cpu_percent) }
 }
 
-/// Steps with their batch at hand.
+/// Configurations without a loader.
 fn alone(found: &Found) -> String {
     let (busy, busy_percent) = busy(found);
     let columns = [
         ("mode", Align::Left),
         ("batch", Align::Right),
         ("samples/s", Align::Right),
-        ("least - most", Align::Right),
+        ("min - max", Align::Right),
         ("step ms", Align::Right),
         ("forward", Align::Right),
         ("backward", Align::Right),
@@ -65,14 +64,14 @@ fn alone(found: &Found) -> String {
         cells.push(ms(figures.step_ms));
         let parts = |phases: Phases| [phases.forward_ms, phases.backward_ms, phases.optimizer_ms].map(ms);
         cells.extend(figures.phases.map_or_else(|| ["-"; 3].map(str::to_owned), parts));
-        cells.push(figures.reserved_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()));
+        cells.push(or_dash(figures.reserved_bytes));
         cells.push(percent(busy_percent(figures)));
         table.row(PLAIN, cells, marks(row));
     }
     table.print()
 }
 
-/// Steps whose batches were prepared meanwhile.
+/// Configurations with a loader.
 fn fed(found: &Found) -> Option<String> {
     let (busy, busy_percent) = busy(found);
     let columns = [
@@ -81,7 +80,7 @@ fn fed(found: &Found) -> Option<String> {
         ("workers", Align::Right),
         ("prefetch", Align::Right),
         ("samples/s", Align::Right),
-        ("least - most", Align::Right),
+        ("min - max", Align::Right),
         ("waiting", Align::Right),
         (busy, Align::Right),
     ];
@@ -102,11 +101,11 @@ fn fed(found: &Found) -> Option<String> {
         table.row(PLAIN, cells, "");
     }
     let below: String = (1..).zip(&reasons).map(|(number, why)| below(number, why)).collect();
-    let heading = "with batches prepared meanwhile, and without uploading them";
+    let heading = "with a loader, without uploads";
     (!all.is_empty()).then(|| format!("{heading}\n{}{below}", table.print()))
 }
 
-/// The number of a reason among those that are said below a table, each once.
+/// Number of a reason among the notes below the table.
 fn number(why: Option<String>, reasons: &mut Vec<String>) -> usize {
     let why = why.unwrap_or_default();
     let known = reasons.iter().position(|known| *known == why);
@@ -116,13 +115,13 @@ fn number(why: Option<String>, reasons: &mut Vec<String>) -> usize {
     }) + 1
 }
 
-/// A reason below a table.
+/// A note below the table.
 fn below(number: usize, why: &str) -> String {
     let mark = format!("({number})");
     format!("  {} {}\n", styled(BAD, &mark), wrapped(why, mark.len() + 3))
 }
 
-/// What is to be known of a row beside its figures.
+/// Marks of a row.
 fn marks(row: &Row) -> String {
     let mut marks = Vec::new();
     if row.frontier {
@@ -135,19 +134,19 @@ fn marks(row: &Row) -> String {
         marks.push(styled(FAINT, "without TF32"));
     }
     if row.outcome.figures().is_some_and(|figures| !figures.is_finite) {
-        marks.push(styled(BAD, "the loss is no finite number"));
+        marks.push(styled(BAD, "the loss is not finite"));
     }
     marks.join("  ")
 }
 
-/// A line for the plan, one where memory is not known, and one for the picture.
+/// Lines on the plan, on unknown memory, and on the picture.
 fn conclusions(found: &Found, svg: Option<&Path>) -> Vec<String> {
-    let mut said = vec![planned(found)];
+    let mut lines = vec![planned(found)];
     if !found.has_memory() {
-        said.push(format!("no frontier, as {}\n", found.without_memory()));
+        lines.push(format!("no frontier: {}\n", found.without_memory()));
     }
-    said.extend(svg.map(|path| format!("drawn in {}\n", path.display())));
-    said
+    lines.extend(svg.map(|path| format!("picture: {}\n", path.display())));
+    lines
 }
 
 fn planned(found: &Found) -> String {
@@ -179,7 +178,7 @@ fn ms(ms: f64) -> String {
 }
 
 fn percent(percent: Option<f64>) -> String {
-    percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}%"))
+    or_dash(percent.map(|percent| format!("{percent:.0}%")))
 }
 
 #[cfg(test)]
@@ -240,25 +239,25 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_what_the_gpu_did_and_that_the_loss_is_no_number() {
+    fn rows_show_utilization_and_a_loss_that_is_not_finite() {
         let lines = lines(vec![row(8, None, 812.4)]);
         assert_eq!(
             lines,
             [
                 "lm on NVIDIA H200: 27,300,000 parameters, driver 580.95.05, Burn 0.22.1, CubeCL 0.11.3, a debug build: \
-                 speeds are not those of training",
-                "  mode                      batch  samples/s  least - most  step ms  forward  backward  optimizer   memory  GPU",
-                "  bf16_params-checkpointed      8        812     731 - 894     9.85        -         -          -  2.0 GiB  93%  \
-                 the loss is no finite number",
+                 slower than training",
+                "  mode                      batch  samples/s  min - max  step ms  forward  backward  optimizer   memory  GPU",
+                "  bf16_params-checkpointed      8        812  731 - 894     9.85        -         -          -  2.0 GiB  93%  \
+                 the loss is not finite",
                 "",
                 "planned: f32, batch 32: not among what ran",
-                "kept in gpu-tuned.bench.jsonl: --again runs it anew; in 61 s, building included",
+                "kept in gpu-tuned.bench.jsonl, --again repeats all; 61 s, building included",
             ]
         );
     }
 
     #[test]
-    fn steps_that_are_fed_have_a_table_of_their_own() {
+    fn configurations_with_a_loader_have_their_own_table() {
         let feed = Feed { workers: 2, prefetch: 4 };
         let not_run = |batch, workers, outcome| Row { outcome, ..row(batch, Some(Feed { workers, prefetch: 0 }), 1.0) };
         let misfit = Outcome::TooLarge { samples: 8 };
@@ -269,12 +268,12 @@ mod tests {
         assert_eq!(
             &lines[5..14],
             [
-                "with batches prepared meanwhile, and without uploading them",
-                "  mode                      batch  workers  prefetch  samples/s  least - most  waiting  GPU",
-                "  bf16_params-checkpointed      8        0         0          -             -        -    -  (1)",
-                "  bf16_params-checkpointed      8        1         0          -             -        -    -  (1)",
-                "  bf16_params-checkpointed      8        2         4        640     576 - 704      12%  93%",
-                "  bf16_params-checkpointed     16        0         0          -             -        -    -  (2)",
+                "with a loader, without uploads",
+                "  mode                      batch  workers  prefetch  samples/s  min - max  waiting  GPU",
+                "  bf16_params-checkpointed      8        0         0          -          -        -    -  (1)",
+                "  bf16_params-checkpointed      8        1         0          -          -        -    -  (1)",
+                "  bf16_params-checkpointed      8        2         4        640  576 - 704      12%  93%",
+                "  bf16_params-checkpointed     16        0         0          -          -        -    -  (2)",
                 "  (1) not run: the program does not say how batches are prepared (`host_batch`)",
                 "  (2) not run: a step has 8 samples",
                 "",

@@ -1,13 +1,12 @@
-//! What a check finds.
+//! Findings of a check.
 
 use anstyle::Style;
 use gpu_tuned_core::source::FileError;
 use serde::Serialize;
 
-use crate::Code;
-use crate::table::{BAD, FAINT, GOOD, MARKED};
+use crate::output::{BAD, Code, FAINT, GOOD, MARKED};
 
-/// One thing that a check finds.
+/// A finding of a check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub level: Level,
@@ -16,30 +15,30 @@ pub(super) struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     pub message: String,
-    /// The command or the change that mends it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    /// Command or change that fixes it.
+    #[serde(rename = "mend", skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {
-    /// A file, or what it asks for, is wrong.
+    /// A file is wrong, or a goal in it.
     Mistake,
-    /// What was measured is no longer what would be built.
+    /// A measurement is of another model or release.
     Stale,
-    /// A target cannot hold a workload.
+    /// A workload does not fit a GPU.
     Misfit,
-    /// Something to know, which changes nothing.
+    /// A remark without consequences.
     Note,
-    /// As it should be.
-    Fine,
+    /// No problem.
+    Ok,
 }
 
 impl Finding {
     pub(super) fn new(level: Level, message: impl Into<String>) -> Self {
-        Self { level, workload: None, target: None, message: message.into(), mend: None }
+        Self { level, workload: None, target: None, message: message.into(), fix: None }
     }
 
     pub(super) fn of(self, workload: &str) -> Self {
@@ -50,19 +49,19 @@ impl Finding {
         Self { target: Some(target.to_owned()), ..self }
     }
 
-    pub(super) fn mended_by(self, mend: impl Into<String>) -> Self {
-        Self { mend: Some(mend.into()), ..self }
+    pub(super) fn with_fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
     }
 
-    /// What follows the level on the finding's line.
-    pub(super) fn in_words(&self) -> String {
+    /// The finding without its level.
+    pub(super) fn describe(&self) -> String {
         let of = match (&self.workload, &self.target) {
             (Some(workload), Some(target)) => format!("{workload} on {target}: "),
             (Some(name), None) | (None, Some(name)) => format!("{name}: "),
             (None, None) => String::new(),
         };
-        let mend = self.mend.as_ref().map_or_else(String::new, |mend| format!("; {mend}"));
-        format!("{of}{}{mend}", self.message)
+        let fix = self.fix.as_ref().map_or_else(String::new, |fix| format!("; {fix}"));
+        format!("{of}{}{fix}", self.message)
     }
 }
 
@@ -77,9 +76,9 @@ impl Level {
         match self {
             Self::Mistake => "mistake",
             Self::Stale => "stale",
-            Self::Misfit => "misfit",
+            Self::Misfit => "does not fit",
             Self::Note => "note",
-            Self::Fine => "fine",
+            Self::Ok => "ok",
         }
     }
 
@@ -88,7 +87,7 @@ impl Level {
             Self::Mistake | Self::Misfit => BAD,
             Self::Stale => MARKED,
             Self::Note => FAINT,
-            Self::Fine => GOOD,
+            Self::Ok => GOOD,
         }
     }
 
@@ -96,7 +95,7 @@ impl Level {
         match self {
             Self::Mistake => Code::Input,
             Self::Stale | Self::Misfit => Code::No,
-            Self::Note | Self::Fine => Code::Fine,
+            Self::Note | Self::Ok => Code::Ok,
         }
     }
 }

@@ -1,18 +1,17 @@
-//! Whether the declared GPUs hold a workload.
+//! Workloads that do not fit a declared GPU.
 
 use gpu_tuned_core::plan;
 use gpu_tuned_core::plan::PlanError;
 
 use super::finding::{Finding, Level};
-use crate::plan::misfit_in_words;
 use crate::project::{Described, Project};
-use crate::targets::Target;
+use crate::target::Target;
 
-/// What does not fit, one finding each; or that all fits.
+/// A finding for each GPU that a workload does not fit; or one that it fits all.
 pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
     let targets = Target::declared(project);
     if targets.is_empty() {
-        let message = "the package declares no GPU as a feature: nothing to hold it against";
+        let message = "the package declares no GPU as a feature: nothing to check against";
         return vec![Finding::new(Level::Note, message).of(described.name)];
     }
     let mut found = Vec::new();
@@ -25,10 +24,10 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
         let finding = match &error {
             PlanError::DoesNotFit(misfit) => {
                 let explain = format!("see `cargo gpu-tuned explain {} --workload {}`", target.name, described.name);
-                Finding::new(Level::Misfit, misfit_in_words(misfit)).on(&target.name).mended_by(explain)
+                Finding::new(Level::Misfit, misfit.in_one_line()).on(&target.name).with_fix(explain)
             }
             PlanError::PrecisionUnsupported { .. } => Finding::new(Level::Misfit, error.to_string()).on(&target.name),
-            // What no target could mend is a mistake of the goal.
+            // Other errors are mistakes in the goal.
             _ => return vec![Finding::new(Level::Mistake, error.to_string()).of(described.name)],
         };
         found.push(finding.of(described.name));
@@ -38,7 +37,7 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
             [target] => format!("fits {}", target.name),
             several => format!("fits all {} declared GPUs", several.len()),
         };
-        found.push(Finding::new(Level::Fine, message).of(described.name));
+        found.push(Finding::new(Level::Ok, message).of(described.name));
     }
     found
 }

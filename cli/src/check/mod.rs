@@ -6,31 +6,43 @@ mod freshness;
 
 use gpu_tuned_core::source::without_controls;
 
-use crate::args::{CheckArgs, Common};
+use crate::args::{Common, help};
 use crate::error::Error;
+use crate::output::{Align, Answer, Code, Table, pretty};
 use crate::project::{Project, WorkloadArgs};
-use crate::table::{Align, Table};
-use crate::{Answer, Code};
 use finding::{Finding, Level};
 
-/// Checks what can be checked without building: the files, that what was measured is still what would be built, and that
-/// the declared GPUs hold the workloads.
+/// Check that the files are valid and up to date, and that workloads fit the GPUs
+///
+/// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
+/// gpu-tuned.toml are no longer the measured ones, and when it was measured with other releases of Burn or `CubeCL`
+/// than Cargo.lock has. A Cargo.lock that cannot be read is a mistake; without one, a note says that releases are not
+/// compared.
+#[derive(Debug, clap::Args)]
+#[command(after_help = help!(
+    "cargo gpu-tuned check --workload digits",
+    0: "everything holds",
+    1: "something is stale, or does not fit a declared GPU",
+    2: "bad input or usage, such as a mistake in a file"
+))]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+}
+
+/// Checks without building: the files, that measurements are of the present model, and that workloads fit the GPUs.
 pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
     let found = match Project::read(common) {
         Ok(project) => findings(&project, &args.workload)?,
-        // A program that reads the findings reads these, too.
+        // With --json, mistakes are findings, too.
         Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
         Err(error @ Error::Read { .. }) if common.json => {
             vec![Finding::new(Level::Mistake, without_controls(&error.to_string()))]
         }
         Err(error) => return Err(error),
     };
-    let code = found.iter().map(|finding| finding.level.code()).max().unwrap_or(Code::Fine);
-    let text = if common.json {
-        format!("{}\n", serde_json::to_string_pretty(&found).expect("BUG: findings are always JSON"))
-    } else {
-        lines(&found)
-    };
+    let code = found.iter().map(|finding| finding.level.code()).max().unwrap_or(Code::Ok);
+    let text = if common.json { pretty(&found) } else { lines(&found) };
     Ok(Answer { text, notes: Vec::new(), code })
 }
 
@@ -52,7 +64,7 @@ fn findings(project: &Project, wanted: &WorkloadArgs) -> Result<Vec<Finding>, Er
 fn lines(found: &[Finding]) -> String {
     let mut table = Table::new(0, [("", Align::Left)]);
     for finding in found {
-        table.row(finding.level.style(), [finding.level.name().to_owned()], finding.in_words());
+        table.row(finding.level.style(), [finding.level.name().to_owned()], finding.describe());
     }
     table.print()
 }

@@ -1,10 +1,10 @@
 //! `cargo gpu-tuned diagnose`.
 
 mod args;
-mod failure;
+mod error;
+mod input;
 mod program;
 mod report;
-mod seen;
 mod trial;
 mod watch;
 
@@ -12,46 +12,44 @@ use gpu_tuned_observe::diagnose::{Diagnosis, Severity, Tested, compare, diagnose
 use serde::Serialize;
 
 pub(crate) use args::DiagnoseArgs;
-pub(crate) use failure::Failure;
-pub(crate) use report::expectation;
+pub(crate) use error::DiagnoseError;
 
 use crate::args::Common;
-use crate::error::Error;
-use crate::recording::once;
-use crate::stop::Stop;
-use crate::{Answer, Code};
+use crate::files::once;
+use crate::output::{Answer, Code, pretty};
+use crate::process::Stop;
+use input::Input;
 use program::Ended;
-use seen::Seen;
 use trial::Trial;
 
-/// What is printed.
+/// The diagnosis, with tests of predictions.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
     diagnosis: Diagnosis,
-    /// Of a program that was started.
+    /// End of a started program.
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<Ended>,
-    /// Runs with what findings propose.
+    /// Runs with proposed settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tried: Vec<Trial>,
-    /// Predictions from before.
+    /// Predictions of an earlier recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compared: Vec<Tested>,
 }
 
-/// Diagnoses a run, and puts predictions to the test where that is asked for.
-pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error> {
+/// Diagnoses a run, and tests predictions on request.
+pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, DiagnoseError> {
     once(args.before.iter().chain(&args.recordings))?;
-    // What is missing is missed before a program has run for hours.
-    let before = args.before.as_ref().map(|path| Seen::recorded(std::slice::from_ref(path))).transpose()?;
+    // A missing file is found before a program has run for hours.
+    let before = args.before.as_ref().map(|path| Input::recorded(std::slice::from_ref(path))).transpose()?;
     if args.tries && args.command.is_empty() {
-        return Err(Failure::NothingToTry.into());
+        return Err(DiagnoseError::NothingToTry);
     }
-    // Where recordings are only read, the first Ctrl-C ends it.
+    // While recordings are read, the first Ctrl-C ends the command.
     let is_watching = args.recordings.is_empty() || args.tries;
-    let stop = if is_watching { Stop::on_signals().map_err(Failure::Signals)? } else { Stop::default() };
-    let seen = Seen::of(args, &stop)?;
+    let stop = if is_watching { Stop::on_signals().map_err(DiagnoseError::Signals)? } else { Stop::default() };
+    let seen = Input::new(args, &stop)?;
     let diagnosis = diagnose(&seen.records);
     let compared = before.map_or_else(Vec::new, |before| compare(&diagnose(&before.records), &seen.records));
     let failed = seen.ended.as_ref().is_some_and(Ended::failed);
@@ -60,13 +58,9 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error>
     let code = match diagnosis.severity() {
         _ if failed => Code::ProgramFailed,
         Some(Severity::Critical | Severity::Warning) => Code::No,
-        _ => Code::Fine,
+        _ => Code::Ok,
     };
     let report = Report { diagnosis, program: seen.ended, tried, compared };
-    let text = if common.json {
-        format!("{}\n", serde_json::to_string_pretty(&report).expect("BUG: findings are always JSON"))
-    } else {
-        report::text(&report)
-    };
+    let text = if common.json { pretty(&report) } else { report::text(&report) };
     Ok(Answer { text, notes: seen.notes, code })
 }

@@ -1,29 +1,29 @@
-//! Findings for people.
+//! Findings as text.
 
 use anstyle::Style;
 use gpu_tuned_observe::diagnose::{Finding, Judged, Outcome, Quantity, Severity, Tested};
 
 use super::Report;
-use super::trial::in_words;
-use crate::table::{BAD, BOLD, FAINT, GOOD, MARKED, styled};
-use crate::wrap::wrapped;
+use super::trial::describe;
+use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, styled, wrapped};
+use crate::view::expectation;
 
-/// Where texts begin.
+/// Column of texts.
 const INDENT: usize = 10;
 
-/// The findings, the first one first.
+/// The findings in their order.
 pub(super) fn text(report: &Report) -> String {
     let diagnosis = &report.diagnosis;
     let mut text: String = diagnosis.findings.iter().map(|finding| paragraph(finding, report)).collect();
     if diagnosis.findings.is_empty() && diagnosis.judged.steps > 0 {
-        text += &line(GOOD, "fine", "nothing found that holds training up");
+        text += &line(GOOD, "ok", "nothing slows training down");
     }
     text += &line(FAINT, "judged", &judged(&diagnosis.judged));
     for unjudged in &diagnosis.unjudged {
         text += &line(MARKED, "missing", &format!("{}; {}", unjudged.what, unjudged.how));
     }
     if let Some(program) = report.program.as_ref().filter(|program| program.failed()) {
-        text += &line(BAD, "program", &format!("it {}", program.in_words()));
+        text += &line(BAD, "program", &format!("it {}", program.describe()));
     }
     text + &compared(&report.compared)
 }
@@ -45,27 +45,10 @@ fn paragraph(finding: &Finding, report: &Report) -> String {
     }
     text += &line(FAINT, "expect", &expectation(finding));
     for trial in report.tried.iter().filter(|trial| trial.tested.kind == finding.kind) {
-        let words = format!("{} ({})", in_words(&trial.tested), trial.settings);
+        let words = format!("{} ({})", describe(&trial.tested), trial.settings);
         text += &line(outcome(trial.tested.outcome), "tried", &words);
     }
     text + "\n"
-}
-
-/// What the change brings, and why.
-pub(crate) fn expectation(finding: &Finding) -> String {
-    let Some(prediction) = &finding.prediction else {
-        return "the recording does not say how much this brings".to_owned();
-    };
-    let (now, then) = (prediction.quantity.describe(prediction.now), prediction.quantity.describe(prediction.then));
-    let what = match prediction.quantity {
-        Quantity::FailsAtStep => format!("unless it is made, out of memory at {then}"),
-        Quantity::FailsAfterS => format!("unless it is made, out of memory in {then}"),
-        _ if now == then => format!("{now}, as now"),
-        Quantity::SamplesPerS => format!("{then} in place of {now}, {:.2} times as fast", finding.gain()),
-        _ => format!("{then} in place of {now}"),
-    };
-    let behind = finding.behind.map_or_else(String::new, |kind| format!("; more once {kind} is mended"));
-    format!("{what}{behind}: {}", prediction.how)
 }
 
 fn judged(judged: &Judged) -> String {
@@ -81,10 +64,10 @@ fn judged(judged: &Judged) -> String {
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
-/// Predictions of a recording from before, beside this one.
+/// Predictions of an earlier recording against this one.
 fn compared(compared: &[Tested]) -> String {
     let line = |tested: &Tested| {
-        let words = format!("{}: {}", tested.kind, in_words(tested));
+        let words = format!("{}: {}", tested.kind, describe(tested));
         line(outcome(tested.outcome), "before", &words)
     };
     compared.iter().map(line).collect()

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use gpu_tuned_observe::monitor::{Monitor, Options};
 
-use super::failure::Failure;
+use super::error::DiagnoseError;
 
-/// Between looks.
+/// Interval between samples.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Watches a process and the machine, into a recording, until the monitor is stopped.
-pub(super) fn over(pid: u32, file: &Path) -> Result<Monitor, Failure> {
-    // What it saw is read from the file.
+/// Records a process and the machine until the monitor is stopped.
+pub(super) fn over(pid: u32, file: &Path) -> Result<Monitor, DiagnoseError> {
+    // The file has all samples.
     Ok(Monitor::start(&Options::default().pid(pid).interval(INTERVAL).record(file).history(0))?)
 }

@@ -1,24 +1,40 @@
 //! `cargo gpu-tuned explain`.
 
-mod device;
-mod sections;
-
-pub(crate) use device::total;
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 
-pub(crate) use sections::{all as arithmetic, in_words};
-
-use crate::args::{Common, ExplainArgs};
+use crate::args::{Common, GoalArgs, help};
 use crate::error::Error;
-use crate::plan::kept_from_builds;
-use crate::project::Project;
-use crate::table::{BAD, BOLD, styled};
-use crate::targets::Target;
-use crate::wrap::wrapped;
-use crate::{Answer, Code};
+use crate::output::{Answer, BAD, BOLD, Code, pretty, styled, wrapped};
+use crate::project::{ModelOrWorkloadArgs, Project};
+use crate::target::Target;
+use crate::view;
 
-/// What `--json` prints.
+/// Explain a plan: every figure, every item of the memory, and the alternatives
+#[derive(Debug, clap::Args)]
+#[command(after_help = help!(
+    "cargo gpu-tuned explain rtx4090 --workload digits",
+    0: "it fits",
+    1: "it does not fit",
+    2: "bad input or usage"
+))]
+pub(crate) struct ExplainArgs {
+    /// GPU: the name of a profile, such as `h200`; by default the one that the package declares
+    #[arg(value_name = "TARGET", conflicts_with = "here")]
+    target: Option<String>,
+    /// GPU, as an option
+    #[arg(id = "option", long = "target", value_name = "NAME", conflicts_with_all = ["here", "target"])]
+    option: Option<String>,
+    /// Explain the plan for the first GPU in this machine, or for its CPU where there is none
+    #[arg(long)]
+    here: bool,
+    #[command(flatten)]
+    workload: ModelOrWorkloadArgs,
+    #[command(flatten)]
+    goal: GoalArgs,
+}
+
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Explained<'a> {
     workload_name: &'a str,
@@ -38,27 +54,27 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     let name = args.target.as_deref().or(args.option.as_deref());
     let (target, mut notes) = Target::one(&project, name, args.here)?;
     notes.extend(project.left_out(core::slice::from_ref(&described)));
-    notes.extend(kept_from_builds(core::slice::from_ref(&described), args.here));
+    notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.here));
     let goal = args.goal.over(target.goal(described.goal.clone()));
     let facts = target.facts_of(goal.world_size);
     let explained = explain(&facts, &described.workload_on(&facts), &goal);
     let explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
     let code = match explanation.outcome {
-        Outcome::Plan(_) => Code::Fine,
+        Outcome::Plan(_) => Code::Ok,
         Outcome::Misfit(_) => Code::No,
     };
     let text = if common.json {
         let explained = Explained { workload_name: described.name, target: &target.name, explanation: &explanation };
-        format!("{}\n", serde_json::to_string_pretty(&explained).expect("BUG: an explanation is always JSON"))
+        pretty(&explained)
     } else {
         let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
-        let heading = wrapped(&format!("{heading}: {}", in_short(&explanation)), 2);
-        format!("{heading}\n{}", arithmetic(&project, &target, &explanation))
+        let heading = wrapped(&format!("{heading}: {}", summary(&explanation)), 2);
+        format!("{heading}\n{}", view::explanation(&project, &target, &explanation))
     };
     Ok(Answer { text, notes, code })
 }
 
-fn in_short(explanation: &Explanation) -> String {
+fn summary(explanation: &Explanation) -> String {
     match &explanation.outcome {
         Outcome::Plan(plan) => {
             let settings = &plan.settings;
@@ -71,6 +87,6 @@ fn in_short(explanation: &Explanation) -> String {
                 plan.memory.available
             )
         }
-        Outcome::Misfit(misfit) => styled(BAD, crate::plan::misfit_in_words(misfit)),
+        Outcome::Misfit(misfit) => styled(BAD, misfit.in_one_line()),
     }
 }

@@ -1,29 +1,79 @@
-//! `cargo gpu-tuned export`: a recording for other programs.
-
-mod args;
+//! `cargo gpu-tuned export`: recordings in the formats of other programs.
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use gpu_tuned_observe::export::tensorboard::EventWriter;
-use gpu_tuned_observe::export::{csv, prometheus};
+use gpu_tuned_observe::export::{Table, csv, prometheus};
 use gpu_tuned_observe::recording::Record;
 use serde_json::json;
 
-pub(crate) use args::ExportArgs;
-
-use crate::args::Common;
+use crate::args::{Common, no_standard_stream};
 use crate::error::Error;
-use crate::json::PathText;
-use crate::recording::{Recorded, distinct, is_standard, read, write};
-use crate::{Answer, Code};
+use crate::files::{distinct, write};
+use crate::output::{Answer, Code, PathText};
+use crate::recording::{Recorded, read};
+use crate::stdio::is_standard;
 
-/// Writes the recording in the form that is asked for.
+const HELP: &str = "\
+Examples:
+  cargo gpu-tuned export run.jsonl --tensorboard runs/first
+  cargo gpu-tuned export run.jsonl --csv > steps.csv
+  cargo gpu-tuned export run.jsonl --csv=gpus -o gpus.csv
+  cargo gpu-tuned export run.jsonl --prometheus -o /var/lib/node_exporter/training.prom
+
+Exit codes:
+  0  ok
+  2  bad input or usage, or a file that cannot be written";
+
+/// Convert a recording for other programs: TensorBoard's event files, CSV, or Prometheus' text format
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP, group = clap::ArgGroup::new("form").required(true))]
+pub(crate) struct ExportArgs {
+    /// Recording of a program or the monitor, `-` for standard input
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// Write an event file for TensorBoard into this folder
+    #[arg(long, value_name = "DIR", group = "form", conflicts_with = "output", value_parser = no_standard_stream())]
+    tensorboard: Option<PathBuf>,
+    /// Write the last values, in Prometheus' text format
+    #[arg(long, group = "form")]
+    prometheus: bool,
+    /// Write a table: steps, GPUs, the host, or the program's own values
+    #[arg(long, value_name = "TABLE", group = "form", num_args = 0..=1, require_equals = true, default_missing_value = "steps")]
+    csv: Option<TableArg>,
+    /// File to write; standard output by default and with `-`
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// A table of a recording.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TableArg {
+    Steps,
+    Gpus,
+    Host,
+    Values,
+}
+
+impl From<TableArg> for Table {
+    fn from(table: TableArg) -> Self {
+        match table {
+            TableArg::Steps => Self::Steps,
+            TableArg::Gpus => Self::Gpus,
+            TableArg::Host => Self::Host,
+            TableArg::Values => Self::Values,
+        }
+    }
+}
+
+/// Converts the recording.
 pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
     let Recorded { records, notes } = read(&args.recording)?;
     let text = if let Some(directory) = &args.tensorboard {
         let file = event_file(&records, directory)?;
         let hint = format!("tensorboard --logdir {}", directory.display());
-        said(common, "tensorboard", &file, Some(&hint))
+        written(common, "tensorboard", &file, Some(&hint))
     } else {
         let (form, text) = match args.csv {
             Some(table) => ("csv", csv(&records, table.into())),
@@ -33,13 +83,13 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
             Some(file) => {
                 distinct(&args.recording, file)?;
                 write(file, |into| into.write_all(text.as_bytes()))?;
-                said(common, form, file, None)
+                written(common, form, file, None)
             }
             None if common.json => format!("{:#}\n", json!({ "form": form, "text": text })),
             None => text,
         }
     };
-    Ok(Answer { text, notes, code: Code::Fine })
+    Ok(Answer { text, notes, code: Code::Ok })
 }
 
 fn event_file(records: &[Record], directory: &Path) -> Result<PathBuf, Error> {
@@ -52,10 +102,10 @@ fn event_file(records: &[Record], directory: &Path) -> Result<PathBuf, Error> {
     Ok(writer.path().to_owned())
 }
 
-fn said(common: &Common, form: &str, file: &Path, hint: Option<&str>) -> String {
+fn written(common: &Common, form: &str, file: &Path, hint: Option<&str>) -> String {
     if common.json {
         return format!("{:#}\n", json!({ "form": form, "file": PathText(file) }));
     }
-    let hint = hint.map(|hint| format!("Look at it with: {hint}\n")).unwrap_or_default();
+    let hint = hint.map(|hint| format!("View it with: {hint}\n")).unwrap_or_default();
     format!("{}\n{hint}", file.display())
 }

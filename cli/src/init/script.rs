@@ -8,22 +8,22 @@ use cargo_metadata::TargetKind;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{AttrStyle, File, Item, ItemFn};
 
-use super::change::{self, Change};
 use super::manifest::Manifest;
 use super::text::Text;
 use crate::error::Error;
+use crate::files::{Change, display_name};
 use crate::project::Project;
 
-/// What there is to do about the build script.
+/// Change of the build script.
 pub(super) enum Script {
-    /// It resolves the target already.
-    Fine,
+    /// No change is needed.
+    Unchanged,
     Change(Change),
-    /// It has to be edited by hand: what it lacks, and why.
+    /// An edit by hand, with its reason.
     ByHand(String),
 }
 
-/// What the package's build script shall be. `krate` is the name that the package has for the crate.
+/// Change of the package's build script. `krate` is the crate's name in the package.
 pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<Script, Error> {
     if manifest.forbids_script() {
         return Err(manifest.has_no_script());
@@ -31,14 +31,14 @@ pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<
     let call = format!("{}::configure().emit();", krate.replace('-', "_"));
     let Some(path) = existing(project) else {
         let path = project.root().join("build.rs");
-        let name = change::name(&path, project.workspace());
+        let name = display_name(&path, project.workspace());
         let text = format!("//! Resolves the GPU that the enabled features name.\n\nfn main() {{\n    {call}\n}}\n");
         return Ok(Script::Change(Change { path, name, before: None, after: manifest.style().apply(&text) }));
     };
     let before = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
-    let name = change::name(&path, project.workspace());
+    let name = display_name(&path, project.workspace());
     match with_call(&name, &before, &call) {
-        Ok(None) => Ok(Script::Fine),
+        Ok(None) => Ok(Script::Unchanged),
         Ok(Some(after)) => Ok(Script::Change(Change { path, name, before: Some(before), after })),
         Err(why) => Ok(Script::ByHand(format!("add `{call}` to `main` of {name}: {why}"))),
     }
@@ -50,8 +50,7 @@ fn existing(project: &Project) -> Option<PathBuf> {
     Some(Path::new(script.src_path.as_str()).to_owned())
 }
 
-/// The script with the call as the first thing that `main` does; nothing when it has one. Otherwise, why it could not be
-/// added.
+/// The script with the call at the start of `main`; `None` with a call. The error is the reason against an edit.
 fn with_call(name: &str, before: &str, call: &str) -> Result<Option<String>, String> {
     let mut text = Text::of(name, before).map_err(|mistake| mistake.message.clone())?;
     let file = parsed(&text.lines)?;
@@ -63,12 +62,12 @@ fn with_call(name: &str, before: &str, call: &str) -> Result<Option<String>, Str
     let Range { end, .. } = main.block.brace_token.span.open().byte_range();
     let added = placed(&text.lines, end, call);
     text.lines.insert_str(added.0, &added.1);
-    parsed(&text.lines).map_err(|_| "no place for it was found".to_owned())?;
+    parsed(&text.lines).map_err(|_| "the edit would not compile".to_owned())?;
     Ok(Some(text.written()))
 }
 
 fn parsed(text: &str) -> Result<File, String> {
-    // syn takes such a line off, and counts from there.
+    // syn removes such a line, and counts from the next.
     if text.starts_with("#!") && !text.starts_with("#![") {
         return Err("it begins with a line for a shell".to_owned());
     }
@@ -78,7 +77,7 @@ fn parsed(text: &str) -> Result<File, String> {
     })
 }
 
-/// The function that it begins with, where a line may be put into it.
+/// The `main` function, where a line may be inserted.
 fn main(file: &File) -> Result<&ItemFn, String> {
     let functions =
         file.items.iter().filter_map(|item| if let Item::Fn(function) = item { Some(function) } else { None });
@@ -99,7 +98,7 @@ fn is_lint(attribute: &syn::Attribute) -> bool {
     ["allow", "expect", "warn", "deny", "forbid"].iter().any(|lint| attribute.path().is_ident(lint))
 }
 
-/// Where the call goes behind the brace that ends at `end`, and with which space around it.
+/// Offset and text of the call behind the brace that ends at `end`.
 fn placed(text: &str, end: usize, call: &str) -> (usize, String) {
     let line_start = text[..end].rfind('\n').map_or(0, |newline| newline + 1);
     let indent: String = text[line_start..end].chars().take_while(|c| c.is_whitespace()).collect();
@@ -118,7 +117,7 @@ fn placed(text: &str, end: usize, call: &str) -> (usize, String) {
     (end, format!(" {call}"))
 }
 
-/// Whether a name is among the tokens, comments not counted.
+/// Returns true if a name is among the tokens.
 fn mentions(tokens: TokenStream, name: &str) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(ident) => ident == name,
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_cannot_be_edited_safely_is_told_why() {
+    fn a_script_that_cannot_be_edited_safely_gets_a_reason() {
         for (before, why) in [
             ("fn main() {\n", "it could not be read"),
             ("include!(\"other.rs\");\n", "it has no `main`, or several"),

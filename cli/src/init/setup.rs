@@ -1,4 +1,4 @@
-//! What a package needs to be set up.
+//! Changes that set up a package.
 
 use std::fs;
 use std::path::Path;
@@ -6,31 +6,32 @@ use std::path::Path;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_project::config::ConfigFile;
 
-use super::change::{self, Change};
-use super::manifest::{Beside, Manifest, Origin, Sibling, Wanted};
+use super::InitArgs;
+use super::error::InitError;
+use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use super::proposal::{self, Found, Proposal};
 use super::script::{self, Script};
-use crate::args::InitArgs;
 use crate::error::Error;
+use crate::files::{Change, display_name};
 use crate::project::{Project, RUNTIME};
-use crate::targets::Target;
+use crate::target::Target;
 
-/// The crate that build scripts depend on.
+/// Crate for build scripts.
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
-/// The GPUs that packages declare by custom.
+/// Usual GPUs to declare.
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
-/// The release of Burn that the runtime is for.
+/// Release of Burn of the runtime.
 const BURN: (u64, u64) = (0, 22);
 
-/// What a loop takes that was not found.
+/// Change of a training loop that was not found.
 const LOOP: &str = "the training loop: `.with_training_strategy(session.strategy()?)`";
 
 const FILE: &str = "\
-# What gpu-tuned does not know from the code; it may stay empty.
+# Goals and workloads that the code does not have; this file may stay empty.
 
 # [goal]
 # global_batch = 256       # samples of one optimizer step
-# memory_headroom = 0.15   # share of the memory to leave alone
+# memory_headroom = 0.15   # fraction of the memory
 
 # A workload by name, for `#[gpu_tuned(workload = \"NAME\")]`: the model's dimensions, or its costs.
 # [workload.NAME.transformer]
@@ -40,7 +41,7 @@ const FILE: &str = "\
 # seq = 1024
 ";
 
-/// What is to be changed, and what is left to do.
+/// Changes, and remaining work.
 #[derive(Debug, Default)]
 pub(super) struct Setup {
     pub changes: Vec<Change>,
@@ -51,7 +52,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn of(project: &Project, args: &InitArgs) -> Result<Self, Error> {
+    pub(super) fn new(project: &Project, args: &InitArgs) -> Result<Self, InitError> {
         let here = Target::recognised_here(project);
         let targets = targets(project, args, &here)?;
         let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
@@ -73,15 +74,15 @@ impl Setup {
         let file = project.root().join(ConfigFile::NAME);
         setup.changes.extend(std::iter::once(manifest.change()).chain(root.map(Manifest::change)));
         match script {
-            Script::Fine => {}
+            Script::Unchanged => {}
             Script::Change(change) => setup.changes.push(change),
             Script::ByHand(what) => setup.by_hand.push(what),
         }
         if !file.exists() {
-            let name = change::name(&file, workspace);
+            let name = display_name(&file, workspace);
             setup.changes.push(Change { path: file, name, before: None, after: style.apply(FILE) });
         }
-        setup.changes.retain(Change::changes);
+        setup.changes.retain(Change::is_needed);
         setup.notes.extend(of_burn(project));
         let found = proposal::find(project, &names[0]);
         setup.steps = steps(project, targets, &here, &found);
@@ -97,12 +98,12 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Whether nothing is left to do by hand.
+    /// Returns true if nothing is left to do by hand.
     pub(super) const fn is_complete(&self) -> bool {
         self.by_hand.is_empty() && self.proposal.is_none()
     }
 
-    /// Sees to both dependencies; returns the names that the package has for them.
+    /// Adds both dependencies, and returns their names in the package.
     fn depend(
         &mut self,
         has_loop: bool,
@@ -117,24 +118,24 @@ impl Setup {
         let runtime = Wanted { table: "dependencies", krate: RUNTIME, features, enough, from: runtime };
         let name = manifest.depend(&runtime, root.as_deref_mut(), inherits)?;
         if name != RUNTIME {
-            self.notes.push(format!("the package has `{RUNTIME}` as `{name}`: macros look for it by its own name"));
+            self.notes.push(format!("the package renames `{RUNTIME}` to `{name}`: macros expect the original name"));
         }
-        // What the workspace describes counts before the place of the runtime.
+        // A dependency of the workspace has precedence over the origin of the runtime.
         let is_offered = inherits.is_some() && root.as_deref().unwrap_or(manifest).offers(BUILD.krate);
         let beside = if is_offered || !matches!(build, Origin::Release) {
             None
         } else {
             manifest.beside(&name, &BUILD, root.as_deref())
         };
-        // A path that the package itself says is none of its workspace.
+        // A path in the package itself is not one of the workspace.
         let inherits = inherits.filter(|_| beside.as_ref().is_none_or(|beside| beside.is_offered));
-        let from = beside.as_ref().map_or(build, |Beside { origin, .. }| origin);
+        let from = beside.as_ref().map_or(build, |SiblingOrigin { origin, .. }| origin);
         let build = Wanted { table: "build-dependencies", krate: BUILD.krate, features: &[], enough: &[], from };
         Ok([name, manifest.depend(&build, root, inherits)?])
     }
 }
 
-/// The GPUs to declare.
+/// GPUs to declare.
 fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec<ProfileId>, Error> {
     let known = |name: &String| {
         let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().hint(name) };
@@ -153,43 +154,43 @@ fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec
     Ok(targets)
 }
 
-/// The crates of a checkout.
-fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
+/// Crates of a checkout.
+fn origins(checkout: &Path) -> Result<[Origin; 2], InitError> {
     let read = |source| Error::Read { path: checkout.to_owned(), source };
     let folder = fs::canonicalize(checkout).map_err(read)?;
     let origin = |name: &'static str| match folder.join(name) {
         path if path.join("Cargo.toml").is_file() => Ok(Origin::Path(path)),
-        _ => Err(Error::NoCheckout { path: checkout.to_owned(), missing: name }),
+        _ => Err(InitError::NotACheckout { path: checkout.to_owned(), missing: name }),
     };
     Ok([origin("runtime")?, origin(BUILD.folder)?])
 }
 
-/// What is to be known of a package that depends on the release.
+/// A note on packages that depend on the release.
 fn unreleased() -> String {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).parent().filter(|folder| origins(folder).is_ok());
     let which = own.map_or_else(|| "DIR".to_owned(), |folder| folder.display().to_string());
     format!(
-        "no release of {RUNTIME} is out yet, so that cargo cannot find it: `cargo gpu-tuned init --checkout {which}` depends on a \
+        "{RUNTIME} has no release yet, so that cargo cannot find it: `cargo gpu-tuned init --checkout {which}` depends on a \
          checkout"
     )
 }
 
-/// There is no GPU in this machine that the commands could be for.
+/// A note on commands without a GPU.
 const WITHOUT_GPU: &str =
-    "no GPU is found here, so that the commands train on the CPU: where there is one, add `cuda` to their features";
+    "this machine has no GPU, so that the commands train on the CPU: with a GPU, add `cuda` to their features";
 
-/// What is to be known of the package's Burn.
+/// A note on the package's release of Burn.
 fn of_burn(project: &Project) -> Option<String> {
     let (major, minor) = BURN;
     let Some(burn) = project.package().dependencies.iter().find(|dependency| dependency.name == "burn") else {
         return Some(format!("the package does not depend on `burn` itself; gpu-tuned is for Burn {major}.{minor}"));
     };
     let fits = (0..100).any(|patch| burn.req.matches(&cargo_metadata::semver::Version::new(major, minor, patch)));
-    let told = || format!("the package asks for Burn `{}`, and gpu-tuned is for {major}.{minor}", burn.req);
-    (!fits).then(told)
+    let note = || format!("the package asks for Burn `{}`, and gpu-tuned is for {major}.{minor}", burn.req);
+    (!fits).then(note)
 }
 
-/// The commands that come next: for the GPU in this machine, else one that is usual, else the first.
+/// Next commands: for this machine's GPU, else a usual one, else the first.
 fn steps(project: &Project, added: Vec<ProfileId>, here: &[ProfileId], found: &Found) -> Vec<String> {
     let all: Vec<ProfileId> = added.into_iter().chain(project.declared()).collect();
     let is_here = here.iter().find(|id| all.contains(id));
@@ -207,27 +208,28 @@ fn steps(project: &Project, added: Vec<ProfileId>, here: &[ProfileId], found: &F
     ]
 }
 
-/// What the program has to do with its annotated config.
+/// Changes of a program with an annotated config.
 fn start(krate: &str) -> Vec<String> {
     let krate = krate.replace('-', "_");
-    let config = format!("where the config is made: `let session = {krate}::start(config)?;`, then `session.config()`");
-    let device = "where the device is made: `session.device()`".to_owned();
+    let config =
+        format!("where the config is created: `let session = {krate}::start(config)?;`, then `session.config()`");
+    let device = "where the device is created: `session.device()`".to_owned();
     let steps = "where steps are taken: `session.loader(dataset, batcher)` and `session.trainer(model, optimizer)?`, which take all \
                  samples of a step; a tuned `batch_size` is the micro-batch, and no batch for a loop by hand";
     vec![config, device, steps.to_owned()]
 }
 
-/// Whether a source names Burn's own loop.
+/// Returns true if a source uses Burn's own loop.
 fn has_own_loop(project: &Project) -> bool {
-    ["src", "examples"].iter().any(|folder| says(&project.root().join(folder), "SupervisedTraining"))
+    ["src", "examples"].iter().any(|folder| contains(&project.root().join(folder), "SupervisedTraining"))
 }
 
-/// Whether a word is in a source below this folder.
-fn says(folder: &Path, word: &str) -> bool {
+/// Returns true if a source below this folder contains a word.
+fn contains(folder: &Path, word: &str) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().map(|entry| entry.path()).any(|path| {
         let is_source = path.extension().is_some_and(|extension| extension == "rs");
         let has_it = || fs::read_to_string(&path).is_ok_and(|text| text.contains(word));
-        if path.is_dir() { says(&path, word) } else { is_source && has_it() }
+        if path.is_dir() { contains(&path, word) } else { is_source && has_it() }
     })
 }

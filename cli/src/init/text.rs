@@ -1,17 +1,17 @@
-//! The text of a file with its line endings set apart, so that edits need not know them.
+//! Text of a file with uniform line endings for edits.
 
 use gpu_tuned_core::source::{FileError, Source};
 
 const BOM: char = '\u{feff}';
 
-/// A text whose lines end in `\n`, and how they end in its file.
+/// A text with `\n` as line ending, and the style of its file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Text {
     pub lines: String,
     style: Style,
 }
 
-/// What a file has around its lines.
+/// Line endings and byte-order mark of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Style {
     crlf: bool,
@@ -19,7 +19,7 @@ pub(super) struct Style {
 }
 
 impl Text {
-    /// Takes a file apart. Where lines end in two ways, the place of the first that ends otherwise.
+    /// Splits a file into text and style. Mixed line endings are an error at the first different line.
     pub(super) fn of(file: &str, text: &str) -> Result<Self, Box<FileError>> {
         let bare = text.strip_prefix(BOM);
         let style = Style { crlf: text.contains("\r\n"), bom: bare.is_some() };
@@ -32,28 +32,28 @@ impl Text {
         let line = bare.split_inclusive('\n').position(|line| !line.ends_with("\r\n")).unwrap_or_default();
         let offset = text.lines.split_inclusive('\n').take(line).map(str::len).sum::<usize>();
         let message =
-            "some lines end in CRLF and this one does not; have them all end alike, and run the command again";
+            "some lines end in CRLF and this one does not; make all line endings alike, and run the command again";
         Err(Box::new(Source { file, text: &text.lines }.error(&(offset..offset), message)))
     }
 
-    /// As it stands in its file.
+    /// The text as the file stores it.
     pub(super) fn written(&self) -> String {
         self.style.apply(&self.lines)
     }
 
-    /// Other lines in its place.
+    /// Another text in the same style.
     pub(super) fn with(&self, lines: String) -> Self {
         Self { lines, style: self.style }
     }
 
-    /// How its lines end.
+    /// Style for new files.
     pub(super) const fn style(&self) -> Style {
         Style { crlf: self.style.crlf, bom: false }
     }
 }
 
 impl Style {
-    /// Lines in this style.
+    /// A text in this style.
     pub(super) fn apply(self, lines: &str) -> String {
         let lines = if self.crlf { lines.replace('\n', "\r\n") } else { lines.to_owned() };
         if self.bom { format!("{BOM}{lines}") } else { lines }
@@ -65,7 +65,7 @@ mod tests {
     use super::Text;
 
     #[test]
-    fn what_is_taken_apart_is_put_together_again() {
+    fn texts_survive_a_round_trip() {
         for text in ["", "a\nb", "a\r\nb\r\n", "\u{feff}a\r\n", "a"] {
             assert_eq!(Text::of("it", text).expect("its lines end alike").written(), text);
         }

@@ -1,4 +1,4 @@
-//! What changed in a lock.
+//! Changes in a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use gpu_tuned_core::measured::{MeasuredMode, Mode, Point};
 use gpu_tuned_project::lock::Lock;
 use serde::Serialize;
 
-use crate::table::{Align, BAD, GOOD, MARKED, PLAIN, Table, styled};
+use crate::output::{Align, BAD, GOOD, MARKED, PLAIN, Table, styled};
 
-/// A mode of a workload on a device that is not what it was.
+/// A changed mode of a workload on a device.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Changed {
     pub workload: String,
     pub device: String,
     pub mode: Mode,
-    /// The micro-batches that are on record now.
+    /// Micro-batches on record.
     pub batches: Vec<u64>,
     pub change: Change,
 }
@@ -23,11 +23,11 @@ pub(super) struct Changed {
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Change {
-    /// It was not measured before.
+    /// The mode was not measured before.
     New,
-    /// It is no longer on record.
+    /// The mode is no longer on record.
     Gone,
-    /// Other figures than before; the largest changes at the batches that were measured both times, as shares.
+    /// Figures differ; largest relative changes at batches measured both times.
     Other {
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<f64>,
@@ -39,7 +39,7 @@ pub(super) enum Change {
 type Key<'a> = (&'a str, &'a str, Mode);
 type Modes<'a> = BTreeMap<Key<'a>, &'a MeasuredMode>;
 
-/// Every mode that is not what it was, sorted.
+/// Changed modes, sorted.
 pub(super) fn between(before: &Lock, after: &Lock) -> Vec<Changed> {
     let (old, new) = (modes(before), modes(after));
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
@@ -73,7 +73,7 @@ fn changed(
     Some(Changed { workload: workload.to_owned(), device: device.to_owned(), mode, batches, change })
 }
 
-/// The largest change of a figure, as a share of what it was.
+/// Largest relative change of a figure.
 fn largest(old: &MeasuredMode, new: &MeasuredMode, figure: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
     let both = old.batch.iter().filter_map(|(batch, old)| Some((figure(old)?, figure(new.batch.get(batch)?)?)));
     let shares = both.filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old - 1.0);
@@ -98,6 +98,6 @@ pub(super) fn table(changed: &[Changed]) -> String {
 
 fn differences(memory: Option<f64>, time: Option<f64>) -> String {
     let share = |name: &str, share: Option<f64>| share.map(|share| format!("{name} {:+.1}%", share * 100.0));
-    let said: Vec<_> = [share("memory", memory), share("time", time)].into_iter().flatten().collect();
-    if said.is_empty() { "other batches".to_owned() } else { said.join(", ") }
+    let all: Vec<_> = [share("memory", memory), share("time", time)].into_iter().flatten().collect();
+    if all.is_empty() { "other batches".to_owned() } else { all.join(", ") }
 }

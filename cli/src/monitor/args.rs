@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::args::no_standard_stream;
-use crate::recording::is_standard;
-use crate::time::time;
+use crate::stdio::is_standard;
+use crate::time::parse_time;
 
 const HELP: &str = "\
 Examples:
@@ -37,7 +37,7 @@ pub(crate) struct MonitorArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
     /// Stop after this time, such as 30s, 5m or 1h
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<Duration>,
     /// Watch this GPU only, by the driver's number; may be given several times
     #[arg(long = "gpu", value_name = "N")]
@@ -73,7 +73,7 @@ impl MonitorArgs {
 
 fn interval(text: &str) -> Result<Duration, String> {
     let least = gpu_tuned_observe::monitor::LEAST_INTERVAL;
-    time(text).and_then(|time| {
+    parse_time(text).and_then(|time| {
         let is_enough = (least..=Duration::from_secs(3600)).contains(&time);
         is_enough.then_some(time).ok_or_else(|| "expected 100ms at least and 1h at most".to_owned())
     })

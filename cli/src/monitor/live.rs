@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
-use super::failure::Failure;
+use super::error::WatchError;
 use super::output::{Ended, Output};
 use super::seen::Seen;
 use super::source::Source;
-use crate::stop::Stop;
+use crate::process::Stop;
 
 /// How soon a signal is answered.
 const REST: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ pub(super) fn follow(
     source: &mut Source,
     output: &mut Output,
     stop: &Stop,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, WatchError> {
     let begin = Instant::now();
     let mut seen = Seen::since(source.begun());
     let mut has_ended = false;
@@ -31,7 +31,7 @@ pub(super) fn follow(
             seen.observe(&record);
             has_ended |= source.has_ended(&record);
             if let Record::Start(start) = &record {
-                start.trouble.iter().for_each(|trouble| crate::say(&format!("note: {trouble}")));
+                start.trouble.iter().for_each(|trouble| crate::output::say(&format!("note: {trouble}")));
             }
             if !output.write(&record, &seen)? {
                 return Ok(Ended::NobodyReads);

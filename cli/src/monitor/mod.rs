@@ -2,7 +2,7 @@
 
 mod amounts;
 mod args;
-mod failure;
+mod error;
 mod lines;
 mod live;
 mod output;
@@ -16,19 +16,19 @@ mod tail;
 use std::io::{self, IsTerminal};
 
 pub(crate) use args::MonitorArgs;
-pub(crate) use failure::Failure;
+pub(crate) use error::WatchError;
 
 use crate::args::Common;
-use crate::error::Error;
-use crate::recording::{distinct, read};
-use crate::stop::Stop;
-use crate::{Answer, Code};
+use crate::files::distinct;
+use crate::output::{Answer, Code};
+use crate::process::Stop;
+use crate::recording::read;
 use output::{Ended, Output, Table};
 use seen::Seen;
 use source::Source;
 
 /// Watches, and sums up what was seen.
-pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> {
+pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, WatchError> {
     for (read, written) in [&args.replay, &args.record].into_iter().flatten().zip(args.csv_file().into_iter().cycle()) {
         distinct(read, written)?;
     }
@@ -42,7 +42,7 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
         }
         None => watch(common, args, is_screen)?,
     };
-    let Some(seen) = seen else { return Ok(Answer { text: String::new(), notes, code: Code::Fine }) };
+    let Some(seen) = seen else { return Ok(Answer { text: String::new(), notes, code: Code::Ok }) };
     let summary = seen.summary();
     let mut text =
         if common.json { output::summary_line(&summary) } else { report::text(&summary, &seen.start.trouble) };
@@ -50,7 +50,7 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
         // The table has the standard output.
         notes.push(std::mem::take(&mut text));
     }
-    Ok(Answer { text, notes, code: Code::Fine })
+    Ok(Answer { text, notes, code: Code::Ok })
 }
 
 fn are_terminals() -> bool {
@@ -58,8 +58,8 @@ fn are_terminals() -> bool {
 }
 
 /// Watches this machine; `None` when nobody reads any more.
-fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Seen>, Failure> {
-    let stop = Stop::on_signals().map_err(Failure::Signals)?;
+fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Seen>, WatchError> {
+    let stop = Stop::on_signals().map_err(WatchError::Signals)?;
     let mut source = Source::open(args)?;
     if is_screen {
         let mut table = args.csv_file().map(|path| Table::create(path)).transpose()?;

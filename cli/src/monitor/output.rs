@@ -8,7 +8,7 @@ use gpu_tuned_observe::monitor::{Summary, csv_header, csv_line};
 use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
-use super::failure::Failure;
+use super::error::WatchError;
 use super::lines;
 use super::seen::{Seen, Track};
 
@@ -40,7 +40,7 @@ pub(super) struct Table {
 }
 
 impl Output {
-    pub(super) fn new(is_json: bool, args: &MonitorArgs) -> Result<Self, Failure> {
+    pub(super) fn new(is_json: bool, args: &MonitorArgs) -> Result<Self, WatchError> {
         let kind = match (is_json, args.prints_csv()) {
             (true, _) => Kind::Json,
             (_, true) => Kind::Csv,
@@ -54,7 +54,7 @@ impl Output {
     }
 
     /// Takes a record that `seen` holds already; `false` when nobody reads any more.
-    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<bool, Failure> {
+    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<bool, WatchError> {
         if let Some(table) = &mut self.table {
             table.write(record, seen)?;
         }
@@ -69,17 +69,17 @@ impl Output {
 }
 
 impl Table {
-    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        let failure = |source| Failure::Csv { path: path.to_owned(), source };
+    pub(super) fn create(path: &Path) -> Result<Self, WatchError> {
+        let failure = |source| WatchError::Csv { path: path.to_owned(), source };
         let mut file = File::create(path).map_err(failure)?;
         file.write_all(csv_header().as_bytes()).map_err(failure)?;
         Ok(Self { path: path.to_owned(), file })
     }
 
-    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<(), WatchError> {
         let Some(line) = csv_line(record, uuid(record, seen)) else { return Ok(()) };
         let written = self.file.write_all(line.as_bytes());
-        written.map_err(|source| Failure::Csv { path: self.path.clone(), source })
+        written.map_err(|source| WatchError::Csv { path: self.path.clone(), source })
     }
 }
 
@@ -91,12 +91,12 @@ pub(super) fn summary_line(summary: &Summary) -> String {
 }
 
 /// Prints at once: somebody may be waiting for it. `false` when nobody reads any more.
-fn print(text: &str) -> Result<bool, Failure> {
+fn print(text: &str) -> Result<bool, WatchError> {
     let mut out = anstream::AutoStream::auto(io::stdout());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::Print(error)),
+        Err(error) => Err(WatchError::Print(error)),
     }
 }
 

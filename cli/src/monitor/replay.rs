@@ -6,12 +6,12 @@ use std::path::Path;
 use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
-use super::failure::Failure;
+use super::error::WatchError;
 use super::output::Output;
 use super::screen;
 use super::seen::Seen;
 use crate::args::Common;
-use crate::stop::Stop;
+use crate::process::Stop;
 
 /// Shows a recording; `None` when nobody reads any more.
 pub(super) fn show(
@@ -20,14 +20,14 @@ pub(super) fn show(
     path: &Path,
     records: Vec<Record>,
     is_screen: bool,
-) -> Result<Option<Seen>, Failure> {
+) -> Result<Option<Seen>, WatchError> {
     let records = chosen(args, records)?;
     let mut seen = Seen::before(&records);
     if is_screen {
         for record in &records {
             seen.observe(record);
         }
-        let stop = Stop::on_signals().map_err(Failure::Signals)?;
+        let stop = Stop::on_signals().map_err(WatchError::Signals)?;
         return screen::replayed(common, &seen, path, &stop).map(|()| Some(seen));
     }
     // What there is to tell of a recording is its summary; the rest is for programs.
@@ -42,11 +42,11 @@ pub(super) fn show(
 }
 
 /// The records, without those of GPUs that are not asked for.
-fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, Failure> {
+fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, WatchError> {
     let there = gpus(&records);
     if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
         let there = there.into_iter().collect();
-        return Err(Failure::NoGpu { wanted: *wanted, whose: "recording has", there });
+        return Err(WatchError::NoGpu { wanted: *wanted, whose: "recording has", there });
     }
     let is_wanted = |gpu: u32| args.gpus.is_empty() || args.gpus.contains(&gpu);
     records.retain(|record| !matches!(record, Record::Gpu(sample) if !is_wanted(sample.gpu)));

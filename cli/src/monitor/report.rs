@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gpu_tuned_observe::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, Summary};
 
 use super::amounts::{clock, energy, gib, reason, short};
-use crate::table::{Align, BOLD, MARKED, PLAIN, Table, styled};
+use crate::output::{Align, BOLD, MARKED, PLAIN, Table, styled};
 
 /// How a figure is shown: its name, its unit, what it is multiplied by, and its digits.
 struct Shown {

@@ -7,7 +7,7 @@ use gpu_tuned_observe::monitor::{Monitor, Options};
 use gpu_tuned_observe::recording::{Record, now};
 
 use super::args::MonitorArgs;
-use super::failure::Failure;
+use super::error::WatchError;
 use super::tail::Tail;
 
 /// This machine, watched.
@@ -22,7 +22,7 @@ pub(super) struct Source {
 
 impl Source {
     /// Starts to watch.
-    pub(super) fn open(args: &MonitorArgs) -> Result<Self, Failure> {
+    pub(super) fn open(args: &MonitorArgs) -> Result<Self, WatchError> {
         let mut options = Options::default().interval(args.interval);
         options = match args.pid {
             Some(pid) => options.pid(pid),
@@ -44,7 +44,7 @@ impl Source {
             let mut numbers: Vec<u32> = all.iter().map(|gpu| gpu.index).collect();
             numbers.dedup();
             if !numbers.is_empty() {
-                return Err(Failure::NoGpu { wanted: *wanted, whose: "driver shows", there: numbers });
+                return Err(WatchError::NoGpu { wanted: *wanted, whose: "driver shows", there: numbers });
             }
         }
         let source = Self { monitor, begun, next: 0, tail, pid: args.pid };
@@ -53,11 +53,11 @@ impl Source {
     }
 
     /// A process that is not there at the first look is a mistake.
-    fn find_process(&self) -> Result<(), Failure> {
+    fn find_process(&self) -> Result<(), WatchError> {
         let Some(pid) = self.pid else { return Ok(()) };
         loop {
             match self.monitor.latest().host {
-                Some(host) if host.process.is_none() => return Err(Failure::NoProcess { pid }),
+                Some(host) if host.process.is_none() => return Err(WatchError::NoProcess { pid }),
                 Some(_) => return Ok(()),
                 None => thread::sleep(Duration::from_millis(5)),
             }
@@ -70,7 +70,7 @@ impl Source {
     }
 
     /// What came since the last call.
-    pub(super) fn news(&mut self) -> Result<Vec<Record>, Failure> {
+    pub(super) fn news(&mut self) -> Result<Vec<Record>, WatchError> {
         // Whoever wants a recording wants no look that it lacks.
         self.monitor.written()?;
         let (next, mut records) = self.monitor.since(self.next);
@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// Stops watching, and says whether all could be written.
-    pub(super) fn close(self) -> Result<(), Failure> {
+    pub(super) fn close(self) -> Result<(), WatchError> {
         self.monitor.stop()?;
         Ok(())
     }

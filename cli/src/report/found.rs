@@ -1,18 +1,18 @@
-//! What holds a recorded run up.
+//! Findings on a recorded run.
 
 use gpu_tuned_observe::diagnose::{Finding, Severity, diagnose};
 use gpu_tuned_observe::recording::Record;
 use maud::{Markup, html};
 
-use crate::diagnose::expectation;
+use crate::view::expectation;
 
-/// The findings, the first one first, and what could not be judged.
+/// The findings in their order, and what could not be judged.
 pub(super) fn findings(records: &[Record]) -> Markup {
     let diagnosis = diagnose(records);
     html! {
         h3 { "Findings" }
         @if diagnosis.findings.is_empty() && diagnosis.judged.steps > 0 {
-            p class="good" { "Nothing found that holds training up." }
+            p class="good" { "Nothing slows training down." }
         }
         @for found in &diagnosis.findings { (finding(found)) }
         @for unjudged in &diagnosis.unjudged { p class="faint" { (unjudged.what) "; " (unjudged.how) } }

@@ -1,12 +1,12 @@
-//! What was measured of a workload.
+//! Measurements of a workload.
 
 use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode, Point};
 use gpu_tuned_core::{grouped, three_digits};
 use maud::html;
 
 use super::page::{Grid, Kind, Section};
-use crate::explain::in_words;
 use crate::project::Described;
+use crate::view::method;
 
 const COLUMNS: [(&str, Kind); 9] = [
     ("mode", Kind::Text),
@@ -17,7 +17,7 @@ const COLUMNS: [(&str, Kind); 9] = [
     ("optimizer, ms", Kind::Number),
     ("samples/s", Kind::Number),
     ("spread", Kind::Number),
-    ("way", Kind::Faint),
+    ("method", Kind::Faint),
 ];
 
 /// The measurements of a workload; `None` where there are none.
@@ -45,25 +45,25 @@ fn device(on: &MeasuredOn) -> String {
 
 fn rows(on: &MeasuredOn) -> Vec<Vec<String>> {
     let of_mode = on.mode.iter().flat_map(|(mode, points)| {
-        let way = in_words(points.way);
-        points.batch.iter().map(move |(batch, point)| cells(*mode, *batch, point, way))
+        let method = method(points.way);
+        points.batch.iter().map(move |(batch, point)| cells(*mode, *batch, point, method))
     });
     of_mode.collect()
 }
 
-fn cells(mode: Mode, batch: u64, point: &Point, way: &str) -> Vec<String> {
-    let told = |figure: Option<String>| figure.unwrap_or_default();
-    let ms = |figure: Option<f64>| told(figure.map(|ms| format!("{ms:.2}")));
+fn cells(mode: Mode, batch: u64, point: &Point, method: &str) -> Vec<String> {
+    let cell = |figure: Option<String>| figure.unwrap_or_default();
+    let ms = |figure: Option<f64>| cell(figure.map(|ms| format!("{ms:.2}")));
     let seconds = point.micro_step_ms.map(|micro_step| (micro_step + point.optimizer_ms.unwrap_or(0.0)) / 1e3);
     vec![
         mode.to_string(),
         grouped(batch),
-        told(point.reserved_bytes.map(|bytes| bytes.to_string())),
-        told(point.in_use_bytes.map(|bytes| bytes.to_string())),
+        cell(point.reserved_bytes.map(|bytes| bytes.to_string())),
+        cell(point.in_use_bytes.map(|bytes| bytes.to_string())),
         ms(point.micro_step_ms),
         ms(point.optimizer_ms),
-        told(seconds.map(|seconds| three_digits(batch as f64 / seconds))),
-        told(point.spread.map(|spread| format!("{:.1}%", spread * 100.0))),
-        way.to_owned(),
+        cell(seconds.map(|seconds| three_digits(batch as f64 / seconds))),
+        cell(point.spread.map(|spread| format!("{:.1}%", spread * 100.0))),
+        method.to_owned(),
     ]
 }

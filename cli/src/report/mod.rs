@@ -9,7 +9,7 @@ mod recorded;
 
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -17,14 +17,24 @@ pub(crate) use args::ReportArgs;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::json::PathText;
+use crate::files::{alone, distinct, once, write};
+use crate::output::{Answer, Code, PathText, pretty};
 use crate::project::Project;
-use crate::recording::{alone, distinct, is_standard, once, read, write};
-use crate::targets::Target;
-use crate::{Answer, Code};
+use crate::recording::read;
+use crate::stdio::is_standard;
+use crate::target::Target;
 use page::Section;
 
-/// What `--json` prints.
+/// Reasons why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReportError {
+    #[error(transparent)]
+    Shared(#[from] Error),
+    #[error("`{}` exists and is not a report; not overwritten\n  help: name another file with -o", path.display())]
+    NotAReport { path: PathBuf },
+}
+
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Written<'a> {
     report: PathText<'a>,
@@ -34,7 +44,7 @@ struct Written<'a> {
     recordings: usize,
 }
 
-/// What is planned on the page, and measured.
+/// Plans and measurements on the page.
 #[derive(Default)]
 struct Planned {
     package: Option<String>,
@@ -45,9 +55,9 @@ struct Planned {
 }
 
 /// Writes the page.
-pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
+pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, ReportError> {
     alone(&args.output, common.json)?;
-    refuse_others(&args.output)?;
+    check_is_report(&args.output)?;
     once(&args.recordings)?;
     let Planned { package, workloads, targets, mut sections, mut notes } = planned(common, args)?;
     for path in &args.recordings {
@@ -59,27 +69,27 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     let title = package.unwrap_or_else(|| "training run".to_owned());
     let page = page::page(&title, &sections);
     if is_standard(&args.output) {
-        return Ok(Answer { text: page, notes, code: Code::Fine });
+        return Ok(Answer { text: page, notes, code: Code::Ok });
     }
     write(&args.output, |file| file.write_all(page.as_bytes()))?;
     let recordings = args.recordings.len();
     let text = if common.json {
         let written = Written { report: PathText(&args.output), bytes: page.len(), workloads, targets, recordings };
-        format!("{}\n", serde_json::to_string_pretty(&written).expect("BUG: names and numbers are always JSON"))
+        pretty(&written)
     } else {
-        format!("wrote `{}`: {} KiB, to be opened in a browser\n", args.output.display(), page.len() / 1024)
+        format!("wrote `{}`: {} KiB, open it in a browser\n", args.output.display(), page.len() / 1024)
     };
-    Ok(Answer { text, notes, code: Code::Fine })
+    Ok(Answer { text, notes, code: Code::Ok })
 }
 
-/// The plans; none where only recordings are asked for and there is nothing to plan.
+/// The plans; none where only recordings are requested and there is nothing to plan.
 fn planned(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     let recordings_do = !args.recordings.is_empty() && !args.asks_for_plans() && !common.names_a_package();
     match of_package(common, args) {
         Err(error) if recordings_do && error.leaves_plans_open() => {
             let why = error.to_string();
             let why = why.lines().next().unwrap_or_default();
-            Ok(Planned { notes: vec![format!("there are no plans on the page: {why}")], ..Planned::default() })
+            Ok(Planned { notes: vec![format!("the page has no plans: {why}")], ..Planned::default() })
         }
         other => other,
     }
@@ -104,17 +114,17 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     })
 }
 
-/// A file that is replaced has to be a report.
-fn refuse_others(path: &Path) -> Result<(), Error> {
-    // Opening a pipe would wait for somebody at its other end.
+/// Refuses to replace a file that is not a report.
+fn check_is_report(path: &Path) -> Result<(), ReportError> {
+    // Opening a pipe would wait for its reader.
     if is_standard(path) || !fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return Ok(());
     }
     let mut begin = Vec::new();
-    // What cannot be read is told when it cannot be written.
+    // An unreadable file fails when the page is written.
     let read = fs::File::open(path).and_then(|file| file.take(page::BEGIN.len() as u64).read_to_end(&mut begin));
     if read.is_ok_and(|count| count > 0) && begin != page::BEGIN.as_bytes() {
-        return Err(Error::NoReport { path: path.to_owned() });
+        return Err(ReportError::NotAReport { path: path.to_owned() });
     }
     Ok(())
 }

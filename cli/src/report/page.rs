@@ -1,11 +1,11 @@
-//! The frame of the page: it is well-formed, holds its styles and pictures, and asks nobody for anything.
+//! Frame of the page: well-formed, self-contained HTML.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// How the page begins.
+/// Begin of every page.
 pub(super) const BEGIN: &str = "<!DOCTYPE html>";
 
-/// Light and dark, and narrow enough to read.
+/// Styles for light and dark screens.
 const STYLE: &str = "
 :root { color-scheme: light dark; --ground: #fff; --text: #222; --faint: #666; --line: #ddd; --bad: #b3261e; --good: #2c6e2f }
 @media (prefers-color-scheme: dark) {
@@ -26,13 +26,13 @@ pub(super) struct Section {
     pub body: Markup,
 }
 
-/// A table: headings that say which columns hold numbers, and rows of as many cells.
+/// A table: headings with kinds of columns, and rows.
 pub(super) struct Grid<'a> {
     pub columns: &'a [(&'a str, Kind)],
     pub rows: Vec<Vec<String>>,
 }
 
-/// What a column holds.
+/// Kind of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -74,7 +74,7 @@ pub(super) fn page(package: &str, sections: &[Section]) -> String {
     page.into_string()
 }
 
-/// A picture, which is markup already.
+/// An SVG picture as markup.
 pub(super) fn picture(svg: String) -> Markup {
     PreEscaped(svg)
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::{Section, page};
 
     #[test]
-    fn names_are_text_wherever_they_stand() {
+    fn names_are_escaped_everywhere() {
         let heading = "<script>alert(1)</script>".to_owned();
         let section = Section { heading, body: html! { p { "</section>" } } };
         let page = page("a & \"b\"", &[section]);

@@ -1,4 +1,4 @@
-//! Plans, and what the planner expects of other micro-batches.
+//! Plans, with the expectations for other micro-batches.
 
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, curve, explain};
@@ -9,10 +9,9 @@ use maud::{Markup, html};
 use super::page::{Grid, Kind, Section, picture};
 use crate::args::GoalArgs;
 use crate::error::Error;
-use crate::explain::arithmetic;
-use crate::plan::{cells, heading, headings, misfit_in_words};
 use crate::project::{Described, Project};
-use crate::targets::Target;
+use crate::target::Target;
+use crate::view;
 
 /// The plans of a workload.
 pub(super) fn section(
@@ -30,12 +29,13 @@ pub(super) fn section(
         explained.push((target, goal, explanation));
     }
     let kind = |(heading, is_number)| (heading, if is_number { Kind::Number } else { Kind::Text });
+    let headings = view::headings().map(kind);
     let columns: Vec<_> =
-        core::iter::once(("GPU", Kind::Text)).chain(headings().map(kind)).chain([("from", Kind::Faint)]).collect();
+        core::iter::once(("GPU", Kind::Text)).chain(headings).chain([("from", Kind::Faint)]).collect();
     let row = |(target, _, found): &(&Target, Goal, Explanation)| row(&target.name, found, columns.len());
     let grid = Grid { columns: &columns, rows: explained.iter().map(row).collect() };
     let body = html! {
-        p { (plain(&heading(described, asked))) }
+        p { (plain(&view::heading(described, asked))) }
         (grid.table())
         @for (target, goal, explanation) in &explained {
             (details(project, described, target, goal, explanation))
@@ -46,16 +46,16 @@ pub(super) fn section(
 
 fn row(target: &str, explanation: &Explanation, columns: usize) -> Vec<String> {
     match &explanation.outcome {
-        Outcome::Plan(plan) => cells(target, plan).into_iter().chain([source(plan)]).collect(),
+        Outcome::Plan(plan) => view::cells(target, plan).into_iter().chain([source(plan)]).collect(),
         Outcome::Misfit(misfit) => {
             let mut cells = vec![String::new(); columns];
-            (cells[0], cells[columns - 1]) = (target.to_owned(), misfit_in_words(misfit));
+            (cells[0], cells[columns - 1]) = (target.to_owned(), misfit.in_one_line());
             cells
         }
     }
 }
 
-/// Without what colours a terminal.
+/// A text without styles.
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
@@ -64,7 +64,7 @@ fn source(plan: &Plan) -> String {
     format!("memory {}, speed {}", plan.memory.provenance, plan.samples_per_s_provenance)
 }
 
-/// The picture, what the planner advises, and its arithmetic.
+/// The picture, the advice, and the arithmetic.
 fn details(
     project: &Project,
     described: &Described<'_>,
@@ -72,7 +72,7 @@ fn details(
     goal: &Goal,
     explanation: &Explanation,
 ) -> Markup {
-    let arithmetic = arithmetic(project, target, explanation);
+    let arithmetic = view::explanation(project, target, explanation);
     let advice: &[String] = match &explanation.outcome {
         Outcome::Plan(plan) => &plan.advice,
         Outcome::Misfit(_) => &[],
@@ -88,7 +88,7 @@ fn details(
     }
 }
 
-/// Speed by memory of all that was considered and fits, with a ring around the plan.
+/// Throughput over memory of the candidates that fit, with a ring around the plan.
 fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation: &Explanation) -> Option<String> {
     let Outcome::Plan(plan) = &explanation.outcome else { return None };
     let facts = target.facts_of(goal.world_size);

@@ -1,4 +1,4 @@
-//! A training run as it was recorded.
+//! A recorded training run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,19 +11,19 @@ use maud::{Markup, html};
 
 use super::found::findings;
 use super::page::{Grid, Kind, Section, picture};
-use crate::recording::name;
+use crate::stdio::input_name;
 
 const COLUMNS: [(&str, Kind); 7] = [
     ("of", Kind::Text),
     ("figure", Kind::Text),
     ("mean", Kind::Number),
-    ("least", Kind::Number),
-    ("most", Kind::Number),
-    ("deviation", Kind::Number),
-    ("looks", Kind::Number),
+    ("min", Kind::Number),
+    ("max", Kind::Number),
+    ("std. dev.", Kind::Number),
+    ("samples", Kind::Number),
 ];
 
-/// Figures of GPUs that have a picture, and what is at its top where that is not the highest point.
+/// Figures of GPUs with a picture; the top of the scale, unless it is the highest value.
 const PICTURES: [(&str, Option<f64>); 5] = [
     ("utilisation_percent", Some(100.0)),
     ("sm_activity_percent", Some(100.0)),
@@ -32,7 +32,7 @@ const PICTURES: [(&str, Option<f64>); 5] = [
     ("temperature_c", None),
 ];
 
-/// What was recorded at `path`.
+/// Section of a recording.
 pub(super) fn section(path: &Path, records: &[Record]) -> Section {
     let mut gathering = Gathering::default();
     for record in records {
@@ -50,11 +50,11 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
         (Grid { columns: &COLUMNS, rows: figures(&summary) }.table())
         @for svg in courses(records) { (picture(svg)) }
     };
-    Section { heading: format!("Run: {}", name(path)), body }
+    Section { heading: format!("Run: {}", input_name(path)), body }
 }
 
 fn of_run(run: &Run) -> Markup {
-    let built = run.target.as_deref().map_or_else(|| "no GPU in particular".to_owned(), |target| format!("`{target}`"));
+    let built = run.target.as_deref().map_or_else(|| "no specific GPU".to_owned(), |target| format!("`{target}`"));
     html! {
         p { (run.workload) " on " (run.device.name) ", built for " (built) ", process " (run.pid) }
         @if !run.fallbacks.is_empty() {
@@ -94,12 +94,12 @@ fn rows<'s>(of: String, figures: &'s BTreeMap<&'static str, Stats>) -> impl Iter
 
 fn cells(of: String, key: &str, stats: &Stats) -> Vec<String> {
     let (name, scale) = readable(key);
-    let told = |figure: f64| format!("{:.2}", figure / scale);
-    let deviation = stats.standard_deviation.map(told).unwrap_or_default();
-    vec![of, name, told(stats.mean), told(stats.min), told(stats.max), deviation, stats.count.to_string()]
+    let cell = |figure: f64| format!("{:.2}", figure / scale);
+    let deviation = stats.standard_deviation.map(cell).unwrap_or_default();
+    vec![of, name, cell(stats.mean), cell(stats.min), cell(stats.max), deviation, stats.count.to_string()]
 }
 
-/// A key as a person would say it, and what the figure is divided by for that.
+/// Name of a key with its unit, and the divisor of the figure.
 fn readable(key: &str) -> (String, f64) {
     const UNITS: [(&str, &str, f64); 6] = [
         ("_bytes_per_s", "MB/s", 1e6),
@@ -116,7 +116,7 @@ fn readable(key: &str) -> (String, f64) {
     )
 }
 
-/// Pictures of all that has a course, over the same time.
+/// Pictures of figures over time, on one time axis.
 fn courses(records: &[Record]) -> Vec<String> {
     let times = || records.iter().filter_map(Record::at);
     let Some(begin) = times().reduce(f64::min) else { return Vec::new() };
@@ -140,7 +140,7 @@ fn courses(records: &[Record]) -> Vec<String> {
     all.filter_map(|(title, lines, most)| Course { title, lines, most, limit: None, between }.svg()).collect()
 }
 
-/// A line for each GPU, in the unit that people read.
+/// A line for each GPU, in the displayed unit.
 fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<CourseLine> {
     let scale = readable(figure.key).1;
     let mut lines: BTreeMap<(u32, Option<u32>), CourseLine> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The profiles there are, and what this package and this machine have to do with them.
+//! Profiles with their relation to the package and the machine.
 
 use core::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,36 +15,36 @@ use crate::args::Common;
 use crate::error::Error;
 use crate::project::Project;
 
-/// The shipped profiles, those of the package, and the GPUs of this machine.
+/// Shipped profiles, the package's own, and the GPUs of this machine.
 pub(super) struct Catalogue {
     pub project: Option<Project>,
     pub table: ProfileTable,
     pub machine: Machine,
-    /// What each of the machine's GPUs was recognised as.
+    /// Match of each GPU of the machine.
     pub recognised: Vec<Match>,
 }
 
-/// A profile, and what this package and this machine have to do with it.
+/// A profile with its relation to the package and the machine.
 #[derive(Serialize)]
 pub(super) struct Entry<'a> {
     pub target: &'a str,
-    /// Whether it is one of the package's `gpu-tuned.toml`.
+    /// True for a profile of the package's `gpu-tuned.toml`.
     pub own: bool,
-    /// Whether a feature of the package names it.
+    /// True if a feature of the package names the profile.
     pub declared: bool,
-    /// Whether the package has a feature that trains on GPUs, by its usual name.
+    /// True if the package has the usual feature for training on GPUs.
     #[serde(skip)]
     pub trains: bool,
-    /// How near a GPU of this machine is to it.
+    /// Nearness of a GPU of this machine.
     pub here: Option<Nearness>,
     pub profile: &'a Profile,
-    /// What a plan for it has to keep to.
+    /// Limits of plans.
     pub limits: Limits,
-    /// What the codes of its sources stand for.
+    /// Titles of sources by their codes.
     pub sources: BTreeMap<&'a str, &'static str>,
 }
 
-/// How near a GPU of this machine is to a profile.
+/// Nearness of a GPU of this machine to a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Nearness {
@@ -53,8 +53,7 @@ pub(super) enum Nearness {
 }
 
 impl Catalogue {
-    /// Looks at the package, where there is one and it is not `needed` to be there, and at the machine; with what is to be
-    /// said of it.
+    /// Reads the package, which may be missing unless it is `needed`, and detects the machine; with notes.
     pub(super) fn read(common: &Common, needed: bool) -> Result<(Self, Vec<String>), Error> {
         let is_named = needed || common.package.is_some();
         let (project, notes) = match Project::read_without_releases(common) {
@@ -69,8 +68,7 @@ impl Catalogue {
         Ok((Self { project, table, machine, recognised }, notes))
     }
 
-    /// Every profile: newest architecture first, and of one the largest and fastest first. Last the one that stands in
-    /// where no GPU is named.
+    /// Profiles by architecture, newest first, then by memory and bandwidth, largest first; `generic` last.
     pub(super) fn entries(&self) -> Vec<Entry<'_>> {
         let mut ages = BTreeMap::<&str, ComputeCapability>::new();
         for profile in self.table.iter() {
@@ -100,19 +98,19 @@ impl Catalogue {
         }
     }
 
-    /// Whether the package has this feature.
+    /// Returns true if the package has this feature.
     pub(super) fn declares(&self, feature: &str) -> bool {
         self.project.as_ref().is_some_and(|project| project.package().features.contains_key(feature))
     }
 
-    /// The names that a feature can have.
+    /// Names of profiles that a feature can have.
     pub(super) fn known(&self) -> ProfileNames {
         self.project.as_ref().map_or_else(|| ProfileNames::new(&[]), Project::known)
     }
 }
 
 impl Entry<'_> {
-    /// Whether it stands in where no GPU is named.
+    /// Returns true for the conservative profile without a GPU's name.
     pub(super) fn is_generic(&self) -> bool {
         is_generic(self.profile)
     }
@@ -130,7 +128,7 @@ fn nearness(found: &Match, id: &ProfileId) -> Option<Nearness> {
     }
 }
 
-/// The codes of all sources that a profile names.
+/// Codes of all sources of a profile.
 fn codes(profile: &Profile) -> impl Iterator<Item = &str> {
     let Profile { names_source, pci_ids_source, sources, compute, peaks, board, .. } = profile;
     let fields = [names_source, pci_ids_source, &compute.l2_source, &board.nvlink_source];

@@ -1,14 +1,13 @@
-//! All that is known of a profile.
+//! One profile in full.
 
 use gpu_tuned_core::profile::{Basis, Peak, Profile};
 
 use super::catalogue::{Entry, Nearness};
 use super::limits::Limits;
-use crate::explain::total;
-use crate::table::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
-use crate::wrap::wrapped;
+use crate::output::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
+use crate::view::memory_origin;
 
-/// The feature that trains on GPUs, as packages name it.
+/// Usual feature for training on GPUs.
 pub(super) const CUDA: &str = "cuda";
 
 /// Name and figure.
@@ -16,7 +15,7 @@ const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Left)];
 /// Name and amount.
 const AMOUNTS: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
 
-/// What is known, by sections.
+/// A profile in sections.
 pub(super) fn text(entry: &Entry) -> String {
     let profile = entry.profile;
     let mut text = heading(entry) + &figures(profile);
@@ -24,7 +23,7 @@ pub(super) fn text(entry: &Entry) -> String {
         text += &remark("unknown", unknown);
     }
     text.extend(profile.notes.as_deref().map(|notes| remark("note", notes)));
-    text += &section("what a plan keeps to", &limits(&entry.limits, total(&profile.memory)));
+    text += &section("limits of a plan", &limits(&entry.limits, memory_origin(&profile.memory)));
     if !entry.is_generic() {
         text += &section(
             "to build for it",
@@ -46,12 +45,12 @@ fn heading(entry: &Entry) -> String {
     });
     text.push('\n');
     if entry.own {
-        text += "  a profile of gpu-tuned.toml; its sources, and what it does not say, are its base's\n";
+        text += "  a profile of gpu-tuned.toml; sources and missing figures are those of its base\n";
     }
     text
 }
 
-/// Every figure with the codes of its source.
+/// Figures with the codes of their sources.
 fn figures(profile: &Profile) -> String {
     let mut table = Table::new(2, FIGURES);
     identity(profile, &mut table);
@@ -68,13 +67,13 @@ fn figures(profile: &Profile) -> String {
     figure("capability", Some(profile.compute_capability.to_string()), &general);
     of_memory(profile, &mut |name, value| figure(name, value, &general));
     let compute = &profile.compute;
-    figure("multiprocessors", compute.sm_count.map(|count| count.to_string()), &general);
+    figure("SMs", compute.sm_count.map(|count| count.to_string()), &general);
     figure("f32 lanes", compute.cuda_cores.map(|count| count.to_string()), &general);
     figure("boost clock", compute.boost_mhz.map(|clock| format!("{clock} MHz")), &general);
     figure("tensor clock", compute.tensor_clock_mhz.map(|clock| format!("{clock} MHz")), &general);
     figure("L2 cache", compute.l2_mib.map(|size| format!("{size} MiB")), &source(&compute.l2_source));
     for (name, peak) in peaks(profile) {
-        figure(name, Some(in_words(peak)), &peak.source);
+        figure(name, Some(describe(peak)), &peak.source);
     }
     let board = &profile.board;
     figure("power", board.tdp_w.map(|watts| format!("{watts} W")), &general);
@@ -85,7 +84,7 @@ fn figures(profile: &Profile) -> String {
     table.print()
 }
 
-/// What the GPU is recognised by. Names are long, and their sources are not aligned with those of figures.
+/// Names and PCI ids that identify the GPU; their sources are not aligned, as names are long.
 fn identity(profile: &Profile, table: &mut Table) {
     let said = |text: &str, source: &Option<String>| match source {
         Some(source) => format!("{text}  {}", styled(FAINT, source)),
@@ -125,7 +124,7 @@ fn peaks(profile: &Profile) -> impl Iterator<Item = (&'static str, &Peak)> {
     all.into_iter().filter_map(|(name, peak)| Some((name, peak.as_ref()?)))
 }
 
-fn in_words(peak: &Peak) -> String {
+fn describe(peak: &Peak) -> String {
     let basis = match peak.basis {
         Basis::Published => "published",
         Basis::Derived => "units x clock",
@@ -142,14 +141,14 @@ fn remark(label: &str, text: &str) -> String {
     format!("  {} {}\n", styled(MARKED, format!("{label}:")), wrapped(text, label.len() + 4))
 }
 
-/// The figures that decide what fits, and what stands behind them.
+/// Figures that limit plans, with their origins.
 pub(super) fn limits(limits: &Limits, available: &str) -> String {
     let headroom = format!("{}% of it, unless memory_headroom says otherwise", limits.headroom_share * 100.0);
     let mut table = Table::new(2, AMOUNTS);
     let figures = [
         ("memory", Some(limits.available), available),
-        ("left alone", Some(limits.headroom), headroom.as_str()),
-        ("context", Some(limits.context), "estimated from the multiprocessors"),
+        ("headroom", Some(limits.headroom), headroom.as_str()),
+        ("context", Some(limits.context), "estimated from the SMs"),
         ("for training", Some(limits.training), ""),
         ("largest tensor", limits.largest_allocation, "CubeCL allocates no more in one piece"),
     ];
@@ -162,7 +161,7 @@ pub(super) fn limits(limits: &Limits, available: &str) -> String {
     table.print()
 }
 
-/// What to write into `Cargo.toml`, where it is not there yet, and how to train then.
+/// Features to add to `Cargo.toml`, and the command that trains with them.
 pub(super) fn features(ids: &[&str], is_declared: impl Fn(&str) -> bool) -> String {
     let lines = ids.iter().map(|id| (*id, "[]")).chain([(CUDA, "[\"gpu-tuned/cuda\"]")]);
     let missing = lines.filter(|(name, _)| !is_declared(name));
@@ -179,8 +178,4 @@ fn sources(entry: &Entry) -> String {
     let width = entry.sources.keys().map(|code| code.len()).max().unwrap_or_default();
     let line = |(code, words): (&&str, &&str)| format!("  {code:<width$}  {}\n", wrapped(words, width + 4));
     entry.sources.iter().map(line).collect()
-}
-
-pub(super) fn section(heading: &str, body: &str) -> String {
-    format!("\n{}\n{body}", styled(BOLD, heading))
 }

@@ -1,31 +1,31 @@
-//! What a plan has to keep to.
+//! Limits of plans for one GPU.
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::largest_piece;
 use gpu_tuned_core::{Bytes, Goal, Provenance};
 use serde::Serialize;
 
-/// What a plan has to keep to on one GPU.
+/// Limits of plans for one GPU.
 #[derive(Serialize)]
 pub(super) struct Limits {
-    /// Memory that a new process could take.
+    /// Memory available to a new process.
     pub available: Bytes,
-    /// Whether that was read off the GPU.
+    /// Provenance of that amount.
     pub provenance: Provenance,
-    /// The share of it that is left alone, where no goal says otherwise.
+    /// Default memory headroom, as a fraction.
     pub headroom_share: f64,
-    /// The same in bytes.
+    /// Memory headroom.
     pub headroom: Bytes,
-    /// What opening the GPU takes.
+    /// Memory of the CUDA context.
     pub context: Bytes,
-    /// What is left for the training itself.
+    /// Memory left for training.
     pub training: Bytes,
-    /// The largest tensor that can be allocated.
+    /// Largest tensor that can be allocated.
     pub largest_allocation: Option<Bytes>,
 }
 
 impl Limits {
-    /// The limits as the planner takes them: of a GPU that was looked at, less is left alone.
+    /// The planner's limits. A detected GPU has a smaller headroom.
     pub(super) fn of(facts: &DeviceFacts) -> Self {
         let kept = if facts.memory_provenance == Provenance::Measured { Goal::HEADROOM_KEPT } else { 1.0 };
         let headroom_share = Goal::default().memory_headroom * kept;

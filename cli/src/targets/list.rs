@@ -3,8 +3,7 @@
 use gpu_tuned_core::profile::Peak;
 
 use super::catalogue::{Entry, Nearness};
-use crate::table::{Align, FAINT, GOOD, MARKED, PLAIN, Table, styled};
-use crate::wrap::wrapped;
+use crate::output::{Align, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
 const COLUMNS: [(&str, Align); 7] = [
     ("  target", Align::Left),
@@ -16,7 +15,7 @@ const COLUMNS: [(&str, Align); 7] = [
     ("bf16", Align::Right),
 ];
 
-/// A row for each profile, and what the columns are.
+/// A row for each profile, and a legend of the columns.
 pub(super) fn text(entries: &[&Entry]) -> String {
     if entries.is_empty() {
         return String::new();
@@ -40,13 +39,13 @@ fn cells(entry: &Entry) -> Vec<String> {
         None => ' ',
     };
     let profile = entry.profile;
-    let peak = |peak: &Option<Peak>| peak.as_ref().map_or_else(unknown, |peak| figure(peak.tflops));
+    let peak = |peak: &Option<Peak>| or_dash(peak.as_ref().map(|peak| figure(peak.tflops)));
     vec![
         format!("{mark} {}", entry.target),
         profile.architecture.clone(),
         profile.compute_capability.to_string(),
         format!("{} GiB", gib(profile.memory.nominal_mib)),
-        profile.memory.bandwidth_gb_s.map_or_else(unknown, |rate| format!("{rate:.0}")),
+        or_dash(profile.memory.bandwidth_gb_s.map(|rate| format!("{rate:.0}"))),
         peak(&profile.peaks.fp32),
         peak(&profile.peaks.bf16),
     ]
@@ -58,16 +57,17 @@ fn legend(entries: &[&Entry]) -> Vec<String> {
     let what = "cc: compute capability; memory as advertised; f32 and bf16: dense peaks in TFLOP/s, - where unknown";
     let mut lines = vec![wrapped(&format!("{count} profile{}; {what}", if count == 1 { "" } else { "s" }), 0)];
     lines.extend(has(Nearness::Exact).then(|| "*: in this machine".to_owned()));
-    lines
-        .extend(has(Nearness::Variant).then(|| "~: nearest to a GPU of this machine; --here says what differs".into()));
+    lines.extend(
+        has(Nearness::Variant).then(|| "~: nearest to a GPU of this machine; --here shows the differences".into()),
+    );
     lines.extend(entries.iter().any(|entry| entry.own).then(|| "own: a profile of gpu-tuned.toml".to_owned()));
     if let [only] = entries {
-        lines.push(format!("all that is known of it: cargo gpu-tuned targets {}", only.target));
+        lines.push(format!("in full: cargo gpu-tuned targets {}", only.target));
     }
     lines
 }
 
-/// A rate with the digits that tell it from others.
+/// A rate with three significant digits or more.
 fn figure(rate: f64) -> String {
     if rate < 100.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
@@ -75,8 +75,4 @@ fn figure(rate: f64) -> String {
 /// A size in GiB; whole ones without a fraction.
 fn gib(mib: u64) -> String {
     if mib.is_multiple_of(1024) { (mib / 1024).to_string() } else { format!("{:.1}", mib as f64 / 1024.0) }
-}
-
-fn unknown() -> String {
-    "-".to_owned()
 }

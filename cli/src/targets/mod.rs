@@ -1,23 +1,22 @@
-//! The GPUs that a command plans for, and `cargo gpu-tuned targets`, which shows them.
+//! `cargo gpu-tuned targets`.
 
+mod args;
 mod catalogue;
 mod details;
 mod here;
 mod limits;
 mod list;
 mod search;
-mod target;
 
-use serde::Serialize;
+pub(crate) use args::TargetsArgs;
 
-use crate::args::{Common, TargetsArgs};
+use crate::args::Common;
 use crate::error::Error;
-use crate::{Answer, Code};
+use crate::output::{Answer, Code, pretty};
 use catalogue::Catalogue;
 use search::{Found, Search};
-pub(crate) use target::Target;
 
-/// Shows the profiles that are looked for, or the GPUs of this machine.
+/// Shows the profiles that match, or the GPUs of this machine.
 pub(crate) fn run(common: &Common, args: &TargetsArgs) -> Result<Answer, Error> {
     let (catalogue, mut notes) = Catalogue::read(common, args.filter.project)?;
     if args.here {
@@ -27,21 +26,17 @@ pub(crate) fn run(common: &Common, args: &TargetsArgs) -> Result<Answer, Error> 
     let search = Search::new(args);
     let Found { entries: found, exact } = search.among(&entries);
     if found.is_empty() {
-        notes.push(search.in_vain(&catalogue, &entries));
+        notes.push(search.no_match(&catalogue, &entries));
     } else if exact {
         notes.extend(search.others(&entries, &found));
     }
     let text = if common.json {
-        json(&found)
+        pretty(&found)
     } else if exact || args.details {
         found.iter().map(|entry| details::text(entry)).collect::<Vec<_>>().join("\n")
     } else {
         list::text(&found)
     };
-    let code = if found.is_empty() { Code::No } else { Code::Fine };
+    let code = if found.is_empty() { Code::No } else { Code::Ok };
     Ok(Answer { text, notes, code })
-}
-
-fn json(answer: &impl Serialize) -> String {
-    format!("{}\n", serde_json::to_string_pretty(answer).expect("BUG: profiles and readings are always JSON"))
 }

@@ -1,9 +1,9 @@
-//! Which profiles are looked for.
+//! Search of profiles.
 
 use gpu_tuned_core::profile::Profile;
 
+use super::args::{FilterArgs, TargetsArgs};
 use super::catalogue::{Catalogue, Entry};
-use crate::args::{FilterArgs, TargetsArgs};
 
 /// Words and filters.
 pub(super) struct Search<'a> {
@@ -14,22 +14,22 @@ pub(super) struct Search<'a> {
 /// What was found.
 pub(super) struct Found<'a, 'e> {
     pub entries: Vec<&'a Entry<'e>>,
-    /// Whether it is the one that the words are the name of.
+    /// True if the words are the name of the only entry.
     pub exact: bool,
 }
 
-/// As many names are given where there are more.
-const NAMED: usize = 6;
+/// Number of names that are listed.
+const MAX_LISTED: usize = 6;
 
-/// The letters and digits of the shortest number that may stand for a GPU without the name of its series.
-const SHORTEST_NUMBER: usize = 4;
+/// Minimum length of a number that can mean a GPU without its series.
+const MIN_NUMBER_LENGTH: usize = 4;
 
 impl<'a> Search<'a> {
     pub(super) fn new(args: &'a TargetsArgs) -> Self {
         Self { filter: &args.filter, words: args.words.iter().flat_map(|word| word.split_whitespace()).collect() }
     }
 
-    /// The one that has the words for a name, else all in which each of them is found.
+    /// The entry with this name, else all that match every word.
     pub(super) fn among<'s, 'e>(&self, entries: &'s [Entry<'e>]) -> Found<'s, 'e> {
         let (entries, exact) = match self.named(entries) {
             Some(entry) => (vec![entry], true),
@@ -38,7 +38,7 @@ impl<'a> Search<'a> {
         Found { entries: entries.into_iter().filter(|entry| self.passes(entry)).collect(), exact }
     }
 
-    /// The one whose id the words are, or else whose product's name they are.
+    /// The entry with this id, or the only one with this product name.
     fn named<'s, 'e>(&self, entries: &'s [Entry<'e>]) -> Option<&'s Entry<'e>> {
         let wanted = Some(without_maker(bare(&self.words.concat()))).filter(|wanted| !wanted.is_empty())?;
         let has_name = |entry: &&Entry| entry.profile.names.iter().any(|name| without_maker(bare(name)) == wanted);
@@ -62,7 +62,7 @@ impl<'a> Search<'a> {
             && (!filter.project || entry.declared)
     }
 
-    /// Says that more profiles than the one that is shown have the words in their names.
+    /// A note on further profiles that match the words.
     pub(super) fn others(&self, entries: &[Entry], shown: &[&Entry]) -> Option<String> {
         let is_shown = |entry: &&Entry| shown.iter().any(|shown| shown.target == entry.target);
         let others: Vec<_> = self.matching(entries).into_iter().filter(|entry| !is_shown(entry)).collect();
@@ -70,8 +70,8 @@ impl<'a> Search<'a> {
         (!others.is_empty()).then_some(found)
     }
 
-    /// Says that nothing was found, and what is near.
-    pub(super) fn in_vain(&self, catalogue: &Catalogue, entries: &[Entry]) -> String {
+    /// A note that nothing matches, with the nearest names.
+    pub(super) fn no_match(&self, catalogue: &Catalogue, entries: &[Entry]) -> String {
         let of_project = catalogue.project.as_ref().filter(|_| self.filter.project);
         if let Some(project) = of_project.filter(|_| !entries.iter().any(|entry| entry.declared)) {
             return format!("`{}` declares no GPU; declare one in Cargo.toml: [features] h200 = []", project.name());
@@ -87,10 +87,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The nearest name, also where only its number was said; else what to do.
+    /// The nearest name, also for a number without its series; else a remedy.
     fn hint(&self, catalogue: &Catalogue) -> String {
         let (known, whole) = (catalogue.known(), bare(&self.words.concat()));
-        let number = self.words.last().map(|word| bare(word)).filter(|number| number.len() >= SHORTEST_NUMBER);
+        let number = self.words.last().map(|word| bare(word)).filter(|number| number.len() >= MIN_NUMBER_LENGTH);
         let series = number.iter().flat_map(|number| ["rtx", "gtx"].map(|series| format!("{series}{number}")));
         let mut hints = core::iter::once(whole).chain(series).map(|name| known.hint(&name));
         let near = hints.find(|hint| !hint.is_empty());
@@ -98,8 +98,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a word is part of a name by which people know a GPU, begins that of its architecture, chip or memory, or is one
-/// of its PCI ids.
+/// Returns true if a word is part of a name of the GPU, begins the name of its architecture, chip or memory, or is a PCI id.
 fn has(profile: &Profile, word: &str) -> bool {
     let wanted = bare(word);
     let mut names = profile.names.iter().map(String::as_str).chain([profile.id.as_str()]);
@@ -112,12 +111,12 @@ fn has(profile: &Profile, word: &str) -> bool {
 }
 
 fn names(entries: &[&Entry]) -> String {
-    let named: Vec<_> = entries.iter().take(NAMED).map(|entry| entry.target).collect();
+    let named: Vec<_> = entries.iter().take(MAX_LISTED).map(|entry| entry.target).collect();
     let more = entries.len() - named.len();
     named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// The letters and digits of a name.
+/// Letters and digits of a name.
 fn bare(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }

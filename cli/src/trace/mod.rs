@@ -1,22 +1,50 @@
-//! `cargo gpu-tuned trace`: a recording as trace events.
+//! `cargo gpu-tuned trace`: recordings as trace events.
 
-mod args;
-
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpu_tuned_observe::recording::Record;
 use gpu_tuned_observe::trace::{Steps, Trace, from_records};
 use serde_json::json;
 
-pub(crate) use args::TraceArgs;
-
 use crate::args::Common;
 use crate::error::Error;
-use crate::json::PathText;
-use crate::recording::{Recorded, beside, distinct, is_standard, quoted, read, write};
-use crate::{Answer, Code};
+use crate::files::{distinct, write};
+use crate::output::{Answer, Code, PathText};
+use crate::recording::{Recorded, beside, read};
+use crate::stdio::{is_standard, quoted};
 
-/// Makes the trace and says where it is.
+const HELP: &str = "\
+Examples:
+  GPU_TUNED_RECORD=run.jsonl cargo run --release --features h200,cuda
+  cargo gpu-tuned trace run.jsonl --steps 100..120
+  GPU_TUNED_TRACE=steps.json GPU_TUNED_TRACE_STEPS=11..20 cargo run --release --features h200,cuda
+
+The last example needs no recording: the program traces ten steps itself, with micro-batches and workers.
+
+Exit codes:
+  0  ok
+  1  the recording has none of these steps
+  2  bad input or usage";
+
+/// Convert a recording to a trace for Perfetto (<https://ui.perfetto.dev>) or `chrome://tracing`
+///
+/// Every optimizer step is shown with the phases of the host. Samples of the monitor in the same recording become counters.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct TraceArgs {
+    /// Recording of a program or the monitor, `-` for standard input
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// File to write, `-` for standard output; by default `run.trace.json` beside `run.jsonl`, and standard output for
+    /// standard input
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Steps to include, from the first to the last: `100..120`
+    #[arg(long, value_name = "FIRST..LAST")]
+    steps: Option<Steps>,
+}
+
+/// Writes the trace.
 pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let Recorded { records, mut notes } = read(&args.recording)?;
     let steps = args.steps.unwrap_or(Steps::ALL);
@@ -28,18 +56,18 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let output = args.output.clone().unwrap_or_else(|| beside(&args.recording, "trace.json"));
     if is_standard(&output) {
         let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
-        return Ok(Answer { text: format!("{text}\n"), notes, code: Code::Fine });
+        return Ok(Answer { text: format!("{text}\n"), notes, code: Code::Ok });
     }
     distinct(&args.recording, &output)?;
     write(&output, |file| trace.write(file))?;
-    Ok(Answer { text: said(common.json, &output, &trace, counted(&records, steps)), notes, code: Code::Fine })
+    Ok(Answer { text: written(common.json, &output, &trace, counted(&records, steps)), notes, code: Code::Ok })
 }
 
 fn counted(records: &[Record], steps: Steps) -> usize {
     records.iter().filter(|record| matches!(record, Record::Step(step) if steps.has(step.step))).count()
 }
 
-fn said(as_json: bool, output: &Path, trace: &Trace, steps: usize) -> String {
+fn written(as_json: bool, output: &Path, trace: &Trace, steps: usize) -> String {
     let events = trace.len();
     if as_json {
         return format!("{:#}\n", json!({ "file": PathText(output), "steps": steps, "events": events }));
@@ -48,7 +76,7 @@ fn said(as_json: bool, output: &Path, trace: &Trace, steps: usize) -> String {
     format!("{}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n", output.display())
 }
 
-/// Why there is nothing to show.
+/// Reason for an empty trace.
 fn nothing(recording: &Path, records: &[Record]) -> String {
     let steps = records.iter().filter_map(|record| match record {
         Record::Step(step) => Some(step.step),

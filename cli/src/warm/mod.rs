@@ -8,31 +8,60 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{Common, WarmArgs};
+use crate::args::{Common, ProgramArgs, help};
 use crate::error::Error;
+use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::program::{Program, Run};
 use crate::project::Project;
-use crate::table::{FAINT, styled};
-use crate::{Answer, Code};
 
-/// The folder of bundles, beside `Cargo.toml`; programs look for it there.
+/// Run the program so that it makes an archive of the kernels that its planned steps compile and autotune
+///
+/// The program is built in release mode and run with `GPU_TUNED_WARM` set: where it calls `session.measure_if_asked`, it
+/// takes the planned steps, writes the archive into `gpu-tuned.warm`, and exits. Without that call, the first step of a
+/// session's trainer ends the program, and there is no archive. The archive is for GPUs, drivers and releases as they are
+/// here, and its kernels are for this build: enable the features that the program will run with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = help!(
+    "cargo gpu-tuned warm --features h200,cuda",
+    0: "there is an archive",
+    2: "bad input or usage",
+    3: "the program failed, was killed, or made no archive"
+))]
+pub(crate) struct WarmArgs {
+    #[command(flatten)]
+    program: ProgramArgs,
+}
+
+/// Reasons why there is no archive.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WarmError {
+    #[error(transparent)]
+    Shared(#[from] Error),
+    #[error(
+        "the program of `{package}` ended without making an archive\n  help: in `main`, before the model is made, call \
+         `session.measure_if_asked(\"NAME\", &subject)?` of `gpu-tuned`"
+    )]
+    NothingWarmed { package: String },
+}
+
+/// Folder of archives, beside `Cargo.toml`.
 const FOLDER: &str = "gpu-tuned.warm";
-/// Asks a program for a bundle, and says where.
-const ASK: &str = "GPU_TUNED_WARM";
-/// Asks it for a line of JSON on standard output when it has made one.
-const ASK_JSON: (&str, &str) = ("GPU_TUNED_WARM_JSON", "1");
-/// Where the driver keeps what it makes of kernels.
+/// Variable with the folder in which a program makes an archive.
+const WARM: &str = "GPU_TUNED_WARM";
+/// Variable that makes the program print a line of JSON for an archive.
+const WARM_JSON: (&str, &str) = ("GPU_TUNED_WARM_JSON", "1");
+/// Variable with the folder of the driver's kernel cache.
 const DRIVER_CACHE: &str = "CUDA_CACHE_PATH";
-/// Says that it is this run's own, for the bundle.
+/// Variable that marks that folder as this run's own.
 const DRIVER_CACHE_IS_OWN: (&str, &str) = ("GPU_TUNED_WARM_DRIVER", "1");
 
-/// The line that a program prints when it has made a bundle.
+/// Line that a program prints for an archive.
 #[derive(Deserialize, Serialize)]
 struct Warmed {
     #[serde(rename(deserialize = "warmed"))]
     workload: String,
     bundle: Bundle,
-    /// The micro-batches whose steps were taken.
+    /// Micro-batches of the steps.
     micro_batches: Vec<u64>,
 }
 
@@ -43,44 +72,44 @@ struct Bundle {
     entries: u64,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     warmed: &'a [Warmed],
     seconds: f64,
 }
 
-/// Runs the program so that it makes a bundle.
-pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
+/// Runs the program so that it makes an archive.
+pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, WarmError> {
     let project = Project::read(common)?;
     let begin = Instant::now();
-    // No feature beside those asked for: with another one it would be another build, and kernels are for one build.
+    // Kernels are for one build, so that no feature is added.
     let program = Program::new(&project, common.color, Run { args: &args.program, feature: None })?;
     let folder = project.root().join(FOLDER);
     prepare(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
     let driver_cache = tempfile::tempdir().map_err(|source| Error::Write { path: env::temp_dir(), source })?;
     let warmed: Vec<Warmed> = program
-        .with((ASK, &folder))
-        .with(ASK_JSON)
+        .with((WARM, &folder))
+        .with(WARM_JSON)
         .with((DRIVER_CACHE, driver_cache.path()))
         .with(DRIVER_CACHE_IS_OWN)
         .run()
-        .map_err(|error| error.leaving("; bundles are as they were"))?;
+        .map_err(|error| error.leaving("; archives are unchanged"))?;
     if warmed.is_empty() {
-        return Err(Error::NothingWarmed { package: project.name().to_owned() });
+        return Err(WarmError::NothingWarmed { package: project.name().to_owned() });
     }
     let seconds = begin.elapsed().as_secs_f64();
     let text = if common.json {
         let report = Report { warmed: &warmed, seconds };
-        format!("{}\n", serde_json::to_string_pretty(&report).expect("BUG: a report is always JSON"))
+        pretty(&report)
     } else {
         let lines = warmed.iter().map(|warmed| line(warmed, project.root())).collect::<String>();
         format!("{lines}{}\n", styled(FAINT, format!("in {seconds:.0} s, building included")))
     };
-    Ok(Answer { text, notes: Vec::new(), code: Code::Fine })
+    Ok(Answer { text, notes: Vec::new(), code: Code::Ok })
 }
 
-/// Makes the folder where it is missing, and keeps it out of version control: bundles are large, and made for machines.
+/// Creates the folder and keeps it out of version control: archives are large, and specific to a machine.
 fn prepare(folder: &Path) -> std::io::Result<()> {
     match fs::create_dir(folder) {
         Ok(()) => fs::write(folder.join(".gitignore"), "*\n"),

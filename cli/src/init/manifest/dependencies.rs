@@ -1,4 +1,4 @@
-//! The dependencies.
+//! Dependencies of a package.
 
 use std::fs;
 use std::path::Path;
@@ -10,24 +10,24 @@ use super::insert::{self, Order};
 use super::origin::Origin;
 use crate::error::Error;
 
-/// A dependency that the package shall have.
+/// A dependency to add.
 pub(in crate::init) struct Wanted<'a> {
-    /// The table that it belongs in.
+    /// Table of the dependency.
     pub table: &'static str,
     pub krate: &'static str,
-    /// Features that it shall have; where there are several, each of them.
+    /// Features to enable.
     pub features: &'a [&'static str],
-    /// Features that mean the last of these, too.
+    /// Features that imply the last one.
     pub enough: &'a [&'static str],
     pub from: &'a Origin,
 }
 
 impl Manifest {
-    /// Sees to a dependency, and returns the name that the package has for it.
+    /// Adds or completes a dependency, and returns its name in the package.
     ///
     /// # Errors
     ///
-    /// Where it has one that would not do.
+    /// A dependency that is optional, or for some targets only.
     pub(in crate::init) fn depend(
         &mut self,
         wanted: &Wanted<'_>,
@@ -58,7 +58,7 @@ impl Manifest {
         Ok(name)
     }
 
-    /// How the package writes dependencies that its workspace describes, if it has any or could have this one so.
+    /// Style of dependencies that the package inherits from its workspace, if it has any.
     pub(in crate::init) fn inherits(&self, root: Option<&Self>) -> Option<Style> {
         root.unwrap_or(self).table(&["workspace", "dependencies"])?;
         let tables =
@@ -70,7 +70,7 @@ impl Manifest {
         (!inherited.is_empty()).then_some(if dotted * 2 > inherited.len() { Style::Dotted } else { Style::InLine })
     }
 
-    /// Refuses a dependency that is there under conditions.
+    /// Refuses a conditional dependency.
     fn refuse_elsewhere(&self, wanted: &Wanted<'_>) -> Result<(), Error> {
         let Wanted { table, krate, .. } = *wanted;
         let old_name = table.replace('-', "_");
@@ -79,7 +79,7 @@ impl Manifest {
         }
         if let Some(name) = self.table(&[table]).and_then(|all| named(all, krate)) {
             if self.get(&[table, &name]).is_some_and(|item| is_true(item, "optional")) {
-                let message = format!("`{krate}` is optional, and it is always needed; take `optional = true` away");
+                let message = format!("`{krate}` is optional, but always needed; remove `optional = true`");
                 return Err(self.mistake(&[table, &name, "optional"], message));
             }
             return Ok(());
@@ -94,7 +94,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Adds the features that a dependency lacks.
+    /// Adds missing features of a dependency.
     fn complete(&mut self, wanted: &Wanted<'_>, name: &str, root: Option<&Self>) {
         let item = self.get(&[wanted.table, name]);
         let mut has: Vec<String> = item.map(features).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Manifest {
         }
     }
 
-    /// Has a dependency come from the checkout that is asked for, for the whole workspace where it is described there.
+    /// Sets the path of a dependency to the requested checkout, in the workspace where that describes the dependency.
     fn relocate(&mut self, wanted: &Wanted<'_>, name: &str, root: Option<&mut Self>) {
         let Origin::Path(folder) = wanted.from else { return };
         let inherits = self.get(&[wanted.table, name]).is_some_and(|item| is_true(item, "workspace"));
@@ -138,7 +138,7 @@ impl Manifest {
         }
     }
 
-    /// Describes a dependency for the members of the workspace.
+    /// Adds a dependency to those of the workspace.
     fn offer(&mut self, wanted: &Wanted<'_>) {
         let offered = &mut self.document["workspace"]["dependencies"];
         if offered.get(wanted.krate).is_none() {
@@ -148,7 +148,7 @@ impl Manifest {
     }
 }
 
-/// How a dependency of the workspace is written.
+/// Style of an inherited dependency.
 #[derive(Clone, Copy)]
 pub(in crate::init) enum Style {
     /// `a.workspace = true`
@@ -157,7 +157,7 @@ pub(in crate::init) enum Style {
     InLine,
 }
 
-/// The name of the entry that is for this crate.
+/// Name of the entry for a crate.
 fn named(table: &dyn TableLike, krate: &str) -> Option<String> {
     let is_it = |(name, item): &(&str, &Item)| {
         item.get("package").and_then(Item::as_str).map_or(*name == krate, |package| package == krate)
@@ -175,7 +175,7 @@ fn features(item: &Item) -> Vec<String> {
 }
 
 fn described(wanted: &Wanted<'_>) -> Value {
-    // As one writes it by hand: all compatible releases.
+    // The usual form: all compatible releases.
     let (release, _) = env!("CARGO_PKG_VERSION").rsplit_once('.').expect("BUG: a version has three parts");
     let mut table = match wanted.from {
         Origin::Release if wanted.features.is_empty() => return release.into(),
@@ -210,11 +210,11 @@ fn inherited(wanted: &Wanted<'_>, style: Style) -> Item {
 fn enable(dependency: &mut Item, feature: &str) {
     match dependency.get_mut("features").and_then(Item::as_array_mut) {
         Some(list) => insert::in_list(list, feature),
-        None => say(dependency, "features", Value::Array(std::iter::once(feature).collect())),
+        None => add_key(dependency, "features", Value::Array(std::iter::once(feature).collect())),
     }
 }
 
-/// Has a dependency come from a folder, and from nowhere else.
+/// Sets the path of a dependency, and removes other origins.
 fn take_from(dependency: &mut Item, folder: &Path) {
     for key in ["git", "branch", "tag", "rev", "registry"] {
         if let Some(table) = dependency.as_table_like_mut() {
@@ -228,12 +228,12 @@ fn take_from(dependency: &mut Item, folder: &Path) {
             *there = path.into();
             *there.decor_mut() = decor;
         }
-        None => say(dependency, "path", path.into()),
+        None => add_key(dependency, "path", path.into()),
     }
 }
 
-/// Says something of a dependency that is not said yet.
-fn say(dependency: &mut Item, key: &str, value: Value) {
+/// Adds a key to a dependency.
+fn add_key(dependency: &mut Item, key: &str, value: Value) {
     match dependency {
         Item::Value(Value::InlineTable(table)) => insert::in_line(table, key, value),
         Item::Value(version) => {

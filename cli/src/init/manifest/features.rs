@@ -1,4 +1,4 @@
-//! The features that choose a GPU, and those that pass one on.
+//! Features that name a GPU, and features that enable one of a dependency.
 
 use gpu_tuned_core::profile::ProfileId;
 use toml_edit::{Array, Item, TableLike, Value};
@@ -6,15 +6,15 @@ use toml_edit::{Array, Item, TableLike, Value};
 use super::{Manifest, insert};
 use crate::error::Error;
 
-/// Where optional dependencies can be.
+/// Tables of optional dependencies.
 const TABLES: [&str; 2] = ["dependencies", "build-dependencies"];
 
 impl Manifest {
-    /// Declares the GPUs.
+    /// Declares GPUs.
     ///
     /// # Errors
     ///
-    /// Where another thing has such a name.
+    /// An optional dependency of the same name.
     pub(in crate::init) fn declare(&mut self, targets: &[ProfileId]) -> Result<(), Error> {
         self.has_new_features = self.get(&["features"]).is_none();
         for target in targets {
@@ -26,11 +26,11 @@ impl Manifest {
         Ok(())
     }
 
-    /// Declares `native` and `cuda`, which are features of these dependencies. Returns what was there and does more now.
+    /// Declares `native` and `cuda`, which enable features of these dependencies. Returns notes on changed features.
     ///
     /// # Errors
     ///
-    /// Where another thing has such a name.
+    /// An optional dependency of the same name.
     pub(in crate::init) fn pass_on(&mut self, [runtime, build]: [&str; 2]) -> Result<Vec<String>, Error> {
         let native = self.feature("native", Some(format!("{build}/native")))?;
         let cuda = self.feature("cuda", Some(format!("{runtime}/cuda")))?;
@@ -41,7 +41,7 @@ impl Manifest {
         Ok(native.into_iter().chain(cuda).collect())
     }
 
-    /// Sees to a feature that enables another one. Returns what is to be told.
+    /// Declares a feature that enables another one. Returns a note on a changed feature.
     fn feature(&mut self, name: &str, enables: Option<String>) -> Result<Option<String>, Error> {
         if self.get(&["features", name]).is_none() {
             self.refuse_dependency(name)?;
@@ -59,7 +59,7 @@ impl Manifest {
             return Ok(None);
         }
         insert::in_list(list, &enables);
-        Ok(Some(format!("the feature `{name}` was there: it enables `{enables}`, too")))
+        Ok(Some(format!("the feature `{name}` exists, and now enables `{enables}`, too")))
     }
 
     fn comment(&mut self, name: &str, comment: &str) {
@@ -69,16 +69,16 @@ impl Manifest {
         }
     }
 
-    /// Refuses a name that an optional dependency has, which is a feature then.
+    /// Refuses the name of an optional dependency, which is a feature.
     fn refuse_dependency(&self, name: &str) -> Result<(), Error> {
-        let told = |keys: &[&str]| {
+        let refuse = |keys: &[&str]| {
             let message = format!(
                 "the optional dependency `{name}` has the name of a feature that is to be added; name it `dep:{name}` in \
                  the features that enable it"
             );
             Err(self.mistake(keys, message))
         };
-        // What `dep:` names is no feature.
+        // A dependency with `dep:` is not a feature.
         let lists =
             self.table(&["features"]).into_iter().flat_map(TableLike::iter).filter_map(|(_, item)| item.as_array());
         let hidden = format!("dep:{name}");
@@ -87,11 +87,11 @@ impl Manifest {
         }
         let is_optional = |keys: &[&str]| self.get(keys).and_then(|item| item.get("optional")?.as_bool()) == Some(true);
         if let Some(table) = TABLES.into_iter().find(|table| is_optional(&[table, name])) {
-            return told(&[table, name]);
+            return refuse(&[table, name]);
         }
         for (target, _) in self.table(&["target"]).into_iter().flat_map(TableLike::iter) {
             if let Some(table) = TABLES.into_iter().find(|table| is_optional(&["target", target, table, name])) {
-                return told(&["target", target, table, name]);
+                return refuse(&["target", target, table, name]);
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! New entries where one would write them by hand.
+//! New entries in the usual places.
 
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
-/// The table with this name, made behind the named ones when there is none.
+/// The table with this name, created behind the named ones if missing.
 pub(super) fn table<'d>(document: &'d mut DocumentMut, name: &str, behind: &[&str]) -> &'d mut Item {
     if document.get(name).is_none() {
         let last = behind.iter().filter_map(|name| last_position(document.get(name)?)).max();
@@ -14,7 +14,7 @@ pub(super) fn table<'d>(document: &'d mut DocumentMut, name: &str, behind: &[&st
     &mut document[name]
 }
 
-/// The position of the last table in an item.
+/// Position of the last table in an item.
 fn last_position(item: &Item) -> Option<isize> {
     match item {
         Item::Table(table) => table.iter().filter_map(|(_, item)| last_position(item)).chain(table.position()).max(),
@@ -23,10 +23,10 @@ fn last_position(item: &Item) -> Option<isize> {
     }
 }
 
-/// Where an entry goes.
+/// Place of a new entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// At its place in the alphabet where the others are so sorted, else behind them.
+    /// In alphabetical order where the others are sorted, else last.
     Sorted,
     Last,
 }
@@ -43,10 +43,10 @@ pub(super) fn entry(into: &mut Item, name: &str, value: Item, order: Order) {
 }
 
 fn in_table(table: &mut Table, name: &str, item: Item, order: Order) {
-    // Tables with a header of their own stand elsewhere.
+    // Tables with their own header are elsewhere.
     let is_line = |item: &Item| item.as_table().map_or_else(|| item.is_value(), Table::is_dotted);
     let names: Vec<String> = table.iter().filter(|(_, item)| is_line(item)).map(|(name, _)| name.to_owned()).collect();
-    // By custom the default features come first.
+    // Default features usually come first.
     let sorted = names.strip_prefix(&["default".to_owned()]).unwrap_or(&names);
     let behind = if order == Order::Sorted && sorted.is_sorted() && sorted.len() > 1 {
         sorted.iter().position(|other| other.as_str() > name).map_or(&[][..], |at| &sorted[at..])
@@ -64,7 +64,7 @@ fn in_table(table: &mut Table, name: &str, item: Item, order: Order) {
 pub(super) fn in_line(table: &mut InlineTable, name: &str, mut value: Value) {
     let last = table.iter().last().map(|(name, _)| name.to_owned());
     if let Some(last) = last.and_then(|name| table.get_mut(&name)) {
-        // One that we have added has none of its own, and gets a space.
+        // A value that we added has no suffix, and gets a space.
         if let Some(suffix) = last.decor().suffix().and_then(|suffix| suffix.as_str()).map(str::to_owned) {
             last.decor_mut().set_suffix("");
             value = value.decorated(" ", suffix);
@@ -82,10 +82,10 @@ pub(super) fn in_list(list: &mut Array, text: &str) {
         let indent = prefix.rfind('\n').map(|newline| prefix[newline..].to_owned());
         let trailing = raw(Some(list.trailing()));
         let mut new = indent.clone().unwrap_or_else(|| " ".to_owned());
-        // What is said behind the last one is about that one.
+        // A comment behind the last item is about that item.
         if indent.is_some() && list.trailing_comma() && trailing.contains('#') {
-            let (said, end) = trailing.rsplit_once('\n').unwrap_or((&trailing, ""));
-            new = format!("{said}{new}");
+            let (comment, end) = trailing.rsplit_once('\n').unwrap_or((&trailing, ""));
+            new = format!("{comment}{new}");
             list.set_trailing(format!("\n{end}"));
         } else if indent.is_some() && !list.trailing_comma() && !suffix.contains('#') {
             if let Some(last) = list.get_mut(list.len() - 1) {

@@ -12,11 +12,11 @@ use gpu_tuned_core::source::{FileError, Source};
 use toml_edit::{Document, DocumentMut, Item, TableLike};
 
 pub(super) use dependencies::Wanted;
-pub(super) use origin::{Beside, Origin, Sibling};
+pub(super) use origin::{Origin, Sibling, SiblingOrigin};
 
-use super::change::{self, Change};
 use super::text::{Style, Text};
 use crate::error::Error;
+use crate::files::{Change, display_name};
 
 /// A `Cargo.toml` that is being edited.
 pub(super) struct Manifest {
@@ -25,29 +25,29 @@ pub(super) struct Manifest {
     before: String,
     text: Text,
     document: DocumentMut,
-    /// Whether its table of features is made by us.
+    /// True if we created the table of features.
     has_new_features: bool,
 }
 
 impl Manifest {
     pub(super) fn read(path: &Path, workspace: &Path) -> Result<Self, Error> {
         let before = fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let name = change::name(path, workspace);
-        let text = Text::of(&name, &before).map_err(|mistake| told(*mistake, &before))?;
+        let name = display_name(path, workspace);
+        let text = Text::of(&name, &before).map_err(|mistake| in_file(*mistake, &before))?;
         let document = Document::parse(text.lines.as_str()).map_err(|error| {
             let source = Source { file: &name, text: &text.lines };
-            told(source.error(&error.span().unwrap_or(0..0), error.message()), &text.lines)
+            in_file(source.error(&error.span().unwrap_or(0..0), error.message()), &text.lines)
         })?;
         let document = document.into_mut();
         Ok(Self { path: path.to_owned(), name, before, text, document, has_new_features: false })
     }
 
-    /// How its lines end.
+    /// Style of its lines.
     pub(super) const fn style(&self) -> Style {
         self.text.style()
     }
 
-    /// What became of it.
+    /// The change of the file.
     pub(super) fn change(self) -> Change {
         let after = self.text.with(self.document.to_string()).written();
         Change { path: self.path, name: self.name, before: Some(self.before), after }
@@ -63,29 +63,29 @@ impl Manifest {
         self.get(keys)?.as_table_like()
     }
 
-    /// Refuses what stands at the end of these keys.
+    /// An error at the end of these keys.
     fn mistake(&self, keys: &[&str], message: impl Into<String>) -> Error {
         let text = &self.text.lines;
         let place = Document::parse(text.as_str()).ok().and_then(|document| place(document.as_item(), keys));
-        told(Source { file: &self.name, text }.error(&place.unwrap_or(0..0), message), text)
+        in_file(Source { file: &self.name, text }.error(&place.unwrap_or(0..0), message), text)
     }
 
-    /// Refuses a package that says that it has no build script.
+    /// An error for a package without a build script.
     pub(super) fn has_no_script(&self) -> Error {
-        self.mistake(&["package", "build"], "the package says that it has no build script; take `build = false` away")
+        self.mistake(&["package", "build"], "the package has no build script; remove `build = false`")
     }
 
-    /// Whether it says `build = …`, and to something that is not a path.
+    /// Returns true for `build = false`.
     pub(super) fn forbids_script(&self) -> bool {
         self.get(&["package", "build"]).is_some_and(|build| build.as_bool() == Some(false))
     }
 }
 
-fn told(mistake: FileError, text: &str) -> Error {
+fn in_file(mistake: FileError, text: &str) -> Error {
     Error::Files { mistakes: vec![(mistake, text.to_owned())] }
 }
 
-/// Where the last of these keys stands, or as many of them as have a place.
+/// Place of the last of these keys that has one.
 fn place(item: &Item, keys: &[&str]) -> Option<std::ops::Range<usize>> {
     let [first, rest @ ..] = keys else { return None };
     let (key, item) = item.as_table_like()?.get_key_value(first)?;

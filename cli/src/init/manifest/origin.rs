@@ -1,4 +1,4 @@
-//! Where crates come from.
+//! Origins of crates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,31 +8,31 @@ use toml_edit::{InlineTable, Item};
 use super::Manifest;
 use super::dependencies::is_true;
 
-/// Where a crate comes from.
+/// Origin of a crate.
 pub(in crate::init) enum Origin {
     Release,
-    /// From this folder.
+    /// A folder.
     Path(PathBuf),
-    /// From where another crate comes, in the words of a manifest.
+    /// The origin of another crate, as a manifest writes it.
     Same(InlineTable),
 }
 
-/// A crate that lies beside another one in their repository.
+/// A crate beside another one in their repository.
 pub(in crate::init) struct Sibling {
     pub krate: &'static str,
     pub folder: &'static str,
 }
 
-/// Where a sibling is to be taken from, as its entry is to have it.
-pub(in crate::init) struct Beside {
+/// Origin of a sibling.
+pub(in crate::init) struct SiblingOrigin {
     pub origin: Origin,
-    /// Whether that is said for the whole workspace.
+    /// True if the workspace sets the origin.
     pub is_offered: bool,
 }
 
 impl Manifest {
-    /// Where the sibling of a dependency is, if that is by path, from a git repository or from a registry of its own.
-    pub(in crate::init) fn beside(&self, name: &str, sibling: &Sibling, root: Option<&Self>) -> Option<Beside> {
+    /// Origin of a dependency's sibling: by path, git repository or registry.
+    pub(in crate::init) fn beside(&self, name: &str, sibling: &Sibling, root: Option<&Self>) -> Option<SiblingOrigin> {
         let (home, entry) = self.described_at("dependencies", name, root)?;
         let text = |key: &str| entry.get(key).and_then(Item::as_str);
         let mut place = InlineTable::new();
@@ -50,21 +50,21 @@ impl Manifest {
             place.extend(text(key).map(|said| (key, said)));
         }
         let is_offered = self.get(&["dependencies", name]).is_some_and(|item| is_true(item, "workspace"));
-        Some(Beside { origin: Origin::Same(place), is_offered })
+        Some(SiblingOrigin { origin: Origin::Same(place), is_offered })
     }
 
-    /// Whether a dependency is to come from crates.io.
+    /// Returns true if a dependency comes from crates.io.
     pub(in crate::init) fn is_release(&self, table: &str, name: &str, root: Option<&Self>) -> bool {
         let is_elsewhere = |entry: &Item| ["path", "git", "registry"].iter().any(|key| entry.get(key).is_some());
         !self.described_at(table, name, root).is_some_and(|(_, entry)| is_elsewhere(entry))
     }
 
-    /// Whether the workspace describes a crate for its members.
+    /// Returns true if the workspace describes a crate for its members.
     pub(in crate::init) fn offers(&self, krate: &str) -> bool {
         self.get(&["workspace", "dependencies", krate]).is_some()
     }
 
-    /// The manifest that says where a dependency comes from, which may be that of the workspace, and what it says.
+    /// The entry that sets a dependency's origin, with its manifest: the package's or the workspace's.
     fn described_at<'m>(&'m self, table: &str, name: &str, root: Option<&'m Self>) -> Option<(&'m Self, &'m Item)> {
         let entry = self.get(&[table, name])?;
         if !is_true(entry, "workspace") {
@@ -74,22 +74,22 @@ impl Manifest {
         Some((root, root.get(&["workspace", "dependencies", name])?))
     }
 
-    /// The folder that its paths begin at.
+    /// Folder of relative paths.
     pub(super) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 }
 
-/// Another folder beside this one, by a path of the same kind.
+/// Another folder beside this one, as a path of the same kind.
 fn next_to(folder: &Path, name: &str) -> PathBuf {
     match (folder.file_name(), folder.parent()) {
         (Some(_), Some(parent)) => parent.join(name),
-        // It ends in dots.
+        // A path that ends in dots.
         _ => folder.join("..").join(name),
     }
 }
 
-/// Whether a folder has the crate of this name.
+/// Returns true if a folder has the crate of this name.
 fn is_crate(folder: &Path, krate: &str) -> bool {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok().and_then(|text| text.parse::<toml::Table>().ok());
     let name = manifest.as_ref().and_then(|manifest| manifest.get("package")?.get("name")?.as_str());

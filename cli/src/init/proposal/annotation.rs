@@ -1,4 +1,4 @@
-//! The annotated struct.
+//! The annotation of a struct.
 
 use std::ops::Range;
 
@@ -9,48 +9,31 @@ use syn::{Attribute, Field, Type, Visibility};
 use super::candidate::{Candidate, is_batch};
 use super::code::{self, Code};
 use super::family::Family;
-use super::nested::{self, Held};
+use super::nested::{self, NestedDim};
 use super::numbers;
-use super::optimizer::{self, Said};
+use super::optimizer::{self, Annotated};
 use super::patch::Patch;
 use super::sources::Source;
 
-/// Fields that hold a setting under another name.
+/// Fields of a setting with another name.
 const SETTINGS: &[(&str, &str)] = &[
     ("train_batch_size", "batch_size"),
     ("micro_batch_size", "batch_size"),
     ("grad_accumulation_steps", "gradient_accumulation"),
     ("gradient_accumulation_steps", "gradient_accumulation"),
 ];
-/// Names that dimensions have in programs.
-const DIMS: &[(&str, &[&str])] = &[
-    ("layers", &["n_layers", "num_layers", "n_layer", "num_blocks"]),
-    ("d_model", &["hidden_size", "n_embd", "embed_dim", "embedding_dim", "model_dim"]),
-    ("heads", &["n_heads", "num_heads", "n_head"]),
-    ("d_ff", &["ff_dim", "feed_forward", "intermediate_size"]),
-    ("vocab", &["vocab_size", "vocabulary", "n_vocab"]),
-    (
-        "seq",
-        &["max_seq_length", "seq_length", "seq_len", "sequence_length", "context_length", "max_seq_len", "block_size"],
-    ),
-    ("hidden", &["hidden_size", "hidden_dim", "d_hidden"]),
-    ("inputs", &["input_size", "input_dim", "num_features", "n_features", "features", "d_input"]),
-    ("outputs", &["output_size", "output_dim"]),
-    ("classes", &["num_classes", "n_classes"]),
-    ("image", &["image_size", "img_size", "patch_size"]),
-];
-/// What stands for a figure that only the user knows.
+/// Placeholder for a figure that the code lacks.
 const UNKNOWN: &str = "…";
 
-/// What the annotation goes by.
+/// Input of an annotation.
 pub(super) struct Given<'a> {
     pub family: &'a Family,
-    /// The whole program's code, and that of the binary that trains.
+    /// Code of the whole program, and of the binary that trains.
     pub code: &'a Code,
     pub chosen: &'a Code,
-    /// What the package calls the runtime.
+    /// Name of the runtime in the package.
     pub krate: &'a str,
-    /// Whether the batch that the config has is an optimizer step's, as in Burn's own loop. It stays there then.
+    /// True if the config's batch is that of an optimizer step, as in Burn's own loop. That batch stays.
     pub holds_step: bool,
 }
 
@@ -60,16 +43,16 @@ struct Annotation<'g, 'a, 'p> {
     source: &'a Source,
     patch: &'p mut Patch<'a>,
     help: Vec<String>,
-    /// The settings that fields hold.
+    /// Settings with a field.
     settings: Vec<Setting>,
-    /// The dimensions that fields hold.
+    /// Dimensions with a field.
     dims: Vec<&'static str>,
-    /// Samples of an optimizer step, or the field that holds them.
+    /// Samples of an optimizer step, or the field with that number.
     global_batch: Option<String>,
 }
 
-/// Annotates the candidate in its source; returns what is to be said of it.
-pub(super) fn of<'a>(
+/// Annotates the candidate in its source, and returns notes.
+pub(super) fn annotate<'a>(
     source: &'a Source,
     candidate: &Candidate<'_>,
     given: &Given<'_>,
@@ -81,7 +64,7 @@ pub(super) fn of<'a>(
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
         let dim = dimension(&name, &field.ty, given.family).filter(|dim| !annotation.dims.contains(dim));
         match (setting, dim) {
-            (Some(_), _) if given.holds_step => annotation.hold(field, &name),
+            (Some(_), _) if given.holds_step => annotation.global_batch_field(field, &name),
             (Some(setting), _) => annotation.setting(candidate, field, (&name, setting)),
             (None, Some(dim)) => annotation.dimension(field, &name, dim),
             (None, None) => annotation.nested(field),
@@ -92,8 +75,8 @@ pub(super) fn of<'a>(
 }
 
 impl Annotation<'_, '_, '_> {
-    /// A field that has what the program's loop takes.
-    fn hold(&mut self, field: &Field, name: &str) {
+    /// A field with the batch of the program's loop.
+    fn global_batch_field(&mut self, field: &Field, name: &str) {
         let has_default = field.attrs.iter().filter_map(code::default).any(|value| code::number(&value).is_some());
         if !is_batch(name) || self.global_batch.is_some() {
             return;
@@ -104,7 +87,7 @@ impl Annotation<'_, '_, '_> {
         }
     }
 
-    /// A field that is planned.
+    /// A planned field.
     fn setting(&mut self, candidate: &Candidate<'_>, field: &Field, (name, setting): (&str, Setting)) {
         self.settings.push(setting);
         let setting = setting.to_string();
@@ -115,7 +98,7 @@ impl Annotation<'_, '_, '_> {
             self.global_batch = number.map(|samples| samples.to_string());
         }
         if let Some(theirs) = theirs {
-            // The build plans it, so that it has no default of its own.
+            // A planned field has no default of its own.
             self.patch.note(self.source, range(theirs).start, format!("`{name}` is planned"));
             self.patch.replace(self.source, range(theirs), ours);
             return;
@@ -123,14 +106,14 @@ impl Annotation<'_, '_, '_> {
         self.above(field, &ours, &format!("`{name}` is planned"));
         if candidate.is_burn() {
             let name_of_config = &candidate.item.ident;
-            self.help.push(format!("`{name_of_config}::new` takes `{name}` no more: it has a default now"));
+            self.help.push(format!("`{name_of_config}::new` no longer takes `{name}`, which has a default now"));
         }
         if field.attrs.iter().any(|attribute| attribute.path().is_ident("arg")) {
-            self.help.push(format!("drop the default of `{name}` from its `#[arg(…)]`: the build plans it"));
+            self.help.push(format!("remove the default of `{name}` from its `#[arg(…)]`: the build plans it"));
         }
     }
 
-    /// A field that holds a dimension of the model.
+    /// A field with a dimension of the model.
     fn dimension(&mut self, field: &Field, name: &str, dim: &'static str) {
         self.dims.push(dim);
         let what = format!("`{name}` is a dimension of the model");
@@ -143,11 +126,11 @@ impl Annotation<'_, '_, '_> {
         let default = known.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
         self.above(field, &format!("#[tuned(dim = {dim}, default = {default})]"), &what);
         if known.is_none() {
-            self.help.push(format!("`{name}`: in place of {UNKNOWN}, the value that most runs have"));
+            self.help.push(format!("`{name}`: in place of {UNKNOWN}, the value of most runs"));
         }
     }
 
-    /// A field that may hold a config with dimensions in it.
+    /// A field that may be a config with dimensions.
     fn nested(&mut self, field: &Field) {
         let mut held = nested::dims(&field.ty, &self.source.name, self.given);
         held.retain(|held| !self.dims.contains(&held.dim));
@@ -155,8 +138,8 @@ impl Annotation<'_, '_, '_> {
             return;
         }
         self.dims.extend(held.iter().map(|held| held.dim));
-        let said: Vec<_> = held.iter().map(Held::in_words).collect();
-        self.above(field, &format!("#[tuned(dims({}))]", said.join(", ")), "the dimensions that it holds");
+        let paths: Vec<_> = held.iter().map(NestedDim::to_attribute).collect();
+        self.above(field, &format!("#[tuned(dims({}))]", paths.join(", ")), "its dimensions");
     }
 
     /// The attribute above the derives.
@@ -167,7 +150,7 @@ impl Annotation<'_, '_, '_> {
             if self.dims.contains(&dim.name) {
                 continue;
             }
-            if let Some(value) = numbers::value(kind, dim.name, code, chosen, &names_of(dim.name)) {
+            if let Some(value) = numbers::value(kind, dim.name, code, chosen, &family.names_of(dim.name)) {
                 inside.push(format!("{} = {value}", dim.name));
                 is_read = true;
             } else {
@@ -181,10 +164,10 @@ impl Annotation<'_, '_, '_> {
             inside.push("cell = \"gru\"".to_owned());
         }
         let mut model = format!("{kind}({})", inside.join(", "));
-        match optimizer::of(code, chosen) {
-            Said::Nothing => {}
-            Said::Other(name) => model = format!("{model}, optimizer = \"{name}\""),
-            Said::Open(help) => self.help.push(help),
+        match optimizer::find(code, chosen) {
+            Annotated::Default => {}
+            Annotated::Other(optimizer) => model = format!("{model}, optimizer = \"{optimizer}\""),
+            Annotated::Open(help) => self.help.push(help),
         }
         let goal = self.global_batch.as_ref().map(|samples| format!(", global_batch = {samples}")).unwrap_or_default();
         let attribute = format!("#[{}::gpu_tuned({model}{goal})]", krate.replace('-', "_"));
@@ -193,19 +176,17 @@ impl Annotation<'_, '_, '_> {
             || start_of(&candidate.item.vis, candidate.item.struct_token.span),
             |attribute| range(attribute).start,
         );
-        self.patch.note(self.source, start, "the config: what the model is, and how many samples a step has");
+        self.patch.note(self.source, start, "the config: the model, and the samples of a step");
         self.patch.insert(self.source, start, above(&self.source.text, start, &attribute));
         if is_read {
             self.help.push(
-                "numbers are read off the code, and count until `cargo gpu-tuned measure` has measured".to_owned(),
+                "numbers come from the code, and are used until `cargo gpu-tuned measure` has measured".to_owned(),
             );
         }
         self.help.push(match &family.hint {
             Some((name, place)) => format!("`{}` because of `{name}` in {place}", family.kind.name),
-            None => {
-                "nothing in the code says what kind of model it is: state what a sample costs, or use another keyword"
-                    .to_owned()
-            }
+            None => "the code does not identify the kind of model: give the costs of a sample, or use another keyword"
+                .to_owned(),
         });
     }
 
@@ -218,7 +199,7 @@ impl Annotation<'_, '_, '_> {
     }
 }
 
-/// An attribute on a line of its own, where what it is for begins a line.
+/// An attribute, on a line of its own where its item begins a line.
 pub(super) fn above(text: &str, start: usize, attribute: &str) -> String {
     let line = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let indent = &text[line..start];
@@ -238,7 +219,7 @@ pub(super) fn range(attribute: &Attribute) -> Range<usize> {
     attribute.pound_token.span.byte_range().start..attribute.bracket_token.span.close().byte_range().end
 }
 
-/// The setting that a field holds.
+/// Setting of a field.
 fn setting(name: &str, ty: &Type) -> Option<Setting> {
     let name = SETTINGS.iter().find(|(other, _)| *other == name).map_or(name, |(_, setting)| setting);
     let setting = Setting::named(name)?;
@@ -247,15 +228,9 @@ fn setting(name: &str, ty: &Type) -> Option<Setting> {
     setting.kind().field_types().contains(&ty.as_str()).then_some(setting)
 }
 
-/// The dimension that a field holds: one of the family's that fields can hold.
+/// Dimension of a field: one of the family's counts.
 pub(super) fn dimension(name: &str, ty: &Type, family: &Family) -> Option<&'static str> {
     let is_count = code::last(ty).is_some_and(|ty| SettingKind::Count.field_types().contains(&ty.as_str()));
     let dims = family.kind.dims.iter().filter(|dim| is_count && matches!(dim.kind, DimKind::Count(_)));
-    dims.map(|dim| dim.name).find(|dim| names_of(dim).contains(&name))
-}
-
-/// What a dimension is called, here and in programs.
-fn names_of(dim: &'static str) -> Vec<&'static str> {
-    let others = DIMS.iter().find(|(known, _)| *known == dim).map_or(&[][..], |(_, others)| *others);
-    std::iter::once(dim).chain(others.iter().copied()).collect()
+    dims.map(|dim| dim.name).find(|dim| family.names_of(dim).contains(&name))
 }

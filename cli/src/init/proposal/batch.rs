@@ -1,4 +1,4 @@
-//! The struct that a training step takes: it has to be cut into micro-batches.
+//! Input of a training step, which must be divisible into micro-batches.
 
 use syn::{Attribute, ImplItem, Item, ItemStruct, Meta};
 
@@ -10,7 +10,7 @@ use super::sources::Source;
 
 const DERIVE: &str = "MicroBatch";
 
-/// Has the batch of the first training step derive what it needs, if it is one of the program's structs.
+/// Derives `MicroBatch` for the input of the first training step, if that is a struct of the program.
 pub(super) fn edit<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'a>) {
     let Some(name) = sources.iter().find_map(|source| taken(&source.file.items)) else { return };
     let is_it = |item: &&ItemStruct| item.ident == name;
@@ -20,7 +20,7 @@ pub(super) fn edit<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'a>
         return;
     }
     let ours = format!("{}::{DERIVE}", krate.replace('-', "_"));
-    let what = format!("`{name}` is cut into micro-batches");
+    let what = format!("`{name}` is divided into micro-batches");
     let list = item
         .attrs
         .iter()
@@ -35,7 +35,7 @@ pub(super) fn edit<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'a>
     patch.insert(source, start, above(&source.text, start, &format!("#[derive(Clone, {ours})]")));
 }
 
-/// What the first training step among items takes.
+/// Input of the first training step among items.
 fn taken(items: &[Item]) -> Option<String> {
     items.iter().find_map(|item| match item {
         Item::Mod(module) => taken(&module.content.as_ref()?.1),
@@ -61,7 +61,7 @@ fn is_derive(attribute: &Attribute) -> bool {
     attribute.path().is_ident("derive")
 }
 
-/// The end of what stands in an attribute's parentheses.
+/// End of the text in an attribute's parentheses.
 fn list(attribute: &Attribute) -> Option<usize> {
     let Meta::List(list) = &attribute.meta else { return None };
     (!list.tokens.is_empty()).then(|| list.delimiter.span().close().byte_range().start)

@@ -1,26 +1,15 @@
-//! What a training config looks like.
+//! Structs that look like training configs.
 
 use gpu_tuned_core::Setting;
 use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta, Type};
 
-/// Fields of training configs that hold a batch size.
+/// Fields of training configs for a batch size.
 const BATCH: &[&str] = &["batch_size", "train_batch_size", "micro_batch_size"];
 /// Fields of training configs beside settings.
-const OTHERS: &[&str] = &[
-    "num_epochs",
-    "epochs",
-    "n_epochs",
-    "learning_rate",
-    "lr",
-    "seed",
-    "optimizer",
-    "weight_decay",
-    "grad_accumulation_steps",
-    "warmup_steps",
-    "max_steps",
-];
-/// How much it takes.
-const ENOUGH: u32 = 3;
+const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer weight_decay grad_accumulation_steps \
+                      warmup_steps max_steps";
+/// Minimum score of a candidate.
+const MIN_SCORE: u32 = 3;
 
 /// A struct that looks like a training config.
 pub(super) struct Candidate<'a> {
@@ -30,43 +19,43 @@ pub(super) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// The line of its name.
+    /// Line of the struct's name.
     pub(super) fn line(&self) -> usize {
         self.item.ident.span().start().line
     }
 
-    /// Whether it is a `Config` of Burn.
+    /// Returns true for a `Config` of Burn.
     pub(super) fn is_burn(&self) -> bool {
         derives(&self.item.attrs, "Config")
     }
 
-    /// Whether it can be cloned; Burn's can.
+    /// Returns true if the struct is `Clone`, as Burn's configs are.
     pub(super) fn is_clone(&self) -> bool {
         self.is_burn() || derives(&self.item.attrs, "Clone")
     }
 
-    /// Whether it derives its `Default`.
+    /// Returns true if the struct derives `Default`.
     pub(super) fn derives_default(&self) -> bool {
         derives(&self.item.attrs, "Default")
     }
 
-    /// Its fields with their names.
+    /// Fields with their names.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&Field, String)> {
         self.item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
     }
 }
 
-/// Whether a field of this name holds the size of a batch.
+/// Returns true for the name of a batch size.
 pub(super) fn is_batch(name: &str) -> bool {
     BATCH.contains(&name)
 }
 
-/// The candidates among items, those in modules included.
-pub(super) fn of(items: &[Item]) -> impl Iterator<Item = Candidate<'_>> {
+/// Candidates among items and inline modules.
+pub(super) fn candidates(items: &[Item]) -> impl Iterator<Item = Candidate<'_>> {
     structs(items).into_iter().filter_map(candidate)
 }
 
-/// The line of a struct's own `impl Default`.
+/// Line of a struct's `impl Default`.
 pub(super) fn default_of(name: &proc_macro2::Ident, items: &[Item]) -> Option<usize> {
     items.iter().find_map(|item| match item {
         Item::Mod(module) => default_of(name, &module.content.as_ref()?.1),
@@ -96,9 +85,9 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
     let Fields::Named(fields) = &item.fields else { return None };
     let names = fields.named.iter().filter_map(|field| Some(field.ident.as_ref()?.to_string()));
     let known: Vec<String> = names
-        .filter(|name| is_batch(name) || Setting::named(name).is_some() || OTHERS.contains(&name.as_str()))
+        .filter(|name| is_batch(name) || Setting::named(name).is_some() || OTHERS.split(' ').any(|other| other == name))
         .collect();
-    // Without one that is planned there is nothing to annotate.
+    // A struct without a planned field needs no annotation.
     if !known.iter().any(|name| is_batch(name) || name == "num_workers") {
         return None;
     }
@@ -109,7 +98,7 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
         () => 0,
     };
     let score = known.len() as u32 + by_name + u32::from(derives(&item.attrs, "Config"));
-    (score >= ENOUGH).then_some(Candidate { item, known, score })
+    (score >= MIN_SCORE).then_some(Candidate { item, known, score })
 }
 
 pub(super) fn derives(attributes: &[Attribute], name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What can be read off a program's code: numbers that its constructors get, constants, and names.
+//! Numbers, constants and names in a program's code.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,24 @@ use proc_macro2::TokenTree;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, Fields, ImplItem, Item, ItemStruct, Lit, Stmt, Type};
 
+use gpu_tuned_optimize::Names;
+
 use super::sources::Source;
 
-/// Configs of Burn whose constructors take what models are made of, in their order.
-const BURNS: &[(&str, &[&str])] = &[
-    ("TransformerEncoderConfig", &["d_model", "d_ff", "n_heads", "n_layers"]),
-    ("TransformerDecoderConfig", &["d_model", "d_ff", "n_heads", "n_layers"]),
-    ("LstmConfig", &["d_input", "d_hidden"]),
-    ("BiLstmConfig", &["d_input", "d_hidden"]),
-    ("GruConfig", &["d_input", "d_hidden"]),
-    ("BiGruConfig", &["d_input", "d_hidden"]),
-];
-
-/// What was read.
+/// Numbers, constants and names in code.
 #[derive(Default)]
 pub(super) struct Code {
-    /// The numbers in configs, by the config's name and the field's; the first that was found.
+    /// First number of each field, by config and field.
     pub fields: BTreeMap<(String, String), u64>,
-    /// Constants, and functions that return nothing but a number: by name, with what they are implemented for.
+    /// Constants, and functions that return a number: name, type, and value.
     pub constants: Vec<(String, Option<String>, u64)>,
-    /// Channels into and out of convolutions, in their order.
+    /// Input and output channels of convolutions.
     pub convolutions: Vec<[u64; 2]>,
-    /// Lengths that sequences are cut or padded to.
+    /// Lengths of sequences.
     pub lengths: Vec<u64>,
-    /// Names and texts.
+    /// Identifiers and literals.
     pub names: Vec<String>,
-    /// The program's own structs, those in modules of a file left out.
+    /// Structs of the program outside of inline modules.
     pub own: Vec<Own>,
 }
 
@@ -43,8 +35,8 @@ pub(super) struct Own {
 }
 
 impl Code {
-    /// Reads sources; of what is said more than once, the first counts.
-    pub(super) fn of<'s>(sources: impl Iterator<Item = &'s Source> + Clone) -> Self {
+    /// Reads sources; the first occurrence counts.
+    pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source> + Clone) -> Self {
         let mut code = Self::default();
         let own: Vec<(String, Vec<String>)> = sources.clone().flat_map(|source| configs(&source.file.items)).collect();
         for source in sources {
@@ -107,7 +99,7 @@ impl Code {
 
 struct Reader<'c> {
     code: &'c mut Code,
-    /// The program's own configs of Burn's kind, with what their constructors take.
+    /// The program's Burn configs, with the arguments of their constructors.
     own: &'c [(String, Vec<String>)],
 }
 
@@ -123,7 +115,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         visit::visit_expr_call(self, call);
     }
 
-    // What is said last is visited first, and counts.
+    // The last call is visited first, and counts.
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         let field = call.method.to_string();
         if let Some(field) = field.strip_prefix("with_")
@@ -136,7 +128,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         visit::visit_expr_method_call(self, call);
     }
 
-    // Defaults of Burn's configs are often in quotes.
+    // Defaults of Burn's configs may be in quotes.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         if let Some(Expr::Call(call)) = default(attribute) {
             self.visit_expr_call(&call);
@@ -153,8 +145,9 @@ impl Reader<'_> {
             self.code.convolutions.push([from, to]);
         }
         let own = self.own.iter().find(|(name, _)| name == of).map(|(_, fields)| fields.clone());
-        let burns = BURNS.iter().find(|(name, _)| *name == of);
-        let names = own.or_else(|| Some(burns?.1.iter().map(|name| (*name).to_owned()).collect()));
+        let of_burn =
+            || Names::get().burn_config(of).map(|fields| fields.iter().map(|(name, _)| name.clone()).collect());
+        let names = own.or_else(of_burn);
         for (name, value) in names.unwrap_or_default().into_iter().zip(&call.args) {
             if let Some(value) = number(value) {
                 self.code.fields.entry((of.to_owned(), name)).or_insert(value);
@@ -163,7 +156,7 @@ impl Reader<'_> {
     }
 }
 
-/// Configs of Burn's kind among items, with the fields that their constructors take: those without a default.
+/// Burn configs among items, with the fields of their constructors: those without a default.
 fn configs(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let config = |item: &Item| {
         let Item::Struct(item) = item else { return None };
@@ -177,7 +170,7 @@ fn configs(items: &[Item]) -> Vec<(String, Vec<String>)> {
     items.iter().filter_map(config).collect()
 }
 
-/// The default that an attribute of Burn gives.
+/// Default in an attribute of Burn.
 pub(super) fn default(attribute: &Attribute) -> Option<Expr> {
     if !attribute.path().is_ident("config") {
         return None;
@@ -186,7 +179,7 @@ pub(super) fn default(attribute: &Attribute) -> Option<Expr> {
     if !value.path.is_ident("default") {
         return None;
     }
-    // Older configs have their defaults in quotes.
+    // Older configs have defaults in quotes.
     match &value.value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => syn::parse_str(&text.value()).ok(),
         other => Some(other.clone()),
@@ -201,7 +194,7 @@ pub(super) fn number(value: &Expr) -> Option<u64> {
     }
 }
 
-/// The last two names of the function at the beginning of a chain of methods.
+/// Last two names of the function at the start of a method chain.
 fn root(value: &Expr) -> Option<[String; 2]> {
     match value {
         Expr::MethodCall(call) => root(&call.receiver),
@@ -210,7 +203,7 @@ fn root(value: &Expr) -> Option<[String; 2]> {
     }
 }
 
-/// The last two names of a path.
+/// Last two names of a path.
 pub(super) fn path(value: &Expr) -> Option<[String; 2]> {
     let Expr::Path(path) = value else { return None };
     let mut names = path.path.segments.iter().rev().map(|segment| segment.ident.to_string());
@@ -218,7 +211,7 @@ pub(super) fn path(value: &Expr) -> Option<[String; 2]> {
     Some([names.next()?, last])
 }
 
-/// The last name of a type, behind references.
+/// Last name of a type, behind references.
 pub(super) fn last(ty: &Type) -> Option<String> {
     match ty {
         Type::Path(path) => Some(path.path.segments.last()?.ident.to_string()),

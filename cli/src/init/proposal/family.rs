@@ -1,45 +1,42 @@
-//! Which kind of model the sources have.
+//! Kind of model of a program.
 
 use gpu_tuned_core::workload::ModelKind;
+use gpu_tuned_optimize::{KindNames, Names};
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::sources::Source;
 
-/// What the names of a kind's modules begin with. The first kind that has one is taken: convolutions and dense layers are
-/// in many models.
-const KINDS: [(&str, &[&str]); 7] = [
-    ("transformer", &["TransformerEncoder", "TransformerDecoder", "MultiHeadAttention"]),
-    ("unet", &["UNet", "Unet"]),
-    ("recurrent", &["Lstm", "BiLstm", "Gru", "BiGru"]),
-    ("convnet", &["Conv2d"]),
-    ("declared", &["Conv1d", "Conv3d"]),
-    ("mlp", &["Linear"]),
-    ("declared", &[]),
-];
-
-/// The keyword that the code hints at.
+/// Kind of model that the code indicates.
 pub(super) struct Family {
     pub kind: &'static ModelKind,
-    /// The name that says so, and where it is.
+    /// Name of the indicating module, and its place.
     pub hint: Option<(String, String)>,
 }
 
 impl Family {
-    pub(super) fn of(sources: &[Source]) -> Self {
+    pub(super) fn new(sources: &[Source]) -> Self {
         let mut names = Vec::new();
         for source in sources {
             let tokens: TokenStream = source.text.parse().unwrap_or_default();
             collect(tokens, &mut |name, line| names.push((name, format!("{}:{line}", source.name))));
         }
-        let hint = |prefixes: &[&str]| {
-            names.iter().find(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix))).cloned()
+        let hint = |names_of: &KindNames| {
+            let has_prefix = |name: &str| names_of.burn_modules().any(|prefix| name.starts_with(prefix));
+            names.iter().find(|(name, _)| has_prefix(name)).cloned()
         };
-        let found = KINDS.iter().find_map(|(kind, prefixes)| Some((ModelKind::named(kind)?, Some(hint(prefixes)?))));
-        let (kind, hint) = found.unwrap_or((&ModelKind::ALL[0], None));
+        let mut kinds = Names::get().kinds();
+        let found = kinds.find_map(|names| Some((ModelKind::named(&names.name)?, Some(hint(names)?))));
+        let (kind, hint) = found.unwrap_or_else(|| (ModelKind::named("declared").expect("BUG: a kind of model"), None));
         Self { kind, hint }
     }
 
-    /// Whether its cells are GRUs.
+    /// Names of a dimension in programs, its own first.
+    pub(super) fn names_of(&self, dim: &'static str) -> Vec<&'static str> {
+        let names = Names::get().kind(self.kind.name);
+        std::iter::once(dim).chain(names.into_iter().flat_map(|names| names.aliases(dim))).collect()
+    }
+
+    /// Returns true for GRU cells.
     pub(super) fn is_gru(&self) -> bool {
         self.hint.as_ref().is_some_and(|(name, _)| name.contains("Gru"))
     }

@@ -1,4 +1,4 @@
-//! Structs that look like training configs, the annotation that they could have, and what else the program needs.
+//! Proposed annotations for structs that look like training configs, and other edits of the program.
 
 mod annotation;
 mod batch;
@@ -26,48 +26,48 @@ use program::Program;
 use sources::Source;
 use training_loop::TrainingLoop;
 
-/// An annotation for a struct, and what else is to be edited. It is only shown.
+/// An annotation for a struct with other edits, to be shown.
 #[derive(Debug, Serialize)]
 pub(super) struct Proposal {
     pub file: String,
     pub line: usize,
     pub name: String,
-    /// The fields by which it was recognised.
+    /// Fields that identify the struct.
     pub fields: Vec<String>,
-    /// The keyword for its model.
+    /// Keyword of the model.
     pub family: &'static str,
-    /// What each edit is for.
+    /// Edits with their reasons.
     pub edits: Vec<Edit>,
-    /// Lines that are new or other than they were.
+    /// Number of new lines.
     pub lines: usize,
     pub diff: String,
     pub help: Vec<String>,
 }
 
-/// What was found in the package's sources.
+/// Findings in the package's sources.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub proposal: Option<Proposal>,
-    /// Whether the program has Burn's own loop.
+    /// True if the program has Burn's own loop.
     pub has_loop: bool,
-    /// What is to be done in the program that no edit could be found for.
+    /// Changes of the program without a proposed edit.
     pub left: Vec<String>,
-    /// How cargo is told to run the program that trains: `--bin train`.
+    /// Cargo's option for the program that trains: `--bin train`.
     pub flag: Option<String>,
-    /// The feature that has the program's CPU.
+    /// Feature of the program for the CPU.
     pub cpu: Option<String>,
     pub notes: Vec<String>,
 }
 
-/// Looks through the package's own `src`. A package that has an annotated struct gets no proposal.
+/// Searches the package's `src`. A package with an annotated struct gets no proposal.
 pub(super) fn find(project: &Project, krate: &str) -> Found {
     let (sources, notes) = sources::read(&project.root().join("src"), project.workspace());
     let loops = training_loop::all(&sources);
     let mut found = Found { has_loop: !loops.is_empty(), notes, ..Found::default() };
-    let all = sources.iter().flat_map(|source| candidate::of(&source.file.items).map(move |it| (source, it)));
+    let all = sources.iter().flat_map(|source| candidate::candidates(&source.file.items).map(move |it| (source, it)));
     let mut all: Vec<(&Source, Candidate<'_>)> = all.collect();
     let is_taken = |candidate: &Candidate<'_>| loops.iter().any(|training| training.takes(candidate));
-    // The first of those that look most like it.
+    // The first of the best candidates.
     all.sort_by_key(|(_, candidate)| std::cmp::Reverse((is_taken(candidate), candidate.score)));
     let mut all = all.into_iter();
     let best = all.next();
@@ -80,19 +80,19 @@ pub(super) fn find(project: &Project, krate: &str) -> Found {
         return found;
     }
     if let Some((source, best)) = best {
-        let seen = Seen { sources: &sources, training, program: program.as_ref() };
-        let (proposal, left) = seen.proposal(source, &best, krate);
+        let hints = ModelHints { sources: &sources, training, program: program.as_ref() };
+        let (proposal, left) = hints.proposal(source, &best, krate);
         (found.proposal, found.left) = (Some(proposal), left);
         found.notes.extend(others(&loops, training));
     }
     let other = |(source, other): (&Source, Candidate<'_>)| {
-        format!("{}:{}: `{}` looks like a training config, too", source.name, other.line(), other.item.ident)
+        format!("{}:{}: `{}` also looks like a training config", source.name, other.line(), other.item.ident)
     };
     found.notes.extend(all.map(other));
     found
 }
 
-/// The loop that a config is for: one that takes it, in the file of the config rather than another.
+/// The loop of a config, preferably in the same file.
 fn of_config<'l, 's>(
     loops: &'l [TrainingLoop<'s>],
     source: &Source,
@@ -102,35 +102,35 @@ fn of_config<'l, 's>(
     taking().find(|training| training.source.name == source.name).or_else(|| taking().next())
 }
 
-/// The loops that nothing is proposed for.
+/// Notes on loops without a proposal.
 fn others(loops: &[TrainingLoop<'_>], taken: Option<&TrainingLoop<'_>>) -> Vec<String> {
     let place = |training: &TrainingLoop<'_>| (training.source.name.clone(), training.line());
     let others = loops.iter().filter(|training| Some(place(training)) != taken.map(place));
     others
         .map(|other| {
             let (file, line) = place(other);
-            format!("{file}:{line}: `{}` has a training loop, too: it takes the same lines", other.name())
+            format!("{file}:{line}: `{}` has a training loop, too, which needs the same lines", other.name())
         })
         .collect()
 }
 
-/// What a proposal is made from.
-struct Seen<'a> {
+/// Input of a proposal.
+struct ModelHints<'a> {
     sources: &'a [Source],
     training: Option<&'a TrainingLoop<'a>>,
     program: Option<&'a Program>,
 }
 
-impl<'a> Seen<'a> {
-    /// The proposal, and what is left to be done without one.
+impl<'a> ModelHints<'a> {
+    /// The proposal, and changes without a proposed edit.
     fn proposal(&self, source: &'a Source, candidate: &Candidate<'_>, krate: &str) -> (Proposal, Vec<String>) {
         let chosen = self.program.map(|program| &program.source);
-        let family = Family::of(self.sources);
-        let (code, chosen_code) = (Code::of(self.sources.iter().chain(chosen)), Code::of(chosen.into_iter()));
+        let family = Family::new(self.sources);
+        let (code, chosen_code) = (Code::new(self.sources.iter().chain(chosen)), Code::new(chosen.into_iter()));
         let holds_step = self.training.is_some();
         let given = Given { family: &family, code: &code, chosen: &chosen_code, krate, holds_step };
         let mut patch = Patch::default();
-        let mut help = annotation::of(source, candidate, &given, &mut patch);
+        let mut help = annotation::annotate(source, candidate, &given, &mut patch);
         help.extend(without_default(self.sources, candidate));
         let mut left = Vec::new();
         if let Some(training) = self.training {
@@ -156,19 +156,19 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What becomes of a `Default` that the struct has: the annotation implements it.
+/// A note on a struct with `Default`, which the annotation implements.
 fn without_default(sources: &[Source], candidate: &Candidate<'_>) -> Option<String> {
     let name = &candidate.item.ident;
     if candidate.is_burn() {
         return None;
     }
     if candidate.derives_default() {
-        return Some("take `Default` out of the derive: the annotation implements it".to_owned());
+        return Some("remove `Default` from the derive: the annotation implements it".to_owned());
     }
     let own = |source: &Source| Some((source.name.clone(), candidate::default_of(name, &source.file.items)?));
     let (file, line) = sources.iter().find_map(own)?;
     Some(format!(
-        "{file}:{line}: take this `impl Default` away, the annotation implements it; values that are not planned become \
+        "{file}:{line}: remove this `impl Default`, the annotation implements it; values that are not planned become \
          `#[tuned(default = …)]`"
     ))
 }

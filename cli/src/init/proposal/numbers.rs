@@ -1,11 +1,11 @@
-//! A model's dimensions, as far as the code says them.
+//! Dimensions of a model in code.
 
 use super::code::Code;
 
-/// Data sets that are known by name: side and channels of their images, and classes.
+/// Data sets by name: side and channels of images, and classes.
 const IMAGES: &[(&str, [u64; 3])] =
     &[("Mnist", [28, 1, 10]), ("FashionMnist", [28, 1, 10]), ("Cifar10", [32, 3, 10]), ("Cifar100", [32, 3, 100])];
-/// Tokens of tokenizers that are known by name.
+/// Vocabulary of tokenizers by name.
 const TOKENIZERS: &[(&str, u64)] = &[
     ("bert-base-cased", 28_996),
     ("bert-base-uncased", 30_522),
@@ -14,7 +14,7 @@ const TOKENIZERS: &[(&str, u64)] = &[
     ("roberta-base", 50_265),
 ];
 
-/// A dimension's value as it is written.
+/// Value of a dimension in an attribute.
 pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[&str]) -> Option<String> {
     let count = match (kind, dim) {
         ("convnet", "stages") => return stages(code),
@@ -27,7 +27,7 @@ pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[
     count.map(|count| count.to_string())
 }
 
-/// What a model has that differs from what its kind has by default.
+/// Dimensions that differ from the defaults of the kind.
 pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static str, String)> {
     let mut extras = Vec::new();
     match kind {
@@ -44,7 +44,7 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
             if !code.names.iter().any(|name| name.contains("autoregressive")) {
                 extras.push(("causal", false.to_string()));
             }
-            // Burn's has a norm in each layer only.
+            // Burn's encoder has no final norm.
             extras.push(("final_norm", false.to_string()));
         }
         _ => {}
@@ -52,13 +52,13 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
     extras
 }
 
-/// A number that a config's field of one of these names has.
+/// Number of a config's field with one of these names.
 pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
     let of = |code: &Code| code.fields.iter().find(|((_, field), _)| names.contains(&field.as_str())).map(|it| *it.1);
     of(chosen).or_else(|| of(code))
 }
 
-/// Every convolution is a block; where nothing makes the image smaller, all are one stage of the widest.
+/// Stages of convolutions: each is a block. Without downsampling, all are one stage with the most channels.
 fn stages(code: &Code) -> Option<String> {
     const SHRINKING: [&str; 3] = ["MaxPool2d", "AvgPool2d", "with_stride"];
     let shrinks = code.names.iter().any(|name| SHRINKING.iter().any(|prefix| name.starts_with(prefix)));
@@ -85,10 +85,10 @@ fn images(code: &Code) -> Option<[u64; 3]> {
 fn classes(code: &Code, chosen: &Code) -> Option<u64> {
     let is_count = |name: &str| ["num_classes", "n_classes"].contains(&name.to_lowercase().as_str());
     let counts = || code.constants.iter().filter(|(name, ..)| is_count(name));
-    // Of several data sets, the one that is trained on.
+    // The data set of the program that trains.
     let meant = counts().find(|(_, of, _)| of.as_ref().is_some_and(|of| chosen.has(of)));
-    let said = meant.or_else(|| counts().next()).map(|(.., value)| *value);
-    said.or_else(|| field(code, chosen, &["num_classes", "n_classes"])).or_else(|| Some(images(code)?[2]))
+    let value = meant.or_else(|| counts().next()).map(|(.., value)| *value);
+    value.or_else(|| field(code, chosen, &["num_classes", "n_classes"])).or_else(|| Some(images(code)?[2]))
 }
 
 fn vocabulary(code: &Code) -> Option<u64> {

@@ -1,88 +1,87 @@
-//! Which optimizer the code has.
+//! Optimizer of a program.
+
+use gpu_tuned_core::workload::Optimizer;
+use gpu_tuned_optimize::Names;
 
 use super::code::Code;
 
-/// Configs of Burn's optimizers, with what the annotation calls them; nothing for those that it has no word for.
-const OPTIMIZERS: [(&str, Option<&str>); 11] = [
-    ("AdamWConfig", Some("adamw")),
-    ("AdamConfig", Some("adam")),
-    ("SgdConfig", Some("sgd")),
-    ("MuonConfig", Some("muon")),
-    ("AdafactorConfig", Some("adafactor")),
-    ("AdaGradConfig", None),
-    ("AdanConfig", None),
-    ("LambConfig", None),
-    ("LBFGSConfig", None),
-    ("LionConfig", None),
-    ("RmsPropConfig", None),
-];
-/// What an annotation without a word stands for.
-const DEFAULT: &str = "adamw";
-
-/// What the annotation says of it.
+/// Optimizer in the annotation.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// Nothing: it is the default, or there is none.
-    Nothing,
-    /// Another than the default.
-    Other(&'static str),
-    /// Nothing, because it is not known which one is meant, or there is no word for it: what to tell the user.
+pub(super) enum Annotated {
+    /// None: the code has the default, or no optimizer.
+    Default,
+    /// An optimizer that differs from the default.
+    Other(Optimizer),
+    /// None: the code is ambiguous, or has an optimizer that the planner lacks. With a note.
     Open(String),
 }
 
-/// The one that the program that trains names, or else any of the code.
-pub(super) fn of(code: &Code, chosen: &Code) -> Said {
-    let in_code = |code: &Code| OPTIMIZERS.iter().filter(|(config, _)| code.has(config)).collect::<Vec<_>>();
+/// The optimizer of the program that trains, else of any code.
+pub(super) fn find(code: &Code, chosen: &Code) -> Annotated {
+    let in_code = |code: &Code| {
+        let mut found: Vec<(String, Option<Optimizer>)> = Vec::new();
+        for name in &code.names {
+            let optimizer = Names::get().burn_optimizer(name);
+            found.extend(
+                optimizer.filter(|_| found.iter().all(|(known, _)| known != name)).map(|it| (name.clone(), it)),
+            );
+        }
+        // Muon takes matrices only: another optimizer takes the rest.
+        found.sort_by_key(|(_, optimizer)| *optimizer == Some(Optimizer::Muon));
+        found
+    };
     let found = Some(in_code(chosen)).filter(|found| !found.is_empty()).unwrap_or_else(|| in_code(code));
-    let assumed = format!("plans assume {DEFAULT} until it is measured");
-    match found[..] {
-        [] | [(_, Some(DEFAULT))] => Said::Nothing,
-        [(_, Some("sgd"))] if code.has("MomentumConfig") => Said::Other("momentum"),
-        [(_, Some(name))] => Said::Other(name),
-        // Muon takes matrices only: something else takes the rest.
-        [.., (_, Some("muon"))] => Said::Other("muon"),
-        [(config, None)] => Said::Open(format!("there is no word for `{config}`: {assumed}")),
-        ref several => {
+    let assumed = format!("plans assume {} until it is measured", Optimizer::default());
+    match &found[..] {
+        [] => Annotated::Default,
+        [(_, Some(Optimizer::Sgd))] if code.has("MomentumConfig") => Annotated::Other(Optimizer::Momentum),
+        [(_, Some(optimizer))] if *optimizer == Optimizer::default() => Annotated::Default,
+        [(_, Some(optimizer))] => Annotated::Other(*optimizer),
+        [.., (_, Some(Optimizer::Muon))] => Annotated::Other(Optimizer::Muon),
+        [(config, None)] => Annotated::Open(format!("the planner has no `{config}`: {assumed}")),
+        several => {
             let configs: Vec<_> = several.iter().map(|(config, _)| format!("`{config}`")).collect();
-            Said::Open(format!("`optimizer = …` with the one that trains, of {}: {assumed}", configs.join(", ")))
+            Annotated::Open(format!("add `optimizer = …` for the one of {} that trains: {assumed}", configs.join(", ")))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Said, of};
+    use gpu_tuned_core::workload::Optimizer;
+
+    use super::{Annotated, find};
     use crate::init::proposal::code::Code;
 
     fn naming(names: &[&str]) -> Code {
         Code { names: names.iter().map(|name| (*name).to_owned()).collect(), ..Code::default() }
     }
 
-    fn found(names: &[&str]) -> Said {
-        of(&naming(names), &Code::default())
+    fn found(names: &[&str]) -> Annotated {
+        find(&naming(names), &Code::default())
     }
 
     #[test]
-    fn it_is_what_the_code_names() {
-        assert_eq!(found(&["Linear"]), Said::Nothing);
-        assert_eq!(found(&["AdamWConfig"]), Said::Nothing);
-        assert_eq!(found(&["AdamConfig"]), Said::Other("adam"));
-        assert_eq!(found(&["SgdConfig"]), Said::Other("sgd"));
-        assert_eq!(found(&["SgdConfig", "MomentumConfig"]), Said::Other("momentum"));
-        assert_eq!(found(&["AdamWConfig", "MuonConfig"]), Said::Other("muon"));
+    fn the_optimizer_is_the_one_that_the_code_names() {
+        assert_eq!(found(&["Linear"]), Annotated::Default);
+        assert_eq!(found(&["AdamWConfig"]), Annotated::Default);
+        assert_eq!(found(&["AdamConfig"]), Annotated::Other(Optimizer::Adam));
+        assert_eq!(found(&["SgdConfig"]), Annotated::Other(Optimizer::Sgd));
+        assert_eq!(found(&["SgdConfig", "MomentumConfig"]), Annotated::Other(Optimizer::Momentum));
+        assert_eq!(found(&["AdamWConfig", "MuonConfig"]), Annotated::Other(Optimizer::Muon));
     }
 
     #[test]
-    fn the_program_that_trains_counts_before_the_rest() {
+    fn the_program_that_trains_has_precedence() {
         let rest = naming(&["SgdConfig", "AdamConfig"]);
-        assert_eq!(of(&rest, &naming(&["AdamConfig"])), Said::Other("adam"));
-        let Said::Open(help) = of(&rest, &Code::default()) else { panic!("two are named") };
-        assert!(help.contains("of `AdamConfig`, `SgdConfig`"), "{help}");
+        assert_eq!(find(&rest, &naming(&["AdamConfig"])), Annotated::Other(Optimizer::Adam));
+        let Annotated::Open(help) = find(&rest, &Code::default()) else { panic!("one is chosen") };
+        assert!(help.contains("of `SgdConfig`, `AdamConfig`"), "{help}");
     }
 
     #[test]
-    fn what_has_no_word_is_told() {
-        let Said::Open(help) = found(&["LionConfig"]) else { panic!("it has no word") };
-        assert_eq!(help, "there is no word for `LionConfig`: plans assume adamw until it is measured");
+    fn an_optimizer_that_the_planner_lacks_gets_a_note() {
+        let Annotated::Open(help) = found(&["LionConfig"]) else { panic!("it is planned") };
+        assert_eq!(help, "the planner has no `LionConfig`: plans assume adamw until it is measured");
     }
 }

@@ -1,4 +1,4 @@
-//! Lines to be edited by hand, in however many files.
+//! Edits by hand in several files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,9 +6,9 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::sources::Source;
-use crate::init::change;
+use crate::files::{added_lines, unified};
 
-/// A place in a source that is to be edited, and for what.
+/// A line to edit, and the reason.
 #[derive(Debug, Serialize)]
 pub(in crate::init) struct Edit {
     pub file: String,
@@ -16,10 +16,10 @@ pub(in crate::init) struct Edit {
     pub what: String,
 }
 
-/// What replaces what, by bytes.
+/// Replacements by byte range.
 type Changes = Vec<(Range<usize>, String)>;
 
-/// Edits, and what becomes of the sources.
+/// Edits and replacements by file.
 #[derive(Default)]
 pub(super) struct Patch<'a> {
     edits: Vec<Edit>,
@@ -27,13 +27,13 @@ pub(super) struct Patch<'a> {
 }
 
 impl<'a> Patch<'a> {
-    /// Notes what an edit is for that begins at a byte of a source.
+    /// Adds the reason of an edit at a byte of a source.
     pub(super) fn note(&mut self, source: &Source, at: usize, what: impl Into<String>) {
         let line = source.text[..at].matches('\n').count() + 1;
         self.edits.push(Edit { file: source.name.clone(), line, what: what.into() });
     }
 
-    /// Puts text in the place of some.
+    /// Replaces a range of a source.
     pub(super) fn replace(&mut self, source: &'a Source, range: Range<usize>, new: impl Into<String>) {
         self.files.entry(&source.name).or_insert_with(|| (source, Vec::new())).1.push((range, new.into()));
     }
@@ -42,7 +42,7 @@ impl<'a> Patch<'a> {
         self.replace(source, at..at, new);
     }
 
-    /// The edits, all files' changes as `diff -u` has them, and the lines that are new or other than they were.
+    /// The edits, the diff of all files, and the number of new lines.
     pub(super) fn finish(self) -> (Vec<Edit>, String, usize) {
         let (mut diffs, mut lines) = (String::new(), 0);
         for (name, (source, mut changes)) in self.files {
@@ -51,8 +51,8 @@ impl<'a> Patch<'a> {
             for (range, new) in changes {
                 text.replace_range(range, &new);
             }
-            lines += change::lines(&source.text, &text);
-            diffs.push_str(&change::unified(&source.text, &text, &format!("a/{name}"), &format!("b/{name}")));
+            lines += added_lines(&source.text, &text);
+            diffs.push_str(&unified(&source.text, &text, &format!("a/{name}"), &format!("b/{name}")));
         }
         let mut edits = self.edits;
         edits.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));

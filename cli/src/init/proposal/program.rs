@@ -1,4 +1,4 @@
-//! Which of the package's binaries and examples trains.
+//! The binary or example that trains.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::project::Project;
 /// A binary or an example.
 pub(super) struct Program {
     pub source: Source,
-    /// What cargo is told to run it, such as `--bin train`; nothing where there is one binary.
+    /// Cargo's option such as `--bin train`; `None` for the only binary.
     pub flag: Option<String>,
-    /// Features that it takes its device by, of those that have Burn's CPU: `flex = ["burn/flex"]`.
+    /// Feature with Burn's CPU backend: `flex = ["burn/flex"]`.
     pub cpu: Option<String>,
 }
 
-/// The first program that has the loop or calls its function; a binary rather than an example.
+/// The first program with the loop or a call of its function; binaries first.
 pub(super) fn find(project: &Project, training: &TrainingLoop<'_>) -> Option<Program> {
     let targets = &project.package().targets;
     let of = |kind: TargetKind| targets.iter().filter(move |target| target.kind.contains(&kind));
@@ -42,14 +42,14 @@ pub(super) fn find(project: &Project, training: &TrainingLoop<'_>) -> Option<Pro
     Some(Program { cpu: cpu(project, &source), flag, source })
 }
 
-/// Whether a source calls the loop's function, by its name or through its module.
+/// Returns true if a source calls the loop's function, by its name or through its module.
 fn calls(source: &Source, training: &TrainingLoop<'_>) -> bool {
     let mut calls = Calls { function: training.name(), module: module(&training.source.name), found: false };
     calls.visit_file(&source.file);
     calls.found
 }
 
-/// What a file is called as a module; nothing for the root of a crate, whose name may be any.
+/// Module name of a file; `None` for the root of a crate.
 fn module(file: &str) -> Option<&str> {
     let mut parts = file.trim_end_matches(".rs").rsplit('/');
     match parts.next()? {
@@ -74,7 +74,7 @@ impl<'ast> Visit<'ast> for Calls<'_> {
     }
 }
 
-/// A feature that has Burn's CPU, which the program asks for and which is not on by itself.
+/// A feature with Burn's CPU backend that the program checks for, and that is off by default.
 fn cpu(project: &Project, source: &Source) -> Option<String> {
     let features = &project.package().features;
     let is_on = |name: &String| features.get("default").is_some_and(|on| on.contains(name));
@@ -84,9 +84,10 @@ fn cpu(project: &Project, source: &Source) -> Option<String> {
     cpus.next().map(|(name, _)| name.clone())
 }
 
-/// Has the program take the session's device, where its `main` names one. What is imported for the type stays in use.
+/// Replaces the device in `main` by the session's. The type stays, so that its import is used.
 pub(super) fn edit<'a>(source: &'a Source, krate: &str, patch: &mut Patch<'a>) {
-    let Some(Made { local, value, ty }) = main(&source.file.items).into_iter().flatten().find_map(device) else {
+    let Some(DeviceVariable { local, value, ty }) = main(&source.file.items).into_iter().flatten().find_map(device)
+    else {
         return;
     };
     let ours = format!("{}::device()", krate.replace('-', "_"));
@@ -107,15 +108,15 @@ fn main(items: &[Item]) -> Option<&[Stmt]> {
 }
 
 /// A variable for a device.
-struct Made<'a> {
+struct DeviceVariable<'a> {
     local: &'a Local,
     value: &'a Expr,
-    /// As the program writes the type.
+    /// Type as the program writes it.
     ty: String,
 }
 
-/// The device that a statement makes.
-fn device(statement: &Stmt) -> Option<Made<'_>> {
+/// The device of a statement.
+fn device(statement: &Stmt) -> Option<DeviceVariable<'_>> {
     let Stmt::Local(local) = statement else { return None };
     let value = &*local.init.as_ref().filter(|_| local.attrs.is_empty())?.expr;
     let Expr::Call(call) = value else { return None };
@@ -124,5 +125,5 @@ fn device(statement: &Stmt) -> Option<Made<'_>> {
     let names: Vec<_> = function.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
     let (_, ty) = names.split_last()?;
     let root = if function.path.leading_colon.is_some() { "::" } else { "" };
-    Some(Made { local, value, ty: format!("{root}{}", ty.join("::")) })
+    Some(DeviceVariable { local, value, ty: format!("{root}{}", ty.join("::")) })
 }

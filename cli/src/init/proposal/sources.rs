@@ -1,21 +1,21 @@
-//! The package's sources.
+//! Sources of a package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_project::sources::{SourceError, SourceFile};
 
-use crate::init::change;
+use crate::files::display_name;
 
-/// A source that could be read.
+/// A parsed source.
 pub(super) struct Source {
     pub name: String,
-    /// With lines that end in `\n`, and as its places count it.
+    /// Text with `\n` as line ending, to which spans refer.
     pub text: String,
     pub file: syn::File,
 }
 
-/// Every source below a folder, by name; and which of them could not be read.
+/// Sources below a folder by name, and notes on unreadable ones.
 pub(super) fn read(folder: &Path, workspace: &Path) -> (Vec<Source>, Vec<String>) {
     let mut paths = Vec::new();
     collect(folder, &mut paths);
@@ -30,18 +30,18 @@ pub(super) fn read(folder: &Path, workspace: &Path) -> (Vec<Source>, Vec<String>
     (sources, notes)
 }
 
-/// One source, if it can be read.
+/// One source, if it can be parsed.
 pub(super) fn one(path: &Path, workspace: &Path) -> Option<Source> {
     parsed(path, workspace).ok()
 }
 
 fn parsed(path: &Path, workspace: &Path) -> Result<Source, String> {
-    let name = change::name(path, workspace);
+    let name = display_name(path, workspace);
     match SourceFile::read(path) {
         Ok(SourceFile { text, syntax, .. }) => Ok(Source { name, text, file: syntax }),
-        Err(SourceError::Io { .. }) => Err(format!("`{name}` cannot be read, and was not looked at")),
+        Err(SourceError::Io { .. }) => Err(format!("`{name}` cannot be read, and was skipped")),
         Err(SourceError::Syntax { line, message, .. }) => {
-            Err(format!("{name}:{line}: {message}; this file was not looked at"))
+            Err(format!("{name}:{line}: {message}; this file was skipped"))
         }
     }
 }
@@ -49,7 +49,7 @@ fn parsed(path: &Path, workspace: &Path) -> Result<Source, String> {
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        // Links are not followed: they can lead around in a circle.
+        // Links may be circular.
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => collect(&path, paths),
             Ok(kind) if kind.is_file() && path.extension().is_some_and(|extension| extension == "rs") => {

@@ -1,4 +1,4 @@
-//! Burn's own training loop in a program, and what is to be edited there.
+//! Burn's own training loop in a program, and its edits.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -9,11 +9,11 @@ use super::code::{last, path};
 use super::patch::Patch;
 use super::sources::Source;
 
-/// What programs call that train with Burn's loop.
+/// Constructor of Burn's loop.
 const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
 const STRATEGY: &str = "with_training_strategy";
 
-/// A function with Burn's loop in it.
+/// A function with Burn's loop.
 #[derive(Clone, Copy)]
 pub(super) struct TrainingLoop<'a> {
     pub source: &'a Source,
@@ -22,7 +22,7 @@ pub(super) struct TrainingLoop<'a> {
     call: &'a ExprCall,
 }
 
-/// Every such function of the sources.
+/// Functions with Burn's loop.
 pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
     let of = |source| {
         let mut functions = Functions { source, found: Vec::new() };
@@ -33,7 +33,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
 }
 
 impl<'a> TrainingLoop<'a> {
-    /// The function's name.
+    /// Name of the function.
     pub(super) fn name(&self) -> String {
         self.signature.ident.to_string()
     }
@@ -42,23 +42,23 @@ impl<'a> TrainingLoop<'a> {
         self.signature.ident.span().start().line
     }
 
-    /// Whether its config is this one.
+    /// Returns true if the function has this config.
     pub(super) fn takes(&self, candidate: &Candidate<'_>) -> bool {
         self.config(candidate).is_some()
     }
 
-    /// Adds a session to it, and the session's strategy to the loop; returns what could not be added.
+    /// Adds a session to the function, and its strategy to the loop; returns edits left to the user.
     pub(super) fn edit(&self, candidate: &Candidate<'_>, krate: &str, patch: &mut Patch<'a>) -> Vec<String> {
         let krate = krate.replace('-', "_");
         let mut left = Vec::new();
         match self.config(candidate).filter(|_| candidate.is_clone()) {
             Some((name, at, indent)) => {
                 let call = format!("let session = {krate}::start({name}.clone()){};", self.or());
-                patch.note(self.source, at, "the session, before anything is made on the device");
+                patch.note(self.source, at, "the session, before anything is created on the device");
                 patch.insert(self.source, at, format!("\n{indent}{call}"));
             }
             None => left.push(format!(
-                "{}:{}, in `{}`, before anything is made on the device: `let session = {krate}::start(…);` with the config",
+                "{}:{}, in `{}`, before anything is created on the device: `let session = {krate}::start(…);` with the config",
                 self.source.name,
                 self.line(),
                 self.signature.ident
@@ -74,26 +74,26 @@ impl<'a> TrainingLoop<'a> {
         other.visit_block(self.block);
         if let Some(call) = other.0 {
             let range = call.paren_token.span.open().byte_range().end..call.paren_token.span.close().byte_range().start;
-            patch.note(self.source, range.start, "the loop takes the session's steps");
+            patch.note(self.source, range.start, "the loop uses the session's steps");
             return patch.replace(self.source, range, ours);
         }
         let end = self.call.paren_token.span.close().byte_range().end;
         let rest = &self.source.text[end..];
         let space: String = rest.chars().take_while(|c| c.is_whitespace()).collect();
-        // As the calls that follow.
+        // In the style of the calls that follow.
         let space = if rest[space.len()..].starts_with('.') { space } else { String::new() };
-        patch.note(self.source, end, "the loop takes the session's steps");
+        patch.note(self.source, end, "the loop uses the session's steps");
         patch.insert(self.source, end, format!("{space}.{STRATEGY}({ours})"));
     }
 
-    /// What becomes of an error: it is returned, or ends the program with what it says.
+    /// Error handling: return, or a panic with the message.
     fn or(&self) -> &'static str {
         let is_result =
             matches!(&self.signature.output, ReturnType::Type(_, ty) if last(ty).as_deref() == Some("Result"));
         if is_result { "?" } else { ".unwrap_or_else(|error| panic!(\"{error}\"))" }
     }
 
-    /// The variable that has the config, the place behind which it has, and how lines are indented there.
+    /// Variable of the config, the offset behind its definition, and the indentation there.
     fn config(&self, candidate: &Candidate<'_>) -> Option<(String, usize, String)> {
         let of = candidate.item.ident.to_string();
         let indent = |at: usize| {
@@ -124,7 +124,7 @@ impl<'a> TrainingLoop<'a> {
     }
 }
 
-/// Whether an expression makes a value of a type: `Config::new(…)`, with or without methods behind it, or a literal.
+/// Returns true if an expression creates a value of a type: `Config::new(…)`, with or without methods, or a literal.
 fn makes(value: &Expr, of: &str) -> bool {
     match value {
         Expr::MethodCall(call) => makes(&call.receiver, of),
@@ -135,7 +135,7 @@ fn makes(value: &Expr, of: &str) -> bool {
     }
 }
 
-/// Looks for functions with the loop in them.
+/// Visitor for functions with the loop.
 struct Functions<'a> {
     source: &'a Source,
     found: Vec<TrainingLoop<'a>>,
@@ -160,7 +160,7 @@ impl<'a> Visit<'a> for Functions<'a> {
     }
 }
 
-/// The first call that makes a loop.
+/// First call that creates a loop.
 struct Calls<'a>(Option<&'a ExprCall>);
 
 impl<'a> Visit<'a> for Calls<'a> {
@@ -172,7 +172,7 @@ impl<'a> Visit<'a> for Calls<'a> {
     }
 }
 
-/// The first call that gives a loop its strategy.
+/// First call that sets a loop's strategy.
 struct Strategy<'a>(Option<&'a ExprMethodCall>);
 
 impl<'a> Visit<'a> for Strategy<'a> {

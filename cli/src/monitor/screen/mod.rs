@@ -25,13 +25,13 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use super::args::MonitorArgs;
-use super::failure::Failure;
+use super::error::WatchError;
 use super::output::Table;
 use super::seen::Seen;
 use super::source::Source;
-use crate::Code;
 use crate::args::Common;
-use crate::stop::Stop;
+use crate::output::Code;
+use crate::process::Stop;
 use keys::Act;
 use palette::Palette;
 
@@ -65,8 +65,8 @@ struct Stage {
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Stage {
-    fn open(stop: &Stop) -> Result<Self, Failure> {
-        let terminal = ratatui::try_init().map_err(Failure::Terminal)?;
+    fn open(stop: &Stop) -> Result<Self, WatchError> {
+        let terminal = ratatui::try_init().map_err(WatchError::Terminal)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (stop, watched) = (stop.clone(), Arc::clone(&is_over));
         // crossterm reads a terminal that has hung up for ever.
@@ -77,15 +77,15 @@ impl Stage {
             thread::sleep(PATIENCE);
             if !watched.load(Ordering::Relaxed) {
                 ratatui::restore();
-                std::process::exit(i32::from(Code::Fine as u8));
+                std::process::exit(i32::from(Code::Ok as u8));
             }
         });
-        guard.map_err(Failure::Terminal)?;
+        guard.map_err(WatchError::Terminal)?;
         Ok(Self { terminal, is_over })
     }
 
-    fn show(&mut self, screen: &Screen, seen: &Seen) -> Result<(), Failure> {
-        self.terminal.draw(|frame| screen.draw(frame, seen)).map(drop).map_err(Failure::Terminal)
+    fn show(&mut self, screen: &Screen, seen: &Seen) -> Result<(), WatchError> {
+        self.terminal.draw(|frame| screen.draw(frame, seen)).map(drop).map_err(WatchError::Terminal)
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) fn live(
     source: &mut Source,
     mut table: Option<&mut Table>,
     stop: &Stop,
-) -> Result<Seen, Failure> {
+) -> Result<Seen, WatchError> {
     let mut screen = Screen::new(Palette::new(common.color), None, args.interval);
     let begin = Instant::now();
     let (mut seen, mut is_old, mut has_ended) = (Seen::since(source.begun()), true, false);
@@ -132,8 +132,8 @@ pub(super) fn live(
 }
 
 /// Shows what was recorded until somebody has seen enough.
-pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), Failure> {
-    let name = crate::recording::name(path);
+pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), WatchError> {
+    let name = crate::stdio::input_name(path);
     let mut screen = Screen::new(Palette::new(common.color), Some(name), interval_of(seen));
     screen.until = seen.last;
     screen.fit(seen);
@@ -171,7 +171,7 @@ impl Screen {
     }
 
     /// Waits a moment for a key.
-    fn wait(&mut self, seen: &Seen) -> Result<Act, Failure> {
+    fn wait(&mut self, seen: &Seen) -> Result<Act, WatchError> {
         let happened = event::poll(REST).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) });
         match happened {
             Ok(Some(Event::Key(key))) => Ok(self.press(key, seen)),
@@ -179,7 +179,7 @@ impl Screen {
             Ok(_) => Ok(Act::Nothing),
             // A signal came: whoever asked for it looks next.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Act::Nothing),
-            Err(error) => Err(Failure::Terminal(error)),
+            Err(error) => Err(WatchError::Terminal(error)),
         }
     }
 

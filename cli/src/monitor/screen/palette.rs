@@ -1,35 +1,35 @@
-//! Colours, for terminals that have them and people who want them.
+//! Colors, for terminals that have them and people who want them.
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::args::Colour;
+use crate::args::ColorMode;
 
 /// What stands out.
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 /// What is chosen.
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// The styles that have colours.
+/// The styles that have colors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Palette {
-    has_colours: bool,
+    has_colors: bool,
 }
 
 impl Palette {
-    /// Colours as they are asked for; by default, unless `NO_COLOR` is set or the terminal is a plain one.
-    pub(super) fn new(colour: Colour) -> Self {
+    /// Colors as they are asked for; by default, unless `NO_COLOR` is set or the terminal is a plain one.
+    pub(super) fn new(color: ColorMode) -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        let has_colours = match colour {
-            Colour::Always => true,
-            Colour::Never => false,
-            Colour::Auto => !is_set("NO_COLOR") && !is_dumb,
+        let has_colors = match color {
+            ColorMode::Always => true,
+            ColorMode::Never => false,
+            ColorMode::Auto => !is_set("NO_COLOR") && !is_dumb,
         };
-        Self { has_colours }
+        Self { has_colors }
     }
 
-    fn of(self, colour: Color) -> Style {
-        if self.has_colours { Style::new().fg(colour) } else { Style::new() }
+    fn of(self, color: Color) -> Style {
+        if self.has_colors { Style::new().fg(color) } else { Style::new() }
     }
 
     pub(super) fn work(self) -> Style {
@@ -57,6 +57,6 @@ impl Palette {
     }
 
     pub(super) fn faint(self) -> Style {
-        if self.has_colours { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
+        if self.has_colors { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
     }
 }

@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::keys::Act;
 use super::palette::Palette;
 use super::{Screen, Seen};
-use crate::args::Colour;
+use crate::args::ColorMode;
 
 /// So many looks at a scenario, a second apart, with a host that is the same everywhere.
 fn watched(name: &str, looks: usize) -> Seen {
@@ -59,7 +59,7 @@ fn moved(record: Record, at: f64) -> Record {
 }
 
 fn screen() -> Screen {
-    Screen::new(Palette::new(Colour::Never), None, Duration::from_secs(1))
+    Screen::new(Palette::new(ColorMode::Never), None, Duration::from_secs(1))
 }
 
 fn drawn(screen: &Screen, seen: &Seen, width: u16, height: u16) -> String {
@@ -192,14 +192,14 @@ fn keys_choose_pause_and_quit() {
 }
 
 #[test]
-fn colours_are_left_out_when_they_are_not_wanted() {
+fn colors_are_left_out_when_they_are_not_wanted() {
     let seen = watched("thermal", 33);
-    let colours = |screen: &Screen| {
+    let colors = |screen: &Screen| {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
         terminal.draw(|frame| screen.draw(frame, &seen)).expect("it is drawn");
         let cells = &terminal.backend().buffer().content;
         cells.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count()
     };
-    assert_eq!(colours(&screen()), 0);
-    assert!(colours(&Screen { palette: Palette::new(Colour::Always), ..screen() }) > 100);
+    assert_eq!(colors(&screen()), 0);
+    assert!(colors(&Screen { palette: Palette::new(ColorMode::Always), ..screen() }) > 100);
 }

@@ -1,71 +1,147 @@
-//! What is told of a config and its plans.
+//! The report of `optimize`: as text and as JSON.
 
-mod expectation;
-mod json;
+mod remarks;
 mod several;
 mod single;
-mod words;
 
-use super::advice::TooSmall;
+use gpu_tuned_core::{grouped, three_digits};
+use gpu_tuned_optimize::{Config, ConfigText, Dimension, Expectation, Format, Origin, Role, Step, Tuned};
+use serde::Serialize;
+
 use super::args::OptimizeArgs;
-use super::changes::Changes;
-use super::config::Config;
-use super::host::Host;
-use super::planned::Planned;
-use super::source::{Read, Training};
-use super::step::Step;
-use crate::init::change::Change as FileChange;
+use super::copies::CopyReport;
+use super::training::Training;
+use crate::files::Change;
+use crate::output::{Align, BOLD, FAINT, MARKED, PLAIN, Table, or_dash, pretty, styled, wrapped};
 
-/// One target.
+/// A config tuned for one target, and its copy.
 pub(super) struct OnTarget {
-    pub target: String,
-    pub host: Host,
-    pub planned: Planned,
-    /// What changes in the config; nothing where it does not fit.
-    pub changes: Option<Changes>,
-    /// The copy.
-    pub file: Option<FileChange>,
-    pub too_small: Option<TooSmall>,
+    pub tuned: Tuned,
+    /// The copy, where the training fits.
+    pub copy: Option<Change>,
 }
 
-/// What becomes of the file of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// It has this text already.
-    Unchanged,
-    /// It is new, and has the text of the config.
-    Copied,
-    /// It gets another text.
-    Changed,
-}
-
-/// All that is told.
+/// The report of `optimize`.
 pub(super) struct Report<'a> {
     pub args: &'a OptimizeArgs,
-    pub file: &'a Read,
-    pub config: &'a Config<'a>,
+    pub file: &'a ConfigText,
+    pub config: &'a Config,
     pub step: Step,
     pub training: &'a Training,
     pub targets: &'a [OnTarget],
 }
 
+/// Output of `--json`.
+#[derive(Serialize)]
+struct Json<'a> {
+    config: &'a str,
+    format: Format,
+    model: ModelJson<'a>,
+    step: Step,
+    targets: Vec<TargetJson<'a>>,
+    /// Keys without a counterpart in Burn, which stay.
+    no_counterpart: Vec<&'a str>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ModelJson<'a> {
+    name: &'a str,
+    because: &'a str,
+    parameters: u64,
+    optimizer: String,
+    dims: &'a [Dimension],
+}
+
+#[derive(Serialize)]
+struct TargetJson<'a> {
+    #[serde(flatten)]
+    tuned: &'a Tuned,
+    #[serde(flatten)]
+    copy: CopyReport<'a>,
+}
+
 impl Report<'_> {
-    fn fate(&self, file: &FileChange) -> Fate {
-        if !file.changes() {
-            Fate::Unchanged
-        } else if file.after == self.file.marked(&self.file.text) {
-            Fate::Copied
-        } else {
-            Fate::Changed
-        }
+    /// The report as JSON.
+    pub(super) fn json(&self, notes: &[String]) -> String {
+        let training = self.training;
+        let dry_run = self.args.write.dry_run;
+        let targets = self.targets.iter().map(|one| {
+            let copy = CopyReport::new(one.copy.as_ref(), self.file, dry_run);
+            TargetJson { tuned: &one.tuned, copy }
+        });
+        pretty(&Json {
+            config: &self.file.name,
+            format: self.file.format,
+            model: ModelJson {
+                name: &training.name,
+                because: &training.because,
+                parameters: training.workload.parameters.trained(),
+                optimizer: training.workload.optimizer.to_string(),
+                dims: &training.dims,
+            },
+            step: self.step,
+            targets: targets.collect(),
+            no_counterpart: self.config.keys(Role::NoCounterpart).collect(),
+            notes,
+        })
     }
 
-    /// For people.
+    /// The report as text.
     pub(super) fn text(&self) -> String {
         let tables = match self.targets {
-            [one] => single::table(self, one),
-            several => several::table(self, several),
+            [one] => single::table(&one.tuned),
+            several => several::table(several),
         };
-        format!("{}{}\n{}{}", words::heading(self), words::dimensions(self), tables, words::remarks(self))
+        format!("{}{}\n{}{}", self.heading(), self.dimensions(), tables, remarks::remarks(self))
+    }
+
+    /// The config, the model and the step.
+    fn heading(&self) -> String {
+        let Self { file, training, step, .. } = self;
+        let optimizer = if training.optimizer_known { "" } else { " (assumed)" };
+        let devices = if step.ranks == 1 { "1 device".to_owned() } else { format!("{} devices", step.ranks) };
+        let now = step.configured();
+        let kept = if now == step.global { "kept".to_owned() } else { format!("{} requested", grouped(step.global)) };
+        format!(
+            "{}\n  {} parameters, {}{optimizer}\n  batch {} x {} x {devices} = {} samples a step, {kept}\n",
+            wrapped(&format!("{}: {}", styled(BOLD, &file.name), training.because), 2),
+            grouped(training.workload.parameters.trained()),
+            training.workload.optimizer,
+            grouped(step.batch),
+            grouped(step.accumulation),
+            grouped(now)
+        )
+    }
+
+    /// Dimensions of the model with their origins.
+    fn dimensions(&self) -> String {
+        let mut table = Table::new(4, [("", Align::Left), ("", Align::Left)]);
+        for dim in &self.training.dims {
+            let (style, from) = match &dim.origin {
+                Origin::Key(key) => (PLAIN, key.clone()),
+                Origin::Option => (PLAIN, "--dim".to_owned()),
+                Origin::Assumed(why) => (MARKED, format!("assumed: {why}")),
+            };
+            table.row(style, [dim.name.clone(), dim.value.clone()], styled(FAINT, from));
+        }
+        table.print()
+    }
+}
+
+fn ratio(ratio: f64) -> String {
+    if (ratio - 1.0).abs() < 0.005 { "the same".to_owned() } else { format!("{ratio:.2}x") }
+}
+
+fn speed(expected: &Expectation) -> String {
+    or_dash(expected.samples_per_s.map(three_digits))
+}
+
+/// A share in percent; small ones with a decimal.
+fn percent(share: f64) -> String {
+    match share {
+        share if share < 0.0005 => "under 0.1%".to_owned(),
+        share if share < 0.1 => format!("{:.1}%", share * 100.0),
+        share => format!("{:.0}%", share * 100.0),
     }
 }

@@ -1,108 +1,142 @@
 //! Several targets: a column for each, and the reasons below.
 
-use std::collections::BTreeMap;
-
 use gpu_tuned_core::grouped;
+use gpu_tuned_optimize::{Change, Gain, State, Tuned};
 
-use super::super::changes::{Change, State};
-use super::super::config::DataSet;
-use super::super::more::{Gain, More};
-use super::{OnTarget, Report, words};
-use crate::table::{Align, BAD, BOLD, FAINT, PLAIN, Table, styled};
-use crate::wrap::wrapped;
+use super::{OnTarget, percent, ratio, speed};
+use crate::output::{Align, BAD, BOLD, FAINT, PLAIN, Table, or_dash, styled, wrapped};
 
-pub(super) fn table(report: &Report<'_>, all: &[OnTarget]) -> String {
-    let columns: Vec<_> =
-        core::iter::once(("", Align::Left)).chain((0..=all.len()).map(|_| ("", Align::Right))).collect();
-    let mut table = Table::new(2, columns);
-    let names = all.iter().map(|one| one.target.clone());
-    let heading: Vec<_> = ["key".to_owned(), "now".to_owned()].into_iter().chain(names).collect();
-    table.row(BOLD, heading, "");
-    let keys = keys(all);
+pub(super) fn table(targets: &[OnTarget]) -> String {
+    let all: Vec<&Tuned> = targets.iter().map(|one| &one.tuned).collect();
+    let mut table = columns(all.len() + 1);
+    let mut row = |style, name: &str, now: String, cells: Vec<String>| {
+        table.row(style, [vec![name.to_owned(), now], cells].concat(), "");
+    };
+    let each = |cell: &dyn Fn(&Tuned) -> String| all.iter().map(|tuned| cell(tuned)).collect::<Vec<_>>();
+    row(BOLD, "key", "now".to_owned(), each(&|tuned| tuned.target.clone()));
+    let keys = keys(&all);
     for key in &keys {
-        let of = |one: &OnTarget| {
-            one.changes.as_ref().and_then(|changes| changes.all.iter().find(|change| change.key == *key)).cloned()
-        };
-        let now = all.iter().filter_map(of).find_map(|change| change.before).unwrap_or_else(|| "-".to_owned());
-        let cells = all.iter().map(|one| of(one).map_or_else(|| "-".to_owned(), |change| marked(&change)));
-        let row: Vec<_> = [key.clone(), now].into_iter().chain(cells).collect();
-        table.row(PLAIN, row, "");
+        let now = all.iter().find_map(|tuned| change(tuned, key)?.before.clone());
+        row(PLAIN, key, or_dash(now), each(&|tuned| or_dash(change(tuned, key).map(marked))));
     }
-    let expected: Vec<_> = all.iter().map(|one| report.expected(one)).collect();
-    let mut line = |name: &str, cells: Vec<String>| {
-        let row: Vec<_> = [name.to_owned(), String::new()].into_iter().chain(cells).collect();
-        table.row(PLAIN, row, "");
+    row(PLAIN, "needed", String::new(), each(&|tuned| or_dash(tuned.after.memory_bytes)));
+    row(PLAIN, "available", String::new(), each(&|tuned| or_dash(tuned.after.available_bytes)));
+    row(PLAIN, "samples/s now", String::new(), each(&|tuned| speed(&tuned.before)));
+    row(PLAIN, "samples/s", String::new(), each(&|tuned| speed(&tuned.after)));
+    row(PLAIN, "ratio", String::new(), each(&|tuned| or_dash(tuned.speedup.map(ratio))));
+    row(PLAIN, "figures", String::new(), each(&|tuned| or_dash(tuned.after.samples_per_s_provenance)));
+    let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == State::ByHand);
+    let legend = if has_by_hand { styled(FAINT, "  * by hand: the config has no such key\n") } else { String::new() };
+    let problem = |(target, when, problem): (&str, &str, &Option<String>)| {
+        Some(format!("  {target} ({when}): {}\n", styled(BAD, problem.as_ref()?)))
     };
-    line(
-        "memory",
-        expected
-            .iter()
-            .map(|(_, after)| after.memory_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()))
-            .collect(),
-    );
-    line(
-        "of",
-        expected
-            .iter()
-            .map(|(_, after)| after.available_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()))
-            .collect(),
-    );
-    line("samples/s now", expected.iter().map(|(before, _)| words::speed(before)).collect());
-    line("samples/s", expected.iter().map(|(_, after)| words::speed(after)).collect());
-    line(
-        "ratio",
-        expected
-            .iter()
-            .map(|(before, after)| {
-                after.ratio_to(before).map_or_else(|| "-".to_owned(), |(ratio, _)| words::times(ratio))
-            })
-            .collect(),
-    );
-    line(
-        "figures",
-        expected
-            .iter()
-            .map(|(_, after)| after.samples_per_s_provenance.map_or_else(|| "-".to_owned(), |it| it.to_string()))
-            .collect(),
-    );
-    let legend = if all.iter().any(has_by_hand) {
-        styled(FAINT, "  * by hand: the config has no such key\n")
-    } else {
-        String::new()
-    };
-    let problems: String = all
-        .iter()
-        .zip(&expected)
-        .flat_map(|(one, (before, after))| {
-            [("now", before), ("planned", after)].map(|(when, expected)| {
-                expected.problem.as_ref().map(|why| format!("  {} ({when}): {}\n", one.target, styled(BAD, why)))
-            })
-        })
-        .flatten()
-        .collect();
-    format!("{}{legend}{problems}{}\n{}", table.print(), more(all), reasons(&keys, all))
+    let problems = all.iter().flat_map(|tuned| {
+        let target = tuned.target.as_str();
+        [(target, "now", &tuned.before.problem), (target, "planned", &tuned.after.problem)]
+    });
+    let problems: String = problems.filter_map(problem).collect();
+    format!("{}{legend}{problems}{}\n{}", table.print(), suggestions(&all), reasons(&keys, &all))
 }
 
-/// Every key that any target's plan has something to say of, in their order.
-fn keys(all: &[OnTarget]) -> Vec<String> {
-    let mut keys: Vec<String> = Vec::new();
-    for change in all.iter().filter_map(|one| one.changes.as_ref()).flat_map(|changes| &changes.all) {
-        if !keys.contains(&change.key) {
-            keys.push(change.key.clone());
+/// A table with one column of names and several of figures.
+fn columns(figures: usize) -> Table {
+    let columns = core::iter::once(Align::Left).chain(core::iter::repeat_n(Align::Right, figures));
+    Table::new(2, columns.map(|align| ("", align)).collect::<Vec<_>>())
+}
+
+/// Items in the order of their first occurrence.
+fn distinct<'t>(all: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
+    let mut distinct = Vec::new();
+    for item in all {
+        if !distinct.contains(&item) {
+            distinct.push(item);
         }
     }
-    keys
+    distinct
+}
+
+/// Keys that a plan of any target sets.
+fn keys<'t>(all: &[&'t Tuned]) -> Vec<&'t str> {
+    distinct(all.iter().flat_map(|tuned| &tuned.changes).map(|change| change.key.as_str()))
+}
+
+fn change<'t>(tuned: &'t Tuned, key: &str) -> Option<&'t Change> {
+    tuned.changes.iter().find(|change| change.key == key)
 }
 
 fn marked(change: &Change) -> String {
     if change.state == State::ByHand { format!("{} *", change.after) } else { change.after.clone() }
 }
 
-fn has_by_hand(one: &OnTarget) -> bool {
-    one.changes.as_ref().is_some_and(|changes| changes.all.iter().any(|change| change.state == State::ByHand))
+/// Faster alternatives, utilization, and larger models, for each target.
+fn suggestions(all: &[&Tuned]) -> String {
+    let (mut table, mut rows) = (columns(all.len()), 0);
+    let mut row = |style, name: &str, cell: &dyn Fn(&Tuned) -> Option<String>| {
+        let cells: Vec<_> = all.iter().map(|tuned| cell(tuned)).collect();
+        if cells.iter().any(Option::is_some) {
+            rows += 1;
+            table.row(style, [vec![name.to_owned()], cells.into_iter().map(or_dash).collect()].concat(), "");
+        }
+    };
+    row(BOLD, "faster alternatives", &|tuned| Some(tuned.target.clone()));
+    row(PLAIN, "global batch that fills it", &larger_batch);
+    let times = |gain: Gain| format!("{:.2}x", gain.samples_per_s_ratio);
+    row(PLAIN, "  samples/s with it", &|tuned| tuned.suggestions.larger_batch.map(times));
+    row(PLAIN, "samples/s in mixed_bf16", &|tuned| tuned.suggestions.mixed_bf16.map(times));
+    let small: Vec<_> = all.iter().filter_map(|tuned| tuned.too_small.as_ref()).collect();
+    if !small.is_empty() {
+        row(PLAIN, "time spent computing", &|tuned| Some(percent(tuned.filling?.utilization)));
+    }
+    for name in distinct(small.iter().flat_map(|small| &small.larger).map(|larger| larger.change.as_str())) {
+        row(PLAIN, &format!("  {name}"), &|tuned| {
+            let larger = tuned.too_small.as_ref()?.larger.iter().find(|larger| larger.change == name)?;
+            Some(percent(larger.utilization))
+        });
+    }
+    if rows == 1 {
+        return String::new();
+    }
+    let idle = "a device that does not compute waits for launches: the model is too small to fill it; ";
+    let idle = if small.is_empty() { "" } else { idle };
+    let remark = format!("{idle}these change the results of the run, so that nothing is changed");
+    format!("\n{}{}  {}\n", table.print(), bound(all), styled(FAINT, wrapped(&remark, 2)))
 }
 
-/// A reason without the speed, which differs between targets and is in the table.
+/// The step that fills a target, with a mark where the data set is smaller.
+fn larger_batch(tuned: &Tuned) -> Option<String> {
+    let samples = tuned.suggestions.larger_batch.map(|gain| grouped(gain.global_batch));
+    if tuned.suggestions.data_set.is_none() { samples } else { Some(format!("{} *", or_dash(samples))) }
+}
+
+/// Meaning of that mark.
+fn bound(all: &[&Tuned]) -> String {
+    let Some(set) = all.iter().find_map(|tuned| tuned.suggestions.data_set.as_ref()) else { return String::new() };
+    let remark = format!("* limited by the data set, which has {} samples (`{}`)", grouped(set.samples), set.key);
+    format!("  {}\n", styled(FAINT, wrapped(&remark, 4)))
+}
+
+/// The reasons for each key with their targets.
+fn reasons(keys: &[&str], all: &[&Tuned]) -> String {
+    let mut lines = String::new();
+    for key in keys {
+        let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
+        for (tuned, change) in all.iter().filter_map(|tuned| Some((tuned, change(tuned, key)?))) {
+            let reason = format!("{} ({})", without_figures(&change.why), change.provenance);
+            match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, targets)) => targets.push(&tuned.target),
+                None => by_reason.push((reason, vec![&tuned.target])),
+            }
+        }
+        lines += &format!("  {}\n", styled(BOLD, key));
+        for (reason, targets) in by_reason {
+            let of = if targets.len() == all.len() { String::new() } else { format!("{}: ", targets.join(", ")) };
+            lines += &format!("    {}\n", wrapped(&format!("{of}{reason}"), 4));
+        }
+    }
+    lines
+}
+
+/// A reason without throughput, which differs between targets and is in the table.
 fn without_figures(why: &str) -> String {
     let mut left = why.to_owned();
     while let Some(end) = left.find(" samples/s") {
@@ -110,89 +144,4 @@ fn without_figures(why: &str) -> String {
         left.replace_range(start..=end + close, "");
     }
     left
-}
-
-/// What would bring more, and is not for a planner to change; and shares of the time in which each target computes, with
-/// larger models, where one of them waits more than it works.
-fn more(all: &[OnTarget]) -> String {
-    let columns: Vec<_> = core::iter::once(("", Align::Left)).chain(all.iter().map(|_| ("", Align::Right))).collect();
-    let mut table = Table::new(2, columns);
-    let mut rows = 0;
-    let mut row = |style, name: &str, cells: Vec<Option<String>>| {
-        if cells.iter().any(Option::is_some) {
-            rows += 1;
-            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| "-".to_owned())).collect();
-            table.row(style, [vec![name.to_owned()], cells].concat(), "");
-        }
-    };
-    let each = |cell: &dyn Fn(&OnTarget) -> Option<String>| all.iter().map(cell).collect::<Vec<_>>();
-    row(BOLD, "would bring more", each(&|one| Some(one.target.clone())));
-    row(PLAIN, "global batch that fills it", each(&larger_batch));
-    let ratio = |gain: Gain| format!("{:.2}x", gain.samples_per_s_ratio);
-    row(PLAIN, "  samples/s with it", each(&|one| one.planned.more.larger_batch.map(ratio)));
-    row(PLAIN, "samples/s in mixed_bf16", each(&|one| one.planned.more.mixed_bf16.map(ratio)));
-    let small: Vec<_> = all.iter().filter_map(|one| one.too_small.as_ref()).collect();
-    if !small.is_empty() {
-        row(PLAIN, "time spent computing", each(&|one| Some(words::share(one.planned.filling?.utilization))));
-    }
-    let mut names: Vec<&str> = Vec::new();
-    for larger in small.iter().flat_map(|small| &small.larger) {
-        if !names.contains(&larger.change.as_str()) {
-            names.push(&larger.change);
-        }
-    }
-    for name in names {
-        let of = |one: &OnTarget| {
-            let larger = one.too_small.as_ref()?.larger.iter().find(|larger| larger.change == name)?;
-            Some(words::share(larger.utilization))
-        };
-        row(PLAIN, &format!("  {name}"), each(&of));
-    }
-    if rows == 1 {
-        return String::new();
-    }
-    let waits = "where it does not compute, a device waits for launches: the model is too small to fill it; ";
-    let waits = if small.is_empty() { "" } else { waits };
-    let said = format!("{waits}all of this changes what the run means, and is left as it is");
-    format!("\n{}{}  {}\n", table.print(), bound(all), styled(FAINT, wrapped(&said, 2)))
-}
-
-/// The step that fills a target, marked where the data set has fewer samples.
-fn larger_batch(one: &OnTarget) -> Option<String> {
-    let More { larger_batch, data_set, .. } = &one.planned.more;
-    let samples = larger_batch.map(|gain| grouped(gain.global_batch));
-    if data_set.is_none() { samples } else { Some(format!("{} *", samples.as_deref().unwrap_or("-"))) }
-}
-
-/// What that mark means.
-fn bound(all: &[OnTarget]) -> String {
-    let set = all.iter().find_map(|one| one.planned.more.data_set.as_ref());
-    let line = |set: &DataSet| {
-        let said = format!("* bounded by the data set, which has {} samples (`{}`)", grouped(set.samples), set.key);
-        format!("  {}\n", styled(FAINT, wrapped(&said, 4)))
-    };
-    set.map_or_else(String::new, line)
-}
-
-/// The reasons for each key, each with the targets that it is of.
-fn reasons(keys: &[String], all: &[OnTarget]) -> String {
-    let mut lines = Vec::new();
-    for key in keys {
-        let mut by_reason: BTreeMap<usize, (String, Vec<&str>)> = BTreeMap::new();
-        for (index, one) in all.iter().enumerate() {
-            let change = one.changes.as_ref().and_then(|changes| changes.all.iter().find(|change| change.key == *key));
-            let Some(change) = change else { continue };
-            let reason = format!("{} ({})", without_figures(&change.why), change.provenance);
-            match by_reason.values_mut().find(|(known, _)| *known == reason) {
-                Some((_, targets)) => targets.push(&one.target),
-                None => drop(by_reason.insert(index, (reason, vec![&one.target]))),
-            }
-        }
-        lines.push(format!("  {}\n", styled(BOLD, key)));
-        for (reason, targets) in by_reason.values() {
-            let of = if targets.len() == all.len() { String::new() } else { format!("{}: ", targets.join(", ")) };
-            lines.push(format!("    {}\n", wrapped(&format!("{of}{reason}"), 4)));
-        }
-    }
-    lines.concat()
 }

@@ -1,55 +1,55 @@
-//! One target: what changes, with the reason behind each value.
+//! One target: the changes with their reasons.
 
-use super::super::changes::{Change, State};
-use super::expectation::Expectation;
-use super::{OnTarget, Report, words};
-use crate::table::{Align, BAD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
-use crate::wrap::wrapped;
+use gpu_tuned_core::Provenance;
+use gpu_tuned_optimize::{Change, State, Tuned};
 
-pub(super) fn table(report: &Report<'_>, one: &OnTarget) -> String {
+use super::{ratio, speed};
+use crate::output::{Align, BAD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
+
+pub(super) fn table(tuned: &Tuned) -> String {
     let mut table = Table::new(2, [("key", Align::Left), ("before", Align::Right), ("after", Align::Right)]);
-    for change in one.changes.iter().flat_map(|changes| &changes.all) {
-        let style = words::style(change.state);
-        let cells = [change.key.clone(), change.before.clone().unwrap_or_else(|| "-".to_owned()), change.after.clone()];
-        table.row(style, cells, why(change));
+    for change in &tuned.changes {
+        let style = match change.state {
+            State::Same | State::Implied => FAINT,
+            State::Changed | State::Added => GOOD,
+            State::ByHand => MARKED,
+        };
+        let cells = [change.key.clone(), or_dash(change.before.as_ref()), change.after.clone()];
+        table.row(style, cells, reason(change));
     }
-    let changes = if one.changes.is_some() { format!("{}\n", table.print()) } else { String::new() };
-    format!("{changes}{}", expected(report, one))
+    let changes = if tuned.plan.is_some() { format!("{}\n", table.print()) } else { String::new() };
+    format!("{changes}{}", expected(tuned))
 }
 
-fn why(change: &Change) -> String {
-    let by_hand = match change.state {
+fn reason(change: &Change) -> String {
+    let effect = match change.state {
         State::ByHand => styled(MARKED, "by hand: the config has no such key; "),
         State::Added => styled(GOOD, "added; "),
-        State::Implied => "follows from the other keys; ".to_owned(),
+        State::Implied => "implied by the other keys; ".to_owned(),
         State::Same | State::Changed => String::new(),
     };
-    format!("{by_hand}{} {}", change.why, styled(FAINT, format!("({})", change.provenance)))
+    format!("{effect}{} {}", change.why, styled(FAINT, format!("({})", change.provenance)))
 }
 
 /// Memory and throughput before and after.
-fn expected(report: &Report<'_>, one: &OnTarget) -> String {
-    let (before, after) = report.expected(one);
+fn expected(tuned: &Tuned) -> String {
+    let (before, after) = (&tuned.before, &tuned.after);
     let columns = [("expected", Align::Left), ("before", Align::Right), ("after", Align::Right)];
     let mut table = Table::new(2, columns);
-    let memory =
-        |expected: &Expectation| expected.memory_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
-    let of = after.available_bytes.or(before.available_bytes).map_or_else(String::new, |bytes| format!("of {bytes} "));
-    let label = |provenance: Option<gpu_tuned_core::Provenance>| {
-        provenance.map_or_else(String::new, |it| styled(FAINT, format!("({it})")))
+    let label = |it: Option<Provenance>| it.map_or_else(String::new, |it| styled(FAINT, format!("({it})")));
+    let available = after.available_bytes.or(before.available_bytes);
+    let available = available.map_or_else(String::new, |bytes| format!("of {bytes} "));
+    let provenance = label(after.memory_provenance.max(before.memory_provenance));
+    let cells = ["memory".to_owned(), or_dash(before.memory_bytes), or_dash(after.memory_bytes)];
+    table.row(PLAIN, cells, format!("{available}{provenance}"));
+    let speedup = after.ratio_to(before);
+    let times = speedup.map_or_else(String::new, |(times, _)| format!("{} ", ratio(times)));
+    let provenance = label(speedup.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance));
+    let cells = ["samples/s".to_owned(), speed(before), speed(after)];
+    table.row(PLAIN, cells, format!("{times}{provenance}"));
+    let problem = |(when, problem): (&str, &Option<String>)| {
+        Some(format!("  {when}: {}\n", styled(BAD, wrapped(problem.as_ref()?, when.len() + 4))))
     };
-    let provenance = after.memory_provenance.max(before.memory_provenance);
-    table.row(PLAIN, ["memory".to_owned(), memory(&before), memory(&after)], format!("{of}{}", label(provenance)));
-    let ratio = after.ratio_to(&before);
-    let times = ratio.map_or_else(String::new, |(ratio, _)| format!("{} ", words::times(ratio)));
-    let provenance = ratio.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance);
-    let cells = ["samples/s".to_owned(), words::speed(&before), words::speed(&after)];
-    table.row(PLAIN, cells, format!("{times}{}", label(provenance)));
-    let problems = [("before", &before), ("after", &after)].map(|(when, expected)| {
-        expected
-            .problem
-            .as_ref()
-            .map_or_else(String::new, |why| format!("  {when}: {}\n", styled(BAD, wrapped(why, when.len() + 4))))
-    });
-    format!("{}{}", table.print(), problems.concat())
+    let problems = [("before", &before.problem), ("after", &after.problem)].into_iter().filter_map(problem);
+    table.print() + &problems.collect::<String>()
 }

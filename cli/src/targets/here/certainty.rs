@@ -1,21 +1,21 @@
-//! How sure it is which GPU this is, and why.
+//! Certainty of a match between a GPU and a profile.
 
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Difference, Match};
 use gpu_tuned_core::profile::Profile;
 
-/// How sure it is, a colon, and why.
-pub(super) fn in_words(reading: &GpuReading, found: &Match) -> String {
+/// Certainty, a colon, and the reason.
+pub(super) fn describe(reading: &GpuReading, found: &Match) -> String {
     match found {
         Match::Exact { profile } => {
-            let (agree, unsaid) = compared(reading, profile, &[]);
+            let (agree, unreported) = compared(reading, profile, &[]);
             let (agree, are) = (listed(&agree, "and"), are(&agree));
-            if unsaid.is_empty() {
+            if unreported.is_empty() {
                 format!("exactly `{}`: {agree} {are} the profile's", profile.id)
             } else {
-                let unsaid = listed(&unsaid, "or");
+                let unreported = listed(&unreported, "or");
                 format!(
-                    "`{}` as far as can be told: {agree} {are} the profile's, the driver does not say {unsaid}",
+                    "probably `{}`: {agree} {are} the profile's, the driver does not report {unreported}",
                     profile.id
                 )
             }
@@ -33,15 +33,15 @@ pub(super) fn in_words(reading: &GpuReading, found: &Match) -> String {
         Match::Class { compute_capability } => {
             let family = compute_capability.architecture().map_or_else(String::new, |family| format!(" ({family})"));
             format!(
-                "no profile: none has its name or PCI id; compute capability {compute_capability}{family} says what it \
-                 can do, and the driver how much of it"
+                "no profile: none has its name or PCI id; planned by compute capability {compute_capability}{family} \
+                 and the driver's figures"
             )
         }
-        Match::Unknown => "unknown: the driver says nothing that identifies it".to_owned(),
+        Match::Unknown => "unknown: the driver does not identify it".to_owned(),
     }
 }
 
-/// What is the profile's, and what the driver does not say.
+/// Properties that agree with the profile, and those that the driver does not report.
 fn compared(
     reading: &GpuReading,
     profile: &Profile,
@@ -53,12 +53,12 @@ fn compared(
         ("PCI id", !profile.pci_ids.is_empty(), reading.pci_id.is_some()),
         ("memory", true, reading.memory_total.is_some()),
         ("compute capability", true, reading.compute_capability.is_some()),
-        ("multiprocessors", profile.compute.sm_count.is_some(), reading.sm_count.is_some()),
+        ("SMs", profile.compute.sm_count.is_some(), reading.sm_count.is_some()),
     ];
     let asked = asked.into_iter().filter(|(what, is_known, _)| *is_known && !differs(what));
-    let (said, unsaid): (Vec<_>, Vec<_>) = asked.partition(|(_, _, is_said)| *is_said);
+    let (said, unreported): (Vec<_>, Vec<_>) = asked.partition(|(_, _, is_said)| *is_said);
     let names = |all: Vec<(&'static str, bool, bool)>| all.into_iter().map(|(what, ..)| what).collect();
-    (names(said), names(unsaid))
+    (names(said), names(unreported))
 }
 
 fn is_in(difference: &Difference, what: &str) -> bool {
@@ -67,7 +67,7 @@ fn is_in(difference: &Difference, what: &str) -> bool {
         Difference::PciId { .. } => "PCI id",
         Difference::Memory { .. } => "memory",
         Difference::ComputeCapability { .. } => "compute capability",
-        Difference::SmCount { .. } => "multiprocessors",
+        Difference::SmCount { .. } => "SMs",
         _ => return false,
     };
     of == what
@@ -82,5 +82,5 @@ fn listed(items: &[&str], and: &str) -> String {
 }
 
 fn are(items: &[&str]) -> &'static str {
-    if items.len() == 1 && items != ["multiprocessors"] { "is" } else { "are" }
+    if items.len() == 1 && items != ["SMs"] { "is" } else { "are" }
 }

@@ -1,15 +1,15 @@
-//! A GPU beside the profile that it is, or is nearest to.
+//! A GPU beside its profile or the nearest one.
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Difference, Match};
 use gpu_tuned_core::profile::Profile;
 
-use crate::table::{Align, MARKED, PLAIN, Table, styled};
+use crate::output::{Align, MARKED, PLAIN, Table, styled};
 
 const COLUMNS: [(&str, Align); 3] = [("", Align::Left), ("here", Align::Right), ("profile", Align::Right)];
 
-/// A line for each figure that the driver tells, and what the profile says of it; `None` where the driver tells none.
+/// A line for each figure of the driver, with the profile's; `None` without any.
 pub(super) fn table(reading: &GpuReading, found: &Match) -> Option<String> {
     let lines: Vec<_> = lines(reading, found).into_iter().flatten().collect();
     if lines.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn table(reading: &GpuReading, found: &Match) -> Option<String> {
     Some(table.print())
 }
 
-/// The share that a limit in force is of the one that the board was shipped with, where it is lower.
+/// Power limit as a fraction of the board's default, where it is lower.
 pub(super) fn power_cap(reading: &GpuReading) -> Option<f64> {
     let (limit, shipped) = (reading.power_limit_mw?, reading.default_power_limit_mw?);
     (limit < shipped).then(|| f64::from(limit) / f64::from(shipped))
@@ -57,11 +57,11 @@ fn lines(reading: &GpuReading, found: &Match) -> [Option<Line>; 8] {
             profile.map(memory),
             differs(|it| matches!(it, Difference::Memory { .. })),
         ),
-        line("kept by the driver", reading.memory_reserved.filter(|kept| kept.0 > 0).map(exact), None, false),
+        line("reserved by driver", reading.memory_reserved.filter(|kept| kept.0 > 0).map(exact), None, false),
         line("free now", reading.memory_free.map(exact), None, false),
         line("memory bus", reading.memory_bus_bits.map(bits), bus.map(bits), other_bus),
         line(
-            "multiprocessors",
+            "SMs",
             reading.sm_count.map(count),
             sms.map(count),
             differs(|it| matches!(it, Difference::SmCount { .. })),
@@ -90,7 +90,7 @@ fn power(reading: &GpuReading, profile: Option<&Profile>) -> Option<Line> {
     Some(Line { name: "power limit", here, profile, remark })
 }
 
-/// The memory as the driver reports it, else as it is sold.
+/// Memory as NVML reports it, else as advertised.
 fn memory(profile: &Profile) -> String {
     let memory = &profile.memory;
     exact(Bytes::from_mib(*memory.nvml_total_mib.first().unwrap_or(&memory.nominal_mib)))

@@ -12,39 +12,37 @@ use super::catalogue::Catalogue;
 use super::details;
 use super::limits::Limits;
 use crate::args::Common;
-use crate::explain::total;
-use crate::table::{BOLD, GOOD, MARKED, styled};
-use crate::wrap::wrapped;
-use crate::{Answer, Code};
+use crate::output::{Answer, BOLD, Code, GOOD, MARKED, pretty, section, styled, wrapped};
+use crate::view::memory_origin;
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Here<'a> {
     driver_version: Option<&'a str>,
     gpus: Vec<Gpu<'a>>,
-    /// Why there are no GPUs, or not all of them: one sentence each.
+    /// Reasons why GPUs are missing, one sentence each.
     trouble: &'a [String],
 }
 
 /// A GPU of this machine.
 #[derive(Serialize)]
 struct Gpu<'a> {
-    /// What the driver calls it.
+    /// Name in the driver.
     name: String,
-    /// What it was recognised as.
+    /// Recognised device.
     device: Recognised,
-    /// How sure that is and why, in words.
+    /// Certainty of the match, and its reason.
     why: String,
-    /// The power limit in force as a share of the one that the board was shipped with, where it is lower.
+    /// Power limit as a fraction of the board's default, where it is lower.
     power_capped_to: Option<f64>,
-    /// What a plan has to keep to; unknown where the memory is.
+    /// Limits of plans; `None` without a known amount of memory.
     limits: Option<Limits>,
     #[serde(skip)]
     found: &'a Match,
     reading: &'a GpuReading,
 }
 
-/// The GPUs, and the trouble with those that are missing. The answer is no where there is none.
+/// GPUs, and reasons for missing ones. Without a GPU the answer is no.
 pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<String>) -> Answer {
     let machine = &catalogue.machine;
     let read = machine.gpus.iter().zip(&catalogue.recognised);
@@ -57,8 +55,8 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
     if here.gpus.is_empty() && machine.trouble.is_empty() {
         notes.push("the driver works and shows no GPU".to_owned());
     }
-    let text = if common.json { super::json(&here) } else { text(&here, catalogue) };
-    let code = if here.gpus.is_empty() { Code::No } else { Code::Fine };
+    let text = if common.json { pretty(&here) } else { text(&here, catalogue) };
+    let code = if here.gpus.is_empty() { Code::No } else { Code::Ok };
     Answer { text, notes, code }
 }
 
@@ -66,7 +64,7 @@ fn gpu<'a>(reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
     Gpu {
         name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
         device: found.into(),
-        why: certainty::in_words(reading, found),
+        why: certainty::describe(reading, found),
         power_capped_to: compared::power_cap(reading),
         limits: DeviceFacts::from_reading(reading, found.profile(), None).as_ref().map(Limits::of),
         found,
@@ -77,15 +75,15 @@ fn gpu<'a>(reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
 fn text(here: &Here, catalogue: &Catalogue) -> String {
     let driver = here.driver_version.map_or_else(String::new, |version| format!(", driver {version}"));
     let heading = match here.gpus.len() {
-        0 => return "no GPU here that can be used\n".to_owned(),
+        0 => return "this machine has no usable GPU\n".to_owned(),
         1 => format!("1 GPU{driver}\n"),
         count => format!("{count} GPUs{driver}\n"),
     };
-    let sections: String = here.gpus.iter().map(section).collect();
-    heading + &sections + &details::section("to build for this machine", &building(here, catalogue))
+    let sections: String = here.gpus.iter().map(gpu_section).collect();
+    heading + &sections + &section("to build for this machine", &building(here, catalogue))
 }
 
-fn section(gpu: &Gpu) -> String {
+fn gpu_section(gpu: &Gpu) -> String {
     let style = if matches!(gpu.found, Match::Exact { .. }) { GOOD } else { MARKED };
     let why = wrapped(&gpu.why, 2);
     let (sure, because) = why.split_once(':').unwrap_or((&why, ""));
@@ -93,21 +91,21 @@ fn section(gpu: &Gpu) -> String {
     text.extend(compared::table(gpu.reading, gpu.found).map(|table| format!("\n{table}")));
     text + "\n"
         + &gpu.limits.as_ref().map_or_else(
-            || "  it cannot be planned for: nothing says how much memory it has\n".to_owned(),
+            || "  it cannot be planned for: its amount of memory is unknown\n".to_owned(),
             |limits| details::limits(limits, available(gpu)),
         )
 }
 
-/// What stands behind the memory that a plan counts on.
+/// Origin of the available memory.
 fn available(gpu: &Gpu) -> &'static str {
     match (gpu.reading.memory_free, gpu.reading.memory_total, gpu.found.profile()) {
         (Some(_), ..) => "what a new process can take now",
-        (None, None, Some(profile)) => total(&profile.memory),
-        (None, ..) => "all of it: the driver does not say what is free",
+        (None, None, Some(profile)) => memory_origin(&profile.memory),
+        (None, ..) => "all of it: the driver does not report free memory",
     }
 }
 
-/// The features to build with, or how to do without.
+/// Features to build with, or the way without any.
 fn building(here: &Here, catalogue: &Catalogue) -> String {
     let mut ids: Vec<&str> = here.gpus.iter().filter_map(|gpu| Some(gpu.found.profile()?.id.as_str())).collect();
     ids.sort_unstable();
@@ -115,7 +113,7 @@ fn building(here: &Here, catalogue: &Catalogue) -> String {
     if ids.is_empty() { undescribed() } else { details::features(&ids, |id| catalogue.declares(id)) }
 }
 
-/// Its number in the driver's order; of a slice, which one it is.
+/// Number of the GPU and of its MIG slice.
 fn heading(gpu: &Gpu) -> String {
     let index = gpu.reading.index;
     let slice = gpu.reading.mig.map_or_else(String::new, |slice| {
@@ -125,7 +123,7 @@ fn heading(gpu: &Gpu) -> String {
 }
 
 fn undescribed() -> String {
-    let help = "build without a GPU's feature: the program plans when it starts, by what the driver says; or describe \
+    let help = "build without a GPU's feature: the program plans when it starts, by the driver's figures; or describe \
                 the GPU in gpu-tuned.toml: [profile.NAME]";
     format!("  {}\n", wrapped(help, 2))
 }

@@ -1,0 +1,141 @@
+//! Input of a diagnosis: recordings, a running process, or a started program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpu_tuned_observe::recording::Record;
+use tempfile::TempDir;
+
+use super::args::DiagnoseArgs;
+use super::error::DiagnoseError;
+use super::program::{self, Ended};
+use super::watch;
+use crate::error::Error;
+use crate::output::say;
+use crate::process::Stop;
+use crate::recording::{Recorded, read, read_any};
+
+/// Default time to watch a process.
+const WATCHED: Duration = Duration::from_secs(30);
+/// Interval between polls.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Records of a run.
+pub(super) struct Input {
+    pub records: Vec<Record>,
+    pub notes: Vec<String>,
+    /// End of a started program.
+    pub ended: Option<Ended>,
+}
+
+/// File of a recording that is made.
+pub(super) struct RecordingFile {
+    pub file: PathBuf,
+    folder: Option<TempDir>,
+}
+
+impl RecordingFile {
+    /// The requested file, which must be new; else a temporary one.
+    pub(super) fn new(file: Option<&PathBuf>) -> Result<Self, DiagnoseError> {
+        if let Some(file) = file {
+            let failed = |source| DiagnoseError::Record { path: file.clone(), source };
+            fs::OpenOptions::new().write(true).create_new(true).open(file).map_err(failed)?;
+            // The program may change its folder.
+            return Ok(Self { file: std::path::absolute(file).map_err(failed)?, folder: None });
+        }
+        let folder = tempfile::tempdir().map_err(DiagnoseError::Temporary)?;
+        Ok(Self { file: folder.path().join("run.jsonl"), folder: Some(folder) })
+    }
+
+    /// Returns the result of using the recording. On failure, the recording is kept and its file is named.
+    pub(super) fn done<T>(self, made: Result<T, DiagnoseError>) -> Result<T, DiagnoseError> {
+        let bytes = fs::metadata(&self.file).map(|file| file.len());
+        match (&made, bytes) {
+            (Ok(_), _) | (_, Err(_)) => {}
+            // An empty file would block the next attempt.
+            (Err(_), Ok(0)) => drop(fs::remove_file(&self.file)),
+            (Err(_), Ok(_)) => {
+                let kept = self.folder.map(TempDir::keep);
+                if kept.is_some() {
+                    say(&format!("note: the recording is kept in `{}`", self.file.display()));
+                }
+            }
+        }
+        made
+    }
+}
+
+impl Input {
+    pub(super) fn new(args: &DiagnoseArgs, stop: &Stop) -> Result<Self, DiagnoseError> {
+        if !args.recordings.is_empty() {
+            return Self::recorded(&args.recordings);
+        }
+        let file = RecordingFile::new(args.record.as_ref())?;
+        let input = match args.pid {
+            Some(pid) => Self::watched(pid, &file.file, args.duration.unwrap_or(WATCHED), stop),
+            None => Self::started(args, &file.file, stop),
+        };
+        file.done(input)
+    }
+
+    /// Reads recordings of one run.
+    pub(super) fn recorded(files: &[PathBuf]) -> Result<Self, DiagnoseError> {
+        let (mut records, mut notes) = (Vec::new(), Vec::new());
+        for path in files {
+            let read = read(path)?;
+            notes.extend(read.notes);
+            records.extend(read.records);
+        }
+        Ok(Self { records, notes, ended: None })
+    }
+
+    /// Watches a running process, and reads its own recording.
+    fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, DiagnoseError> {
+        if cfg!(target_os = "linux") && !is_there(pid) {
+            return Err(DiagnoseError::NoProcess { pid });
+        }
+        let own = own_recording(pid);
+        let monitor = watch::over(pid, file)?;
+        let begin = Instant::now();
+        while begin.elapsed() < duration && !stop.is_wanted() && (!cfg!(target_os = "linux") || is_there(pid)) {
+            thread::sleep(POLL.min(duration));
+        }
+        monitor.stop().map_err(DiagnoseError::Monitor)?;
+        let Recorded { mut records, mut notes } = read_if_there(file)?;
+        match own.map_or_else(|| Ok(Recorded::default()), |own| read_any(&own)) {
+            Ok(own) => {
+                records.extend(own.records);
+                notes.extend(own.notes);
+            }
+            Err(error) if records.is_empty() => return Err(error.into()),
+            Err(error) => notes.push(format!("the recording of the program itself is left out: {error}")),
+        }
+        Ok(Self { records, notes, ended: None })
+    }
+
+    fn started(args: &DiagnoseArgs, file: &Path, stop: &Stop) -> Result<Self, DiagnoseError> {
+        let ended = program::run(&args.command, file, None, args.duration, stop)?;
+        let Recorded { records, notes } = read_if_there(file)?;
+        Ok(Self { records, notes, ended: Some(ended) })
+    }
+}
+
+/// The records of a program, which may have made no recording.
+pub(super) fn read_if_there(file: &Path) -> Result<Recorded, Error> {
+    if file.exists() { read_any(file) } else { Ok(Recorded::default()) }
+}
+
+fn is_there(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// The recording of a process by its environment, where that is readable.
+fn own_recording(pid: u32) -> Option<PathBuf> {
+    let process = Path::new("/proc").join(pid.to_string());
+    let variables = fs::read(process.join("environ")).ok()?;
+    let named = variables.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"GPU_TUNED_RECORD="))?;
+    let file = String::from_utf8(named.to_vec()).ok()?;
+    Some(fs::read_link(process.join("cwd")).ok()?.join(file))
+}

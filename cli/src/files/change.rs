@@ -1,0 +1,61 @@
+//! Changes of files, and their diffs.
+
+use std::path::{Path, PathBuf};
+
+use similar::TextDiff;
+
+use crate::output::{BAD, BOLD, FAINT, GOOD, PLAIN, styled};
+
+/// A changed file. Without a text before, the file is new.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub path: PathBuf,
+    /// Path from the folder of the workspace on, with slashes.
+    pub name: String,
+    pub before: Option<String>,
+    pub after: String,
+}
+
+impl Change {
+    /// Returns true if the text differs.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.before.as_deref() != Some(&self.after)
+    }
+
+    /// The change in the format of `diff -u`.
+    pub(crate) fn diff(&self) -> String {
+        let (old, new) = (self.before.as_deref().unwrap_or_default(), &self.after);
+        let from = if self.before.is_some() { format!("a/{}", self.name) } else { "/dev/null".to_owned() };
+        unified(old, new, &from, &format!("b/{}", self.name))
+    }
+}
+
+/// Diff of two texts in the format of `diff -u`, without carriage returns.
+pub(crate) fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
+    let (old, new) = (old.replace('\r', ""), new.replace('\r', ""));
+    TextDiff::from_lines(&old, &new).unified_diff().context_radius(3).header(from, to).to_string()
+}
+
+/// Number of lines in the new text that the old one lacks.
+pub(crate) fn added_lines(old: &str, new: &str) -> usize {
+    let changes = TextDiff::from_lines(old, new);
+    changes.iter_all_changes().filter(|change| change.tag() == similar::ChangeTag::Insert).count()
+}
+
+/// A diff in the usual colors.
+pub(crate) fn colored(diff: &str) -> String {
+    let style = |line: &str| match line.as_bytes() {
+        [b'-', b'-', b'-', b' ', ..] | [b'+', b'+', b'+', b' ', ..] => BOLD,
+        [b'+', ..] => GOOD,
+        [b'-', ..] => BAD,
+        [b'@', ..] => FAINT,
+        _ => PLAIN,
+    };
+    diff.lines().flat_map(|line| [styled(style(line), line), "\n".to_owned()]).collect()
+}
+
+/// Path of a file from the workspace on, with slashes.
+pub(crate) fn display_name(path: &Path, workspace: &Path) -> String {
+    let path = path.strip_prefix(workspace).unwrap_or(path);
+    path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+}

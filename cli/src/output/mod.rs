@@ -1,0 +1,68 @@
+//! Output of commands: answers, tables, wrapped text and JSON.
+
+mod json;
+mod table;
+mod wrap;
+
+use std::io::{self, Write as _};
+
+use anstream::AutoStream;
+
+pub(crate) use json::{PathText, pretty};
+pub(crate) use table::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+pub(crate) use wrap::wrapped;
+
+/// Output of a command with its exit code.
+pub(crate) struct Answer {
+    pub text: String,
+    /// Remarks for people, on standard error.
+    pub notes: Vec<String>,
+    pub code: Code,
+}
+
+/// Exit codes of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Code {
+    Ok = 0,
+    No = 1,
+    Input = 2,
+    ProgramFailed = 3,
+}
+
+impl Answer {
+    /// Prints the answer. A closed pipe, as of `head`, is no error.
+    pub(crate) fn print(&self) -> io::Result<Code> {
+        for note in &self.notes {
+            let text = note.trim_end();
+            // A text of several lines is a report of its own.
+            say(&if text.contains('\n') { text.to_owned() } else { format!("note: {text}") });
+        }
+        print(&self.text).map(|_| self.code)
+    }
+}
+
+/// Prints and flushes a text. Returns false when the reader has closed the pipe.
+pub(crate) fn print(text: &str) -> io::Result<bool> {
+    let mut out = AutoStream::auto(io::stdout());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Prints a line on standard error, which may be closed.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(AutoStream::auto(io::stderr()), "{text}");
+}
+
+/// A section of an explanation: a bold heading and its body.
+pub(crate) fn section(heading: &str, body: &str) -> String {
+    format!("\n{}\n{body}", styled(BOLD, heading))
+}
+
+/// A figure, or `-` where there is none.
+pub(crate) fn or_dash(figure: Option<impl ToString>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
+}

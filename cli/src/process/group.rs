@@ -1,0 +1,94 @@
+//! Process groups and the signals that reach them.
+
+/// Signals for process groups.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Signal {
+    Term,
+    Cont,
+    Kill,
+}
+
+/// Sends a signal to a process group. Returns true if that worked.
+#[cfg(unix)]
+pub(super) fn send(signal: Signal, group: u32) -> bool {
+    use rustix::process::{Signal as Number, kill_process_group};
+    let number = match signal {
+        Signal::Term => Number::TERM,
+        Signal::Cont => Number::CONT,
+        Signal::Kill => Number::KILL,
+    };
+    number_of(group).is_some_and(|group| kill_process_group(group, number).is_ok())
+}
+
+/// Without process groups, no signal is sent.
+#[cfg(not(unix))]
+pub(super) fn send(_: Signal, _: u32) -> bool {
+    false
+}
+
+#[cfg(unix)]
+fn number_of(group: u32) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(i32::try_from(group).ok()?)
+}
+
+/// State and group of a process, from `/proc`.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    group: u32,
+}
+
+#[cfg(target_os = "linux")]
+fn state(process: u32) -> Option<Stat> {
+    parsed(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// Returns true if a process is stopped, as by the terminal.
+#[cfg(target_os = "linux")]
+pub(super) fn is_stopped(process: u32) -> bool {
+    state(process).is_some_and(|stat| stat.state == 'T')
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_stopped(_: u32) -> bool {
+    false
+}
+
+/// Parses `4711 (name) state parent group …`; a name may contain brackets.
+#[cfg(target_os = "linux")]
+fn parsed(stat: &str) -> Option<Stat> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some(Stat { state: fields.next()?.chars().next()?, group: fields.nth(1)?.parse().ok()? })
+}
+
+/// Returns true if any process of a group runs. Zombies do not count: in containers nobody reaps them.
+#[cfg(target_os = "linux")]
+pub(super) fn has_members(group: u32) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let mut stats = processes.flatten().filter_map(number).filter_map(state);
+    stats.any(|stat| stat.group == group && !matches!(stat.state, 'Z' | 'X'))
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(super) fn has_members(group: u32) -> bool {
+    number_of(group).is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
+}
+
+#[cfg(not(unix))]
+pub(super) fn has_members(_: u32) -> bool {
+    false
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::{Stat, parsed};
+
+    #[test]
+    fn names_may_have_brackets_and_spaces() {
+        let stat = "4711 (a) b (c) T 4000 4242 4000 34816 4711 4194304";
+        assert_eq!(parsed(stat), Some(Stat { state: 'T', group: 4242 }));
+        assert_eq!(parsed("4711"), None);
+    }
+}

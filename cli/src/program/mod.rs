@@ -1,0 +1,163 @@
+//! The user's program, run by cargo.
+
+mod measured;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{Sender, channel};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::args::{ColorMode, ProgramArgs};
+use crate::error::Error;
+use crate::process::{Started, Stop};
+use crate::project::Project;
+pub(crate) use measured::{counting_feature, measure};
+
+/// The user's program.
+pub(crate) struct Program {
+    command: Command,
+}
+
+/// A program and its build.
+pub(crate) struct Run<'a> {
+    pub args: &'a ProgramArgs,
+    /// Feature to enable beside the requested ones.
+    pub feature: Option<String>,
+}
+
+/// A type without values: no line is a report.
+#[derive(Deserialize)]
+enum NoReport {}
+
+impl Program {
+    /// A program in a release build.
+    pub(crate) fn new(project: &Project, color: ColorMode, run: Run<'_>) -> Result<Self, Error> {
+        Self::in_profile(project, color, run, "release")
+    }
+
+    /// A program in a build with this profile of cargo.
+    pub(crate) fn in_profile(
+        project: &Project,
+        color: ColorMode,
+        Run { args, feature }: Run<'_>,
+        profile: &str,
+    ) -> Result<Self, Error> {
+        project.refuse_broken_structs()?;
+        if args.bin.is_none() && args.example.is_none() {
+            project.has_one_program()?;
+        }
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+        let mut command = Command::new(cargo);
+        command
+            .args([
+                "run",
+                "--color",
+                color.name(),
+                "--profile",
+                profile,
+                "--package",
+                project.name(),
+                "--manifest-path",
+            ])
+            .arg(project.manifest());
+        for (flag, value) in [("--bin", &args.bin), ("--example", &args.example)] {
+            if let Some(value) = value {
+                command.args([flag, value]);
+            }
+        }
+        if args.no_default_features {
+            command.arg("--no-default-features");
+        }
+        let features: Vec<String> = args.features.iter().cloned().chain(feature).collect();
+        if !features.is_empty() {
+            command.args(["--features", &features.join(",")]);
+        }
+        command.arg("--").args(&args.args);
+        Ok(Self { command })
+    }
+
+    /// Adds a variable to the environment.
+    pub(crate) fn with(mut self, (name, value): (&str, impl AsRef<OsStr>)) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs the program to a successful end, and returns the reports among its lines. Other lines go to standard error.
+    pub(crate) fn run<T: DeserializeOwned + Send + 'static>(self) -> Result<Vec<T>, Error> {
+        let (reports, status) = self.run_any()?;
+        if status.success() { Ok(reports) } else { Err(Error::ProgramFailed { how: describe(status), left: "" }) }
+    }
+
+    /// Runs the program to its end, successful or not. Its output goes to standard error.
+    pub(crate) fn run_to_end(self) -> Result<ExitStatus, Error> {
+        self.run_any::<NoReport>().map(|(_, status)| status)
+    }
+
+    fn run_any<T: DeserializeOwned + Send + 'static>(mut self) -> Result<(Vec<T>, ExitStatus), Error> {
+        let program = self.command.get_program().display().to_string();
+        let failed = |source| Error::Start { program: program.clone(), source };
+        let stop = Stop::on_signals().map_err(Error::Signals)?;
+        let mut started = Started::new(&mut self.command, &stop).map_err(failed)?;
+        let (sender, reports) = channel();
+        let ended = started.wait(None, move |out| forward(out, io::stderr(), &sender)).map_err(failed)?;
+        // A program that has ended by itself is complete, even after a signal.
+        match stop.signal().filter(|_| ended.was_stopped) {
+            Some(signal) => Err(Error::Stopped { signal, left: "" }),
+            None => Ok((reports.try_iter().collect(), ended.status)),
+        }
+    }
+}
+
+/// Sends reports, and copies other lines.
+fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write, reports: &Sender<T>) -> io::Result<()> {
+    let mut lines = BufReader::new(out);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        // A closed standard error is ignored.
+        match serde_json::from_slice(&line) {
+            Ok(report) => drop(reports.send(report)),
+            Err(_) => drop(to.write_all(&line)),
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Exit status in words.
+pub(crate) fn describe(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exit status {code}"),
+        None => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use serde::Deserialize;
+
+    use super::forward;
+
+    #[derive(Deserialize)]
+    struct Line {
+        workload: String,
+        #[serde(rename = "lock")]
+        _lock: String,
+    }
+
+    #[test]
+    fn reports_are_sent_and_other_lines_are_copied() {
+        let printed = b"epoch 1\n{\"workload\":\"lm\",\"lock\":\"gpu-tuned.lock\",\"measured\":{\"parameters\":1}}\n\
+            {\"workload\":\"lm\"}\nno newline \xff";
+        let mut passed = Vec::new();
+        let (sender, reports) = channel::<Line>();
+        forward(&printed[..], &mut passed, &sender).expect("memory can be read");
+        assert_eq!(reports.try_iter().map(|line| line.workload).collect::<Vec<_>>(), ["lm"]);
+        assert_eq!(passed, b"epoch 1\n{\"workload\":\"lm\"}\nno newline \xff");
+    }
+}

@@ -1,0 +1,256 @@
+//! The training settings of a config.
+
+use gpu_tuned_core::Precision;
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::workload::Optimizer;
+use serde::Serialize;
+
+use crate::dialect::{Family, Role, Spelling};
+use crate::document::{ConfigText, Value};
+use crate::entry::ConfigEntry;
+use crate::error::OptimizeError;
+use crate::matched::{KeyOverride, MatchedKey, MatchedKeys};
+use crate::names::optimizer_in;
+use crate::precision;
+
+/// Largest batch, in samples.
+pub(crate) const MAX_BATCH: u64 = 1 << 30;
+
+/// Largest data set, in samples.
+const MAX_SAMPLES: u64 = 1 << 40;
+
+/// The training set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DataSet {
+    /// Samples of the set.
+    pub samples: u64,
+    /// Key of that number.
+    pub key: String,
+    /// True if the user assigned that key.
+    #[serde(skip)]
+    is_assigned: bool,
+}
+
+impl DataSet {
+    /// Returns true if steps of this size can come from the set. A smaller number counts something else, unless the user
+    /// assigned its key.
+    pub(crate) const fn can_feed(&self, step: u64) -> bool {
+        self.is_assigned || self.samples >= step
+    }
+}
+
+/// The training settings of a config and their keys.
+pub struct Config {
+    pub(crate) keys: Vec<MatchedKey>,
+    pub(crate) family: Family,
+    /// Samples of a micro-batch.
+    pub(crate) batch: Option<u64>,
+    pub(crate) accumulation: Option<u64>,
+    /// Samples of an optimizer step over all devices.
+    pub(crate) global_batch: Option<u64>,
+    /// Devices that train together.
+    pub ranks: Option<u64>,
+    /// Loader workers.
+    pub workers: Option<u64>,
+    /// Batches prepared ahead, in the unit of its key.
+    prefetch: Option<u64>,
+    pub(crate) precision: Precision,
+    /// TF32 in products of fp32.
+    pub tf32: Option<bool>,
+    pub(crate) checkpointing: Option<bool>,
+    /// The optimizer, where a key names one.
+    pub optimizer: Option<Optimizer>,
+    pub(crate) data_set: Option<DataSet>,
+}
+
+impl Config {
+    /// Reads the settings among the entries of a file.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes in the values, with their places.
+    pub fn read(entries: &[ConfigEntry], file: &ConfigText, overrides: &[KeyOverride]) -> Result<Self, OptimizeError> {
+        let mut keys = MatchedKeys::new(entries, file, overrides);
+        let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
+        let is_assigned = overrides.iter().any(|it| it.role == Role::Samples);
+        let config = Self {
+            family: family(entries, &keys),
+            batch,
+            accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH),
+            global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH),
+            ranks: ranks(&mut keys),
+            workers: keys.count(Role::Workers, 0..=4096),
+            prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
+            precision: precision::read(&mut keys),
+            tf32: tf32(&mut keys),
+            checkpointing: keys.flag(Role::Checkpointing),
+            optimizer: optimizer(entries, &keys),
+            data_set: data_set(&mut keys, batch.unwrap_or(1), is_assigned),
+            keys: Vec::new(),
+        };
+        let source = keys.source;
+        let of_evaluations = keys.with_role(Role::EvalBatch);
+        let mistakes: Vec<_> = of_evaluations.filter_map(|key| key.count(1..=MAX_BATCH, source).err()).collect();
+        keys.mistakes.extend(mistakes);
+        if keys.mistakes.is_empty() { Ok(Self { keys: keys.all, ..config }) } else { Err(file.mistakes(keys.mistakes)) }
+    }
+
+    /// Keys of a role.
+    pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
+        self.keys.iter().filter(move |key| key.role == role)
+    }
+
+    /// First key of a role.
+    pub(crate) fn matched(&self, role: Role) -> Option<&MatchedKey> {
+        self.with_role(role).next()
+    }
+
+    /// Names of the keys of a role.
+    pub fn keys(&self, role: Role) -> impl Iterator<Item = &str> {
+        self.with_role(role).map(|key| key.entry.shown.as_str())
+    }
+
+    /// Name of the first key of a role.
+    pub fn key(&self, role: Role) -> Option<&str> {
+        self.keys(role).next()
+    }
+
+    /// Key of the number of devices, where its value leaves that number open.
+    pub fn open_ranks(&self) -> Option<&str> {
+        self.key(Role::RanksOfNode).or(self.key(Role::Ranks)).filter(|_| self.ranks.is_none())
+    }
+
+    /// Batches prepared ahead by all workers; PyTorch counts per worker.
+    pub(crate) fn prefetch_depth(&self) -> Option<u64> {
+        let each = self.prefetch?;
+        let is_per_worker = self.matched(Role::Prefetch).is_some_and(|key| key.spelling == Spelling::CountPerWorker);
+        Some(if is_per_worker { each.saturating_mul(self.workers.unwrap_or(0).max(1)) } else { each })
+    }
+}
+
+/// The family whose programs read the file.
+fn family(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> Family {
+    let has = |family: Family| keys.all.iter().any(|key| key.family == family);
+    let is_trainers = |entry: &ConfigEntry| {
+        entry.tables().next() == Some("trainer") && ["max_epochs", "max_steps", "accelerator"].contains(&entry.name())
+    };
+    if has(Family::HuggingFace) {
+        Family::HuggingFace
+    } else if has(Family::Lightning) || entries.iter().any(is_trainers) {
+        Family::Lightning
+    } else {
+        Family::Any
+    }
+}
+
+/// All devices, by one key; or the devices of a machine times the machines.
+fn ranks(keys: &mut MatchedKeys<'_>) -> Option<u64> {
+    let mut read = |role: Role| {
+        let read = devices(&keys.with_role(role).next().cloned()?, keys.source);
+        keys.keep(read)
+    };
+    let (all, devices, nodes) = (read(Role::Ranks), read(Role::RanksOfNode), read(Role::Nodes));
+    let product =
+        (devices.is_some() || nodes.is_some()).then(|| devices.unwrap_or(1).saturating_mul(nodes.unwrap_or(1)));
+    all.or(product)
+}
+
+/// Number of devices: a number or a list; `None` for words such as `auto` and for all that there are.
+fn devices(key: &MatchedKey, source: Source<'_>) -> Result<Option<u64>, FileError> {
+    match &key.entry.value {
+        Value::List(devices) => Ok(Some(devices.len().max(1) as u64)),
+        Value::Text(text) if text.contains(',') => {
+            Ok(Some(text.split(',').filter(|one| !one.trim().is_empty()).count().max(1) as u64))
+        }
+        Value::Text(_) | Value::Flag(_) => Ok(None),
+        Value::Number(digits) if digits == "-1" || digits == "0" => Ok(None),
+        _ => key.count(1..=1 << 20, source),
+    }
+}
+
+fn tf32(keys: &mut MatchedKeys<'_>) -> Option<bool> {
+    let key = keys.only(Role::Tf32)?;
+    let read = match (&key.spelling, &key.entry.value) {
+        (Spelling::Words { no, .. }, Value::Text(text)) => Ok(Some(!no.contains(&text.as_str()))),
+        _ => key.flag(keys.source),
+    };
+    keys.keep(read)
+}
+
+/// The training set: the smallest of several numbers, as some of them include evaluation. Numbers below the batch size count
+/// something else.
+fn data_set(keys: &mut MatchedKeys<'_>, batch: u64, is_assigned: bool) -> Option<DataSet> {
+    let source = keys.source;
+    let all: Vec<_> = keys.with_role(Role::Samples).cloned().collect();
+    let read = all.into_iter().filter_map(|key| {
+        let samples = keys.keep(key.count(2..=MAX_SAMPLES, source))?;
+        Some(DataSet { samples, key: key.entry.shown, is_assigned })
+    });
+    read.filter(|set| set.can_feed(batch)).min_by_key(|set| set.samples)
+}
+
+fn optimizer(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> Option<Optimizer> {
+    let named = keys.with_role(Role::Optimizer).find_map(|key| match &key.entry.value {
+        Value::Text(text) => optimizer_in(text),
+        _ => None,
+    });
+    let has_momentum = entries.iter().any(|entry| {
+        let Value::Number(digits) = &entry.value else { return false };
+        entry.name() == "momentum" && digits.parse().unwrap_or(0.0) > 0.0
+    });
+    named.map(|optimizer| if optimizer == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { optimizer })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::Config;
+    use crate::document::{ConfigText, Format};
+    use crate::matched::KeyOverride;
+
+    /// Samples of the training set with their key, or the first mistake.
+    fn samples(text: &str, assigned: Option<&str>) -> Result<Option<(u64, String)>, String> {
+        let file = ConfigText::new(Path::new("config"), Format::Yaml, text);
+        let entries = file.entries().expect("valid YAML");
+        let overrides =
+            assigned.map(|key| KeyOverride::new("train_samples", key, &entries).expect("a key of the file"));
+        let overrides: Vec<_> = overrides.into_iter().collect();
+        let config = Config::read(&entries, &file, &overrides).map_err(|error| error.to_string())?;
+        Ok(config.data_set.map(|set| (set.samples, set.key)))
+    }
+    #[test]
+    fn keys_of_the_training_set_are_recognised() {
+        for (text, samples_and_key) in [
+            ("num_samples: 1500", Some((1500, "num_samples"))),
+            ("data: {numTrainSamples: 60_000}", Some((60_000, "data.numTrainSamples"))),
+            ("train:\n  train_size: 45000", Some((45_000, "train.train_size"))),
+            ("dataset: {size: 1797}", Some((1797, "dataset.size"))),
+            ("dataset_size: 50000\nn_train: 45000", Some((45_000, "n_train"))),
+            // Shares, flags, and open values.
+            ("train_size: 0.8", None),
+            ("train_size: 1.0", None),
+            ("train_size: 1", None),
+            ("num_samples: -1", None),
+            ("max_train_samples: null", None),
+            ("num_samples: ${data.samples}", None),
+            // Other sets, and parts.
+            ("model: {size: 1797}", None),
+            ("val: {num_samples: 1500}", None),
+            ("batch_size: 64\nn_samples: 16", None),
+            ("batch_size: 64\nn_samples: 16\ndataset_size: 900", Some((900, "dataset_size"))),
+            ("parts: [{num_samples: 1500}, {num_samples: 9}]", None),
+        ] {
+            let expected = samples_and_key.map(|(samples, key)| (samples, key.to_owned()));
+            assert_eq!(samples(text, None), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_assigned_key_replaces_all_others() {
+        let text = "windows: 900\nnum_samples: 10\nshare: 0.8";
+        assert_eq!(samples(text, Some("windows")), Ok(Some((900, "windows".to_owned()))));
+        let refused = samples(text, Some("share")).expect_err("a share is no number of samples");
+        assert_eq!(refused, "config:3:8: `share`: expected a whole number from 2 to 2^40, found 0.8");
+    }
+}

@@ -1,0 +1,44 @@
+//! Tunes training configs for GPUs: `cargo gpu-tuned optimize` without its command line.
+//!
+//! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
+//! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The tables of names are in
+//! `dialect.rs` and `names.toml`.
+
+#![forbid(unsafe_code)]
+
+mod changes;
+mod config;
+mod dialect;
+mod document;
+mod entry;
+mod error;
+mod expectation;
+mod larger;
+mod matched;
+mod model;
+mod names;
+mod precision;
+mod spelling;
+mod step;
+mod suggestions;
+mod task;
+mod tuner;
+
+pub use changes::{Change, State};
+pub use config::{Config, DataSet};
+pub use dialect::Role;
+pub use document::{ConfigText, Format};
+pub use entry::ConfigEntry;
+pub use error::OptimizeError;
+pub use expectation::Expectation;
+pub use larger::{Larger, TooSmall};
+pub use matched::KeyOverride;
+pub use model::{Dimension, Model, ModelRequest, Origin};
+pub use names::{KindNames, Names};
+pub use step::Step;
+pub use suggestions::{Gain, Suggestions};
+pub use task::Task;
+pub use tuner::{Host, Tuned, Tuner};
+
+#[cfg(test)]
+mod tests;

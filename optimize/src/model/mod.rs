@@ -1,0 +1,199 @@
+//! The workload of a config: dimensions of the model and their origins.
+
+mod dims;
+mod evidence;
+mod read;
+mod shape;
+
+use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named};
+use gpu_tuned_core::suggest;
+use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
+
+use crate::document::ConfigText;
+use crate::entry::ConfigEntry;
+use crate::error::OptimizeError;
+use crate::names::{KindNames, Names};
+use dims::Dims;
+pub use dims::{Dimension, Origin};
+use evidence::Evidence;
+use read::Reader;
+
+/// A model with its dimensions.
+pub struct Model {
+    /// Model and training.
+    pub spec: WorkloadSpec,
+    /// Reason for the kind of model.
+    pub because: String,
+    /// Dimensions with their origins.
+    pub dims: Vec<Dimension>,
+}
+
+/// The user's description of a model, in place of the config's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModelRequest<'a> {
+    /// Kind of model, as `--model` names it.
+    pub kind: Option<&'a str>,
+    /// Dimensions, as `--dim NAME=VALUE` gives them.
+    pub dims: &'a [(String, String)],
+    /// The optimizer, where the config names one.
+    pub optimizer: Option<Optimizer>,
+}
+
+impl Model {
+    /// Reads a model from the entries of a file.
+    ///
+    /// # Errors
+    ///
+    /// An unknown kind, missing dimensions, and values that a model cannot have.
+    pub fn read(entries: &[ConfigEntry], file: &ConfigText, request: &ModelRequest<'_>) -> Result<Self, OptimizeError> {
+        let (kind, evidence, because) = kind(entries, request)?;
+        let mut reader = Reader::new(entries, file.source());
+        let mut dims = requested(kind, request.dims)?;
+        let names = evidence.as_ref().map(|evidence| evidence.names).filter(|names| names.name == kind.name);
+        if let Some(names) = names {
+            reader.dims(names, kind, &mut dims);
+            shape::compose(names, &mut reader, &mut dims);
+        }
+        let word = evidence.as_ref().and_then(|evidence| evidence.word);
+        add_layout(kind, word, &mut dims);
+        add_cell(kind, request.kind, word, &mut dims);
+        add_assumptions(kind, &mut dims);
+        if !reader.mistakes.is_empty() {
+            return Err(file.mistakes(reader.mistakes));
+        }
+        let (values, training) = (dims.values(kind.dims), dims.values(Training::DIMS));
+        require_all(kind, names, &values)?;
+        let mut spec =
+            WorkloadSpec { model: ModelSpec::from_values(kind, &values), training: Training::from_values(&training) };
+        if let (Some(optimizer), false) = (request.optimizer, training.contains_key("optimizer")) {
+            spec.training.optimizer = optimizer;
+        }
+        if let Some((name, message)) = spec.mistakes().into_iter().next() {
+            let place = match dims.origin(name) {
+                Some(Origin::Key(keys)) => reader.error_at(keys.split(", ").next().unwrap_or(keys), &message),
+                _ => None,
+            };
+            return Err(place.map_or(OptimizeError::Dimension { message }, |error| file.mistakes(vec![error])));
+        }
+        Ok(Self { spec, because, dims: dims.into_list() })
+    }
+}
+
+/// The kind, the evidence for it, and the reason for messages.
+fn kind(
+    entries: &[ConfigEntry],
+    request: &ModelRequest<'_>,
+) -> Result<(&'static ModelKind, Option<Evidence>, String), OptimizeError> {
+    if let Some(requested) = request.kind {
+        let name = if requested == "lstm" || requested == "gru" { "recurrent" } else { requested };
+        let kind = ModelKind::named(name).ok_or_else(|| OptimizeError::UnknownKind {
+            name: requested.to_owned(),
+            hint: suggest(requested, ModelKind::ALL.iter().map(|kind| kind.name)),
+        })?;
+        let names = Names::get().kind(kind.name);
+        let evidence = names.map(|names| Evidence { names, by: "--model".to_owned(), word: None });
+        return Ok((kind, evidence, "by --model".to_owned()));
+    }
+    match evidence::identify(entries) {
+        Ok(evidence) => {
+            let kind = ModelKind::named(&evidence.names.name).expect("BUG: the names are of kinds that exist");
+            let because = format!("by {}", evidence.by);
+            Ok((kind, Some(evidence), because))
+        }
+        Err(candidates) if candidates.is_empty() => Err(OptimizeError::NoKind { readings: read::readings(entries) }),
+        Err(candidates) => {
+            let readings = candidates.iter().map(|one| format!("{} ({})", one.names.name, one.by)).collect();
+            Err(OptimizeError::NoKind { readings })
+        }
+    }
+}
+
+/// Dimensions of the model and its training that the user gives.
+fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dims, OptimizeError> {
+    let mut dims = Dims::default();
+    for (name, text) in given {
+        let dim = named(kind.dims, name).or_else(|| named(Training::DIMS, name));
+        let dim = dim.ok_or_else(|| OptimizeError::UnknownDim {
+            kind: kind.name,
+            name: name.clone(),
+            hint: suggest(name, kind.dims.iter().chain(Training::DIMS).map(|dim| dim.name)),
+            names: kind.dims.iter().map(|dim| dim.name).collect::<Vec<_>>().join(", "),
+        })?;
+        // A word needs no quotes.
+        let value = toml::from_str::<toml::Table>(&format!("value = {text}")).ok();
+        let value = value.and_then(|mut table| table.remove("value"));
+        let value = dim.kind.read(&value.unwrap_or_else(|| toml::Value::String(text.clone())));
+        let value = value.ok_or_else(|| OptimizeError::Dimension {
+            message: format!("--dim {name}={text}: expected {}", dim.kind.expected()),
+        })?;
+        dims.add(dim.name, value, Origin::Option);
+    }
+    Ok(dims)
+}
+
+/// Adds the dimensions that models with this word in their name have.
+fn add_layout(kind: &'static ModelKind, word: Option<&'static str>, dims: &mut Dims) {
+    let Some(word) = word else { return };
+    let Some(layout) = Names::get().layout.iter().find(|layout| layout.words.has(word)) else { return };
+    for (name, value) in &layout.dims {
+        if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim.name, dim.kind.read(value)?))) {
+            dims.add(dim, value, Origin::Assumed(format!("as in {word} models")));
+        }
+    }
+}
+
+/// Adds the cell of a recurrent network that is named so.
+fn add_cell(kind: &'static ModelKind, requested: Option<&str>, word: Option<&str>, dims: &mut Dims) {
+    if kind.name == "recurrent" && requested.or(word) == Some("gru") {
+        let origin = if requested.is_some() { Origin::Option } else { Origin::Assumed("its name".to_owned()) };
+        dims.add("cell", DimValue::Choice("gru".to_owned()), origin);
+    }
+}
+
+/// Adds dimensions that cost next to nothing, or are bounded by others.
+fn add_assumptions(kind: &'static ModelKind, dims: &mut Dims) {
+    let assumed = |why: &str| Origin::Assumed(format!("no key; {why}"));
+    let small = || assumed("it costs next to nothing");
+    match kind.name {
+        "recurrent" => {
+            dims.add("outputs", DimValue::Count(1), small());
+            if let Some(hidden) = dims.get("hidden").cloned() {
+                dims.add("inputs", hidden, assumed("as wide as the layers"));
+            }
+        }
+        "convnet" => {
+            dims.add("classes", DimValue::Count(1), small());
+            let block = DimValue::Choice("plain".to_owned());
+            dims.add("block", block, assumed("a convolution 3x3 with norm and activation"));
+        }
+        "unet" => dims.add("classes", DimValue::Count(1), small()),
+        _ => {}
+    }
+}
+
+/// Refuses a model without its required dimensions.
+fn require_all(
+    kind: &'static ModelKind,
+    names: Option<&'static KindNames>,
+    values: &DimValues,
+) -> Result<(), OptimizeError> {
+    let keys = |dim: &str| {
+        let part = match (kind.name, dim) {
+            ("convnet", "stages") | ("unet" | "mlp", "widths") => "{widths}",
+            _ => dim,
+        };
+        names.and_then(|names| names.keys_of(part)).map_or_else(String::new, |keys| {
+            format!(" (looked for {})", keys.iter().take(4).collect::<Vec<_>>().join(", "))
+        })
+    };
+    let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !values.contains_key(dim.name);
+    let missing: Vec<&Dim> = kind.dims.iter().filter(is_missing).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(OptimizeError::MissingDims {
+        kind: kind.name,
+        options: missing.iter().map(|dim| format!("--dim {}=…", dim.name)).collect::<Vec<_>>().join(" "),
+        missing: missing.iter().map(|dim| format!("{}: {}{}", dim.name, dim.meaning, keys(dim.name))).collect(),
+    })
+}

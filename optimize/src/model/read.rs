@@ -1,0 +1,148 @@
+//! Dimensions among the entries of a file.
+
+use gpu_tuned_core::dims::{Dim, DimKind, DimValue, named};
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::workload::ModelKind;
+
+use super::dims::{Dims, Origin};
+use crate::document::Value;
+use crate::entry::ConfigEntry;
+use crate::names::{KindNames, Names, Words};
+
+/// Reads dimensions and records mistakes.
+pub(super) struct Reader<'e> {
+    entries: &'e [ConfigEntry],
+    source: Source<'e>,
+    pub mistakes: Vec<FileError>,
+}
+
+impl<'e> Reader<'e> {
+    pub(super) fn new(entries: &'e [ConfigEntry], source: Source<'e>) -> Self {
+        Self { entries, source, mistakes: Vec::new() }
+    }
+
+    /// Adds every dimension of the kind that the file has and the user did not give.
+    pub(super) fn dims(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
+        for (name, keys) in &names.dims {
+            let Some(dim) = named(kind.dims, name).filter(|dim| !dims.has(dim.name)) else { continue };
+            let Some(entry) = self.find(keys, name) else { continue };
+            match value(dim, entry) {
+                Ok(Some(value)) => dims.add(dim.name, value, Origin::Key(entry.shown.clone())),
+                Ok(None) => {}
+                Err(message) => self.mistake(entry, message),
+            }
+        }
+    }
+
+    /// The entry with one of the keys: in a section of the model first, then by the order of the keys.
+    fn find(&mut self, keys: &Words, dim: &str) -> Option<&'e ConfigEntry> {
+        let all = self.entries;
+        let rank = |entry: &ConfigEntry| {
+            let own = entry.name();
+            // `sequence: { min: 7, max: 30 }`
+            let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
+            let position = keys.position(name)?;
+            let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && !entry.value.is_reference();
+            is_value.then_some((!entry.tables().any(is_section), position))
+        };
+        let best = all.iter().filter_map(rank).min()?;
+        let mut of_rank = all.iter().filter(|entry| rank(entry) == Some(best));
+        let first = of_rank.next()?;
+        if let Some(other) = of_rank.find(|other| other.value != first.value) {
+            let (name, one, two) = (dim.trim_matches(['{', '}']), &first.shown, &other.shown);
+            self.mistake(other, format!("`{one}` and `{two}` both look like the model's {name}; choose with --dim"));
+        }
+        Some(first)
+    }
+
+    /// One whole number or a list of them, for a part of a dimension; with its key.
+    pub(super) fn counts(&mut self, names: &KindNames, part: &str) -> Option<(Vec<u64>, String)> {
+        let entry = self.find(names.keys_of(part)?, part)?;
+        let counts = match &entry.value {
+            Value::List(nodes) => nodes.iter().map(|node| node.value.count()).collect::<Option<Vec<_>>>(),
+            one => one.count().map(|count| vec![count]),
+        };
+        let counts = counts.filter(|all| !all.is_empty() && all.iter().all(|count| (1..=1 << 20).contains(count)));
+        if counts.is_none() {
+            self.mistake(entry, format!("`{}`: expected whole numbers from 1 to 2^20", entry.shown));
+        }
+        counts.map(|counts| (counts, entry.shown.clone()))
+    }
+
+    fn mistake(&mut self, entry: &ConfigEntry, message: String) {
+        self.mistakes.push(self.source.error(&entry.span, message));
+    }
+
+    /// The message with the place of a key's value.
+    pub(super) fn error_at(&self, key: &str, message: &str) -> Option<FileError> {
+        let entry = self.entries.iter().find(|entry| entry.shown == key)?;
+        Some(self.source.error(&entry.span, message))
+    }
+}
+
+/// Returns true if a table is named after models or a kind of them.
+fn is_section(table: &str) -> bool {
+    Names::get().keys.sections.has(table) || Names::get().kinds().any(|names| names.words.has(table))
+}
+
+/// The value of a dimension; `None` where the file leaves it open.
+fn value(dim: &Dim, entry: &ConfigEntry) -> Result<Option<DimValue>, String> {
+    let (name, value) = (&entry.shown, &entry.value);
+    let read = match (&dim.kind, value) {
+        // The largest of several lengths costs most; each of several features counts.
+        (DimKind::Count(_), Value::List(nodes)) if dim.name == "seq" => {
+            nodes.iter().map(|node| node.value.count()).max().flatten().map(DimValue::Count)
+        }
+        (DimKind::Count(_), Value::List(nodes)) if dim.name == "inputs" => Some(DimValue::Count(nodes.len() as u64)),
+        (DimKind::Count(_), Value::List(nodes)) if dim.name == "image" => {
+            let sides: Option<Vec<_>> = nodes.iter().map(|node| node.value.count()).collect();
+            return side(name, sides.as_deref()).map(Some);
+        }
+        (DimKind::Count(_), Value::Number(digits)) => match value.count() {
+            Some(count) => Some(DimValue::Count(count)),
+            None => return Err(format!("`{name}`: expected a whole number, found {digits}")),
+        },
+        (DimKind::Flag, Value::Flag(flag)) => Some(DimValue::Flag(*flag)),
+        // `dropout: 0.1`
+        (DimKind::Flag, Value::Number(digits)) => digits.parse().ok().map(|share: f64| DimValue::Flag(share > 0.0)),
+        (DimKind::Choice(choices), Value::Text(text)) => {
+            let text = text.to_ascii_lowercase();
+            return Ok(choices.names.iter().find(|(name, _)| *name == text).map(|_| DimValue::Choice(text)));
+        }
+        _ => None,
+    };
+    let expected = || format!("`{name}`: expected {}, found {}", dim.kind.expected(), value.kind());
+    read.map(Some).ok_or_else(expected)
+}
+
+/// The side of a square image.
+fn side(name: &str, sides: Option<&[u64]>) -> Result<DimValue, String> {
+    match sides {
+        Some([side]) => Ok(DimValue::Count(*side)),
+        Some([height, width]) if height == width => Ok(DimValue::Count(*height)),
+        Some([height, width]) => Err(format!(
+            "`{name}`: the planner needs square images; give the side of a square with as many pixels: --dim image={}",
+            ((height * width) as f64).sqrt().round()
+        )),
+        Some([_, _, _]) => Err(format!(
+            "`{name}`: models over volumes cannot be described by dimensions; give their costs (--model declared --dim …), \
+             or measure the model and name it with --workload"
+        )),
+        _ => Err(format!("`{name}`: expected the side of a square image in pixels")),
+    }
+}
+
+/// Dimensions that models of any kind have.
+const COMMON_DIMS: &[&str] =
+    &["classes", "seq", "dropout", "bias", "outputs", "{outputs}", "batch_statistics", "tied_head"];
+
+/// The kinds of which a file without other evidence has two dimensions or more.
+pub(super) fn readings(entries: &[ConfigEntry]) -> Vec<String> {
+    let reading = |names: &KindNames| {
+        let dims = names.dims.iter().filter(|(dim, _)| !COMMON_DIMS.contains(&dim.as_str()));
+        let found = dims.filter_map(|(_, keys)| entries.iter().find(|entry| keys.has(entry.name())));
+        let found: Vec<_> = found.map(|entry| entry.shown.as_str()).collect();
+        (found.len() > 1).then(|| format!("{} ({})", names.name, found.join(", ")))
+    };
+    Names::get().kinds().filter_map(reading).collect()
+}

@@ -1,0 +1,175 @@
+//! Names that training configs and Burn programs use for models, their dimensions and optimizers: `names.toml`.
+
+use std::sync::LazyLock;
+
+use gpu_tuned_core::workload::Optimizer;
+use serde::Deserialize;
+
+/// The table of names.
+#[derive(Debug, Deserialize)]
+pub struct Names {
+    kind: Vec<KindNames>,
+    pub(crate) keys: ModelKeys,
+    pub(crate) layout: Vec<Layout>,
+    burn: Vec<BurnConfig>,
+    optimizers: Optimizers,
+}
+
+/// Words separated by spaces.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "String")]
+pub(crate) struct Words(Vec<String>);
+
+/// Names of one kind of model.
+#[derive(Debug, Deserialize)]
+pub struct KindNames {
+    /// The kind, as workloads name it.
+    pub name: String,
+    burn: Words,
+    /// Parts of names of such models.
+    #[serde(default)]
+    pub(crate) words: Words,
+    /// Keys that only such models have.
+    #[serde(default)]
+    pub(crate) distinctive: Words,
+    /// Dimensions with their keys. A dimension in braces is a part of another one.
+    #[serde(default)]
+    pub(crate) dims: Vec<(String, Words)>,
+}
+
+/// Keys that name a model.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ModelKeys {
+    pub naming: Words,
+    /// Keys that name a model within a section of the model.
+    pub naming_within: Words,
+    pub sections: Words,
+}
+
+/// Dimensions that every model with a word in its name has.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Layout {
+    pub words: Words,
+    pub dims: Vec<(String, toml::Value)>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BurnConfig {
+    words: Words,
+    fields: Vec<(String, String)>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Optimizers {
+    unplanned: Words,
+}
+
+impl From<String> for Words {
+    fn from(text: String) -> Self {
+        Self(text.split_whitespace().map(str::to_owned).collect())
+    }
+}
+
+impl Words {
+    pub(crate) fn has(&self, word: &str) -> bool {
+        self.position(word).is_some()
+    }
+
+    pub(crate) fn position(&self, word: &str) -> Option<usize> {
+        self.0.iter().position(|known| known == word)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl Names {
+    /// The shipped table.
+    pub fn get() -> &'static Self {
+        static NAMES: LazyLock<Names> =
+            LazyLock::new(|| toml::from_str(include_str!("names.toml")).expect("BUG: the table of names is valid"));
+        &NAMES
+    }
+
+    /// Kinds of models in the order in which programs are searched for their modules.
+    pub fn kinds(&self) -> impl Iterator<Item = &KindNames> {
+        self.kind.iter()
+    }
+
+    /// Names of the kind that workloads call so.
+    pub fn kind(&self, name: &str) -> Option<&KindNames> {
+        self.kind.iter().find(|kind| kind.name == name)
+    }
+
+    /// Arguments of the constructor of one of Burn's configs, each with the dimension that it is.
+    pub fn burn_config(&self, name: &str) -> Option<&[(String, String)]> {
+        self.burn.iter().find(|config| config.words.has(name)).map(|config| config.fields.as_slice())
+    }
+
+    /// The optimizer of a config of Burn such as `AdamWConfig`; `Some(None)` for one that the planner has no counterpart of.
+    pub fn burn_optimizer(&self, config: &str) -> Option<Option<Optimizer>> {
+        let name = config.strip_suffix("Config")?.to_ascii_lowercase();
+        // Momentum is a field of `SgdConfig`.
+        let mut planned = Optimizer::ALL.into_iter().filter(|it| *it != Optimizer::Momentum);
+        let planned = planned.find(|optimizer| optimizer.name() == name);
+        planned.map(Some).or_else(|| self.optimizers.unplanned.has(config).then_some(None))
+    }
+}
+
+/// The optimizer that a name such as `torch.optim.AdamW` contains.
+pub(crate) fn optimizer_in(text: &str) -> Option<Optimizer> {
+    let text = text.to_ascii_lowercase();
+    // `adamw` contains `adam`.
+    Optimizer::ALL.into_iter().filter(|optimizer| text.contains(optimizer.name())).max_by_key(|it| it.name().len())
+}
+
+impl KindNames {
+    /// Prefixes of the names that modules of the kind have in Burn programs.
+    pub fn burn_modules(&self) -> impl Iterator<Item = &str> {
+        self.burn.iter()
+    }
+
+    /// Names of a dimension in configs and programs, without its own.
+    pub fn aliases(&self, dim: &str) -> impl Iterator<Item = &str> {
+        self.keys_of(dim).into_iter().flat_map(Words::iter)
+    }
+
+    pub(crate) fn keys_of(&self, dim: &str) -> Option<&Words> {
+        self.dims.iter().find(|(name, _)| name == dim).map(|(_, keys)| keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::dims::named;
+    use gpu_tuned_core::workload::{ModelKind, Optimizer};
+
+    use super::{Names, optimizer_in};
+
+    #[test]
+    fn every_kind_and_dimension_exists() {
+        for names in Names::get().kinds() {
+            let kind = ModelKind::named(&names.name).unwrap_or_else(|| panic!("no kind {}", names.name));
+            for (dim, _) in names.dims.iter().filter(|(dim, _)| !dim.starts_with('{')) {
+                assert!(named(kind.dims, dim).is_some(), "{}: no dimension {dim}", names.name);
+            }
+        }
+        for layout in &Names::get().layout {
+            for (dim, value) in &layout.dims {
+                let mut kinds = ModelKind::ALL.iter().filter_map(|kind| named(kind.dims, dim));
+                assert!(kinds.any(|dim| dim.kind.read(value).is_some()), "{dim} = {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn optimizers_are_found_by_their_names() {
+        assert_eq!(optimizer_in("torch.optim.AdamW"), Some(Optimizer::AdamW));
+        assert_eq!(optimizer_in("adam_8bit"), Some(Optimizer::Adam));
+        assert_eq!(optimizer_in("lion"), None);
+        assert_eq!(Names::get().burn_optimizer("AdamWConfig"), Some(Some(Optimizer::AdamW)));
+        assert_eq!(Names::get().burn_optimizer("LionConfig"), Some(None));
+        assert_eq!(Names::get().burn_optimizer("MomentumConfig"), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! The training of a config on one device: as configured, and as planned.
+
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Pins, Precision, Provenance, Setting, plan, three_digits};
+
+use crate::config::Config;
+use crate::dialect::Role;
+use crate::error::OptimizeError;
+use crate::step::{self, Step};
+
+/// A training to be planned on any device.
+pub struct Task<'a> {
+    /// The config that is tuned.
+    pub config: &'a Config,
+    /// The optimizer step.
+    pub step: Step,
+    /// Costs of the model.
+    pub workload: &'a Workload,
+    /// The workload's name in messages.
+    pub name: &'a str,
+    /// The goal without batch and precision.
+    pub goal: Goal,
+    /// The precision that the user asks for.
+    pub precision: Option<Precision>,
+    /// Adds keys that the file lacks, for a program that reads all of them.
+    pub add_keys: bool,
+}
+
+/// Settings that the file can express.
+#[derive(Clone, Copy, Debug)]
+struct AllowedEdits {
+    accumulation: bool,
+    checkpointing: bool,
+}
+
+/// Reason for fp32 in place of bf16.
+const NO_BF16: &str = "no bf16 tensor cores";
+
+/// The training on one device, before and after.
+pub(crate) struct Planned {
+    pub before: Outcome,
+    pub after: Outcome,
+    /// The plan for a config with a key for accumulation, where this one has none.
+    pub with_accumulation: Option<Box<Plan>>,
+    /// Changes of the run's results, and goals that are missed.
+    pub warnings: Vec<String>,
+    /// The goal of the plan.
+    pub goal: Goal,
+}
+
+/// Result of planning for a device.
+pub(crate) enum Outcome {
+    Plan(Box<Plan>),
+    Misfit(Box<Misfit>),
+    /// Reason why the device lacks a requested feature.
+    Unsupported(String),
+}
+
+impl Outcome {
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        match self {
+            Self::Plan(plan) => Some(plan),
+            _ => None,
+        }
+    }
+}
+
+impl Task<'_> {
+    /// Plans the training on a device.
+    pub(crate) fn plan(&self, facts: &DeviceFacts, goal: Goal) -> Result<Planned, OptimizeError> {
+        let goal = Goal { world_size: self.step.ranks, ..goal };
+        let before = self.before(facts, &goal)?;
+        let mut warnings = Vec::new();
+        let precision = Some(self.precision_on(facts, &mut warnings)).filter(|precision| *precision != Precision::F32);
+        let goal = self.pin(Goal { global_batch: Some(self.step.global), precision, ..goal }, &mut warnings);
+        let free = self.outcome(facts, &goal)?;
+        let (mut after, with_accumulation) = self.expressible(facts, &goal, free)?;
+        let falls_back = goal.precision.is_none() && self.requested_precision() != Precision::F32;
+        if let (Outcome::Plan(plan), true) = (&mut after, falls_back) {
+            explain(plan, Setting::Precision, NO_BF16);
+        }
+        Ok(Planned { before, after, with_accumulation, warnings, goal })
+    }
+
+    /// The outcome of the config as it is.
+    fn before(&self, facts: &DeviceFacts, goal: &Goal) -> Result<Outcome, OptimizeError> {
+        let (step, config) = (self.step, self.config);
+        let mut pins = Pins::default();
+        (pins.batch_size, pins.gradient_accumulation) = (Some(step.batch), Some(step.accumulation));
+        pins.gradient_checkpointing = Some(config.checkpointing.unwrap_or(false));
+        (pins.num_workers, pins.prefetch_depth) = (config.workers, config.prefetch_depth());
+        pins.allow_tf32 = config.tf32;
+        let (global_batch, precision) = (Some(step.configured()), Some(config.precision));
+        self.outcome(facts, &Goal { global_batch, precision, pins, ..goal.clone() })
+    }
+
+    fn requested_precision(&self) -> Precision {
+        self.precision.unwrap_or(self.config.precision)
+    }
+
+    /// The requested precision, or fp32 where the device lacks the config's.
+    fn precision_on(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> Precision {
+        let requested = self.requested_precision();
+        if self.precision.is_none() && requested.needs_bf16() && !facts.has_bf16 {
+            warnings.push(format!("{NO_BF16}: f32 in place of {requested}, which changes how the run rounds"));
+            return Precision::F32;
+        }
+        requested
+    }
+
+    fn allowed(&self) -> AllowedEdits {
+        let can =
+            |role: Role| self.add_keys || self.config.key(role).is_some() || self.config.family.key(role).is_some();
+        let is_implied = step::implied_accumulation(self.config, self.step.batch, self.step.ranks).is_some();
+        AllowedEdits { accumulation: is_implied || can(Role::Accumulation), checkpointing: can(Role::Checkpointing) }
+    }
+
+    /// The goal with pins for settings that the file cannot express.
+    fn pin(&self, mut goal: Goal, warnings: &mut Vec<String>) -> Goal {
+        if !self.allowed().checkpointing {
+            goal.pins.gradient_checkpointing = Some(false);
+        }
+        // TF32 changes rounding: a config that turns it off keeps it off.
+        if self.config.tf32 == Some(false) {
+            goal.pins.allow_tf32 = Some(false);
+        }
+        if self.workload.batch_statistics {
+            let fits = self.step.samples_per_rank().is_multiple_of(self.step.batch);
+            goal.pins.batch_size = fits.then_some(self.step.batch);
+            if !fits {
+                warnings.push("the model computes statistics over the micro-batch, whose size changes".to_owned());
+            }
+        }
+        goal
+    }
+
+    /// The plan in micro-batches of one size; in one micro-batch where the file has no key for accumulation.
+    fn expressible(
+        &self,
+        facts: &DeviceFacts,
+        goal: &Goal,
+        free: Outcome,
+    ) -> Result<(Outcome, Option<Box<Plan>>), OptimizeError> {
+        let Outcome::Plan(plan) = free else { return Ok((free, None)) };
+        if plan.schedule.micro_steps() > 1 && !self.allowed().accumulation {
+            let mut at_once = goal.clone();
+            at_once.pins.gradient_accumulation = Some(1);
+            let mut outcome = self.outcome(facts, &at_once)?;
+            if let Outcome::Plan(plan) = &mut outcome {
+                explain(plan, Setting::GradientAccumulation, "the config has no key for it");
+                explain(plan, Setting::BatchSize, "the whole batch at once: the config has no key for accumulation");
+            }
+            return Ok((outcome, Some(plan)));
+        }
+        if plan.schedule.samples_per_rank().is_multiple_of(plan.settings.batch_size) {
+            return Ok((Outcome::Plan(plan), None));
+        }
+        let even = self.best_divisor(facts, goal)?;
+        Ok((even.unwrap_or(Outcome::Plan(plan)), None))
+    }
+
+    /// The best plan among micro-batches that divide the step evenly.
+    fn best_divisor(&self, facts: &DeviceFacts, goal: &Goal) -> Result<Option<Outcome>, OptimizeError> {
+        let share = self.step.samples_per_rank();
+        let small = (1..=share.isqrt()).filter(|batch| share.is_multiple_of(*batch));
+        let mut all = Vec::new();
+        for batch in small.flat_map(|batch| [batch, share / batch]) {
+            let mut goal = goal.clone();
+            goal.pins.batch_size = Some(batch);
+            if let Outcome::Plan(plan) = self.outcome(facts, &goal)? {
+                all.push(plan);
+            }
+        }
+        let Some(fastest) = all.iter().map(|plan| plan.samples_per_s).max_by(f64::total_cmp) else { return Ok(None) };
+        all.retain(|plan| plan.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance));
+        let best = all.into_iter().min_by_key(|plan| (plan.settings.gradient_checkpointing, plan.settings.batch_size));
+        Ok(best.map(|mut plan| {
+            let (tolerance, fastest) = (goal.throughput_tolerance * 100.0, three_digits(fastest));
+            let why = format!("smallest even divisor within {tolerance:.0}% of the fastest ({fastest} samples/s)");
+            explain(&mut plan, Setting::BatchSize, &why);
+            Outcome::Plan(plan)
+        }))
+    }
+
+    pub(crate) fn outcome(&self, facts: &DeviceFacts, goal: &Goal) -> Result<Outcome, OptimizeError> {
+        match plan(facts, self.workload, goal) {
+            Ok(mut plan) => {
+                if !self.allowed().checkpointing {
+                    explain(&mut plan, Setting::GradientCheckpointing, "the config has no key for it");
+                }
+                Ok(Outcome::Plan(Box::new(plan)))
+            }
+            Err(PlanError::DoesNotFit(misfit)) => Ok(Outcome::Misfit(misfit)),
+            Err(error @ PlanError::PrecisionUnsupported { .. }) => Ok(Outcome::Unsupported(error.to_string())),
+            Err(PlanError::WorldSize { global_batch, world_size, .. }) => {
+                Err(OptimizeError::Ranks { global: global_batch, ranks: world_size })
+            }
+            Err(source) => Err(OptimizeError::Plan { workload: self.name.to_owned(), source }),
+        }
+    }
+}
+
+/// Replaces the reason of a setting.
+fn explain(plan: &mut Plan, setting: Setting, why: &str) {
+    for reason in plan.reasons.iter_mut().filter(|reason| reason.setting == setting) {
+        why.clone_into(&mut reason.why);
+        if reason.provenance == Provenance::Declared {
+            reason.provenance = plan.samples_per_s_provenance;
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Configs of usual programs, planned for GPUs without a file on the disk.
+
+use std::path::Path;
+
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::workload::Optimizer;
+use proptest::prelude::*;
+
+use crate::{Config, ConfigText, Format, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner};
+
+fn file(format: Format, text: &str) -> ConfigText {
+    ConfigText::new(Path::new("config"), format, text)
+}
+
+fn model(file: &ConfigText, kind: Option<&str>, optimizer: Option<Optimizer>) -> Result<Model, OptimizeError> {
+    Model::read(&file.entries()?, file, &ModelRequest { kind, optimizer, ..ModelRequest::default() })
+}
+
+/// Tunes a text for one GPU. Options: `--add`, `--precision NAME`, `--world-size RANKS`.
+fn tuned(format: Format, text: &str, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
+    let option = |name: &str| options.iter().position(|option| *option == name).map(|at| options[at + 1]);
+    let file = file(format, text);
+    let entries = file.entries()?;
+    let config = Config::read(&entries, &file, &[])?;
+    let ranks = option("--world-size").map(|ranks| ranks.parse().expect("a number"));
+    let step = Step::new(&config, None, ranks)?;
+    let model = model(&file, None, config.optimizer)?;
+    let workload = model.spec.workload();
+    let task = Task {
+        config: &config,
+        step,
+        workload: &workload,
+        name: "model",
+        goal: Goal::default(),
+        precision: option("--precision").map(|name| name.parse().expect("a precision")),
+        add_keys: options.contains(&"--add"),
+    };
+    let facts = DeviceFacts::nominal(ProfileTable::builtin().get(target).expect("a shipped profile"));
+    let goal = task.goal.clone();
+    let tuner = Tuner { file: &file, entries: &entries, overrides: &[], task, spec: Some(&model.spec) };
+    Ok((tuner.tune(target, &facts, goal)?, step))
+}
+
+/// The text of the tuned config; `None` where the training does not fit.
+fn optimised(format: Format, text: &str, target: &str, options: &[&str]) -> Result<Option<String>, OptimizeError> {
+    tuned(format, text, target, options).map(|(tuned, _)| tuned.text)
+}
+
+fn refused(format: Format, text: &str, words: &[&str]) -> String {
+    match optimised(format, text, "h200", words) {
+        Ok(text) => panic!("not refused: {text:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+const MODEL: &str = "transformer: {n_layers: 4, d_model: 256, n_heads: 4, vocab_size: 8192, seq_len: 512}\n";
+
+#[test]
+fn a_batch_that_does_not_fit_is_cut_and_the_rest_of_the_file_stays() {
+    let text = format!(
+        "# kept\n{MODEL}train:\n  batch_size: 512   # all at once\n  grad_accum: 1\n  'num_workers': 0\n  bf16: no\nlast: [1,  2] # kept\n"
+    );
+    let changed = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    insta::assert_snapshot!(changed.replace(MODEL, ""), @r"
+    # kept
+    train:
+      batch_size: 32   # all at once
+      grad_accum: 16
+      'num_workers': 4
+      bf16: no
+    last: [1,  2] # kept
+    ");
+}
+
+#[test]
+fn spellings_stay_what_they_are() {
+    for (given, asked, becomes) in [
+        ("precision: '32-true'", "mixed_bf16", "precision: 'bf16-mixed'"),
+        ("precision: 32", "mixed_bf16", "precision: bf16"),
+        ("mixed_precision: 'no'", "mixed_f16", "mixed_precision: 'fp16'"),
+        ("mixed_precision: no", "mixed_bf16", "mixed_precision: bf16"),
+        ("mixed_precision: \"bf16\"", "f32", "mixed_precision: \"no\""),
+        ("mixed_precision: bf16", "f32", "mixed_precision: 'no'"),
+        ("dtype: torch.float32", "mixed_bf16", "dtype: torch.bfloat16"),
+        ("fp16: False\nbf16: True", "f32", "fp16: False\nbf16: False"),
+        ("fp16: 0\nbf16: 0", "mixed_f16", "fp16: 1\nbf16: 0"),
+        ("bf16: {enabled: false}", "mixed_bf16", "bf16: {enabled: true}"),
+        ("amp: true\namp_dtype: bfloat16", "mixed_f16", "amp: true\namp_dtype: float16"),
+        ("amp: on\namp_dtype: bfloat16", "f32", "amp: off\namp_dtype: bfloat16"),
+        ("mixed_precision: true", "f32", "mixed_precision: false"),
+        ("precision: f32", "bf16_params", "precision: bf16_params"),
+    ] {
+        let text = format!("{MODEL}batch_size: 8\n{given}\n");
+        let changed = optimised(Format::Yaml, &text, "h200", &["--precision", asked]);
+        let changed = changed.unwrap_or_else(|error| panic!("{given}: {error}")).expect("it fits");
+        let rest = changed.rsplit_once("batch_size: 8\n").expect("the batch is the step").1;
+        assert_eq!(rest.trim_end(), becomes);
+    }
+}
+
+#[test]
+fn tf32_is_turned_on_where_it_is_left_open_and_off_where_the_gpu_has_none() {
+    for (given, target, becomes) in [
+        ("tf32: null", "h200", "tf32: true"),
+        ("tf32:   # open", "h200", "tf32: true   # open"),
+        ("tf32: false", "h200", "tf32: false"),
+        ("tf32: True", "gtx1080", "tf32: False"),
+        ("float32_matmul_precision: medium", "h200", "float32_matmul_precision: medium"),
+        ("float32_matmul_precision: high", "gtx1080", "float32_matmul_precision: highest"),
+    ] {
+        let text = format!("{MODEL}batch_size: 8\n{given}\n");
+        let changed = optimised(Format::Yaml, &text, target, &[]).expect("a plan").expect("it fits");
+        assert_eq!(changed.rsplit_once("batch_size: 8\n").expect("the batch stays").1.trim_end(), becomes);
+    }
+}
+
+#[test]
+fn a_precision_that_the_keys_cannot_express_is_refused() {
+    let text = format!("{MODEL}batch_size: 8\namp: false\n");
+    let said = refused(Format::Yaml, &text, &["--precision", "mixed_bf16"]);
+    assert!(said.starts_with("the config cannot express mixed_bf16"), "{said}");
+}
+
+#[test]
+fn prefetch_is_per_worker_in_pytorch_keys() {
+    for (key, becomes) in [("prefetch_factor", "1"), ("prefetch_depth", "2")] {
+        let text = format!("{MODEL}batch_size: 8\nnum_workers: 8\n{key}: 5\n");
+        let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+        assert!(changed.ends_with(&format!("num_workers: 4\n{key}: {becomes}\n")), "{changed}");
+    }
+}
+
+#[test]
+fn accumulation_needs_a_key_that_the_program_reads() {
+    let text = format!("{MODEL}batch_size: 512\n");
+    let (without_key, _) = tuned(Format::Yaml, &text, "gtx1080", &[]).expect("an answer");
+    assert_eq!((without_key.plan.is_some(), without_key.with_accumulation.is_some()), (false, true));
+    let added = optimised(Format::Yaml, &text, "gtx1080", &["--add"]).expect("a plan").expect("it fits");
+    assert!(added.contains("\ngradient_accumulation: "), "{added}");
+    let text = text.replace("batch_size", "per_device_train_batch_size");
+    let added = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    assert!(
+        added.contains("\ngradient_accumulation_steps: ") && added.contains("\ndataloader_num_workers: 4\n"),
+        "{added}"
+    );
+    let camel = format!(
+        "{{\"model\": {}, \"batchSize\": 512}}",
+        "{\"type\": \"mlp\", \"input_size\": 9, \"hidden_sizes\": [9]}"
+    );
+    let added = optimised(Format::Json, &camel, "gtx1080", &["--add"]).expect("a plan").expect("it fits");
+    assert!(added.ends_with("\"batchSize\": 512, \"numWorkers\": 4}"), "{added}");
+}
+
+#[test]
+fn global_batch_and_micro_batch_imply_the_accumulation() {
+    let text = format!("{MODEL}global_train_batch_size: 512\ndevice_train_microbatch_size: 256\nmax: ${{seq}}\n");
+    let changed = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    let batch: u64 = changed
+        .rsplit_once("microbatch_size: ")
+        .and_then(|(_, rest)| rest.lines().next()?.parse().ok())
+        .expect("a number");
+    assert!(batch < 256 && 512 % batch == 0 && changed.contains("global_train_batch_size: 512\n"), "{changed}");
+    // The devices share the global batch, which no key divides.
+    let text = format!("{MODEL}SOLVER: {{IMS_PER_BATCH: 16}}\nnum_gpus: 2\nnum_workers: 9\n");
+    let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+    assert_eq!(changed, text.replace("workers: 9", "workers: 4"));
+}
+
+#[test]
+fn a_model_with_batch_statistics_keeps_its_micro_batch() {
+    let with = |statistics: bool| {
+        let text = format!(
+            "arch: resnet\nimage_size: 32\nchannels: 16\nblocks: 2\nbatch_norm: {statistics}\nbatch_size: 8\naccum_steps: 64\n"
+        );
+        optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits")
+    };
+    assert!(with(true).ends_with("batch_size: 8\naccum_steps: 64\n"));
+    assert!(!with(false).contains("batch_size: 8\n"));
+}
+
+#[test]
+fn a_precision_that_the_gpu_lacks_becomes_f32_with_a_warning() {
+    let text = format!("{MODEL}batch_size: 8\nbf16: true\n");
+    let (tuned, _) = tuned(Format::Yaml, &text, "gtx1080", &[]).expect("a plan");
+    assert!(tuned.text.is_some_and(|text| text.ends_with("batch_size: 8\nbf16: false\n")));
+    assert_eq!(tuned.warnings, ["no bf16 tensor cores: f32 in place of mixed_bf16, which changes how the run rounds"]);
+}
+
+#[test]
+fn tables_of_evaluation_are_ignored() {
+    let text =
+        format!("{MODEL}train: {{batch_size: 8}}\nval:\n  batch_size: 99\n  num_workers: 9\neval_batch_size: 8\n");
+    let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+    assert!(changed.contains("val:\n  batch_size: 99\n  num_workers: 9\n"), "{changed}");
+}
+
+#[test]
+fn bad_values_name_line_and_column() {
+    for (given, message) in [
+        ("batch_size: 0", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found 0"),
+        ("batch_size: -4", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found -4"),
+        ("batch_size: 99999999999999999999", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30"),
+        ("batch_size: 16.5", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found 16.5"),
+        ("batch_size: true", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found true or false"),
+        ("batch_size: '16'", "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found a text"),
+        (
+            "batch_size: 8\nnum_workers: 5000",
+            "config:3:14: `num_workers`: expected a whole number from 0 to 4096, found 5000",
+        ),
+        ("batch_size: 8\nbf16: 2", "config:3:7: `bf16`: expected true or false, found 2"),
+        ("batch_size: 8\nprecision: fp8", "config:3:12: `precision` names no known precision"),
+        (
+            "batch_size: 8\nbf16: true\nfp16: true",
+            "config:4:1: `bf16` asks for mixed_bf16 and `fp16` for mixed_f16: keep one",
+        ),
+        (
+            "a: {batch_size: 8}\nb: {batch_size: 9}",
+            "config:3:5: `a.batch_size` and `b.batch_size` both look like the batch_size of training; choose one: --at \
+             batch_size=a.batch_size",
+        ),
+        ("learning_rate: 1", "the config has no batch size"),
+        (
+            "batch_size: 1000000\ngrad_accum: 1000000",
+            "a batch of 1000000 x 1000000 x 1 rank(s) is more than 2^30 samples",
+        ),
+        ("batch_size: 8\nglobal_batch: 12", "8 x 1 x 1 rank(s) are 8 samples, but `global_batch` is 12"),
+    ] {
+        let said = refused(Format::Yaml, &format!("{MODEL}{given}\n"), &[]);
+        assert!(said.starts_with(message), "{given}: {said}");
+    }
+}
+
+#[test]
+fn model_names_imply_layouts_unless_a_key_differs() {
+    let parameters = |text: &str| {
+        let file = file(Format::Yaml, &format!("batch_size: 1\n{text}"));
+        model(&file, None, None).expect("a model").spec.workload().parameters.trained()
+    };
+    // As published: Llama 3.2 1B, GPT-2.
+    let llama = "model_type: llama\nnum_hidden_layers: 16\nhidden_size: 2048\nnum_attention_heads: 32\n\
+                 num_key_value_heads: 8\nintermediate_size: 8192\nvocab_size: 128256\nmax_position_embeddings: 131072\n\
+                 tie_word_embeddings: true\n";
+    assert_eq!(parameters(llama), 1_235_814_400);
+    let gpt2 =
+        "architectures: [GPT2LMHeadModel]\nn_layer: 12\nn_embd: 768\nn_head: 12\nn_ctx: 1024\nvocab_size: 50257\n";
+    assert_eq!(parameters(gpt2), 124_439_808);
+}
+
+#[test]
+fn kinds_are_identified_by_evidence_or_requested() {
+    let kind = |text: &str, requested: Option<&str>| {
+        let file = file(Format::Yaml, &format!("batch_size: 8\n{text}\n"));
+        model(&file, requested, None).map(|model| model.spec.model.kind().name)
+    };
+    for (model, expected) in [
+        ("model: lstm\nhidden_size: 64\nnum_layers: 2\nseq_len: 30", "recurrent"),
+        ("hidden_size: 64\nnum_layers: 2\nseq_len: 30\nnum_heads: 4\nvocab_size: 99", "transformer"),
+        ("input_size: 8\nhidden_size: 64\nnum_layers: 2\nwindow: 30", "recurrent"),
+        ("arch: UNet\npatch_size: [64, 64]\nfeatures: [8, 16]", "unet"),
+        ("net: {class_path: a.b.ResNet18, channels: 32, blocks: 4}\nimage_size: 64", "convnet"),
+        ("hidden_sizes: [64, 64]\ninput_dim: 8\noutput_dim: 2", "mlp"),
+    ] {
+        assert_eq!(kind(model, None).unwrap_or_else(|error| panic!("{model}: {error}")), expected);
+    }
+    let said = |model: &str| kind(model, None).expect_err(model).to_string();
+    let open = "hidden_size: 64\nnum_layers: 2\nseq_len: 30\nvocab_size: 99";
+    let ambiguous = said(open);
+    assert!(
+        ambiguous.contains("it could be transformer (num_layers, hidden_size, vocab_size), or recurrent (hidden_size, num_layers, vocab_size)"),
+        "{ambiguous}"
+    );
+    assert_eq!(kind(open, Some("gru")).expect("a kind"), "recurrent");
+    let missing = said("n_head: 4\nn_layer: 2");
+    assert!(
+        missing.contains("d_model: width of the residual stream (looked for d_model")
+            && missing.contains("--dim vocab=…"),
+        "{missing}"
+    );
+    let volume = said("model: unet\npatch_size: [64, 64, 64]\nfeatures: [8, 16]");
+    assert!(
+        volume.starts_with("config:3:13: `patch_size`: models over volumes cannot be described by dimensions"),
+        "{volume}"
+    );
+    let odd = said("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]");
+    assert!(odd.starts_with("config:4:11: widths: 4 levels halve the image 3 times, and 100 only 2 times"), "{odd}");
+}
+
+/// The two configs of the tuning guides, in each format.
+const GUIDES: [(&str, [&str; 3]); 2] = [
+    (
+        "4 blocks of 32 channels over patches of 128",
+        [
+            "{\n  \"model\": {\"type\": \"cnn\", \"channels\": 32, \"num_blocks\": 4},\n  \"patch_size\": 128,\n  \"batch_size\": BATCH, // kept\n  \"accumulation_steps\": STEPS,\n  \"num_workers\": 0\n}\n",
+            "patch_size = 128\nbatch_size = BATCH # kept\naccumulation_steps = STEPS\nnum_workers = 0\n[model]\ntype = \"cnn\"\nchannels = 32\nnum_blocks = 4\n",
+            "model: {type: cnn, channels: 32, num_blocks: 4}\npatch_size: 128\nbatch_size: BATCH # kept\naccumulation_steps: STEPS\nnum_workers: 0\n",
+        ],
+    ),
+    (
+        "an LSTM over 7 to 30 days",
+        [
+            "{\"lstm\": {\"hidden_size\": 64, \"num_layers\": 2, \"sequence_length\": [7, 30]}, // kept\n \"batch_size\": BATCH, \"accumulation_steps\": STEPS}",
+            "batch_size = BATCH # kept\naccumulation_steps = STEPS\n[lstm]\nhidden_size = 64\nnum_layers = 2\nsequence_length = { min = 7, max = 30 }\n",
+            "batch_size: BATCH # kept\naccumulation_steps: STEPS\nlstm:\n  hidden_size: 64\n  num_layers: 2\n  sequence_length: {min: 7, max: 30}\n",
+        ],
+    ),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// A step keeps its samples with any batch and GPU, and tuning twice changes nothing more.
+    #[test]
+    fn the_global_batch_stays_and_tuning_is_idempotent(
+        batch in prop_oneof![1_u64..300, 1_u64..100_000],
+        steps in 1_u64..40,
+        ranks in 1_u64..5,
+        guide in 0_usize..2,
+        format in 0_usize..3,
+        target in prop::sample::select(vec!["rtx4090", "gtx1080", "h200", "generic"]),
+    ) {
+        let text = GUIDES[guide].1[format].replace("BATCH", &batch.to_string()).replace("STEPS", &steps.to_string());
+        let format = [Format::Json, Format::Toml, Format::Yaml][format];
+        let ranks = ranks.to_string();
+        let words = ["--world-size", &ranks];
+        let (once, step) = tuned(format, &text, target, &words).expect("an answer");
+        if let Some(once) = once.text {
+            let (twice, again) = tuned(format, &once, target, &words).expect("an answer");
+            prop_assert_eq!((twice.text.as_ref(), again.configured()), (Some(&once), step.global));
+            prop_assert!(once.contains("kept"));
+        }
+    }
+}
+
+#[test]
+fn the_guides_have_one_plan_in_each_format() {
+    for (name, texts) in GUIDES {
+        let formats = [Format::Json, Format::Toml, Format::Yaml];
+        let of = |(format, text): (Format, &str)| {
+            let text = text.replace("BATCH", "16").replace("STEPS", "2");
+            let (tuned, step) =
+                tuned(format, &text, "h200", &[]).unwrap_or_else(|error| panic!("{name} as {format:?}: {error}"));
+            (tuned.plan.map(|plan| (plan.settings, plan.samples_per_s)), step)
+        };
+        let all: Vec<_> = formats.into_iter().zip(texts).map(of).collect();
+        assert!(all[0].0.is_some() && all.iter().all(|one| *one == all[0]), "{name}: {all:#?}");
+    }
+}

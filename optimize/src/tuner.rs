@@ -1,0 +1,141 @@
+//! Tunes a config for one device after another.
+
+use std::path::Path;
+
+use gpu_tuned_core::Goal;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, filling};
+use gpu_tuned_core::workload::WorkloadSpec;
+use serde::Serialize;
+
+use crate::changes::{Change, Changes, State};
+use crate::config::Config;
+use crate::dialect::Role;
+use crate::document::ConfigText;
+use crate::entry::ConfigEntry;
+use crate::error::OptimizeError;
+use crate::expectation::Expectation;
+use crate::larger::{self, TooSmall};
+use crate::matched::KeyOverride;
+use crate::step::Step;
+use crate::suggestions::Suggestions;
+use crate::task::{Outcome, Task};
+
+/// Tunes a config for one device after another.
+pub struct Tuner<'a> {
+    /// The config file.
+    pub file: &'a ConfigText,
+    /// The entries of the file.
+    pub entries: &'a [ConfigEntry],
+    /// Keys that the user assigned to settings.
+    pub overrides: &'a [KeyOverride],
+    /// The training.
+    pub task: Task<'a>,
+    /// The model's description, where there is one.
+    pub spec: Option<&'a WorkloadSpec>,
+}
+
+/// A config tuned for one device.
+#[derive(Serialize)]
+pub struct Tuned {
+    /// Name of the device.
+    pub target: String,
+    /// The machine of the device.
+    pub host: Host,
+    /// Changes of the config; none where the training does not fit.
+    pub changes: Vec<Change>,
+    /// Expectation for the config as it is.
+    pub before: Expectation,
+    /// Expectation for the tuned config.
+    pub after: Expectation,
+    /// Samples per second after the change, relative to before.
+    pub speedup: Option<f64>,
+    /// Utilization of the device by the plan.
+    pub filling: Option<Filling>,
+    /// Larger models, where this one leaves the device idle.
+    pub too_small: Option<TooSmall>,
+    /// Changes of the run's results, and goals that are missed.
+    pub warnings: Vec<String>,
+    /// Faster alternatives that change the run's results.
+    #[serde(rename = "more")]
+    pub suggestions: Suggestions,
+    /// The plan, where the training fits.
+    #[serde(skip)]
+    pub plan: Option<Box<Plan>>,
+    /// The plan for a config with a key for accumulation, where this one has none.
+    #[serde(skip)]
+    pub with_accumulation: Option<Box<Plan>>,
+    /// Text of the tuned config, where the training fits.
+    #[serde(skip)]
+    pub text: Option<String>,
+}
+
+/// CPU cores that loader workers are planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Host {
+    /// CPU cores.
+    pub cores: u64,
+    /// True if the number is assumed; else it is this machine's.
+    pub assumed: bool,
+}
+
+impl Tuner<'_> {
+    /// Plans the training on a device and edits the config. `goal` is the task's goal with the device's headroom.
+    ///
+    /// # Errors
+    ///
+    /// A goal that no device can meet, and a plan that the file cannot express.
+    pub fn tune(&self, target: &str, facts: &DeviceFacts, goal: Goal) -> Result<Tuned, OptimizeError> {
+        let task = &self.task;
+        let planned = task.plan(facts, goal)?;
+        let assumed = facts.host_cores.is_none();
+        let mut tuned = Tuned {
+            target: target.to_owned(),
+            host: Host { cores: facts.host_cores.unwrap_or(ASSUMED_CORES), assumed },
+            changes: Vec::new(),
+            before: Expectation::before(&planned.before, task.workload, task.config.workers),
+            after: Expectation::new(&planned.after, task.workload, task.config.workers),
+            speedup: None,
+            filling: None,
+            too_small: None,
+            warnings: planned.warnings,
+            suggestions: Suggestions::default(),
+            plan: None,
+            with_accumulation: planned.with_accumulation,
+            text: None,
+        };
+        let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
+        let changes = Changes::new(task.config, self.file, self.entries, plan, task.add_keys);
+        self.verify(&changes.text)?;
+        if changes.all.iter().any(|change| change.setting == "num_workers" && change.state != State::ByHand) {
+            tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
+        }
+        tuned.speedup = tuned.after.ratio_to(&tuned.before).map(|(ratio, _)| ratio);
+        let filling = filling(facts, task.workload, plan);
+        tuned.filling = Some(filling);
+        tuned.suggestions = Suggestions::new(plan, task, facts, &planned.goal)?;
+        let goal = Goal { precision: Some(plan.settings.precision), ..planned.goal };
+        tuned.too_small = self.spec.and_then(|spec| larger::advise(facts, spec, &goal, filling.utilization));
+        (tuned.changes, tuned.text) = (changes.all, Some(changes.text));
+        tuned.plan = Some(plan.clone());
+        Ok(tuned)
+    }
+
+    /// Reads the edited text back, and refuses one whose step or precision is not the plan's.
+    fn verify(&self, text: &str) -> Result<(), OptimizeError> {
+        let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
+        let edited = ConfigText::new(Path::new(&self.file.name), self.file.format, text);
+        let broken = |error: OptimizeError| {
+            let first = error.to_string();
+            refuse(format!("the plan: the edited text would be invalid ({})", first.lines().next().unwrap_or_default()))
+        };
+        let entries = edited.entries().map_err(broken)?;
+        let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
+        let samples = Step::new(&config, None, Some(task.step.ranks)).ok().map(|step| step.global);
+        if samples != Some(task.step.global) {
+            return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
+        }
+        let lost = task.precision.filter(|wanted| config.key(Role::Precision).is_some() && *wanted != config.precision);
+        lost.map_or(Ok(()), |wanted| Err(refuse(wanted.name().to_owned())))
+    }
+}
