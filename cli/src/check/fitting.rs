@@ -24,7 +24,9 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
         let finding = match &error {
             PlanError::DoesNotFit(misfit) => {
                 let explain = format!("see `cargo gpu-tuned explain {} --workload {}`", target.name, described.name);
-                Finding::new(Level::Misfit, misfit.in_one_line()).on(&target.name).with_fix(explain)
+                let message = misfit.in_one_line();
+                let message = message.trim_start_matches("does not fit: ");
+                Finding::new(Level::Misfit, message).on(&target.name).with_fix(explain)
             }
             PlanError::PrecisionUnsupported { .. } => Finding::new(Level::Misfit, error.to_string()).on(&target.name),
             // Other errors are mistakes in the goal.

@@ -79,7 +79,7 @@ pub(crate) const fn method(way: Way) -> &'static str {
     match way {
         Way::Executed => "executed",
         Way::DryRun => "dry run",
-        Way::Replayed => "simulated (CPU trace)",
+        Way::Replayed => "CPU trace",
     }
 }
 

@@ -18,10 +18,10 @@ fn bench(project: &Project, flags: &[&str], words: &[&str]) -> crate::project::R
 
 /// The report without how long it took.
 fn timeless(report: &str) -> String {
-    let (before, after) = report.split_once("anew; in ").unwrap_or_else(|| panic!("{report}"));
+    let (before, after) = report.split_once("repeats all; ").unwrap_or_else(|| panic!("{report}"));
     let (_, after) = after.split_once(" s, ").unwrap_or_else(|| panic!("{report}"));
     // Whether systems keep what was in memory is their own affair.
-    format!("{before}anew; in - s, {after}").replace(" (core dumped)", "")
+    format!("{before}repeats all; - s, {after}").replace(" (core dumped)", "")
 }
 
 /// How often the program ran a step of this batch, by what it said.
@@ -88,7 +88,7 @@ fn a_program_that_fails_after_its_last_setup_is_not_run_for_that_again() {
     let project = project();
     let begun = || project.read(RESULTS).matches("{\"begin\":").count();
     let flags = ["--batch", "8", "--checkpointing", "off", "--workers", "0"];
-    let said = "note: the program failed after its last setup: exit status 139\n";
+    let said = "note: the program failed after its last configuration: exit status 139\n";
     let found = bench(&project, &flags, &["badexit"]);
     assert_eq!((begun(), found.stderr.matches(said).count()), (1, 1), "{}", found.stderr);
     let report = found.ended(0);
@@ -150,7 +150,7 @@ fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
     let project = project();
     let flags = ["--batch", "8,16", "--checkpointing", "off", "--workers", "0,2"];
     let report = bench(&project, &flags, &["fail=8"]).ended(0);
-    let (_, fed) = report.split_once("\nwith batches prepared meanwhile").unwrap_or_else(|| panic!("{report}"));
+    let (_, fed) = report.split_once("\nwith a loader").unwrap_or_else(|| panic!("{report}"));
     let lines: Vec<_> = fed.lines().skip(2).take(8).collect();
     let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     for (line, expected) in lines.iter().zip([
@@ -163,8 +163,8 @@ fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
     }
     assert_eq!(
         lines[4..7].join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
-        "(1) not run, as its steps do not run \
-         with their batch at hand: failed: no such image (2) not run: the program does not say how batches are prepared \
+        "(1) not run, as its steps fail without a \
+         loader: failed: no such image (2) not run: the program does not say how batches are prepared \
          (`host_batch`)",
         "{report}"
     );
@@ -184,12 +184,8 @@ fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
 fn nothing_that_ran_is_a_no() {
     let project = project();
     let report = bench(&project, &["--batch", "8", "--checkpointing", "off", "--svg", "a.svg"], &["fail=8"]);
-    assert!(
-        report.stderr.contains("note: no picture is drawn, as nothing ran whose memory is known"),
-        "{}",
-        report.stderr
-    );
-    assert!(report.ended(1).contains("no frontier, as nothing ran"));
+    assert!(report.stderr.contains("note: no picture: nothing ran whose memory is known"), "{}", report.stderr);
+    assert!(report.ended(1).contains("no frontier: nothing ran"));
     assert!(!project.path("a.svg").exists());
 }
 
@@ -287,6 +283,6 @@ fn a_command_that_is_told_to_end_takes_its_program_with_it() {
     // The program has its standard error, too: until nobody has it any more. One that goes on says what it ran.
     let rest = lines.collect::<Vec<_>>().join("\n");
     assert!(!rest.contains("ran "), "{rest}");
-    assert!(rest.contains("error: stopped, and the program with it; what has run is kept"), "{rest}");
+    assert!(rest.contains("error: stopped, and the program with it; results are kept"), "{rest}");
     assert_eq!(child.wait().expect("the command ends").signal(), Some(15));
 }

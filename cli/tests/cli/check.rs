@@ -26,12 +26,12 @@ fn each_reason_to_measure_again_is_found_by_itself() {
     let other = "[workload.lm.transformer]\nlayers = 6\nd_model = 768\nvocab = 8192\nseq = 256\nheads = 8\n";
     assert_eq!(
         stale(&|project| project.write("gpu-tuned.toml", other)),
-        "what was measured is another model: d_model is 768, was 512"
+        "another model was measured: d_model is 768, was 512"
     );
     let other_kind = "[workload.lm.mlp]\nwidths = [784, 10]\n";
     assert_eq!(
         stale(&|project| project.write("gpu-tuned.toml", other_kind)),
-        "what was measured is another model: model is mlp, was transformer"
+        "another model was measured: model is mlp, was transformer"
     );
     assert_eq!(
         stale(&|project| project.write("gpu-tuned.toml", "[workload.new.mlp]\nwidths = [784, 10]\n")),
@@ -78,7 +78,7 @@ fn a_model_of_another_size_than_its_description_is_told_of() {
     let found = project.run(&["check", "--json"]).json(0);
     let notes = found.as_array().expect("findings").iter().filter(|finding| finding["level"] == "note");
     let notes: Vec<_> = notes.filter_map(|finding| finding["message"].as_str()).collect();
-    let is_told = |note: &&str| note.contains("parameters, and the model that was measured 102,003,210");
+    let is_told = |note: &&str| note.contains("parameters, and the measured model 102,003,210");
     assert!(notes.iter().any(is_told), "{notes:?}");
 }
 

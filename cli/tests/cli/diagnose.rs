@@ -263,7 +263,7 @@ fn what_settings_change_is_tried() {
     Recorded::waiting(0.4).write("now.jsonl", &project);
     Recorded::waiting(0.01).write("then.jsonl", &project);
     let ran = diagnose(&project, &["--try", "--", "sh", "-c", &program("num_workers=7")]);
-    assert!(ran.stderr.contains("note: again with num_workers=7, for 120 s at most\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("note: running again with num_workers=7, for up to 120 s\n"), "{}", ran.stderr);
     insta::assert_snapshot!("diagnose_tried", ran.ended(1));
 
     Recorded::waiting(0.3).write("slow.jsonl", &project);
@@ -320,7 +320,7 @@ fn why_the_recording_of_a_process_cannot_be_read_is_told() {
     let ran = diagnose(&project, &["--duration", "300ms", "--pid", &sleeping.id().to_string()]);
     sleeping.kill().and_then(|()| sleeping.wait()).expect("it can be ended");
     let place = "run.jsonl:1:22: no record of a run: expected value\n";
-    let said = ran.stderr.strip_prefix("note: what the program records of itself is left out: ");
+    let said = ran.stderr.strip_prefix("note: the recording of the program itself is left out: ");
     assert!(said.is_some_and(|said| said.ends_with(place)), "{}", ran.stderr);
     assert!(ran.ended(0).contains("judged"));
 }
@@ -334,7 +334,7 @@ fn a_recording_of_a_program_that_cannot_be_read_is_kept() {
     fs::create_dir(project.path("temporary")).expect("a folder can be made");
     let mut command = project.command(&["diagnose", "--", "sh", "-c", &broken]);
     let said = Ran::of(command.env("TMPDIR", project.path("temporary"))).refused(2);
-    let kept = said.lines().find_map(|line| line.strip_prefix("note: what was recorded is kept in `"));
+    let kept = said.lines().find_map(|line| line.strip_prefix("note: the recording is kept in `"));
     let kept = kept.and_then(|line| line.strip_suffix("`")).unwrap_or_else(|| panic!("{said}"));
     assert!(said.contains("error: no record of a run: ") && said.contains(&format!("--> {kept}:")), "{said}");
     assert!(fs::read_to_string(kept).expect("it is there").contains("\"kind\":\"step\""));

@@ -111,7 +111,7 @@ fn a_program_that_ends_by_itself_leaves_no_worker_behind() {
     assert_eq!(started.ended().code(), Some(3));
     assert!(!runs(started.worker));
     assert_eq!(started.printed()["program"], serde_json::json!({ "exit_code": 7, "was_stopped": false }));
-    started.says("note: the program has ended, and what it had started goes on: that is ended, too");
+    started.says("note: program exited; terminating its remaining child processes");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn what_has_left_its_group_is_not_waited_for() {
     let mut started = Started::diagnosing(&Project::new("bare"), WITH_DAEMON);
     assert_eq!(started.ended().code(), Some(0));
     assert!(runs(started.worker));
-    started.says("note: the program has ended, and what it had started, and has left its group, may go on to print: that is not waited for");
+    started.says("note: the program has exited; not waiting for output of processes that have left its group");
     kill_process(started.worker, Signal::KILL).expect("it is there");
 }
 
@@ -199,7 +199,7 @@ fn without_a_monitor_the_program_does_not_go_on() {
 fn a_program_that_is_held_is_told_and_ended_all_the_same() {
     let project = Project::new("bare");
     let ran = project.run(&["diagnose", "--json", "--duration", "5s", "--", "sh", "-c", "kill -STOP $$"]);
-    assert!(ran.stderr.starts_with("note: the program is held, as by the terminal"), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("note: the program is stopped, because only the foreground"), "{}", ran.stderr);
     assert_eq!(ran.json(0)["program"]["was_stopped"], true);
 }
 

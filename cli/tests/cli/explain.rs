@@ -78,7 +78,7 @@ fn own_profiles_and_the_machine_are_explained() {
     assert!(project.run(&["explain", "mine"]).ended(0).contains("profile `mine` of gpu-tuned.toml"));
     let here = project.run(&["explain", "--here"]).ended(0);
     assert!(!here.contains("(0 samples/s") && !here.contains(" 0 samples/s"), "{here}");
-    assert!(here.starts_with("lm on CPU (") && here.contains("read off this machine"), "{here}");
+    assert!(here.starts_with("lm on CPU (") && here.contains("read from this machine"), "{here}");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_plain_package_is_set_up() {
 fn what_is_there_is_kept() {
     let project = rich();
     let ran = project.run(&["init", "--dry-run", "--target", "h200", "l4"]);
-    assert!(ran.stderr.contains("the feature `cuda` was there: it enables `gpu-tuned/cuda`, too"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the feature `cuda` exists, and now enables `gpu-tuned/cuda`, too"), "{}", ran.stderr);
     insta::assert_snapshot!("init_rich", ran.ended(0));
     let read = written(&project, &["--target", "h200,l4"]);
     assert_eq!(read["packages"][0]["features"]["cuda"], serde_json::json!(["burn/cuda", "gpu-tuned/cuda"]));
@@ -189,13 +189,16 @@ fn line_endings_stay() {
     }
     let mixed = package(&PLAIN.replacen('\n', "\r\n", 2));
     let said = mixed.run(&["init", "--yes"]).refused(2);
-    assert!(said.contains("--> Cargo.toml:3:1") && said.contains("have them all end alike"), "{said}");
+    assert!(said.contains("--> Cargo.toml:3:1") && said.contains("make all line endings alike"), "{said}");
 }
 
 #[test]
 fn what_would_not_do_is_refused_with_its_place() {
     for (more, said_of_it) in [
-        ("[dependencies]\ngpu-tuned = { version = \"0.1\", optional = true }\n", ["Cargo.toml:9:32", "take `optional"]),
+        (
+            "[dependencies]\ngpu-tuned = { version = \"0.1\", optional = true }\n",
+            ["Cargo.toml:9:32", "remove `optional"],
+        ),
         ("[target.'cfg(unix)'.dependencies]\ngpu-tuned = \"0.1\"\n", ["Cargo.toml:9:1", "move it into [dependencies]"]),
         ("[dependencies]\ncuda = { version = \"1\", optional = true }\n", ["Cargo.toml:9:1", "name it `dep:cuda`"]),
     ] {
@@ -208,7 +211,7 @@ fn what_would_not_do_is_refused_with_its_place() {
     }
     let project = package(&PLAIN.replace("edition", "build = false\nedition"));
     let said = project.run(&["init", "--yes"]).refused(2);
-    assert!(said.contains("Cargo.toml:4:1") && said.contains("take `build = false` away"), "{said}");
+    assert!(said.contains("Cargo.toml:4:1") && said.contains("remove `build = false`"), "{said}");
     let hidden = "\n[features]\nfast = [\"dep:cuda\"]\n\n[dependencies]\ncuda = { version = \"1\", optional = true }\n";
     written(&package(&format!("{PLAIN}{hidden}")), &[]);
 }
@@ -246,7 +249,7 @@ fn when_one_file_cannot_be_written_none_is() {
     fs::set_permissions(project.path("build.rs"), permissions).expect("it can be set");
     let before = project.read("Cargo.toml");
     let said = project.run(&["init", "--yes"]).refused(2);
-    assert!(said.contains("cannot write `") && said.contains("build.rs`: it is read-only"), "{said}");
+    assert!(said.contains("cannot write `") && said.contains("build.rs`: the file is read-only"), "{said}");
     assert_eq!(project.read("Cargo.toml"), before);
     assert!(!project.path("gpu-tuned.toml").exists());
 }
@@ -278,7 +281,7 @@ fn the_gpu_in_the_machine_is_declared_with_the_usual_ones() {
     let said = project.run(&["init", "--target", "rtx4900"]).refused(2);
     assert_eq!(
         said,
-        "error: there is no profile `rtx4900`; did you mean `rtx4090`?\n  help: `cargo gpu-tuned targets` lists those that there are\n"
+        "error: there is no profile `rtx4900`; did you mean `rtx4090`?\n  help: `cargo gpu-tuned targets` lists all profiles\n"
     );
 }
 
@@ -324,7 +327,7 @@ fn proposed(files: &[(&str, &str)]) -> (Project, Ran) {
 fn a_training_config_is_told_with_its_annotation() {
     let model = "// Not a TransformerEncoder.\npub struct Model { conv: Conv2d, linear: Linear }\n";
     let (project, ran) = proposed(&[("src/main.rs", CONFIG), ("src/model.rs", model)]);
-    assert!(ran.stderr.contains("src/main.rs:22: `ViewConfig` looks like a training config, too"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("src/main.rs:22: `ViewConfig` also looks like a training config"), "{}", ran.stderr);
     insta::assert_snapshot!("init_proposal", ran.ended(0));
     // It is only shown.
     assert_eq!(project.read("src/main.rs"), CONFIG);
@@ -342,7 +345,7 @@ fn dimensions_that_fields_hold_are_proposed_as_such() {
                   pub d_model: usize,\n        /// Of a text.\n        pub max_seq_length: usize,\n        pub batch_size: \
                   usize,\n        pub lr: f64,\n    }\n}\nstruct Model(TransformerEncoder, Lstm);\n";
     let (_, ran) = proposed(&[("src/lib.rs", config), ("src/broken.rs", "fn (\n")]);
-    assert!(ran.stderr.contains("src/broken.rs:1: ") && ran.stderr.contains("was not looked at"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("src/broken.rs:1: ") && ran.stderr.contains("was skipped"), "{}", ran.stderr);
     insta::assert_snapshot!("init_proposal_dims", ran.ended(0));
 }
 
@@ -358,16 +361,16 @@ fn a_model_of_no_known_kind_is_declared() {
         said.contains("+struct TrainConfig { #[tuned] batch_size: u32, #[tuned] gradient_checkpointing: bool }"),
         "{said}"
     );
-    assert!(said.contains("help: nothing in the code says what kind of model it is"), "{said}");
+    assert!(said.contains("help: the code does not identify the kind of model"), "{said}");
 }
 
 #[test]
 fn a_config_that_has_a_default_is_told_to_lose_it() {
     let derived = "#[derive(Clone, Default)]\nstruct TrainConfig { batch_size: usize, seed: u64 }\n";
     let (_, ran) = proposed(&[("src/lib.rs", derived)]);
-    assert!(ran.stdout.contains("help: take `Default` out of the derive"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("help: remove `Default` from the derive"), "{}", ran.stdout);
     let other = "struct TrainConfig { batch_size: usize, seed: u64 }\nmod more {}\n";
     let by_hand = "impl Clone for super::TrainConfig {}\n\nimpl Default for super::TrainConfig {}\n";
     let (_, ran) = proposed(&[("src/lib.rs", other), ("src/more.rs", by_hand)]);
-    assert!(ran.stdout.contains("help: src/more.rs:3: take this `impl Default` away"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("help: src/more.rs:3: remove this `impl Default`"), "{}", ran.stdout);
 }

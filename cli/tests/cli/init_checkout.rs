@@ -16,7 +16,7 @@ fn a_checkout_takes_the_place_of_the_release() {
     let path = read["packages"][0]["dependencies"][0]["path"].as_str().expect("it has a path");
     assert!(path.ends_with("/runtime"), "{path}");
     let said = project.run(&["init", "--checkout", "src"]).refused(2);
-    assert_eq!(said, "error: `src` is no checkout of gpu-tuned: it has no `runtime`\n");
+    assert_eq!(said, "error: `src` is not a checkout of gpu-tuned: it has no `runtime`\n");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn where_the_build_crate_would_be_a_release_the_checkout_is_told() {
     checked_out(&project, &[BOTH[0], ("build-support", "other")]);
     for args in [["init", "--dry-run"], ["init", "--yes"], ["init", "--yes"]] {
         let said = project.run(&args);
-        assert!(said.stderr.contains("no release of gpu-tuned is out yet"), "{}", said.stderr);
+        assert!(said.stderr.contains("gpu-tuned has no release yet"), "{}", said.stderr);
         said.ended(0);
     }
     assert!(project.read("Cargo.toml").contains("gpu-tuned-build = \"0.1\"\n"));
@@ -161,7 +161,7 @@ fn where_the_build_crate_would_be_a_release_the_checkout_is_told() {
 
 #[test]
 fn a_package_that_would_have_the_release_is_told_of_the_checkout() {
-    let told = "no release of gpu-tuned is out yet";
+    let told = "gpu-tuned has no release yet";
     let command = "`cargo gpu-tuned init --checkout ";
     for dependency in ["", "gpu-tuned = \"0.1\"\n"] {
         let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));

@@ -93,7 +93,7 @@ fn a_nested_config_of_burns_is_read_where_it_is_made() {
     let manifest = format!("{MANIFEST}\n[features]\ncpu = [\"burn/flex\"]\n\n[dependencies]\nburn = \"0.22.1\"\n");
     let (ran, lines) = proposed(&set_up(&manifest, &SENTENCES));
     assert_eq!(lines, 5);
-    let note = "src/tuning.rs:1: `tune` has a training loop, too: it takes the same lines";
+    let note = "src/tuning.rs:1: `tune` has a training loop, too, which needs the same lines";
     assert!(ran.stderr.contains(note), "{}", ran.stderr);
     insta::assert_snapshot!("init_program_nested", ran.ended(0));
 }
@@ -133,8 +133,8 @@ fn a_dimension_is_said_once() {
     let model = "#[derive(Config)]\npub struct ModelConfig {\n    pub encoder: TransformerEncoderConfig,\n    pub n_classes: \
                  usize,\n}\n\nfn made() {\n    ModelConfig::new(TransformerEncoderConfig::new(48, 96, 6, 3), 4);\n}\n";
     let said = proposed(&set_up(MANIFEST, &[("src/lib.rs", &lib), ("src/model.rs", model)])).0.ended(0);
-    let dims = "+    #[tuned(dims(layers: encoder.n_layers = 3, heads: encoder.n_heads = 6, d_model: encoder.d_model = 48, d_ff: \
-                encoder.d_ff = 96, classes: n_classes = 4))]\n";
+    let dims = "+    #[tuned(dims(d_model: encoder.d_model = 48, d_ff: encoder.d_ff = 96, heads: encoder.n_heads = 6, layers: \
+                encoder.n_layers = 3, classes: n_classes = 4))]\n";
     assert!(said.contains(dims), "{said}");
     assert!(said.contains("transformer(vocab = 50257, seq = 96, causal = false, final_norm = false)"), "{said}");
 }

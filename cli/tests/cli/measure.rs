@@ -27,7 +27,7 @@ fn what_the_program_measured_is_told() {
     assert_eq!(project.read(LOCK), fs::read_to_string(project.path("../measured/gpu-tuned.lock")).expect("a lock"));
 
     let same = project.run(&["measure", "--", "same"]).ended(0);
-    assert!(same.starts_with("gpu-tuned.lock is as it was: measured the same again"), "{same}");
+    assert!(same.starts_with("gpu-tuned.lock is unchanged: measured the same values"), "{same}");
 
     // A tenth more at one of the points, and a mode that is gone.
     let text = project.read(LOCK);
@@ -72,8 +72,8 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
     let never = project.run(&["measure"]).refused(3);
     assert!(never.contains("trained\n"), "{never}");
     let told = "error: the program of `measuring` ended without measuring anything\n  help: train with \
-                `session.trainer(model, optimizer)?` of `gpu-tuned`, or in `main`, before the model is made, call \
-                `session.measure_if_asked(\"NAME\", &subject)?`";
+                `session.trainer(model, optimizer)?` of `gpu-tuned`, or call `session.measure_if_asked(\"NAME\", &subject)?` \
+                in `main`, before the model is made";
     assert!(never.contains(told), "{never}");
     assert!(!project.path(LOCK).exists());
 
@@ -135,7 +135,7 @@ fn an_interruption_after_the_measurement_loses_nothing() {
     let mut command = project.command(&["measure", "--json", "--", "leaves"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
     let said = BufReader::new(child.stderr.take().expect("its standard error"));
-    let has_ended = |line: String| line.starts_with("note: the program has ended, and what it had started goes on");
+    let has_ended = |line: String| line.starts_with("note: program exited; terminating its remaining child processes");
     assert!(said.lines().map_while(Result::ok).any(has_ended), "it left nothing behind");
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it is there");
     let output = child.wait_with_output().expect("the command ends");

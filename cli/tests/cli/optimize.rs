@@ -115,7 +115,7 @@ fn copies_are_beside_the_config_or_where_it_is_said() {
     let said = optimize(&project, &["series.yaml", "--target", "h200"]).refused(2);
     assert_eq!(
         said,
-        "error: `series.h200.yaml` is there and is another\n  help: write over it with --force, or elsewhere with --output\n"
+        "error: `series.h200.yaml` exists and differs\n  help: overwrite it with --force, or choose another file with --output\n"
     );
     assert_eq!(project.read("series.h200.yaml"), "edited: true\n");
     optimize(&project, &["series.yaml", "--target", "h200", "--force"]).ended(0);
@@ -142,7 +142,7 @@ fn what_is_as_it_was_is_not_said_to_be_written() {
         [&answer["targets"][0]["written"], &answer["targets"][0]["unchanged"]].map(Value::as_bool)
     };
     let of = |written, unchanged| [Some(written), Some(unchanged)];
-    assert_eq!(told(&["--dry-run"]), "not written, as --dry-run asks: series.h200.yaml");
+    assert_eq!(told(&["--dry-run"]), "dry run, not written: series.h200.yaml");
     assert_eq!(fate(&["--dry-run"]), of(false, false));
     assert_eq!((told(&[]), fate(&["--force"])), ("written: series.h200.yaml".to_owned(), of(false, true)));
     for again in [&[][..], &["--force"], &["--dry-run"]] {
@@ -153,7 +153,7 @@ fn what_is_as_it_was_is_not_said_to_be_written() {
     // The config is as it would be planned: the copy of it is new, and the same.
     assert_eq!(fate(&["--in-place"]), of(true, false));
     assert_eq!((told(&["--in-place"]), fate(&["--in-place"])), ("unchanged: series.yaml".to_owned(), of(false, true)));
-    let nothing = "nothing to change, and --dry-run writes no copy: series.rtx4090.yaml";
+    let nothing = "dry run, nothing to change: series.rtx4090.yaml";
     let other = ["series.yaml", "--target", "rtx4090"];
     assert!(optimize(&project, &[&other[..], &["--dry-run"]].concat()).ended(0).ends_with(&format!("{nothing}\n")));
     assert!(optimize(&project, &other).ended(0).ends_with("\ncopied unchanged: series.rtx4090.yaml\n"));
@@ -188,10 +188,7 @@ fn the_step_is_what_was_asked_for() {
     assert_eq!(answer["targets"][0]["changes"][0]["after"], "500");
     let args = ["series.json", "--target", "h200", "--global-batch", "2000", "--world-size", "7"];
     let said = optimize(&project, &args).refused(2);
-    assert!(
-        said.starts_with("error: a global batch of 2000 cannot be cut evenly: 7 rank(s) do not divide it\n"),
-        "{said}"
-    );
+    assert!(said.starts_with("error: a global batch of 2000 cannot be divided evenly by 7 rank(s)\n"), "{said}");
 }
 
 #[test]
@@ -224,7 +221,10 @@ fn a_benchmark_measures_the_program_first() {
 #[test]
 fn options_of_a_program_are_for_benchmarks() {
     let said = optimize(&project("bare"), &["series.json", "--target", "h200", "-F", "h200"]).refused(2);
-    assert_eq!(said, "error: --features is for the program that --benchmark runs, and it is not asked for\n");
+    assert_eq!(
+        said,
+        "error: --features is for the program of --benchmark\n  help: add --benchmark, or leave --features out\n"
+    );
 }
 
 #[test]
@@ -284,8 +284,8 @@ fn workers_are_planned_for_the_cores_of_the_machine_that_has_the_gpu() {
         let text = with(gpu, args).ended(0);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let assumed = "`num_workers` is planned for a host of 8 cores, which is assumed: no such GPU was found";
-    let own = format!("`num_workers` is planned for the {cores} core(s) of this machine, as such a GPU is in it");
+    let assumed = "`num_workers` assumes a machine of 8 CPU cores: this machine has no such GPU";
+    let own = format!("`num_workers` is planned for {cores} CPU cores of this machine, which has such a GPU");
     let two = said(Some("rtx4090"), &["--target", "rtx4090,h200"]);
     assert!(two.contains(&format!("note: rtx4090: {own}")) && two.contains(&format!("note: h200: {assumed}")), "{two}");
     assert!(said(None, &["--target", "rtx4090"]).contains(&format!("note: {assumed}")));
@@ -323,7 +323,7 @@ fn mistakes_of_a_config_are_told_with_their_line() {
     );
     insta::assert_snapshot!("optimize_broken", with("bad.yaml", "batch_size: 8\nmodel: {type: lstm\n"));
     let said = with("bad.ini", "batch_size = 8");
-    assert!(said.starts_with("error: `bad.ini` has an extension that says nothing of its format\n"), "{said}");
+    assert!(said.starts_with("error: `bad.ini` has an unknown extension\n"), "{said}");
     let none = optimize(&project, &["none.json", "--target", "h200"]).refused(2);
     assert!(none.starts_with("error: cannot read `none.json`: "), "{none}");
 }
@@ -363,14 +363,17 @@ fn that_the_data_set_bounds_a_step_is_said() {
     let of = |args: &[&str]| optimize(&project, &[&["few.yaml", "--dry-run"], args].concat()).ended(0);
     let one = of(&["--target", "rtx4090", "--dim", "host_ms_per_sample=2"]);
     let one = one.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(one.contains("does not fill rtx4090: 1501 would run about 133.4x as many samples per second"), "{one}");
-    assert!(one.contains("the data set bounds it: it has 1,501 samples (`data.num_samples`)"), "{one}");
+    assert!(one.contains("allows 1501, which would run about 133.4x as many samples per second"), "{one}");
+    assert!(one.contains("The data set of 1,501 samples (`data.num_samples`)"), "{one}");
     // What else there is to say is still said, and each thing once.
     assert_eq!((one.matches("does not fill").count(), one.matches("the loader limits").count()), (1, 1), "{one}");
     let all = of(&["--target", "rtx4090", "--global-batch", "1501"]);
     let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(all.contains("no larger one that the data set allows would run noticeably faster: it has 1,501"), "{all}");
+    assert!(
+        all.contains("The data set of 1,501 samples (`data.num_samples`) allows no batch that is noticeably faster"),
+        "{all}"
+    );
     let two = of(&["--target", "rtx4090,h200"]);
     assert!(two.contains("  global batch that fills it    1,501 *  1,501 *\n"), "{two}");
-    assert!(two.contains("\n  * bounded by the data set, which has 1,501 samples (`data.num_samples`)\n"), "{two}");
+    assert!(two.contains("\n  * limited by the data set, which has 1,501 samples (`data.num_samples`)\n"), "{two}");
 }

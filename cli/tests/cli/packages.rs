@@ -66,7 +66,7 @@ fn a_package_without_workloads_is_told_how_to_have_one() {
 #[test]
 fn a_measured_workload_that_nothing_describes_is_told_apart_from_none() {
     let said = Project::new("stale").run(&["plan", "--workload", "nameless"]).refused(2);
-    let told = "error: `nameless` was measured, and nothing describes it\n  help: describe it in gpu-tuned.toml: \
+    let told = "error: `nameless` is measured but not described\n  help: describe it in gpu-tuned.toml: \
                 [workload.nameless], and measure it again\n";
     assert_eq!(said, told);
     let project = Project::new("bare");

@@ -85,7 +85,7 @@ fn a_precision_that_a_target_has_not_is_a_row_of_its_own() {
 fn unknown_names_are_refused_with_what_was_meant() {
     let project = Project::new("declared");
     let said = project.run(&["plan", "rtx-4090"]).refused(2);
-    let help = "  help: `cargo gpu-tuned targets` lists those that there are\n";
+    let help = "  help: `cargo gpu-tuned targets` lists all profiles\n";
     assert_eq!(said, format!("error: there is no profile `rtx-4090`; did you mean `rtx4090`?\n{help}"));
     for args in [&["plan"][..], &["explain", "--workload", "digits"], &["report"], &["init", "--dry-run", "--target"]] {
         let said = project.run(&[args, &["voodoo2"]].concat()).refused(2);
@@ -127,7 +127,7 @@ fn a_model_with_batch_statistics_has_another_micro_batch_where_its_build_is_for_
     project.write("gpu-tuned.toml", toml);
     let said = |args: &[&str]| project.run(args).stderr;
     for args in [&["plan", "--here"][..], &["explain", "--here"]] {
-        assert!(said(args).contains("note: `net`: a model that computes statistics"), "{}", said(args));
+        assert!(said(args).contains("note: `net`: a model with statistics"), "{}", said(args));
     }
     assert!(!said(&["plan", "h200"]).contains("`net`"));
 }

@@ -71,7 +71,7 @@ fn a_recording_without_records_is_refused_with_2_by_every_command() {
             &["report", "h200", "--recording", file],
         ] {
             let said = project.run(args).refused(2);
-            let expected = format!("error: `{file}` has no records\n  help: a program of gpu-tuned records");
+            let expected = format!("error: `{file}` has no records\n  help: GPU_TUNED_RECORD=FILE records");
             assert!(said.starts_with(&expected), "{args:?}: {said}");
         }
     }
@@ -99,7 +99,7 @@ fn a_recording_is_exported_for_tensorboard() {
     let project = recorded();
     let said = project.run(&["export", "run.jsonl", "--tensorboard", "runs/first"]).ended(0);
     assert!(said.starts_with("runs/first/events.out.tfevents."), "{said}");
-    assert!(said.ends_with("\nLook at it with: tensorboard --logdir runs/first\n"), "{said}");
+    assert!(said.ends_with("\nView it with: tensorboard --logdir runs/first\n"), "{said}");
     let files: Vec<_> = fs::read_dir(project.path("runs/first")).expect("a folder").collect();
     assert_eq!(files.len(), 1);
     let bytes = fs::read(files[0].as_ref().expect("a file").path()).expect("it can be read");
@@ -155,7 +155,7 @@ fn a_recording_that_is_still_written_is_read_as_far_as_it_goes() {
     project.write("torn.jsonl", &text[..text.len() - 20]);
     let Ran { code, stdout, stderr } = project.run(&["export", "torn.jsonl", "--csv"]);
     assert_eq!((code, stdout.lines().count()), (0, 4));
-    assert!(stderr.starts_with("note: `torn.jsonl`: the last line is not written to its end"), "{stderr}");
+    assert!(stderr.starts_with("note: `torn.jsonl`: the last line is incomplete"), "{stderr}");
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn a_record_that_another_program_went_on_behind_takes_none_of_its_with_it() {
     let table = |file: &str| project.run(&["export", file, "--csv"]).ended(0);
     let whole = table("run.jsonl");
     for (torn_before, said) in [
-        (&[4][..], "line 4 has a record that is not written to its end, and is left out: a program was killed"),
-        (&[2, 4], "lines 2, 4 have records that are not written to their end, and are left out: a program"),
-        (&[1, 2, 3, 4, 5, 6, 7], "lines 1, 2, 3, 4, 5 and 2 more have records"),
+        (&[4][..], "line 4 has an incomplete record, which is left out: a program was killed"),
+        (&[2, 4], "lines 2, 4 have incomplete records, which are left out: a program"),
+        (&[1, 2, 3, 4, 5, 6, 7], "lines 1, 2, 3, 4, 5 and 2 more have incomplete records"),
     ] {
         merge(torn_before);
         assert_eq!(table("merged.jsonl"), whole);

@@ -97,7 +97,7 @@ fn nothing_but_a_report_is_written_over() {
     recorded(&project);
     let manifest = project.read("Cargo.toml");
     let said = project.run(&["report", "h200", "-o", "Cargo.toml"]).refused(2);
-    assert!(said.contains("is there, and is no report"), "{said}");
+    assert!(said.contains("exists and is not a report"), "{said}");
     assert_eq!(project.read("Cargo.toml"), manifest);
     let run = project.read("run.jsonl");
     for args in [
@@ -106,7 +106,7 @@ fn nothing_but_a_report_is_written_over() {
         &["monitor", "--replay", "run.jsonl", "--csv", "run.jsonl"],
     ] {
         let said = project.run(args).refused(2);
-        assert!(said.contains("is what is read"), "{args:?}: {said}");
+        assert!(said.contains("refusing to overwrite the input"), "{args:?}: {said}");
         assert_eq!(project.read("run.jsonl"), run, "{args:?}");
     }
 }
@@ -143,7 +143,7 @@ fn a_recording_needs_no_package() {
     let of = |project: &Project, args: &[&str]| project.run(&[&["report", "--recording", "run.jsonl"], args].concat());
     // A package that says nothing of plans.
     let ran = of(&project, &[]);
-    assert_eq!(ran.stderr, "note: there are no plans on the page: `bare` has no workload\n");
+    assert_eq!(ran.stderr, "note: the page has no plans: `bare` has no workload\n");
     ran.ended(0);
     // One that has a mistake is not taken for none.
     project.write("Cargo.toml", "[package\n");

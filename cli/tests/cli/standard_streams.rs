@@ -60,7 +60,7 @@ fn standard_input_is_called_so_and_read_once() {
         &["report", "--recording", "-", "--recording", "-"],
     ] {
         let said = project.run(args).refused(2);
-        assert!(said.starts_with("error: standard input, `-`, is read once\n  help: "), "{args:?}: {said}");
+        assert!(said.starts_with("error: standard input, `-`, can be read once\n  help: "), "{args:?}: {said}");
     }
     let empty = project.command(&["diagnose", "-"]).stdin(Stdio::null()).output().expect("the command starts");
     let said = String::from_utf8_lossy(&empty.stderr);
@@ -100,7 +100,7 @@ fn where_it_makes_no_sense_it_is_refused() {
         &["optimize", "train.toml", "--model-config", "-"],
     ] {
         let said = project.run(args).refused(2);
-        assert!(said.contains("expected a name; a file that is called so is `./-`"), "{args:?}: {said}");
+        assert!(said.contains("expected a name; a file of this name is `./-`"), "{args:?}: {said}");
     }
     assert!(!project.path("-").exists());
 }

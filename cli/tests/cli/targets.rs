@@ -240,7 +240,7 @@ fn without_a_gpu_here_is_1_and_why() {
     ] {
         let ran = on(machine, &project, &["--here"]);
         assert!(ran.stderr.starts_with(&format!("note: {why}")), "{machine}: {}", ran.stderr);
-        assert_eq!(ran.ended(1), "no GPU here that can be used\n", "{machine}");
+        assert_eq!(ran.ended(1), "this machine has no usable GPU\n", "{machine}");
     }
     let ran = project.run(&["targets", "--here"]);
     assert!(ran.stderr.starts_with("note: no NVIDIA management library found: tried"), "{}", ran.stderr);

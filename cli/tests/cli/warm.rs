@@ -30,7 +30,7 @@ fn a_program_that_fails_or_makes_no_bundle_is_told() {
     let project = project();
     let failed = project.run(&["warm", "--", "fail"]).refused(3);
     assert!(failed.contains("error: the program failed: exit status 7\n"), "{failed}");
-    assert!(failed.ends_with("what it said is above; bundles are as they were\n"), "{failed}");
+    assert!(failed.ends_with("its messages are above; archives are unchanged\n"), "{failed}");
     let never = project.run(&["warm"]).refused(3);
-    assert!(never.contains("error: the program of `measuring` ended without making a bundle\n  help: "), "{never}");
+    assert!(never.contains("error: the program of `measuring` ended without making an archive\n  help: "), "{never}");
 }
