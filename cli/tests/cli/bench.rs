@@ -174,7 +174,7 @@ fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
     let (failed, alone) = (Some("failed: no such image"), points.iter().filter(|point| point["workers"].is_null()));
     assert_eq!((why[0], why[3], alone.count()), (failed, None, 2), "{answer:#}");
     assert!(
-        [1, 2].iter().all(|at| why[*at].is_some_and(|why| why.ends_with("at hand: failed: no such image"))),
+        [1, 2].iter().all(|at| why[*at].is_some_and(|why| why.ends_with("without a loader: failed: no such image"))),
         "{why:?}"
     );
     assert!([4, 5].iter().all(|at| why[*at].is_some_and(|why| why.contains("`host_batch`"))), "{why:?}");
