@@ -1,8 +1,8 @@
 //! Training settings for the GPU you build for, verified on the GPU you run on.
 //!
-//! [`#[gpu_tuned]`](gpu_tuned) turns the fields of a training config into compile-time constants for the GPU that a Cargo
-//! feature names. [`start`] looks at the machine that the program finds itself on, and either confirms the constants or
-//! plans anew, explaining itself; the samples of an optimizer step stay exactly the same.
+//! [`#[gpu_tuned]`](gpu_tuned) turns the fields of a training config into compile-time constants for the GPU that a
+//! Cargo feature names. [`start`] reads the machine at run time. It confirms the constants, or plans again and reports
+//! the reason. The samples of an optimizer step stay the same.
 //!
 //! ```
 //! use gpu_tuned::gpu_tuned;
@@ -27,10 +27,10 @@
 //!
 //! # Going on
 //!
-//! [`Session::save`] writes the plan beside the checkpoints, and [`Options::resume`] starts from it: the same samples in an
-//! optimizer step, always; the same micro-batches, where they fit the device that is there now; else other ones that make
-//! up the same step, as a [`Fallback`] of the report. What would make it another run (a changed model, precision or
-//! global batch) is a [`ResumeError`] which says what was, what is, and what to do.
+//! [`Session::save`] writes the plan beside the checkpoints, and [`Options::resume`] starts from it, with the same
+//! samples in an optimizer step. The micro-batches stay the same if they fit the device; otherwise a [`Fallback`]
+//! reports other ones that make up the same step. A changed model, precision or global batch would make another run: it
+//! is a [`ResumeError`] with both values and the remedy.
 //!
 //! ```
 //! # use gpu_tuned::{Options, gpu_tuned};
@@ -66,9 +66,9 @@
 //!
 //! # Warm starts
 //!
-//! With feature `cuda`, what the first optimizer step compiles and tunes is kept for the next process, in the user's cache
-//! folder, unless the user has configured caches otherwise; `cargo gpu-tuned warm` bundles it for other machines. Module
-//! `warm` says how, and the session's report what was done.
+//! With feature `cuda`, kernels and tuning of the first optimizer step are cached for the next process, in the user's
+//! cache folder, unless the user has configured caches. `cargo gpu-tuned warm` archives them for other machines: see
+//! module `warm`. The session's report has the state of the caches.
 //!
 //! # Watching
 //!
@@ -136,7 +136,7 @@ pub use start::{Options, StartError, start};
 pub use train::MicroBatch;
 pub use tuned::{Built, Tuned};
 
-/// What generated code names.
+/// Names in generated code.
 #[cfg(feature = "burn")]
 #[doc(hidden)]
 pub mod __private {

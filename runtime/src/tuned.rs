@@ -3,18 +3,18 @@ use gpu_tuned_core::{Bytes, Goal, Pins, Settings};
 
 /// A training config whose settings were planned at compile time. Implemented by [`#[gpu_tuned]`](crate::gpu_tuned).
 pub trait Tuned {
-    /// What the build decided.
+    /// Constants of the build.
     const BUILT: Built;
 
-    /// What the build asked for: its attribute over `gpu-tuned.toml` over the defaults.
+    /// Goal of the build: its attribute over `gpu-tuned.toml` over the defaults.
     fn goal() -> Goal;
 
-    /// The same with what the config's fields say now: the global batch, where a field holds it.
+    /// Goal of the build with the current values of the config's fields: the global batch, if a field has it.
     fn asked(&self) -> Goal {
         Self::goal()
     }
 
-    /// What a training step costs with the values that the config's fields have now.
+    /// Cost model of a training step with the current values of the config's fields.
     fn workload(&self) -> WorkloadSpec;
 
     /// The values of the tuned fields; `None` for the settings that the struct has no field for.
@@ -31,11 +31,11 @@ pub struct Built {
     pub config: &'static str,
     /// The workload's name in `gpu-tuned.toml`, where the attribute names it.
     pub workload: Option<&'static str>,
-    /// What the build is for, in words: `rtx4090`, `h200 + rtx4090`, `generic`.
+    /// Targets of the build as text: `rtx4090`, `h200 + rtx4090`, `generic`.
     pub target: &'static str,
     /// The profiles selected by features, sorted; empty for `generic` and `native`.
     pub targets: &'static [&'static str],
-    /// The selected profiles that the settings are not for: they cannot hold the workload, or not with the others' settings.
+    /// Selected profiles that the settings do not apply to: the workload does not fit them, or not with these settings.
     pub misfits: &'static [&'static str],
     /// The planned values.
     pub settings: Settings,

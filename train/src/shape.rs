@@ -61,7 +61,7 @@ impl Shapes {
         for size in shape.iter() {
             self.hash.add(&(*size as u64).to_le_bytes());
         }
-        // Names hold no zero byte, so that no two lists of parameters read the same.
+        // Names contain no zero byte, so different lists of parameters hash differently.
         self.hash.add(&[0]);
     }
 }

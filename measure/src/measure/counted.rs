@@ -1,11 +1,11 @@
-//! The pages that a thread's memory pools hold.
+//! Pages of a thread's memory pools.
 
 use burn::tensor::SlicedPoolReport;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::InPages;
 
-/// The pages of this thread: those of small allocations come first, then the ones of all others, then those of sizes that were
-/// outgrown. `before` it took steps it had the first two, without a page.
+/// Pages of this thread: pages of small allocations, then current pages of all others, then pages of outgrown sizes.
+/// Before its first step (`before`), the thread had the first two pools, without a page.
 pub(super) fn pages(before: &[SlicedPoolReport], pools: &[SlicedPoolReport]) -> Option<InPages> {
     let others = before.len().checked_sub(2)?;
     let [small, current, ..] = pools.get(others..)? else { return None };
@@ -33,7 +33,7 @@ mod tests {
         SlicedPoolReport { page_size: page_mib * MIB, pages, pages_peak: pages, largest_alloc }
     }
 
-    /// What an H200 reported of an LSTM at 80 samples in bf16, after dry runs at 24 and 40 in threads of their own.
+    /// Report of an H200 for an LSTM at 80 samples in bf16, after dry runs at 24 and 40 in separate threads.
     #[test]
     fn pages_are_those_of_the_last_thread() {
         let others = [pool(8, 0, 512), pool(2, 0, 0), pool(8, 0, 32_768), pool(2, 0, 737_280)];

@@ -10,9 +10,9 @@ use super::bench::{Bench, Tried};
 use super::timed::timed;
 use super::{MeasureError, Memory, Step};
 
-/// What a mode may take.
+/// Time limit of a mode.
 const BUDGET: Duration = Duration::from_secs(25);
-/// What the repeats of a batch may take.
+/// Time limit of a batch's repeats.
 const SPEND: Duration = Duration::from_millis(1500);
 /// A batch is at most so many times as large as the one before.
 const MOST_APART: f64 = 8.0;
@@ -65,7 +65,7 @@ fn measured<M: Module, B: Clone>(
     let &Bench { device, subject, .. } = bench;
     let single = Step::single(batch, checkpointing);
     (bench.begins)(single);
-    // Run first: threads hold on to scratch memory that they take once.
+    // Runs first, because threads allocate scratch memory once and keep it.
     let times = timed(device, subject, single, SPEND)?;
     Ok(Tried {
         batch,

@@ -15,15 +15,15 @@ const STEPS: usize = 12;
 /// Recurrent layers took their last page in one of the first eight.
 const FEWEST: usize = 8;
 
-/// How long steps may go on when each takes the host long, as those of recurrent networks do.
+/// Time limit of steps that take the host long, as those of recurrent networks do.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Finds out what steps would reserve on a GPU, without running them; batches may be larger than its memory. Each step has a
 /// batch of its own, as in training.
 ///
-/// Nothing else may use Burn in the meantime: a dry run holds for the whole process. Kernels are compiled and tuned,
-/// and *tuning* does run and does take memory: dry-run a step that is larger than the device only when steps as large
-/// as the device have been tuned, or autotune remembers kernels that were chosen without enough memory.
+/// Dry mode applies to the whole process, so nothing else may use Burn meanwhile. Kernels are compiled and tuned, and
+/// *tuning* runs kernels and allocates memory. Dry-run a step that exceeds the device only after tuning a step as large
+/// as the device. Otherwise autotune caches kernels that were chosen without enough memory.
 ///
 /// # Errors
 ///
@@ -74,12 +74,12 @@ fn steps<M: Module, B: Clone>(
     })
 }
 
-/// What all pools of the device hold, once everything queued has been launched.
+/// Usage of all pools of the device, after all queued work was launched.
 fn usage(device: &Device) -> Result<MemoryPoolUsage, MeasureError> {
     device.memory_pool_usage().ok_or(MeasureError::NoPools)
 }
 
-/// Those of all threads, each thread's after those of threads that came before.
+/// Pools of all threads, in order of their creation.
 fn pools(device: &Device) -> Vec<SlicedPoolReport> {
     device.memory_pool_report().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-/// How long preparing samples is timed.
+/// Time limit of preparations.
 const SPEND: Duration = Duration::from_millis(300);
 
 /// Milliseconds that this thread takes for a sample, a median over preparations of so many samples at a time.

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// Memory that optimizer steps take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// What the device's memory pools hold at most after any of the steps; on a CPU, what was allocated at most.
+    /// Most bytes reserved by the device's memory pools after any of the steps; on a CPU, most bytes allocated.
     pub reserved_bytes: Bytes,
-    /// In use after the forward pass of a micro-batch, with the loss alive; `None` where that cannot be told.
+    /// Bytes in use after the forward pass of a micro-batch, with the loss alive; `None` if unknown.
     pub in_use_bytes: Option<Bytes>,
-    /// The pages it is in; `None` where these are not known.
+    /// Pages of the pools, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<InPages>,
 }

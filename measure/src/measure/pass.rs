@@ -1,4 +1,4 @@
-//! What a subject does with a micro-batch, and what changes its model.
+//! Passes of a subject, and its optimizer.
 
 use std::any::Any;
 
@@ -9,7 +9,7 @@ use burn::tensor::Tensor;
 use gpu_tuned_train::mixed::LossScale;
 use gpu_tuned_train::train::times;
 
-/// How the gradients of a micro-batch come about.
+/// Computation of a micro-batch's gradients.
 pub(super) enum Pass<'a, M, B> {
     /// A loss, and its backward pass.
     Loss(Function<'a, M, B, Tensor<1>>),
@@ -27,16 +27,16 @@ pub(super) struct Whole<'a, M, B> {
         expect(dead_code, reason = "nothing is seen between the passes where nothing counts memory")
     )]
     pub forward: Function<'a, M, B, Option<Box<dyn Any>>>,
-    /// Whether activations are recomputed goes by the device that the program made its model on.
+    /// True if the program's device recomputes activations.
     pub checkpointing: bool,
 }
 
-/// What is made of a model and a micro-batch.
+/// Function of a model and a micro-batch.
 pub(super) type Function<'a, M, B, T> = Box<dyn Fn(&M, B) -> T + Send + Sync + 'a>;
 
 impl<M: Module, B> Pass<'_, M, B> {
-    /// The gradients of a micro-batch that is one of so many, of a loss in f32 times `scale` if there is one. `between` is
-    /// called between the passes, where there is a place for it.
+    /// Computes the gradients of a micro-batch, as one of so many, of a loss in fp32 times `scale`. Calls `between`
+    /// between the passes if they are separate.
     pub(super) fn gradients(
         &self,
         model: &M,
@@ -70,7 +70,7 @@ impl<M: Module, B> Pass<'_, M, B> {
         }
     }
 
-    /// What `observe` sees when a forward pass has come to its end; nothing where that cannot be told.
+    /// Calls `observe` after a forward pass; `None` if the passes are not separate.
     #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
     pub(super) fn after_forward<T>(&self, model: &M, batch: B, observe: impl FnOnce() -> T) -> Option<T>
     where
@@ -95,11 +95,11 @@ impl<M: Module, B> Pass<'_, M, B> {
     }
 }
 
-/// What changes a model by gradients.
+/// Optimizer of a model.
 pub(crate) enum Optimizer<M> {
     /// Burn's, which takes any model.
     Burn(ModuleOptimizer),
-    /// One that holds on to the model it was made with, as a learner does.
+    /// Optimizer that owns its model, as a learner does.
     #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "only Burn's own loop has learners"))]
     Learner(Box<dyn FnMut(M, GradientsParams) -> M>),
 }

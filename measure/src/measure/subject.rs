@@ -9,10 +9,10 @@ use super::MeasureError;
 use super::pass::{Optimizer, Pass};
 use gpu_tuned_train::mixed::Half;
 
-/// What is measured: how to make a model, its optimizer and a micro-batch, and what the loss is.
+/// Subject of a measurement: functions for a model, its optimizer, a micro-batch and the loss.
 ///
-/// All of it is made anew for every point, on threads of its own, and dropped again. Nothing is learned: the samples may
-/// be any, as long as they have the shapes that training has.
+/// Everything is created for each measurement, on new threads, and dropped afterwards. Nothing is learned: samples may
+/// have any values, with the shapes of training.
 ///
 /// ```
 /// use burn::nn::{Linear, LinearConfig};
@@ -34,7 +34,7 @@ pub struct Subject<'a, M, B> {
     half: Option<Half>,
 }
 
-/// What a subject is made of, in whatever precision.
+/// Functions of a subject, for any precision.
 struct Parts<'a, M, B> {
     begin: Begin<'a, M>,
     batch: MakeBatch<'a, B>,
@@ -45,7 +45,7 @@ type Prepare<'a> = Arc<dyn Fn(usize) + Send + Sync + 'a>;
 type Begin<'a, M> = Box<dyn Fn(&Device) -> (M, Optimizer<M>) + Send + Sync + 'a>;
 type MakeBatch<'a, B> = Box<dyn Fn(usize, &Device) -> B + Send + Sync + 'a>;
 
-/// What [`Half::of`] makes of it.
+/// Inverse of [`Half::of`].
 const fn precision_of(half: Half) -> Precision {
     match half {
         Half::Bf16 => Precision::MixedBf16,
@@ -80,9 +80,9 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         Self { parts: Arc::new(parts), host_batch: None, half: None }
     }
 
-    /// Trains in mixed precision: the weights and the optimizer are f32, and a copy in 16 bits computes, as
-    /// [`Trainer::mixed`](gpu_tuned_train::train::Trainer::mixed) has it. The device's default float type is to be the 16-bit one. A
-    /// session of that precision does it by itself, and one of any other refuses such a subject.
+    /// Trains in mixed precision: fp32 weights and optimizer, and a 16-bit copy that computes, as with
+    /// [`Trainer::mixed`](gpu_tuned_train::train::Trainer::mixed). The device's default float type must be the 16-bit
+    /// one. A session of that precision does it by itself; a session of another precision returns an error.
     #[must_use]
     pub fn mixed(self, half: Half) -> Self {
         Self { half: Some(half), ..self }
@@ -92,8 +92,8 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     ///
     /// # Errors
     ///
-    /// [`MeasureError::Mixed`] for steps of the program's own, which no copy of the weights can be put into, and
-    /// [`MeasureError::OtherPrecision`] for a subject that is to be mixed otherwise than the session.
+    /// [`MeasureError::Mixed`] for steps of Burn's own loop, whose weights cannot be copied, and
+    /// [`MeasureError::OtherPrecision`] for a subject with another mixed precision than the session's.
     pub(super) fn in_precision(&self, precision: Precision) -> Result<Self, MeasureError> {
         let half = Half::of(precision);
         if half.is_some() && matches!(self.pass(), Pass::Whole(_)) {
@@ -105,7 +105,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         Ok(Self { parts: Arc::clone(&self.parts), host_batch: self.host_batch.clone(), half })
     }
 
-    /// What computes beside f32 weights.
+    /// 16-bit type beside fp32 weights.
     pub(super) fn half(&self) -> Option<Half> {
         self.half
     }
@@ -134,7 +134,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         (self.parts.batch)(samples, device)
     }
 
-    /// What prepares so many samples in host memory.
+    /// Preparation of so many samples in host memory.
     pub(super) fn preparation(&self) -> Option<&(dyn Fn(usize) + Send + Sync + 'a)> {
         self.host_batch.as_deref()
     }

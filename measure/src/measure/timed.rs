@@ -9,7 +9,7 @@ use super::bench::ACCUMULATING;
 use super::training::Training;
 use super::{MeasureError, Step, Subject, isolated, release, reserved};
 
-/// How long steps of a micro-batch take.
+/// Times of a micro-batch's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Milliseconds of the forward and backward pass of a micro-batch.
@@ -22,12 +22,12 @@ pub struct Times {
 
 /// Shorter windows than this are mostly waiting for the device.
 const WINDOW: f64 = 0.1;
-/// The longer of the two steps that are timed takes about this, and so many micro-batches: what a short step hides of the
-/// host's work counts once for all of them.
+/// Seconds of the longer of the two timed steps, as a target. The host's work that a short step hides counts once for
+/// all its micro-batches.
 const LONGER: f64 = 0.2;
 const FEW: usize = 3;
 const MANY: usize = 16;
-/// No part is known to take less.
+/// Shortest time of a part.
 const LEAST_MS: f64 = 1e-3;
 const MOST_STEPS: usize = 100;
 const MOST_REPEATS: usize = 7;
@@ -40,12 +40,12 @@ const MOST_EQUAL: usize = 12;
 const EQUAL: Duration = Duration::from_millis(500);
 const TOO_LONG: Duration = Duration::from_secs(10);
 
-/// Runs steps and times them, for about as long as `spend` says once they are warm; `step.micro_batches` does not count.
+/// Times warm steps, for about as long as `spend`; ignores `step.micro_batches`.
 ///
-/// On a GPU steps of one micro-batch and of many, three to sixteen as they fill a fifth of a second, are timed in turns,
-/// several of each in a row with one wait for the device at the end, as training runs them: their difference is
-/// micro-steps alone, and what is left of the first is the optimizer. What overlaps is so counted once. On the CPU nothing
-/// overlaps, and the parts of a step are timed as they are. Steps that take long are repeated less.
+/// On a GPU, steps of one micro-batch and of many are timed in turns, several in a row with one wait for the device at
+/// the end. Many means three to sixteen, to fill a fifth of a second. The difference is the time of micro-steps; the
+/// rest of the short step is the optimizer. Overlapping work so counts once. On the CPU nothing overlaps, and each part
+/// of a step is timed by itself. Long steps are repeated less.
 ///
 /// The steps must fit the device's memory with much to spare, gradients added up included: a device that ran out of it is
 /// slow from then on.
@@ -67,11 +67,10 @@ pub fn timed<M: Module, B: Clone>(
 #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code, reason = "what concerns GPUs alone"))]
 pub(super) struct Run {
     pub(super) times: Times,
-    /// What they took without the first one, which compiles and tunes.
+    /// Duration of the steps without the first one, which compiles and tunes.
     pub(super) took: Duration,
-    /// What the device's memory pools held after equal steps, each of which adds up the gradients of two micro-batches, and
-    /// before any other: pools that steps of several kinds share hold a page more. `None` on the CPU, and where such steps
-    /// take too long.
+    /// Bytes reserved by the device's memory pools after equal steps of two micro-batches, before any other steps.
+    /// Pools shared by several kinds of steps use a page more. `None` on the CPU, and if such steps take too long.
     pub(super) reserved: Option<Bytes>,
 }
 
@@ -109,7 +108,7 @@ pub(super) struct Clock<'d> {
     pub(super) is_cpu: bool,
 }
 
-/// How often steps are taken.
+/// Numbers of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
     /// Micro-batches of the longer step.
@@ -217,7 +216,7 @@ impl Clock<'_> {
         Ok((training, Seconds::from_steps(step, longer, pace.many)))
     }
 
-    /// So many equal steps, and the seconds that one of them took.
+    /// Times so many equal steps, in seconds a step.
     pub(super) fn time<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,
@@ -232,7 +231,7 @@ impl Clock<'_> {
         Ok((training, begin.elapsed().as_secs_f64() / steps as f64))
     }
 
-    /// Whether memory sufficed, which on the CPU it does or the process is gone.
+    /// Checks for an out-of-memory. On the CPU the process would have been killed.
     pub(super) fn check<M: Module, B: Clone>(self, training: &Training<'_, '_, M, B>) -> Result<(), MeasureError> {
         if self.is_cpu { Ok(()) } else { training.check().map(drop).map_err(|error| self.step.failed(&error)) }
     }

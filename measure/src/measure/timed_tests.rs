@@ -71,7 +71,7 @@ fn slow_steps_are_taken_few_times() {
     assert_eq!(Pace::of(0.01, spend, true).longer_steps, 0);
 }
 
-/// What the pools of a GPU would hold is looked at once, after equal steps and before any other.
+/// Pools of a GPU are read once, after equal steps and before any other.
 #[test]
 fn pools_are_looked_at_before_steps_of_another_kind() {
     let passes = Mutex::new(0_usize);

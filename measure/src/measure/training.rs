@@ -8,21 +8,21 @@ use super::pass::{Optimizer, Pass};
 use gpu_tuned_train::mixed::{LossScale, Master, MixedError};
 use gpu_tuned_train::train::{ModelWeights, accumulate, witness};
 
-/// Small enough that no model leaves the range of its numbers: results are not looked at.
+/// Keeps the values of all models finite. Results are not used.
 const LEARNING_RATE: f64 = 1e-6;
 
-/// What losses are multiplied by where a trainer in f16 multiplies them by its own scale: it takes the same kernels, and
-/// gradients stay in the range of f16 that would be out of it at first. Nothing leaves such steps out here.
+/// Loss scale of measured steps in place of a trainer's own. The kernels are the same, and gradients stay finite in
+/// fp16 from the first step. No step is skipped here.
 const SCALE: f64 = 2.0;
 
-/// How an optimizer step is made.
+/// Composition of an optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Step {
     /// Samples in a micro-batch.
     pub batch: usize,
     /// Micro-batches whose gradients are added up.
     pub micro_batches: usize,
-    /// Whether activations are recomputed in the backward pass.
+    /// True if the backward pass recomputes activations.
     pub checkpointing: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Training<'s, 'a, M, B> {
     scale: Option<LossScale>,
     optimizer: Optimizer<M>,
     batch: B,
-    /// Where the next batch is made, and of how many samples.
+    /// Device and samples of the next batch.
     #[cfg(feature = "cuda")]
     next: (Device, usize),
 }
@@ -104,7 +104,7 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         accumulator.grads()
     }
 
-    /// What the optimizer makes of them.
+    /// Applies the optimizer to the gradients.
     pub(super) fn optimize(mut self, gradients: GradientsParams) -> Self {
         let step = |model| self.optimizer.step(LEARNING_RATE, model, gradients);
         self.weights = match self.weights {
@@ -137,15 +137,14 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
             .unwrap_or_else(|error| cannot(&error))
     }
 
-    /// What `observe` sees between the forward and the backward pass of a micro-batch; nothing where they cannot be told
-    /// apart.
+    /// Calls `observe` between the forward and the backward pass of a micro-batch; `None` if they are not separate.
     #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
     pub(super) fn after_forward<T>(&self, observe: impl FnOnce() -> T) -> Option<T> {
         self.subject.pass().after_forward(self.weights.model(), self.batch.clone(), observe)
     }
 
-    /// Reads what depends on every step before, a loss or the weights: it alone tells that memory ran out in one of
-    /// them. Says whether it is a finite number.
+    /// Reads the loss or a weight, which depends on all steps before, to detect an out-of-memory. Returns true for a
+    /// finite value.
     pub(super) fn check(&self) -> Result<bool, TensorReadError> {
         let value = match self.subject.pass() {
             Pass::Loss(loss) => {
@@ -176,7 +175,7 @@ mod tests {
     use crate::measure::Subject;
     use gpu_tuned_train::mixed::{Half, in_f32};
 
-    /// Half of the least that f16 holds beside zero, as a product: on its way back it is lost, unless the loss was scaled.
+    /// Factors of half the smallest fp16 number: the gradient vanishes unless the loss is scaled.
     const SMALL: [f32; 2] = [1.0 / 8192.0, 1.0 / 4096.0];
 
     #[test]

@@ -1,4 +1,4 @@
-//! A bundle as a file: a line of JSON that says what it is good for, and what `CubeCL` makes of an environment.
+//! Archive as a file: a line of JSON with its fingerprint, then `CubeCL`'s export of an environment.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,18 +15,18 @@ use gpu_tuned_core::atomic_file;
 
 /// The format that is written and read.
 const FORMAT: u32 = 1;
-/// What a first line may have: it names GPUs and releases.
+/// Limit of the first line, which names GPUs and versions.
 const LONGEST_HEADER: u64 = 1 << 16;
-/// What a bundle may have: more was never made by a few training steps, and it is read into memory.
+/// Limit of an archive, which is read into memory. A few training steps have never produced more.
 const LARGEST: u64 = 1 << 30;
-/// What `CubeCL` notes of its own work is of no use elsewhere.
+/// `CubeCL`'s records of its own work are not archived.
 const LEFT_OUT: [&str; 2] = ["records", super::NOTES];
 
 /// The first line of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     gpu_tuned_warm: u32,
-    /// Where it is good.
+    /// Fingerprint of the archive.
     pub made_on: Fingerprint,
     /// The build ID of the program that made it, in hexadecimal: kernels are those of this build alone.
     pub build: Option<String>,
@@ -59,7 +59,7 @@ pub enum BundleError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: io::Error,
     },
     /// The file is something else.
@@ -71,10 +71,10 @@ pub enum BundleError {
         /// The format that it has.
         found: u32,
     },
-    /// It was made on another GPU, with another driver or with other releases.
+    /// The archive was made on another GPU, with another driver or with other versions.
     #[error("{}", differences.join("; "))]
     Elsewhere {
-        /// What differs, a sentence each.
+        /// Differences, a sentence each.
         differences: Vec<String>,
     },
     /// The file is larger than any bundle.
@@ -143,7 +143,7 @@ impl Header {
         struct Format {
             gpu_tuned_warm: u32,
         }
-        // What another format has beside its number is not for us to know.
+        // Other formats may have other fields beside their number.
         let Ok(Format { gpu_tuned_warm: found }) = serde_json::from_slice(line) else {
             return Err(BundleError::Unknown);
         };
@@ -159,14 +159,14 @@ impl Header {
         if differences.is_empty() { Ok(()) } else { Err(BundleError::Elsewhere { differences }) }
     }
 
-    /// What tells one bundle from another, however it is called.
+    /// Identity of an archive, independent of its name.
     pub(super) fn key(&self) -> Vec<u8> {
         let build = self.build.as_deref().unwrap_or_default();
         format!("{:08x} {} {build}", self.crc32, self.bytes).into_bytes()
     }
 }
 
-/// Makes a bundle of all that `CubeCL`'s environment holds, in `folder`, which is made where it is missing.
+/// Writes an archive of `CubeCL`'s environment into `folder`, which is created if missing.
 ///
 /// The file is called after the fingerprint ([`Fingerprint::environment`]), and replaces an older one when it is whole.
 ///
@@ -214,12 +214,12 @@ pub fn save(folder: &Path, fingerprint: &Fingerprint) -> Result<Saved, BundleErr
     Ok(Saved { path, bytes, entries })
 }
 
-/// What a bundle is called.
+/// File name of an archive.
 pub(super) fn file_name(fingerprint: &Fingerprint) -> String {
     format!("{}.{EXTENSION}", fingerprint.environment())
 }
 
-/// How a bundle's name ends.
+/// File extension of archives.
 pub(super) const EXTENSION: &str = "bundle";
 
 #[cfg(test)]

@@ -15,17 +15,18 @@ use serde::Serialize;
 use super::configured::by_user;
 use super::fingerprint::Fingerprint;
 
-/// Beyond this a database is begun anew: every build of a program leaves its kernels there, and nothing removes them.
+/// Largest size of a database, in bytes. Every build of a program adds kernels, which nothing removes; a larger
+/// database is deleted.
 const LARGEST: u64 = 2 << 30;
 
 /// The namespaces of tuned choices.
 pub(super) const TUNED: &str = "autotune";
 
-/// What `CubeCL` writes into a record of tuning where a kernel was tried and found no memory: of a launch, of a buffer,
-/// and as a name of an error.
+/// `CubeCL`'s messages in a tuning record for a kernel that ran out of memory: of a launch, of a buffer, and the name
+/// of an error.
 const NO_MEMORY: [&[u8]; 3] = [b"out-of-memory", b"out of device memory", b"OutOfMemory"];
 
-/// Whether compiled kernels and tuned choices outlive the process.
+/// State of the caches of compiled kernels and tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "caches", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,15 +36,15 @@ pub enum Caches {
         /// The database that they are in.
         #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
-        /// Whether compiled kernels are kept, too: they are keyed by the build ID that the linker gave the program,
-        /// and are not kept where it has none.
+        /// True if compiled kernels are cached, too. Their key is the build ID from the linker, so a program without
+        /// one has none.
         kernels: bool,
         /// Tuned choices that were dropped because a kernel had found no memory when it was tried.
         dropped: usize,
     },
-    /// They should, and nothing can be written there: what is compiled and tuned is known to this process alone.
+    /// The caches cannot be written: kernels and tuning last for this process.
     NotWritable {
-        /// Where the database would be.
+        /// Path of the database.
         #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
     },
@@ -53,9 +54,9 @@ pub enum Caches {
         #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
     },
-    /// The user's own configuration says what to do, and is left alone.
+    /// The user's own configuration applies.
     Configured {
-        /// Where it says so.
+        /// Source of the configuration.
         by: String,
     },
     /// `CubeCL` was configured, or used, earlier in this process, and is left as it was.
@@ -67,8 +68,8 @@ pub enum Caches {
 /// The folder that this process has switched its caches on in; `None` before that, and where it may not.
 static OURS: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Switches caches on, unless the user or the process has said otherwise. `throwaway` is a folder for this run alone, and
-/// `overrules` whether it is taken whatever the user has said.
+/// Switches caches on, unless the user or the process has configured them. `throwaway` is a folder for this run alone;
+/// `overrules` ignores the user's configuration.
 pub(super) fn switch_on(fingerprint: &Fingerprint, throwaway: Option<&Path>, overrules: bool) -> Caches {
     // Taken by two threads that start at once, the second finds it done.
     let mut ours = OURS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -107,13 +108,13 @@ fn on(path: PathBuf, kernels: bool, is_throwaway: bool) -> Caches {
         return Caches::Throwaway { path };
     }
     let dropped = drop_choices_without_memory();
-    // Reading has opened the database; where there is none now, CubeCL goes on in memory.
+    // Reading has opened the database. Without a file, CubeCL caches in memory.
     if path.exists() { Caches::On { path, kernels, dropped } } else { Caches::NotWritable { path } }
 }
 
 /// Removes a database that has grown beyond `largest` bytes.
 ///
-/// Another process that has it open goes on with the file that it has.
+/// A process that has the database open keeps its file.
 fn begin_anew_if_large(path: &Path, largest: u64) {
     if !fs::metadata(path).is_ok_and(|file| file.len() > largest) {
         return;
@@ -124,8 +125,7 @@ fn begin_anew_if_large(path: &Path, largest: u64) {
     }
 }
 
-/// Removes a database, and first what lies beside it: a log without its database is read by nobody, whereas one that is
-/// left over would be read into the next.
+/// Removes a database, after its log: a leftover log would be read into the next database.
 fn remove(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))?.flatten() {
@@ -159,7 +159,7 @@ fn drop_choices_without_memory() -> usize {
     dropped
 }
 
-/// Whether a tuned choice was made while memory was short.
+/// Returns true for tuning that ran out of memory.
 pub(super) fn found_no_memory(choice: &[u8]) -> bool {
     NO_MEMORY.iter().any(|words| choice.windows(words.len()).any(|part| part == *words))
 }

@@ -1,4 +1,4 @@
-//! What the user's own configuration of `CubeCL` says of caches.
+//! The user's own configuration of `CubeCL`'s caches.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,14 +10,14 @@ use toml::{Table, Value};
 const FILES: [(&str, Option<&str>); 4] =
     [("cubecl.toml", None), ("CubeCL.toml", None), ("burn.toml", Some("cubecl")), ("Burn.toml", Some("cubecl"))];
 
-/// What decides about caches, in `CubeCL`'s files.
+/// Keys of `CubeCL`'s files that configure caches.
 const KEYS: [&[&str]; 4] =
     [&["compilation", "cache"], &["environment", "name"], &["environment", "path"], &["autotune", "disable_cache"]];
 
-/// What decides about caches, in the environment of the process.
+/// Environment variables that configure caches.
 const VARIABLES: [&str; 2] = ["CUBECL_ENVIRONMENT", "CUBECL_AUTOTUNE_CACHE"];
 
-/// Where the user says something of caches; `None` if nowhere. `folder` is where `CubeCL` begins to look for its files.
+/// Source of the user's cache configuration, if any. `CubeCL` searches its files from `folder` upwards.
 pub(super) fn by_user(folder: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     if let Some(name) = VARIABLES.iter().find(|name| variable(name).is_some()) {
         return Some((*name).to_owned());

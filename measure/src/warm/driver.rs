@@ -1,5 +1,5 @@
-//! What the driver makes of kernels: `CubeCL` keeps PTX, which the driver compiles for the GPU at hand and keeps in a cache of
-//! its own. A machine that has never run the program has none.
+//! Cache of the driver: `CubeCL` caches PTX, which the driver compiles for the GPU and caches itself. A machine that
+//! has never run the program has none.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,14 +10,14 @@ use cubecl::bundle::Bundle;
 use cubecl_environment::bytes::Bytes;
 use cubecl_environment::persistence::{self, Origin};
 
-/// Where a bundle has the files of the driver's cache: a key is a path in it.
+/// Namespace of the driver's cache files in an archive, with paths as keys.
 pub(super) const NAMESPACE: &str = "driver";
 
-/// The environment variable that says, with the value `1`, that the driver's cache is this run's own, and goes into the
-/// bundle: `CUDA_CACHE_PATH` names a folder that was empty when the run began.
+/// Environment variable which, with the value `1`, marks the driver's cache as this run's own, to be archived:
+/// `CUDA_CACHE_PATH` names a folder that was empty at the start.
 const OWN: &str = "GPU_TUNED_WARM_DRIVER";
 
-/// The folder of the driver's cache, as the CUDA manual has it; `None` where it is switched off or not known.
+/// Folder of the driver's cache, from the CUDA manual; `None` if disabled or unknown.
 pub(super) fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     if set("CUDA_CACHE_DISABLE").is_some_and(|value| value == "1") {
@@ -62,7 +62,7 @@ fn walk(folder: &Path, names: &mut Vec<String>, files: &mut Vec<(Bytes, Bytes)>)
 
 /// Makes the driver's cache of what a bundle has of it, where there is none yet, and returns how many files it has now.
 ///
-/// One that is there is not touched: its index is the driver's alone to write.
+/// An existing cache stays as it is, because only the driver may write its index.
 pub(super) fn lay_out(bundle: &dyn Bundle, folder: &Path) -> io::Result<usize> {
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Ok(0);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::requests::{package, slug};
 use crate::versions;
 
-/// What compiled kernels and tuned choices belong to: they are good on machines with the same one.
+/// Key of compiled kernels and tuning: machines with equal fingerprints can share them.
 ///
 /// Precision and shapes are no part of it: `CubeCL` keys by them. It keys by no GPU model, driver or release of Burn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Fingerprint {
     pub burn: String,
     /// The release of `CubeCL`.
     pub cubecl: String,
-    /// Whether TF32 is switched off: what was tuned with it may need it. Older releases could not switch it off.
+    /// True if TF32 is switched off. Tuning with TF32 may need it. Older releases could not switch it off.
     #[serde(default)]
     pub full_f32: bool,
 }
@@ -31,7 +31,7 @@ pub struct Fingerprint {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GpuKind {
-    /// What the driver calls it.
+    /// Name in the driver.
     pub name: String,
     /// The compute capability.
     pub compute_capability: Option<ComputeCapability>,

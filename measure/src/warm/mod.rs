@@ -1,10 +1,10 @@
 //! Warm starts: caches of kernels and tuning that outlive the process, and archives of them for other machines.
 //!
-//! The first optimizer step of a process compiles and tunes all kernels, for 20 to 110 seconds. `start` makes `CubeCL` cache
-//! the results in the user's cache folder, in one environment a [`Fingerprint`]: GPU, driver, versions, and whether TF32 is
-//! switched off. `CubeCL` is configured once in a process, before its first use. The caches stay as they are if the user has
-//! configured them (`cubecl.toml`, `burn.toml`, `CUBECL_ENVIRONMENT`, `CUBECL_AUTOTUNE_CACHE`), or if the program has configured
-//! or used `CubeCL` before. The report names the reason.
+//! The first optimizer step of a process compiles and tunes all kernels, for 20 to 110 seconds. `start` makes `CubeCL`
+//! cache the results in the user's cache folder, in one environment a [`Fingerprint`]: GPU, driver, versions, and
+//! whether TF32 is switched off. `CubeCL` is configured once in a process, before its first use. The user's own
+//! configuration takes precedence (`cubecl.toml`, `burn.toml`, `CUBECL_ENVIRONMENT`, `CUBECL_AUTOTUNE_CACHE`), and so
+//! does a program that has configured or used `CubeCL` before. The report names the reason.
 //!
 //! `cargo gpu-tuned warm` writes the archive `gpu-tuned.warm/NAME.bundle` for the planned steps, beside `Cargo.toml`. A start
 //! with the same fingerprint loads it. It searches `gpu-tuned.warm` beside `Cargo.toml` when cargo runs the program, beside

@@ -17,7 +17,7 @@ use super::fingerprint::Fingerprint;
 use super::{BUNDLE, FOLDER, NOTES, driver};
 use crate::requests::package;
 
-/// What became of a bundle.
+/// Result of loading an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "bundle", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -29,13 +29,13 @@ pub enum Bundled {
         path: PathBuf,
         /// Entries that came from it now; 0 when an earlier process has taken it.
         entries: usize,
-        /// Whether its kernels are of this build of the program. Those of another build are left out: `CubeCL` would
-        /// never look at them, and they are compiled anew. Tuned choices hold for every build.
+        /// True if the archive's kernels are of this build of the program. Kernels of another build are skipped,
+        /// because `CubeCL` never uses them. Tuning applies to every build.
         kernels: bool,
         /// Files of the driver's cache that came from it, where the driver had none.
         driver_files: usize,
     },
-    /// It was not looked at further.
+    /// The archive was ignored.
     Ignored {
         /// The file, or the folder where one would be.
         #[serde(serialize_with = "super::path_as_text")]
@@ -45,8 +45,8 @@ pub enum Bundled {
     },
 }
 
-/// Where bundles are looked for, in this order: beside `Cargo.toml`, when cargo runs the program; beside the program; in
-/// the current folder.
+/// Search path of archives: beside `Cargo.toml`, when cargo runs the program; beside the program; in the current
+/// folder.
 fn folders() -> impl Iterator<Item = PathBuf> {
     let beside = env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
     [package(), beside, env::current_dir().ok()].into_iter().flatten().map(|folder| folder.join(FOLDER))
@@ -96,7 +96,7 @@ pub(super) fn take(path: PathBuf, fingerprint: &Fingerprint, gpus: &[usize]) -> 
     }
 }
 
-/// What a bundle has filled.
+/// Result of filling the caches.
 struct Filled {
     entries: usize,
     kernels: bool,
@@ -161,7 +161,7 @@ fn insert(bundle: &dyn Bundle, namespace: &str, target: &str) -> Result<usize, B
     Ok(summary.stored)
 }
 
-/// How many entries there are.
+/// Number of entries.
 pub(super) fn entries(bundle: &dyn Bundle) -> usize {
     let mut entries = 0;
     for namespace in bundle.namespaces() {

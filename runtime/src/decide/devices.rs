@@ -1,4 +1,4 @@
-//! Which of the machine's devices are taken, and how many ranks train.
+//! Choice of devices and of the number of ranks.
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
@@ -49,11 +49,11 @@ impl From<Gpu> for SelectedGpu {
     }
 }
 
-/// What is taken.
+/// Chosen devices.
 pub(super) struct Devices {
     /// The GPUs, in the order in which they were asked for; none on the CPU.
     pub gpus: Vec<Gpu>,
-    /// What all of them have.
+    /// Facts that apply to all of them.
     pub facts: DeviceFacts,
     /// Ranks that train together, here and on other machines.
     pub world_size: u64,
@@ -87,7 +87,7 @@ impl Devices {
 }
 
 impl DeviceRequest {
-    /// Whether this process may have several GPUs.
+    /// Returns true if this process may use several GPUs.
     fn is_several(&self) -> bool {
         match self {
             Self::Best | Self::Cpu { .. } => false,
@@ -129,7 +129,7 @@ fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -
             continue;
         }
         let found = identify(reading, profiles);
-        // A GPU whose memory nobody knows cannot be planned for.
+        // A GPU with unknown memory has no plan.
         match DeviceFacts::from_reading(reading, found.profile(), None) {
             Some(facts) => gpus.push(Gpu { position, reading: reading.clone(), found, facts }),
             None => because.push(format!("the driver does not say how much memory GPU {} has", reading.index)),
@@ -211,7 +211,7 @@ pub(super) fn shortfalls(gpus: &[Gpu]) -> Vec<Shortfall> {
 /// Less than a hundredth is no difference: a display takes more memory than that.
 const ALIKE: f64 = 0.99;
 
-/// The position of the GPU that has least, what it has, and the most; `None` where all are alike or one is not known.
+/// Position and value of the GPU with the least, and the largest value; `None` if all are equal or one is unknown.
 fn extremes(gpus: &[Gpu], figure: impl Fn(&DeviceFacts) -> Option<f64>) -> Option<(usize, f64, f64)> {
     let all: Option<Vec<_>> = gpus.iter().map(|gpu| Some((gpu.position, figure(&gpu.facts)?))).collect();
     let all = all?;

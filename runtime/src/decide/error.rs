@@ -20,7 +20,7 @@ pub(crate) enum DecideError {
     Resume(#[from] ResumeError),
 }
 
-/// Why this process cannot train on the GPUs that it was told to, as one of several that train together.
+/// Reason why this process cannot train on the requested GPUs, as one of several processes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GpusError {
@@ -46,7 +46,7 @@ pub enum GpusError {
     Missing {
         /// GPUs asked for here.
         asked: u64,
-        /// Those that can be used.
+        /// Usable GPUs.
         usable: u64,
         /// Ranks that train together.
         world_size: u64,

@@ -33,25 +33,25 @@ use crate::tuned::{Built, Tuned};
 use devices::Devices;
 use planning::Planning;
 
-/// What is decided before a device is opened.
+/// Decision before a device is opened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Decision {
-    /// Which devices are taken, and how they differ from what the build was for.
+    /// Chosen devices, with their differences from those of the build.
     pub selection: Selection,
     /// The settings with their reasons, and the memory they take.
     pub plan: Plan,
-    /// What a training step costs.
+    /// Cost model of a training step.
     pub workload: Workload,
-    /// What was asked for.
+    /// Inputs of the plan.
     #[serde(skip)]
     pub(crate) inputs: PlanInputs,
 }
 
-/// What was planned for.
+/// Inputs of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlanInputs {
-    /// What all devices have.
+    /// Facts that apply to all devices.
     pub facts: DeviceFacts,
     /// In samples, with what is fixed.
     pub goal: Goal,
@@ -59,13 +59,13 @@ pub(crate) struct PlanInputs {
 
 #[cfg(any(test, feature = "cuda"))]
 impl Decision {
-    /// Says of a decision with TF32 that it was to be without.
+    /// Explains that TF32 was to be switched off, and stays on.
     pub(crate) fn tf32_stays(&mut self, because: String) {
         self.explain_tf32("could not be switched off");
         self.selection.fallbacks.push(Fallback::Tf32 { because });
     }
 
-    /// Says of a decision without TF32 that nobody has asked for that.
+    /// Explains that TF32 is off without a request.
     pub(crate) fn tf32_is_off(&mut self) {
         self.explain_tf32("switched off in this process before");
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Decision {
     }
 }
 
-/// What a decision depends on beside the config.
+/// Inputs of a decision beside the config.
 #[derive(Clone, Copy)]
 pub(crate) struct DecisionContext<'a> {
     pub machine: &'a Machine,
@@ -97,9 +97,9 @@ pub(crate) struct DecisionContext<'a> {
     pub wanted: &'a DeviceRequest,
     /// GPUs that were tried and did not open.
     pub broken: &'a [FailedGpu],
-    /// The run to go on with.
+    /// Saved run to resume.
     pub saved: Option<&'a SavedRun>,
-    /// What is fixed for this start, whatever the config says.
+    /// Pins for this start, which override the config.
     pub set: &'a Pins,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: DecisionContext<'_>) -> Result<
         return Err(DecideError::Dimensions(message));
     }
     let mut workload = spec.workload();
-    // Before the ranks are known: a step in tokens is the same step on however many.
+    // Converted before the ranks are decided: tokens of a step do not depend on them.
     let mut goal = asked::goal(config).in_samples(&workload)?;
     if goal.global_batch.is_none() && !here.set.is_empty() {
         // The run stays the same: what is fixed for one start cuts its steps, and makes no others.
@@ -158,7 +158,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, here: DecisionContext<'_>) -> Result<
     Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
 }
 
-/// What differs from the constants of the build, among the settings that the config has a field for.
+/// Differences from the constants of the build, among settings with a config field.
 fn changes<C: Tuned>(config: &C, set: &Pins, built: &Built, plan: &Plan) -> Vec<Change> {
     let tuned = config.tuned();
     let by_user = set.or(&asked::pins(&tuned, built));

@@ -10,7 +10,7 @@ use gpu_tuned_project::resolved::Resolved;
 use crate::selection::Fallback;
 use crate::tuned::Built;
 
-/// Plans for a device that was looked at.
+/// Planner for a known device.
 pub(super) struct Planning<'a> {
     pub built: &'a Built,
     pub resolved: Option<&'a Resolved>,
@@ -19,7 +19,7 @@ pub(super) struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    /// Keeps the constants of the build where they hold; else plans anew, and says why.
+    /// Keeps the constants of the build if they apply; else plans again, and records the reason.
     ///
     /// `built_for_them` is `None` when the build left the decision to the runtime.
     pub(super) fn run(
@@ -48,7 +48,7 @@ impl Planning<'_> {
         self.plan_or_give_way(goal, false, fallbacks)
     }
 
-    /// Leaves less alone where it is known what neighbours take.
+    /// Lowers the memory headroom where the memory of other processes is known.
     pub(super) fn lower_headroom(&self, goal: &mut Goal) {
         if self.facts.memory_provenance == Provenance::Measured {
             goal.memory_headroom *= Goal::HEADROOM_KEPT;
@@ -64,7 +64,7 @@ impl Planning<'_> {
             .then(|| plan.on(self.facts, self.workload, goal.memory_headroom * Goal::HEADROOM_KEPT))
     }
 
-    /// Plans anew; gives up what the device cannot do, one thing at a time.
+    /// Plans again, and drops requests that the device cannot meet, one at a time.
     fn plan_or_give_way(
         &self,
         mut goal: Goal,

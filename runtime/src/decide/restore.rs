@@ -13,14 +13,14 @@ use crate::selection::Fallback;
 /// Why the saved micro-batch cannot be kept.
 enum Obstacle {
     Memory,
-    /// The step of a rank holds fewer samples.
+    /// A rank's part of the step has fewer samples.
     Share {
         samples: u64,
     },
 }
 
 impl Planning<'_> {
-    /// Keeps the saved settings where they hold here; else plans anew for the saved global batch, and says why.
+    /// Keeps the saved settings if they apply; else plans again for the saved global batch, and records the reason.
     pub(super) fn restore(
         &self,
         saved: &SavedRun,
@@ -67,7 +67,7 @@ impl Planning<'_> {
         let mut pins = goal.pins.or(&saved_pins(OnResume::Keep));
         pins.batch_size = Some(settings.batch_size);
         let as_it_was = pins.or(&saved_pins(OnResume::KeepIfFits));
-        // As for the constants of a build, so that what they were confirmed on goes on with them.
+        // The lower headroom of the build's constants, so that a run resumes on the device that confirmed them.
         let memory_headroom = goal.memory_headroom * Goal::HEADROOM_KEPT;
         let with = |pins| plan(self.facts, self.workload, &Goal { pins, memory_headroom, ..goal.clone() });
         let planned = match with(as_it_was) {

@@ -48,7 +48,7 @@ impl<const BUILT_WITH: bool> Tuned for Config<BUILT_WITH> {
     }
 }
 
-/// What is decided where TF32 cannot be what is asked for, and what is said to change.
+/// Decision where TF32 cannot be as requested, and the reported changes.
 fn forced<const BUILT_WITH: bool>(allow_tf32: bool, tell: impl Fn(&mut Decision)) -> (Decision, Vec<Change>) {
     let mut set = Pins::default();
     set.allow_tf32 = Some(allow_tf32);

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use gpu_tuned_core::device::GpuReading;
 
-/// What the drivers say.
+/// Reports of the drivers.
 #[derive(Default)]
 pub(super) struct Drivers {
     pub gpus: Vec<GpuReading>,
@@ -10,8 +10,7 @@ pub(super) struct Drivers {
     pub driver_version: Option<String>,
 }
 
-/// Asks the management library, then CUDA: the first knows what is free, the second what this program may use, and in
-/// which order.
+/// Reads NVML, then CUDA: the first reports free memory, the second the GPUs of this program and their order.
 pub(super) fn read(library: Option<&Path>) -> Drivers {
     in_cuda_order(management(library))
 }

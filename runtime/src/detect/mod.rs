@@ -1,4 +1,4 @@
-//! A look at the machine: its GPUs, its driver, its host. Nothing here opens a device, and nothing panics.
+//! Reading of the machine: its GPUs, its driver, its host. No code here opens a device or panics.
 
 #[cfg(any(feature = "cuda", all(test, feature = "burn", feature = "nvml")))]
 mod cuda;
@@ -12,11 +12,11 @@ use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_observe::Host;
 use serde::Serialize;
 
-/// What a machine has, at one moment.
+/// State of a machine at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Machine {
-    /// The GPUs that this program could use, in the order in which CUDA numbers them, as far as that is known.
+    /// GPUs available to this program, in CUDA's order if known.
     pub gpus: Vec<GpuReading>,
     /// Why there are no GPUs, or not all of them: one sentence each.
     pub trouble: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Machine {
     pub host: Host,
 }
 
-/// Looks at the machine. Loads the driver's library, and neither opens a device nor takes memory on one.
+/// Reads the machine. Loads the driver's library; opens no device and allocates no GPU memory.
 pub fn detect() -> Machine {
     detect_through(None)
 }
@@ -42,7 +42,7 @@ pub fn detect_through(library: Option<&Path>) -> Machine {
     Machine { gpus: driver.gpus, trouble: driver.trouble, driver_version: driver.driver_version, host: Host::read() }
 }
 
-/// The machine at the first call in this process: later on, memory that this process holds would count as taken.
+/// Machine at the first call in this process. Later, memory of this process would count as used.
 pub(crate) fn first_look() -> &'static Machine {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     MACHINE.get_or_init(detect)

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::saved::{FigureChange, LoadError, SavedRun};
 
-/// Why a saved run cannot be gone on with.
+/// Reason why a saved run cannot be resumed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResumeError {
@@ -19,7 +19,7 @@ pub enum ResumeError {
         /// The directory.
         directory: PathBuf,
     },
-    /// What is saved cannot be read.
+    /// The saved run cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The run was saved by a program with another config.
@@ -56,9 +56,9 @@ pub enum ResumeError {
          or start a new run without `resume`"
     )]
     DropLast {
-        /// Whether an epoch of the saved run left out its last, smaller step.
+        /// True if an epoch of the saved run dropped its last, smaller step.
         then: bool,
-        /// Whether it does now.
+        /// True if an epoch now drops it.
         now: bool,
     },
     /// The program now asks for another precision, which would change what the run computes.

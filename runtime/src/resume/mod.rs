@@ -14,11 +14,11 @@ pub(crate) use same_run::check;
 
 use crate::saved::SavedRun;
 
-/// How a resumed run compares with the saved one. The global batch, the precision and the model are the same, always.
+/// Comparison of a resumed run with the saved one. Global batch, precision and model are always equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Resumed {
-    /// What the device was called on which the run was saved.
+    /// Name of the device on which the run was saved.
     pub saved_on: String,
     /// The saved schedule.
     pub then: Schedule,
@@ -55,13 +55,13 @@ impl Resumed {
         }
     }
 
-    /// Whether every rank cuts its steps into the micro-batches that it did.
+    /// Returns true if every rank cuts its steps as before.
     pub fn is_same_schedule(&self) -> bool {
         self.then == self.now
     }
 }
 
-/// One line, and another one for settings that are not as saved.
+/// One line, and another one for changed settings.
 impl fmt::Display for Resumed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (then, now) = (in_words(&self.then), in_words(&self.now));
@@ -83,7 +83,7 @@ impl fmt::Display for ResumedChange {
     }
 }
 
-/// How a step adds up: `2 ranks x (3 x 64 + 8)`.
+/// Sum of a step: `2 ranks x (3 x 64 + 8)`.
 fn in_words(schedule: &Schedule) -> String {
     let (samples, micro_batch) = (schedule.samples_per_rank(), schedule.micro_batch);
     let rank = match (samples / micro_batch, samples % micro_batch) {
@@ -94,7 +94,7 @@ fn in_words(schedule: &Schedule) -> String {
     if schedule.world_size == 1 { rank } else { format!("{} ranks x ({rank})", schedule.world_size) }
 }
 
-/// Whether an optimizer step is made of the same micro-batches, whichever rank computes them.
+/// Returns true if an optimizer step has the same micro-batches, whichever rank computes them.
 pub(crate) fn same_micro_batches(one: &Schedule, other: &Schedule) -> bool {
     let counted = |schedule: &Schedule| {
         let samples = schedule.samples_per_rank();

@@ -1,4 +1,4 @@
-//! Whether the config still describes the run that was saved. What depends on the device is looked at with the plan.
+//! Checks that the config still describes the saved run. The plan checks everything that depends on the device.
 
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, Setting, SettingValue};
@@ -23,7 +23,7 @@ pub(crate) fn check<C: Tuned>(
         return Err(ResumeError::Model { changes });
     }
     let then = saved.schedule().global_batch;
-    // The build's own batch, where none was asked for, may differ from build to build: the saved one goes on.
+    // The build's own batch may change between builds: without a request, the saved one applies.
     let asked = config.asked().in_samples(workload).unwrap_or_default();
     if let Some(now) = asked.global_batch.filter(|now| *now != then) {
         return Err(ResumeError::GlobalBatch { then, now });
@@ -47,7 +47,7 @@ pub(crate) fn check<C: Tuned>(
 fn check_precision(saved: &SavedRun, goal: &Goal) -> Result<(), ResumeError> {
     let then = saved.settings().precision;
     let now = goal.pins.precision.or(goal.precision).unwrap_or_default();
-    // A run whose device could not do what was asked for goes on as it was trained.
+    // A run whose device could not meet a request resumes as it was trained.
     let gave_way = goal.pins.precision.is_none() && goal.precision == saved.goal().precision;
     if now == then || gave_way { Ok(()) } else { Err(ResumeError::Precision { then, now }) }
 }

@@ -14,7 +14,7 @@ pub enum SaveError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: io::Error,
     },
     /// The file cannot be written: most often a read-only or full disk.
@@ -22,7 +22,7 @@ pub enum SaveError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: io::Error,
     },
 }
@@ -36,10 +36,10 @@ pub enum LoadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// The file is cut short, is no saved run, or holds figures that no run has.
+    /// The file is cut short, is no saved run, or has values out of range.
     #[error(
         "{}:{line}:{column}: not a saved run: {message}; put back a copy of the file, or delete it and start a new run",
         path.display()
@@ -51,7 +51,7 @@ pub enum LoadError {
         line: usize,
         /// The column, counting from 1.
         column: usize,
-        /// What is wrong.
+        /// Problem of the file.
         message: String,
     },
     /// The file was written in another format.
@@ -66,7 +66,7 @@ pub enum LoadError {
         path: PathBuf,
         /// The format found.
         found: u64,
-        /// The version of gpu-tuned that wrote it, where it says so.
+        /// Version of gpu-tuned that wrote the file, if named.
         wrote: Option<String>,
     },
 }

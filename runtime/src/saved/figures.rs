@@ -1,4 +1,4 @@
-//! What tells one model from another.
+//! Identity of a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,13 +23,13 @@ impl fmt::Display for FigureChange {
     }
 }
 
-/// What of declared costs belongs to the model. The rest are costs of a step, which may be measured again.
+/// Declared costs that identify the model. The others are costs of a step, which may be measured again.
 const OF_THE_MODEL: [&str; 3] = ["parameters", "family", "batch_statistics"];
 
-/// What is said of the training and is such a cost.
+/// Costs in the description of the training.
 const COSTS: [&str; 2] = ["training.host_ms_per_sample", "training.layer_scratch_bytes"];
 
-/// The figures in which two workload specifications differ, sorted. A figure that only one of them knows counts.
+/// Values in which two workload specifications differ, sorted. A value in only one of them counts.
 pub(super) fn changes(then: &Value, now: &Value) -> Vec<FigureChange> {
     let kinds = (kind(then), kind(now));
     if kinds.0 != kinds.1 {

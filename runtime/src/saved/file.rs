@@ -21,7 +21,7 @@ pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveErro
     }
 }
 
-/// The format alone, which says whether the rest can be understood.
+/// Format number, which decides whether the rest can be read.
 #[derive(Deserialize)]
 struct Header {
     format: u64,
@@ -43,7 +43,7 @@ pub(super) fn load(directory: &Path) -> Result<Option<SavedRun>, LoadError> {
         }
         Err(Mistake::Damage(error)) => {
             let message = error.to_string();
-            // The place is said once, in front.
+            // The position is at the begin of the message.
             let place = format!(" at line {} column {}", error.line(), error.column());
             let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
             Err(LoadError::Damaged { path, line: error.line(), column: error.column(), message })

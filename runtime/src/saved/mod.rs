@@ -18,10 +18,9 @@ pub use figures::FigureChange;
 use crate::decide::Decision;
 use crate::tuned::Tuned;
 
-/// What a run was, as far as a plan goes: enough to go on with the same schedule, or to say why that cannot be.
+/// Plan of a run: enough to resume it with the same schedule, or to explain why it cannot be resumed.
 ///
-/// How far the training came is the program's own to save. The file is JSON; fields that this release does not know are
-/// passed over.
+/// The program saves the progress of training itself. The file is JSON; unknown fields are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedRun {
     format: u32,
@@ -36,7 +35,7 @@ pub struct SavedRun {
     settings: Settings,
 }
 
-/// [`Goal`] as it is saved: unlike in `gpu-tuned.toml`, a key that is not known is none of this release's business.
+/// Saved [`Goal`]. Unlike in `gpu-tuned.toml`, unknown keys are ignored.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Goal")]
 struct GoalWithoutPins {
@@ -66,7 +65,7 @@ impl SavedRun {
     /// The name of the file.
     pub const FILE_NAME: &'static str = "gpu-tuned-run.json";
 
-    /// What is to be saved of a run that was decided on for `config`.
+    /// The saved form of a decision for `config`.
     pub fn new<C: Tuned>(config: &C, decision: &Decision) -> Self {
         Self {
             format: Self::FORMAT,
@@ -113,7 +112,7 @@ impl SavedRun {
         &self.config
     }
 
-    /// What the device, or the GPUs together, were called.
+    /// Name of the device or GPUs.
     pub fn device(&self) -> &str {
         &self.device
     }
@@ -123,12 +122,12 @@ impl SavedRun {
         self.parameters
     }
 
-    /// What the build asked for, without what was fixed in the config.
+    /// Goal of the build, without pins of the config.
     pub fn goal(&self) -> &Goal {
         &self.goal
     }
 
-    /// How an optimizer step was made of micro-batches.
+    /// Division of an optimizer step into micro-batches.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -151,7 +150,7 @@ impl SavedRun {
         changes
     }
 
-    /// The first figure that no run has: nothing is to be divided by what a damaged file says.
+    /// First value out of range, which protects calculations from a damaged file.
     fn mistake(&self) -> Option<String> {
         let Schedule { global_batch, world_size, micro_batch, drop_last: _ } = self.schedule;
         let schedule = [("global_batch", global_batch), ("world_size", world_size), ("micro_batch", micro_batch)]

@@ -15,14 +15,14 @@ pub enum Fallback {
     },
     /// The GPU is not the one that the build was for.
     OtherGpu {
-        /// What the driver calls it.
+        /// Name in the driver.
         found: String,
     },
     /// The GPU has too little free memory for the planned settings.
     Memory {
-        /// What the planned settings need.
+        /// Memory needed by the planned settings.
         needed: Bytes,
-        /// What is free.
+        /// Available memory.
         available: Bytes,
     },
     /// Some of the GPUs that were asked for cannot be used. The global batch is shared by the others, as many of them as
@@ -30,7 +30,7 @@ pub enum Fallback {
     FewerGpus {
         /// The GPUs that were asked for, by their numbers in CUDA's order.
         asked: Vec<usize>,
-        /// Those that are used.
+        /// GPUs that are used.
         used: Vec<usize>,
         /// Why not the others: one sentence each.
         because: Vec<String>,
@@ -43,11 +43,11 @@ pub enum Fallback {
         used: u64,
         /// The device.
         device: String,
-        /// What is free on it.
+        /// Available memory of the device.
         available: Bytes,
     },
-    /// The micro-batch of the saved run holds more samples than a rank now has in a step. Another one makes up the same
-    /// global batch.
+    /// The micro-batch of the saved run exceeds a rank's part of a step. Another micro-batch makes up the same global
+    /// batch.
     SavedShare {
         /// The micro-batch of the saved run.
         saved: u64,
@@ -58,7 +58,7 @@ pub enum Fallback {
     },
     /// The device cannot carry the precision out. This changes what the run computes.
     Precision {
-        /// What was asked for.
+        /// Requested precision.
         asked: Precision,
     },
     /// The micro-batch of a model that computes statistics over it had to change. This changes what the run computes.
@@ -74,7 +74,7 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    /// Whether the run computes something else because of it, rather than the same in another way.
+    /// Returns true if the fallback changes the results of the run.
     pub fn changes_meaning(&self) -> bool {
         matches!(self, Self::Precision { .. } | Self::BatchStatistics { .. } | Self::Tf32 { .. })
     }

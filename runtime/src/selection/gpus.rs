@@ -12,14 +12,14 @@ use super::Recognised;
 pub struct SelectedGpu {
     /// Its number in CUDA's order: its position in [`Machine::gpus`](crate::Machine::gpus).
     pub position: usize,
-    /// What it was recognised as.
+    /// Match with a profile.
     pub device: Recognised,
-    /// What its driver says of it.
+    /// Reading of the driver.
     pub reading: GpuReading,
 }
 
 impl SelectedGpu {
-    /// What the driver calls it.
+    /// Name in the driver.
     pub fn name(&self) -> String {
         name(&self.reading)
     }
@@ -34,27 +34,27 @@ pub enum Shortfall {
     Memory {
         /// The GPU with the least.
         gpu: usize,
-        /// What it has.
+        /// Free memory of the GPU.
         free: Bytes,
-        /// What another one has.
+        /// Free memory of another GPU.
         most: Bytes,
     },
     /// Peak f32 rate, 10^12 operations per second.
     Rate {
         /// The GPU with the least.
         gpu: usize,
-        /// What it has.
+        /// Rate of the GPU.
         tflops: f64,
-        /// What another one has.
+        /// Rate of another GPU.
         most: f64,
     },
     /// Peak memory bandwidth, 10^9 bytes per second.
     Bandwidth {
         /// The GPU with the least.
         gpu: usize,
-        /// What it has.
+        /// Bandwidth of the GPU.
         gb_s: f64,
-        /// What another one has.
+        /// Bandwidth of another GPU.
         most: f64,
     },
     /// Tensor cores that take bf16.
@@ -93,7 +93,7 @@ impl fmt::Display for SelectedGpu {
     }
 }
 
-/// What the driver calls it.
+/// Name in the driver.
 pub(super) fn name(gpu: &GpuReading) -> String {
     gpu.name.clone().unwrap_or_else(|| format!("GPU {}", gpu.index))
 }

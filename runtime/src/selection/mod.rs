@@ -1,4 +1,4 @@
-//! Which devices were settled on, and how they differ from what the build was for.
+//! Chosen devices, and their differences from those of the build.
 
 mod fallback;
 mod gpus;
@@ -15,11 +15,11 @@ pub use gpus::{SelectedGpu, Shortfall};
 
 use crate::resume::Resumed;
 
-/// What the runtime settled on: which device, what it was recognised as, and why it is not what the build was for.
+/// Choice of the runtime: the device, its match with a profile, and the reasons for differences from the build.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Selection {
-    /// What the build was for: `rtx4090`, `h200 + rtx4090`, `generic`.
+    /// Targets of the build: `rtx4090`, `h200 + rtx4090`, `generic`.
     pub built_for: String,
     /// The device; of several GPUs the first.
     pub device: Recognised,
@@ -32,7 +32,7 @@ pub struct Selection {
     /// Why the constants of the build could not be used as they are; empty when they are confirmed, or when the build
     /// left the decision to the runtime.
     pub fallbacks: Vec<Fallback>,
-    /// How the run compares with the saved one; `None` when it begins.
+    /// Comparison with the saved run; `None` for a new run.
     pub resumed: Option<Resumed>,
     /// The settings that differ from the constants of the build.
     pub changes: Vec<Change>,
@@ -43,7 +43,7 @@ pub struct Selection {
 #[serde(tag = "rung", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Recognised {
-    /// Everything that the driver answered is as the profile says.
+    /// All readings of the driver match the profile.
     Exact {
         /// The profile's id.
         profile: String,
@@ -55,12 +55,12 @@ pub enum Recognised {
         /// What differs.
         differences: Vec<Difference>,
     },
-    /// No profile has this GPU; what it can do is known from its compute capability.
+    /// No profile matches the GPU; its compute capability has the features.
     Class {
         /// The compute capability.
         compute_capability: ComputeCapability,
     },
-    /// A GPU of which the driver says nothing that identifies it.
+    /// GPU without identification by the driver.
     Unknown,
     /// The CPU.
     Cpu,
@@ -88,7 +88,7 @@ pub struct Change {
     pub built: SettingValue,
     /// The value that is used.
     pub used: SettingValue,
-    /// Whether the user set it in the config.
+    /// True if the user set it in the config.
     pub by_user: bool,
 }
 
@@ -105,18 +105,18 @@ impl fmt::Display for Change {
 }
 
 impl Selection {
-    /// Whether the constants of the build are used as they are.
+    /// Returns true if the constants of the build apply unchanged.
     pub fn is_confirmed(&self) -> bool {
         self.fallbacks.is_empty() && self.changes.is_empty()
     }
 
-    /// What the device is called; of several GPUs the first.
+    /// Name of the device; the first of several GPUs.
     pub fn device_name(&self) -> String {
         self.gpu.as_ref().map_or_else(|| "CPU".to_owned(), gpus::name)
     }
 }
 
-/// One line for each device, then one for each fallback, one for the saved run and one for the changes.
+/// One line a device, then one a fallback, one for the saved run and one for the changes.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "built for {}, ", self.built_for)?;

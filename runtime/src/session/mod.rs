@@ -64,7 +64,7 @@ pub struct Session<C> {
 /// Open devices of a session; none without Burn.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
-    /// One device a GPU, or the CPU.
+    /// Device of each GPU, or the CPU.
     #[cfg(feature = "burn")]
     pub(crate) devices: Vec<burn::tensor::Device>,
     /// The GPUs as opened; empty on the CPU.

@@ -49,9 +49,9 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// [`TrainerError::OtherProcesses`] for a plan of more ranks than this process has devices, [`TrainerError::Sharded`] for a plan
-    /// that shards the optimizer's state, and [`TrainerError::Measure`] under `cargo gpu-tuned measure`, which needs a call of
-    /// [`measure_if_asked`](Self::measure_if_asked) before.
+    /// [`TrainerError::OtherProcesses`] for a plan of more ranks than this process has devices.
+    /// [`TrainerError::Sharded`] for a plan that shards the optimizer's state. [`TrainerError::Measure`] under `cargo
+    /// gpu-tuned measure`, which needs a call of [`measure_if_asked`](Self::measure_if_asked) before.
     pub fn ranks(&self) -> Result<Ranks, TrainerError> {
         if self.requested_measurement().is_some() {
             return Err(TrainerError::Measure(Box::new(MeasureError::Undescribed)));

@@ -23,13 +23,13 @@ pub enum StartError {
     /// The GPUs asked for cannot be this process's part of the ranks.
     #[error(transparent)]
     Gpus(#[from] GpusError),
-    /// The saved run cannot be gone on with.
+    /// The saved run cannot be resumed.
     #[error(transparent)]
     Resume(#[from] ResumeError),
     /// [`SET_VARIABLE`](Options::SET_VARIABLE) fixes no settings.
     #[error("{}: {cause}", Options::SET_VARIABLE)]
     Set {
-        /// Which word, and what would do.
+        /// The word, with valid ones.
         cause: SetError,
     },
     /// There is no plan with the settings that were fixed for this start.
@@ -38,21 +38,21 @@ pub enum StartError {
          or leave it out"
     )]
     SetPlan {
-        /// What was set.
+        /// Settings of this start.
         set: Box<Pins>,
         /// Why it makes no plan.
         cause: Box<PlanError>,
     },
-    /// A field of the config holds a dimension that no model has.
+    /// A config field is out of the range of a model dimension.
     #[error("the config describes no model: {message}")]
     Dimensions {
         /// The dimension and its range.
         message: String,
     },
-    /// [`STRICT_VARIABLE`](Options::STRICT_VARIABLE) says neither yes nor no.
+    /// [`STRICT_VARIABLE`](Options::STRICT_VARIABLE) is neither yes nor no.
     #[error("{} is `{said}`: expected 1 or 0", Options::STRICT_VARIABLE)]
     StrictVariable {
-        /// What it says.
+        /// Value of the variable.
         said: String,
     },
     /// Strict mode: the constants of the build cannot be used as they are.
@@ -61,9 +61,9 @@ pub enum StartError {
         fallbacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     Strict {
-        /// What the build was for.
+        /// Targets of the build.
         built_for: String,
-        /// Why its constants do not hold.
+        /// Reasons why its constants do not apply.
         fallbacks: Vec<Fallback>,
     },
     /// The CPU does not take the planned precision.

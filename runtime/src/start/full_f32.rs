@@ -9,13 +9,13 @@ use gpu_tuned_measure::warm::{Caches, WarmStart};
 use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 
-/// What a start does while TF32 is settled.
+/// Actions of a start while TF32 is decided.
 pub(super) struct Start<'s> {
     /// Switches the caches on for these GPUs, without TF32 or with it.
     pub(super) warm: &'s dyn Fn(&[SelectedGpu], bool) -> WarmStart,
     /// Decides once more, with TF32 allowed or not whatever was asked for.
     pub(super) again: &'s dyn Fn(bool) -> Result<Decision, StartError>,
-    /// Whether the machine has one GPU.
+    /// True if the machine has one GPU.
     pub(super) alone: bool,
 }
 
@@ -57,7 +57,7 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
     let before = decision.selection.fallbacks;
     let mut decision = (start.again)(false)?;
     decision.tf32_is_off();
-    // What keeps the build's constants from holding is no longer looked at where something is fixed.
+    // With pins, the second decision omits the reasons why the build's constants do not apply.
     let fallbacks = &mut decision.selection.fallbacks;
     let missing = before.into_iter().filter(|fallback| !fallbacks.contains(fallback)).collect::<Vec<_>>();
     fallbacks.extend(missing);
@@ -65,13 +65,13 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
     Ok((decision, warm))
 }
 
-/// Whether somebody does not allow what one of the GPUs has.
+/// Returns true if TF32 is not allowed and one of the GPUs has it.
 fn is_asked(decision: &Decision) -> bool {
     let has_tf32 = |gpu: &SelectedGpu| gpu.reading.compute_capability.is_some_and(ComputeCapability::has_tf32);
     decision.inputs.goal.pins.allow_tf32 == Some(false) && decision.selection.gpus.iter().any(has_tf32)
 }
 
-/// Switches TF32 off on all of them, or says why it stays on. A GPU that refuses after others is as good as broken.
+/// Switches TF32 off on all of them, or returns why it stays on. A GPU that refuses after others counts as failed.
 fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Option<String>, FailedGpu> {
     if let Some(why) = caches.tf32_in_them().filter(|_| !tf32_is_off()) {
         return Ok(Some(why));

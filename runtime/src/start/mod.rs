@@ -22,7 +22,7 @@ use crate::saved::SavedRun;
 use crate::session::Session;
 use crate::tuned::Tuned;
 
-/// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
+/// Reads the machine, confirms the constants of the build or plans again, and opens the device.
 ///
 /// The same as [`Options::start`] with default options.
 ///
@@ -33,7 +33,7 @@ pub fn start<C: Tuned>(config: C) -> Result<Session<C>, StartError> {
     Options::default().start(config)
 }
 
-/// How to start.
+/// Options of a start.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     strict: bool,
@@ -58,31 +58,29 @@ impl Options {
     /// The environment variable that names a file to record to: see [`recording`](crate::recording).
     pub const RECORD_VARIABLE: &'static str = "GPU_TUNED_RECORD";
 
-    /// Whether any fallback is an error. Off, unless [`STRICT_VARIABLE`](Self::STRICT_VARIABLE) is `1` or `true`.
+    /// Makes any fallback an error. Off, unless [`STRICT_VARIABLE`](Self::STRICT_VARIABLE) is `1` or `true`.
     #[must_use]
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
     }
 
-    /// Which GPU to take, counting from 0 in CUDA's order. Without this, the first that is of the kind the build is for;
-    /// if there is none, the first.
+    /// Selects a GPU by its index in CUDA's order. By default, the first one that matches the build; else the first.
     #[must_use]
     pub fn gpu(mut self, index: usize) -> Self {
         self.wanted = DeviceRequest::These(vec![index]);
         self
     }
 
-    /// Which GPUs this process trains on, counting from 0 in CUDA's order; one that is named twice counts once.
+    /// Selects the GPUs of this process by their indices in CUDA's order; repeated indices count once.
     ///
-    /// There is one plan for all of them, made for the weakest: the least free memory, the lowest rates, what all can do.
-    /// Each is a rank and gets the same number of samples. When the goal says nothing of ranks, these are all; a
-    /// `world_size` above their number means that other processes train along with as many each, so their number must
-    /// divide it.
+    /// All of them have one plan, made for the weakest: the least free memory, the lowest rates, common features. Each
+    /// GPU is a rank with the same number of samples. Without `world_size` in the goal, these are all ranks. A larger
+    /// `world_size` adds other processes with as many ranks each, so their number must divide it.
     ///
-    /// Where some of them are missing, as many of the others are taken as divide the global batch, which is a
-    /// [`Fallback`](crate::Fallback); when other processes count on them, it is an error. When all are there and do not divide the global
-    /// batch, [`PlanError::WorldSize`](crate::PlanError::WorldSize) names the numbers that would do.
+    /// If some GPUs are missing, as many of the others are used as divide the global batch, with a
+    /// [`Fallback`](crate::Fallback); if other processes depend on them, it is an error. If all are present but do not
+    /// divide the global batch, [`PlanError::WorldSize`](crate::PlanError::WorldSize) names the valid numbers.
     #[must_use]
     pub fn gpus(mut self, positions: impl IntoIterator<Item = usize>) -> Self {
         let positions: BTreeSet<usize> = positions.into_iter().collect();
@@ -104,28 +102,27 @@ impl Options {
         self
     }
 
-    /// Goes on with the run that [`Session::save`] left in `directory`.
+    /// Resumes the run that [`Session::save`] saved in `directory`.
     ///
-    /// The global batch, the precision and the model are those of the saved run, or there is no session: a
-    /// [`ResumeError`] says what was, what is now, and what to do. The micro-batch is kept when it fits the device, and so
-    /// are the other settings then, except for what belongs to the machine: TF32, and no more loader workers than its
-    /// host feeds. When it does not fit, the run is planned anew with the same global batch, and a [`Fallback`](crate::Fallback) says so;
-    /// for a model that computes statistics over the micro-batch (`batch_statistics`), where another one would change
-    /// the results, that is an error as well. The run may go on with another number of ranks that divides the global
-    /// batch. A field of the config that was set to something that contradicts the saved schedule is an error.
+    /// Global batch, precision and model must be those of the saved run, else a [`ResumeError`] has both values and the remedy.
+    /// If the saved micro-batch fits the device, it stays with the other settings, except for TF32 and the number of loader
+    /// workers, which depend on the machine. If it does not fit, the run is planned again with the same global batch, and a
+    /// [`Fallback`](crate::Fallback) reports it. For a model with `batch_statistics`, where another micro-batch changes the
+    /// results, that is an error. The number of ranks may change if it divides the global batch. A config field that
+    /// contradicts the saved schedule is an error.
     ///
-    /// Saved is the plan alone. Weights, optimizer, and how far the data was read are the program's own checkpoints.
+    /// The saved run is the plan alone. Save weights, optimizer and the position in the data in the program's checkpoints.
     #[must_use]
     pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
         self.resume = Some(directory.into());
         self
     }
 
-    /// Fixes settings for this start, over what the config's fields say, as if they were set there: they are checked, and
-    /// reported as set. The samples of an optimizer step stay as they are, so that a larger micro-batch is one of fewer.
+    /// Pins settings for this start, over the config's fields. They are checked and reported like fields. The samples
+    /// of an optimizer step stay the same, so a larger micro-batch means fewer of them.
     ///
-    /// What [`SET_VARIABLE`](Self::SET_VARIABLE) fixes counts before it: that is how a run is tried with other settings
-    /// without a build. A variable that is empty fixes nothing.
+    /// [`SET_VARIABLE`](Self::SET_VARIABLE) takes precedence: it tries a run with other settings without a build. An
+    /// empty variable pins nothing.
     #[must_use]
     pub fn set(mut self, settings: Pins) -> Self {
         self.set = settings;
@@ -152,7 +149,7 @@ impl Options {
     /// Traces some steps to a file, phase by phase: see [`trace`](crate::trace). A file that cannot be written is a
     /// warning.
     ///
-    /// What [`trace::VARIABLE`](crate::trace::VARIABLE) names is taken in place of it.
+    /// [`trace::VARIABLE`](crate::trace::VARIABLE) takes precedence.
     #[cfg(feature = "burn")]
     #[must_use]
     pub fn trace(mut self, file: impl Into<PathBuf>, steps: crate::trace::Steps) -> Self {
@@ -176,9 +173,9 @@ impl Options {
         self.decide_without(&[], &self.wanted(), self.saved()?.as_ref(), config, None)
     }
 
-    /// Looks at the machine, confirms the constants of the build or plans anew, and opens the device.
+    /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
     ///
-    /// The machine is looked at once in a process: what this process holds itself is not somebody else's later on.
+    /// The machine is read once in a process, because later readings would include this process's own memory.
     ///
     /// # Errors
     ///
@@ -218,13 +215,13 @@ impl Options {
         self.machine.as_ref().unwrap_or_else(|| first_look())
     }
 
-    /// What records the session, if anything does.
+    /// Recorder of the session, if requested.
     fn recorder(&self) -> Option<Recorder> {
         let named = std::env::var_os(Self::RECORD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         Recorder::open(named.or_else(|| self.record.clone()), &self.observers)
     }
 
-    /// The run to go on with, if one is wanted.
+    /// Saved run to resume, if requested.
     fn saved(&self) -> Result<Option<SavedRun>, ResumeError> {
         let Some(directory) = &self.resume else { return Ok(None) };
         let saved = SavedRun::load(directory)?;
@@ -241,7 +238,7 @@ impl Options {
         }
     }
 
-    /// What is fixed for this start.
+    /// Pins of this start.
     fn fixed(&self) -> Result<Pins, StartError> {
         let Some(text) = std::env::var_os(Self::SET_VARIABLE) else { return Ok(self.set.clone()) };
         let set: Pins = text.to_string_lossy().parse().map_err(|cause| StartError::Set { cause })?;
@@ -279,7 +276,7 @@ impl Options {
     }
 }
 
-/// What [`Options::STRICT_VARIABLE`] says.
+/// Value of [`Options::STRICT_VARIABLE`].
 fn is_strict() -> Result<bool, StartError> {
     let Some(said) = std::env::var_os(Options::STRICT_VARIABLE) else { return Ok(false) };
     match said.to_string_lossy().to_ascii_lowercase().as_str() {

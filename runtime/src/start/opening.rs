@@ -12,7 +12,7 @@ use crate::session::Opened;
 use crate::tuned::Tuned;
 
 impl Options {
-    /// Opens the decided devices; when a GPU does not open, decides without it and says why.
+    /// Opens the decided devices. If a GPU does not open, decides again without it.
     pub(super) fn open<C: Tuned>(&self, config: &C) -> Result<(Decision, Opened), StartError> {
         let saved = self.saved()?;
         let wanted = without_cuda(self.seen()).unwrap_or_else(|| self.wanted());

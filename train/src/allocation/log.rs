@@ -1,4 +1,4 @@
-//! What a thread allocates and frees, in order, while it is watched.
+//! Log of a thread's allocations and frees, in order.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -15,7 +15,7 @@ const MOST_EVENTS: usize = 1 << 20;
 static EVENTS: OnceLock<Box<[[AtomicU64; 2]]>> = OnceLock::new();
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static IS_ON: AtomicBool = AtomicBool::new(false);
-// Held by the one thread that is watched.
+// Locked by the recording thread.
 static WATCHING: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -34,7 +34,7 @@ pub enum Event {
         bytes: u64,
         /// Aligned to so many bytes.
         align: u64,
-        /// Whether it was asked for zeros.
+        /// True if the memory was requested zeroed.
         zeroed: bool,
     },
     /// Any thread freed.
@@ -42,7 +42,7 @@ pub enum Event {
         /// Where.
         address: u64,
     },
-    /// The watched thread said where it is.
+    /// Position in the program, set by the thread.
     Marked(u64),
 }
 

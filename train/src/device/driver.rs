@@ -1,9 +1,9 @@
 //! The CUDA driver, asked directly.
 //!
-//! `CubeCL` tells a device's name and address only after opening it, which creates a context (some 3 MiB for each
-//! multiprocessor) on every GPU of the machine; `cuInit` and `cuDeviceGet…` create none and allocate nothing on a
-//! device. And where `CubeCL` cannot create a context it panics on a thread of its own, so that the caller never sees
-//! the reason; retaining the same context first gives the driver's own words.
+//! `CubeCL` reports a device's name and address only after opening it. That creates a context (about 3 MiB an SM) on
+//! every GPU of the machine. `cuInit` and `cuDeviceGet…` create no context and allocate nothing on a device. If
+//! `CubeCL` cannot create a context, it panics on its own thread, and the caller never sees the reason. Retaining the
+//! same context first returns the driver's error.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ use gpu_tuned_core::device::{ComputeCapability, PciAddress};
 use super::guard::catching;
 use super::{CudaDevice, OpenError};
 
-/// Whether the driver's library can be loaded.
+/// Returns true if the driver's library can be loaded.
 pub(super) fn is_present() -> bool {
     // SAFETY: it only tries to load each of the library's names; libcuda has no initialiser with preconditions.
     unsafe { sys::is_culib_present() }
@@ -80,7 +80,7 @@ fn uuid(handle: CUdevice) -> Option<String> {
     Some([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
 }
 
-/// The CUDA version that the driver speaks (1000 x major + 10 x minor); 0 if it does not say.
+/// CUDA version of the driver (1000 x major + 10 x minor); 0 if unknown.
 fn version() -> i32 {
     let mut version = 0;
     // SAFETY: `version` outlives the call, which writes one integer to it.
@@ -88,9 +88,9 @@ fn version() -> i32 {
     answer.result().map_or(0, |()| version)
 }
 
-/// The device's primary context, held until it is dropped, and the memory that is free once it is there.
+/// Retains the device's primary context until it is dropped. Also returns the memory that is free with the context.
 ///
-/// It is the context that `CubeCL` takes, so it costs nothing that opening the device would not cost.
+/// `CubeCL` uses the same context, so a retained one costs nothing extra.
 pub(super) fn retain(device: &CudaDevice) -> Result<(Arc<CudaContext>, Bytes), OpenError> {
     let take = || {
         let context = CudaContext::new(device.index)?;

@@ -50,7 +50,7 @@ pub enum OpenError {
         /// The files that were tried.
         looked_in: Vec<PathBuf>,
     },
-    /// The device is there and gave no context: its memory is full, or another process holds it exclusively.
+    /// The device has no context: its memory is full, or another process uses it exclusively.
     #[error("{device} gives no CUDA context: {message}")]
     Context {
         /// The device.
@@ -63,10 +63,10 @@ pub enum OpenError {
     Tf32 {
         /// The device.
         device: Box<CudaDevice>,
-        /// What `CubeCL` said, or the panic's message.
+        /// Error of `CubeCL`, or message of the panic.
         message: String,
     },
-    /// The first computation on the device failed; another attempt starts anew.
+    /// First computation on the device failed. Another attempt starts from the beginning.
     #[error("the first computation on {device} failed: {message}")]
     FirstTouch {
         /// The device.

@@ -1,9 +1,9 @@
 //! f32 products in f32.
 //!
-//! Burn 0.22 has no switch for TF32: its kernels take tensor cores for f32 on every device that says it has TF32. What a
-//! device says of itself is put down when it is opened and shared from then on, so it is opened here without TF32, and
-//! kernels that need tensor cores decline f32. Those of other formats stay. Burn 0.23 will have a switch (`allow_tf32` in
-//! `[cubek.matmul]`), and this goes then.
+//! Burn 0.22 has no switch for TF32: its kernels use tensor cores for fp32 on every device that reports TF32. `CubeCL`
+//! reads these properties once, when the device is opened. This module opens the device without TF32 in its properties,
+//! so kernels that need tensor cores decline fp32. Kernels of other formats stay. Burn 0.23 will have a switch
+//! (`allow_tf32` in `[cubek.matmul]`), which replaces this module.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,19 +26,19 @@ fn opened() -> MutexGuard<'static, Opened> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this process has switched TF32 off on any GPU. It stays off.
+/// Returns true if this process has switched TF32 off on any GPU. It stays off.
 pub fn tf32_is_off() -> bool {
     !opened().without.is_empty()
 }
 
-/// Whether this process has opened a GPU with TF32, which it keeps.
+/// Returns true if this process has opened a GPU with TF32, which stays on.
 #[cfg(feature = "cuda")]
 pub fn tf32_is_on() -> bool {
     !opened().with_tf32.is_empty()
 }
 
-/// Notes that a GPU is about to be opened, which settles whether it has TF32. Where others have none, it is to be switched
-/// off first, and this says so.
+/// Records that a GPU is about to be opened, with TF32 or without. Returns true if TF32 must be switched off first,
+/// because other GPUs have none.
 #[cfg(feature = "cuda")]
 pub(super) fn is_to_be_switched_off(gpu: &super::CudaDevice) -> bool {
     let mut opened = opened();
@@ -48,7 +48,7 @@ pub(super) fn is_to_be_switched_off(gpu: &super::CudaDevice) -> bool {
     has_tf32(gpu) && !opened.without.is_empty() && !opened.without.contains(&gpu.index)
 }
 
-/// Whether there is TF32 to switch off, as far as is known.
+/// Returns true if the GPU has TF32, or if that is unknown.
 #[cfg(feature = "cuda")]
 fn has_tf32(gpu: &super::CudaDevice) -> bool {
     gpu.compute_capability.is_none_or(ComputeCapability::has_tf32)
@@ -57,19 +57,19 @@ fn has_tf32(gpu: &super::CudaDevice) -> bool {
 /// Switches TF32 off on the GPU at `place`, for the rest of the process: products and convolutions of f32 run without
 /// tensor cores then. Other formats keep theirs. Where it is off, or the GPU has none, this does nothing.
 ///
-/// It does not reach Burn's `attention` function on tensors without autodiff, which multiplies f32 in f16 where tuning finds
-/// that faster.
+/// Burn's `attention` function on tensors without autodiff is not affected: it multiplies fp32 in fp16 where tuning
+/// finds that faster.
 ///
 /// Call it before anything uses a GPU, [`open`](super::open) included. GPUs that are opened later with that follow; call it
 /// for those that Burn is to open by itself. `start` does, where that is asked for.
 ///
-/// Tuned choices that outlive the process must not be shared with processes that have TF32: Burn panics where a choice
-/// declines. With feature `warm`, begin with a `Fingerprint` that says `full_f32`.
+/// Processes with TF32 need other tuning caches: Burn panics if a cached choice declines. With feature `warm`, begin
+/// with a `Fingerprint` that has `full_f32`.
 ///
 /// # Errors
 ///
-/// [`OpenError::Tf32`] if the GPU was used before, another one is open with TF32, or `CubeCL` fails; and those of
-/// [`open`](super::open) that tell that there is no such GPU, or that it gives no context.
+/// [`OpenError::Tf32`] if the GPU was used before, if another one is open with TF32, or if `CubeCL` fails. The errors
+/// of [`open`](super::open) for a missing GPU or a missing context.
 pub fn switch_tf32_off(place: &Place) -> Result<(), OpenError> {
     #[cfg(feature = "cuda")]
     return cuda::switch_off(place);
@@ -80,7 +80,7 @@ pub fn switch_tf32_off(place: &Place) -> Result<(), OpenError> {
     }
 }
 
-/// Takes from what a device says of itself all that f32 products could use TF32 by.
+/// Removes all properties by which fp32 products could use TF32.
 #[cfg(any(feature = "cuda", all(test, feature = "cubecl")))]
 fn strip(properties: &mut cubecl::ir::DeviceProperties) {
     use cubecl::ir::{ElemType, FloatKind};
@@ -121,7 +121,7 @@ mod cuda {
         if !has_tf32(&gpu) {
             return Ok(());
         }
-        // Held to the end: of two threads that start at once, the second finds it done.
+        // Locked to the end, so that the second of two concurrent calls finds TF32 switched off.
         let mut opened = opened();
         if opened.without.contains(&gpu.index) {
             return Ok(());
@@ -130,7 +130,7 @@ mod cuda {
         if !opened.with_tf32.is_empty() {
             return Err(refused("this process has opened GPUs with it".to_owned()));
         }
-        // What is wrong with the device is said by the driver, where CubeCL would panic.
+        // The driver reports errors for which CubeCL would panic.
         let (context, _) = driver::retain(&gpu)?;
         let id = DeviceId::new(0, gpu.index as u16);
         let serve = || catching(|| serve(id)).and_then(identity);
@@ -159,9 +159,9 @@ mod cuda {
         }
         // Whoever has let go of it before has done so before what follows.
         fence(Ordering::Acquire);
-        // SAFETY: of the two counts one is `shared`; the other is that of the server, which gives out clones of its own
-        // and is borrowed mutably here. So nobody else reads or clones what is behind them until this function returns,
-        // and this reference, the only one, ends before.
+        // SAFETY: one of the two counts is `shared`. The other is the server's, which hands out clones of its own and
+        // is borrowed mutably here. No other code reads or clones the value until this function returns, and this
+        // reference, the only one, ends before.
         let utilities = unsafe { &mut *Arc::as_ptr(&shared).cast_mut() };
         strip(Arc::make_mut(&mut utilities.properties));
         utilities.properties_hash = utilities.properties.checksum();

@@ -11,14 +11,14 @@ pub struct OpenGpu {
     pub device: Device,
     /// The device, as CUDA shows it.
     pub gpu: CudaDevice,
-    /// Memory that nobody holds, with the context in place and before anything is allocated on it here. What this
-    /// process allocated on the device earlier counts as held.
+    /// Free memory with the context in place, before this call allocates anything. Earlier allocations of this process
+    /// count as used.
     pub memory_free: Bytes,
 }
 
 /// Every device that CUDA shows, in its order; none without a driver, without a GPU, or without feature `cuda`.
 ///
-/// It loads and initialises the driver; it creates no context and allocates nothing on any device.
+/// Loads and initialises the driver; creates no context and allocates nothing on a device.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ pub fn cuda_devices() -> Result<Vec<CudaDevice>, OpenError> {
     Ok(Vec::new())
 }
 
-/// Whether CUDA's library is there.
+/// Returns true if CUDA's library can be loaded.
 #[cfg(feature = "cuda")]
 pub fn has_driver() -> bool {
     super::driver::is_present()
@@ -47,11 +47,11 @@ pub fn cpu() -> Device {
 /// The device comes without autodiff; `device.autodiff()` is the one to initialise a model on that is trained. Both
 /// are the same hardware, compare equal, and share their settings, memory pools and seed.
 ///
-/// `float` becomes the default float type of the device. It has to be told here: the first computation fixes the
-/// default for the process, and `Device::configure` fails from then on.
+/// `float` becomes the default float type of the device. Set it here: the first computation fixes the default for the
+/// process, and `Device::configure` fails afterwards.
 ///
-/// It creates the device's CUDA context, compiles a few small kernels, and takes the first page of a memory pool. Where this
-/// process has switched TF32 off on another GPU, it does so here first.
+/// Creates the device's CUDA context, compiles a few small kernels, and allocates the first page of a memory pool. If
+/// this process has switched TF32 off on another GPU, switches it off here first.
 ///
 /// # Errors
 ///
@@ -82,8 +82,7 @@ pub fn default_float(device: &Device, float: FloatDType) -> Result<(), OpenError
     }
 }
 
-/// Whether tensors can be added up over the GPU and others of this process: Burn does it through NCCL, which is loaded
-/// when the program runs.
+/// Returns true if tensors can be summed over GPUs of this process. Burn uses NCCL, which is loaded at run time.
 pub fn has_collectives(device: &Device) -> bool {
     #[cfg(feature = "cuda")]
     return cuda::has_collectives(device);
@@ -107,7 +106,7 @@ mod cuda {
     use crate::device::guard::catching;
     use crate::device::{driver, full_f32, libdevice};
 
-    /// Where cubecl-llvm 0.11.3 looks when `CUDA_PATH` is not set (its `nvptx/libdevice.rs`).
+    /// Search path of cubecl-llvm 0.11.3 without `CUDA_PATH` (its `nvptx/libdevice.rs`).
     const TOOLKITS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"];
 
     pub(super) fn open(place: &Place, float: Option<FloatDType>) -> Result<OpenGpu, OpenError> {
@@ -125,7 +124,7 @@ mod cuda {
         let set = || float.map_or(Ok(()), |float| super::default_float(&device, float));
         catching(set).map_err(failed)??;
         catching(|| touch(&device)).and_then(identity).map_err(failed)?;
-        // `CubeCL` holds the context by now; let go before, it would be destroyed and built again.
+        // `CubeCL` has retained the context. Dropped earlier, it would be destroyed and created again.
         drop(context);
         Ok(OpenGpu { device, gpu, memory_free })
     }

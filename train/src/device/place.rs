@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::cuda_device::join;
 use super::{CudaDevice, OpenError};
 
-/// Which of CUDA's devices is meant.
+/// Selector of one of CUDA's devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub enum Place {
         pci_address: Option<PciAddress>,
         /// The UUID, as NVML spells it.
         uuid: Option<String>,
-        /// Whether NVML showed no other device: then it is CUDA's only one, should nothing else tell.
+        /// True if NVML listed no other device. Without other information, the device then is CUDA's only one.
         alone: bool,
     },
 }
@@ -34,8 +34,8 @@ impl Place {
 
     /// The device among `devices` that is meant.
     ///
-    /// A device of NVML's is joined by PCI address; the UUID tells the slices of one GPU apart, and joins where an
-    /// address is unknown. With neither, a device that is alone on both sides is the same one.
+    /// The PCI address joins devices of NVML and CUDA. The UUID distinguishes MIG slices of one GPU, and joins where an
+    /// address is unknown. Without both, the only device on both sides matches.
     ///
     /// # Errors
     ///

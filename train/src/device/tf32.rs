@@ -1,14 +1,14 @@
-//! What f32 products really are on a device.
+//! Precision of fp32 products on a device.
 //!
-//! Where TF32 is not switched off, a tuned kernel on a tensor core rounds its f32 operands to TF32's 10 mantissa bits,
-//! another one does not, and which of them runs is decided for each autotune key. So the probe asks the device.
+//! With TF32 on, some tuned kernels on tensor cores round their fp32 operands to TF32's 10 mantissa bits, and others do
+//! not. Tuning chooses a kernel for each shape, so the probe runs a product.
 //!
-//! Each row of the left operand pairs `1 + 2^-p` with `-1`, for one p of 1 to 23, and the right operand is constant,
-//! so that a row's exact sum is (number of pairs) x `2^-p`. The number of pairs is bounded so that every partial sum,
-//! in any order, fits into f32's 24 bits: kernels that add in another order, or with fused multiply-add, all give the
-//! exact sum, and what differs from it is rounding of the operand alone. A kernel that rounds to fewer than p bits
-//! loses the whole sum. The left operand is scaled by 2^20 and the right one by 2^-20, which f32, TF32 and bf16 hold
-//! and f16, with as many mantissa bits as TF32, does not.
+//! Each row of the left operand pairs `1 + 2^-p` with `-1`, for one p of 1 to 23, and the right operand is constant. A
+//! row's exact sum is (number of pairs) x `2^-p`. The number of pairs is bounded so that every partial sum, in any
+//! order, fits into fp32's 24 bits. Kernels that add in another order, or with fused multiply-add, return the exact
+//! sum; any difference is rounding of the operand alone. A kernel that rounds to fewer than p bits loses the whole sum.
+//! The left operand is scaled by 2^20 and the right one by 2^-20. These values fit into fp32, TF32 and bf16, but not
+//! into fp16, which has as many mantissa bits as TF32.
 
 use core::fmt;
 
@@ -35,7 +35,7 @@ impl fmt::Display for Gemm {
     }
 }
 
-/// How precisely a device takes the operands of an f32 product.
+/// Precision of the operands of an fp32 product on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatmulMath {
@@ -70,7 +70,7 @@ impl fmt::Display for MatmulMath {
     }
 }
 
-/// What a device did with products of one shape.
+/// Result of a probe with products of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MatmulProbe {
@@ -104,7 +104,7 @@ pub enum ProbeError {
     Read {
         /// The shape.
         shape: Gemm,
-        /// What reading returned.
+        /// Error of the read.
         #[source]
         source: TensorReadError,
     },
@@ -120,12 +120,12 @@ pub enum ProbeError {
 
 /// Finds out how precisely `device` computes f32 products of this shape.
 ///
-/// It speaks for this shape, row-major operands and a product of two matrices only: transposed operands (the backward
-/// pass), batches of matrices and convolutions have kernels of their own.
+/// The result applies to this shape, row-major operands and a product of two matrices. Transposed operands (the
+/// backward pass), batches of matrices and convolutions have other kernels.
 ///
-/// It allocates `4 (mk + kn + mn)` bytes and as much again for copies on the device, and runs one product, or `23 / m`
-/// of them for fewer than 23 rows. The first product of a shape costs autotuning, up to some seconds, which training
-/// on that shape would spend later.
+/// Allocates `4 (mk + kn + mn)` bytes and as much again for copies on the device. Runs one product, or `23 / m` of them
+/// for fewer than 23 rows. The first product of a shape costs autotuning, up to some seconds, which training on that
+/// shape would spend later.
 ///
 /// # Errors
 ///

@@ -3,7 +3,7 @@
 /// Rayon's own variable for the size of its global pool.
 const VARIABLE: &str = "RAYON_NUM_THREADS";
 
-/// Gives the global pool so many threads, unless the user's environment says how many, or the program has made the pool.
+/// Sizes the global pool, unless the user's environment sets its size, or the program has created the pool.
 pub fn limit(threads: u64) {
     if std::env::var_os(VARIABLE).is_some() {
         tracing::debug!("{VARIABLE} is set, so that {threads} planned threads are left alone");

@@ -1,6 +1,6 @@
-//! How many bytes of batches may wait on the device.
+//! Limits of the bytes of waiting batches.
 
-/// What bounds the bytes beside the number of batches.
+/// Limit of bytes, beside the number of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Budget {
     Unlimited,

@@ -7,7 +7,7 @@ pub enum LoaderError {
     /// The dataset, the batch strategy, the batcher or the batch panicked in a thread of the loader.
     #[error("a loader thread panicked: {message}")]
     Panicked {
-        /// What the panic said.
+        /// Message of the panic.
         message: String,
     },
 }

@@ -18,7 +18,7 @@ pub enum EvaluateError {
     Read(#[source] ExecutionError),
 }
 
-/// What `predict` says of all batches, in the loader's order along the first dimension.
+/// Collects the results of `predict` for all batches, in the loader's order along the first dimension.
 ///
 /// Predictions stay on the device and are read once, at the end: a read after each batch would make the device wait for
 /// the host as often. They take their bytes there twice while they are joined, so reduce them as far as the metric

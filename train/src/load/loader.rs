@@ -15,7 +15,7 @@ use super::rank::RankOf;
 use crate::micro_batch::MicroBatch;
 use crate::timing::StepInstrumentation;
 
-/// Batches that are prepared ahead when nobody says how many: one is uploaded while one waits.
+/// Default number of batches on the device: one is uploaded while one waits.
 const DEPTH: usize = 2;
 
 /// A data loader that prepares few batches ahead: some in the host's memory, fewer on the device, and never more bytes
@@ -24,16 +24,16 @@ const DEPTH: usize = 2;
 /// Workers fetch items and batch them on the CPU ([`Device::flex`] is what the batcher gets); one thread of each device
 /// uploads. Batches come in the order of the dataset, or of the seed, whatever the number of workers.
 ///
-/// At most `depth` batches wait on the device, and at most `num_workers + depth` are in the host's memory, those
-/// included that are being made; beside them there is the one that the consumer has.
+/// At most `depth` batches wait on the device. At most `num_workers + depth` are in host memory, including those in
+/// preparation. The consumer has one more.
 ///
 /// As with Burn's loaders each [`iter`](Self::iter) is the next epoch, in an order of its own where the loader
 /// shuffles. Dropping the iterator ends its threads.
 ///
 /// # Errors
 ///
-/// What the dataset fails with arrives in its place, and so does a panic of the batcher in a worker, as a
-/// [`LoaderError`](super::LoaderError): after it the epoch is over. With no workers a panic is one of the caller.
+/// An error of the dataset arrives in place of its batch. A panic of the batcher in a worker becomes a
+/// [`LoaderError`](super::LoaderError). Both end the epoch. Without workers, the batcher panics in the caller.
 pub struct PrefetchLoader<I, B> {
     dataset: Arc<dyn Dataset<I>>,
     batcher: Arc<dyn Batcher<I, B>>,
@@ -71,7 +71,7 @@ impl<I, B> PrefetchLoader<I, B> {
         }
     }
 
-    /// Shuffles the items anew in each epoch; with the same seed the orders are those of Burn's loader without workers.
+    /// Shuffles the items in each epoch. With the same seed the orders are those of Burn's loader without workers.
     #[must_use]
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.rng = Some(Mutex::new(StdRng::seed_from_u64(seed)));
@@ -80,8 +80,8 @@ impl<I, B> PrefetchLoader<I, B> {
 
     /// Puts batches together by a strategy, such as a [`TokenBudget`](super::TokenBudget), rather than by their number.
     ///
-    /// Which items go together is then decided in one place: one worker fetches at a time, and all of them batch. Among
-    /// ranks each fetches all items, and has one batch of as many as there are ranks.
+    /// The strategy runs in one place: one worker fetches at a time, and all workers batch. With several ranks, each
+    /// rank fetches all items, and prepares its own batch of each round.
     #[must_use]
     pub fn strategy(mut self, strategy: impl BatchStrategy<I> + 'static) -> Self {
         self.batches = Batches::Grouped(Box::new(strategy));
@@ -95,15 +95,15 @@ impl<I, B> PrefetchLoader<I, B> {
         self
     }
 
-    /// So many batches wait on the device at most; at least one.
+    /// Limits the batches that wait on the device; at least one.
     #[must_use]
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth.max(1);
         self
     }
 
-    /// Batches that wait on the device take so many bytes at most, in the types that they have there: a pixel of 8 bits is an
-    /// integer of 32 on CUDA. A batch of more is yielded in the host's memory.
+    /// Limits the bytes of batches that wait on the device, in the types of the device: on CUDA a pixel of 8 bits
+    /// becomes an integer of 32. A larger batch is yielded in host memory.
     #[must_use]
     pub fn device_bytes(mut self, bytes: Bytes) -> Self {
         self.budget = Budget::Bytes(bytes.0);
@@ -211,7 +211,7 @@ where
                 let own = self.rank.items(ordered.len(), *size, self.drop_last);
                 Arc::new(SelectionDataset::<Arc<dyn Dataset<I>>, I>::from_indices_unchecked(ordered, own))
             }
-            // Which items are a rank's is known only once they were put together.
+            // A strategy decides the items of a rank.
             _ => ordered,
         }
     }

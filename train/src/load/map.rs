@@ -14,7 +14,7 @@ use memmap2::Mmap;
 pub(super) struct Map {
     /// `None` of an empty file, which not every system maps.
     bytes: Option<Mmap>,
-    /// When the file was changed last, where that is known.
+    /// Modification time, if known.
     pub(super) modified: Option<SystemTime>,
 }
 
@@ -27,10 +27,10 @@ impl Map {
         if metadata.len() == 0 {
             return Ok(Self { bytes: None, modified });
         }
-        // SAFETY: the bytes of a map stay what they are as long as nobody writes to the file or cuts it, which no process
-        // can rule out. Both kinds of mapped files ask their users not to; what this crate writes itself it writes under
-        // other names and renames, which leaves a mapped file alone. Nothing relies on bytes that were checked earlier
-        // being the same later: lines and items are copied out, and then looked at.
+        // SAFETY: the mapped bytes stay the same as long as no process writes to the file or truncates it, which cannot
+        // be ruled out. The documentation of both kinds of mapped files asks users not to. This crate writes such files
+        // under other names and renames them, which leaves a mapped file intact. No code relies on checked bytes
+        // staying the same: lines and items are copied out before they are checked.
         let bytes = unsafe { Mmap::map(&file)? };
         Ok(Self { bytes: Some(bytes), modified })
     }

@@ -42,21 +42,21 @@
 //!
 //! # On CUDA
 //!
-//! What follows was read in CubeCL 0.11.3, not measured. A CUDA stream, and the memory pools that its tensors come from,
-//! belong to a thread. The uploader's copies are therefore on another stream than the training step's kernels, and the
-//! device's copy engine can work while they run. The first kernel to use such a batch waits for the copy by an event, on the
-//! device. Memory that one stream reads and another owns is given back only when the reader is done, so that a batch may
-//! be made in one thread and used and dropped in another. Each launch that reads the uploader's memory is kept account of
-//! for that, and launching stops while about eight of them are under way.
+//! This section is from the source of CubeCL 0.11.3, not from measurements. A CUDA stream and its memory pools belong
+//! to a thread. The uploader's copies are on another stream than the training step's kernels, so the copy engine works
+//! while they run. The first kernel that uses a batch waits for the copy by an event, on the device. Memory that one
+//! stream reads and another owns is released once the reader is done, so a batch may be created in one thread and
+//! dropped in another. CubeCL counts each launch that reads the uploader's memory, and launching blocks while about
+//! eight of them are under way.
 //!
-//! Pools are not given back when their thread ends, and beyond 128 threads streams are shared. That is why each device has
-//! one uploader thread, for all loaders and epochs. Its pools stand beside those of the training thread, with pages as
-//! large as the largest tensor that it uploaded.
+//! Pools are not released when their thread ends, and beyond 128 threads streams are shared. Each device therefore has
+//! one uploader thread, for all loaders and epochs. Its pools are separate from the training thread's, with pages as
+//! large as the largest uploaded tensor.
 //!
-//! All calls for a device pass through one thread of CubeCL's. A plain upload of less than 100 MiB copies there, from the
-//! heap into pinned memory, and a larger one is handed to the driver as it is; no kernels are launched meanwhile. Tensors
-//! of a [`MicroBatch`](crate::MicroBatch) that come from the host are copied into pinned memory by the thread that uploads
-//! them ([`Device::staging`](burn::tensor::Device::staging)), and only the transfer is left to CubeCL's.
+//! All calls for a device pass through one thread of CubeCL's. A plain upload of less than 100 MiB copies there, from
+//! the heap into pinned memory. A larger upload goes to the driver directly, and no kernels are launched meanwhile. The
+//! uploader copies the tensors of a `MicroBatch` from host memory into pinned memory itself
+//! ([`Device::staging`](burn::tensor::Device::staging)), and leaves the transfer to CubeCL.
 
 mod budget;
 mod cached;

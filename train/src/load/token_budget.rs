@@ -23,7 +23,7 @@ pub struct TokenBudget<I> {
     tokens: usize,
     length: Arc<dyn Fn(&I) -> usize + Send + Sync>,
     waiting: Vec<I>,
-    /// How many of them make up the next batch, as far as they were looked at.
+    /// Items of the next batch, among those that were read.
     joined: usize,
     /// Tokens of the longest of those, at least one.
     longest: usize,

@@ -11,7 +11,7 @@ pub enum MixedError {
         .paths.join(", ")
     )]
     HalfStatistics {
-        /// Where they are in the model.
+        /// Paths of the statistics.
         paths: Vec<String>,
     },
     /// A gradient that does not have the type of its parameter: somewhere the forward pass mixed types, and what it
@@ -21,7 +21,7 @@ pub enum MixedError {
          the forward pass mixes float types there"
     )]
     MixedTypes {
-        /// Where the parameter is in the model.
+        /// Path of the parameter.
         path: String,
         /// The type of the parameter that computed.
         parameter: DType,

@@ -5,7 +5,7 @@ use burn::tensor::{FloatDType, Tensor};
 use super::MixedError;
 use super::module_path::{ModulePath, track_path};
 
-/// What [`clip`] adds to the norm it divides by; the value of PyTorch's `clip_grad_norm_`.
+/// Added to the norm before the division by [`clip`]; the value of PyTorch's `clip_grad_norm_`.
 const CLIP_EPSILON: f64 = 1e-6;
 
 /// The gradients of a [compute copy](super::Master::compute_copy) in f32, as those of its master: to be clipped, and given
@@ -20,12 +20,12 @@ pub fn widen<M: Module>(gradients: GradientsParams, copy: &M) -> Result<Gradient
     widen_onto(GradientsParams::new(), gradients, copy)
 }
 
-/// [`widen`], added to the sum over the micro-batches before, parameter by parameter: no second set of f32 gradients is
-/// held.
+/// As [`widen`], added to the sum over previous micro-batches, parameter by parameter, without a second set of fp32
+/// gradients.
 ///
 /// # Errors
 ///
-/// Those of [`widen`]; the sum is gone then.
+/// As [`widen`]; the sum is lost then.
 pub fn widen_onto<M: Module>(
     sum: GradientsParams,
     gradients: GradientsParams,
@@ -78,15 +78,15 @@ impl ModuleVisitor for WidenGradients {
 
 /// The Euclidean norm of all gradients together, in f32, shape `[1]`; `None` if the model has no gradients.
 ///
-/// It is not read: it stays on the device, where [`clip`] uses it. Read, it says whether all gradients are finite, as it
-/// depends on each of them: it is infinite or not a number if one of them is (or if the norm is above 1.8e19, whose
-/// square f32 does not hold), and on a GPU the reading fails if the memory for one of them could not be had.
+/// The norm stays on the device, where [`clip`] uses it. A read of it checks that all gradients are finite: otherwise
+/// the norm is infinite or NaN. A norm above 1.8e19 is infinite too, because its square exceeds fp32. On a GPU the read
+/// fails if a gradient ran out of memory.
 pub fn global_norm<M: Module>(gradients: &GradientsParams, model: &M) -> Option<Tensor<1>> {
     norm_in_parts(gradients, model, PART_VALUES)
 }
 
-/// Gradients of fewer values are put together into vectors of at most so many, of which one sum is made: a sum takes
-/// several kernels, however few values it is of. Squares are held of one vector at a time, in f32 16 MiB.
+/// Limit of a vector's values. Smaller gradients are packed into vectors, because a sum takes several kernels, whatever
+/// its size. The squares of one vector at a time are allocated: 16 MiB in fp32.
 const PART_VALUES: usize = 1 << 22;
 /// Tensors that are put together at once at most. Burn makes it one kernel, to which all of them are arguments, and of
 /// arguments CUDA has 4 KiB.
@@ -105,7 +105,7 @@ struct SumOfSquares<'a> {
     gradients: &'a GradientsParams,
     /// Values of a vector at most.
     part: usize,
-    /// What goes into the next one, of one type and on one device.
+    /// Gradients of the next vector, of one type and on one device.
     open: Vec<Tensor<1>>,
     values: usize,
     sums: Vec<Tensor<1>>,

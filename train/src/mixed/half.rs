@@ -11,7 +11,7 @@ pub enum Half {
 }
 
 impl Half {
-    /// What a precision computes in beside f32; `None` for those that are not mixed.
+    /// The 16-bit type of a mixed precision; `None` for other precisions.
     pub const fn of(precision: Precision) -> Option<Self> {
         match precision {
             Precision::MixedBf16 => Some(Self::Bf16),

@@ -5,8 +5,8 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use super::cast::{Widen, is_half};
 use super::module_path::ISLAND;
 
-/// A module that computes in f32 inside of a model that computes in 16 bits: its parameters and running statistics are
-/// f32, what comes in is widened, and what comes out has the type of what came in.
+/// Module that computes in fp32 inside a model that computes in 16 bits. Parameters and running statistics are fp32.
+/// Inputs are widened, and outputs have the type of the inputs.
 ///
 /// In a model that is f32 throughout it changes nothing. It adds no level to the paths of parameters: a record of the
 /// model with it is one of the model without it.

@@ -8,13 +8,13 @@ use super::{Half, MixedError};
 
 /// The factor by which a loss is multiplied so that gradients in f16 neither vanish nor overflow, found as training goes.
 ///
-/// It is that of PyTorch's `GradScaler`: a step whose gradients are not finite is left out and the factor is multiplied by
-/// `backoff_factor`; after `growth_interval` steps in a row with finite ones it is multiplied by `growth_factor`. It
+/// Works like PyTorch's `GradScaler`. A step whose gradients are not finite is skipped, and the factor is multiplied by
+/// `backoff_factor`. After `growth_interval` finite steps in a row it is multiplied by `growth_factor`. The factor
 /// stays between `floor` and `ceiling`, which PyTorch does not have.
 ///
 /// Bf16 has the range of f32: [`LossScale::none`] changes nothing, and still leaves out steps that are not finite.
 ///
-/// It is saved with a checkpoint: it serialises with everything that decides on later steps.
+/// Save the scale with checkpoints. It serialises with its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossScale {
     /// The factor now.
@@ -28,7 +28,7 @@ pub struct LossScale {
     ceiling: f64,
 }
 
-/// What becomes of an optimizer step.
+/// Outcome of an optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum StepOutcome {
@@ -54,7 +54,7 @@ impl Default for LossScale {
 }
 
 impl LossScale {
-    /// What a type needs: the default for f16, [`none`](Self::none) for bf16.
+    /// The scale for a type: the default for fp16, [`none`](Self::none) for bf16.
     pub fn for_half(half: Half) -> Self {
         match half {
             Half::F16 => Self::default(),
@@ -96,7 +96,7 @@ impl LossScale {
     ///
     /// # Errors
     ///
-    /// Those of [`widen`](super::widen).
+    /// As [`widen`](super::widen).
     pub fn widen<M: Module>(&self, gradients: GradientsParams, copy: &M) -> Result<GradientsParams, MixedError> {
         self.widen_onto(GradientsParams::new(), gradients, copy)
     }
@@ -105,7 +105,7 @@ impl LossScale {
     ///
     /// # Errors
     ///
-    /// Those of [`widen_onto`](super::widen_onto).
+    /// As [`widen_onto`](super::widen_onto).
     pub fn widen_onto<M: Module>(
         &self,
         sum: GradientsParams,
@@ -115,8 +115,8 @@ impl LossScale {
         widen_by(sum, gradients, copy, self.scale.recip())
     }
 
-    /// Says what becomes of a step, and adapts the factor; `finite` is whether the
-    /// [`global_norm`](super::global_norm) of its gradients is.
+    /// Decides whether a step is applied, and adapts the factor; `finite` is true if the
+    /// [`global_norm`](super::global_norm) of the gradients is.
     pub fn update(&mut self, finite: bool) -> StepOutcome {
         if !finite {
             self.scale = (self.scale * self.backoff_factor).max(self.floor);
@@ -142,7 +142,8 @@ mod tests {
     use super::{LossScale, StepOutcome};
 
     /// `torch.amp.GradScaler(init_scale=4.0, growth_interval=3)` after each of these steps (PyTorch's
-    /// `_amp_update_scale_`): non-finite steps halve and start counting anew, the third finite one in a row doubles.
+    /// `_amp_update_scale_`): a step that is not finite halves the scale and restarts the count; the third finite step
+    /// in a row doubles it.
     #[test]
     fn the_factor_is_that_of_pytorch() {
         let mut scale = LossScale::default().with_init_scale(4.0).with_growth_interval(3);

@@ -48,7 +48,7 @@ impl<M: Module> Master<M> {
     ///
     /// # Errors
     ///
-    /// [`MixedError::HalfStatistics`] if running statistics are not held in an [`InF32`](super::InF32).
+    /// [`MixedError::HalfStatistics`] if running statistics are outside of an [`InF32`](super::InF32).
     pub fn new(model: M, half: Half) -> Result<Self, MixedError> {
         let model = model.map(&mut Widen);
         statistics::check(&model)?;
@@ -66,7 +66,7 @@ impl<M: Module> Master<M> {
         self.model
     }
 
-    /// What the copy computes in.
+    /// Type of the copy.
     pub fn half(&self) -> Half {
         self.half
     }

@@ -1,10 +1,10 @@
 //! Mixed precision: the step computes in 16 bits, the optimizer in f32.
 //!
-//! Burn 0.22.1 has no automatic casts, no loss scaler and no master weights. Where an operation is given two float types
-//! it panics on the CPU, and `CubeCL`'s kernels read the one as if it were the other. So the default float type of the
-//! device is the 16-bit one ([`default_float`](crate::device::default_float)): all that a model makes as it runs (states,
-//! masks, positions, batches) has it. A [`Master`] holds the weights in f32 and makes 16-bit copies to compute with; their
-//! gradients are [widened](widen) before they are added up, clipped and given to the optimizer.
+//! Burn 0.22.1 has no automatic casts, no loss scaler and no master weights. An operation on two float types panics on
+//! the CPU, and `CubeCL`'s kernels read one type as the other. The default float type of the device is therefore the
+//! 16-bit one ([`default_float`](crate::device::default_float)), which applies to all tensors that a model creates
+//! (states, masks, positions, batches). A [`Master`] has the weights in fp32 and makes 16-bit copies to compute with.
+//! Their gradients are [widened](widen) before they are accumulated, clipped and passed to the optimizer.
 //!
 //! | what | type | bytes for each parameter |
 //! |---|---|---|
@@ -53,10 +53,10 @@
 //!
 //! # Normalisation
 //!
-//! Largest errors of the outputs of Burn's layers against f64, in standard deviations of the output, over widths 64, 1024
-//! and 8192, for inputs of some mean and deviation that are 16-bit already. They were computed on the CPU, whose
-//! operations sum in f32 and round their results, as those of `CubeCL` do. In an [`InF32`] all of them are within the
-//! rounding of the output: 0.008 in bf16, 0.001 in f16.
+//! Largest errors of the outputs of Burn's layers against fp64, in standard deviations of the output, over widths 64,
+//! 1024 and 8192. The inputs have a mean and deviation, and are 16-bit already. The errors were computed on the CPU,
+//! whose operations sum in fp32 and round their results, as those of `CubeCL` do. In an [`InF32`] all errors are within
+//! the rounding of the output: 0.008 in bf16, 0.001 in fp16.
 //!
 //! | layer | bf16: 0 ± 1 | 10 ± 10 | 10 ± 1 | 10 ± 0.1 | f16: 0 ± 1 | 10 ± 1 | 10 ± 0.1 |
 //! |---|---|---|---|---|---|---|---|
@@ -66,24 +66,25 @@
 //! | `GroupNorm`, `InstanceNorm` | 0.020 | 0.027 | 0.035 | 0.149 | 0.001 | 0.001 | 0.001 |
 //! | `BatchNorm` | 0.020 | 0.027 | 0.035 | 0.149 | 0.002 | 0.005 | 0.040 |
 //!
-//! What is lost is lost as the mean and the differences to it are rounded. `RmsNorm` sums in f32 by itself, and `LayerNorm`, `GroupNorm` and `InstanceNorm` widen f16 but not bf16.
-//! Hold a layer whose inputs are far from centred in an `InF32`.
+//! The loss comes from rounding the mean and the differences to it. `RmsNorm` sums in fp32 by itself; `LayerNorm`,
+//! `GroupNorm` and `InstanceNorm` widen fp16 but not bf16. Wrap a layer whose inputs are far from centred in an
+//! `InF32`.
 //!
-//! **`BatchNorm` has to be in one**, and [`Master::new`] refuses a model in which it is not. Each batch moves its running
-//! statistics by a tenth of the difference, which 16 bits round away, and the factors 0.9 and 0.1, rounded to bf16, do not
-//! add up to 1: after 200 equal batches of mean 3 and variance 4 a mean in bf16 stands at 0.95 of it and a variance at
-//! 0.98, for good. In an `InF32` the statistics are f32, are computed from f32 sums of f32 differences, and are shared by the
+//! **Wrap every `BatchNorm` in an `InF32`**: [`Master::new`] refuses other models. Each batch moves the running
+//! statistics by a tenth of the difference, which 16 bits round away. The factors 0.9 and 0.1, rounded to bf16, do not
+//! add up to 1. After 200 equal batches of mean 3 and variance 4, a mean in bf16 stays at 0.95 of it and a variance at
+//! 0.98. In an `InF32` the statistics are fp32, are computed from fp32 sums of fp32 differences, and are shared by the
 //! master and its copies: a forward pass of a copy updates those that are saved. They cannot be recovered from 16-bit
-//! ones, as Burn shows neither the momentum nor how often a layer ran.
+//! ones, because Burn exposes neither the momentum nor the number of runs.
 //!
 //! # Losses
 //!
-//! Call [`in_f32`] on what the model returns, and on real targets. These of Burn's losses then give in a program whose default
-//! is bf16 or f16 what they give in one of f32: `CrossEntropyLoss` (also with padding), `CTCLoss`, `MseLoss`, `LpLoss`,
+//! Call [`in_f32`] on the model's output, and on real-valued targets. With a default of bf16 or fp16, these losses of
+//! Burn then return the same as with fp32. `CrossEntropyLoss` (also with padding), `CTCLoss`, `MseLoss`, `LpLoss`,
 //! `HuberLoss`, `SmoothL1Loss`, `PoissonNllLoss`, `GaussianNLLLoss`, `KLDivLoss`, `CosineEmbeddingLoss`,
 //! `HingeEmbeddingLoss`, `MarginRankingLoss`, `MultiMarginLoss`, `SoftMarginLoss`, `TripletMarginLoss`.
 //!
-//! These make tensors of the default type inside, and so mix types:
+//! The following create tensors of the default type inside, and so mix types:
 //!
 //! | loss | instead |
 //! |---|---|
@@ -101,9 +102,10 @@
 //!
 //! # Saving and loading
 //!
-//! Save `master.model().valid()`: plain f32 weights, and statistics with the last batch in them (Burn keeps the last update
-//! of each thread pending). Load an f32 record into a model before [`Master::new`]: it stays f32. [`LossScale`] serialises.
-//! Burn loads the state of optimizers in the default float type: hold an optimizer in an [`F32State`].
+//! Save `master.model().valid()`: plain fp32 weights, and statistics with the last batch in them (Burn keeps the last
+//! update of each thread pending). Load an fp32 record into a model before [`Master::new`]: it stays fp32.
+//! [`LossScale`] serialises. Burn loads the state of optimizers in the default float type: wrap the optimizer in an
+//! [`F32State`].
 //!
 //! Evaluate with `master.compute_copy().valid()` in the process that trains, and with the f32 model in any other.
 

@@ -1,8 +1,8 @@
-/// Announces that what a module visits next is held in f32, and that it no longer is: the container types of a level that
-/// is entered and left at once. Paths, and with them records and parameter groups, are those of a model without it.
+/// Container types of an extra level that is entered and left at once, to mark the begin and end of fp32 modules.
+/// Paths, records and parameter groups are those of a model without it.
 pub(super) const ISLAND: [&str; 2] = ["InF32", "InF32 end"];
 
-/// Where in a model a visitor or mapper is.
+/// Position of a visitor or mapper in a model.
 #[derive(Default)]
 pub(crate) struct ModulePath {
     path: Vec<String>,
@@ -29,7 +29,7 @@ impl ModulePath {
         }
     }
 
-    /// Whether it is inside of an [`InF32`](super::InF32).
+    /// Returns true inside an [`InF32`](super::InF32).
     pub(super) fn is_f32(&self) -> bool {
         self.islands > 0
     }

@@ -11,9 +11,9 @@ static WARNED: Once = Once::new();
 /// precision, and the next step mixes them with f32 gradients. This loads them on a device whose default is f32, from
 /// where Burn moves them to the gradient's in the next step. Records are those of the optimizer itself.
 ///
-/// Training on a GPU, that device is the CPU, also where the GPU's default is f32: Burn loads the states of all ranks on its
-/// default device, which is the first GPU. Training on the CPU in a 16-bit default there is none: the state is not loaded then,
-/// and begins anew; a warning says so.
+/// For training on a GPU, that device is the CPU, even with a default of fp32: Burn loads the states of all ranks on
+/// its default device, which is the first GPU. Training on the CPU with a 16-bit default has no such device: the state
+/// starts from zero, with a warning.
 ///
 /// ```
 /// use burn::optim::{AdamWConfig, ModuleOptimizer};
@@ -27,7 +27,7 @@ pub struct F32State<O> {
 }
 
 impl<O: Optimizer> F32State<O> {
-    /// What `build` of an optimizer's config returns.
+    /// Wraps the result of an optimizer config's `build`.
     pub fn new(optimizer: O) -> Self {
         Self { optimizer }
     }

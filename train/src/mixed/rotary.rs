@@ -3,15 +3,15 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 /// Rotary position encodings whose angles are exact.
 ///
-/// Burn 0.22.1 computes positions, frequencies and angles in the default float type. In bf16 positions above 256 are
-/// rounded, and angles by up to some radians: over 1024 positions a component that is at most 1.41 comes out wrong by up to
-/// 2.4, and in f16 by up to 0.25. Here angles are computed in f64, and only their sines and cosines are rounded.
+/// Burn 0.22.1 computes positions, frequencies and angles in the default float type. bf16 rounds positions above 256,
+/// and angles by up to some radians. Over 1024 positions, a component of at most 1.41 is off by up to 2.4, and in fp16
+/// by up to 0.25. This function computes angles in fp64, and rounds only their sines and cosines.
 ///
-/// [`RotaryEncoding::shift`] computes angles anew, as Burn does: do not use it with a 16-bit default type.
+/// [`RotaryEncoding::shift`] recomputes angles as Burn does: do not use it with a 16-bit default type.
 ///
 /// # Panics
 ///
-/// Where `config.init` does: if the width is odd or theta is not positive.
+/// As `config.init`, if the width is odd or theta is not positive.
 pub fn rotary(config: &RotaryEncodingConfig, device: &Device) -> RotaryEncoding {
     let mut encoding = config.init(device);
     let frequency = |pair: usize| f64::from(config.theta).powf(-(2.0 * pair as f64) / config.d_model as f64);

@@ -6,8 +6,8 @@ use super::module_path::{ModulePath, track_path};
 
 /// Checks that every running statistic of the model is in an `InF32`.
 ///
-/// Burn shows a `RunningState` to visitors as a parameter like any other. What tells it apart is that it refuses to keep
-/// gradients, whatever a mapper makes of it.
+/// Burn shows a `RunningState` to visitors like any other parameter. The difference: a `RunningState` refuses to keep
+/// gradients, whatever a mapper does.
 pub(super) fn check<M: Module>(model: &M) -> Result<(), MixedError> {
     let mut refusing = Refusing::default();
     model.clone().map(&mut AskForGradients).visit(&mut refusing);

@@ -154,7 +154,7 @@ impl StepTimes {
         recorder.record(Record::Step(Box::new(record)));
     }
 
-    /// The marks of this step, and whether the memory pools are to be queried in it.
+    /// Returns the marks of this step, and true if it queries the memory pools.
     fn pass_marks(&self, end: Instant) -> (Marks, bool) {
         let mut marks = self.marks();
         let is_due = marks.pools.is_none_or(|queried| end - queried >= POOL_INTERVAL);

@@ -16,7 +16,7 @@ use crate::timing::{Phase, StepTimer};
 pub(super) struct MicroBatchGradients<T> {
     /// Sum of the gradients so far, including those of this micro-batch.
     pub gradients: GradientsParams,
-    /// Share of the mean loss, in fp32 and of shape `[1]`, if known.
+    /// Share of the mean loss, in fp32 and of shape `[1]`, if available.
     pub loss: Option<Tensor<1>>,
     /// Output of the training step.
     pub output: T,

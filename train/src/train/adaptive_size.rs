@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn it_stays_within_what_it_is_good_for() {
-        // Nobody planned it: all of it is 100 bytes, of which 30 cannot be parted.
+        // Without a plan: 100 bytes in all, of which 30 cannot be split.
         let mut size = AdaptiveSize::new(u64::MAX).with_patience(1);
         size.limit(30, 100);
         let sizes: Vec<_> = std::iter::from_fn(|| size.shrink(u64::MAX, None)).collect();

@@ -1,4 +1,4 @@
-//! What forward passes change beside gradients: the running statistics of norms.
+//! Running statistics of norms, which forward passes change.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use burn::tensor::Tensor;
 
 /// The values that no gradient changes, as they were.
 ///
-/// Norms write their running statistics into a place that all clones of a model share, and hold back the last update
-/// until the next forward pass. So a forward pass that failed is not undone by keeping a clone.
+/// All clones of a model share the running statistics of its norms, and norms apply the last update in the next forward
+/// pass. A clone therefore does not undo a failed forward pass.
 pub(super) struct Buffers {
     values: GradientsParams,
     ids: HashSet<ParamId>,

@@ -89,7 +89,7 @@ impl ModuleVisitor for Copying<'_> {
 /// A value on the device, of shape `[1]`, that depends on every trained parameter of a model that is `seen`; `None` if
 /// there is none.
 ///
-/// Which value is of no interest: reading it fails if one of the parameters could not be computed.
+/// A read of the value fails if one of the parameters could not be computed. The value itself is arbitrary.
 pub fn witness<M: Module>(model: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
     let mut corners = Corners { seen, values: Vec::new() };
     model.visit(&mut corners);
@@ -98,8 +98,8 @@ pub fn witness<M: Module>(model: &M, seen: impl Fn(ParamId) -> bool) -> Option<T
     sums.into_iter().reduce(|sum, other| sum + other)
 }
 
-/// Where a slice begins and ends at a multiple of so many bytes, and is contiguous, `CubeCL` makes no copy of it on any
-/// GPU: CUDA's is the largest.
+/// `CubeCL` does not copy a contiguous slice whose begin and end are multiples of this number of bytes. CUDA's
+/// alignment is the largest of all GPUs.
 const ALIGNMENT: usize = 512;
 
 /// Some values of each parameter, by their type: what is of one type is put together by one kernel.
@@ -130,7 +130,7 @@ impl<F: Fn(ParamId) -> bool> ModuleVisitor for Corners<F> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sizes {
     pub all: u64,
-    /// Of the largest of them.
+    /// Bytes of the largest one.
     pub largest: u64,
 }
 

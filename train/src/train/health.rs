@@ -1,4 +1,4 @@
-//! What gradients are made of, parameter by parameter.
+//! Counts of gradient values, parameter by parameter.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::update::{ReadbackError, watched_read};
 use crate::mixed::{ModulePath, track_path};
 
-/// What the gradients of a model are made of: a table with a line for each parameter.
+/// Counts of the gradients of a model, displayed as a table with a line a parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GradientHealth {
@@ -20,7 +20,7 @@ pub struct GradientHealth {
     pub without: Vec<String>,
 }
 
-/// What the gradient of a parameter is made of.
+/// Counts of the gradient of a parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LayerHealth {
@@ -28,16 +28,16 @@ pub struct LayerHealth {
     pub path: String,
     /// Values in all.
     pub values: u64,
-    /// Those that are not a number.
+    /// NaN values.
     pub nan: u64,
-    /// Those that are infinite, of either sign.
+    /// Infinite values, of either sign.
     pub infinite: u64,
-    /// Those that are zero, of either sign.
+    /// Zeros, of either sign.
     pub zero: u64,
 }
 
 impl GradientHealth {
-    /// Whether all gradients are finite.
+    /// Returns true if all gradients are finite.
     pub fn is_finite(&self) -> bool {
         self.unhealthy().next().is_none()
     }
@@ -110,7 +110,7 @@ pub(super) struct Counts {
     without: Vec<String>,
 }
 
-/// Of one gradient: those not a number, infinite and zero, in i32, of shape `[3]`.
+/// Pending counts of one gradient: NaN, infinite and zero, in i32 and of shape `[3]`.
 struct Counted {
     path: String,
     values: u64,

@@ -120,7 +120,7 @@ pub enum TrainerError {
     Ended(#[from] Ended),
 }
 
-/// Error of an optimizer step. The model and the optimizer are unchanged, unless the variant says otherwise.
+/// Error of an optimizer step. The model and the optimizer are unchanged, unless a variant documents otherwise.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StepError {
@@ -130,7 +130,7 @@ pub enum StepError {
     /// The batch has no samples.
     #[error("the batch is empty: a step needs at least one sample")]
     Empty,
-    /// One sample at a time does not fit; or, in the optimizer, one parameter at a time.
+    /// Micro-batches of one sample do not fit; or in the optimizer, groups of one parameter.
     #[error(
         "out of memory {moment} with micro-batches of {micro_batch}, and nothing smaller is left to try{}{}\nBurn reports: {message}",
         available(*.memory),
@@ -141,7 +141,7 @@ pub enum StepError {
         moment: Moment,
         /// Samples in a micro-batch.
         micro_batch: usize,
-        /// Memory available for training after everything was released, if known.
+        /// Memory available for training after everything was released, if measured.
         memory: Option<Bytes>,
         /// Plan of such micro-batches for that memory, item by item, or the reason why they do not fit.
         plan: Option<Box<Result<Plan, PlanError>>>,

@@ -89,9 +89,9 @@ pub(super) fn updated<W: Weights>(
 
 /// Updates group by group, each after the one before was computed, so that one group at most is allocated twice.
 ///
-/// `changed` returns the weights with a group updated. After an out-of-memory, `release` frees memory, and the update goes on
-/// with halves of the groups, down to single parameters. Returns the number of halvings. An error after the first group
-/// leaves a partially applied update.
+/// `changed` returns the weights with a group updated. After an out-of-memory, `release` frees memory, and the update
+/// continues with halves of the groups, down to single parameters. Returns the number of halvings. An error after the
+/// first group leaves a partially applied update.
 pub(super) fn update_in_groups<W: Weights>(
     weights: &mut W,
     groups: Vec<Vec<ParamId>>,

@@ -17,7 +17,7 @@ const WINDOW: f64 = 0.1;
 const MOST_STEPS: usize = 100;
 const REPEATS: (usize, usize) = (3, 9);
 
-/// What steps took.
+/// Measured times of steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) samples_per_s: Interval,
@@ -25,25 +25,25 @@ pub(super) struct Timed {
     pub(super) step_ms: f64,
     /// `None` of steps that are fed, and of those that are one piece.
     pub(super) phases: Option<Phases>,
-    /// Of steps that are fed.
+    /// Time that fed steps waited.
     pub(super) waiting_percent: Option<f64>,
     pub(super) seen: Seen,
-    /// What the device's memory pools held; `None` on a CPU.
+    /// Bytes reserved by the device's memory pools; `None` on a CPU.
     pub(super) reserved: Option<gpu_tuned_core::Bytes>,
-    /// Whether the loss is, or where there is none to be seen the weights.
+    /// True if the loss is finite; without a loss, if the weights are.
     pub(super) is_finite: bool,
 }
 
-/// Where and how long steps are timed.
+/// Device, sampler and time limit of timed steps.
 #[derive(Clone, Copy)]
 pub(super) struct Timing<'t> {
     pub(super) device: &'t Device,
     pub(super) eye: &'t DeviceSampler,
-    /// What the repeats may take.
+    /// Time limit of the repeats.
     pub(super) spend: Duration,
 }
 
-/// How often steps are taken.
+/// Numbers of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
     /// In a row, with one wait for the device at the end.
@@ -103,7 +103,7 @@ pub(super) fn fed<M: Module, B: Clone>(
     })
 }
 
-/// What came of the repeats.
+/// Results of the repeats.
 struct Figures {
     seconds: Vec<Seconds>,
     phases: Option<Phases>,
@@ -118,7 +118,7 @@ struct Seconds {
     waited: f64,
 }
 
-/// Warms up on a new thread, times as `timing` says, and gives back what was taken.
+/// Warms up and times steps on a new thread, then releases its memory.
 fn on_a_thread<'s, 'a: 's, M: Module, B: Clone>(
     Timing { device, spend, .. }: Timing<'_>,
     subject: &'s Subject<'a, M, B>,
@@ -168,7 +168,7 @@ impl Run<'_> {
         self.clock.device.sync().map_err(|error| self.clock.step.failed(&error))
     }
 
-    /// Steps, each after what `before` does, which tells how long it waited.
+    /// Repeats steps, each after `before`, which returns the time it waited.
     fn repeat<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,

@@ -13,7 +13,7 @@ use super::{Pace, Timing, alone, fed};
 const STEP: Step = Step { batch: 16, micro_batches: 1, checkpointing: false };
 const FORWARD: Duration = Duration::from_millis(20);
 
-/// Whose forward pass takes its time.
+/// A subject with a slow forward pass.
 fn slow(factor: f64) -> Subject<'static, Linear, Tensor<2>> {
     Subject::new(
         |device| LinearConfig::new(8, 1).init(device),

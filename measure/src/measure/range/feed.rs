@@ -9,7 +9,7 @@ use gpu_tuned_observe::bench::Feed;
 /// Prepares so many samples in the host's memory.
 pub(super) type Prepare<'p> = dyn Fn(usize) + Send + Sync + 'p;
 
-/// What prepared batches come out of.
+/// Queue of prepared batches.
 pub(super) struct Fed<'p> {
     prepare: &'p Prepare<'p>,
     samples: usize,
@@ -33,14 +33,14 @@ impl Fed<'_> {
         self.waited += begin.elapsed();
     }
 
-    /// What was waited since this was last asked.
+    /// Time waited since the last call.
     pub(super) fn waited(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }
 }
 
-/// Does something with batches of so many samples, which workers prepare meanwhile. As with the session's loader, as many wait
-/// as `prefetch` says, and each worker has one in hand.
+/// Runs a function on batches of so many samples, which workers prepare meanwhile. As with the session's loader,
+/// `prefetch` batches wait, and each worker prepares one more.
 ///
 /// # Panics
 ///

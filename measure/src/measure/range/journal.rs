@@ -8,7 +8,7 @@ use gpu_tuned_observe::bench::{Begin, Header, Line, Outcome, Record, Setup};
 
 use super::super::MeasureError;
 
-/// The file of results, with what is added to it. Nobody else adds to it meanwhile.
+/// File of results. Only one process writes it at a time.
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
@@ -30,7 +30,7 @@ impl Journal {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// What is on record below the header, without what so many bytes at the beginning tell.
+    /// Results on record below the header, without those in the first `ignored_bytes`.
     pub(super) fn known(&self, ignored_bytes: u64, header: &Header) -> Result<Vec<(Setup, Outcome)>, MeasureError> {
         let bytes = fs::read(&self.path).map_err(|source| self.failed(source))?;
         let from = usize::try_from(ignored_bytes).unwrap_or(usize::MAX).min(bytes.len());
@@ -41,7 +41,7 @@ impl Journal {
         Ok(known.unwrap_or_default().into_iter().collect())
     }
 
-    /// Says what follows.
+    /// Records the begin of a process.
     pub(super) fn begin(&mut self, header: Header, begin: Begin) -> Result<(), MeasureError> {
         self.add(&Line::Header(Box::new(header)))?;
         self.add(&Line::Begin(begin))

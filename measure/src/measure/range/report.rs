@@ -1,4 +1,4 @@
-//! What is said while setups are run.
+//! Output while configurations run.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn memory_ran_out() {
     eprintln!("  memory ran out: what is tuned in this process from now on may be slow, so that it ends");
 }
 
-/// How far it is.
+/// Progress over all configurations.
 pub(super) struct Progress<'p> {
     setups: &'p [Setup],
     left: usize,
@@ -35,7 +35,7 @@ impl<'p> Progress<'p> {
         Self { setups, left, done: 0, taken: Duration::ZERO }
     }
 
-    /// Which of all the setup is that took so long, and how long the others may take.
+    /// Number of a configuration with its duration, and the estimated time of the others.
     pub(super) fn after(&mut self, setup: Setup, took: Duration) -> String {
         self.taken += took;
         self.done += 1;

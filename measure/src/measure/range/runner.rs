@@ -1,4 +1,4 @@
-//! What steps are run on.
+//! Devices that run steps.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use gpu_tuned_observe::Host;
 /// The part of what is free that steps may take: a device must never run out of it.
 const SHARE: f64 = 0.85;
 
-/// What steps are run on.
+/// Device that runs steps.
 pub(super) trait StepRunner {
-    /// What may be taken now.
+    /// Memory available now.
     fn room(&self) -> Result<Bytes, MeasureError>;
 
-    /// What steps would take, found out without running them; `None` where that cannot be.
+    /// Predicts the memory of steps by a dry run; `None` if the device has none.
     fn foresee(&self, step: Step) -> Result<Option<Memory>, MeasureError>;
 
-    /// What small steps take, found out by running them; `None` where nothing counts it, and where steps are foreseen.
+    /// Measures the memory of small steps by running them; `None` if nothing counts it, or if the device has dry runs.
     fn probe(&self, step: Step) -> Result<Option<Memory>, MeasureError>;
 
     /// Runs steps with their batch at hand.
     fn run(&self, step: Step) -> Result<Figures, MeasureError>;
 
-    /// Runs steps whose batches are prepared meanwhile; `None` where the program does not say how.
+    /// Runs steps whose batches are prepared meanwhile; `None` if the program does not describe the preparation.
     fn run_fed(&self, step: Step, feed: Feed) -> Result<Option<Figures>, MeasureError>;
 }
 
@@ -93,7 +93,7 @@ impl<M: Module, B: Clone> StepRunner for OnDevice<'_, '_, '_, M, B> {
 
     fn run(&self, step: Step) -> Result<Figures, MeasureError> {
         let timed = alone(self.timing(), self.subject, step)?;
-        // Counted apart: threads hold on to scratch memory that they take once.
+        // Counted separately, because threads allocate scratch memory once and keep it.
         let counted = self.probe(step)?;
         Ok(figures(timed, counted))
     }
@@ -105,7 +105,7 @@ impl<M: Module, B: Clone> StepRunner for OnDevice<'_, '_, '_, M, B> {
     }
 }
 
-/// What may be taken of the host's memory.
+/// Available part of host memory.
 fn of_host() -> Bytes {
     Host::read().memory_available.scaled(SHARE)
 }

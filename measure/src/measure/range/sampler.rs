@@ -1,4 +1,4 @@
-//! What device and processor do while steps are timed.
+//! Samples of GPU and CPU utilisation while steps are timed.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -12,21 +12,21 @@ use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 /// From one look to the next; the driver's own sample period is longer.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The GPU's utilisation in percent; `None` where the driver does not tell it.
+/// GPU utilisation in percent; `None` if the driver does not report it.
 pub(super) type Look = dyn FnMut() -> Option<u32> + Send;
 
-/// What looks at the GPU, if there is one to look at.
+/// Sampler of the GPU, if there is one.
 #[derive(Clone, Default)]
 pub(super) struct DeviceSampler(Option<Arc<Mutex<Look>>>);
 
-/// What was seen.
+/// Utilisation over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     pub(super) gpu_percent: Option<f64>,
     pub(super) cpu_percent: Option<f64>,
 }
 
-/// A time in which it is looked at.
+/// Sampling period.
 pub(super) struct Watch {
     begin: Instant,
     cpu_before: Option<Duration>,
@@ -75,7 +75,7 @@ impl DeviceSampler {
 }
 
 impl Watch {
-    /// What was seen since it began.
+    /// Ends the period, and returns its utilisation.
     pub(super) fn end(mut self) -> Seen {
         let wall = self.begin.elapsed().as_secs_f64();
         let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -100,7 +100,7 @@ fn mean(seen: &[u32]) -> Option<f64> {
     (!seen.is_empty()).then(|| seen.iter().copied().map(f64::from).sum::<f64>() / seen.len() as f64)
 }
 
-/// What the processor has spent on this process, on all cores.
+/// CPU time of this process, on all cores.
 fn cpu_time() -> Option<Duration> {
     let process = sysinfo::get_current_pid().ok()?;
     let mut system = System::new();
@@ -116,7 +116,7 @@ mod tests {
 
     use super::DeviceSampler;
 
-    /// The seconds that a core has been at this thread, by the kernel's scheduler; `None` where it does not say.
+    /// CPU seconds of this thread, from the kernel's scheduler; `None` if not reported.
     fn had_so_far() -> Option<f64> {
         let scheduled = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         let nanoseconds = scheduled.split_whitespace().next()?.parse::<f64>().ok()?;

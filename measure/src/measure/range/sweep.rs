@@ -13,7 +13,7 @@ use super::report::{self, Progress};
 use super::runner::StepRunner;
 use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
-/// Micro-batches whose memory tells that of larger ones, where no dry run does.
+/// Micro-batches whose memory predicts that of larger ones, without a dry run.
 const PROBES: [u64; 2] = [1, 2];
 
 /// The setups of one process.
@@ -23,10 +23,10 @@ pub(super) struct Sweep<'c> {
     pub(super) largest: u64,
     /// With and without recomputing activations, as far as the model can be had so.
     pub(super) checkpointing: &'static [bool],
-    /// What is on record; then what has come of this process, too.
+    /// Results on record, including those of this process.
     pub(super) known: Vec<(Setup, Outcome)>,
     pub(super) journal: &'c mut Journal,
-    /// Told that something was said.
+    /// Called after output.
     pub(super) said: &'c dyn Fn(),
 }
 
@@ -59,7 +59,7 @@ impl Sweep<'_> {
         self.known.iter().rev().find(|(known, _)| *known == setup).map(|(_, outcome)| outcome)
     }
 
-    /// What steps are known to take, by mode and batch.
+    /// Measured memory by mode and batch.
     fn known_memory(&self) -> BTreeMap<Mode, KnownMemory> {
         let mut memory: BTreeMap<Mode, KnownMemory> = BTreeMap::new();
         for (setup, outcome) in self.known.iter().filter(|(setup, _)| setup.feed.is_none()) {
@@ -120,7 +120,7 @@ impl Sweep<'_> {
     }
 }
 
-/// What became of a step that failed; an error where nothing was to do with the step.
+/// Turns a failed step into an outcome. Other errors end the process.
 fn failure(error: MeasureError) -> Result<Outcome, MeasureError> {
     match error {
         MeasureError::Step { message, .. } if is_out_of_memory(&message) => Ok(Outcome::OutOfMemory { message }),
@@ -129,7 +129,7 @@ fn failure(error: MeasureError) -> Result<Outcome, MeasureError> {
     }
 }
 
-/// What steps of one mode take, by their batch.
+/// Measured memory of one mode by batch.
 #[derive(Debug, Default)]
 struct KnownMemory(BTreeMap<u64, Bytes>);
 
@@ -151,7 +151,7 @@ impl KnownMemory {
         self.add(batch, figures.and_then(|figures| figures.reserved_bytes.max(figures.predicted_bytes)));
     }
 
-    /// What a batch will take, on the line through the two nearest smaller ones; `None` where fewer are known.
+    /// Extrapolated memory of a batch, from the two nearest smaller ones; `None` for fewer.
     fn expected(&self, batch: u64) -> Option<Bytes> {
         let mut smaller = self.0.range(..batch).rev();
         let ((b, above), (a, below)) = (smaller.next()?, smaller.next()?);

@@ -16,9 +16,9 @@ const MIB: u64 = 1 << 20;
 /// Steps that take 100 MiB and 10 for each sample, and do what a device would.
 struct Fake {
     room: Bytes,
-    /// Whether steps can be foreseen, as on a GPU, or have to be probed.
+    /// True if steps have dry runs, as on a GPU.
     is_gpu: bool,
-    /// What happens at a batch.
+    /// Batch that fails, with its message.
     fails: Option<(usize, &'static str)>,
     has_preparation: bool,
     ran: RefCell<Vec<String>>,
@@ -77,7 +77,7 @@ impl StepRunner for Fake {
     }
 }
 
-/// What came of the setups, with what is in the file afterwards known as well.
+/// Outcomes of the configurations, and results on record afterwards.
 struct Ran {
     known: Vec<(Setup, Outcome)>,
     folder: TempDir,

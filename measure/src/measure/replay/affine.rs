@@ -5,21 +5,22 @@ use std::collections::HashSet;
 use super::program::{Allocation, Op, Program, Recorded, Size, deaths, phases};
 use gpu_tuned_train::allocation::SMALLEST_TENSOR_BYTES;
 
-/// So many pairs in a row end a stretch without pairs.
+/// Pairs in a row that end a stretch without pairs.
 const RESUME: usize = 4;
 /// Stretches without pairs are at most so long, in allocations.
 const FURTHEST: usize = 200;
-/// Of a thousand bytes so many may be without a pair, unless they grow with the micro-batch or are scratch. Of a ResNet, of
-/// convolutions and of an LSTM it is less than one; of a small transformer 40 where its products change with the size.
+/// Largest part of bytes without a pair, in thousandths, apart from those that grow with the micro-batch and scratch. A
+/// ResNet, convolutions and an LSTM have less than 1; a small transformer has 40 where its products change with the
+/// size.
 const MOST_UNPAIRED_PER_MILLE: u64 = 5;
-/// What is freed within so many ops of its phase is scratch.
+/// Allocations freed within so many ops of their phase are scratch.
 const BRIEF: usize = 64;
 /// Allocations of this alignment are integers, or no tensors at all.
 const INTEGER_ALIGN: u64 = 8;
 /// Allocations of this alignment may be hash tables, in which autodiff keeps its graph.
 const TABLE_ALIGN: u64 = 16;
 
-/// The program of both recordings; `None` when they do not tell of the same steps.
+/// The program of both recordings; `None` if they have different steps.
 pub(super) fn aligned(small: &Recorded, large: &Recorded, batches: [u64; 2]) -> Option<Program> {
     let pairs = Pairs { small, large, batches }.all()?;
     let size = |(large, pair): (&Allocation, &Option<usize>)| {
@@ -65,8 +66,8 @@ fn is_no_tensor(Allocation { bytes, align, .. }: Allocation) -> bool {
     align == INTEGER_ALIGN || align == TABLE_ALIGN && is_table(bytes)
 }
 
-/// Whether so many bytes are those of a hash table of the standard library: a power of two of entries with a byte each
-/// besides, and 16 bytes more. Entries take a multiple of eight bytes.
+/// Returns true for the size of a standard hash table: a power of two of entries with one byte each besides, and 16
+/// bytes more. Entries take a multiple of eight bytes.
 fn is_table(bytes: u64) -> bool {
     let entries = bytes.saturating_sub(16);
     let odd = entries >> entries.trailing_zeros().min(63);

@@ -1,12 +1,12 @@
 //! Convolutions, which CUDA runs otherwise than the CPU.
 //!
-//! Burn's CPU backend copies weight and input into rows of channels, and frees the copies: three allocations of zeros in a
-//! row, of which the output alone stays. That tells convolutions apart.
+//! Burn's CPU backend copies weight and input into rows of channels, and frees the copies: three zeroed allocations in
+//! a row, of which the output alone stays. This pattern identifies convolutions.
 //!
-//! On CUDA the output's rows are its channels, and rows are padded. For the input's gradient, columns of a matrix are laid
-//! out (`dgrad_im2col` in `burn-cubecl`). For the weight's gradient they are as well (`wgrad_im2col`), twice at a time,
-//! since merging padded dimensions copies. Autotune takes other kernels, too, which need no columns: for the weight's
-//! gradient where rows of columns need no padding, as far as the pages tell that two models left behind on an H200.
+//! On CUDA, the output's rows are its channels, and rows are padded. The input's gradient needs columns of a matrix
+//! (`dgrad_im2col` in `burn-cubecl`). The weight's gradient needs them too (`wgrad_im2col`), twice at a time, because
+//! merging padded dimensions copies. Autotune also chooses kernels without columns: for the weight's gradient where
+//! rows of columns need no padding, according to the pages of two models on an H200.
 
 use std::collections::{HashMap, HashSet};
 
@@ -52,7 +52,7 @@ impl Weight {
         self.outputs * self.inputs * self.taps * 4
     }
 
-    // With a stride the CPU makes a gradient of more taps than there are, and looks at a part of it.
+    // With a stride, the CPU computes a gradient of more taps than exist, and uses a part of it.
     fn is_overhung_by(self, bytes: u64) -> bool {
         let of_tap = self.outputs * self.inputs * 4;
         of_tap > 0 && bytes.is_multiple_of(of_tap) && (self.taps + 1..=4 * self.taps).contains(&(bytes / of_tap))
@@ -94,7 +94,7 @@ struct Lowering {
     made: Vec<Made>,
     phase: Phase,
     dropped: HashSet<usize>,
-    /// What is laid out while the allocation at a place is made.
+    /// Columns that are allocated before an output.
     columns: HashMap<usize, Columns>,
 }
 

@@ -22,8 +22,8 @@ use gpu_tuned_train::device::catching;
 /// After this nothing more is recorded: steps of a large model take a CPU long.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What steps would reserve on the GPU that the program was built for, by the name of its entry. Where that cannot be found
-/// out, it is said, and there is none.
+/// Memory of steps on the GPU that the program was built for, by the name of its lock entry. Prints the reason if it
+/// cannot be simulated.
 pub(in crate::measure) fn devices<M: Module, B: Clone>(
     bench: &Bench<'_, '_, M, B>,
     built: BuiltFor,

@@ -1,10 +1,10 @@
-//! How far what is replayed is from what GPUs reserve.
+//! Deviation of simulated memory from that of GPUs.
 
 use gpu_tuned_core::Precision::{self, Bf16Params, F32};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::workload::Family::{self, Convnet, Recurrent, Transformer};
 
-/// The release of Burn whose steps were held against a GPU.
+/// Version of Burn whose steps were compared with a GPU's.
 const BURN: &str = "0.22.";
 
 /// Ninety-fifth percentiles of the error, as shares of what an H200 reserved: `tests/models/REPLAYED.md`. Of two models of
@@ -24,10 +24,10 @@ const MISSED: [(Family, Precision, bool, f64); 9] = [
 /// The same when gradients are added up under checkpointing, where replaying is not to be trusted.
 const MISSED_ADDING_UP_CHECKPOINTED: f64 = 0.269;
 
-/// What memory that was replayed has to be raised by, as a share of it, so that it is no less than what a GPU reserves;
-/// `None` for a release of Burn that was never held against one.
+/// Margin of simulated memory, as a share of it, so that a GPU reserves no more. `None` for a version of Burn that was
+/// not compared with a GPU.
 ///
-/// Of a family or a mode that was never held against one it is the worst of all.
+/// Other families and modes have the worst margin of all.
 pub fn missed(family: Family, mode: Mode, burn: &str) -> Option<f64> {
     let Mode { precision, checkpointing, .. } = mode;
     let is_it = |row: &(Family, Precision, bool, f64)| (row.0, row.1, row.2) == (family, precision, checkpointing);

@@ -1,8 +1,8 @@
 //! Memory on GPUs that are not there, from what steps allocate on the CPU.
 //!
-//! Three optimizer steps are run on the CPU at two micro-batches, and every allocation is recorded. Each one's size is a
-//! line over the micro-batch, so that the allocations of any micro-batch are known. What CUDA does otherwise is
-//! rewritten: fused optimizers, convolutions, padded rows. Then the allocations are dealt out as `CubeCL` would.
+//! Three optimizer steps run on the CPU at two micro-batches, and every allocation is recorded. The size of each
+//! allocation is linear in the micro-batch, which predicts the allocations of any micro-batch. Differences of CUDA are
+//! rewritten: fused optimizers, convolutions, padded rows. A model of `CubeCL`'s pools then allocates them.
 
 mod affine;
 mod convolution;

@@ -1,16 +1,16 @@
 //! The memory pools that `CubeCL` 0.11 keeps on CUDA, with nothing behind them.
 //!
-//! A pool carves allocations out of pages of one size, the first gap that is large enough, in the order in which its
-//! pages were made. Small allocations have a pool to themselves. All others come from pages as large as the largest of
-//! them so far: one that is larger still makes a new pool, and a page of the old one goes back to the driver only once
-//! nothing on it is live. Parameters are made outside the pools, and what they held is not given back.
+//! A pool allocates from pages of one size, in the first gap that is large enough, in the order of page creation. Small
+//! allocations have their own pool. All others come from pages as large as the largest allocation so far. A larger one
+//! starts a new pool, and a page of the old pool returns to the driver once nothing on it is live. Parameters are
+//! allocated outside the pools, and their memory is not released.
 
 use std::collections::HashMap;
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::InPages;
 
-/// Where a slice of a page may begin, and a row of a tensor.
+/// Alignment of slices in a page, and of rows of a tensor.
 pub(super) const ALIGNMENT: u64 = 512;
 const SMALL_SLICE: u64 = 64 * 1024;
 
@@ -18,12 +18,12 @@ const SMALL_SLICE: u64 = 64 * 1024;
 pub(super) struct Pools {
     small: Pool,
     current: Pool,
-    /// With pages that still hold something, but take nothing new.
+    /// Pools with live pages that take no new allocations.
     outdated: Vec<Pool>,
-    /// What each live allocation got.
+    /// Slice of each live allocation.
     live: HashMap<usize, Slice>,
     largest_page: u64,
-    /// Of what is in no small page.
+    /// Largest allocation outside of small pages.
     largest: u64,
     next_pool: u64,
     persistent: u64,
@@ -124,7 +124,7 @@ impl Pools {
         self.persistent + pools.map(|pool| pool.page_bytes * pool.pages.len() as u64).sum::<u64>()
     }
 
-    /// The pages that are held, without those that were outgrown.
+    /// Pages in use, without those of outgrown sizes.
     pub(super) fn pages(&self) -> InPages {
         InPages {
             small_pages: self.small.pages.len() as u64,

@@ -1,15 +1,15 @@
-//! What optimizer steps allocate and free, for any micro-batch.
+//! Allocations and frees of optimizer steps, for any micro-batch.
 
 use std::collections::{HashMap, HashSet};
 
 use super::pools::ALIGNMENT;
 
-/// Where vectors of 32-bit numbers may begin.
+/// Alignment of vectors of 32-bit numbers.
 const VALUE_ALIGN: u64 = 4;
-/// Of what a step leaves, so much in a row may be without a counterpart in the next.
+/// Longest run of allocations left by a step without a counterpart in the next.
 const FURTHEST: usize = 16;
 
-/// Where a run is.
+/// Run of equal ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Parameters get their first values.
@@ -26,7 +26,7 @@ pub(super) enum Phase {
     End,
 }
 
-/// What happens next, with allocations by their number.
+/// Next event, with allocations by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Enter(Phase),
@@ -56,7 +56,7 @@ pub(super) struct Size {
     bytes: [u64; 2],
     /// Values in a row, where rows are padded.
     row: Option<u64>,
-    /// Whether it is as large when the values of tensors take two bytes.
+    /// True if the size is the same with values of two bytes.
     is_integer: bool,
     /// Terms of a sum at the two micro-batches, which is made in pieces that each take as much.
     terms: Option<[u64; 2]>,
@@ -67,9 +67,9 @@ pub(super) struct Size {
 pub(super) struct Program {
     pub(super) ops: Vec<Op>,
     pub(super) sizes: Vec<Size>,
-    /// How the CPU made the allocations; later ones are made by GPUs only.
+    /// Allocations of the CPU; later ones are of GPUs only.
     pub(super) made: Vec<Allocation>,
-    /// Which allocations are made outside the pools.
+    /// Allocations outside the pools.
     pub(super) persistent: HashSet<usize>,
     /// The micro-batches that were run.
     pub(super) batches: [u64; 2],
@@ -84,14 +84,14 @@ impl Op {
         if let Self::Free(id) = self { Some(*id) } else { None }
     }
 
-    /// Whether it makes or frees one of some allocations.
+    /// Returns true if the op allocates or frees one of some allocations.
     pub(super) fn is_of(&self, ids: &HashSet<usize>) -> bool {
         self.allocated().or(self.freed()).is_some_and(|id| ids.contains(&id))
     }
 }
 
 impl Allocation {
-    /// Whether it is a vector of zeros, which Burn's convolutions on the CPU begin with.
+    /// Returns true for a zeroed vector, with which Burn's convolutions on the CPU begin.
     pub(super) fn is_zeros(self) -> bool {
         self.zeroed && self.align == VALUE_ALIGN
     }
@@ -108,12 +108,12 @@ impl Size {
         Self { is_integer: true, ..Self::plain(bytes.map(|bytes| bytes / 2)) }
     }
 
-    /// So many rows of so many values.
+    /// Size of rows with a number of values.
     pub(super) fn rows(rows: [u64; 2], row: u64) -> Self {
         Self { row: Some(row), ..Self::plain(rows.map(|rows| rows * row * 4)) }
     }
 
-    /// Of each of the pieces in which a sum of so many terms is made.
+    /// Size of a part of a sum over so many terms.
     pub(super) fn in_pieces(self, terms: [u64; 2]) -> Self {
         Self { terms: Some(terms), ..self }
     }
@@ -123,12 +123,12 @@ impl Size {
         self.bytes
     }
 
-    /// Whether the micro-batch makes no difference.
+    /// Returns true if the size does not depend on the micro-batch.
     pub(super) fn is_constant(self) -> bool {
         self.bytes[0] == self.bytes[1]
     }
 
-    /// Whether its rows are padded when values take so many bytes.
+    /// Returns true if rows are padded, for values of so many bytes.
     pub(super) fn is_padded(self, value_bytes: u64) -> bool {
         self.row.is_some_and(|row| pitch(row, value_bytes) != row * value_bytes)
     }
@@ -236,7 +236,7 @@ pub(super) fn phases(ops: &[Op]) -> impl Iterator<Item = &[Op]> {
     ops.chunk_by(|_, next| !matches!(next, Op::Enter(_)))
 }
 
-/// What a stretch of a program allocates and does not free.
+/// Allocations of a stretch that it does not free.
 fn left(ops: &[Op]) -> Vec<usize> {
     let freed: HashSet<_> = ops.iter().filter_map(Op::freed).collect();
     ops.iter().filter_map(Op::allocated).filter(|id| !freed.contains(id)).collect()

@@ -19,7 +19,7 @@ const STEPS: usize = 12;
 /// first two neighbours that take the same steps do: small products are worked out otherwise than large ones.
 const BATCHES: [u64; 4] = [2, 4, 8, 16];
 
-/// What optimizer steps allocate and free, at any micro-batch.
+/// Allocations and frees of optimizer steps, at any micro-batch.
 ///
 /// ```no_run
 /// # use burn::nn::{Linear, LinearConfig};
@@ -42,14 +42,14 @@ const BATCHES: [u64; 4] = [2, 4, 8, 16];
 #[derive(Clone, Debug)]
 pub struct Trace {
     program: Program,
-    /// Of the parameters.
+    /// Shapes of the parameters.
     shapes: Vec<Vec<u64>>,
 }
 
-/// What steps would take of a GPU.
+/// Simulated memory of steps on a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// What the memory pools hold after each step.
+    /// Bytes reserved by the memory pools after each step.
     pub reserved_bytes: Vec<Bytes>,
     /// In use after the last forward pass, with the loss alive.
     pub in_use_bytes: Bytes,
@@ -58,7 +58,7 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// The most that the pools hold after a step, and what is in use after a forward pass.
+    /// Most bytes reserved after a step, and bytes in use after a forward pass.
     pub fn memory(&self) -> Memory {
         let reserved_bytes = self.reserved_bytes.iter().copied().max().unwrap_or_default();
         Memory { reserved_bytes, in_use_bytes: Some(self.in_use_bytes), pages: Some(self.pages) }
@@ -101,8 +101,8 @@ impl Trace {
         Err(step(BATCHES[3]).failed(&"it allocates otherwise than smaller micro-batches"))
     }
 
-    /// What a dozen steps with a micro-batch would take of a CUDA GPU with so much memory, when values take so many bytes;
-    /// `None` when one tensor is larger than the GPU allocates at once.
+    /// Simulates a dozen steps with a micro-batch on a CUDA GPU with so much memory, for values of so many bytes.
+    /// `None` if one tensor exceeds the GPU's largest allocation.
     ///
     /// More than the GPU's memory is an answer, too.
     pub fn replayed(&self, batch: u64, value_bytes: u64, gpu: Bytes) -> Option<Replayed> {
@@ -135,7 +135,7 @@ impl Lowered {
     }
 }
 
-/// Tells which allocations are parameters; on CUDA they are made outside the pools, with padded rows.
+/// Marks the allocations of parameters; on CUDA they are outside the pools, with padded rows.
 fn lay_out_parameters(program: &mut Program, shapes: &[Vec<u64>]) {
     let mut by_bytes: HashMap<u64, Vec<&Vec<u64>>> = HashMap::new();
     for shape in shapes {

@@ -15,7 +15,7 @@ use gpu_tuned_train::allocation::log::{self, Event};
 const LEARNING_RATE: f64 = 1e-6;
 /// The first step makes the optimizer's state, the third is as all that follow.
 const STEPS: usize = 3;
-/// What the multiplication of matrices packs its operands into is aligned to so much; tensors are to less.
+/// Alignment of the packed operands of a matrix product. Tensors have a smaller one.
 const SCRATCH_ALIGN: u64 = 128;
 
 /// Takes three optimizer steps and records them; `None` when more happened than is kept.
@@ -32,7 +32,7 @@ pub(super) fn record<M: Module, B: Clone>(
     Some(Recorded::from_events(&with_ends(&events, tensors)))
 }
 
-/// How many tensors a forward pass makes, where a step does not tell when it ends; `None` when more happened than is kept.
+/// Number of tensors of a forward pass, for steps that do not report its end; `None` if the log overflowed.
 fn forward<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: Step) -> Option<usize> {
     let events = log::watched(|| {
         let device = step.device(device);
@@ -114,7 +114,7 @@ fn enter(phase: Phase) {
 }
 
 impl Recorded {
-    /// What of all that was allocated are tensors, and when they were freed.
+    /// Extracts tensors from all allocations, with the times of their frees.
     pub(super) fn from_events(events: &[Event]) -> Self {
         let mut recorded = Self::default();
         let mut live = HashMap::new();
@@ -137,8 +137,8 @@ impl Recorded {
         recorded
     }
 
-    /// The place at which a convolution is done that is made of three vectors of zeros from a place on: copies of weight
-    /// and input, which are freed one right after the other, and the output.
+    /// End of a convolution that begins with three zeroed vectors at a place: copies of weight and input, freed one
+    /// right after the other, and the output.
     pub(super) fn end_of_convolution(
         ops: &[Op],
         place: usize,

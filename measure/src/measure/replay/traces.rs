@@ -15,13 +15,13 @@ use crate::measure::{MeasureError, Memory, Subject};
 /// The most micro-batches that are replayed for a mode, and the fewest.
 const MOST: usize = 32;
 const FEWEST: usize = 8;
-/// What is replayed for a mode, in allocations and frees. Not a time: the same steps make the same points on every host.
+/// Limit of simulated allocations and frees of a mode. A count instead of a time gives equal results on every host.
 const OPS: usize = 4_000_000;
 
 /// Steps of one micro-batch, and steps that add up the gradients of two, both without or both with checkpointing.
 #[derive(Clone, Debug)]
 pub struct Traces {
-    /// Of one micro-batch.
+    /// Trace of one micro-batch.
     pub single: Trace,
     /// Of two.
     pub accumulating: Trace,
@@ -32,7 +32,7 @@ impl Traces {
     ///
     /// # Errors
     ///
-    /// Those of [`Trace::record`].
+    /// See [`Trace::record`].
     pub fn record<M: Module, B: Clone>(
         device: &Device,
         subject: &Subject<'_, M, B>,
@@ -42,9 +42,8 @@ impl Traces {
         Ok(Self { single: record(1)?, accumulating: record(ACCUMULATING)? })
     }
 
-    /// What a GPU with so much memory would reserve, at a few micro-batches up to the largest and lines from each to the
-    /// next, as a lock has it; `missed` is what [replaying misses](crate::measure::missed()). `None` when not even one sample
-    /// fits into the largest page.
+    /// Simulates a few micro-batches up to the largest, for a GPU with so much memory, as a lock stores them; `missed`
+    /// is the [margin of simulations](crate::measure::missed()). `None` if one sample exceeds the largest page.
     pub fn measured(&self, precision: Precision, largest: u64, gpu: Bytes, missed: f64) -> Option<MeasuredMode> {
         let value_bytes = precision.parameter_bytes();
         let [single, accumulating] = [&self.single, &self.accumulating].map(|trace| trace.lowered(value_bytes));

@@ -11,8 +11,8 @@ fn machine(scenario: &str) -> Machine {
     play(scenario, |library| crate::detect::detect_through(Some(library)))
 }
 
-/// What CUDA would show of these GPUs: the fastest first, then `CUDA_VISIBLE_DEVICES` as the programming guide has it:
-/// indices, or beginnings of UUIDs, up to the first that there is not.
+/// List of CUDA for these GPUs: fastest first, then `CUDA_VISIBLE_DEVICES` as in the programming guide: indices, or
+/// beginnings of UUIDs, up to the first unknown one.
 fn shown(gpus: &[GpuReading], visible: Option<&str>) -> Vec<CudaDevice> {
     let mut order: Vec<&GpuReading> = gpus.iter().collect();
     order.sort_by_key(|gpu| core::cmp::Reverse(gpu.sm_count.unwrap_or(0) * gpu.max_sm_clock_mhz.unwrap_or(0)));
@@ -59,7 +59,7 @@ fn the_gpus_that_cuda_shows_come_in_its_order_with_what_nvml_knows() {
         // Eight of one name.
         ("eight-h100", Some("5,2,7"), &[5, 2, 7]),
         ("a16-board", None, &[0, 1, 2, 3]),
-        // One name and one address: only the UUID tells slices apart.
+        // Equal names and addresses: only the UUID distinguishes MIG slices.
         ("h100-mig", Some(mig[1]), &[1]),
         ("h100-mig", Some(mig[0]), &[0]),
     ] {
@@ -81,7 +81,7 @@ fn without_uuids_and_addresses_equal_gpus_are_not_guessed() {
     assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, read[1].memory_free);
     (devices[0].uuid, devices[0].pci_address) = (None, None);
     let found = in_cuda_order(&read, &devices);
-    // What is free on the one is not known to be free on the other.
+    // Free memory of one slice does not apply to the other.
     assert_eq!((found.len(), found[0].memory_free, found[0].memory_total), (1, None, devices[0].memory_total));
 }
 

@@ -38,7 +38,7 @@ pub enum CacheError {
     Replaced {
         /// The file.
         path: PathBuf,
-        /// What is wrong with what stands there now.
+        /// Problem of the existing file.
         reason: String,
     },
 }

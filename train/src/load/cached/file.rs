@@ -1,8 +1,8 @@
 //! The file of prepared items.
 //!
-//! 8 bytes of mark and version; the items, each followed by its CRC-32; the key; for each item the byte that it ends at;
-//! and last the length of the key, the number of items, and a CRC-32 of everything from the key on. Numbers are 8-byte and
-//! little-endian, checksums 4-byte. The tail is written last, so that a file that was cut short has none.
+//! The file has 8 bytes of mark and version; then the items, each followed by its CRC-32; then the tail. The tail is
+//! the key, the end of each item, the length of the key, the number of items, and a CRC-32 of the tail so far. Numbers
+//! are 8-byte and little-endian, checksums 4-byte. The tail is written last, so a file that was cut short has none.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ const MARK: &[u8; 8] = b"gtitems\x01";
 const NUMBER: usize = 8;
 const CHECKSUM: usize = 4;
 
-/// What is wrong with a file.
+/// Problem of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
     #[error("it is not whole, or not a cache of items")]
@@ -29,7 +29,7 @@ pub(super) enum Unusable {
 #[derive(Debug)]
 pub(super) struct Items {
     map: Map,
-    /// Where the ends of items stand.
+    /// Position of the table of item ends.
     ends: usize,
     len: usize,
 }
@@ -59,7 +59,7 @@ impl Items {
     }
 }
 
-/// Where the ends of items stand, the number of items, and the key.
+/// Position of the table of item ends, number of items, and key.
 fn parts(bytes: &[u8]) -> Option<(usize, usize, &[u8])> {
     let (body, checksum) = bytes.strip_prefix(MARK)?.split_last_chunk::<CHECKSUM>()?;
     let numbers = body.len().checked_sub(2 * NUMBER)?;

@@ -21,13 +21,12 @@ const CHUNK: usize = 256;
 /// A dataset whose items are prepared once and kept in a file: what is slow to make (decoded images, tokenised text) is
 /// slow in the first run only.
 ///
-/// The file is made when the dataset is first opened, on all cores, and mapped afterwards. It is made anew when the
-/// fingerprint, the type of the items, or their number is another, or when it is not whole; all that prepares items belongs
-/// into the fingerprint. An item that the disk has damaged is prepared again when it is asked for. Both are warnings in the
-/// log.
+/// Opening the dataset for the first time creates the file, on all cores; later it is mapped. The file is created again
+/// if the fingerprint, the type of the items or their number changes, or if it is damaged. Everything that affects
+/// items belongs into the fingerprint. A damaged item is prepared again on access. Both cases log a warning.
 ///
-/// Items are kept as [postcard](https://docs.rs/postcard) writes them, which needs types that say themselves how they are
-/// read: no `#[serde(untagged)]` or `#[serde(flatten)]`.
+/// Items are stored as [postcard](https://docs.rs/postcard), which is not self-describing: no
+/// `#[serde(untagged)]` or `#[serde(flatten)]`.
 ///
 /// ```
 /// use burn::data::dataset::transform::{Mapper, MapperDataset};
@@ -78,7 +77,7 @@ where
         Ok(Self { source, path, items, item: PhantomData })
     }
 
-    /// What the items are prepared by.
+    /// Dataset that prepares the items.
     pub fn source(&self) -> &D {
         &self.source
     }

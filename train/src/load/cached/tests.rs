@@ -40,7 +40,7 @@ fn item(index: usize) -> Item {
     Item { name: format!("item {index}"), values: (0..index % 5).map(|value| value as f32 / 3.0).collect() }
 }
 
-/// Opens the cache, and says how many items were prepared for that.
+/// Opens the cache, and returns the number of items that were prepared.
 fn open(items: usize, path: &Path, fingerprint: &str) -> (CachedDataset<Slow, Item>, usize) {
     let prepared = Arc::new(AtomicUsize::new(0));
     let source = Slow { items, prepared: prepared.clone(), fails_at: None };

@@ -1,4 +1,4 @@
-//! One pass over the data: from the source through workers and the uploader to the consumer.
+//! Pass over the data: from the source through workers and the uploader to the consumer.
 
 mod lazy;
 mod prefetch;
@@ -34,13 +34,13 @@ struct Prepared<B> {
     consumed: usize,
 }
 
-/// What turns claimed items into a batch.
+/// Preparation of a batch from claimed items.
 pub(super) struct Preparation<I, B> {
     pub(super) dataset: Arc<dyn Dataset<I>>,
     pub(super) batcher: Arc<dyn Batcher<I, B>>,
-    /// Where batches will be.
+    /// Device of the batches.
     pub(super) device: Device,
-    /// Of those who look.
+    /// Instrumentation of the rank.
     pub(super) instrumentation: StepInstrumentation,
 }
 

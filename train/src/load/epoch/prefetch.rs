@@ -15,7 +15,7 @@ use super::{Consumption, Preparation, Prepared, Source, brought};
 use crate::micro_batch::MicroBatch;
 use crate::timing::StepInstrumentation;
 
-/// What the consumer sees of its workers and the uploader. They end with it.
+/// The consumer's side of an epoch. Workers and uploader end with it.
 pub(in crate::load) struct Prefetch<B: MicroBatch> {
     shared: Arc<Shared<B>>,
     workers: Vec<JoinHandle<()>>,
@@ -152,7 +152,7 @@ impl<B: MicroBatch> Shared<B> {
         }
     }
 
-    /// Passes on what can be, and tells everybody.
+    /// Passes ready batches on, and notifies all threads.
     fn go_on(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<B>>) {
         let upload = queue.advance();
         drop(queue);
@@ -173,7 +173,7 @@ impl<B: MicroBatch> Shared<B> {
     fn close(&self) {
         let left = self.lock().close();
         self.changed.notify_all();
-        // Where no lock is held: batches are the user's.
+        // Dropped without a lock, because batches run the user's code.
         drop(left);
     }
 

@@ -7,7 +7,7 @@ use burn::data::dataset::DatasetError;
 use super::Prepared;
 use crate::load::budget::{Budget, Limit};
 
-/// How many batches there may be beside the one that the consumer has.
+/// Limits of the number of batches, in addition to the consumer's current one.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::load) struct Bounds {
     /// Batches on the device, or on their way there.
@@ -24,15 +24,15 @@ pub(super) struct Queue<B> {
     limit: Limit,
     /// Batches that were dealt out to workers.
     dealt: usize,
-    /// Whether no more are dealt out.
+    /// True once the source has no more items.
     is_dry: bool,
-    /// Whether the consumer wants no more.
+    /// True once the consumer has ended.
     is_closed: bool,
     /// Prepared batches by their place in the epoch.
     prepared: BTreeMap<usize, Result<Prepared<B>, DatasetError>>,
     /// The place of the next batch to leave `prepared`.
     next: usize,
-    /// What the consumer gets, in order.
+    /// Batches for the consumer, in order.
     finished: VecDeque<Result<Finished<B>, DatasetError>>,
     taken: usize,
     on_host: usize,
@@ -48,7 +48,7 @@ struct Finished<B> {
     is_on_device: bool,
 }
 
-/// What a batch counts for while it waits.
+/// Weight of a waiting batch.
 #[derive(Clone, Copy)]
 struct Waiting {
     bytes: u64,
@@ -74,12 +74,12 @@ impl<B> Queue<B> {
         }
     }
 
-    /// Whether nothing is left to be dealt out.
+    /// Returns true if no batch is left to prepare.
     pub(super) fn is_over(&self) -> bool {
         self.is_dry || self.is_closed
     }
 
-    /// Makes room in the host's memory for a batch that is to be made; `false` when there is none.
+    /// Reserves host memory for a batch; `false` if none is left.
     pub(super) fn reserve(&mut self) -> bool {
         let has_room = self.on_host < self.bounds.host;
         self.on_host += usize::from(has_room);
@@ -160,7 +160,7 @@ impl<B> Queue<B> {
         self.finished.len()
     }
 
-    /// Whether the consumer has had everything.
+    /// Returns true if the consumer has received everything.
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_dry && self.taken == self.dealt
     }
@@ -169,7 +169,7 @@ impl<B> Queue<B> {
         self.uploading.is_some()
     }
 
-    /// What the consumer left behind; nothing is passed on any more.
+    /// Removes the batches that the consumer left, and closes the queue.
     #[must_use]
     pub(super) fn close(&mut self) -> impl Sized + use<B> {
         self.is_closed = true;

@@ -1,4 +1,4 @@
-//! Which items make up which batch: the same whoever asks.
+//! Assignment of items to batches, independent of the number of workers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(in crate::load) struct Fixed {
     next: usize,
 }
 
-/// Batches that a strategy makes of one item after another; of as many as there are ranks each has one. It is asked for one
-/// round ahead, because only then is it known which batch is the last.
+/// Batches from a strategy that receives item after item; with several ranks, each has one batch of a round. The source
+/// is one round ahead, to detect the last batch.
 pub(in crate::load) struct Grouped<I> {
     dataset: Arc<dyn Dataset<I>>,
     strategy: Box<dyn BatchStrategy<I>>,
@@ -42,7 +42,7 @@ struct Round<I> {
     items: usize,
 }
 
-/// One batch to be prepared.
+/// Items of a batch, claimed by a worker.
 pub(super) struct Claim<I> {
     items: Items<I>,
     pub(super) consumed: usize,
@@ -113,8 +113,8 @@ impl<I> Grouped<I> {
         Ok(Some(Claim { items: Items::Fetched(own), consumed }))
     }
 
-    /// The next batches, one for each rank. The last are parted so that there is one for each; they are left out if they
-    /// hold fewer items than there are ranks, as no rank may miss a step, or if `drop_last`.
+    /// Next batches, one a rank. The last items are split so that each rank has a batch. They are dropped if they are
+    /// fewer than ranks, because every rank takes every step, or if `drop_last`.
     fn round(&mut self) -> Result<Option<Round<I>>, DatasetError> {
         let RankOf { rank, ranks } = self.rank;
         let mut groups = Vec::with_capacity(ranks);

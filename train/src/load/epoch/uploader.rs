@@ -20,7 +20,7 @@ pub(super) struct Uploader(Sender<Job>);
 static UPLOADERS: Mutex<Vec<(Device, Uploader)>> = Mutex::new(Vec::new());
 
 impl Uploader {
-    /// That of `device`, with or without autodiff.
+    /// Uploader to `device`, with or without autodiff.
     pub(super) fn of(device: &Device) -> io::Result<Self> {
         let mut uploaders = UPLOADERS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, uploader)) = uploaders.iter().find(|(known, _)| known == device) {

@@ -1,4 +1,4 @@
-//! What a worker does: claim, fetch, batch, hand over, and again.
+//! Loop of a worker: claim, fetch, batch, hand over.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use super::{Preparation, Source};
 use crate::load::error::LoaderError;
 use crate::micro_batch::MicroBatch;
 
-/// What the workers of an epoch have in common.
+/// State shared by the workers of an epoch.
 pub(super) struct Work<I, B> {
     pub(super) source: Mutex<Source<I>>,
     pub(super) preparation: Preparation<I, B>,

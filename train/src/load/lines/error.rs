@@ -21,7 +21,7 @@ pub struct LineError {
     pub path: PathBuf,
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong, and at which byte of the line.
+    /// Parser's error with the byte in the line.
     #[source]
     pub source: std::str::Utf8Error,
 }

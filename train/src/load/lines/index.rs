@@ -1,7 +1,7 @@
-//! Where the lines of a file begin, and the file that remembers it.
+//! Index of the lines of a file, and its cache file.
 //!
-//! `NAME.lines` is: 8 bytes of mark and version; size and time of change of the text, the number of lines, and for each
-//! line the byte that it begins at, as 8-byte little-endian numbers; and a CRC-32 of all that.
+//! `NAME.lines` has 8 bytes of mark and version, a header, the first byte of each line, and a CRC-32 of all that. The
+//! header has the size and modification time of the text and the number of lines. Numbers are 8-byte and little-endian.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -28,16 +28,16 @@ enum Stored {
     Made(Vec<u8>),
 }
 
-/// What an index belongs to.
+/// Identity of the indexed text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
-    /// Nanoseconds since 1970; 0 before that, and where times are not known.
+    /// Nanoseconds since 1970; 0 if earlier or unknown.
     changed: u64,
 }
 
 impl Index {
-    /// The index of `text`, which is what stands in the file.
+    /// Index of `text`, the content of the file.
     pub(super) fn of(path: &Path, text: &Map) -> Self {
         let stamp = Stamp::of(text);
         let cache = cache(path);
@@ -56,7 +56,7 @@ impl Index {
         (self.bytes().len() - HEADER - CHECKSUM) / NUMBER
     }
 
-    /// Where a line is in a text of `end` bytes, its ending included.
+    /// Range of a line in a text of `end` bytes, including its ending.
     pub(super) fn line(&self, line: usize, end: usize) -> Range<usize> {
         let next = if line + 1 < self.len() { self.start(line + 1) } else { end };
         self.start(line)..next
@@ -103,7 +103,7 @@ fn make(text: &[u8], stamp: Stamp) -> Vec<u8> {
     bytes
 }
 
-/// Whether these are all bytes of an index, and of one that belongs to the text.
+/// Returns true for a complete index of the text.
 fn is_valid(bytes: &[u8], stamp: Stamp) -> bool {
     let Some((body, checksum)) = bytes.split_last_chunk::<CHECKSUM>().filter(|(body, _)| body.len() >= HEADER) else {
         return false;

@@ -14,9 +14,9 @@ use super::map::Map;
 
 /// The lines of a text file, which need not fit the memory.
 ///
-/// The file is mapped, and where its lines begin is found out once: the index is kept beside it, as `NAME.lines`, and is
-/// made anew when the file has another size or time of change. Lines are those of [`str::lines`]: they end with `\n` or
-/// `\r\n`, the last may end without, and an empty file has none.
+/// The file is mapped. The index of its lines is stored beside it, as `NAME.lines`, and created again when the size or
+/// modification time changes. Lines are those of [`str::lines`]: they end with `\n` or `\r\n`, the last may end
+/// without, and an empty file has none.
 ///
 /// The file must not be changed in place while the dataset lives; it may be replaced by another.
 ///

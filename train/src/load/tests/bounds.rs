@@ -12,7 +12,7 @@ fn loader(bytes: &[usize], census: &Census) -> PrefetchLoader<usize, Counted> {
     PrefetchLoader::new(dataset, census.clone(), 1).device(Device::flex())
 }
 
-/// Where the batches are when the consumer gets them, in order.
+/// Locations of the batches when the consumer gets them, in order.
 fn places(loader: &PrefetchLoader<usize, Counted>) -> Vec<(usize, Place)> {
     loader.iter().map(|batch| batch.unwrap()).map(|batch| (batch.items[0], batch.place)).collect()
 }

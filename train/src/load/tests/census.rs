@@ -9,7 +9,7 @@ use burn::tensor::Device;
 
 use crate::micro_batch::MicroBatch;
 
-/// How many there are, and the most that there were.
+/// Current and largest number of batches.
 #[derive(Clone, Default)]
 pub(super) struct Census(Arc<Mutex<[Count; 2]>>);
 
@@ -21,7 +21,7 @@ pub(super) struct Count {
     pub(super) most_bytes: usize,
 }
 
-/// Where a batch is.
+/// Location of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Host,
@@ -58,7 +58,7 @@ impl Census {
     }
 }
 
-/// A batch of numbers; a sample takes as many bytes as its number says.
+/// Batch of numbers. A sample takes as many bytes as its value.
 pub(super) struct Counted {
     pub(super) items: Vec<usize>,
     pub(super) place: Place,

@@ -10,7 +10,7 @@ use super::{AsTheyAre, PrefetchLoader, WORKERS, loader, numbers};
 use crate::load::LoaderError;
 use crate::micro_batch::MicroBatch;
 
-/// What goes wrong at item 20 of 40.
+/// Failure at item 20 of 40.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     Fails,
@@ -75,7 +75,7 @@ fn a_panic_of_the_dataset_is_an_error() {
         let (items, error) = until_error(&fixed());
         assert!(items.into_iter().eq(0..18));
         assert_eq!(panic_of(&error), "item 20 is cursed");
-        // A strategy is asked one batch ahead, and nothing of it is known any more.
+        // A strategy runs one batch ahead, and its batch is lost.
         let (_, error) = until_error(&fixed().strategy(FixBatchStrategy::new(3)));
         assert_eq!(panic_of(&error), "item 20 is cursed");
     }
@@ -100,7 +100,7 @@ fn a_panic_of_the_batcher_is_an_error() {
     }
 }
 
-/// A batch that cannot be uploaded when it holds 7.
+/// Batch that cannot be uploaded if it contains 7.
 #[derive(Clone)]
 struct Heavy(Vec<usize>);
 
@@ -134,7 +134,7 @@ impl MicroBatch for Heavy {
     }
 }
 
-/// What is added to items on a device.
+/// Offset of items on a device.
 const BROUGHT: usize = 1000;
 
 struct Weigh;

@@ -15,7 +15,7 @@ fn strategy(tokens: usize) -> TokenBudget<usize> {
     TokenBudget::new(tokens, |length| *length)
 }
 
-/// What is true of batches, however the strategy was asked for them.
+/// Checks batches that a strategy formed.
 fn check(batches: &[Vec<usize>], lengths: &[usize], tokens: usize) -> Result<(), TestCaseError> {
     prop_assert_eq!(batches.concat(), lengths);
     for batch in batches {

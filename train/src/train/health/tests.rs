@@ -1,4 +1,4 @@
-//! Counts, held against those of values on the host.
+//! Counts compared with those of values on the host.
 
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};

@@ -14,10 +14,10 @@ use gpu_tuned_core::device::GpuReading;
 use super::sampler::{Load, Sampler};
 use super::series::{Series, missing, numeric_metric};
 
-/// A GPU that metrics look at; its clones are the same, and what one of them sees the others need not look at.
+/// GPU of metrics. Clones share their samples.
 ///
-/// It is looked at when a metric is updated, at most five times a second, and found by its UUID or PCI address, whatever
-/// its index. A session's own comes with its [`Metrics`](super::Metrics).
+/// Sampled when a metric is updated, at most five times a second, and found by its UUID or PCI address. The session's
+/// GPU comes with its [`Metrics`](super::Metrics).
 #[derive(Clone, Debug)]
 pub struct Gpu(Arc<Mutex<Sampler>>);
 
@@ -42,20 +42,20 @@ impl Gpu {
         GpuMemory { gpu: self.clone(), total: None, series: Series::default() }
     }
 
-    /// How busy it is.
+    /// Utilisation of the GPU.
     pub fn utilisation(&self) -> GpuUtilisation {
         GpuUtilisation { gpu: self.clone(), series: Series::default() }
     }
 
-    /// What there was to see at the latest look.
+    /// Latest sample, with its number.
     fn latest<T>(&self, read: impl Fn(&Load) -> Option<T>) -> Result<(u64, T), Cow<'static, str>> {
         let (number, load) = self.0.lock().unwrap_or_else(PoisonError::into_inner).latest()?;
         Ok((number, read(&load).ok_or(Cow::Borrowed("the driver does not tell it"))?))
     }
 }
 
-/// Memory of the GPU that is held, in GiB, as the driver counts it: by this process and all others, with contexts, kernels,
-/// and what Burn's pools keep free for later. What Burn's tensors hold of it is `Device::memory_pool_usage`.
+/// Used GPU memory in GiB, as the driver counts it: by all processes, including contexts, kernels and free pages of
+/// Burn's pools. `Device::memory_pool_usage` has the part of Burn's tensors.
 #[derive(Clone, Debug)]
 pub struct GpuMemory {
     gpu: Gpu,

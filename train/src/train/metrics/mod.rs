@@ -92,16 +92,16 @@
 //!
 //! # What they cost
 //!
-//! What a step did is read from the device with the step's loss, as without metrics; metrics take it from a record on the
-//! host. A step counts once, in however many micro-batches it is taken. The GPU is asked on the thread that Burn's metrics
-//! run on. Only the counts in gradients take device time, and a further reading, in the steps in which they are taken: see
-//! [`gradient_health`](super::gradient_health()), which is there for loops by hand, too.
+//! A step's results are read from the device with the step's loss, as without metrics; metrics take them from a history
+//! on the host. A step counts once, whatever its number of micro-batches. The GPU is sampled on the thread that Burn's
+//! metrics run on. Only counts of gradient values take device time, and one more read, in the steps that count: see
+//! [`gradient_health`](super::gradient_health()), which also works in manual loops.
 //!
 //! # Where there is nothing to show
 //!
-//! On the CPU, without a driver, without feature `nvml`, and for figures that the driver does not have (utilisation of a
-//! MIG slice) a metric says so in place of a value, and the log once; nothing is plotted or written to its file. The same
-//! holds for metrics of steps under another strategy, and for items of validation.
+//! A metric without a value shows the reason, and logs it once. This is the case on the CPU, without a driver, without
+//! feature `nvml`, and for values that the driver does not report (utilisation of a MIG slice). Nothing is plotted or
+//! written to its file. The same applies to metrics of steps under another strategy, and to validation items.
 
 mod gpu;
 mod history;
@@ -144,7 +144,7 @@ impl Metrics {
         Self { gpu, ..self }
     }
 
-    /// Memory of the GPU that is held, in GiB.
+    /// Used GPU memory, in GiB.
     pub fn gpu_memory(&self) -> GpuMemory {
         self.gpu.memory()
     }
@@ -159,7 +159,7 @@ impl Metrics {
         MicroBatch::new(self.history.clone())
     }
 
-    /// What the loss is multiplied by for gradients in f16.
+    /// Loss scale, for gradients in fp16.
     pub fn loss_scale(&self) -> LossScale {
         LossScale::new(self.history.clone())
     }
@@ -169,15 +169,15 @@ impl Metrics {
         GradientNorm::new(self.history.clone())
     }
 
-    /// What gradients are made of, parameter by parameter, and asks the strategy to count it: in the first step of a
-    /// training run and in each `every`th after it, as what was asked for last has it.
+    /// Counts of gradient values, parameter by parameter. Requests counts from the strategy, in the first step of a
+    /// training run and in every `every`th after it; the last request counts.
     pub fn gradient_health(&self, every: u64) -> GradientReport {
         self.history.request_health(every);
         GradientReport::new(self.history.clone())
     }
 
-    /// What the last step did; `None` before the first. Its loss is zero, as the strategy does not know it: that is what
-    /// Burn's `LossMetric` is for.
+    /// Result of the last step; `None` before the first. Its loss is zero, because Burn's loop computes the loss: see
+    /// Burn's `LossMetric`.
     pub fn last_step(&self) -> Option<Step> {
         self.history.last()
     }

@@ -1,4 +1,4 @@
-//! What gradients are made of, as a metric.
+//! Metric of gradient counts.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::train::{GradientHealth, LayerHealth};
 /// Parameters that are named in a line of text.
 const NAMED: usize = 3;
 
-/// Counts of NaN, Inf and zero in gradients, for each parameter, in the steps in which they were taken: a line of text that
-/// names the step, counted over all epochs, and the parameters that are not finite, and in the log a line of JSON with `iteration`, the step's number in its
-/// epoch, and the fields of [`GradientHealth`].
+/// Counts of NaN, infinite and zero gradients of each parameter, in the steps that count. Shows a line of text with the
+/// step's number over all epochs and the parameters that are not finite. Logs a line of JSON with `iteration`, the
+/// step's number in its epoch, and the fields of [`GradientHealth`].
 #[derive(Clone, Debug)]
 pub struct GradientReport {
     history: StepHistory,
@@ -23,7 +23,7 @@ pub struct GradientReport {
     shown: Option<String>,
 }
 
-/// What is logged.
+/// Line of the log.
 #[derive(Serialize)]
 struct Line<'h> {
     iteration: Option<usize>,
@@ -36,7 +36,7 @@ impl GradientReport {
         Self { history, last: None, shown: None }
     }
 
-    /// What is not new is not logged.
+    /// Shows the last counts again, without a log entry.
     fn last_shown(&self) -> SerializedEntry {
         match &self.shown {
             Some(shown) => SerializedEntry::new(shown.clone(), not_logged()),
@@ -74,11 +74,11 @@ impl Metric for GradientReport {
         Ok(self.last_shown())
     }
 
-    /// What was counted last is shown until it is counted again.
+    /// The last counts are shown until the next ones.
     fn clear(&mut self) {}
 }
 
-/// One line: what is not finite, and how much is zero.
+/// Text of one line: parameters that are not finite, and the share of zeros.
 fn text(health: &GradientHealth) -> String {
     let total = health.total();
     let zero = format!("{:.1}% zero", 100.0 * total.zero as f64 / total.values.max(1) as f64);

@@ -1,4 +1,4 @@
-//! A GPU, looked at now and then.
+//! Samples of a GPU's load.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use gpu_tuned_core::device::GpuReading;
 /// From one look to the next. The driver's own sample period is between a sixth of a second and a second.
 pub(super) const EVERY: Duration = Duration::from_millis(200);
 
-/// What a GPU is doing at one moment.
+/// Load of a GPU at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Load {
     pub memory_used: Option<Bytes>,
@@ -19,10 +19,10 @@ pub(super) struct Load {
     pub utilisation_percent: Option<u32>,
 }
 
-/// Looks at a GPU.
+/// Reads the load of a GPU.
 type Look = Box<dyn FnMut() -> Result<Load, String> + Send>;
 
-/// Looks at a GPU so often and no oftener, and no more once it is known that there is nothing to see.
+/// Samples a GPU at most at an interval, and stops after the first failure.
 pub(super) struct Sampler {
     every: Duration,
     look: Result<Look, String>,

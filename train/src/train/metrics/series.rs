@@ -5,18 +5,18 @@ use burn::train::metric::{NumericEntry, SerializedEntry};
 /// A metric with one number for each step, or each look, however many items of Burn's loop it is asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
-    /// That which the last number belongs to, within this epoch.
+    /// Step or sample of the last value, in this epoch.
     last: Option<u64>,
     current: f64,
-    /// Whether the last item brought a number that was not there before.
+    /// True if the last item had a new value.
     is_new: bool,
     sum: f64,
     count: usize,
 }
 
 impl Series {
-    /// Takes a number, and what it belongs to; one that belongs to the same as the last is the same number. Numbers that
-    /// are not finite are told, and left out of the mean.
+    /// Adds a value with its step or sample number. A repeated number is the same value. A value that is not finite is
+    /// logged, and left out of the mean.
     pub(super) fn take(&mut self, seen: Option<(u64, f64)>) {
         self.is_new = seen.is_some_and(|(number, _)| self.last != Some(number));
         let Some((number, value)) = seen.filter(|_| self.is_new) else { return };
@@ -27,14 +27,14 @@ impl Series {
         }
     }
 
-    /// What is shown and logged of the last item: nothing is logged that was logged before.
+    /// Entry of the last item. A repeated value is not logged.
     pub(super) fn entry(&self, text: impl Fn(f64) -> String) -> SerializedEntry {
         let formatted = format!("epoch {} - batch {}", text(self.mean()), text(self.current));
         let serialized = if self.is_new { self.current_entry().serialize() } else { not_logged() };
         SerializedEntry::new(formatted, serialized)
     }
 
-    /// What is shown and logged of the epoch; nothing where it had no number.
+    /// Entry of the epoch; empty without a value.
     pub(super) fn epoch_entry(&self, text: impl Fn(f64) -> String) -> SerializedEntry {
         if self.count == 0 {
             return missing("no value in this epoch");
@@ -43,7 +43,7 @@ impl Series {
         SerializedEntry::new(formatted, self.epoch_value().serialize())
     }
 
-    /// What is plotted of the last item.
+    /// Plotted value of the last item.
     pub(super) fn value(&self) -> Option<NumericEntry> {
         (self.is_new && self.current.is_finite()).then(|| self.current_entry())
     }
@@ -77,13 +77,13 @@ pub(super) fn missing(reason: &str) -> SerializedEntry {
     SerializedEntry::new(format!("not available: {reason}"), not_logged())
 }
 
-/// What Burn's loggers pass over.
+/// Marks an entry that Burn's loggers skip.
 pub(super) fn not_logged() -> String {
     SerializedEntry::NOT_AVAILABLE.to_owned()
 }
 
-/// Makes a metric of Burn's of a type with a field `series`, and with functions `seen`, which says what there is to show
-/// or why there is nothing, and `text`.
+/// Implements Burn's metric traits for a type with a field `series` and two functions: `seen`, which returns the value
+/// or the reason why there is none, and `text`.
 macro_rules! numeric_metric {
     ($metric:ty, $name:literal, $unit:expr, $description:literal) => {
         impl Metric for $metric {

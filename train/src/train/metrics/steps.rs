@@ -21,7 +21,7 @@ pub struct MicroBatch {
     series: Series,
 }
 
-/// What the loss was multiplied by, so that gradients in f16 do not vanish; 1 for other types.
+/// Loss scale, which keeps gradients in fp16 from vanishing; 1 for other types.
 #[derive(Clone, Debug)]
 pub struct LossScale {
     history: StepHistory,

@@ -39,7 +39,7 @@ fn step(gradient_norm: f32, micro_batch: usize) -> Step {
     }
 }
 
-/// What a metric shows and logs of an item.
+/// Text and log of a metric after an item.
 fn update(metric: &mut impl Metric<Input = ()>, iteration: usize) -> SerializedEntry {
     metric.update(&(), &item(iteration)).expect("nothing is read")
 }
@@ -54,7 +54,7 @@ fn plotted(metric: &impl Numeric) -> Option<f64> {
     metric.value().as_ref().map(NumericEntry::current)
 }
 
-/// The GPU of a scenario that is this one in NVML's order, as it is known after `known`.
+/// GPU of a scenario at a position in NVML's order, changed by `known`.
 fn gpu(scenario: &str, position: usize, known: impl FnOnce(&mut GpuReading), show: impl FnOnce(Gpu)) {
     play(scenario, |library| {
         let mut reading = gpu_tuned_nvml::read(Some(library)).expect("a driver").gpus.swap_remove(position);
@@ -124,7 +124,7 @@ fn there_is_no_gpu_to_show_on_the_cpu() {
     assert!(memory.value().is_none() && epoch(&mut memory).is_not_available());
 }
 
-/// Looks that see one thing after the other, and how many there were.
+/// A sampler of given results, and the number of reads.
 fn looks(every: Duration, seen: impl IntoIterator<Item = Result<u32, &'static str>>) -> (Gpu, Arc<AtomicUsize>) {
     let mut seen: VecDeque<_> = seen.into_iter().collect();
     let count = Arc::new(AtomicUsize::new(0));
@@ -223,7 +223,7 @@ fn items_of_validation_and_of_other_strategies_have_no_step() {
     assert!(update(&mut norm, 1).is_not_available(), "another run has begun");
 }
 
-/// How often a warning is given on this thread.
+/// Number of warnings on this thread.
 fn warnings(during: impl FnOnce()) -> usize {
     struct Counter(Arc<AtomicUsize>);
 

@@ -4,14 +4,14 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor};
 
-/// Bytes of a vector; a parameter of more is alone. What is held twice when gradients are brought together is one of them.
+/// Bytes of a vector; a larger parameter has its own. Packing allocates one vector twice.
 const BUCKET_BYTES: usize = 64 << 20;
 
-/// Gradients of all trained parameters of a model, in its order, and of no less on any rank: zeros stand for those that are
-/// missing.
+/// Gradients of all trained parameters of a model, in its order, with zeros for missing ones. All ranks have equal
+/// buckets.
 pub(in crate::train) struct Buckets {
     pub vectors: Vec<Tensor<1>>,
-    /// Which parameters have a gradient here.
+    /// For each parameter, true if it has a gradient on this rank.
     pub present: Vec<bool>,
     /// The vector, and where it begins in it, of each parameter.
     places: Vec<(usize, usize)>,
@@ -27,7 +27,8 @@ impl Buckets {
         filling.buckets
     }
 
-    /// A value of each vector, in f32, of shape `[1]`: reading them tells whether all of it was computed.
+    /// One value of each vector, in fp32 and of shape `[1]`. A read of these values shows that all gradients were
+    /// computed.
     pub(in crate::train) fn corners(&self) -> impl Iterator<Item = Tensor<1>> {
         self.vectors.iter().map(|vector| vector.clone().slice(0..1).cast(FloatDType::F32))
     }
@@ -53,7 +54,7 @@ struct Filling {
     gradients: GradientsParams,
     share: f64,
     buckets: Buckets,
-    /// What goes into the next vector.
+    /// Gradients of the next vector.
     open: Vec<Tensor<1>>,
     elements: usize,
 }

@@ -52,7 +52,7 @@ struct ReducedGradients {
 impl Stepper {
     /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
     ///
-    /// A rank that runs out of memory may begin again until all ranks have read that their gradients were computed. After
+    /// A rank that runs out of memory may retry until all ranks have read that their gradients were computed. After
     /// that, it retries the update until it succeeds, or ends all ranks.
     pub(in crate::train) fn distributed_attempt<W: Weights, B: MicroBatch, T>(
         &mut self,

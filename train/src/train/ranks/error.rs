@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// What ended all ranks of a process, as each of them learns it.
+/// Reason why all ranks of a process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Ended {
@@ -34,14 +34,15 @@ pub enum Ended {
     Silent {
         /// The ranks.
         ranks: Vec<usize>,
-        /// How long was waited.
+        /// Time that was waited.
         waited: Duration,
     },
 }
 
 /// Why a run of several ranks did not end well.
 ///
-/// `left` are the ranks whose threads did not end within some seconds: they hold their devices until the process ends.
+/// `left` lists the ranks whose threads did not end within some seconds: they occupy their devices until the process
+/// ends.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RanksError {
@@ -65,7 +66,7 @@ pub enum RanksError {
         /// Ranks whose threads were left.
         left: Vec<usize>,
     },
-    /// No rank failed, but they could not go on together.
+    /// No rank failed, but the ranks could not continue together.
     #[error("the ranks were ended{}", still_busy(.left))]
     Ended {
         /// Why.

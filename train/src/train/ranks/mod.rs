@@ -30,7 +30,7 @@ use crate::load::{PrefetchLoader, part_of_rank};
 
 /// An exchange of gradients that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Ranks that were ended have so long to notice: they do when they next meet the others.
+/// Time for ended ranks to return: they notice at their next exchange.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// The ranks of one process: a thread for each device, which all run the same function.
@@ -59,22 +59,22 @@ const GRACE: Duration = Duration::from_secs(15);
 ///
 /// # What a step does
 ///
-/// Each rank has a replica of the model, computes the gradients of its own part of the samples in micro-batches, and
-/// adds them up. Once a step they are summed over the ranks by Burn's collective, NCCL on GPUs, weighted by the samples of
-/// each rank, so that the step is that of one large batch, however unevenly it is dealt out; a rank may even have none.
-/// Clipping is by the norm of the sum, and gradients that are not finite on one rank make all of them leave the step out.
-/// Running statistics of norms are each rank's own.
+/// Each rank has a replica of the model, and accumulates the gradients of its own part of the samples in micro-batches.
+/// Once a step, Burn's collective (NCCL on GPUs) sums them over the ranks, weighted by samples. The step equals that of
+/// one large batch, however unevenly it is distributed; a rank may even have no samples. Clipping uses the norm of the
+/// sum. Gradients that are not finite on one rank make all ranks skip the step. Running statistics of norms stay
+/// separate.
 ///
 /// # Failures
 ///
-/// A rank that runs out of memory begins its part again with smaller micro-batches, and the others wait; one that has
-/// none for its optimizer, when gradients have been exchanged, changes fewer parameters at a time. Before gradients
-/// are exchanged every rank has read that its own were computed, and they meet on the host: so a rank that fails, panics,
-/// or has no more batches leaves none waiting in NCCL, and all end with its error, those that wait within milliseconds.
+/// A rank that runs out of memory retries its part with smaller micro-batches, and the others wait. If its optimizer
+/// runs out of memory after the exchange, it updates fewer parameters at a time. Before the exchange, every rank reads
+/// that its own gradients were computed, and all ranks meet on the host. A rank that fails, panics, or has no more
+/// batches therefore leaves no other waiting in NCCL. All end with its error within milliseconds.
 ///
-/// An exchange that hangs nevertheless, for a fault of a device or of NCCL, cannot be interrupted: Burn has no way to abort
-/// it. After [`patience`](Self::patience) [`run`](Self::run) returns an error that says which threads are left. They hold
-/// their devices until the process ends.
+/// An exchange that still hangs, after a fault of a device or of NCCL, cannot be interrupted: Burn has no way to abort
+/// it. After [`patience`](Self::patience), [`run`](Self::run) returns an error with the threads that are left. They
+/// occupy their devices until the process ends.
 pub struct Ranks {
     devices: Vec<Device>,
     /// Rank by rank.
@@ -108,7 +108,7 @@ impl Ranks {
     }
 }
 
-/// One of several ranks, in its own thread.
+/// Rank of a process, on its own thread.
 pub struct Rank {
     handle: RankHandle,
     recipe: Recipe,
@@ -120,12 +120,12 @@ impl Rank {
         self.handle.rank
     }
 
-    /// How many there are.
+    /// Number of ranks.
     pub fn count(&self) -> usize {
         self.handle.ranks()
     }
 
-    /// Whether it is the first, which logs, evaluates and saves: all ranks hold the same parameters.
+    /// Returns true for the first rank, which logs, evaluates and saves. All ranks have equal parameters.
     pub fn is_first(&self) -> bool {
         self.handle.rank == 0
     }
@@ -163,9 +163,9 @@ impl Rank {
         trainer.inspect_err(|error| self.handle.fail(error.to_string()))
     }
 
-    /// Loads this rank's part of what all ranks train on: of every optimizer step its own samples, and of the last of an
-    /// epoch, which may hold fewer, as many as the other ranks or one more. If fewer are left than there are ranks they
-    /// are left out. Of batches that a [`strategy`](PrefetchLoader::strategy) puts together, a step takes one for each rank.
+    /// Loads this rank's part of the training data: its samples of every optimizer step, with an even share of the last
+    /// step of an epoch. If fewer samples than ranks are left, they are dropped. A
+    /// [`strategy`](PrefetchLoader::strategy) forms one batch a rank for each step.
     ///
     /// [`shuffle`](PrefetchLoader::shuffle) has to be given the same seed on all ranks.
     pub fn loader<I, B>(

@@ -108,7 +108,7 @@ fn run_rank<T>(
         Outcome::Failed(error) => rank.handle.fail(error.to_string()),
         Outcome::Panicked(message) => rank.handle.fail(message.clone()),
     }
-    // The receiver is gone after the grace period.
+    // The receiver is dropped after the grace period.
     sender.send((rank.index(), outcome)).ok();
 }
 

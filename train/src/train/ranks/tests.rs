@@ -197,7 +197,7 @@ fn what_is_not_finite_on_one_rank_makes_all_leave_the_step_out() {
     assert!(all[0].0.iter().all(|value| value.is_finite()));
 }
 
-/// Runs three ranks of which the second does something else in the third step, and tells how long it took.
+/// Runs three ranks, the second of which deviates in the third step, and returns the time.
 fn ended(fault: impl Fn(usize) -> Tensor<1> + Send + Sync + 'static) -> (RanksError, Duration) {
     let begin = Instant::now();
     let run = ranks(3, 8).run(move |rank| {

@@ -22,7 +22,7 @@ use crate::train::{Step, StepError};
 /// Values of the network's parameters: of all, and of the largest.
 const ALL: usize = 12 * 16 + 16 + 16 * 5 + 5;
 const LARGEST: usize = 12 * 16;
-/// Bytes that are held twice for a value.
+/// Bytes allocated twice for a value.
 const HELD_BYTES: u64 = 16;
 
 /// Weights of which only so many values can be changed at a time.
@@ -102,7 +102,7 @@ fn step(stepper: &mut Stepper, weights: &mut Hungry, batch: &Batch) -> Result<St
     stepper.step(weights, true, batch, part).map(|(step, _)| step)
 }
 
-/// Moment, sizes of micro-batches, and bytes held twice.
+/// Moment, sizes of micro-batches, and bytes allocated twice.
 fn told(step: &Step) -> Vec<(Moment, usize, usize, Option<u64>)> {
     let told = |rescue: &crate::train::Rescue| {
         (rescue.moment, rescue.from, rescue.to, rescue.held_twice.map(|Bytes(bytes)| bytes))
@@ -184,7 +184,7 @@ fn groups_are_halved_where_they_are_too_large_still() {
     let mut free = Hungry::new(None, ALL);
     step(&mut self::stepper(8), &mut free, &batch(8, 0)).unwrap();
     assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
-    // The next step knows.
+    // The next step starts with the smaller size.
     assert_eq!(told(&step(&mut stepper, &mut hungry, &batch(8, 1)).unwrap()), []);
 }
 

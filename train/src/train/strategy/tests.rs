@@ -114,7 +114,7 @@ fn strategy() -> TrainingStrategy<Classifier> {
     }))
 }
 
-/// The model after so many epochs, which begin anew or go on from a checkpoint in the folder.
+/// Returns the model after some epochs, from the start or from a checkpoint in the folder.
 fn trained(folder: &Path, optimizer: ModuleOptimizer, epochs: usize, from: Option<usize>) -> Classifier {
     let loader = |device: Device| -> Arc<dyn DataLoader<Batch>> {
         DataLoaderBuilder::new(Rows)
@@ -137,7 +137,7 @@ fn trained(folder: &Path, optimizer: ModuleOptimizer, epochs: usize, from: Optio
     result.model
 }
 
-/// Whether all that a model has is f32.
+/// Returns true if all values of a model are fp32.
 fn is_wide(model: &Classifier) -> bool {
     struct Types(Vec<DType>);
     impl ModuleVisitor for Types {
@@ -150,7 +150,7 @@ fn is_wide(model: &Classifier) -> bool {
     types.0.iter().all(|dtype| *dtype == DType::F32)
 }
 
-/// What is in a checkpoint, and where runs end that go on from it: all that is not as it should be.
+/// Checks the content of a checkpoint, and the results of runs that resume from it.
 fn checkpoints() {
     // Without a state, which is not loaded where the CPU computes in 16 bits.
     let plain = || F32State::new(SgdConfig::new().build()).into();
@@ -165,7 +165,7 @@ fn checkpoints() {
     assert_eq!(parameters(&resumed), parameters(&right));
     assert_ne!(parameters(&first), parameters(&right), "it learned");
 
-    // One with a state begins it anew, and mixes no types.
+    // An optimizer with a state restarts from zero, and mixes no types.
     let with_state = || F32State::new(AdamWConfig::new().build()).into();
     let folder = tempfile::tempdir().unwrap();
     let first = trained(folder.path(), with_state(), 1, None);

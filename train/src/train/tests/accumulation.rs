@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::{Network, Trainer, batch, device, furthest, parameters};
 
-/// Means of at most 200 terms of about 1, added up in another order: 200 roundings of 2⁻²⁴ would be 1.2e-5 if all went the
-/// same way, and less than 1e-6 was seen. A sample that counts twice, or not at all, is a two-hundredth of such a mean.
+/// Means of at most 200 terms of about 1, added in another order. 200 roundings of 2⁻²⁴ in one direction would be
+/// 1.2e-5; less than 1e-6 was measured. A sample that counts twice, or not at all, is a two-hundredth of such a mean.
 const ROUNDING: f32 = 1e-5;
 
 /// Parameters after one step, which moves them by the gradient, its loss, and how many micro-batches it was cut into.
