@@ -1,12 +1,12 @@
 //! Training steps that keep the global batch exact, whatever fits the device.
 
+#[cfg(feature = "train")]
+pub mod metrics;
+
 #[doc(inline)]
 pub use gpu_tuned_train::micro_batch::MicroBatch;
 #[doc(inline)]
 pub use gpu_tuned_train::out_of_memory::{Moment, is_out_of_memory};
-#[cfg(feature = "train")]
-#[doc(inline)]
-pub use gpu_tuned_train::train::metrics;
 #[doc(inline)]
 pub use gpu_tuned_train::train::{
     Ended, GradientHealth, LayerHealth, Rank, Ranks, RanksError, Rescue, Step, StepError, Trainer, TrainerError,

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use gpu_tuned_core::Bytes;
+use gpu_tuned_train::device::{CudaDevice, memory_free};
 
 use super::bench::Bench;
 use super::gpu::Trial;
 use super::timed::{Run, run};
 use super::{MeasureError, Memory, Step, dry, reserved};
-use gpu_tuned_train::device::{CudaDevice, memory_free};
 
 /// The GPU that a session opened.
 pub(super) struct OnGpu<'g, 'b, 'a, M, B> {

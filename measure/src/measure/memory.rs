@@ -26,11 +26,11 @@ mod counted {
     use burn::module::Module;
     use burn::tensor::Device;
     use gpu_tuned_core::Bytes;
+    use gpu_tuned_train::allocation::{live_bytes, peak_bytes, restart_peak};
 
     use super::{Memory, STEPS};
     use crate::measure::training::Training;
     use crate::measure::{MeasureError, Step, Subject, isolated};
-    use gpu_tuned_train::allocation::{live_bytes, peak_bytes, restart_peak};
 
     /// Runs steps on the CPU and counts what they allocate.
     ///

@@ -4,10 +4,10 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Precision;
+use gpu_tuned_train::mixed::Half;
 
 use super::MeasureError;
 use super::pass::{Optimizer, Pass};
-use gpu_tuned_train::mixed::Half;
 
 /// Subject of a measurement: functions for a model, its optimizer, a micro-batch and the loss.
 ///
@@ -15,6 +15,7 @@ use gpu_tuned_train::mixed::Half;
 /// have any values, with the shapes of training.
 ///
 /// ```
+/// # extern crate gpu_tuned_measure as gpu_tuned;
 /// use burn::nn::{Linear, LinearConfig};
 /// use burn::optim::AdamWConfig;
 /// use burn::tensor::{Device, Tensor};

@@ -110,7 +110,7 @@ pub(super) struct Clock<'d> {
 
 /// Numbers of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Pace {
+struct Repeats {
     /// Micro-batches of the longer step.
     many: usize,
     /// Short steps in a row, and longer ones.
@@ -119,9 +119,9 @@ struct Pace {
     repeats: usize,
 }
 
-impl Pace {
+impl Repeats {
     /// For steps that take `warm` seconds with one micro-batch; the CPU takes no others.
-    fn of(warm: f64, spend: Duration, is_cpu: bool) -> Self {
+    fn for_duration(warm: f64, spend: Duration, is_cpu: bool) -> Self {
         let within = |seconds: f64, each: f64| (seconds / each) as usize;
         let many = within(LONGER, warm).clamp(FEW, MANY);
         let steps = within(WINDOW, warm).clamp(1, MOST_STEPS);
@@ -195,25 +195,26 @@ impl Clock<'_> {
         warm: f64,
         spend: Duration,
     ) -> Outcome<'s, 'a, M, B, Times> {
-        let pace = Pace::of(warm, spend, self.is_cpu);
-        let mut all = Vec::with_capacity(pace.repeats);
-        for _ in 0..pace.repeats {
+        let repeats = Repeats::for_duration(warm, spend, self.is_cpu);
+        let mut all = Vec::with_capacity(repeats.repeats);
+        for _ in 0..repeats.repeats {
             let seconds;
-            (training, seconds) = if self.is_cpu { watch(training, pace.steps) } else { self.compare(training, pace)? };
+            (training, seconds) =
+                if self.is_cpu { watch(training, repeats.steps) } else { self.compare(training, repeats)? };
             all.push(seconds);
         }
-        Ok((training, Times::of(&all)))
+        Ok((training, Times::from_repeats(&all)))
     }
 
     /// Steps with one and with many micro-batches: the parts follow.
     fn compare<'s, 'a, M: Module, B: Clone>(
         self,
         training: Training<'s, 'a, M, B>,
-        pace: Pace,
+        repeats: Repeats,
     ) -> Outcome<'s, 'a, M, B, Seconds> {
-        let (training, step) = self.time(training, pace.steps, 1)?;
-        let (training, longer) = self.time(training, pace.longer_steps, pace.many)?;
-        Ok((training, Seconds::from_steps(step, longer, pace.many)))
+        let (training, step) = self.time(training, repeats.steps, 1)?;
+        let (training, longer) = self.time(training, repeats.longer_steps, repeats.many)?;
+        Ok((training, Seconds::from_steps(step, longer, repeats.many)))
     }
 
     /// Times so many equal steps, in seconds a step.
@@ -270,7 +271,7 @@ impl Seconds {
 }
 
 impl Times {
-    fn of(all: &[Seconds]) -> Self {
+    fn from_repeats(all: &[Seconds]) -> Self {
         let sorted = |of: fn(&Seconds) -> f64| {
             let mut values: Vec<f64> = all.iter().map(of).collect();
             let middle = median(&mut values);

@@ -6,7 +6,7 @@ use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 
-use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Pace, Seconds, Times, Training, median};
+use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Repeats, Seconds, Times, Training, median};
 use crate::measure::{Step, Subject};
 
 fn close(found: (f64, f64), expected: (f64, f64)) {
@@ -37,7 +37,7 @@ fn noise_makes_no_part_negative() {
 #[test]
 fn outliers_show_in_the_spread_alone() {
     let steps = [0.013, 0.011, 0.013, 0.014, 0.013];
-    let times = Times::of(&steps.map(|step| Seconds { step, micro_step: step - 0.003, optimizer: 0.003 }));
+    let times = Times::from_repeats(&steps.map(|step| Seconds { step, micro_step: step - 0.003, optimizer: 0.003 }));
     close((times.micro_step_ms, times.optimizer_ms), (10.0, 3.0));
     assert!((times.spread - 0.0015 / 0.013).abs() < 1e-9, "{}", times.spread);
     assert!((median(&mut [4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-12);
@@ -51,24 +51,24 @@ fn of_many_micro_batches_what_a_short_step_hides_counts_little() {
         let found = Seconds::from_steps(9.95e-3 + 2e-3, longer, many).micro_step;
         1.0 - found / 9.95e-3
     };
-    assert!(error(3) > 0.1 && error(Pace::of(9.95e-3, Duration::from_secs(2), false).many) < 0.015);
+    assert!(error(3) > 0.1 && error(Repeats::for_duration(9.95e-3, Duration::from_secs(2), false).many) < 0.015);
 }
 
 #[test]
 fn slow_steps_are_taken_few_times() {
     let spend = Duration::from_secs(2);
     let seconds = |warm: f64| {
-        let Pace { many, steps, longer_steps, repeats } = Pace::of(warm, spend, false);
+        let Repeats { many, steps, longer_steps, repeats } = Repeats::for_duration(warm, spend, false);
         warm * ((steps + many * longer_steps) * repeats) as f64
     };
     for warm in [1e-4, 1e-3, 0.01, 0.03, 0.1, 0.33, 1.0, 5.0] {
-        let pace = Pace::of(warm, spend, false);
-        assert!((3..=16).contains(&pace.many) && pace.repeats >= 1, "{warm}: {pace:?}");
+        let repeats = Repeats::for_duration(warm, spend, false);
+        assert!((3..=16).contains(&repeats.many) && repeats.repeats >= 1, "{warm}: {repeats:?}");
         // Of the slowest a single repeat.
-        assert!(seconds(warm) <= (3.0 * 2.0_f64).max(4.0 * warm) + 1e-9, "{warm}: {pace:?}");
+        assert!(seconds(warm) <= (3.0 * 2.0_f64).max(4.0 * warm) + 1e-9, "{warm}: {repeats:?}");
     }
-    assert!(seconds(0.33) < 4.5 && Pace::of(0.33, spend, false).repeats == 3);
-    assert_eq!(Pace::of(0.01, spend, true).longer_steps, 0);
+    assert!(seconds(0.33) < 4.5 && Repeats::for_duration(0.33, spend, false).repeats == 3);
+    assert_eq!(Repeats::for_duration(0.01, spend, true).longer_steps, 0);
 }
 
 /// Pools of a GPU are read once, after equal steps and before any other.

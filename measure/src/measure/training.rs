@@ -1,12 +1,12 @@
 use burn::module::Module;
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
+use gpu_tuned_train::mixed::{LossScale, Master, MixedError};
+use gpu_tuned_train::train::{ModelWeights, accumulate, witness};
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
 use super::pass::{Optimizer, Pass};
-use gpu_tuned_train::mixed::{LossScale, Master, MixedError};
-use gpu_tuned_train::train::{ModelWeights, accumulate, witness};
 
 /// Keeps the values of all models finite. Results are not used.
 const LEARNING_RATE: f64 = 1e-6;
@@ -170,10 +170,10 @@ mod tests {
     use burn::module::Param;
     use burn::optim::SgdConfig;
     use burn::tensor::{DType, Device, Tensor};
+    use gpu_tuned_train::mixed::{Half, in_f32};
 
     use super::{Step, Training};
     use crate::measure::Subject;
-    use gpu_tuned_train::mixed::{Half, in_f32};
 
     /// Factors of half the smallest fp16 number: the gradient vanishes unless the loss is scaled.
     const SMALL: [f32; 2] = [1.0 / 8192.0, 1.0 / 4096.0];

@@ -1,24 +1,24 @@
 //! Archive as a file: a line of JSON with its fingerprint, then `CubeCL`'s export of an environment.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use cubecl::bundle::{BundleFormat, EmbeddedBundle, ExportOptions, export};
 use cubecl::environment;
 use cubecl_environment::bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-
-use super::fingerprint::Fingerprint;
 use gpu_tuned_core::atomic_file;
+use serde::{Deserialize, Serialize};
+
+use super::error::BundleError;
+use super::fingerprint::Fingerprint;
 
 /// The format that is written and read.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 /// Limit of the first line, which names GPUs and versions.
 const LONGEST_HEADER: u64 = 1 << 16;
 /// Limit of an archive, which is read into memory. A few training steps have never produced more.
-const LARGEST: u64 = 1 << 30;
+pub(super) const LARGEST: u64 = 1 << 30;
 /// `CubeCL`'s records of its own work are not archived.
 const LEFT_OUT: [&str; 2] = ["records", super::NOTES];
 
@@ -45,53 +45,6 @@ pub struct Saved {
     pub bytes: u64,
     /// Kernels and tuned choices in it.
     pub entries: usize,
-}
-
-/// Why there is no bundle, or none that is of use.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum BundleError {
-    /// The file cannot be read.
-    #[error("it cannot be read: {0}")]
-    Read(io::Error),
-    /// The file cannot be written.
-    #[error("`{}` cannot be written: {cause}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        cause: io::Error,
-    },
-    /// The file is something else.
-    #[error("it is no bundle of gpu-tuned")]
-    Unknown,
-    /// The file is of another release of this crate.
-    #[error("it has format {found}, and this release reads format {FORMAT}")]
-    Format {
-        /// The format that it has.
-        found: u32,
-    },
-    /// The archive was made on another GPU, with another driver or with other versions.
-    #[error("{}", differences.join("; "))]
-    Elsewhere {
-        /// Differences, a sentence each.
-        differences: Vec<String>,
-    },
-    /// The file is larger than any bundle.
-    #[error("it has {bytes} bytes, and a bundle has {LARGEST} at most")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-    },
-    /// The file is cut off or was changed.
-    #[error("it is damaged: {0}")]
-    Damaged(String),
-    /// Nothing was compiled or tuned that could be bundled.
-    #[error("nothing was compiled or tuned")]
-    Empty,
-    /// `CubeCL` could not make one of its environment.
-    #[error("CubeCL made no bundle: {0}")]
-    Export(String),
 }
 
 /// The build ID of this program in hexadecimal.

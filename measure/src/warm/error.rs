@@ -1,9 +1,12 @@
 //! Errors of kernel cache archives.
 
+use std::io;
+use std::path::PathBuf;
+
 use gpu_tuned_train::train::{StepError, TrainerError};
 use thiserror::Error;
 
-use super::bundle::BundleError;
+use super::bundle::{FORMAT, LARGEST};
 use super::caches::Caches;
 
 /// Reason why no kernel cache archive was made.
@@ -48,4 +51,51 @@ pub enum WarmError {
     /// The archive could not be written.
     #[error("no bundle was written: {0}")]
     Bundle(BundleError),
+}
+
+/// Error of a kernel cache archive.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The file cannot be read.
+    #[error("it cannot be read: {0}")]
+    Read(io::Error),
+    /// The file cannot be written.
+    #[error("`{}` cannot be written: {cause}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        cause: io::Error,
+    },
+    /// The file is no archive.
+    #[error("it is no bundle of gpu-tuned")]
+    Unknown,
+    /// The file has the format of another release.
+    #[error("it has format {found}, and this release reads format {FORMAT}")]
+    Format {
+        /// Format of the file.
+        found: u32,
+    },
+    /// The archive was made on another GPU, with another driver or with other versions.
+    #[error("{}", differences.join("; "))]
+    Elsewhere {
+        /// Differences, a sentence each.
+        differences: Vec<String>,
+    },
+    /// The file is larger than any archive.
+    #[error("it has {bytes} bytes, and a bundle has {LARGEST} at most")]
+    TooLarge {
+        /// Bytes of the file.
+        bytes: u64,
+    },
+    /// The file was cut short or changed.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// The archive would be empty.
+    #[error("nothing was compiled or tuned")]
+    Empty,
+    /// `CubeCL` could not export its environment.
+    #[error("CubeCL made no bundle: {0}")]
+    Export(String),
 }

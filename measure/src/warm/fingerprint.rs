@@ -47,7 +47,7 @@ impl Fingerprint {
     ///
     /// `driver` is the driver's version.
     pub fn new<'a>(gpus: impl IntoIterator<Item = &'a GpuReading>, driver: Option<&str>) -> Option<Self> {
-        let gpus: BTreeSet<GpuKind> = gpus.into_iter().map(GpuKind::of).collect();
+        let gpus: BTreeSet<GpuKind> = gpus.into_iter().map(GpuKind::new).collect();
         (!gpus.is_empty()).then(|| Self {
             gpus,
             driver: driver.map(str::to_owned),
@@ -104,7 +104,7 @@ impl Fingerprint {
 }
 
 impl GpuKind {
-    fn of(gpu: &GpuReading) -> Self {
+    fn new(gpu: &GpuReading) -> Self {
         Self {
             name: gpu.name.clone().unwrap_or_else(|| "unnamed GPU".to_owned()),
             compute_capability: gpu.compute_capability,

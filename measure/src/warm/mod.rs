@@ -27,10 +27,10 @@ use std::sync::OnceLock;
 
 use serde::{Serialize, Serializer};
 
-pub use bundle::{BundleError, Saved, save};
+pub use bundle::{Saved, save};
 pub use caches::Caches;
 pub(crate) use driver::collect as collect_driver_cache;
-pub use error::WarmError;
+pub use error::{BundleError, WarmError};
 pub use fingerprint::{Fingerprint, GpuKind};
 pub use taken::Bundled;
 

@@ -11,8 +11,9 @@ use cubecl_environment::bytes::Bytes;
 use cubecl_environment::persistence::{self, Insertion, Origin};
 use serde::Serialize;
 
-use super::bundle::{BundleError, EXTENSION, Found, build, file_name};
+use super::bundle::{EXTENSION, Found, build, file_name};
 use super::caches::{TUNED, found_no_memory};
+use super::error::BundleError;
 use super::fingerprint::Fingerprint;
 use super::{BUNDLE, FOLDER, NOTES, driver};
 use crate::requests::package;

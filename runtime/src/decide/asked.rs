@@ -24,8 +24,8 @@ pub(super) fn nothing_stated<C: Tuned>(config: &C, schedule: &Schedule) -> Optio
     let is_stated = [asked.global_batch, asked.global_tokens, pins.batch_size, pins.gradient_accumulation];
     is_stated.iter().all(Option::is_none).then(|| {
         format!(
-            "no global batch is asked for: an optimizer step has {} samples, which suits {}; a build for another GPU may make it \
-             another run. Say `global_batch = …` in `#[gpu_tuned(…)]`, or `[goal]` of gpu-tuned.toml",
+            "no global batch is asked for: an optimizer step has {} samples, chosen for {}; a build for another GPU may choose \
+             another number. Add `global_batch = …` to `#[gpu_tuned(…)]`, or to `[goal]` of gpu-tuned.toml",
             schedule.global_batch,
             C::BUILT.target
         )

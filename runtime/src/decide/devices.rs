@@ -5,9 +5,9 @@ use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_observe::Host;
 
 use super::{DecideError, DecisionContext, GpusError};
-use gpu_tuned_observe::Host;
 
 use crate::detect::Machine;
 use crate::selection::{Fallback, SelectedGpu, Shortfall};
@@ -70,7 +70,7 @@ impl Devices {
     ) -> Result<Self, DecideError> {
         let asked = here.wanted.positions(here.machine, is_target);
         let (mut gpus, because) = usable(&asked, here, profiles);
-        let ranks = Ranks::of(asked.len(), gpus.len(), here, goal, &because)?;
+        let ranks = Ranks::new(asked.len(), gpus.len(), here, goal, &because)?;
         let mut fallbacks = Vec::new();
         if gpus.is_empty() {
             fallbacks.push(Fallback::NoGpu { because });
@@ -147,7 +147,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn of(
+    fn new(
         asked: usize,
         usable: usize,
         here: DecisionContext<'_>,

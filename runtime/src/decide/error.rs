@@ -57,7 +57,7 @@ pub enum GpusError {
 
 impl DecideError {
     /// The error as that of a resumed run, when there is a run to resume: its global batch is not to be argued with.
-    pub(super) fn of(self, saved: Option<&SavedRun>) -> Self {
+    pub(super) fn for_run(self, saved: Option<&SavedRun>) -> Self {
         match self {
             Self::Plan(PlanError::WorldSize { global_batch, world_size, would_do }) if saved.is_some() => {
                 ResumeError::WorldSize { global_batch, world_size, would_do }.into()

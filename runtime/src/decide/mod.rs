@@ -14,7 +14,7 @@ use gpu_tuned_core::Provenance;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, Pins, Setting};
 use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
@@ -26,11 +26,9 @@ pub use error::GpusError;
 use crate::detect::Machine;
 use crate::resume::{self, Resumed};
 use crate::saved::SavedRun;
-#[cfg(any(test, feature = "cuda"))]
-use crate::selection::Fallback;
-use crate::selection::{Change, Selection};
+use crate::selection::{Change, Fallback, Selection};
 use crate::tuned::{Built, Tuned};
-use devices::Devices;
+use devices::{Devices, Gpu};
 use planning::Planning;
 
 /// Decision before a device is opened.
@@ -93,9 +91,9 @@ impl fmt::Display for Decision {
 #[derive(Clone, Copy)]
 pub(crate) struct DecisionContext<'a> {
     pub machine: &'a Machine,
-    /// The devices that are asked for.
+    /// Requested devices.
     pub wanted: &'a DeviceRequest,
-    /// GPUs that were tried and did not open.
+    /// GPUs that failed to open.
     pub broken: &'a [FailedGpu],
     /// Saved run to resume.
     pub saved: Option<&'a SavedRun>,
@@ -103,59 +101,79 @@ pub(crate) struct DecisionContext<'a> {
     pub set: &'a Pins,
 }
 
-/// Decides for the wanted devices of the machine; without a usable GPU for the CPU.
-pub(crate) fn decide<C: Tuned>(config: &C, here: DecisionContext<'_>) -> Result<Decision, DecideError> {
+/// Decides for the requested devices of the machine, or for the CPU without a usable GPU.
+pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
+    let resolved = resolved.as_ref();
     let spec = config.workload();
     if let Some((_, message)) = spec.mistakes().into_iter().next() {
         return Err(DecideError::Dimensions(message));
     }
     let mut workload = spec.workload();
-    // Converted before the ranks are decided: tokens of a step do not depend on them.
-    let mut goal = asked::goal(config).in_samples(&workload)?;
-    if goal.global_batch.is_none() && !here.set.is_empty() {
-        // The run stays the same: what is fixed for one start cuts its steps, and makes no others.
-        let without = decide(config, DecisionContext { set: &Pins::default(), ..here })?;
-        goal.global_batch = Some(without.plan.schedule.global_batch);
-    }
-    goal.pins = here.set.or(&goal.pins);
-    if let Some(saved) = here.saved {
-        resume::check(saved, config, &spec, &workload, &goal)?;
-        goal.global_batch = Some(saved.schedule().global_batch);
-    }
+    let mut goal = goal(config, &spec, &workload, context)?;
     let none = ProfileTable::default();
-    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
-    let devices = Devices::choose(here, &goal, profiles, |gpu| built_for::is_target(gpu, &C::BUILT, profiles));
-    let Devices { gpus, facts, world_size, mut fallbacks } = devices.map_err(|error| error.of(here.saved))?;
+    let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
+    let devices = Devices::choose(context, &goal, profiles, |gpu| built_for::is_target(gpu, &C::BUILT, profiles));
+    let Devices { gpus, facts, world_size, mut fallbacks } = devices.map_err(|error| error.for_run(context.saved))?;
     goal.world_size = world_size;
-    if let Some(resolved) = &resolved {
+    if let Some(resolved) = resolved {
         workload = resolved.workload_on(C::BUILT.workload, &spec, core::slice::from_ref(&facts));
     }
-    let built_for_them = built_for::are_built_for(&C::BUILT, resolved.as_ref(), &gpus);
-    let planning = Planning { built: &C::BUILT, resolved: resolved.as_ref(), facts: &facts, workload: &workload };
-    let mut plan = match here.saved {
+    let built_for_them = built_for::are_built_for(&C::BUILT, resolved, &gpus);
+    let planning = Planning { built: &C::BUILT, resolved, facts: &facts, workload: &workload };
+    let mut plan = match context.saved {
         None => planning.run(goal.clone(), built_for_them, &mut fallbacks)?,
         Some(saved) => planning.restore(saved, goal.clone(), built_for_them, &mut fallbacks)?,
     };
-    let before = resolved.as_ref().and_then(|resolved| resolved.measured.measured_before(None, &spec));
-    plan.advice.extend(before.map(|before| before.to_string()));
-    if here.saved.is_none() {
+    let outdated = resolved.and_then(|resolved| resolved.measured.measured_before(None, &spec));
+    plan.advice.extend(outdated.map(|outdated| outdated.to_string()));
+    if context.saved.is_none() {
         plan.advice.extend(asked::nothing_stated(config, &plan.schedule));
     }
-    asked::name_the_source(&mut plan, here.set);
-    let changes = changes(config, here.set, &C::BUILT, &plan);
-    let resumed = here.saved.map(|saved| Resumed::new(saved, &plan));
-    let selection = Selection {
+    asked::name_the_source(&mut plan, context.set);
+    let selection = selection(config, context, gpus, fallbacks, &plan);
+    Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
+}
+
+/// Goal of the config with the pins of this start, for the global batch of a saved run.
+fn goal<C: Tuned>(
+    config: &C,
+    spec: &WorkloadSpec,
+    workload: &Workload,
+    context: DecisionContext<'_>,
+) -> Result<Goal, DecideError> {
+    // Converted before the ranks are decided: tokens of a step do not depend on them.
+    let mut goal = asked::goal(config).in_samples(workload)?;
+    if goal.global_batch.is_none() && !context.set.is_empty() {
+        // Pins of one start cut the steps of the same run.
+        let without_pins = decide(config, DecisionContext { set: &Pins::default(), ..context })?;
+        goal.global_batch = Some(without_pins.plan.schedule.global_batch);
+    }
+    goal.pins = context.set.or(&goal.pins);
+    if let Some(saved) = context.saved {
+        resume::check(saved, config, spec, workload, &goal)?;
+        goal.global_batch = Some(saved.schedule().global_batch);
+    }
+    Ok(goal)
+}
+
+fn selection<C: Tuned>(
+    config: &C,
+    context: DecisionContext<'_>,
+    gpus: Vec<Gpu>,
+    fallbacks: Vec<Fallback>,
+    plan: &Plan,
+) -> Selection {
+    Selection {
         device: gpus.first().map_or(crate::Recognised::Cpu, |gpu| (&gpu.found).into()),
         gpu: gpus.first().map(|gpu| gpu.reading.clone()),
         weakest: devices::shortfalls(&gpus),
         gpus: gpus.into_iter().map(Into::into).collect(),
         built_for: C::BUILT.target.to_owned(),
         fallbacks,
-        resumed,
-        changes,
-    };
-    Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
+        resumed: context.saved.map(|saved| Resumed::new(saved, plan)),
+        changes: changes(config, context.set, &C::BUILT, plan),
+    }
 }
 
 /// Differences from the constants of the build, among settings with a config field.

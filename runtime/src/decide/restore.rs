@@ -89,7 +89,7 @@ impl Planning<'_> {
             Err(PlanError::PrecisionUnsupported { precision, device }) => {
                 Err(ResumeError::PrecisionUnsupported { precision, device }.into())
             }
-            Err(other) => Err(DecideError::Plan(other).of(Some(saved))),
+            Err(other) => Err(DecideError::Plan(other).for_run(Some(saved))),
         }
     }
 

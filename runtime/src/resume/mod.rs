@@ -64,7 +64,7 @@ impl Resumed {
 /// One line, and another one for changed settings.
 impl fmt::Display for Resumed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (then, now) = (in_words(&self.then), in_words(&self.now));
+        let (then, now) = (describe(&self.then), describe(&self.now));
         let global_batch = self.now.global_batch;
         if self.is_same_schedule() {
             write!(f, "resumed: same schedule as saved (global batch {global_batch} = {now})")?;
@@ -84,7 +84,7 @@ impl fmt::Display for ResumedChange {
 }
 
 /// Sum of a step: `2 ranks x (3 x 64 + 8)`.
-fn in_words(schedule: &Schedule) -> String {
+fn describe(schedule: &Schedule) -> String {
     let (samples, micro_batch) = (schedule.samples_per_rank(), schedule.micro_batch);
     let rank = match (samples / micro_batch, samples % micro_batch) {
         (0, rest) => format!("1 x {rest}"),

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::atomic_file;
 use serde::Deserialize;
 
 use super::{LoadError, SaveError, SavedRun};
-use gpu_tuned_core::atomic_file;
 
 /// Writes `run` under a temporary name, and renames it when it is on the disk.
 pub(super) fn save(run: &SavedRun, directory: &Path) -> Result<PathBuf, SaveError> {

@@ -22,6 +22,7 @@ use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::Workload;
 #[cfg(feature = "warm")]
 use gpu_tuned_measure::warm::WarmStart;
+use gpu_tuned_observe::recording::Recorder;
 #[cfg(feature = "burn")]
 use gpu_tuned_project::resolved::Resolved;
 #[cfg(feature = "burn")]
@@ -37,7 +38,6 @@ use crate::detect::Machine;
 use crate::saved::{SaveError, SavedRun};
 use crate::selection::Selection;
 use crate::tuned::Tuned;
-use gpu_tuned_observe::recording::Recorder;
 
 /// Training run that may begin: the config with its final values, the device, and the reasons.
 ///

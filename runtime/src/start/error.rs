@@ -74,7 +74,7 @@ pub enum StartError {
 
 impl StartError {
     /// Why there is no decision, with these settings fixed for this start.
-    pub(super) fn of(error: DecideError, set: Pins) -> Self {
+    pub(super) fn with_pins(error: DecideError, set: Pins) -> Self {
         match error {
             DecideError::Table(error) => Self::Table(error),
             DecideError::Plan(source) if !set.is_empty() => {

@@ -1,13 +1,13 @@
 //! TF32, settled before the GPUs are opened.
 
 use gpu_tuned_core::device::ComputeCapability;
+use gpu_tuned_measure::warm::{Caches, WarmStart};
+use gpu_tuned_observe::log::warn_user;
+use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 
 use super::StartError;
 use crate::decide::{Decision, FailedGpu};
 use crate::selection::SelectedGpu;
-use gpu_tuned_measure::warm::{Caches, WarmStart};
-use gpu_tuned_observe::log::warn_user;
-use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 
 /// Actions of a start while TF32 is decided.
 pub(super) struct Start<'s> {

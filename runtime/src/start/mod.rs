@@ -260,7 +260,7 @@ impl Options {
         let mut set = fixed.clone();
         set.allow_tf32 = allow_tf32.or(set.allow_tf32);
         let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set });
-        let decision = decision.map_err(|error| StartError::of(error, fixed))?;
+        let decision = decision.map_err(|error| StartError::with_pins(error, fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;
         Ok(decision)

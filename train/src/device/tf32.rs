@@ -51,7 +51,7 @@ impl MatmulMath {
     const FULL_BITS: u32 = 20;
     const TF32_BITS: u32 = 10;
 
-    fn of(mantissa_bits: u32) -> Self {
+    fn from_mantissa_bits(mantissa_bits: u32) -> Self {
         match mantissa_bits {
             Self::FULL_BITS.. => Self::Full,
             Self::TF32_BITS.. => Self::Tf32,
@@ -178,7 +178,7 @@ fn judge(shape: Gemm, lines: &[Line]) -> MatmulProbe {
     let kept = |bit: &u32| lines.iter().filter(|line| line.bit == *bit).all(Line::is_kept);
     let mantissa_bits = (1..=BITS).take_while(kept).last().unwrap_or(0);
     let worst_relative_error = lines.iter().map(Line::worst_relative_error).fold(0.0, f64::max);
-    MatmulProbe { shape, math: MatmulMath::of(mantissa_bits), mantissa_bits, worst_relative_error }
+    MatmulProbe { shape, math: MatmulMath::from_mantissa_bits(mantissa_bits), mantissa_bits, worst_relative_error }
 }
 
 fn pairs(bit: u32, k: usize) -> usize {

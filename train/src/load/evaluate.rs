@@ -25,6 +25,7 @@ pub enum EvaluateError {
 /// allows (classes rather than logits). What they were computed from is not kept.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::data::dataloader::batcher::Batcher;
 /// use burn::data::dataset::InMemDataset;
 /// use burn::tensor::{Device, Tensor};

@@ -5,28 +5,19 @@
 //! tokens, [`LineDataset`] and [`CachedDataset`] keep data in files, [`evaluate`] reads predictions once.
 //!
 //! ```
+//! # extern crate gpu_tuned_train as gpu_tuned;
 //! use burn::data::dataloader::batcher::Batcher;
 //! use burn::data::dataset::InMemDataset;
 //! use burn::tensor::{Device, Int, Tensor};
-//! use gpu_tuned::MicroBatch;
 //! use gpu_tuned::load::PrefetchLoader;
-//!
-//! #[derive(Clone, MicroBatch)]
-//! struct Digits {
-//!     images: Tensor<3>,
-//!     labels: Tensor<1, Int>,
-//! }
 //!
 //! struct Digitiser;
 //!
-//! impl Batcher<([f32; 64], i32), Digits> for Digitiser {
-//!     fn batch(&self, items: Vec<([f32; 64], i32)>, device: &Device) -> Digits {
+//! impl Batcher<([f32; 64], i32), (Tensor<3>, Tensor<1, Int>)> for Digitiser {
+//!     fn batch(&self, items: Vec<([f32; 64], i32)>, device: &Device) -> (Tensor<3>, Tensor<1, Int>) {
 //!         let (images, labels): (Vec<_>, Vec<_>) = items.into_iter().unzip();
-//!         let count = images.len();
-//!         Digits {
-//!             images: Tensor::<1>::from_floats(images.as_flattened(), device).reshape([count, 8, 8]),
-//!             labels: Tensor::from_ints(&labels[..], device),
-//!         }
+//!         let images = Tensor::<1>::from_floats(images.as_flattened(), device).reshape([labels.len(), 8, 8]);
+//!         (images, Tensor::from_ints(&labels[..], device))
 //!     }
 //! }
 //!
@@ -34,7 +25,8 @@
 //! let loader = PrefetchLoader::new(dataset, Digitiser, 4).num_workers(2).shuffle(42).device(Device::flex());
 //! let mut sizes = Vec::new();
 //! for batch in loader.iter() {
-//!     sizes.push(batch?.len());
+//!     let (images, _) = batch?;
+//!     sizes.push(images.dims()[0]);
 //! }
 //! assert_eq!(sizes, [4, 4, 2]);
 //! # Ok::<(), burn::data::dataset::DatasetError>(())

@@ -8,6 +8,7 @@ use burn::data::dataloader::BatchStrategy;
 /// fuller when those of similar length are neighbours.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::data::dataloader::BatchStrategy;
 /// use gpu_tuned::load::TokenBudget;
 ///

@@ -14,6 +14,7 @@ use super::module_path::ISLAND;
 /// The normalisation layers of Burn are called as before, with `forward`; every other module with [`apply`](Self::apply).
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::module::Module;
 /// use burn::nn::conv::{Conv2d, Conv2dConfig};
 /// use burn::nn::{BatchNorm, BatchNormConfig};

@@ -11,6 +11,7 @@ use super::{Half, MixedError, statistics};
 /// [`widen`](super::widen) makes its gradients those of the master, as parameters keep their identifiers:
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::nn::{Linear, LinearConfig};
 /// use burn::optim::{GradientsParams, SgdConfig};
 /// use burn::tensor::{DType, Device, Tensor};

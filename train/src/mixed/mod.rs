@@ -19,6 +19,7 @@
 //! A step of two micro-batches:
 //!
 //! ```
+//! # extern crate gpu_tuned_train as gpu_tuned;
 //! use burn::nn::{Linear, LinearConfig};
 //! use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 //! use burn::tensor::{DType, Device, Tensor};

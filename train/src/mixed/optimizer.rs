@@ -16,6 +16,7 @@ static WARNED: Once = Once::new();
 /// starts from zero, with a warning.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::optim::{AdamWConfig, ModuleOptimizer};
 /// use gpu_tuned::mixed::F32State;
 ///

@@ -17,7 +17,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// The values of `model`; `None` where it has none, so that nothing can be lost.
-    pub(super) fn of<M: Module>(model: &M) -> Option<Self> {
+    pub(super) fn copy_of<M: Module>(model: &M) -> Option<Self> {
         let mut seen = Self { values: GradientsParams::new(), ids: HashSet::new() };
         model.visit(&mut seen);
         if seen.ids.is_empty() {
@@ -80,7 +80,7 @@ mod tests {
         for norm in [&norm, &undisturbed] {
             norm.forward(batch(1.0));
         }
-        let before = Buffers::of(&norm).unwrap();
+        let before = Buffers::copy_of(&norm).unwrap();
         norm.forward(batch(1e30));
         norm.forward(batch(f32::NAN));
         before.restore(&norm.clone());
@@ -95,7 +95,7 @@ mod tests {
     fn restoring_keeps_gradient_checkpointing() {
         let device = Device::flex().autodiff().gradient_checkpointing();
         let norm = BatchNormConfig::new(2).init(&device);
-        Buffers::of(&norm).unwrap().restore(&norm);
+        Buffers::copy_of(&norm).unwrap().restore(&norm);
         assert_eq!(norm.gamma.val().gradient_checkpointing_strategy(), device.gradient_checkpointing_strategy());
         norm.forward(Tensor::<2>::ones([3, 2], &device)).sum().backward();
     }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_model_of_trained_parameters_has_none() {
         let linear = LinearConfig::new(2, 2).init(&Device::flex().autodiff());
-        assert!(Buffers::of(&linear).is_none());
-        assert!(Buffers::of(&linear.no_grad()).is_some());
+        assert!(Buffers::copy_of(&linear).is_none());
+        assert!(Buffers::copy_of(&linear.no_grad()).is_some());
     }
 }

@@ -135,7 +135,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn of<M: Module>(model: &M) -> Self {
+    pub(super) fn from_model<M: Module>(model: &M) -> Self {
         let mut sizes = Self::default();
         model.visit(&mut sizes);
         sizes
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_trained_parameters() {
-        let sizes = Sizes::of(&model());
+        let sizes = Sizes::from_model(&model());
         assert_eq!((sizes.all, sizes.largest), (768 * 4 + 512 * 2 + 20 * 4, 768 * 4));
     }
 }

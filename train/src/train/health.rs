@@ -81,6 +81,7 @@ impl fmt::Display for GradientHealth {
 /// in which small values vanish, and for units that no longer learn.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::nn::LinearConfig;
 /// use burn::optim::GradientsParams;
 /// use burn::tensor::{Device, Tensor};
@@ -101,7 +102,7 @@ impl fmt::Display for GradientHealth {
 ///
 /// If the counts cannot be read, above all because the gradients could not be computed.
 pub fn gradient_health<M: Module>(gradients: &GradientsParams, model: &M) -> Result<GradientHealth, TensorReadError> {
-    Counts::of(gradients, model).read()
+    Counts::new(gradients, model).read()
 }
 
 /// Counts that are on the device.
@@ -119,7 +120,7 @@ struct Counted {
 
 impl Counts {
     /// Counts; nothing is read.
-    pub(super) fn of<M: Module>(gradients: &GradientsParams, model: &M) -> Self {
+    pub(super) fn new<M: Module>(gradients: &GradientsParams, model: &M) -> Self {
         let counts = Self { gradients: Vec::new(), without: Vec::new() };
         let mut counting = Counting { gradients, counts, path: ModulePath::default() };
         model.visit(&mut counting);

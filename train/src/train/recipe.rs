@@ -6,8 +6,8 @@ use burn::tensor::Device;
 use gpu_tuned_core::plan::{MemoryEstimate, Plan};
 use gpu_tuned_core::{Bytes, Precision};
 
-use super::replanning::Replanning;
-use super::stepper::{MemoryPlanner, Stepper};
+use super::replanning::{MemoryPlanner, Replanning};
+use super::stepper::Stepper;
 use crate::load::PrefetchLoader;
 use crate::mixed::Half;
 use crate::timing::{StepInstrumentation, StepTimer};

@@ -6,8 +6,16 @@ use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Pins};
 
-use super::stepper::MemoryPlanner;
 use crate::device::OpenGpu;
+
+/// Planner for the memory that is left after an out-of-memory.
+pub(super) trait MemoryPlanner: Send {
+    /// Memory available for training, including the memory of this process; `None` if unknown.
+    fn memory(&self) -> Option<Bytes>;
+
+    /// Plans for so much memory, with a given micro-batch or the best one.
+    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError>;
+}
 
 /// Planner of smaller micro-batches on a session's device.
 #[derive(Clone)]

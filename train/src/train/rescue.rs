@@ -72,7 +72,7 @@ impl Stepper {
     }
 
     fn sizes<W: Weights>(&mut self, weights: &W) -> Sizes {
-        *self.sizes.get_or_insert_with(|| Sizes::of(&weights.master()))
+        *self.sizes.get_or_insert_with(|| Sizes::from_model(&weights.master()))
     }
 
     /// Updates the weights group by group, within the bytes that may be allocated twice, and in smaller groups after an

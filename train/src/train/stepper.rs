@@ -4,18 +4,18 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::plan::{Plan, PlanError};
 use gpu_tuned_observe::log::warn_user;
 
 use super::accumulation::{AccumulatedGradients, MicroBatchGradients};
 use super::adaptive_size::{AdaptiveSize, SHORT_PATIENCE};
 use super::buffers::Buffers;
 use super::gradients::{Sizes, witness};
-use super::health::{Counts, GradientHealth};
-use super::outcome::{Rescue, Step, StepError};
+use super::health::Counts;
+use super::outcome::{Step, StepError};
 use super::ranks::{RankHandle, StepSamples};
+use super::replanning::MemoryPlanner;
 use super::step_failure::StepFailure;
-use super::update::{ReadbackError, Weights, difference, read, updated};
+use super::update::{ReadbackError, Update, Weights, difference, read, updated};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 use crate::timing::{Phase, StepTimer};
@@ -24,15 +24,6 @@ use crate::timing::{Phase, StepTimer};
 const MAX_SKIPPED: u32 = 100;
 /// Steps between two checks that parameters change.
 const STALL_CHECK_INTERVAL: u64 = 100;
-
-/// Planner for the memory that is left after an out-of-memory.
-pub(super) trait MemoryPlanner: Send {
-    /// Memory available for training, including the memory of this process; `None` if unknown.
-    fn memory(&self) -> Option<Bytes>;
-
-    /// Plans for so much memory, with a given micro-batch or the best one.
-    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError>;
-}
 
 /// Takes optimizer steps with anything that has weights.
 pub(super) struct Stepper {
@@ -56,16 +47,6 @@ pub(super) struct Stepper {
     skipped: u32,
     warned_of_loss: bool,
     stalled: bool,
-}
-
-/// Result of a parameter update.
-pub(super) struct Update {
-    pub loss: f32,
-    pub gradient_norm: f32,
-    /// Sum of parameter changes, in steps that check for a stall.
-    pub moved: Option<f32>,
-    pub rescue: Option<Rescue>,
-    pub health: Option<GradientHealth>,
 }
 
 impl Stepper {
@@ -117,7 +98,7 @@ impl Stepper {
         let mut samples = StepSamples::default();
         let rank = self.rank.clone();
         loop {
-            let buffers = Buffers::of(&weights.model());
+            let buffers = Buffers::copy_of(&weights.model());
             let outcome = match &rank {
                 Some(rank) => self.distributed_attempt(rank, &mut samples, weights, learns, batch, &part),
                 None => self.attempt(weights, learns, batch, &part, !rescues.is_empty()),
@@ -257,7 +238,7 @@ impl Stepper {
         model: &M,
     ) -> Result<Option<Counts>, OutOfMemory> {
         let is_due = self.health_every.is_some_and(|every| self.steps.is_multiple_of(every.max(1)));
-        is_due.then(|| watched(Moment::Backward, || Counts::of(gradients, model))).transpose()
+        is_due.then(|| watched(Moment::Backward, || Counts::new(gradients, model))).transpose()
     }
 
     /// Ends the other ranks with an error of this one.

@@ -27,6 +27,7 @@ use crate::timing::Phase;
 /// `Session::trainer` returns one.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::nn::{Linear, LinearConfig};
 /// use burn::optim::SgdConfig;
 /// use burn::tensor::{Device, Tensor};

@@ -9,7 +9,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor, TensorReadError};
 
 use super::gradients::{copied, witness};
-use super::outcome::StepError;
+use super::health::GradientHealth;
+use super::outcome::{Rescue, StepError};
 use super::step_failure::StepFailure;
 use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
 use crate::timing::{Phase, StepTimer};
@@ -34,6 +35,16 @@ pub(super) trait Weights: Clone {
     ///
     /// `group` names the parameters with gradients, if not all have one. The others take no memory twice.
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self;
+}
+
+/// Result of a parameter update.
+pub(super) struct Update {
+    pub loss: f32,
+    pub gradient_norm: f32,
+    /// Sum of parameter changes, in steps that check for a stall.
+    pub moved: Option<f32>,
+    pub rescue: Option<Rescue>,
+    pub health: Option<GradientHealth>,
 }
 
 /// Failure to read a value.

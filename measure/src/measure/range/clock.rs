@@ -10,7 +10,7 @@ use super::super::timed::{Clock, Outcome, median};
 use super::super::training::Training;
 use super::super::{MeasureError, Step, Subject, isolated, release, reserved};
 use super::feed::{Fed, Prepare, feeding};
-use super::sampler::{DeviceSampler, Seen};
+use super::sampler::{DeviceSampler, Utilization};
 
 /// Shorter windows than this are mostly waiting for the device.
 const WINDOW: f64 = 0.1;
@@ -27,7 +27,7 @@ pub(super) struct Timed {
     pub(super) phases: Option<Phases>,
     /// Time that fed steps waited.
     pub(super) waiting_percent: Option<f64>,
-    pub(super) seen: Seen,
+    pub(super) utilization: Utilization,
     /// Bytes reserved by the device's memory pools; `None` on a CPU.
     pub(super) reserved: Option<gpu_tuned_core::Bytes>,
     /// True if the loss is finite; without a loss, if the weights are.
@@ -45,14 +45,14 @@ pub(super) struct Timing<'t> {
 
 /// Numbers of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Pace {
+struct Repeats {
     /// In a row, with one wait for the device at the end.
     steps: usize,
     repeats: usize,
 }
 
-impl Pace {
-    fn of(warm: f64, spend: Duration) -> Self {
+impl Repeats {
+    fn for_duration(warm: f64, spend: Duration) -> Self {
         let steps = ((WINDOW / warm) as usize).clamp(1, MOST_STEPS);
         let repeats = (spend.as_secs_f64() / (warm * steps as f64)) as usize;
         Self { steps, repeats: repeats.clamp(REPEATS.0, REPEATS.1) }
@@ -66,12 +66,12 @@ pub(super) fn alone<M: Module, B: Clone>(
     step: Step,
 ) -> Result<Timed, MeasureError> {
     on_a_thread(timing, subject, step, |run, training, warm| {
-        let pace = Pace::of(warm, timing.spend);
+        let repeats = Repeats::for_duration(warm, timing.spend);
         let watch = timing.eye.watch();
-        let (training, seconds) = run.repeat(training, pace, |_| Duration::ZERO)?;
-        let seen = watch.end();
-        let (training, phases) = run.parts(training, pace)?;
-        Ok((training, Figures { phases, waiting: None, seconds, seen }))
+        let (training, seconds) = run.repeat(training, repeats, |_| Duration::ZERO)?;
+        let utilization = watch.end();
+        let (training, phases) = run.parts(training, repeats)?;
+        Ok((training, Figures { phases, waiting: None, seconds, utilization }))
     })
 }
 
@@ -85,20 +85,20 @@ pub(super) fn fed<M: Module, B: Clone>(
     on_a_thread(timing, subject, step, |run, training, warm| {
         feeding(prepare, step.batch, feed, |batches| {
             let before_it_flows = feed.workers.saturating_add(feed.prefetch).min(MOST_STEPS as u64) as usize;
-            let first = Pace { steps: before_it_flows.max(1), repeats: 1 };
+            let first = Repeats { steps: before_it_flows.max(1), repeats: 1 };
             let take = |batches: &mut Fed<'_>| {
                 batches.take();
                 batches.waited()
             };
             let (training, seconds) = run.repeat(training, first, |_| take(batches))?;
             // Slow preparation is what a step takes, too.
-            let pace = Pace::of(warm.max(seconds[0].step), timing.spend);
+            let repeats = Repeats::for_duration(warm.max(seconds[0].step), timing.spend);
             let watch = timing.eye.watch();
-            let (training, seconds) = run.repeat(training, pace, |_| take(batches))?;
-            let seen = watch.end();
+            let (training, seconds) = run.repeat(training, repeats, |_| take(batches))?;
+            let utilization = watch.end();
             let share = |seconds: &Seconds| 100.0 * seconds.waited / seconds.step;
             let waiting = Some(median(&mut seconds.iter().map(share).collect::<Vec<_>>()));
-            Ok((training, Figures { phases: None, waiting, seconds, seen }))
+            Ok((training, Figures { phases: None, waiting, seconds, utilization }))
         })
     })
 }
@@ -108,7 +108,7 @@ struct Figures {
     seconds: Vec<Seconds>,
     phases: Option<Phases>,
     waiting: Option<f64>,
-    seen: Seen,
+    utilization: Utilization,
 }
 
 /// A step, and what of it was waited for its batch.
@@ -150,7 +150,7 @@ impl Figures {
             step_ms: 1e3 * median(&mut self.seconds.iter().map(|seconds| seconds.step).collect::<Vec<_>>()),
             phases: self.phases,
             waiting_percent: self.waiting,
-            seen: self.seen,
+            utilization: self.utilization,
             reserved,
             is_finite,
         }
@@ -172,7 +172,7 @@ impl Run<'_> {
     fn repeat<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,
-        Pace { steps, repeats }: Pace,
+        Repeats { steps, repeats }: Repeats,
         mut before: impl FnMut(usize) -> Duration,
     ) -> Outcome<'s, 'a, M, B, Vec<Seconds>> {
         let mut all = Vec::with_capacity(repeats);
@@ -193,7 +193,7 @@ impl Run<'_> {
     fn parts<'s, 'a, M: Module, B: Clone>(
         self,
         mut training: Training<'s, 'a, M, B>,
-        Pace { repeats, .. }: Pace,
+        Repeats { repeats, .. }: Repeats,
     ) -> Outcome<'s, 'a, M, B, Option<Phases>> {
         let mut parts = [const { Vec::new() }; 3];
         self.wait()?;

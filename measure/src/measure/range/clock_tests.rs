@@ -8,7 +8,7 @@ use gpu_tuned_observe::bench::Feed;
 
 use super::super::super::{Step, Subject};
 use super::super::sampler::DeviceSampler;
-use super::{Pace, Timing, alone, fed};
+use super::{Repeats, Timing, alone, fed};
 
 const STEP: Step = Step { batch: 16, micro_batches: 1, checkpointing: false };
 const FORWARD: Duration = Duration::from_millis(20);
@@ -65,6 +65,6 @@ fn workers_hide_what_preparing_takes() {
 fn repeats_are_at_least_three_and_hardly_shorter_than_a_tenth_of_a_second() {
     let spend = Duration::from_secs(2);
     for (warm, steps, repeats) in [(1e-5, 100, 9), (1e-3, 100, 9), (0.03, 3, 9), (0.5, 1, 4), (40.0, 1, 3)] {
-        assert_eq!(Pace::of(warm, spend), Pace { steps, repeats }, "{warm} s");
+        assert_eq!(Repeats::for_duration(warm, spend), Repeats { steps, repeats }, "{warm} s");
     }
 }

@@ -57,12 +57,12 @@ fn about(left: Duration) -> String {
 
 fn line(place: &str, outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Measured(figures) => format!("{place}: {}", in_words(figures)),
+        Outcome::Measured(figures) => format!("{place}: {}", describe(figures)),
         other => format!("{place}: {other}"),
     }
 }
 
-fn in_words(figures: &Figures) -> String {
+fn describe(figures: &Figures) -> String {
     let speed = figures.samples_per_s;
     let (median, least, most) = (three_digits(speed.median), three_digits(speed.least), three_digits(speed.most));
     let mut said = vec![format!("{median} samples/s ({least} to {most})"), format!("step {:.2} ms", figures.step_ms)];

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use burn::module::Module;
 use gpu_tuned_core::Bytes;
+use gpu_tuned_observe::Host;
 use gpu_tuned_observe::bench::{Feed, Figures};
 
 use super::super::target::MeasurementTarget;
 use super::super::{MeasureError, Memory, Step, Subject};
 use super::clock::{Timed, Timing, alone, fed};
 use super::sampler::DeviceSampler;
-use gpu_tuned_observe::Host;
 
 /// The part of what is free that steps may take: a device must never run out of it.
 const SHARE: f64 = 0.85;
@@ -55,14 +55,14 @@ impl<'c, 's, 'a, M: Module, B: Clone> OnDevice<'c, 's, 'a, M, B> {
 impl<M: Module, B: Clone> StepRunner for OnDevice<'_, '_, '_, M, B> {
     #[cfg(feature = "cuda")]
     fn room(&self) -> Result<Bytes, MeasureError> {
-        let Some(gpu) = self.case.cuda() else { return Ok(of_host()) };
+        let Some(gpu) = self.case.cuda() else { return Ok(available_host_memory()) };
         let free = gpu_tuned_train::device::memory_free(gpu).map_err(MeasureError::Driver)?;
         Ok((free + super::super::reserved(&self.case.device).unwrap_or_default()).scaled(SHARE))
     }
 
     #[cfg(not(feature = "cuda"))]
     fn room(&self) -> Result<Bytes, MeasureError> {
-        Ok(of_host())
+        Ok(available_host_memory())
     }
 
     #[cfg(feature = "cuda")]
@@ -106,7 +106,7 @@ impl<M: Module, B: Clone> StepRunner for OnDevice<'_, '_, '_, M, B> {
 }
 
 /// Available part of host memory.
-fn of_host() -> Bytes {
+fn available_host_memory() -> Bytes {
     Host::read().memory_available.scaled(SHARE)
 }
 
@@ -120,8 +120,8 @@ fn figures(timed: Timed, counted: Option<Memory>) -> Figures {
         reserved_bytes: timed.reserved.or(counted.map(|memory| memory.reserved_bytes)),
         in_use_bytes: counted.and_then(|memory| memory.in_use_bytes),
         predicted_bytes: None,
-        gpu_percent: timed.seen.gpu_percent,
-        cpu_percent: timed.seen.cpu_percent,
+        gpu_percent: timed.utilization.gpu_percent,
+        cpu_percent: timed.utilization.cpu_percent,
         is_finite: timed.is_finite,
     }
 }

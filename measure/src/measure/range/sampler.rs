@@ -13,15 +13,15 @@ use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 const EVERY: Duration = Duration::from_millis(100);
 
 /// GPU utilisation in percent; `None` if the driver does not report it.
-pub(super) type Look = dyn FnMut() -> Option<u32> + Send;
+pub(super) type ReadUtilization = dyn FnMut() -> Option<u32> + Send;
 
 /// Sampler of the GPU, if there is one.
 #[derive(Clone, Default)]
-pub(super) struct DeviceSampler(Option<Arc<Mutex<Look>>>);
+pub(super) struct DeviceSampler(Option<Arc<Mutex<ReadUtilization>>>);
 
 /// Utilisation over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct Utilization {
     pub(super) gpu_percent: Option<f64>,
     pub(super) cpu_percent: Option<f64>,
 }
@@ -76,12 +76,12 @@ impl DeviceSampler {
 
 impl Watch {
     /// Ends the period, and returns its utilisation.
-    pub(super) fn end(mut self) -> Seen {
+    pub(super) fn end(mut self) -> Utilization {
         let wall = self.begin.elapsed().as_secs_f64();
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let spent = self.cpu_before.and_then(|before| Some(cpu_time()?.saturating_sub(before).as_secs_f64()));
         let share = spent.map(|spent| 100.0 * spent / (wall * cores as f64));
-        Seen { gpu_percent: mean(&self.stop()), cpu_percent: share.map(|percent| percent.clamp(0.0, 100.0)) }
+        Utilization { gpu_percent: mean(&self.stop()), cpu_percent: share.map(|percent| percent.clamp(0.0, 100.0)) }
     }
 
     fn stop(&mut self) -> Vec<u32> {

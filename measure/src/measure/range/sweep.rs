@@ -6,12 +6,12 @@ use std::time::Instant;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_observe::bench::{Figures, Outcome, Setup};
+use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
 use super::super::{MeasureError, Memory, Step};
 use super::journal::Journal;
 use super::report::{self, Progress};
 use super::runner::StepRunner;
-use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
 /// Micro-batches whose memory predicts that of larger ones, without a dry run.
 const PROBES: [u64; 2] = [1, 2];

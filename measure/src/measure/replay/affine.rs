@@ -1,9 +1,9 @@
 //! Aligning two recordings of the same steps: each allocation's size is a line over the micro-batch.
 
+use gpu_tuned_train::allocation::SMALLEST_TENSOR_BYTES;
 use std::collections::HashSet;
 
 use super::program::{Allocation, Op, Program, Recorded, Size, deaths, phases};
-use gpu_tuned_train::allocation::SMALLEST_TENSOR_BYTES;
 
 /// Pairs in a row that end a stretch without pairs.
 const RESUME: usize = 4;

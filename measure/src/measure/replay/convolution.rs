@@ -25,7 +25,7 @@ struct Weight {
 
 /// A convolution that a forward pass made.
 #[derive(Clone, Copy, Debug)]
-struct Made {
+struct ConvOutput {
     weight: Weight,
     /// Bytes of the input at the two micro-batches.
     input: [u64; 2],
@@ -43,7 +43,7 @@ struct Columns {
 }
 
 impl Weight {
-    fn of(shape: &[u64]) -> Option<Self> {
+    fn from_shape(shape: &[u64]) -> Option<Self> {
         let [outputs, inputs, kernel @ ..] = shape else { return None };
         (!kernel.is_empty()).then(|| Self { outputs: *outputs, inputs: *inputs, taps: kernel.iter().product() })
     }
@@ -61,7 +61,7 @@ impl Weight {
 
 /// Rewrites the convolutions of a model with parameters of these shapes.
 pub(super) fn lower(program: Program, shapes: &[Vec<u64>], value_bytes: u64) -> Program {
-    let weights: Vec<_> = shapes.iter().filter_map(|shape| Weight::of(shape)).collect();
+    let weights: Vec<_> = shapes.iter().filter_map(|shape| Weight::from_shape(shape)).collect();
     if weights.is_empty() {
         return program;
     }
@@ -91,7 +91,7 @@ struct Lowering {
     /// Not met yet in this forward pass.
     unused: Vec<Weight>,
     /// Without a gradient yet.
-    made: Vec<Made>,
+    made: Vec<ConvOutput>,
     phase: Phase,
     dropped: HashSet<usize>,
     /// Columns that are allocated before an output.
@@ -136,7 +136,7 @@ impl Lowering {
             (None, None) => return,
         };
         let pixels = self.program.sizes[output].bytes().map(|bytes| bytes / 4 / shape.outputs);
-        self.made.push(Made { weight: shape, input: self.program.sizes[input].bytes(), pixels });
+        self.made.push(ConvOutput { weight: shape, input: self.program.sizes[input].bytes(), pixels });
         self.dropped.extend([weight, input]);
         self.program.sizes[output] = Size::rows(pixels, shape.outputs);
     }
@@ -147,7 +147,7 @@ impl Lowering {
         let exact = self.made.iter().rposition(|made| made.weight.bytes() == bytes);
         let found = exact.or_else(|| self.made.iter().rposition(|made| made.weight.is_overhung_by(bytes)));
         let Some(found) = found else { return };
-        let Made { weight, input: input_bytes, pixels } = self.made.remove(found);
+        let ConvOutput { weight, input: input_bytes, pixels } = self.made.remove(found);
         let row = weight.inputs * weight.taps;
         let size = Size::rows(pixels, row);
         if size.is_padded(self.value_bytes) {

@@ -11,13 +11,13 @@ use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode};
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::workload::Family;
 use gpu_tuned_project::resolved::Resolved;
+use gpu_tuned_train::device::catching;
 
 use super::{Traces, missed};
 use crate::measure::bench::Bench;
 use crate::measure::report;
 use crate::measure::target::BuiltFor;
 use crate::versions;
-use gpu_tuned_train::device::catching;
 
 /// After this nothing more is recorded: steps of a large model take a CPU long.
 const PATIENCE: Duration = Duration::from_secs(8);

@@ -75,6 +75,15 @@ pub(super) struct Program {
     pub(super) batches: [u64; 2],
 }
 
+/// Step to be repeated.
+struct RepeatedStep {
+    ops: Vec<Op>,
+    /// Allocations that a step leaves to the next one, such as parameters: those of the step before, and of this step.
+    survivors: Vec<(usize, usize)>,
+    /// Allocations that this step or the next one frees.
+    freed: HashSet<usize>,
+}
+
 impl Op {
     pub(super) fn allocated(&self) -> Option<usize> {
         if let Self::Allocate(id) = self { Some(*id) } else { None }
@@ -160,39 +169,48 @@ impl Program {
         self.sizes.len() - 1
     }
 
-    /// The program with its last step taken again and again, so that there are `steps` in all; `None` when there are not
-    /// three to begin with.
+    /// Repeats the last step, for `steps` in all; `None` for a program of fewer than three steps.
     pub(super) fn repeated(mut self, steps: usize) -> Option<Self> {
-        let is_end = |(place, op): (usize, &Op)| (*op == Op::Enter(Phase::End)).then_some(place);
-        let ends: Vec<_> = self.ops.iter().enumerate().filter_map(is_end).collect();
-        let [.., before, second, last] = ends[..] else { return None };
-        self.ops.truncate(last + 1);
-        let step = self.ops[second + 1..].to_vec();
-        // What a step leaves, the next one frees: parameters are others after every step.
-        let left = self.matched(&left(&self.ops[before + 1..=second]), &left(&step));
-        let kept: HashSet<_> = left.iter().map(|(_, later)| *later).collect();
-        let freed: HashSet<_> = step.iter().filter_map(Op::freed).collect();
-        let mut current: Vec<_> = left.iter().map(|(_, later)| *later).collect();
-        for _ in ends.len()..steps {
-            let mut renamed: HashMap<_, _> = left.iter().map(|(earlier, _)| *earlier).zip(current).collect();
-            for op in &step {
-                match *op {
-                    Op::Enter(_) => self.ops.push(*op),
-                    // What is neither freed nor has a counterpart would pile up.
-                    Op::Allocate(id) if kept.contains(&id) || freed.contains(&id) => {
-                        renamed.insert(id, self.again(id));
-                        self.ops.push(Op::Allocate(renamed[&id]));
-                    }
-                    Op::Allocate(_) => {}
-                    Op::Free(id) => self.ops.extend(renamed.get(&id).copied().map(Op::Free)),
-                }
-            }
-            current = left.iter().map(|(_, later)| renamed[later]).collect();
+        let (done, step) = self.last_step()?;
+        let mut current: Vec<_> = step.survivors.iter().map(|(_, later)| *later).collect();
+        for _ in done..steps {
+            current = self.append(&step, &current);
         }
         Some(self)
     }
 
-    // Pairs of the same size, in order.
+    /// Cuts the program after its last step. Returns the number of steps, and the last one.
+    fn last_step(&mut self) -> Option<(usize, RepeatedStep)> {
+        let is_end = |(position, op): (usize, &Op)| (*op == Op::Enter(Phase::End)).then_some(position);
+        let ends: Vec<_> = self.ops.iter().enumerate().filter_map(is_end).collect();
+        let [.., before, second, last] = ends[..] else { return None };
+        self.ops.truncate(last + 1);
+        let ops = self.ops[second + 1..].to_vec();
+        let survivors = self.matched(&left(&self.ops[before + 1..=second]), &left(&ops));
+        let freed = ops.iter().filter_map(Op::freed).chain(survivors.iter().map(|(_, later)| *later)).collect();
+        Some((ends.len(), RepeatedStep { ops, survivors, freed }))
+    }
+
+    /// Appends the step with new allocations. It frees `current`, the survivors of the step before. Returns its own survivors.
+    fn append(&mut self, step: &RepeatedStep, current: &[usize]) -> Vec<usize> {
+        let earlier = step.survivors.iter().map(|(earlier, _)| *earlier);
+        let mut renamed: HashMap<_, _> = earlier.zip(current.iter().copied()).collect();
+        for op in &step.ops {
+            match *op {
+                Op::Enter(_) => self.ops.push(*op),
+                Op::Allocate(id) if step.freed.contains(&id) => {
+                    renamed.insert(id, self.copied(id));
+                    self.ops.push(Op::Allocate(renamed[&id]));
+                }
+                // Skipped: without a free, its copies would accumulate.
+                Op::Allocate(_) => {}
+                Op::Free(id) => self.ops.extend(renamed.get(&id).copied().map(Op::Free)),
+            }
+        }
+        step.survivors.iter().map(|(_, later)| renamed[later]).collect()
+    }
+
+    /// Pairs allocations of equal size, in order.
     fn matched(&self, mut earlier: &[usize], later: &[usize]) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for &later in later {
@@ -205,7 +223,8 @@ impl Program {
         pairs
     }
 
-    fn again(&mut self, id: usize) -> usize {
+    /// Adds an allocation like another one.
+    fn copied(&mut self, id: usize) -> usize {
         self.made.push(self.made[id]);
         self.add(self.sizes[id])
     }

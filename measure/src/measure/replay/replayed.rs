@@ -25,7 +25,8 @@ const BATCHES: [u64; 4] = [2, 4, 8, 16];
 /// # use burn::nn::{Linear, LinearConfig};
 /// # use burn::optim::AdamWConfig;
 /// # use burn::tensor::{Device, Tensor};
-/// # use gpu_tuned::Bytes;
+/// # extern crate gpu_tuned_measure as gpu_tuned;
+/// # use gpu_tuned_core::Bytes;
 /// # use gpu_tuned::measure::{Subject, Trace};
 /// # let subject = Subject::new(
 /// #     |device| LinearConfig::new(8, 1).init(device),

@@ -1,8 +1,9 @@
+use gpu_tuned_train::allocation::log::{self, Event};
+
 use super::affine::aligned;
 use super::pools::{Pools, TooLarge};
 use super::program::{Allocation, Op, Phase, Program, Recorded, Size, pitch};
 use super::update;
-use gpu_tuned_train::allocation::log::{self, Event};
 
 const MIB: u64 = 1 << 20;
 const PHASES: [Phase; 3] = [Phase::Forward, Phase::Backward, Phase::Update];

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use burn::module::Module;
 use burn::optim::GradientsAccumulator;
 use burn::tensor::Device;
+use gpu_tuned_train::allocation::log::{self, Event};
 
 use super::parameters::values;
 use super::program::{Allocation, Op, Phase, Recorded, deaths};
 use crate::measure::pass::Pass;
 use crate::measure::{Step, Subject};
-use gpu_tuned_train::allocation::log::{self, Event};
 
 const LEARNING_RATE: f64 = 1e-6;
 /// The first step makes the optimizer's state, the third is as all that follow.

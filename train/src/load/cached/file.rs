@@ -4,12 +4,12 @@
 //! the key, the end of each item, the length of the key, the number of items, and a CRC-32 of the tail so far. Numbers
 //! are 8-byte and little-endian, checksums 4-byte. The tail is written last, so a file that was cut short has none.
 
+use gpu_tuned_core::atomic_file;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::CacheError;
 use crate::load::map::Map;
-use gpu_tuned_core::atomic_file;
 
 /// Changes with the format.
 const MARK: &[u8; 8] = b"gtitems\x01";

@@ -29,6 +29,7 @@ const CHUNK: usize = 256;
 /// `#[serde(untagged)]` or `#[serde(flatten)]`.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::data::dataset::transform::{Mapper, MapperDataset};
 /// use burn::data::dataset::{Dataset, InMemDataset};
 /// use gpu_tuned::load::CachedDataset;

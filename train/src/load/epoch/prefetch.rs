@@ -43,7 +43,7 @@ impl<B: MicroBatch> Prefetch<B> {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::new(bounds)),
             changed: Condvar::new(),
-            uploader: Uploader::of(&preparation.device)?,
+            uploader: Uploader::for_device(&preparation.device)?,
             device: preparation.device.clone(),
             instrumentation: preparation.instrumentation.clone(),
         });

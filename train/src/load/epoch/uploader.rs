@@ -21,7 +21,7 @@ static UPLOADERS: Mutex<Vec<(Device, Uploader)>> = Mutex::new(Vec::new());
 
 impl Uploader {
     /// Uploader to `device`, with or without autodiff.
-    pub(super) fn of(device: &Device) -> io::Result<Self> {
+    pub(super) fn for_device(device: &Device) -> io::Result<Self> {
         let mut uploaders = UPLOADERS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, uploader)) = uploaders.iter().find(|(known, _)| known == device) {
             return Ok(uploader.clone());

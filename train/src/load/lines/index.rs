@@ -3,13 +3,13 @@
 //! `NAME.lines` has 8 bytes of mark and version, a header, the first byte of each line, and a CRC-32 of all that. The
 //! header has the size and modification time of the text and the number of lines. Numbers are 8-byte and little-endian.
 
+use gpu_tuned_core::atomic_file;
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::load::map::Map;
-use gpu_tuned_core::atomic_file;
 
 /// Changes with the format.
 const MARK: &[u8; 8] = b"gtlines\x01";
@@ -38,8 +38,8 @@ struct Stamp {
 
 impl Index {
     /// Index of `text`, the content of the file.
-    pub(super) fn of(path: &Path, text: &Map) -> Self {
-        let stamp = Stamp::of(text);
+    pub(super) fn open(path: &Path, text: &Map) -> Self {
+        let stamp = Stamp::new(text);
         let cache = cache(path);
         if let Some(map) = Map::open(&cache).ok().filter(|map| is_valid(map, stamp)) {
             return Self(Stored::Mapped(map));
@@ -75,7 +75,7 @@ impl Index {
 }
 
 impl Stamp {
-    fn of(text: &Map) -> Self {
+    fn new(text: &Map) -> Self {
         let changed = text.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let changed = changed.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Self { bytes: text.len() as u64, changed }

@@ -21,6 +21,7 @@ use super::map::Map;
 /// The file must not be changed in place while the dataset lives; it may be replaced by another.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::data::dataset::Dataset;
 /// use gpu_tuned::load::LineDataset;
 ///
@@ -51,7 +52,7 @@ impl LineDataset {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, LinesError> {
         let path = path.into();
         let text = Map::open(&path).map_err(|source| LinesError { path: path.clone(), source })?;
-        let index = Index::of(&path, &text);
+        let index = Index::open(&path, &text);
         Ok(Self { path, text, index })
     }
 

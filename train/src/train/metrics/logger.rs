@@ -6,9 +6,9 @@ use burn::train::logger::MetricLogger;
 use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split};
 use burn::train::metric::{MetricDefinition, MetricId, MetricName, NumericEntry};
 use gpu_tuned_observe::recording::{Record, Value};
+use gpu_tuned_observe::recording::{Recorder, now};
 
 use crate::timing::StepInstrumentation;
-use gpu_tuned_observe::recording::{Recorder, now};
 
 /// Metric logger that also adds the numbers to the session's recording: see `Session::metric_logger`.
 #[derive(Debug)]

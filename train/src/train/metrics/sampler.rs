@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
 
-/// From one look to the next. The driver's own sample period is between a sixth of a second and a second.
+/// From one read to the next. The driver's own sample period is between a sixth of a second and a second.
 pub(super) const EVERY: Duration = Duration::from_millis(200);
 
 /// Load of a GPU at one moment.
@@ -20,36 +20,36 @@ pub(super) struct Load {
 }
 
 /// Reads the load of a GPU.
-type Look = Box<dyn FnMut() -> Result<Load, String> + Send>;
+type ReadLoad = Box<dyn FnMut() -> Result<Load, String> + Send>;
 
 /// Samples a GPU at most at an interval, and stops after the first failure.
 pub(super) struct Sampler {
     every: Duration,
-    look: Result<Look, String>,
+    read: Result<ReadLoad, String>,
     last: Option<(Instant, u64, Load)>,
 }
 
 impl Sampler {
-    /// Looks through the driver's management library, which is opened at the first look.
+    /// Looks through the driver's management library, which is opened at the first read.
     pub(super) fn new(gpu: Option<GpuReading>, library: Option<PathBuf>) -> Self {
         match gpu {
             Some(gpu) => Self::with(EVERY, through(gpu, library)),
-            None => Self { every: EVERY, look: Err("the session trains on the CPU".to_owned()), last: None },
+            None => Self { every: EVERY, read: Err("the session trains on the CPU".to_owned()), last: None },
         }
     }
 
-    pub(super) fn with(every: Duration, look: Look) -> Self {
-        Self { every, look: Ok(look), last: None }
+    pub(super) fn with(every: Duration, read: ReadLoad) -> Self {
+        Self { every, read: Ok(read), last: None }
     }
 
-    /// The latest look and its number, or why there is nothing to see.
+    /// The latest read and its number, or why there is nothing to see.
     pub(super) fn latest(&mut self) -> Result<(u64, Load), Cow<'static, str>> {
-        let look = self.look.as_mut().map_err(|reason| reason.clone())?;
+        let read = self.read.as_mut().map_err(|reason| reason.clone())?;
         let is_fresh = |last: &&(Instant, u64, Load)| last.0.elapsed() < self.every;
         if let Some((_, number, load)) = self.last.as_ref().filter(is_fresh) {
             return Ok((*number, *load));
         }
-        match look() {
+        match read() {
             Ok(load) => {
                 let number = self.last.map_or(0, |(_, number, _)| number + 1);
                 if number == 0 {
@@ -60,7 +60,7 @@ impl Sampler {
             }
             Err(reason) => {
                 tracing::warn!("no metrics of the GPU: {reason}");
-                self.look = Err(reason.clone());
+                self.read = Err(reason.clone());
                 Err(reason.into())
             }
         }
@@ -77,7 +77,7 @@ fn say_what_is_missing(load: &Load) {
 }
 
 #[cfg(feature = "nvml")]
-fn through(gpu: GpuReading, library: Option<PathBuf>) -> Look {
+fn through(gpu: GpuReading, library: Option<PathBuf>) -> ReadLoad {
     use gpu_tuned_nvml::Gauge;
 
     let mut opened = None;
@@ -96,7 +96,7 @@ fn through(gpu: GpuReading, library: Option<PathBuf>) -> Look {
 }
 
 #[cfg(not(feature = "nvml"))]
-fn through(_: GpuReading, _: Option<PathBuf>) -> Look {
+fn through(_: GpuReading, _: Option<PathBuf>) -> ReadLoad {
     Box::new(|| Err("built without feature `nvml`".to_owned()))
 }
 

@@ -13,8 +13,8 @@ use crate::train::accumulation::{AccumulatedGradients, MicroBatchGradients};
 use crate::train::health::Counts;
 use crate::train::rescue::release_memory;
 use crate::train::step_failure::StepFailure;
-use crate::train::stepper::{Stepper, Update};
-use crate::train::update::{Weights, patiently, read};
+use crate::train::stepper::Stepper;
+use crate::train::update::{Update, Weights, patiently, read};
 use crate::train::{Rescue, Step, StepError};
 
 /// Added to the norm before the division, as in [`clip`](crate::mixed::clip).

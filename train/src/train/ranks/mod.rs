@@ -38,6 +38,7 @@ const GRACE: Duration = Duration::from_secs(15);
 /// A session makes them: `Session::ranks`.
 ///
 /// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::nn::{Linear, LinearConfig};
 /// use burn::optim::SgdConfig;
 /// use burn::tensor::{Device, Tensor};
