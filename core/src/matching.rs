@@ -34,7 +34,7 @@ pub enum Match {
 }
 
 impl Match {
-    /// The profile, when there is one.
+    /// The matching profile, if any.
     pub fn profile(&self) -> Option<&Profile> {
         match self {
             Self::Exact { profile } | Self::Variant { profile, .. } => Some(profile),

@@ -1,4 +1,4 @@
-//! Reads the GPUs of a machine through NVIDIA's management library (NVML), whatever state the driver is in.
+//! Reads the GPUs of a machine through NVIDIA's management library (NVML), also with a broken driver.
 //!
 //! [`read`] returns every field that the driver reports, and never panics. An unavailable field is `None`. An
 //! unusable GPU is listed as [`GpuTrouble`] and does not hide the others. Without a driver, [`DriverError`] gives the

@@ -4,7 +4,7 @@ use super::{Peak, Profile};
 
 /// Finds contradictory and impossible figures, which the parser accepts.
 ///
-/// Each text names the key, so that the reader finds it.
+/// Each message names the key.
 pub(super) fn mistakes(profile: &Profile) -> Vec<String> {
     let mut found = Vec::new();
     memory(profile, &mut found);

@@ -5,7 +5,7 @@ use crate::dims::Presence::{Defaulted, Optional, Required};
 use crate::dims::{Dim, DimKind, Schema};
 use crate::{Bytes, Provenance};
 
-/// A model whose costs the user states.
+/// A model with user-specified costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Declared {

@@ -39,7 +39,7 @@ pub struct Workload {
     pub optimizer: Optimizer,
     /// Costs of each sample of a micro-batch.
     pub sample: SampleCost,
-    /// Kernels launched by one forward and backward pass; each costs a fixed time whatever the batch.
+    /// Kernels launched by one forward and backward pass; each costs a fixed time for any batch.
     pub kernels: u64,
     /// The kind of network; selects calibration constants.
     pub family: Family,

@@ -18,10 +18,10 @@ pub enum Optimizer {
     /// Adam with decoupled weight decay: keeps two moments.
     #[default]
     AdamW,
-    /// Adafactor without momentum: keeps the second moment, of matrices as a row and a column, always in f32.
+    /// Adafactor without momentum: keeps the second moment, factored to a row and a column for matrices, always in fp32.
     Adafactor,
-    /// Muon on the matrices within the network, which keeps the velocity; `AdamW` on everything else, as Burn's Muon
-    /// takes matrices only.
+    /// Muon on the inner matrices, keeps the velocity; `AdamW` on everything else, because Burn's Muon takes matrices
+    /// only.
     Muon,
 }
 

@@ -11,7 +11,7 @@ use crate::{Bytes, Provenance};
 pub struct Recurrent {
     /// The kind of cell.
     pub cell: Cell,
-    /// Features of one step of the input; of the embedding, where there is a vocabulary.
+    /// Features of one step of the input, or of the embedding with a vocabulary.
     pub inputs: u64,
     /// Width of each layer.
     pub hidden: u64,

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{Convnet, Declared, Mlp, ModelCosts, Recurrent, Tensors, Training, Transformer, Unet, Workload};
 use crate::dims::{Dim, DimValues, Schema};
 
-/// A workload as people write it: a model, and how it is trained.
+/// A user's description of a workload: a model and a training method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
@@ -14,7 +14,7 @@ pub struct WorkloadSpec {
     pub training: Training,
 }
 
-/// A model as people write it.
+/// A user's description of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelSpec {

@@ -110,7 +110,7 @@ struct NormedConv {
 impl NormedConv {
     fn new(channels_in: usize, kernel: usize, config: &ModelConfig, device: &Device) -> Self {
         let norm = |channels: usize| GroupNormConfig::new(config.groups.min(channels), channels).init(device);
-        // The normalization that follows has a bias of its own.
+        // The following normalization has a bias.
         let conv = Conv2dConfig::new([channels_in, config.channels], [kernel; 2]).with_bias(false);
         Self {
             before: norm(channels_in),

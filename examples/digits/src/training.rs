@@ -31,16 +31,16 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainingError {
-    /// Burn takes no such learning rate or number of steps.
+    /// Burn rejects the learning rate or the number of steps.
     #[error("no learning-rate schedule: {0}")]
     Schedule(String),
     /// Images could not be read.
     #[error("cannot read the images")]
     Data(#[from] DatasetError),
-    /// The session's steps cannot be taken.
+    /// The session's trainer could not be created.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
-    /// An optimizer step could not be taken.
+    /// An optimizer step failed.
     #[error(transparent)]
     Step(#[from] StepError),
     /// Accuracy could not be measured.

@@ -50,14 +50,14 @@ impl Memory {
         Ok(address)
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     pub(crate) fn give_back(&mut self, address: u64) -> Result<(), Refused> {
         let block = self.blocks.remove(&address).ok_or(Refused::Unknown)?;
         self.used -= block.len() as u64;
         Ok(())
     }
 
-    /// Bytes that are taken.
+    /// Allocated bytes.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }

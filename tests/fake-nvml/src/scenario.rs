@@ -34,7 +34,7 @@ pub struct Scenario {
 pub struct Unit {
     /// The product name.
     pub name: Option<String>,
-    /// The product name as raw bytes, for names that are no UTF-8; goes before `name`.
+    /// The product name as raw bytes, for names in invalid UTF-8; overrides `name`.
     pub name_bytes: Option<Vec<u8>>,
     /// `GPU-…` or `MIG-…`.
     pub uuid: Option<String>,
@@ -244,7 +244,7 @@ impl Scenario {
     /// Reads a scenario file.
     ///
     /// # Errors
-    /// When there is no such file, or when it has a key or a value that no scenario has.
+    /// If the file is missing, or has an invalid key or value.
     pub fn load(file: &Path) -> Result<Self, InvalidScenario> {
         let invalid = |reason: String| InvalidScenario { file: file.to_owned(), reason };
         let text = std::fs::read_to_string(file).map_err(|error| invalid(error.to_string()))?;

@@ -13,7 +13,7 @@ struct DriverState {
     users: u32,
     scenario: Scenario,
     lost: Vec<usize>,
-    /// Each GPU as it is at its sample of the moment.
+    /// Each GPU at its current sample.
     gpus: Vec<GpuState>,
 }
 

@@ -45,7 +45,7 @@ struct Run {
     /// Optimizer steps
     #[arg(long, default_value_t = 200)]
     steps: usize,
-    /// Milliseconds that a sample takes one core of the host
+    /// Milliseconds of one host core for a sample
     #[arg(long, default_value_t = 0.0)]
     host_ms: f64,
     #[command(flatten)]

@@ -44,7 +44,7 @@ macro_rules! patches {
 }
 
 patches! {
-    /// With group norms, so that a step may be cut as one likes.
+    /// With group norms, so that a step can be split freely.
     #[gpu_tuned(convnet(classes = 10, stages = [[32, 4]]), global_batch = global_batch)]
     Patches
 }

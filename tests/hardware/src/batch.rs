@@ -55,7 +55,7 @@ impl Batch {
         self.targets.len().checked_div(self.samples.len()).unwrap_or(1)
     }
 
-    /// The batch on a device without autodiff, with real numbers of this type whatever the device's default is.
+    /// The batch on a device without autodiff, with real numbers of this type instead of the device's default.
     pub(crate) fn in_float(self, device: &Device, float: DType) -> Self {
         let samples = match self.samples {
             Samples::Tokens(tokens) => Samples::Tokens(tokens.on_device(device)),

@@ -12,7 +12,7 @@ use cudarc::driver::{
     sys::{CUdeviceptr, CUresult},
 };
 
-/// The driver gives memory in pieces of two megabytes.
+/// The driver allocates memory in blocks of 2 MiB.
 const PIECE: usize = 2 << 20;
 
 /// A card, with the memory allocated on it.
@@ -22,7 +22,7 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    /// The card with this index of CUDA's; Burn has opened it, so that this takes nothing.
+    /// The card with this CUDA index. Burn has already opened the device, so opening the card costs no memory.
     pub(crate) fn open(index: usize) -> anyhow::Result<Self> {
         let context = elsewhere(|| CudaContext::new(index)).context("no context")?;
         Ok(Self { context, held: Vec::new() })
@@ -42,7 +42,7 @@ impl Card {
         Ok(())
     }
 
-    /// Gives back everything that was taken.
+    /// Frees all memory.
     pub(crate) fn release(&mut self) {
         let held = std::mem::take(&mut self.held);
         let freed = elsewhere(|| {
@@ -88,7 +88,7 @@ fn take(context: &CudaContext, leave: usize) -> Result<Vec<CUdeviceptr>, DriverE
     }
 }
 
-/// Runs `work` on a thread of its own, because it makes the context current: the caller's thread keeps the one it had.
+/// Runs `work` in its own thread, because `work` changes the thread's current context.
 fn elsewhere<T: Send>(work: impl FnOnce() -> Result<T, DriverError> + Send) -> Result<T, DriverError> {
     let outcome = thread::scope(|scope| scope.spawn(work).join());
     outcome.unwrap_or(Err(DriverError(CUresult::CUDA_ERROR_UNKNOWN)))

@@ -23,7 +23,7 @@ impl Failure {
     }
 }
 
-/// Runs `step`; a panic becomes a failure as an error does.
+/// Runs `step`; converts panics to failures, like errors.
 pub(crate) fn catching<T>(step: impl FnOnce() -> anyhow::Result<T>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(outcome) => outcome.map_err(|error| Failure::new(format!("{error:#}"))),

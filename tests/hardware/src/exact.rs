@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Samples of the micro-batches, separated by commas; the last micro-batch has the rest
     #[arg(long, value_delimiter = ',', default_values_t = [512, 128, 100])]
     micro_batches: Vec<usize>,
-    /// Samples of a step of the large transformer, whose cuts are compared with the whole; 0 leaves it out
+    /// Samples of a step of the large transformer, split and compared with the whole; 0 skips it
     #[arg(long, default_value_t = 512)]
     large_batch: usize,
     /// Switches TF32 off: f32 products run without tensor cores
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The small convnet with norms of groups: those over samples depend on how a batch is cut.
+/// The small convnet with group norms, because batch norms depend on the split of a batch.
 fn grouped() -> Dimensions {
     match Model::Convnet.small() {
         Dimensions::Convnet(convnet) => Dimensions::Convnet(convnet::Dimensions { group_norm: true, ..convnet }),
@@ -257,7 +257,7 @@ impl ModuleVisitor for Flat {
         }
         match self.gradients.remove::<D>(param.id) {
             Some(gradient) => self.values.extend(gradient.into_data().iter::<f64>()),
-            // Nothing depends on it: the trainer leaves it as it is.
+            // The loss does not depend on this parameter, so the trainer does not change it.
             None => self.values.extend((0..param.val().shape().num_elements()).map(|_| 0.0)),
         }
     }

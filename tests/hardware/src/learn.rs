@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     #[serde(skip)]
     choice: Choice,
-    /// The model; it has to be one that there is something to learn for: transformer, convnet or resnet
+    /// The model: transformer, convnet or resnet, which have a lesson
     #[arg(long)]
     model: Model,
     /// The precision; a process has one
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     #[serde(skip)]
     rate: Option<f64>,
-    /// Steps, counted from 0, whose loss is made to overflow
+    /// Steps with an overflowing loss, counted from 0
     #[arg(long, value_delimiter = ',')]
     overflow: Vec<usize>,
 }
@@ -218,7 +218,7 @@ impl Arguments {
         })
     }
 
-    /// Takes all steps; another thread makes the batches, so that no step waits for them.
+    /// Takes all steps; another thread generates the batches, so that no step waits.
     fn steps(&self, trainer: &mut Trainer<Network>, lesson: &Lesson) -> anyhow::Result<Log> {
         let (sender, batches) = sync_channel(QUEUE);
         thread::scope(|scope| {

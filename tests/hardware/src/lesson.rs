@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::network::{Batch, Dimensions, Samples};
 
-/// Share of targets that are drawn at random, so that no loss comes near zero.
+/// Share of random targets, which keeps losses away from zero.
 const NOISE: f64 = 0.1;
 /// Topics of sequences.
 const TOPICS: usize = 8;

@@ -1,4 +1,4 @@
-//! Measures training steps on the GPU of this machine, or on the CPU where it is built without CUDA.
+//! Measures training steps on the GPU of this machine, or on the CPU in a build without CUDA.
 
 mod batch;
 #[cfg(feature = "cuda")]
@@ -58,7 +58,7 @@ enum Command {
     Overhead(overhead::Arguments),
     /// Checks of metrics: memory and utilisation of the GPU, and gradients
     Observe(observe::Arguments),
-    /// Gradients of one step, however it is cut, against f64
+    /// Gradients of one split step, compared with fp64
     Exact(exact::Arguments),
     /// Provoke out-of-memory errors in training, and recover
     Drill(drill::Arguments),

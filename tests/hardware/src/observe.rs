@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Memory to allocate while the GPU is sampled, in MiB
     #[arg(long, default_value_t = 4096)]
     hold_mib: u64,
-    /// The model whose gradients are counted
+    /// The model for counting gradients
     #[arg(long, default_value = "transformer")]
     model: Model,
     /// Samples in a step

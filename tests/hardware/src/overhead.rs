@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for repeat in 0..arguments.repeats {
         for &accumulate in &arguments.accumulate {
             ensure!(accumulate > 0, "a step has micro-batches");
-            // Which of them comes first changes from repeat to repeat.
+            // The order alternates between repeats.
             let loops = if repeat % 2 == 0 { [Loop::Plain, Loop::Trainer] } else { [Loop::Trainer, Loop::Plain] };
             for of in loops {
                 arguments.take(of, accumulate, repeat, &device)?;

@@ -1,4 +1,4 @@
-//! Ranks on several GPUs: how fast they are, whether their gradients are right, and how they end.
+//! Ranks on several GPUs: throughput, gradients and failures.
 
 mod faults;
 mod gradients;
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Turns of one GPU and of all
     #[arg(long, default_value_t = 5)]
     repeats: usize,
-    /// Samples of the step whose gradients are compared; not as many on every rank where it is odd
+    /// Samples of the step for comparing gradients; an odd number gives uneven ranks
     #[arg(long, default_value_t = 5)]
     samples: usize,
     /// Parts to run
@@ -59,13 +59,13 @@ pub(crate) struct Arguments {
 enum Part {
     /// Samples per second of one GPU and of all, in turns
     Throughput,
-    /// Memory runs out on the last rank whatever the micro-batch
+    /// Out of memory on the last rank for every micro-batch
     Oom,
     /// The last rank panics
     Panic,
     /// Memory runs out on the last rank, and is enough for smaller micro-batches
     Rescue,
-    /// Gradients of a step of ranks, of one rank, and in f64 on the CPU
+    /// Gradients of a step: of ranks, of one rank, and in fp64 on the CPU
     Gradients,
 }
 
@@ -83,7 +83,7 @@ struct Line<'a> {
     failure: Option<&'a Failure>,
 }
 
-/// Prints a line for every part, whatever becomes of the others.
+/// Prints a line for every part, even if others fail.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let sizes = [arguments.gpus, arguments.batch, arguments.accumulate, arguments.samples];
     ensure!(!sizes.contains(&0), "nothing to train with");

@@ -14,7 +14,7 @@ use crate::{
 
 const LEARNING_RATE: f64 = 1e-4;
 
-/// A fresh model, its optimizer, and the micro-batch it is trained on.
+/// A fresh model, its optimizer, and its micro-batch.
 pub(crate) struct Training {
     network: Network,
     optimizer: ModuleOptimizer,

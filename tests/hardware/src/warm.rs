@@ -72,7 +72,7 @@ struct Line<'a> {
     error: Option<String>,
 }
 
-/// Takes the first steps and prints one line of JSON, whatever comes of it.
+/// Takes the first steps and prints one line of JSON, also for a failure.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { model, precision, case, micro_batches } = arguments;
     let wanted = Wanted { micro_batches: *micro_batches, begin: Instant::now() };

@@ -114,7 +114,7 @@ impl Convnet {
         let mut side = self.image;
         if self.stem_kernel > 0 {
             let outputs = self.stages.first().map_or(width, |stage| self.inner(stage.channels));
-            // Half of a stem's stride is its pooling's, when it has both (ResNet: convolution 2, pooling 2).
+            // A stem with pooling splits its stride: ResNet has 2 for the convolution and 2 for the pooling.
             let stride = if self.stem_stride >= 4 { self.stem_stride / 2 } else { self.stem_stride };
             let convolved = side.div_ceil(stride);
             all.push(Convolution {

@@ -30,16 +30,16 @@ pub struct Training {
     /// A frozen model evaluated in each step.
     #[serde(skip_serializing_if = "is_default")]
     pub teacher: Teacher,
-    /// Parameters of the teacher, where it is another model.
+    /// Parameters of a teacher that is another model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_parameters: Option<u64>,
     /// The format of the teacher's matrices.
     #[serde(skip_serializing_if = "is_default")]
     pub teacher_weights: WeightFormat,
-    /// Share of the rows and heads that structured pruning has taken out of the matrices within the network, 0 to 1.
+    /// Fraction of the rows and heads of inner matrices removed by structured pruning, 0 to 1.
     #[serde(skip_serializing_if = "is_default")]
     pub pruned: f64,
-    /// Bytes that one layer takes while it runs, for each sample, beyond its inputs and results.
+    /// Temporary bytes of one layer for each sample, beyond its inputs and results.
     #[serde(skip_serializing_if = "is_default")]
     pub layer_scratch_bytes: u64,
     /// Milliseconds that one host core takes to prepare a sample.
@@ -147,7 +147,7 @@ pub enum Teacher {
     None,
     /// A frozen copy of the model itself, such as the reference of DPO.
     Copy,
-    /// Another model, of `teacher_parameters`.
+    /// Another model, with `teacher_parameters`.
     Other,
 }
 

@@ -67,7 +67,7 @@ fn a_saved_config_is_loaded_as_it_was() {
     assert_eq!(loaded.to_string(), config.to_string());
 }
 
-/// Burn's `Config` passes over keys that it has no field for: to add one to a file alone does nothing.
+/// Burn's `Config` ignores keys without a field, so adding a key only to a file has no effect.
 #[test]
 fn a_key_without_a_field_is_passed_over() {
     let text = guide::config().to_string();

@@ -1,4 +1,4 @@
-//! Streams, which have nothing to wait for, and events, which are the number of launches before them.
+//! Streams without work to wait for, and events, which record the number of earlier launches.
 
 use std::collections::HashMap;
 use std::ffi::c_uint;

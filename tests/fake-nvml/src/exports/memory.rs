@@ -26,7 +26,7 @@ struct MemoryV2 {
 const VERSION_2: c_uint = size_of::<MemoryV2>() as c_uint | (2 << 24);
 
 impl MemoryV2 {
-    fn of(unit: &Unit) -> Result<Self, Code> {
+    fn from_unit(unit: &Unit) -> Result<Self, Code> {
         let bytes = |mib: u64| mib << 20;
         let total = bytes(unit.memory_total_mib.ok_or(Code::NotSupported)?);
         let reserved = bytes(unit.memory_reserved_mib.unwrap_or(0));
@@ -38,7 +38,7 @@ impl MemoryV2 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Handle, out: *mut MemoryV1) -> Return {
-    let memory = ask(device, Call::MemoryV1, MemoryV2::of).map(|MemoryV2 { total, free, .. }| MemoryV1 {
+    let memory = ask(device, Call::MemoryV1, MemoryV2::from_unit).map(|MemoryV2 { total, free, .. }| MemoryV1 {
         total,
         free,
         used: total.saturating_sub(free),
@@ -54,5 +54,5 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, out: *mut Memory
         return Code::ArgumentVersionMismatch as Return;
     }
     // SAFETY: by NVML's contract.
-    unsafe { hand_out(ask(device, Call::MemoryV2, MemoryV2::of), out) }
+    unsafe { hand_out(ask(device, Call::MemoryV2, MemoryV2::from_unit), out) }
 }

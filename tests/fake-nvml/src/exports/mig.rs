@@ -22,7 +22,7 @@ struct Attributes {
 }
 
 impl Attributes {
-    fn of(unit: &Unit) -> Result<Self, Code> {
+    fn from_unit(unit: &Unit) -> Result<Self, Code> {
         Ok(Self {
             multiprocessors: unit.sm_count.ok_or(Code::NotSupported)?,
             copy_engines: 1,
@@ -72,5 +72,5 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, slot: c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetAttributes_v2(device: Handle, out: *mut Attributes) -> Return {
     // SAFETY: by NVML's contract.
-    unsafe { hand_out(ask(device, Call::Attributes, Attributes::of), out) }
+    unsafe { hand_out(ask(device, Call::Attributes, Attributes::from_unit), out) }
 }

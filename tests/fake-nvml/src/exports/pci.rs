@@ -17,7 +17,7 @@ struct PciInfo {
 }
 
 impl PciInfo {
-    fn of(unit: &Unit) -> Result<Self, Code> {
+    fn from_unit(unit: &Unit) -> Result<Self, Code> {
         let place = unit.pci_address.as_ref().ok_or(Code::NotSupported)?;
         let [domain, bus, device] = place.numbers;
         // NVML packs the vendor into the lower half.
@@ -45,5 +45,5 @@ fn text<const LENGTH: usize>(text: &str) -> [c_char; LENGTH] {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Handle, out: *mut PciInfo) -> Return {
     // SAFETY: by NVML's contract.
-    unsafe { hand_out(ask(device, Call::Pci, PciInfo::of), out) }
+    unsafe { hand_out(ask(device, Call::Pci, PciInfo::from_unit), out) }
 }

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{catching::catching, device::release};
 
-/// Steps in which it is tried to make memory run out.
+/// Steps with an attempt to exhaust memory.
 const TRIALS: usize = 4;
-/// Samples of the step that never fits: fewer than others, since it is tried down to single ones.
+/// Samples of the step that never fits; few, because the trainer retries down to one sample.
 const NEVER_SAMPLES: usize = 64;
 
 /// Progress of a run, reported even if the run ended early.
@@ -65,7 +65,7 @@ pub(super) fn drilled<'a>(
     Ok(report)
 }
 
-/// Steps over batches in the host's memory, whose micro-batches the trainer uploads.
+/// Steps over batches in host memory; the trainer uploads their micro-batches.
 fn from_host(
     arguments: &Arguments,
     bench: &Bench,
@@ -86,7 +86,7 @@ fn from_host(
     Ok(())
 }
 
-/// Steps over batches of the session's loader. Memory is taken when the first batch of an epoch is uploaded: then the
+/// Steps over batches of the session's loader. Memory is taken at the upload of an epoch's first batch, when the
 /// trainer has nothing to do.
 fn from_loader(
     arguments: &Arguments,
@@ -114,12 +114,12 @@ fn from_loader(
     Ok(())
 }
 
-/// A step that there is no memory for, however small its micro-batches are.
+/// A step that fits with no micro-batch.
 pub(super) fn never(arguments: &Arguments, bench: &Bench, repeat: usize) -> anyhow::Result<Never> {
     let device = bench.session.inner_device();
     let batch = bench.batch(0).narrow(0..NEVER_SAMPLES.min(bench.samples()));
     let small = || batch.narrow(0..4);
-    // Kernels are there before memory runs out.
+    // Loads the kernels before memory runs out.
     let mut warm = Trainer::new(bench.model.clone(), optimizer(&bench.hooks), bench.session.device(), 2);
     for _ in 0..2 {
         bench.step(&mut warm, small())?;
@@ -156,7 +156,7 @@ pub(super) fn never(arguments: &Arguments, bench: &Bench, repeat: usize) -> anyh
     Ok(found)
 }
 
-/// The loss of the model as it is now.
+/// The present loss of the model.
 fn loss(bench: &Bench, trainer: &Trainer<Encoder>, batch: Frames) -> anyhow::Result<f32> {
     let batch = MicroBatch::on_device(batch, &bench.session.inner_device());
     Ok(trainer.model().valid().loss(batch).try_into_scalar::<f32>()?)

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::neighbour::{Left, Need, Neighbour, Taken};
 
-/// Words that the library takes for those of Burn.
+/// A message that the library takes for Burn's out-of-memory error.
 const OUT_OF_MEMORY: &str = "out of device memory: made to fail by a drill";
 
 /// A moment of a step.
@@ -21,7 +21,7 @@ const OUT_OF_MEMORY: &str = "out of device memory: made to fail by a drill";
 pub(super) enum At {
     /// Samples are about to be brought to the device.
     Upload,
-    /// They are there, and the forward pass begins.
+    /// The micro-batch is uploaded, and the forward pass begins.
     Forward,
     /// The forward pass was computed, and the backward pass begins.
     Backward,
@@ -29,7 +29,7 @@ pub(super) enum At {
     Optimizer,
 }
 
-/// Memory that is taken at a moment.
+/// Memory to take at a point.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Disturbance {
     pub(super) at: At,
@@ -72,7 +72,7 @@ impl Hooks {
         self.lock().take(left);
     }
 
-    /// Gives everything back, and takes nothing more.
+    /// Frees all memory, and takes no more.
     pub(super) fn release(&self) {
         let mut state = self.lock();
         (state.armed, state.then) = (None, None);

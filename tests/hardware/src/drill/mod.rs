@@ -82,15 +82,15 @@ pub(crate) enum Drill {
     Stays,
     /// A share is left for three steps, and the trainer grows back
     Goes,
-    /// Nothing is left, and stays so
+    /// No memory is left for the rest of the run
     Never,
     /// Nothing happens: steps of the micro-batches that others are compared with
     Undisturbed,
 }
 
-/// Steps after which the trainer grows where it is to.
+/// Steps after which a growing trainer tries larger micro-batches.
 const PATIENCE: u32 = 3;
-/// Steps that a neighbour stays for who goes again.
+/// Steps before a temporary neighbour frees its memory.
 const STAY: usize = 3;
 
 impl Drill {

@@ -1,4 +1,4 @@
-//! Somebody else on the card, who takes memory and gives it back.
+//! Simulates another process on the card that allocates and frees memory.
 //!
 //! On a GPU the memory is really taken. The pools first release unused memory. Then all free memory beyond the part
 //! to leave is allocated outside of the pools. For `Nothing`, the holes in the pools' pages are filled, too. Without
@@ -54,7 +54,7 @@ pub(super) struct Taken {
     filled_mib: u64,
 }
 
-/// Takes memory and gives it back.
+/// Allocates and frees memory like another process.
 pub(super) struct Neighbour {
     #[cfg(feature = "cuda")]
     device: Device,
@@ -122,7 +122,7 @@ impl Neighbour {
         })
     }
 
-    /// Gives everything back.
+    /// Frees all memory.
     pub(super) fn release(&mut self) -> anyhow::Result<()> {
         self.plugs.clear();
         self.spare.release();
@@ -185,7 +185,7 @@ impl Neighbour {
         Ok(Taken::default())
     }
 
-    /// Lets nothing fail any more.
+    /// Stops failing micro-batches.
     pub(super) fn release(&mut self) -> anyhow::Result<()> {
         self.left = None;
         Ok(())

@@ -31,7 +31,7 @@ pub(super) const LEARNING_RATE: f64 = 1e-4;
 pub(super) struct Bench {
     pub(super) session: Session<Config>,
     pub(super) hooks: Arc<Hooks>,
-    /// As it is before the first step.
+    /// The model before the first step.
     pub(super) model: Encoder,
     /// Global batches in the host's memory; steps take one after the other, and the first again after the last.
     pub(super) batches: Arc<Vec<Frames>>,

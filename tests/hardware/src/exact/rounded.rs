@@ -38,7 +38,7 @@ impl ModuleVisitor for Weights {
     }
 }
 
-/// The nearest factors with as many bits as TF32 has, away from zero between two; gradients pass as they are.
+/// Rounds factors to TF32's bits, ties away from zero; gradients pass unchanged.
 fn tf32(factor: Tensor<4>) -> Tensor<4> {
     let rounded = |value: f64| f64::from_bits((value.to_bits() + (1 << (DROPPED - 1))) & !((1 << DROPPED) - 1));
     let whole = factor.clone().detach();

@@ -62,7 +62,7 @@ impl Census {
     }
 }
 
-/// A batch on the device: it counts until it is dropped.
+/// A batch on the device, counted until dropped.
 #[derive(Debug)]
 struct Counted {
     census: Arc<Census>,
@@ -87,7 +87,7 @@ impl Drop for Counted {
 /// The network's inputs and targets.
 pub(super) type Pair = (Tensor<4>, Tensor<1, Int>);
 
-/// A batch that is counted while it is on the device.
+/// A batch, counted while on the device.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
     pair: Pair,

@@ -57,7 +57,7 @@ fn lines_of(mut command: Command, most: Duration) -> anyhow::Result<(Vec<Value>,
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("no further process")?;
     let output = BufReader::new(process.stdout.take().context("BUG: it is piped")?);
     let (sender, printed) = channel();
-    // It ends with the process, whose output is closed then.
+    // The thread ends with the process, which closes the output.
     thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let mut lines = Vec::new();
     loop {

@@ -14,7 +14,7 @@ impl Normal {
         if let Some(second) = self.0.take() {
             return second;
         }
-        // Never zero, whose logarithm is not finite.
+        // Never zero, so that the logarithm is finite.
         let radius = (-2.0 * (1.0 - random.random_range(0.0_f32..1.0)).ln()).sqrt();
         let (sine, cosine) = (TAU * random.random_range(0.0_f32..1.0)).sin_cos();
         self.0 = Some(radius * sine);

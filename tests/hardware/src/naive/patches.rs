@@ -91,7 +91,7 @@ impl Patches {
         Self { pictures: Arc::new(painted.collect()), side, radius, count }
     }
 
-    /// Turned, scaled, mirrored and brightened as it is cut; blurred, and with noise that is stronger where it is bright.
+    /// Cuts a patch with rotation, scale, mirroring and brightness; adds blur, and noise that grows with brightness.
     fn cut(&self, index: usize, noise: f32) -> Patch {
         let random = &mut StdRng::seed_from_u64(index as u64 + (1 << 32));
         let picture = &self.pictures[random.random_range(0..self.pictures.len())];

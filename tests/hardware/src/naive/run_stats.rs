@@ -36,7 +36,7 @@ pub(super) struct RunStats {
     pub(super) curve: Vec<Point>,
 }
 
-/// Mean loss of some steps: of the model as it was before the last of them.
+/// Mean loss of some steps, for the model before the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Point {
     /// Samples trained on before.
@@ -46,7 +46,7 @@ pub(super) struct Point {
     pub(super) loss: f64,
 }
 
-/// Steps as they are taken.
+/// A log of steps.
 #[derive(Default)]
 struct Log {
     points: Vec<Point>,

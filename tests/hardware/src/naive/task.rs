@@ -37,7 +37,7 @@ pub(super) trait Task: Clone + Send + Sync + 'static {
     /// The network with fresh weights.
     fn model(&self, device: &Device) -> Self::Model;
 
-    /// All samples; each is prepared when it is got.
+    /// All samples, prepared on access.
     fn samples(&self) -> impl Dataset<Self::Item> + 'static;
 
     /// Puts samples together, as numbers of this type.
@@ -46,7 +46,7 @@ pub(super) trait Task: Clone + Send + Sync + 'static {
     /// The mean loss over some samples, in f32.
     fn loss(model: &Self::Model, batch: Self::Batch) -> Tensor<1>;
 
-    /// The first samples, over and over where there are fewer, in the host's memory.
+    /// The first samples in host memory, repeated if there are fewer.
     fn first(&self, samples: usize) -> anyhow::Result<Self::Batch> {
         let all = self.samples();
         let items = (0..samples).map(|index| all.get(index % all.len())).collect::<Result<Vec<_>, _>>()?;

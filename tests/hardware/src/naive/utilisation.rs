@@ -12,7 +12,7 @@ use gpu_tuned::Session;
 use gpu_tuned_nvml::Gauge;
 use serde::Serialize;
 
-/// Names the driver's library, as it does for the library that is tested.
+/// Variable with the path of the driver's library, as for the tested library.
 const LIBRARY: &str = "GPU_TUNED_NVML_PATH";
 /// Interval between two samples.
 const EVERY: Duration = Duration::from_millis(100);

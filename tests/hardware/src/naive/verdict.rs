@@ -31,7 +31,7 @@ pub(super) struct Verdict {
     within: bool,
     batch_size: Option<u64>,
     naive_batch_size: Option<u64>,
-    /// The batch of an optimizer step is another one, so that losses after as many samples differ.
+    /// Loss after equally many samples; differs because the batch of a step differs.
     same_samples: Option<u64>,
     naive_loss_after_same_samples: Option<f64>,
     tuned_loss_after_same_samples: Option<f64>,

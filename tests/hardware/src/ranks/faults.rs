@@ -19,7 +19,7 @@ const FAULTY: usize = 4;
 
 #[derive(Debug, Serialize)]
 pub(super) struct FaultOutcome {
-    /// From the fault until the run had ended or, where it went on, until the next step was taken.
+    /// Seconds from the fault to the end of the run, or to the end of the next step if the run continued.
     pub seconds_to_end: Option<f64>,
     /// With its causes.
     pub error: Option<String>,

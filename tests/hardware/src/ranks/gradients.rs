@@ -1,4 +1,4 @@
-//! The gradients of one step: of ranks, of one rank with all samples, and in f64.
+//! The gradients of one step: of ranks, of one rank with all samples, and in fp64.
 
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, FloatDType};

@@ -45,7 +45,7 @@ pub(super) fn measure(arguments: &Arguments, devices: &[Device]) -> anyhow::Resu
     Ok(Measured { one, all, ratio, first_step_seconds })
 }
 
-/// Both ways on the first rank; the others wait while it is alone.
+/// Runs both ways on the first rank; other ranks wait meanwhile.
 fn take_turns(options: &Arguments, rank: &Rank) -> Result<Turns, Box<dyn std::error::Error + Send + Sync>> {
     let device = rank.device();
     let samples = options.batch * options.accumulate;

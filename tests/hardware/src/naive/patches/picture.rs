@@ -1,4 +1,4 @@
-//! Pictures, and how patches are cut from them.
+//! Pictures, and patches cut from them.
 
 use std::f32::consts::{PI, SQRT_2};
 

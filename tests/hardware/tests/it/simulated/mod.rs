@@ -122,7 +122,7 @@ fn no_candidate_for_f32_takes_tensor_cores_once_tf32_is_off() {
     assert_eq!(tensor_core_kernels(&without), [0, 0]);
 }
 
-/// A session whose first steps are taken with a micro-batch of 2.
+/// A session that takes its first steps with a micro-batch of 2.
 fn session(machine: &Machine, allow_tf32: bool, precision: &str) -> Command {
     let mut command = hardware(machine, &format!("warm --model transformer --precision {precision} --micro-batches 1"));
     command.env("GPU_TUNED_SET", format!("batch_size=2,allow_tf32={allow_tf32}"));
