@@ -114,9 +114,7 @@ macro_rules! settings {
         }
 
         impl Default for Settings {
-            fn default() -> Self {
-                Self::DEFAULT
-            }
+            fn default() -> Self { Self::DEFAULT }
         }
 
         impl Settings {
@@ -174,61 +172,47 @@ macro_rules! settings {
 settings! {
     /// Samples in one micro-batch on one device. Models with batch statistics (BatchNorm) depend on it.
     batch_size: u64 = 1, BatchSize {
-        unit: Some("samples"),
-        cuts_step: true,
-        on_resume: OnResume::Keep,
-        heading: Some("batch"),
+        unit: Some("samples"), cuts_step: true, on_resume: OnResume::Keep, heading: Some("batch")
     }
 
     /// Micro-batches in one optimizer step on one device. The last one may be smaller.
     gradient_accumulation: u64 = 1, GradientAccumulation {
-        unit: Some("micro-batches"),
-        cuts_step: true,
-        heading: Some("accumulation"),
+        unit: Some("micro-batches"), cuts_step: true, heading: Some("accumulation")
     }
 
     /// Number formats of the training step.
     precision: Precision = Precision::F32, Precision {
-        changes_results: true,
-        on_resume: OnResume::Keep,
-        heading: Some("precision"),
+        changes_results: true, on_resume: OnResume::Keep, heading: Some("precision")
     }
 
     /// Permission to use TF32 tensor cores for f32 matrix products. `false` switches TF32 off on the session's GPUs.
     allow_tf32: bool = false, AllowTf32 {
-        changes_results: true,
+        changes_results: true
     }
 
     /// Activation checkpointing: memory-bound activations are recomputed in the backward pass.
     gradient_checkpointing: bool = false, GradientCheckpointing {
-        on_resume: OnResume::KeepIfFits,
-        heading: Some("checkpointing"),
+        on_resume: OnResume::KeepIfFits, heading: Some("checkpointing")
     }
 
     /// Batches that the loader prepares ahead.
     prefetch_depth: u64 = 1, PrefetchDepth {
-        unit: Some("batches"),
-        least: 0,
-        on_resume: OnResume::KeepIfFits,
-        heading: Some("prefetch"),
+        unit: Some("batches"), least: 0, on_resume: OnResume::KeepIfFits, heading: Some("prefetch")
     }
 
     /// Threads that prepare batches.
     num_workers: u64 = 1, NumWorkers {
-        unit: Some("threads"),
-        least: 0,
-        heading: Some("workers"),
+        unit: Some("threads"), least: 0, heading: Some("workers")
     }
 
     /// Samples in one evaluation batch. Evaluation stores no activations for a backward pass.
     eval_batch_size: u64 = 1, EvalBatchSize {
-        unit: Some("samples"),
-        on_resume: OnResume::KeepIfFits,
+        unit: Some("samples"), on_resume: OnResume::KeepIfFits
     }
 
     /// CUDA graphs: micro-steps are captured once and launched again. Nothing acts on this setting yet.
     cuda_graphs: bool = false, CudaGraphs {
-        unplanned: Some("nothing acts on it yet"),
+        unplanned: Some("nothing acts on it yet")
     }
 }
 

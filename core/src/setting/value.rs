@@ -58,23 +58,17 @@ pub(super) trait Typed: Into<SettingValue> {
     fn parse(text: &str, least: u64) -> Result<Self, String>;
 }
 
-impl From<u64> for SettingValue {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
+macro_rules! from {
+    ($($type:ident: $kind:ident),+) => {$(
+        impl From<$type> for SettingValue {
+            fn from(value: $type) -> Self {
+                Self::$kind(value)
+            }
+        }
+    )+};
 }
 
-impl From<bool> for SettingValue {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
-    }
-}
-
-impl From<Precision> for SettingValue {
-    fn from(precision: Precision) -> Self {
-        Self::Precision(precision)
-    }
-}
+from!(u64: Count, bool: Flag, Precision: Precision);
 
 impl Typed for u64 {
     const KIND: SettingKind = SettingKind::Count;
