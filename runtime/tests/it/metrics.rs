@@ -1,24 +1,23 @@
 //! The session's metrics in Burn's training loop, by what it logs and what it hands to a renderer.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
-use burn::module::Module;
-use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use burn::train::logger::{EvaluationProgressLogger, TrainingProgressLogger};
 use burn::train::metric::{LossMetric, MetricDefinition, NumericEntry};
 use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
 };
-use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
+use burn::train::{Learner, SupervisedTraining};
 use gpu_tuned::train::{GradientHealth, gradient_health};
 use gpu_tuned::{Options, Session, gpu_tuned};
+use networks::{Regression, Rows};
 
 const FEATURES: usize = 3;
 const STEP: usize = 32;
@@ -38,15 +37,6 @@ fn session() -> Session<Config> {
     Options::default().cpu().start(Config { batch_size: 8 }).expect("it fits")
 }
 
-#[derive(Clone)]
-struct Rows;
-
-impl Batcher<[f32; FEATURES], Tensor<2>> for Rows {
-    fn batch(&self, rows: Vec<[f32; FEATURES]>, device: &Device) -> Tensor<2> {
-        Tensor::from_data(TensorData::new(rows.concat(), [rows.len(), FEATURES]), device)
-    }
-}
-
 /// Three steps of 32 samples; one of the second holds a value that is infinite, if that is wanted.
 fn rows(infinite: bool) -> Vec<[f32; FEATURES]> {
     let value = |row: usize, column: usize| ((row * 5 + column * 3) % 13) as f32 / 13.0;
@@ -58,54 +48,14 @@ fn rows(infinite: bool) -> Vec<[f32; FEATURES]> {
 }
 
 fn loader(rows: &[[f32; FEATURES]], device: &Device) -> Arc<dyn DataLoader<Tensor<2>>> {
-    DataLoaderBuilder::new(Rows).batch_size(STEP).set_device(device.clone()).build(InMemDataset::new(rows.to_vec()))
+    DataLoaderBuilder::new(Rows::default())
+        .batch_size(STEP)
+        .set_device(device.clone())
+        .build(InMemDataset::new(rows.to_vec()))
 }
 
-#[derive(Module, Debug)]
-struct Model {
-    layers: Vec<Linear>,
-    unused: Linear,
-    /// The call of a training step that fails for want of memory, counted from 1.
-    #[module(skip)]
-    failing: Arc<AtomicUsize>,
-}
-
-impl Model {
-    fn new(device: &Device) -> Self {
-        let layer = |inputs, outputs| {
-            LinearConfig::new(inputs, outputs)
-                .with_initializer(burn::nn::Initializer::Constant { value: 0.2 })
-                .init(device)
-        };
-        Self { layers: vec![layer(FEATURES, 4), layer(4, 1)], unused: layer(1, 1), failing: Arc::default() }
-    }
-
-    fn loss(&self, input: Tensor<2>) -> RegressionOutput {
-        let target = input.clone().sum_dim(1);
-        let output = self.layers.iter().fold(input, |input, layer| layer.forward(input));
-        RegressionOutput::new((output.clone() - target.clone()).square().mean(), output, target)
-    }
-}
-
-impl TrainStep for Model {
-    type Input = Tensor<2>;
-    type Output = RegressionOutput;
-
-    fn step(&self, input: Tensor<2>) -> TrainOutput<RegressionOutput> {
-        let left = self.failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        assert!(left != Ok(1), "out of device memory allocating 1024 bytes");
-        let item = self.loss(input);
-        TrainOutput::new(self, item.loss.backward(), item)
-    }
-}
-
-impl InferenceStep for Model {
-    type Input = Tensor<2>;
-    type Output = RegressionOutput;
-
-    fn step(&self, input: Tensor<2>) -> RegressionOutput {
-        self.loss(input)
-    }
+fn network(device: &Device) -> Regression {
+    Regression::new(&[FEATURES, 4, 1], device).with_unused(device)
 }
 
 /// What the loop hands over of training: names of metrics, in order, and what is to be plotted of each.
@@ -153,7 +103,12 @@ impl MetricsRenderer for Plotted {
 }
 
 /// Trains on `rows` with all metrics of a session, which log into `folder`.
-fn train(session: &Session<Config>, model: Model, rows: &[[f32; FEATURES]], folder: &Path) -> (Model, Plotted) {
+fn train(
+    session: &Session<Config>,
+    model: Regression,
+    rows: &[[f32; FEATURES]],
+    folder: &Path,
+) -> (Regression, Plotted) {
     let metrics = session.metrics();
     let plotted = Plotted::default();
     let (device, inner) = (session.device(), session.inner_device());
@@ -184,11 +139,11 @@ fn logged(folder: &Path, name: &str) -> Vec<Vec<String>> {
 /// Norms and what gradients are made of, of steps that are taken whole, by Burn alone.
 fn by_hand(rows: &[[f32; FEATURES]]) -> Vec<(f64, GradientHealth)> {
     let device = Device::flex().autodiff();
-    let mut model = Model::new(&device);
+    let mut model = network(&device);
     let mut optimizer = SgdConfig::new().init();
     let mut steps = Vec::new();
     for batch in (0..EPOCHS).flat_map(|_| rows.chunks(STEP)) {
-        let loss = model.loss(Rows.batch(batch.to_vec(), &device)).loss;
+        let loss = model.loss(Rows::default().batch(batch.to_vec(), &device)).loss;
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         let all = model.layers.iter().flat_map(|layer| {
             let weight = gradients.get::<2>(layer.weight.id).expect("it has one").into_data();
@@ -212,7 +167,7 @@ fn number(line: &str) -> f64 {
 fn burns_logs_have_a_line_for_each_step_and_the_mean_of_an_epoch() {
     let (session, folder) = (session(), tempfile::tempdir().expect("a folder"));
     let right = by_hand(&rows(false));
-    let model = Model::new(&session.device());
+    let model = network(&session.device());
     // Memory runs out once in the second step of the first epoch, in its third micro-batch.
     model.failing.store(4 + 3, Ordering::Relaxed);
     let (_, plotted) = train(&session, model, &rows(false), folder.path());
@@ -250,7 +205,7 @@ fn burns_logs_have_a_line_for_each_step_and_the_mean_of_an_epoch() {
 fn what_gradients_are_made_of_is_logged_as_it_is_counted_in_whole_steps() {
     let (session, folder) = (session(), tempfile::tempdir().expect("a folder"));
     let right = by_hand(&rows(true));
-    let model = Model::new(&session.device());
+    let model = network(&session.device());
     train(&session, model, &rows(true), folder.path());
 
     let lines: Vec<String> = logged(folder.path(), "Gradient_Health").concat();

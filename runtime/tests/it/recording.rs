@@ -5,15 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::nn::{Initializer, Linear, LinearConfig};
 use burn::optim::SgdConfig;
-use burn::tensor::{Device, Tensor};
 use gpu_tuned::recording::{Observer, Record, Run, StepRecord, read};
 use gpu_tuned::trace::Steps;
 use gpu_tuned::train::Step;
 use gpu_tuned::{Options, Session, gpu_tuned};
+use networks::Rows;
 use serde_json::Value;
 
 /// Optimizer steps of 32 samples, in micro-batches of 8.
@@ -34,20 +33,9 @@ struct Ranks {
     batch_size: usize,
 }
 
-/// Rows of four numbers; each batch takes so long.
-#[derive(Clone)]
-struct Rows(Duration);
-
-impl Batcher<f32, Tensor<2>> for Rows {
-    fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<2> {
-        sleep(self.0);
-        let rows: Vec<_> = items.iter().flat_map(|item| [*item, 1.0 - item, item * item, 1.0]).collect();
-        Tensor::<1>::from_floats(&rows[..], device).reshape([items.len(), 4])
-    }
-}
-
-fn dataset(steps: usize) -> InMemDataset<f32> {
-    InMemDataset::new((0..32 * steps).map(|index| (index * 7 % 11) as f32 / 11.0).collect())
+fn dataset(steps: usize) -> InMemDataset<[f32; 4]> {
+    let row = |number: f32| [number, 1.0 - number, number * number, 1.0];
+    InMemDataset::new((0..32 * steps).map(|index| row((index * 7 % 11) as f32 / 11.0)).collect())
 }
 
 fn options(path: &Path) -> Options {
@@ -70,7 +58,7 @@ fn train(session: &Session<Config>, steps: usize, slow: Slow) -> Vec<Step> {
     let model = LinearConfig::new(4, 1).with_initializer(weights).init(&session.device());
     let mut trainer = session.trainer(model, SgdConfig::new().init()).expect("one rank");
     let mut taken = Vec::new();
-    for batch in session.loader(dataset(steps), Rows(slow.batch)).iter() {
+    for batch in session.loader(dataset(steps), Rows { delay: slow.batch }).iter() {
         let loss = |model: &Linear, rows| {
             sleep(slow.loss);
             model.forward(rows).powi_scalar(2).mean()
@@ -214,7 +202,7 @@ fn every_rank_tells_of_its_own_steps() {
     let body = |rank: &gpu_tuned::train::Rank| {
         let model = LinearConfig::new(4, 1).init(rank.device());
         let mut trainer = rank.trainer(model, SgdConfig::new().init())?;
-        for batch in rank.loader(dataset(3), Rows(NONE)).iter() {
+        for batch in rank.loader(dataset(3), Rows::default()).iter() {
             trainer.step(0.01, batch?, |model: &Linear, rows| model.forward(rows).powi_scalar(2).mean())?;
         }
         Ok(())

@@ -1,17 +1,15 @@
 //! Burn's own loop is given whole optimizer steps, or says that it is not.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder, DataLoaderIterator, Progress};
 use burn::data::dataset::{DatasetError, InMemDataset};
-use burn::module::Module;
-use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
-use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
+use burn::train::{Learner, SupervisedTraining};
 use gpu_tuned::{Options, Session, Tuned, gpu_tuned};
+use networks::{Regression, Rows};
 
 /// Optimizer steps of 32 samples.
 #[gpu_tuned(mlp(widths = [1, 1]), global_batch = 32, target = "generic")]
@@ -37,41 +35,6 @@ fn stated() -> Session<Stated> {
 
 fn free() -> Session<Free> {
     Options::default().cpu().start(Free { batch_size: 8, gradient_accumulation: 4 }).expect("it fits")
-}
-
-/// A mean of its inputs, and how many it was trained on.
-#[derive(Module, Debug)]
-struct Model {
-    layer: Linear,
-    #[module(skip)]
-    seen: Arc<AtomicUsize>,
-}
-
-impl Model {
-    fn mean(&self, batch: Tensor<2>) -> RegressionOutput {
-        let output = self.layer.forward(batch);
-        RegressionOutput::new(output.clone().mean(), output.clone(), output)
-    }
-}
-
-impl TrainStep for Model {
-    type Input = Tensor<2>;
-    type Output = RegressionOutput;
-
-    fn step(&self, batch: Tensor<2>) -> TrainOutput<RegressionOutput> {
-        self.seen.fetch_add(batch.dims()[0], Ordering::Relaxed);
-        let item = self.mean(batch);
-        TrainOutput::new(self, item.loss.backward(), item)
-    }
-}
-
-impl InferenceStep for Model {
-    type Input = Tensor<2>;
-    type Output = RegressionOutput;
-
-    fn step(&self, batch: Tensor<2>) -> RegressionOutput {
-        self.mean(batch)
-    }
 }
 
 /// Batches of so many samples.
@@ -122,7 +85,7 @@ fn trained<C: Tuned>(session: &Session<C>, train: Arc<dyn DataLoader<Tensor<2>>>
         .with_application_logger(None)
         .with_training_strategy(session.strategy().expect("one rank"))
         .num_epochs(2);
-    let model = Model { layer: LinearConfig::new(1, 1).init(&session.device()), seen: Arc::default() };
+    let model = Regression::new(&[1, 1], &session.device());
     let seen = Arc::clone(&model.seen);
     let error = training.launch(Learner::new(model, SgdConfig::new().init(), 1e-3)).error;
     (seen.load(Ordering::Relaxed), error.map(|error| error.to_string()))
@@ -151,28 +114,21 @@ fn one_batch_of_an_epoch_may_be_smaller_and_come_early() {
     }
 }
 
-struct Ones;
-
-impl Batcher<usize, Tensor<2>> for Ones {
-    fn batch(&self, samples: Vec<usize>, device: &Device) -> Tensor<2> {
-        Tensor::ones([samples.len(), 1], device)
-    }
-}
-
 #[test]
 fn loaders_of_burns_and_of_the_session_give_whole_steps() {
     let session = stated();
-    let numbers = || InMemDataset::new((0..80).collect::<Vec<usize>>());
+    let numbers = || InMemDataset::new(vec![[1.0]; 80]);
     for workers in [0, 1, 2, 3, 7] {
         let step = session.schedule().samples_per_rank() as usize;
-        let loader = |samples| DataLoaderBuilder::new(Ones).batch_size(samples).num_workers(workers).build(numbers());
+        let loader =
+            |samples| DataLoaderBuilder::new(Rows::default()).batch_size(samples).num_workers(workers).build(numbers());
         for _ in 0..5 {
             assert_eq!(trained(&session, loader(step)), (160, None), "{workers} workers");
         }
         let (seen, error) = trained(&session, loader(8));
         assert!(seen == 0 && error.is_some_and(|error| error.contains("has 8 samples")), "{workers} workers");
     }
-    assert_eq!(trained(&session, session.loader(numbers(), Ones).build()), (160, None));
+    assert_eq!(trained(&session, session.loader(numbers(), Rows::default()).build()), (160, None));
 }
 
 #[test]

@@ -3,13 +3,14 @@
 mod accumulation;
 mod out_of_memory;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamWConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpu_tuned_core::Bytes;
+pub(super) use networks::{furthest, values as parameters};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -86,25 +87,6 @@ pub(super) fn sgd() -> ModuleOptimizer {
 
 fn trainer(micro_batch: usize) -> Trainer<Network> {
     Trainer::new(Network::new(&device(), false), sgd(), device(), micro_batch)
-}
-
-pub(super) fn parameters<M: Module>(model: &M) -> Vec<f32> {
-    let mut all = Parameters(Vec::new());
-    model.visit(&mut all);
-    all.0
-}
-
-struct Parameters(Vec<f32>);
-
-impl ModuleVisitor for Parameters {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.extend(param.base().without_autodiff().into_data().iter::<f32>());
-    }
-}
-
-pub(super) fn furthest(left: &[f32], right: &[f32]) -> f32 {
-    assert_eq!(left.len(), right.len());
-    left.iter().zip(right).map(|(left, right)| (left - right).abs()).fold(0.0, f32::max)
 }
 
 fn trained(trainer: &mut Trainer<Network>, steps: u64) -> Vec<Step> {

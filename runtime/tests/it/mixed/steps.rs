@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::nn::{Initializer, Linear, LinearConfig};
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig};
 use burn::store::ModuleRecord;
-use burn::tensor::{Device, FloatDType, Tensor};
+use burn::tensor::{Device, Tensor};
 use gpu_tuned::mixed::{F32State, Half, LossScale, Master, StepOutcome, global_norm};
+use networks::values;
 
 use super::models::{Learner, Transformer};
 use super::process;
@@ -55,15 +56,7 @@ impl Training {
 
 /// All parameters of a model in f32, bit by bit; those that are made when they are first used are made by this.
 pub(crate) fn bits<M: Module>(model: &M) -> Vec<u32> {
-    struct Bits(Vec<u32>);
-    impl ModuleVisitor for Bits {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.0.extend(param.val().cast(FloatDType::F32).into_data().iter::<f32>().map(f32::to_bits));
-        }
-    }
-    let mut bits = Bits(Vec::new());
-    model.visit(&mut bits);
-    bits.0
+    values(model).into_iter().map(f32::to_bits).collect()
 }
 
 pub(crate) fn device() -> Device {

@@ -15,8 +15,9 @@ use burn::train::{
     TrainStep, TrainingStrategy,
 };
 use gpu_tuned::Options;
+use networks::Classifier;
 
-use super::{Classifier, Config, loader};
+use super::{Config, loader};
 
 /// One with the parameters of `other` and their identifiers, which records have.
 fn replica(other: &Classifier) -> Classifier {
@@ -78,7 +79,7 @@ fn further(folder: &Path, epoch: usize) -> Vec<f32> {
 }
 
 fn values(model: &Classifier) -> Vec<f32> {
-    model.layer.weight.val().into_data().iter::<f32>().collect()
+    networks::values(&model.layer.weight)
 }
 
 #[test]

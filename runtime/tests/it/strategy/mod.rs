@@ -4,28 +4,21 @@ mod checkpoints;
 mod validation;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
-use burn::module::Module;
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor};
 use burn::train::logger::FileMetricLogger;
 use burn::train::metric::LossMetric;
-use burn::train::{
-    ClassificationOutput, ExecutionStrategy, InferenceStep, Learner, LearningResult, SupervisedTraining, TrainOutput,
-    TrainStep, TrainingStrategy,
-};
+use burn::train::{ExecutionStrategy, Learner, LearningResult, SupervisedTraining, TrainingStrategy};
 use gpu_tuned::recording::{Record, read};
 use gpu_tuned::train::TrainerError;
 use gpu_tuned::{Options, Session, gpu_tuned};
+use networks::{Classifier, Labelled, furthest, values};
 
-const FEATURES: usize = 6;
-const CLASSES: usize = 3;
+type Batch = (Tensor<2>, Tensor<1, Int>);
 
 /// Optimizer steps of 32 samples, in micro-batches of 8.
 #[gpu_tuned(mlp(widths = [6, 3]), global_batch = 32, target = "generic")]
@@ -39,90 +32,10 @@ fn session() -> Session<Config> {
     Options::default().cpu().start(Config { batch_size: 8 }).expect("it fits")
 }
 
-type Sample = ([f32; FEATURES], i64);
-type Batch = (Tensor<2>, Tensor<1, Int>);
-
-struct Rows;
-
-impl Batcher<Sample, Batch> for Rows {
-    fn batch(&self, samples: Vec<Sample>, device: &Device) -> Batch {
-        let (inputs, targets): (Vec<_>, Vec<_>) = samples.into_iter().unzip();
-        let (rows, inputs) = (inputs.len(), inputs.concat());
-        (
-            Tensor::from_data(TensorData::new(inputs, [rows, FEATURES]), device),
-            Tensor::from_data(TensorData::new(targets, [rows]), device),
-        )
-    }
-}
-
 /// 80 samples: two whole steps of 32 and one of 16.
 fn loader(device: &Device) -> Arc<dyn DataLoader<Batch>> {
-    let sample = |index: usize| {
-        let row = std::array::from_fn(|column| (index * 7 + column * 3) as f32 % 11.0 / 11.0);
-        (row, [0, 1, 2][index % CLASSES])
-    };
-    let dataset = InMemDataset::new((0..80).map(sample).collect());
-    DataLoaderBuilder::new(Rows).batch_size(32).set_device(device.clone()).build(dataset)
-}
-
-#[derive(Module, Debug)]
-struct Classifier {
-    layer: Linear,
-    /// Calls of a training step that fail for want of memory.
-    #[module(skip)]
-    failing: Arc<AtomicUsize>,
-    /// Those of an inference step.
-    #[module(skip)]
-    failing_in_validation: Arc<AtomicUsize>,
-    #[module(skip)]
-    largest: Arc<AtomicUsize>,
-}
-
-impl Classifier {
-    fn new(device: &Device) -> Self {
-        let layer =
-            LinearConfig::new(FEATURES, CLASSES).with_initializer(burn::nn::Initializer::Constant { value: 0.1 });
-        Self {
-            layer: layer.init(device),
-            failing: Arc::default(),
-            failing_in_validation: Arc::default(),
-            largest: Arc::default(),
-        }
-    }
-
-    fn classified(&self, (input, targets): Batch) -> ClassificationOutput {
-        let output = self.layer.forward(input);
-        let loss = CrossEntropyLossConfig::new().init(&output.device()).forward(output.clone(), targets.clone());
-        ClassificationOutput::new(loss, output, targets)
-    }
-}
-
-impl TrainStep for Classifier {
-    type Input = Batch;
-    type Output = ClassificationOutput;
-
-    fn step(&self, batch: Batch) -> TrainOutput<ClassificationOutput> {
-        self.largest.fetch_max(batch.0.dims()[0], Ordering::Relaxed);
-        let item = self.classified(batch);
-        fail(&self.failing);
-        TrainOutput::new(self, item.loss.backward(), item)
-    }
-}
-
-impl InferenceStep for Classifier {
-    type Input = Batch;
-    type Output = ClassificationOutput;
-
-    fn step(&self, batch: Batch) -> ClassificationOutput {
-        fail(&self.failing_in_validation);
-        self.classified(batch)
-    }
-}
-
-/// Has no memory while there are failures left.
-fn fail(left: &AtomicUsize) {
-    let fails = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-    assert!(fails.is_err(), "out of device memory allocating 1024 bytes");
+    let dataset = InMemDataset::new((0..80).collect());
+    DataLoaderBuilder::new(Labelled).batch_size(32).set_device(device.clone()).build(dataset)
 }
 
 fn trained(
@@ -142,7 +55,7 @@ fn trained(
 }
 
 fn weights(result: &LearningResult<Classifier>) -> Vec<f32> {
-    result.model.layer.weight.val().into_data().iter::<f32>().collect()
+    values(&result.model.layer.weight)
 }
 
 #[test]
@@ -160,8 +73,7 @@ fn micro_batches_train_what_burns_own_loop_trains_from_whole_steps() {
         let ours = trained(model, session().strategy().expect("one rank"), |training| training);
         assert!(ours.error.is_none(), "{:?}", ours.error);
         assert_eq!(largest.load(Ordering::Relaxed), 8);
-        let apart = weights(&ours).into_iter().zip(weights(&burns)).map(|(ours, burns)| (ours - burns).abs());
-        let furthest = apart.fold(0.0, f32::max);
+        let furthest = furthest(&weights(&ours), &weights(&burns));
         assert!(furthest < 1e-5, "{failures} failures: {furthest}");
     }
     assert!(weights(&burns).iter().any(|weight| (weight - 0.1).abs() > 0.05), "it learned something");

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use burn::tensor::{ExecutionError, TensorReadError};
 use burn::train::SupervisedTraining;
 use burn::train::metric::{LossInput, Metric, MetricMetadata, MetricName, SerializedEntry};
+use networks::Classifier;
 
-use super::{Classifier, session, trained, weights};
+use super::{session, trained, weights};
 
 const OUT_OF_MEMORY: &str = "out of device memory allocating 1024 bytes";
 

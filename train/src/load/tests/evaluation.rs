@@ -1,22 +1,13 @@
-use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use networks::Rows;
 
 use super::{PrefetchLoader, WORKERS};
 use crate::load::{EvaluateError, evaluate};
 
-#[derive(Clone)]
-struct Rows;
-
-impl Batcher<f32, Tensor<2>> for Rows {
-    fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<2> {
-        Tensor::<1>::from_floats(&items[..], device).reshape([items.len(), 1])
-    }
-}
-
-fn rows(items: usize, workers: usize, device: &Device) -> PrefetchLoader<f32, Tensor<2>> {
-    let items = (0..items).map(|item| item as f32 / 7.0).collect();
-    PrefetchLoader::new(InMemDataset::new(items), Rows, 4).num_workers(workers).device(device.clone())
+fn rows(items: usize, workers: usize, device: &Device) -> PrefetchLoader<[f32; 1], Tensor<2>> {
+    let items = (0..items).map(|item| [item as f32 / 7.0]).collect();
+    PrefetchLoader::new(InMemDataset::new(items), Rows::default(), 4).num_workers(workers).device(device.clone())
 }
 
 fn predict(batch: Tensor<2>) -> Tensor<2> {
@@ -46,8 +37,8 @@ fn classes_are_predictions_too() {
 
 struct Lost;
 
-impl Dataset<f32> for Lost {
-    fn get(&self, _: usize) -> Result<f32, DatasetError> {
+impl Dataset<[f32; 1]> for Lost {
+    fn get(&self, _: usize) -> Result<[f32; 1], DatasetError> {
         Err(DatasetError::new(std::io::Error::other("lost")))
     }
 
@@ -60,6 +51,6 @@ impl Dataset<f32> for Lost {
 fn what_cannot_be_evaluated_is_an_error() {
     let device = Device::flex();
     assert!(matches!(evaluate(&rows(0, 1, &device), predict), Err(EvaluateError::Empty)));
-    let lost = PrefetchLoader::new(Lost, Rows, 2).device(device);
+    let lost = PrefetchLoader::new(Lost, Rows::default(), 2).device(device);
     assert!(matches!(evaluate(&lost, predict), Err(EvaluateError::Load(_))));
 }

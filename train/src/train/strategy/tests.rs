@@ -1,24 +1,21 @@
-//! Burn's loop in mixed precision, which no session on the CPU plans. A process has one default float type, so that it runs
-//! in one of its own: this program, started again.
+//! Burn's loop in mixed precision, in a process of its own: a process has one default float type.
 
-use std::env;
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamWConfig, ModuleOptimizer, SgdConfig};
-use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use burn::train::metric::LossMetric;
 use burn::train::{
     ClassificationOutput, InferenceStep, Learner, SupervisedTraining, TrainOutput, TrainStep, TrainingStrategy,
 };
 use gpu_tuned_core::Provenance;
+use networks::{CLASSES, FEATURES, Labelled, values};
 
 use super::PlannedSteps;
 use crate::device::default_float;
@@ -26,30 +23,13 @@ use crate::mixed::{F32State, Half, InF32, in_f32};
 use crate::train::batch_check::BatchCheck;
 use crate::train::metrics::StepHistory;
 use crate::train::recipe::Recipe;
-use crate::train::tests::{Weights, parameters};
+use crate::train::tests::Weights;
 
-const TASK: &str = "STRATEGY_TEST_TASK";
 const SAMPLES: usize = 80;
 const STEP: usize = 32;
-const FEATURES: usize = 6;
 const WIDTH: usize = 8;
-const CLASSES: usize = 3;
 
 type Batch = (Tensor<2>, Tensor<1, Int>);
-
-struct Rows;
-
-impl Batcher<usize, Batch> for Rows {
-    fn batch(&self, samples: Vec<usize>, device: &Device) -> Batch {
-        let row = |index: usize| (0..FEATURES).map(move |column| (index * 7 + column * 3) as f32 % 11.0 / 11.0);
-        let inputs: Vec<_> = samples.iter().copied().flat_map(row).collect();
-        let targets: Vec<_> = samples.iter().map(|index| [0, 1, 2][index % CLASSES]).collect::<Vec<i64>>();
-        (
-            Tensor::from_data(TensorData::new(inputs, [samples.len(), FEATURES]), device),
-            Tensor::from_data(TensorData::new(targets, [samples.len()]), device),
-        )
-    }
-}
 
 #[derive(Module, Debug)]
 struct Classifier {
@@ -117,7 +97,7 @@ fn strategy() -> TrainingStrategy<Classifier> {
 /// Returns the model after some epochs, from the start or from a checkpoint in the folder.
 fn trained(folder: &Path, optimizer: ModuleOptimizer, epochs: usize, from: Option<usize>) -> Classifier {
     let loader = |device: Device| -> Arc<dyn DataLoader<Batch>> {
-        DataLoaderBuilder::new(Rows)
+        DataLoaderBuilder::new(Labelled)
             .batch_size(STEP)
             .set_device(device)
             .build(InMemDataset::new((0..SAMPLES).collect()))
@@ -161,35 +141,22 @@ fn checkpoints() {
     let resumed = trained(folder.path(), plain(), 4, Some(1));
     assert!([&right, &first, &saved, &resumed].into_iter().all(is_wide));
     // Running statistics are parameters of this visitor.
-    assert_eq!(parameters(&saved), parameters(&first));
-    assert_eq!(parameters(&resumed), parameters(&right));
-    assert_ne!(parameters(&first), parameters(&right), "it learned");
+    assert_eq!(values(&saved), values(&first));
+    assert_eq!(values(&resumed), values(&right));
+    assert_ne!(values(&first), values(&right), "it learned");
 
     // An optimizer with a state restarts from zero, and mixes no types.
     let with_state = || F32State::new(AdamWConfig::new().build()).into();
     let folder = tempfile::tempdir().unwrap();
     let first = trained(folder.path(), with_state(), 1, None);
     let resumed = trained(folder.path(), with_state(), 2, Some(1));
-    assert!(is_wide(&resumed) && parameters(&resumed) != parameters(&first));
-}
-
-#[test]
-fn started_again() {
-    if env::var(TASK).is_err() {
-        return;
-    }
-    default_float(&Device::flex(), FloatDType::BF16).expect("nothing was computed before");
-    checkpoints();
-    println!("\ndone");
+    assert!(is_wide(&resumed) && values(&resumed) != values(&first));
 }
 
 #[test]
 fn burns_loop_in_mixed_precision_saves_f32_and_goes_on_as_if_it_had_not_ended() {
-    let program = env::current_exe().unwrap();
-    let name = "train::strategy::tests::started_again";
-    let output =
-        Command::new(program).args(["--exact", name, "--nocapture"]).env(TASK, "checkpoints").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let is_done = output.status.success() && text.lines().any(|line| line == "done");
-    assert!(is_done, "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    own_process::alone(burns_loop_in_mixed_precision_saves_f32_and_goes_on_as_if_it_had_not_ended, || {
+        default_float(&Device::flex(), FloatDType::BF16).expect("nothing was computed before");
+        checkpoints();
+    });
 }
