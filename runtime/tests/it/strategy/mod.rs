@@ -95,7 +95,7 @@ fn accumulating_twice_is_refused() {
     let model = Classifier::new(&session().device());
     let result = trained(model, session().strategy().expect("one rank"), |training| training.grads_accumulation(4));
     let error = result.error.expect("an error").to_string();
-    assert!(error.contains("leave `grads_accumulation` out"), "{error}");
+    assert!(error.contains("remove `grads_accumulation`"), "{error}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn validation_without_memory_ends_training_with_what_helps() {
     {
         let told = ["in the validation of epoch 1", "a smaller `batch_size`", OUT_OF_MEMORY];
         assert!(told.into_iter().all(|told| error.contains(told)), "{error}");
-        assert!(error.contains(&format!("{planned} is planned (`eval_batch_size`)")), "{error}");
+        assert!(error.contains(&format!("{planned} is planned as `eval_batch_size`")), "{error}");
         assert_eq!(weights_then, weights(&once), "those of the epoch that was trained");
     }
 }
