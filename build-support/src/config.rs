@@ -13,7 +13,7 @@ use crate::package::Package;
 use crate::select::{Choice, by_features, by_name};
 use crate::{BuildError, Environment, Process, lookalike, measured, native, output, watch};
 
-/// What a package's build script asks for. Made by [`configure`], ended by [`emit`](Self::emit).
+/// The configuration of a build script. Made by [`configure`], ended by [`emit`](Self::emit).
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing happens before `emit`"]
 pub struct Config {
@@ -33,14 +33,14 @@ impl Config {
         self
     }
 
-    /// Takes profiles, workloads and goals from this file, counted from the package's root, instead of
+    /// Takes profiles, workloads and goals from this file, relative to the package's root, instead of
     /// `gpu-tuned.toml`. The file has to exist.
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
     }
 
-    /// Resolves the table and tells cargo. Every mistake is printed to stderr as rustc would print it; then the process
+    /// Resolves the table and prints cargo's directives. Every mistake is printed to stderr as rustc would print it; then the process
     /// ends with status 1.
     pub fn emit(self) {
         let mut directives = Vec::new();
@@ -49,17 +49,17 @@ impl Config {
             out.write_all(&directives).and_then(|()| out.flush()).map_err(|cause| BuildError::Stdout { cause })
         });
         if let Err(error) = outcome {
-            // When stderr is closed too, the status has to say it all.
+            // With stderr closed, only the status reports the failure.
             let _ = error.report(&mut io::stderr().lock());
             std::process::exit(1);
         }
     }
 
-    /// What [`emit`](Self::emit) does, with the environment given and the directives written to `out`.
+    /// Does the work of [`emit`](Self::emit), with a given environment, and the directives written to `out`.
     ///
     /// # Errors
     ///
-    /// Whatever stops the build; `out` may then hold some directives.
+    /// Any reason to stop the build; `out` may then contain some directives.
     pub fn run(&self, environment: &impl Environment, out: &mut impl Write) -> Result<Resolved, BuildError> {
         let mut directives = Directives::new(out);
         let package = Package::read(environment)?;

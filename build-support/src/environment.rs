@@ -7,10 +7,10 @@ use crate::directives::Directives;
 
 /// The variable that overrides the features.
 pub(crate) const TARGET: &str = "GPU_TUNED_TARGET";
-/// The variable that asks for the resolved table.
+/// The variable that prints the resolved table.
 pub(crate) const PRINT: &str = "GPU_TUNED_PRINT";
 
-/// The environment that a build script runs in, or what a test puts in its place.
+/// The environment of a build script, or a test's replacement.
 pub trait Environment {
     /// The value of a variable, if it is set.
     fn variable(&self, name: &str) -> Option<OsString>;
@@ -26,12 +26,12 @@ impl Environment for Process {
     }
 }
 
-/// A folder that cargo names to every build script.
+/// Returns a folder that cargo passes to every build script.
 pub(crate) fn folder(environment: &impl Environment, name: &'static str) -> Result<PathBuf, BuildError> {
     environment.variable(name).map(PathBuf::from).ok_or(BuildError::OutsideCargo { variable: name })
 }
 
-/// A variable that people set; empty counts as unset. Cargo is told to run the script again when it changes.
+/// Returns a user's variable; empty counts as unset. Cargo runs the script again when the variable changes.
 pub(crate) fn setting(
     environment: &impl Environment,
     name: &'static str,

@@ -2,7 +2,7 @@ use gpu_tuned_core::profile::ProfileNames;
 
 use crate::package::Package;
 
-/// A warning for each declared feature that reads like a GPU and selects none.
+/// Warns about each declared feature that looks like a GPU's name and selects no GPU.
 pub(crate) fn warnings(package: &Package, known: &ProfileNames) -> Vec<String> {
     let strangers = package.features.iter().filter(|(feature, enables)| {
         let reads_like_one = is_gpu_name(feature) || known.is_near(feature);
@@ -15,7 +15,7 @@ pub(crate) fn warnings(package: &Package, known: &ProfileNames) -> Vec<String> {
     strangers.map(|(feature, _)| warning(feature)).collect()
 }
 
-/// Whether a feature's name is built like those of NVIDIA's products.
+/// Returns true for names in the style of NVIDIA's products.
 fn is_gpu_name(feature: &str) -> bool {
     let name = feature.to_ascii_lowercase();
     let letters = name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
@@ -26,7 +26,7 @@ fn is_gpu_name(feature: &str) -> bool {
     let Ok(number) = number.parse::<u32>() else { return false };
     match series {
         "gtx" | "rtx" | "titan" | "quadro" | "tesla" => true,
-        // Features such as `h264`, `v4` or `a11y` are of another trade: these series have round numbers.
+        // `h264`, `v4` and `a11y` are no GPUs: these series have round numbers.
         "a" | "b" | "h" | "l" | "p" | "t" | "v" | "gb" | "gh" => {
             let plain = suffix.len() <= 1 || suffix.starts_with(['-', '_']);
             plain && number % 10 == 0 && number >= if series == "v" { 100 } else { 10 }

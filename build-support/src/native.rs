@@ -1,7 +1,7 @@
 #[cfg(feature = "native")]
 pub(crate) use driver::select;
 
-/// Without the feature `native` there is no driver to ask.
+/// Without the feature `native`, no driver is read.
 #[cfg(not(feature = "native"))]
 pub(crate) fn select<W: std::io::Write>(
     _: &impl crate::Environment,
@@ -23,7 +23,7 @@ mod driver {
     use crate::environment::setting;
     use crate::{BuildError, Environment};
 
-    /// The GPU in the build machine, or `generic` with a warning.
+    /// Returns the GPU in the build machine, or `generic` with a warning.
     pub(crate) fn select<W: Write>(
         environment: &impl Environment,
         directives: &mut Directives<W>,
@@ -43,14 +43,14 @@ mod driver {
         Ok(Selected::Native(Box::new(lasting(gpu))))
     }
 
-    /// One GPU: the first, or, when they differ, the one with the least memory, where everything has to fit.
+    /// Returns one GPU: the first, or of different models the one with the least memory.
     fn choose(reading: DriverReading) -> (Option<GpuReading>, Vec<String>) {
         let mut warnings: Vec<String> =
             reading.trouble.iter().map(|trouble| format!("GPU {}: {}", trouble.index, trouble.what)).collect();
         let model = |gpu: &GpuReading| (gpu.name.clone(), gpu.memory_total);
         let differ = reading.gpus.windows(2).any(|pair| model(&pair[0]) != model(&pair[1]));
         let names: Vec<String> = reading.gpus.iter().map(name).collect();
-        // A GPU that does not tell its memory is the last that constants should be for.
+        // A GPU of unknown memory is the last choice.
         let least = reading.gpus.into_iter().min_by_key(|gpu| (gpu.memory_total.is_none(), gpu.memory_total));
         if let Some(least) = least.as_ref().filter(|_| differ) {
             warnings.push(format!(
@@ -66,7 +66,7 @@ mod driver {
         gpu.name.clone().unwrap_or_else(|| format!("GPU {}", gpu.index))
     }
 
-    /// The reading without what belongs to the moment or to the single board: the same machine gives the same table.
+    /// Removes values of the moment and of the single board, so that the same machine gives the same table.
     fn lasting(mut gpu: GpuReading) -> GpuReading {
         gpu.uuid = None;
         gpu.pci_address = None;

@@ -15,11 +15,11 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// The folder of its `Cargo.toml`.
     pub(crate) root: PathBuf,
-    /// Where its build script may write.
+    /// The build script's output folder.
     pub(crate) out: PathBuf,
     /// Its enabled features, as they are spelled.
     pub(crate) enabled: BTreeSet<String>,
-    /// Its features, and what each of them enables.
+    /// Its features, each with the features that it enables.
     pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
@@ -27,7 +27,7 @@ impl Package {
     pub(crate) fn read(environment: &impl Environment) -> Result<Self, BuildError> {
         let root = folder(environment, "CARGO_MANIFEST_DIR")?;
         let out = folder(environment, "OUT_DIR")?;
-        // CARGO_FEATURE_* would be the usual way, but it loses the spelling: `-` becomes `_`.
+        // CARGO_FEATURE_* loses the spelling: `-` becomes `_`.
         let enabled = environment.variable("CARGO_CFG_FEATURE").unwrap_or_default();
         let enabled = enabled.into_string().map_err(|_| BuildError::NotUnicode { variable: "CARGO_CFG_FEATURE" })?;
         let enabled = enabled.split(',').filter(|feature| !feature.is_empty()).map(str::to_owned).collect();

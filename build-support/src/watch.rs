@@ -1,10 +1,8 @@
-//! Which files make cargo run the build script again.
+//! Files that make cargo run the build script again.
 //!
-//! Cargo takes a watched file that does not exist for a changed one, at every build. So a missing file is watched
-//! through a folder in `OUT_DIR` with a symbolic link to where the file would be: cargo looks through the folder,
-//! passes over a link that leads nowhere, and takes the later time of link and file once it leads somewhere. Links are
-//! made afresh by every run, so that they are younger than what cargo compares with, and a file with an old time is
-//! noticed too.
+//! Cargo treats a missing watched file as changed at every build. A missing file is therefore watched through a folder
+//! in `OUT_DIR` with a symbolic link to the file's path. Cargo ignores a broken link, and uses the later time of link and
+//! file once the file exists. Every run creates the links anew, so that a new file with an old time is noticed too.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,7 +16,7 @@ use crate::package::Package;
 
 const FOLDER: &str = "gpu-tuned.missing";
 
-/// Watches files, named from the package's root, whether or not they exist.
+/// Watches files, present or missing, named from the package's root.
 pub(crate) fn watch<W: Write>(
     package: &Package,
     files: &[&Path],
@@ -29,11 +27,11 @@ pub(crate) fn watch<W: Write>(
         directives.rerun_if_changed(file)?;
     }
     let folder = package.out.join(FOLDER);
-    // A file system without links costs the notice of a new file, never the build.
+    // Without links, a new file is not noticed, but the build goes on.
     if link(package, &missing, &folder).unwrap_or(false) { directives.rerun_if_changed(&folder) } else { Ok(()) }
 }
 
-/// Makes the folder of links, if there is anything to link; says whether there is.
+/// Creates the folder of links. Returns false if there is nothing to link.
 fn link(package: &Package, missing: &[&Path], folder: &Path) -> io::Result<bool> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -46,13 +44,13 @@ fn link(package: &Package, missing: &[&Path], folder: &Path) -> io::Result<bool>
     for (number, file) in missing.iter().enumerate() {
         symlink(package.root.join(file), folder.join(number.to_string()))?;
     }
-    // The folder itself must not look younger than this run. The manifest is watched anyway.
+    // The folder must not look newer than this run. The manifest is watched anyway.
     let manifest = fs::metadata(package.root.join(MANIFEST))?;
     fs::File::open(folder)?.set_modified(manifest.modified()?)?;
     Ok(true)
 }
 
-// This asks about the machine that builds, which is where the links are.
+// The build machine has the links.
 const LINKS: bool = cfg!(unix);
 
 #[cfg(unix)]

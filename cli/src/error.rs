@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use gpu_tuned_attribute::sources::ConfigFileError;
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::FileError;
 use gpu_tuned_project::config::PairsError;
-use gpu_tuned_project::sources::ConfigFileError;
 use thiserror::Error;
 
 use crate::output::Code;

@@ -6,7 +6,7 @@ use quote::quote;
 use syn::DeriveInput;
 
 use crate::expand::{Derive, fields_mut, inject, settings};
-use gpu_tuned_project::attribute::Model;
+use gpu_tuned_attribute::Model;
 
 /// Returns the item without our attributes, with placeholder defaults and implementations.
 pub(crate) fn fallback(model: Model) -> TokenStream {

@@ -10,7 +10,7 @@ mod stages;
 
 use std::path::Path;
 
-use gpu_tuned_project::attribute::Table;
+use gpu_tuned_attribute::Table;
 use gpu_tuned_project::resolved::Resolved;
 use proc_macro::TokenStream;
 

@@ -8,10 +8,10 @@ use syn::ext::IdentExt;
 
 use crate::expand::expand;
 use crate::fallback::fallback;
-use gpu_tuned_project::attribute::Mistakes;
-use gpu_tuned_project::attribute::Table;
-use gpu_tuned_project::attribute::check;
-use gpu_tuned_project::attribute::parse;
+use gpu_tuned_attribute::Mistakes;
+use gpu_tuned_attribute::Table;
+use gpu_tuned_attribute::check;
+use gpu_tuned_attribute::parse;
 
 /// The variable with the directory for expansions.
 const EXPAND_DIR: &str = "GPU_TUNED_EXPAND_DIR";

@@ -5,8 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "attribute")]
-pub mod attribute;
 pub mod cargo_lock;
 pub mod compile;
 pub mod config;
@@ -14,6 +12,4 @@ mod conflict;
 pub mod file;
 pub mod lock;
 pub mod resolved;
-#[cfg(feature = "sources")]
-pub mod sources;
 pub mod workspace;

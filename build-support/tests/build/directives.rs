@@ -1,4 +1,4 @@
-//! What cargo is told.
+//! Directives for cargo.
 
 use std::fs;
 use std::time::{Duration, SystemTime};

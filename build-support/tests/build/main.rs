@@ -1,4 +1,4 @@
-//! What a build script resolves and tells cargo, with the environment and the package given.
+//! Tables and directives of build scripts, with a given environment and package.
 
 mod directives;
 mod measured;

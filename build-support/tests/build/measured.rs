@@ -1,4 +1,4 @@
-//! What `gpu-tuned.lock` adds to the table, and what it has to say first.
+//! Measurements of `gpu-tuned.lock` in the table, and its mistakes.
 
 use gpu_tuned_build::{Resolved, configure};
 use gpu_tuned_core::workload::Transformer;

@@ -1,4 +1,4 @@
-//! What cargo says of the package.
+//! The package's metadata of cargo.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use gpu_tuned_project::lock::Lock;
 use crate::args::Common;
 use crate::error::Error;
 
-/// The package that a command is for, and the folder of its workspace. Nothing is built or downloaded for it.
+/// Finds the package of a command, and the folder of its workspace, without building or downloading.
 pub(super) fn package(common: &Common) -> Result<(Package, PathBuf), Error> {
     let manifest = manifest(common)?;
     let metadata = ask(MetadataCommand::new().manifest_path(&manifest).no_deps())?;
@@ -30,7 +30,7 @@ fn choose(common: &Common, members: Vec<Package>, manifest: PathBuf) -> Result<P
     if let Some(package) = members.iter().find(is_of_manifest) {
         return Ok(package.clone());
     }
-    // A workspace without a package of its own: the members that this command is about.
+    // A workspace without a package of its own: the members with workloads.
     let tuned: Vec<_> = members.iter().filter(|package| is_tuned(package)).collect();
     match (tuned.as_slice(), members.as_slice()) {
         ([package], _) => Ok((*package).clone()),
@@ -40,7 +40,7 @@ fn choose(common: &Common, members: Vec<Package>, manifest: PathBuf) -> Result<P
     }
 }
 
-/// Whether a package has workloads, or depends on the crate that makes them.
+/// Returns true for a package with workloads or a dependency on the runtime.
 fn is_tuned(package: &Package) -> bool {
     let has = |name: &str| folder(package).join(name).is_file();
     let depends = package
@@ -72,9 +72,9 @@ fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
     })
 }
 
-/// The name under which the package itself depends on the runtime, when that has the feature.
+/// Returns the package's name for the runtime, if the runtime has the feature.
 ///
-/// Asks cargo, which may have to download what it has not seen yet: what is about to be built needs it, too.
+/// Cargo may download dependencies, which the following build needs too.
 pub(super) fn runtime_with_feature(package: &Package, feature: &str) -> Result<Option<String>, Error> {
     let is_runtime = |dependency: &&Dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal;
     let Some(dependency) = package.dependencies.iter().find(is_runtime) else { return Ok(None) };
@@ -84,7 +84,7 @@ pub(super) fn runtime_with_feature(package: &Package, feature: &str) -> Result<O
     Ok(metadata.packages.iter().any(has_it).then(|| name.clone()))
 }
 
-/// The folder of a manifest.
+/// Returns the folder of a manifest.
 pub(super) fn folder(package: &Package) -> PathBuf {
     package.manifest_path.as_std_path().parent().unwrap_or(Path::new(".")).to_owned()
 }

@@ -10,6 +10,7 @@ mod workloads;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::Package;
+use gpu_tuned_attribute::sources;
 use gpu_tuned_core::profile::{ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_project::cargo_lock::CargoLock;
@@ -17,7 +18,7 @@ use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::file::{self, ReadError};
 use gpu_tuned_project::lock::{Lock, Outdated};
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use gpu_tuned_project::{sources, workspace};
+use gpu_tuned_project::workspace;
 
 pub(crate) use metadata::RUNTIME;
 use structs::Structs;

@@ -6,7 +6,7 @@ use super::Project;
 use crate::error::Error;
 
 impl Project {
-    /// Whether cargo knows which program is meant when nobody names one: the only binary, or the one to run by default.
+    /// Refuses a package without a default program: cargo runs the only binary, or `default-run`.
     pub(crate) fn has_one_program(&self) -> Result<(), Error> {
         let (binaries, examples) = (self.names_of(&TargetKind::Bin), self.names_of(&TargetKind::Example));
         let package = || self.package().name.to_string();

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use cargo_metadata::{Package, Target, TargetKind};
+use gpu_tuned_attribute::sources::{self, Annotated, Sources};
+use gpu_tuned_attribute::{PlanInput, Table};
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::source::FileError;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_project::attribute::{PlanInput, Table};
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use gpu_tuned_project::sources::{self, Annotated, Sources};
 
 /// An annotated struct without mistakes.
 pub(crate) struct Struct {

@@ -5,8 +5,8 @@ use quote::{ToTokens, quote};
 use syn::{Data, DeriveInput, Field, parse_quote};
 
 use super::literal;
-use gpu_tuned_project::attribute::{Checked, Role};
-use gpu_tuned_project::attribute::{Derives, Model, bare};
+use gpu_tuned_attribute::{Checked, Role};
+use gpu_tuned_attribute::{Derives, Model, bare};
 
 /// A derive that reads defaults from attributes.
 #[derive(Clone, Copy)]

@@ -5,8 +5,8 @@ use quote::{ToTokens, quote};
 use syn::parse_quote;
 
 use super::literal;
-use gpu_tuned_project::attribute::{Checked, Role};
-use gpu_tuned_project::attribute::{Field, Model};
+use gpu_tuned_attribute::{Checked, Role};
+use gpu_tuned_attribute::{Field, Model};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let name = &model.item.ident;

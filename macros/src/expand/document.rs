@@ -5,8 +5,8 @@ use core::fmt::Write;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError, Remedy};
 use gpu_tuned_core::{Setting, Settings};
 
-use gpu_tuned_project::attribute::Model;
-use gpu_tuned_project::attribute::{Checked, Role};
+use gpu_tuned_attribute::Model;
+use gpu_tuned_attribute::{Checked, Role};
 
 /// Formats the build's target, and the settings of every declared target.
 pub(super) fn document(model: &Model, checked: &Checked) -> String {

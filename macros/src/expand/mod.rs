@@ -13,8 +13,8 @@ use quote::quote;
 pub(crate) use annotate::{Derive, fields_mut, inject};
 pub(crate) use literal::settings;
 
-use gpu_tuned_project::attribute::Checked;
-use gpu_tuned_project::attribute::Model;
+use gpu_tuned_attribute::Checked;
+use gpu_tuned_attribute::Model;
 
 /// Expands to the item with defaults and documentation, `Default` for plain structs, and `Tuned`.
 pub(crate) fn expand(model: Model, checked: &Checked) -> TokenStream {

@@ -8,8 +8,8 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
 use super::{literal, workload};
-use gpu_tuned_project::attribute::{Checked, Role};
-use gpu_tuned_project::attribute::{Field, Model};
+use gpu_tuned_attribute::{Checked, Role};
+use gpu_tuned_attribute::{Field, Model};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let name = &model.item.ident;

@@ -8,8 +8,8 @@ use syn::Member;
 use syn::spanned::Spanned;
 
 use super::literal;
-use gpu_tuned_project::attribute::{Checked, Role};
-use gpu_tuned_project::attribute::{Field, Model};
+use gpu_tuned_attribute::{Checked, Role};
+use gpu_tuned_attribute::{Field, Model};
 
 /// Returns a `WorkloadSpec` expression that reads the fields.
 pub(super) fn workload(model: &Model, checked: &Checked) -> TokenStream {

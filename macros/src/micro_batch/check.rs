@@ -6,7 +6,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Fields, Index, Member, Meta, Token, Type};
 
-use gpu_tuned_project::attribute::Mistakes;
+use gpu_tuned_attribute::Mistakes;
 
 /// A field; a shared one belongs to the batch as a whole.
 pub(super) struct Field<'i> {

@@ -9,7 +9,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::DeriveInput;
 
-use gpu_tuned_project::attribute::Mistakes;
+use gpu_tuned_attribute::Mistakes;
 
 /// Returns the implementation, or every mistake beside a placeholder implementation.
 pub(crate) fn run(item: TokenStream) -> TokenStream {

@@ -9,7 +9,7 @@ use syn::{Attribute, File, Item, LitStr};
 
 use super::run;
 use super::tests::table;
-use gpu_tuned_project::attribute::Table;
+use gpu_tuned_attribute::Table;
 
 /// Lexes a text. A group marked `none!{}` becomes a group without delimiters, as in `macro_rules`.
 fn tokens(text: &str) -> Option<TokenStream> {

@@ -10,7 +10,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::run;
-use gpu_tuned_project::attribute::Table;
+use gpu_tuned_attribute::Table;
 
 mod forms;
 mod named;

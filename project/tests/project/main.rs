@@ -4,6 +4,4 @@ mod compile;
 mod config;
 mod fuzz;
 mod lock;
-#[cfg(feature = "sources")]
-mod sources;
 mod strategies;

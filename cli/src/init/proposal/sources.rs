@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_project::sources::{SourceError, SourceFile};
+use gpu_tuned_attribute::sources::{SourceError, SourceFile};
 
 use crate::files::display_name;
 

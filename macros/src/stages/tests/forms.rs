@@ -1,6 +1,6 @@
 //! Forms of tokens: raw keys, groups of `macro_rules!`, broken tables and defaults.
 
-use gpu_tuned_project::attribute::Table;
+use gpu_tuned_attribute::Table;
 use proc_macro2::{Delimiter, Group, TokenStream};
 use quote::{ToTokens, quote};
 

@@ -8,7 +8,7 @@ use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
 use super::{LOCK, formatted, run};
-use gpu_tuned_project::attribute::Table;
+use gpu_tuned_attribute::Table;
 
 /// The table of a package that has the workload of `LOCK` under two names, and measured it twice: under one of them as faster
 /// with larger micro-batches.

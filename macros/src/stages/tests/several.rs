@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{formatted, run, table};
-use gpu_tuned_project::attribute::Table;
+use gpu_tuned_attribute::Table;
 
 fn expanded(attribute: TokenStream, table: Table) -> String {
     let item = quote!(

@@ -8,7 +8,7 @@ use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
 use super::run;
-use gpu_tuned_project::attribute::Table;
+use gpu_tuned_attribute::Table;
 
 /// The time of one expansion in the profile that the test is built in, which for the attribute itself is that of build
 /// scripts: `cargo test -p gpu-tuned-macros -- --ignored --nocapture`.

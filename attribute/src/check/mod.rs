@@ -13,18 +13,18 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use crate::compile::Compiled;
-use crate::resolved::Resolved;
 use gpu_tuned_core::plan::{Plan, PlanError};
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Setting};
+use gpu_tuned_project::compile::Compiled;
+use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
 use syn::Member;
 
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::Model;
-use crate::attribute::table::Table;
+use crate::mistakes::Mistakes;
+use crate::model::Model;
+use crate::table::Table;
 
 /// A model without mistakes: the input of its plan.
 pub struct PlanInput {

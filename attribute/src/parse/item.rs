@@ -3,8 +3,8 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Path, Token};
 
 use super::arguments;
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Derives, Field, ForeignDefault, Helper};
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Derives, Field, ForeignDefault, Helper};
 
 /// Collects the derives below the attribute.
 pub(super) fn derives(item: &DeriveInput) -> Derives {

@@ -1,12 +1,17 @@
 //! The grammar of `#[gpu_tuned]`: keys, types, defaults, and mistakes with spans.
 //!
-//! The macro reads the tokens of a build with this module, the command line reads source files with it. Both get the same
-//! workload, the same goal and the same mistakes.
+//! The macro reads the tokens of a build with this crate, the command line reads source files with it. Both get the same
+//! workload, the same goal and the same mistakes. The crate is apart from `gpu-tuned-project`, so that build scripts and
+//! programs compile no syn for it.
+
+#![forbid(unsafe_code)]
 
 mod check;
 mod mistakes;
 mod model;
 mod parse;
+#[cfg(feature = "sources")]
+pub mod sources;
 mod table;
 
 pub use check::{Checked, PlanInput, Role, check, plan_input};

@@ -13,8 +13,8 @@ use super::attribute::{AttributeArgs, WorkloadSource};
 use super::defaults;
 use super::dims::Dims;
 use super::{Role, keys, values};
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Field, Model, Value};
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Field, Model, Value};
 
 /// Returns the role of each field, and all dimensions.
 pub(super) fn check<'m>(

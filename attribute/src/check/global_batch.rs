@@ -6,8 +6,8 @@ use syn::ext::IdentExt;
 use syn::{LitInt, LitStr, parse2};
 
 use super::{fields, keys};
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Field, Helper, Model, Value};
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Field, Helper, Model, Value};
 
 /// The key that takes a field.
 pub(super) const KEY: &str = "global_batch";

@@ -4,8 +4,8 @@ use syn::Member;
 
 use super::fields::{Fields, check_is_there};
 use super::{Role, values};
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Field, Nested, Value};
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Field, Nested, Value};
 
 impl<'m> Fields<'_, 'm> {
     /// Checks a field with `dims(…)`. `other` is a second role in the same attribute, which is a mistake.

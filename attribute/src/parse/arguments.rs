@@ -6,8 +6,8 @@ use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{Member, Token};
 
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Nested, Value};
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Nested, Value};
 
 /// Parses `key, key = value, key(…)`. Reports parts of another form and parses the rest.
 pub(crate) fn arguments(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Argument> {

@@ -8,8 +8,8 @@ use proc_macro2::Ident;
 use quote::ToTokens;
 
 use super::{keys, values};
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::Argument;
+use crate::mistakes::Mistakes;
+use crate::model::Argument;
 
 /// The dimensions given so far, each with its place.
 pub(super) struct Dims<'m> {

@@ -4,8 +4,8 @@ use gpu_tuned_core::Setting;
 use proc_macro2::TokenStream;
 use syn::LitInt;
 
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Field, Value};
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Field, Value};
 
 /// Returns true for tokens that parse as an expression. Other tokens would break the whole expansion.
 pub(super) fn is_expression(tokens: &TokenStream) -> bool {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use gpu_tuned_core::source::{FileError, Position};
 use proc_macro2::{LineColumn, TokenStream};
 
-use crate::attribute::{Mistakes, PlanInput, Table, parse, plan_input};
+use crate::{Mistakes, PlanInput, Table, parse, plan_input};
 
 /// An annotated struct of a source file.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Lit, LitBool, LitFloat, LitInt, LitStr, Token, bracketed, parse_str, parse2};
 
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Value};
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Value};
 
 const TEXT: &str = "a text in quotes";
 

@@ -5,8 +5,8 @@ use gpu_tuned_core::dims::{Dim, Schema};
 use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::{ModelKind, Training};
 
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::Argument;
+use crate::mistakes::Mistakes;
+use crate::model::Argument;
 
 /// The keys of the model; exactly one is given.
 pub(super) fn models() -> impl Iterator<Item = &'static str> {

@@ -8,8 +8,8 @@ use syn::DeriveInput;
 
 use arguments::arguments;
 
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::Model;
+use crate::mistakes::Mistakes;
+use crate::model::Model;
 
 /// Parses the attribute's arguments and the item below. Removes the `#[tuned]` attributes from the item.
 ///

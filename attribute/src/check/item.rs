@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use syn::{Data, Fields};
 
 use super::global_batch;
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Helper, Model};
+use crate::mistakes::Mistakes;
+use crate::model::{Helper, Model};
 
 pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
     if let Some(found) = other_than_named_struct(&model.item.data) {

@@ -1,13 +1,13 @@
 //! The plan, and the mistakes that only the plan can find.
 
-use crate::compile::{CompileError, Compiled, compile, declared};
 use gpu_tuned_core::SettingValue;
 use gpu_tuned_core::plan::{Misfit, PlanError};
+use gpu_tuned_project::compile::{CompileError, Compiled, compile, declared};
 use proc_macro2::TokenStream;
 
 use super::{Checked, Places, PlanInput, Role, fields};
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::Model;
+use crate::mistakes::Mistakes;
+use crate::model::Model;
 
 /// Plans for the selected and the declared targets.
 pub(super) fn check(model: &Model, input: PlanInput, mistakes: &mut Mistakes) -> Option<Checked> {

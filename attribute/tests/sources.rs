@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use gpu_tuned_attribute::Table;
+use gpu_tuned_attribute::sources::{Annotated, Sources, Target, config_file};
 use gpu_tuned_core::workload::ModelSpec;
-use gpu_tuned_project::attribute::Table;
 use gpu_tuned_project::resolved::Resolved;
-use gpu_tuned_project::sources::{Annotated, Sources, Target, config_file};
 use tempfile::TempDir;
 
 /// A struct with this attribute and name.

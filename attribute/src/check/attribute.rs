@@ -1,17 +1,17 @@
 //! The arguments of `#[gpu_tuned(…)]`.
 
-use crate::resolved::Resolved;
 use gpu_tuned_core::dims::{self, DimValue, Schema};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
+use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
 
 use super::dims::Dims;
 use super::{Places, PlanInput, Role, global_batch, keys, values};
-use crate::attribute::mistakes::Mistakes;
-use crate::attribute::model::{Argument, Model, Value};
-use crate::attribute::table::Table;
+use crate::mistakes::Mistakes;
+use crate::model::{Argument, Model, Value};
+use crate::table::Table;
 
 const BUILD_SCRIPT: &str = "add gpu-tuned-build to [build-dependencies], and a build.rs with \
                             `fn main() { gpu_tuned_build::configure().emit() }`";

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use crate::resolved::Resolved;
+use gpu_tuned_project::resolved::Resolved;
 
 /// The resolved table of the user's build script, as the attribute finds it.
 pub enum Table {
