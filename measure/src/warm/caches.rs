@@ -165,14 +165,14 @@ pub(super) fn found_no_memory(choice: &[u8]) -> bool {
 }
 
 impl Caches {
-    /// Why choices that were tuned with TF32 may be in them: without TF32 Burn would panic over those. `None` where they
-    /// are apart.
+    /// Reason why the caches may contain tuning with TF32, over which Burn panics without TF32. `None` for separate caches.
     #[cfg(any(test, feature = "cuda"))]
-    pub(crate) fn tf32_in_them(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn tf32_in_them(&self) -> Option<String> {
         match self {
             Self::Configured { by } => Some(format!(
-                "caches are configured by {by}, and kernels that were tuned with TF32 may be in them; take that setting \
-                 out, and kernels without TF32 are kept apart"
+                "caches are configured by {by}, and may contain kernels tuned with TF32; remove that setting, and \
+                 kernels without TF32 get their own caches"
             )),
             Self::TooLate => Some(
                 "CubeCL was configured or used before the start; start the session before anything uses the GPU"
