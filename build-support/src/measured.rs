@@ -10,8 +10,8 @@ use crate::BuildError;
 use crate::directives::Directives;
 use crate::package::Package;
 
-/// Reads the measurements of the package's release of Burn. Warns about measurements of other releases and about
-/// workloads that were measured under two names.
+/// Reads the measurements of the package's release of Burn. Warns about a lock of an older format, about measurements of
+/// other releases of Burn, and about workloads that were measured under two names.
 pub(crate) fn read<W: Write>(
     package: &Package,
     file: &ConfigFile,
@@ -19,6 +19,9 @@ pub(crate) fn read<W: Write>(
 ) -> Result<Lock, BuildError> {
     let lock = package.file(Path::new(Lock::NAME), Lock::REMEDY, Lock::parse)?;
     let Some(mut lock) = lock else { return Ok(Lock::default()) };
+    if let Some(warning) = lock.older_warning() {
+        directives.warning(&warning)?;
+    }
     for alike in lock.alike(&file.workloads) {
         directives.warning(&alike.to_string())?;
     }

@@ -12,4 +12,4 @@ pub use gpu_tuned_measure::measure::dry;
 pub use gpu_tuned_measure::measure::{MeasureError, Memory, Step, Subject, Times, parameters, shape, timed};
 #[cfg(feature = "counting-allocator")]
 #[doc(inline)]
-pub use gpu_tuned_measure::measure::{Replayed, Trace, Traces, held, missed};
+pub use gpu_tuned_measure::measure::{Replayed, Trace, Traces, held};

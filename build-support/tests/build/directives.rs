@@ -13,7 +13,7 @@ const TABLE: &str = "out/gpu-tuned.resolved.toml";
 fn cargo_learns_of_the_table_the_files_and_the_variables() {
     let project = Project::enabling(&["h200"])
         .with("gpu-tuned.toml", "")
-        .with("gpu-tuned.lock", "format = 1\n\n# end of gpu-tuned.lock\n");
+        .with("gpu-tuned.lock", "format = 2\n\n# end of gpu-tuned.lock\n");
     assert_eq!(
         project.directives(),
         [

@@ -7,7 +7,7 @@ use gpu_tuned_project::lock::Lock;
 use crate::project::Project;
 
 const LOCK: &str = "\
-format = 1
+format = 2
 
 [workload.lm]
 host_ms_per_sample = 0.5

@@ -42,6 +42,9 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
                 stale(format!("another model was measured: {}", differences(described.spec, measured)))
             }
             Some(_) => stale("the measurement has no description to compare with".to_owned()),
+            None if project.lock().older_format.is_some() => {
+                stale(format!("an older release measured it: {} has another format", Lock::NAME))
+            }
             None if project.lock().workload.is_empty() => {
                 let message = "not measured: planned by declared or estimated costs";
                 Finding::new(Level::Note, message).of(described.name).with_fix(&*fix)
@@ -59,7 +62,7 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
         .map(|(name, why)| stale(why).on(name))
         .collect();
     if found.is_empty() {
-        found.extend(locked.measured.in_words().map(|words| Finding::new(Level::Ok, words).of(described.name)));
+        found.extend(locked.measured.describe().map(|words| Finding::new(Level::Ok, words).of(described.name)));
     }
     found.extend(another_model(described, locked.measured.parameters));
     found.extend(carried_over(project, described, locked));

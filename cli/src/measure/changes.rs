@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_tuned_core::grouped;
-use gpu_tuned_core::measured::{MeasuredMode, Mode, Point};
+use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
 use gpu_tuned_project::lock::Lock;
 use serde::Serialize;
 
@@ -74,7 +74,7 @@ fn changed(
 }
 
 /// Largest relative change of a figure.
-fn largest(old: &MeasuredMode, new: &MeasuredMode, figure: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+fn largest(old: &MeasuredMode, new: &MeasuredMode, figure: impl Fn(&MeasuredBatch) -> Option<f64>) -> Option<f64> {
     let both = old.batch.iter().filter_map(|(batch, old)| Some((figure(old)?, figure(new.batch.get(batch)?)?)));
     let shares = both.filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old - 1.0);
     shares.max_by(|a, b| a.abs().total_cmp(&b.abs()))

@@ -38,7 +38,7 @@ pub(super) fn training(
     if let Some(project) = project.filter(|_| is_of_package) {
         let described = project.workload(&WorkloadArgs { workload: asked.workload.clone(), structure: None })?;
         let workload = described.workload();
-        let costs = workload.measured.in_words().unwrap_or_else(|| match workload.provenance {
+        let costs = workload.measured.describe().unwrap_or_else(|| match workload.provenance {
             Provenance::Declared => "costs as declared".to_owned(),
             _ => "costs from its dimensions".to_owned(),
         });

@@ -177,12 +177,12 @@ impl Project {
         refuse(self.struct_mistakes().cloned().collect())
     }
 
-    /// Returns one sentence for each part of the package that plans of these workloads leave out: measurements of another
-    /// release of Burn, and structs that cannot be read.
+    /// Returns one sentence for each part of the package that plans of these workloads leave out: measurements of an
+    /// older format or of another release of Burn, and structs that cannot be read.
     pub(crate) fn left_out(&self, workloads: &[Described<'_>]) -> impl Iterator<Item = String> {
         let is_meant = |outdated: &&Outdated| workloads.iter().any(|workload| workload.name == outdated.workload);
         let outdated = self.outdated.iter().filter(is_meant).map(ToString::to_string);
-        outdated.chain(self.structs.notes())
+        self.lock.older_warning().into_iter().chain(outdated).chain(self.structs.notes())
     }
 
     /// Reads `gpu-tuned.lock` again.

@@ -1,6 +1,6 @@
 //! Measurements of a workload.
 
-use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode, Point};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
 use gpu_tuned_core::{grouped, three_digits};
 use maud::html;
 
@@ -45,13 +45,13 @@ fn device(on: &MeasuredOn) -> String {
 
 fn rows(on: &MeasuredOn) -> Vec<Vec<String>> {
     let of_mode = on.mode.iter().flat_map(|(mode, points)| {
-        let method = method(points.way);
+        let method = method(points.method);
         points.batch.iter().map(move |(batch, point)| cells(*mode, *batch, point, method))
     });
     of_mode.collect()
 }
 
-fn cells(mode: Mode, batch: u64, point: &Point, method: &str) -> Vec<String> {
+fn cells(mode: Mode, batch: u64, point: &MeasuredBatch, method: &str) -> Vec<String> {
     let cell = |figure: Option<String>| figure.unwrap_or_default();
     let ms = |figure: Option<f64>| cell(figure.map(|ms| format!("{ms:.2}")));
     let seconds = point.micro_step_ms.map(|micro_step| (micro_step + point.optimizer_ms.unwrap_or(0.0)) / 1e3);

@@ -1,6 +1,6 @@
 //! Explanations of plans, section by section.
 
-use gpu_tuned_core::measured::{Measured, Way};
+use gpu_tuned_core::measured::{Measured, MeasurementMethod};
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, Verdict};
 use gpu_tuned_core::{Bytes, Provenance, Setting, grouped, three_digits};
 
@@ -75,11 +75,11 @@ fn of_workload(explanation: &Explanation) -> String {
 }
 
 /// Method of a measurement.
-pub(crate) const fn method(way: Way) -> &'static str {
-    match way {
-        Way::Executed => "executed",
-        Way::DryRun => "dry run",
-        Way::Replayed => "CPU trace",
+pub(crate) const fn method(method: MeasurementMethod) -> &'static str {
+    match method {
+        MeasurementMethod::Executed => "executed",
+        MeasurementMethod::DryRun => "dry run",
+        MeasurementMethod::Simulated => "CPU trace",
     }
 }
 
@@ -89,10 +89,10 @@ fn measured(measured: &Measured) -> String {
     for (name, on) in &measured.on {
         for (mode, of_mode) in &on.mode {
             let batches: Vec<_> = of_mode.batch.keys().map(|batch| grouped(*batch)).collect();
-            let found = format!("at batch {} ({}, Burn {})", batches.join(", "), method(of_mode.way), on.burn);
-            let which = match of_mode.way {
-                Way::Executed | Way::DryRun => format!("measured on {name}"),
-                Way::Replayed => format!("simulated for {}", Measured::replayed_for(name)),
+            let found = format!("at batch {} ({}, Burn {})", batches.join(", "), method(of_mode.method), on.burn);
+            let which = match of_mode.method {
+                MeasurementMethod::Executed | MeasurementMethod::DryRun => format!("measured on {name}"),
+                MeasurementMethod::Simulated => format!("simulated for {}", Measured::simulated_profile(name)),
             };
             table.row(PLAIN, [which, mode.to_string()], styled(FAINT, found));
         }

@@ -52,7 +52,7 @@ pub(crate) fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
         (None, Some(tokens)) => format!("{} tokens a step", grouped(tokens)),
         (None, None) => "no global batch".to_owned(),
     };
-    let costs = match (workload.measured.in_words(), workload.provenance) {
+    let costs = match (workload.measured.describe(), workload.provenance) {
         (Some(measured), _) => measured,
         (None, Provenance::Declared) => "costs as declared".to_owned(),
         (None, _) => "costs from its dimensions".to_owned(),

@@ -33,8 +33,8 @@ fn what_the_program_measured_is_told() {
     let text = project.read(LOCK);
     let other = text.replace("reserved_bytes = 4_968_153_088", "reserved_bytes = 5_464_968_396");
     project.write("other.lock", &other.replace("micro_step_ms = 290.2", "micro_step_ms = 275.69"));
-    let before = "[workload.lm.on.h200.mode.bf16_params]\nway = \"dry-run\"\n\n\
-        [workload.lm.on.h200.mode.bf16_params.batch.8]\nreserved_bytes = 1\n\n# end";
+    let before = "[workload.lm.on.h200.mode.bf16_params]\nmethod = \"dry-run\"\n\n\
+        [workload.lm.on.h200.mode.bf16_params.batch]\n8 = { reserved_bytes = 1 }\n\n# end";
     project.write(LOCK, &text.replace("# end", before));
     let report = project.run(&["measure", "--json", "--", "write", "other.lock"]).json(0);
     assert_eq!(report["measured"], serde_json::json!(["lm"]));

@@ -72,7 +72,7 @@ fn a_measured_workload_that_nothing_describes_is_told_apart_from_none() {
     let project = Project::new("bare");
     project.write(
         "gpu-tuned.lock",
-        "format = 1\n[workload.nameless]\nparameters = 1_000\nshape = \"00ff\"\n# end of gpu-tuned.lock\n",
+        "format = 2\n[workload.nameless]\nparameters = 1_000\nshape = \"00ff\"\n# end of gpu-tuned.lock\n",
     );
     assert_eq!(project.run(&["plan"]).refused(2), told);
 }

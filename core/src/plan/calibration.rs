@@ -1,51 +1,119 @@
-//! The factors that were measured rather than derived. All are from Burn 0.22.1 with CubeCL 0.11.3 on one H200; they
-//! rank choices and bound memory, and carry the label `derived` wherever they are used.
+//! Calibration constants: factors that were measured rather than derived.
+//!
+//! All come from Burn 0.22.1 with CubeCL 0.11.3. "H200" is one NVIDIA H200; its raw data are in `tests/hardware/results`.
+//! The constants rank choices and bound memory. Figures that use them are labelled `derived`.
 
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::{Family, Workload};
 use crate::{Bytes, Precision};
 
-/// What differs between kinds of network.
+/// Constants that differ between kinds of network.
 pub(super) struct Calibration {
-    /// Bytes that a GPU's memory pools reserve for each byte in use that lives for one step (activations, gradients).
-    ///
-    /// Transformer of 27 M parameters, batches 8 to 256: 1.25 to 1.36. Convnet of 8 blocks: 1.75. The rest takes the
-    /// larger one.
+    /// Bytes that a GPU's memory pools reserve for each byte in use that lives for one step. Ratio.
     gpu_reserve: f64,
     /// Bytes that loaded kernels take for each multiprocessor: code, and the stacks of all threads that could run at once.
-    ///
-    /// Transformer: under 30 MiB on the 132 multiprocessors of an H200. Convnet: 424 MiB there, once autotuning had picked
-    /// convolution kernels that spill registers.
     pub kernels_per_sm: Bytes,
-    /// Share of the f32 peak that f32 training reached: 859 samples/s x 38 GFLOP, and 807 samples/s x 14 GFLOP, of 67
-    /// TFLOP/s; the latter of convolutions with [`CHANNELS`].
+    /// Fraction of the f32 peak that training in f32 reaches on a GPU.
     gpu_efficiency: f64,
-    /// The same on one core, of a peak of 96 GFLOP/s: char-lm reached 15 GFLOP/s in release, digits 8.
+    /// Fraction of one core's f32 peak of 96 GFLOP/s that training reaches.
     cpu_efficiency: f64,
 }
 
-/// Bytes that a CPU's allocator holds for each byte in use; not measured.
+/// Ratio. Source: H200, transformer of 27 M parameters, batches 8 to 256: 1.25 to 1.36.
+const TRANSFORMER_RESERVE: f64 = 1.4;
+
+/// Ratio. Source: H200, convnet of 8 blocks: 1.75. Other kinds of network get this larger one.
+const CONVNET_RESERVE: f64 = 1.8;
+
+/// Bytes for each multiprocessor. Source: H200, transformer: under 30 MiB on 132 multiprocessors.
+const TRANSFORMER_KERNELS: Bytes = Bytes(256 << 10);
+
+/// Bytes for each multiprocessor. Source: H200, convnet: 424 MiB on 132 multiprocessors, with kernels that spill registers.
+const CONVNET_KERNELS: Bytes = Bytes(3584 << 10);
+
+/// Fraction of the f32 peak that large matrix products reach; convolutions are no faster. Source: H200, transformer: 859
+/// samples/s x 38 GFLOP of 67 TFLOP/s.
+const MATRIX_PRODUCTS: f64 = 0.49;
+
+/// Fraction of the f32 peak that convolutions of [`CHANNELS`] reach. Source: H200, convnet: 807 samples/s x 14 GFLOP of 67
+/// TFLOP/s.
+const CONVOLUTIONS: f64 = 0.17;
+
+/// Output channels for which [`CONVOLUTIONS`] holds. The efficiency is proportional to the channels. Source: H200: 0.07 with
+/// 32 channels, and 0.24 in a ResNet-18 of 64 to 512 channels.
+const CHANNELS: f64 = 96.0;
+
+/// Fraction of a core's peak. Source: char-lm in release on one core: 15 GFLOP/s.
+const CPU_MATRIX_PRODUCTS: f64 = 0.16;
+
+/// Fraction of a core's peak. Source: digits in release on one core: 8 GFLOP/s.
+const CPU_CONVOLUTIONS: f64 = 0.085;
+
+/// Bytes that a CPU's allocator holds for each byte in use. Ratio. Source: an assumption, not measured.
 const CPU_RESERVE: f64 = 1.2;
 
-pub(super) const fn of(family: Family) -> Calibration {
+/// Bytes that a GPU's memory pools reserve at least. Source: H200, char-lm: 15.7 MiB at batch 1, of which 10.8 are accounted
+/// for, and with checkpointing 75.0 MiB at batch 32, of which 60.1 are.
+const POOLS: Bytes = Bytes::from_mib(20);
+
+/// Bytes that pools of small tensors may reserve more between two measured micro-batches than at either: pages of 8 MiB.
+/// Source: H200, 84 held-out batches of four models: up to 20 MiB.
+pub(super) const SMALL_PAGES: Bytes = Bytes::from_mib(24);
+
+/// Bytes reserved for each byte that lives as long as the run, such as weights. Ratio. Source: H200, transformer.
+pub(super) const PERSISTENT_RESERVE: f64 = 1.05;
+
+/// Seconds of each kernel, whatever the batch. Source: H200: a step of about 600 kernels took 6 ms more than its samples.
+pub(super) const KERNEL_S: f64 = 10e-6;
+
+/// Seconds of each operation on a CPU, whatever the batch. Source: an assumption, not measured.
+const CPU_OPERATION_S: f64 = 5e-6;
+
+/// Fraction of the peak bandwidth that training reaches. Source: an assumption, not measured.
+const BANDWIDTH_EFFICIENCY: f64 = 0.6;
+
+/// Bytes per second of a device with unknown bandwidth, before [`BANDWIDTH_EFFICIENCY`]. Source: an assumption.
+const UNKNOWN_BANDWIDTH: f64 = 20e9;
+
+/// Operations per second of a device with unknown peak. Source: an assumption.
+const UNKNOWN_FLOPS: f64 = 0.1e12;
+
+/// Times that a kept activation crosses the memory bus: written and read forward, read and its gradient written backward.
+/// Source: the order of these accesses.
+pub(super) const ACTIVATION_TRIPS: f64 = 4.0;
+
+/// Step time with checkpointing over without. Ratio. Source: H200, transformer at batch 64: 832 against 800 samples/s.
+pub(super) const CHECKPOINTING_SLOWDOWN: f64 = 1.04;
+
+/// Throughput with bf16 parameters over f32. Ratio. Source: H200, transformer at batch 32: 1172 against 816 samples/s.
+const BF16_SPEEDUP: f64 = 1.4;
+
+/// Device memory over the largest single allocation that CubeCL accepts. Ratio. Source: CubeCL 0.11.3.
+pub(super) const LARGEST_ALLOCATION: u64 = 4;
+
+/// Exponent by which a CPU's speed grows with its cores. Source: char-lm: 1.07 times as fast on two threads, 1.3 on sixteen.
+const CPU_SCALING: f64 = 0.1;
+
+/// Returns the constants of a kind of network.
+pub(super) const fn for_family(family: Family) -> Calibration {
     match family {
         Family::Transformer => Calibration {
-            gpu_reserve: 1.4,
-            kernels_per_sm: Bytes(256 << 10),
+            gpu_reserve: TRANSFORMER_RESERVE,
+            kernels_per_sm: TRANSFORMER_KERNELS,
             gpu_efficiency: MATRIX_PRODUCTS,
-            cpu_efficiency: 0.16,
+            cpu_efficiency: CPU_MATRIX_PRODUCTS,
         },
         Family::Convnet | Family::Recurrent | Family::Other => Calibration {
-            gpu_reserve: 1.8,
-            kernels_per_sm: Bytes(3584 << 10),
-            gpu_efficiency: 0.17,
-            cpu_efficiency: 0.085,
+            gpu_reserve: CONVNET_RESERVE,
+            kernels_per_sm: CONVNET_KERNELS,
+            gpu_efficiency: CONVOLUTIONS,
+            cpu_efficiency: CPU_CONVOLUTIONS,
         },
     }
 }
 
 impl Calibration {
-    /// Bytes held for each byte in use that lives for one step.
+    /// Bytes reserved for each byte in use that lives for one step.
     pub(super) const fn reserve(&self, kind: DeviceKind) -> f64 {
         match kind {
             DeviceKind::Gpu => self.gpu_reserve,
@@ -53,7 +121,7 @@ impl Calibration {
         }
     }
 
-    /// Of convolutions with so many channels, where that is known.
+    /// Fraction of the peak, for convolutions with this number of channels where it is known.
     fn efficiency(&self, kind: DeviceKind, channels: Option<f64>) -> f64 {
         match (kind, channels) {
             (DeviceKind::Gpu, Some(channels)) => (self.gpu_efficiency * channels / CHANNELS).min(MATRIX_PRODUCTS),
@@ -63,70 +131,27 @@ impl Calibration {
     }
 }
 
-/// Output channels of the convolutions whose efficiency was measured. With others it is in proportion: 0.07 of the f32 peak
-/// were measured with 32, and 0.24 in a ResNet-18, which has 64 to 512.
-const CHANNELS: f64 = 96.0;
-
-/// The share of the f32 peak that large matrix products reach: convolutions are no faster.
-const MATRIX_PRODUCTS: f64 = 0.49;
-
-/// What a GPU's memory pools hold beyond that, however little is in use: char-lm held 15.7 MiB at batch 1, where 10.8 are
-/// accounted for, and 75.0 with checkpointing at batch 32, where it is 60.1.
-const POOLS: Bytes = Bytes::from_mib(20);
-
-/// The pools of small tensors may hold some pages of 8 MiB more between two points than at either: on an H200 up to 20 MiB
-/// more than lines said, at 84 batches of four models that no lock had.
-pub(super) const SMALL_PAGES: Bytes = Bytes::from_mib(24);
-
-/// Bytes reserved for each byte that lives as long as the run (weights, optimizer state).
-pub(super) const PERSISTENT_RESERVE: f64 = 1.05;
-
-/// Seconds that a kernel costs whatever the batch: a step of about 600 kernels took 6 ms longer than its samples explain.
-pub(super) const KERNEL_S: f64 = 10e-6;
-
-/// Seconds that an operation costs on the CPU whatever the batch; not measured.
-const CPU_OPERATION_S: f64 = 5e-6;
-
-/// Share of the bandwidth's peak that training reaches; not measured.
-const BANDWIDTH_EFFICIENCY: f64 = 0.6;
-
-/// Bytes per second that training is taken to move; unknown devices count as 20 GB/s.
+/// Bytes per second that training is predicted to move.
 pub(super) fn bandwidth(device: &DeviceFacts) -> f64 {
-    device.bandwidth_gb_s.unwrap_or(20.0) * 1e9 * BANDWIDTH_EFFICIENCY
+    device.bandwidth_gb_s.map_or(UNKNOWN_BANDWIDTH, |peak| peak * 1e9) * BANDWIDTH_EFFICIENCY
 }
 
-/// How often a kept activation crosses the memory bus: written and read forward, read and its gradient written backward.
-pub(super) const ACTIVATION_TRIPS: f64 = 4.0;
-
-/// Step time with checkpointing over without: 832 against about 800 samples/s at batch 64.
-pub(super) const CHECKPOINTING_SLOWDOWN: f64 = 1.04;
-
-/// Throughput with bf16 parameters over f32: 1172 against 816 samples/s at batch 32.
-const BF16_SPEEDUP: f64 = 1.4;
-
-/// CubeCL refuses a single allocation larger than this share of the device's memory.
-pub(super) const LARGEST_ALLOCATION: u64 = 4;
-
-/// Operations per second that training is taken to reach; unknown devices count as a tenth of a TFLOP/s peak.
+/// Operations per second that training is predicted to reach.
 pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, precision: Precision) -> f64 {
-    let peak = device.fp32_tflops.unwrap_or(0.1) * 1e12 * share_at_work(device);
+    let peak = device.fp32_tflops.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used_cores(device);
     let speedup = if precision == Precision::F32 || !device.has_bf16 { 1.0 } else { BF16_SPEEDUP };
-    peak * of(workload.family).efficiency(device.kind, workload.channels) * speedup
+    peak * for_family(workload.family).efficiency(device.kind, workload.channels) * speedup
 }
 
-/// How little more cores bring on a CPU, as an exponent: char-lm ran 1.07 times as fast on two threads as on one, and 1.3
-/// times on sixteen.
-const CPU_SCALING: f64 = 0.1;
-
-/// The share of the peak of all cores that a CPU's threads can work on at a time.
-fn share_at_work(device: &DeviceFacts) -> f64 {
+/// Fraction of the peak of all cores that a CPU's threads can use at a time; 1 for a GPU.
+fn used_cores(device: &DeviceFacts) -> f64 {
     match (device.kind, device.host_cores) {
         (DeviceKind::Cpu, Some(cores)) => (cores.max(1) as f64).powf(CPU_SCALING - 1.0),
         _ => 1.0,
     }
 }
 
-/// Bytes that memory pools hold beyond that, however little is in use.
+/// Bytes that memory pools reserve at least.
 pub(super) const fn pools(kind: DeviceKind) -> Bytes {
     match kind {
         DeviceKind::Gpu => POOLS,
@@ -134,7 +159,7 @@ pub(super) const fn pools(kind: DeviceKind) -> Bytes {
     }
 }
 
-/// Seconds that each kernel or operation costs whatever the batch.
+/// Seconds of each kernel or operation, whatever the batch.
 pub(super) const fn launch_s(kind: DeviceKind) -> f64 {
     match kind {
         DeviceKind::Gpu => KERNEL_S,
@@ -154,7 +179,7 @@ mod tests {
         Convnet { image, classes: 10, block, stages, batch_statistics: true, ..Convnet::default() }.workload()
     }
 
-    /// Micro-batches on an H200 with the samples per second of their steps in f32, from the raw data of this repository.
+    /// Micro-batches on an H200 with their samples per second in f32, from the raw data of this repository.
     fn measured() -> [(&'static str, Workload, u64, f64); 6] {
         let lstm = |inputs, hidden, layers, seq| {
             Recurrent { inputs, hidden, layers, seq, outputs: 1, ..Recurrent::default() }.workload()

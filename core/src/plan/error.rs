@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-use super::Misfit;
+use super::misfit::Misfit;
 use crate::Precision;
 
 /// Why there is no plan.

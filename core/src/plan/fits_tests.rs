@@ -1,4 +1,4 @@
-//! What fits by measurements that no costs would say.
+//! Plans that fit because of measurements.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{Plan, PlanError, Remedy, plan};
 use crate::device::DeviceFacts;
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
+use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Family, Workload};
 use crate::{Bytes, Goal, Pins, Precision, Provenance, Setting};
@@ -17,13 +17,13 @@ fn rtx4090() -> DeviceFacts {
     DeviceFacts::nominal(ProfileTable::builtin().get("rtx4090").expect("a shipped profile"))
 }
 
-fn point(mib: u64) -> Point {
-    Point { reserved_bytes: Some(Bytes::from_mib(mib)), ..Point::default() }
+fn point(mib: u64) -> MeasuredBatch {
+    MeasuredBatch { reserved_bytes: Some(Bytes::from_mib(mib)), ..MeasuredBatch::default() }
 }
 
-fn mode(residual: f64, batch: impl IntoIterator<Item = (u64, Point)>) -> MeasuredMode {
+fn mode(batch: impl IntoIterator<Item = (u64, MeasuredBatch)>) -> MeasuredMode {
     let batch = batch.into_iter().collect();
-    MeasuredMode { way: Way::DryRun, residual: Some(residual), time_residual: None, pages: BTreeMap::new(), batch }
+    MeasuredMode { method: MeasurementMethod::DryRun, batch }
 }
 
 /// Declared costs of which nobody said what checkpointing saves, with measurements on an RTX 4090.
@@ -57,7 +57,7 @@ fn why_not_recomputed(plan: &Plan) -> (Provenance, &str) {
 
 #[test]
 fn checkpointing_is_planned_where_it_was_measured_though_nobody_declared_what_it_saves() {
-    let (plain, recomputed) = (mode(0.0, [(1, point(23 << 10))]), mode(0.0, [(1, point(12 << 10))]));
+    let (plain, recomputed) = (mode([(1, point(23 << 10))]), mode([(1, point(12 << 10))]));
     let workload = measured([(false, plain), (true, recomputed)]);
     let planned = plan(&rtx4090(), &workload, &global(1)).expect("it fits with checkpointing");
     assert!(planned.settings.gradient_checkpointing, "{planned}");
@@ -70,29 +70,30 @@ fn checkpointing_is_planned_where_it_was_measured_though_nobody_declared_what_it
 
 #[test]
 fn checkpointing_says_whether_what_it_saves_is_known() {
-    let fits = |batch: u64| mode(0.0, [(batch, point(1 << 10))]);
+    let fits = |batch: u64| mode([(batch, point(1 << 10))]);
     let planned = |workload: &Workload| plan(&rtx4090(), workload, &global(8)).expect("it fits");
     let unknown = planned(&measured([(false, fits(8))]));
-    let neither = "what it would save is neither declared nor measured";
+    let neither = "its saving is neither declared nor measured";
     assert_eq!(why_not_recomputed(&unknown), (Provenance::Derived, neither));
     let known = planned(&measured([(false, fits(8)), (true, fits(8))]));
     let (_, why) = why_not_recomputed(&known);
     assert!(why.starts_with("the activations fit; recomputing them would cost about"), "{why}");
     // Times alone say nothing of memory.
-    let timed = Point { micro_step_ms: Some(1.0), ..Point::default() };
-    let timed = planned(&measured([(false, fits(8)), (true, mode(0.0, [(8, timed)]))]));
+    let timed = MeasuredBatch { micro_step_ms: Some(1.0), ..MeasuredBatch::default() };
+    let timed = planned(&measured([(false, fits(8)), (true, mode([(8, timed)]))]));
     assert_eq!(why_not_recomputed(&timed), (Provenance::Derived, neither));
 }
 
-/// 17,800 MiB and 60 of each sample, by a line that begins at 1 and of which nobody knows by how much it errs below 8 %.
-fn on_lines() -> Workload {
-    let on_the_line =
-        |batch: u64| Point { reserved_bytes_per_sample: Some(Bytes::from_mib(60)), ..point(17_800 + 60 * batch) };
-    let first = Point { reserved_from: Some(1), ..on_the_line(8) };
-    measured([(false, mode(0.08, [(8, first), (16, on_the_line(16)), (32, on_the_line(32))]))])
+/// 17,800 MiB and 60 MiB of each sample at three micro-batches, with gradients accumulated and without.
+fn on_a_line() -> Workload {
+    let at = |batch: u64| {
+        let measured = point(17_800 + 60 * batch);
+        (batch, MeasuredBatch { reserved_accumulating_bytes: measured.reserved_bytes, ..measured })
+    };
+    measured([(false, mode([8, 16, 32].map(at)))])
 }
 
-/// With this much free, of which a twentieth is left alone.
+/// A device with this much free memory, and a headroom of a twentieth.
 fn with_free(mib: u64, goal: Goal) -> (DeviceFacts, Goal) {
     let device = DeviceFacts { memory_available: Bytes::from_mib(mib), ..rtx4090() };
     (device, Goal { memory_headroom: 0.05, ..goal })
@@ -100,24 +101,46 @@ fn with_free(mib: u64, goal: Goal) -> (DeviceFacts, Goal) {
 
 #[test]
 fn a_measured_batch_fits_where_smaller_ones_are_estimates_that_do_not() {
-    for mib in [21_000, 20_800, 20_200] {
+    for (mib, batch) in [(21_000, 16), (20_800, 16), (20_200, 8)] {
         let (device, goal) = with_free(mib, global(512));
-        let pinned = |batch| {
-            let pins = Pins { batch_size: Some(batch), ..Pins::default() };
-            plan(&device, &on_lines(), &Goal { pins, ..goal.clone() })
-        };
-        assert_eq!((pinned(1).is_ok(), pinned(8).is_ok()), (mib == 21_000, true), "{mib}");
-        let planned = plan(&device, &on_lines(), &goal).expect("8 fits");
-        assert_eq!(planned.settings.batch_size, if mib == 20_200 { 8 } else { 16 }, "{planned}");
+        let pins = Pins { batch_size: Some(1), ..Pins::default() };
+        assert!(plan(&device, &on_a_line(), &Goal { pins, ..goal.clone() }).is_err(), "{mib}");
+        let planned = plan(&device, &on_a_line(), &goal).expect("8 fits");
+        assert_eq!(planned.settings.batch_size, batch, "{planned}");
+        assert_eq!((planned.memory.provenance, planned.memory.margin), (Provenance::Measured, Bytes::ZERO));
     }
+}
+
+#[test]
+fn where_no_measured_batch_fits_smaller_ones_are_estimated() {
+    let at = |batch: u64| (batch, MeasuredBatch { micro_step_ms: Some(batch as f64), ..point(2_000 + 1_000 * batch) });
+    let workload = measured([(false, mode([8, 16, 32, 64].map(at)))]);
+    let (device, goal) = with_free(9_000, global(512));
+    let planned = plan(&device, &workload, &goal).expect("a smaller one fits");
+    // 8 samples take 10,000 MiB, and 4 of them 6,000.
+    assert!((2..8).contains(&planned.settings.batch_size), "{planned}");
+    assert_eq!(planned.memory.provenance, Provenance::Estimated, "{planned}");
+    assert!(planned.memory.margin > Bytes::ZERO, "{planned}");
+}
+
+#[test]
+fn a_step_that_no_measured_batch_divides_is_split_with_a_smaller_last_one() {
+    let at =
+        |batch: u64| (batch, MeasuredBatch { micro_step_ms: Some(5.0 + batch as f64), ..point(2_000 + 100 * batch) });
+    let workload = measured([(false, mode([8, 24, 64].map(at)))]);
+    let planned = plan(&rtx4090(), &workload, &global(100)).expect("it fits");
+    assert_eq!(planned.schedule.micro_batches().collect::<Vec<_>>(), [64, 36], "{planned}");
+    // Without a measured size up to the step, sizes are estimated.
+    let small = plan(&rtx4090(), &workload, &global(4)).expect("it fits");
+    assert_eq!((small.settings.batch_size, small.memory.provenance), (4, Provenance::Estimated), "{small}");
 }
 
 #[test]
 fn what_does_not_fit_is_itemised_where_it_needs_least() {
     let (device, goal) = with_free(19_000, global(512));
-    let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &on_lines(), &goal) else { panic!("it must not fit") };
+    let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &on_a_line(), &goal) else { panic!("it must not fit") };
     assert_eq!((misfit.memory.batch, misfit.memory.margin), (8, Bytes::ZERO), "{misfit}");
-    // A step at once adds no gradients up, which are most of this model.
+    // A step at once accumulates no gradients, which are most of this model.
     let wide = Declared { parameters: 1 << 32, activation_bytes_per_sample: 1 << 20, ..Declared::default() }.workload();
     let Err(PlanError::DoesNotFit(misfit)) = plan(&rtx4090(), &wide, &global(64)) else { panic!("it must not fit") };
     assert_eq!((misfit.memory.batch, misfit.memory.accumulated_gradients), (64, Bytes::ZERO), "{misfit}");
@@ -125,16 +148,13 @@ fn what_does_not_fit_is_itemised_where_it_needs_least() {
     assert!(needed < Bytes(4 << 34).scaled(1.5), "{needed}");
 }
 
-/// Up to four points of a mode, each with or without a line of its own.
+/// Up to four measured micro-batches of a mode, with gradients accumulated or not.
 fn modes() -> impl Strategy<Value = MeasuredMode> {
-    let one = (1_000..24_000u64, option::of(0..500u64), option::of(1..64u64), option::of(0.0..0.3f64));
-    let points = one.prop_map(|(mib, slope, reserved_from, residual)| Point {
-        reserved_bytes_per_sample: slope.map(Bytes::from_mib),
-        reserved_from,
-        residual,
+    let one = (1_000..24_000u64, option::of(1_000..24_000u64)).prop_map(|(mib, accumulating)| MeasuredBatch {
+        reserved_accumulating_bytes: accumulating.map(Bytes::from_mib),
         ..point(mib)
     });
-    (btree_map(1..64u64, points, 1..5), 0.0..0.3f64).prop_map(|(batch, residual)| mode(residual, batch))
+    btree_map(1..64u64, one, 1..5).prop_map(mode)
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! From tokens to samples: how large an optimizer step is.
 
-use super::PlanError;
+use super::error::PlanError;
 use crate::Goal;
 use crate::workload::Workload;
 

@@ -1,13 +1,11 @@
 //! What feeds the device: loader workers, batches prepared ahead, evaluation batches, and a CPU's threads.
 
-use super::Reason;
-use super::choice::Candidate;
+use super::candidates::Candidate;
+use super::prefetch::PREFETCH_DEPTH;
+use super::reason::Reason;
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Provenance, Setting, Settings, three_digits};
-
-/// Batches prepared ahead: one being uploaded while one waits.
-const PREFETCH_DEPTH: u64 = 2;
 
 /// More workers than this rarely help, and each holds a batch in host memory.
 const MOST_WORKERS: u64 = 4;
@@ -72,25 +70,6 @@ pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: 
         )
     });
     Workers { count, reason: because(Setting::NumWorkers, provenance, why), advice }
-}
-
-/// Batches prepared ahead: what the user fixed, else as many as the goal's memory holds, at most two.
-pub(super) fn prefetch_depth(workload: &Workload, goal: &Goal, batch: u64) -> u64 {
-    if let Some(fixed) = goal.pins.prefetch_depth {
-        return fixed;
-    }
-    let bytes = workload.sample.input.unwrap_or_default().times(batch);
-    let budget = Bytes::from_mib(goal.prefetch_mib);
-    budget.0.checked_div(bytes.0).unwrap_or(PREFETCH_DEPTH).clamp(1, PREFETCH_DEPTH)
-}
-
-/// The largest micro-batch of which [`prefetch_depth`] prepares as many as it ever does; `None` when that does not depend on it.
-pub(super) fn largest_queued_twice(workload: &Workload, goal: &Goal) -> Option<u64> {
-    if goal.pins.prefetch_depth.is_some() {
-        return None;
-    }
-    let two = workload.sample.input.unwrap_or_default().times(PREFETCH_DEPTH);
-    Bytes::from_mib(goal.prefetch_mib).0.checked_div(two.0)
 }
 
 pub(super) fn prefetch_reason(workload: &Workload, goal: &Goal, settings: &Settings) -> Reason {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::device::DeviceFacts;
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
+use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use crate::profile::ProfileTable;
 use crate::workload::{Mlp, Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Precision, Provenance, Setting, plan};
@@ -25,22 +25,16 @@ fn h200() -> MeasuredOn {
     let optimizer_ms = 1.0;
     let point = |(batch, samples_per_s, in_use, reserved): (u64, f64, u64, u64)| {
         let step_ms = batch as f64 / samples_per_s * 1e3;
-        let point = Point {
+        let point = MeasuredBatch {
             reserved_bytes: Some(Bytes::from_mib(reserved)),
             in_use_bytes: Some(Bytes::from_mib(in_use)),
             micro_step_ms: Some(step_ms - optimizer_ms),
             optimizer_ms: Some(optimizer_ms),
-            ..Point::default()
+            ..MeasuredBatch::default()
         };
         (batch, point)
     };
-    let measured = MeasuredMode {
-        pages: [].into(),
-        way: Way::DryRun,
-        residual: Some(0.041),
-        time_residual: None,
-        batch: RUN.into_iter().map(point).collect(),
-    };
+    let measured = MeasuredMode { method: MeasurementMethod::DryRun, batch: RUN.into_iter().map(point).collect() };
     let mode = Mode::new(Precision::F32, false);
     MeasuredOn {
         device: "NVIDIA H200".to_owned(),
@@ -92,7 +86,7 @@ fn between_points_it_is_estimated_within_the_margin_that_is_added() {
     let memory = &plan.memory;
     let bound = memory.total() - memory.context - memory.kernels;
     assert!(bound >= Bytes::from_mib(reserved), "{plan}");
-    assert!(bound.mib() < reserved as f64 * 1.06, "{plan}");
+    assert!(bound.mib() < reserved as f64 * 1.35, "{plan}");
 }
 
 #[test]
@@ -119,13 +113,18 @@ fn without_tf32_its_memory_is_not_taken_for_granted_and_its_speed_is_an_estimate
 }
 
 #[test]
-fn the_knee_of_what_was_measured_is_taken() {
-    let plan =
-        plan(&nominal("h200"), &measured(), &Goal { global_batch: Some(512), ..Goal::default() }).expect("it fits");
-    // 879 samples/s at 256, 859 at 128: 97.7%, and lines between 128 and 256 pass 98% of the fastest.
-    assert!((128..256).contains(&plan.settings.batch_size), "{plan}");
-    assert!(!plan.settings.gradient_checkpointing, "{plan}");
-    let derived = super::plan(&nominal("h200"), &described(), &Goal { global_batch: Some(512), ..Goal::default() });
+fn the_smallest_measured_batch_within_the_tolerance_is_planned() {
+    let planned = |tolerance| {
+        let goal = Goal { global_batch: Some(512), throughput_tolerance: tolerance, ..Goal::default() };
+        plan(&nominal("h200"), &measured(), &goal).expect("it fits")
+    };
+    // 879 samples/s at 256, 859 at 128: 97.7%.
+    for (tolerance, batch) in [(0.01, 256), (0.03, 128)] {
+        let plan = planned(tolerance);
+        assert_eq!((plan.settings.batch_size, plan.samples_per_s_provenance), (batch, Provenance::Measured), "{plan}");
+        assert!(!plan.settings.gradient_checkpointing, "{plan}");
+    }
+    let derived = plan(&nominal("h200"), &described(), &Goal { global_batch: Some(512), ..Goal::default() });
     assert_eq!(derived.expect("it fits").samples_per_s_provenance, Provenance::Derived);
 }
 
@@ -135,10 +134,10 @@ fn below_the_points_launches_are_not_forgotten() {
     let mut workload = measured();
     let points = workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut());
     for mode in points {
-        let at = |samples_per_s: f64, batch: u64| Point {
+        let at = |samples_per_s: f64, batch: u64| MeasuredBatch {
             reserved_bytes: Some(Bytes::from_mib(1000 + 50 * batch)),
             micro_step_ms: Some(batch as f64 / samples_per_s * 1e3),
-            ..Point::default()
+            ..MeasuredBatch::default()
         };
         mode.batch = [(16, at(1000.0, 16)), (256, at(853.0, 256))].into();
     }
@@ -218,25 +217,16 @@ fn a_shared_optimizer_state_is_taken_off_the_measured_pools() {
 fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
     // The points with checkpointing lie where the GPU is fast, those without where it is slow.
     let mut workload = measured();
-    let at = |samples_per_s: f64, batch: u64| Point {
+    let at = |samples_per_s: f64, batch: u64| MeasuredBatch {
         reserved_bytes: Some(Bytes::from_mib(1000 + 50 * batch)),
         micro_step_ms: Some(batch as f64 / samples_per_s * 1e3),
-        ..Point::default()
+        ..MeasuredBatch::default()
     };
     for on in workload.measured.on.values_mut() {
         for (checkpointing, points) in [(false, [(8, 500.0), (256, 700.0)]), (true, [(32, 900.0), (64, 950.0)])] {
             let batch = points.map(|(batch, speed)| (batch, at(speed, batch))).into();
             let mode = Mode::new(Precision::F32, checkpointing);
-            on.mode.insert(
-                mode,
-                MeasuredMode {
-                    way: Way::DryRun,
-                    residual: Some(0.0),
-                    time_residual: None,
-                    pages: BTreeMap::new(),
-                    batch,
-                },
-            );
+            on.mode.insert(mode, MeasuredMode { method: MeasurementMethod::DryRun, batch });
         }
     }
     for batch in [16, 32, 48, 64, 128, 256] {
@@ -250,62 +240,36 @@ fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
 }
 
 #[test]
-fn an_estimate_wins_by_more_than_estimates_were_found_to_err_by() {
-    // 970 samples/s at 64 and 1000 at 256: on the line 128 is within 2% of the fastest.
+fn an_untimed_batch_wins_by_more_than_interpolated_times_err() {
+    // 970 samples/s at 64 and 1000 at 256: interpolated, 128 is within 2% of the fastest.
     let mut workload = measured();
-    let at = |samples_per_s: f64, batch: u64| Point {
-        reserved_bytes: Some(Bytes::from_mib(1000 + 50 * batch)),
-        micro_step_ms: Some(batch as f64 / samples_per_s * 1e3),
-        ..Point::default()
+    let at = |(batch, samples_per_s): (u64, Option<f64>)| {
+        let bytes = Bytes::from_mib(1000 + 50 * batch);
+        let measured = MeasuredBatch {
+            reserved_bytes: Some(bytes),
+            reserved_accumulating_bytes: Some(bytes),
+            micro_step_ms: samples_per_s.map(|speed| batch as f64 / speed * 1e3),
+            ..MeasuredBatch::default()
+        };
+        (batch, measured)
     };
     let pins = crate::Pins { gradient_checkpointing: Some(false), ..crate::Pins::default() };
     let goal = Goal { global_batch: Some(512), pins, ..Goal::default() };
-    let mut planned = |time_residual| {
+    let mut planned = |speeds: [Option<f64>; 4]| {
         for mode in workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut()) {
-            mode.batch = [(64, at(970.0, 64)), (256, at(1000.0, 256))].into();
-            mode.time_residual = time_residual;
+            mode.batch = [32, 64, 128, 256].into_iter().zip(speeds).map(at).collect();
         }
         let plan = plan(&nominal("h200"), &workload, &goal).expect("it fits");
         (plan, super::explain(&nominal("h200"), &workload, &goal).expect("it fits").considered)
     };
-    for unknown in [None, Some(0.0), Some(0.003)] {
-        let (plan, _) = planned(unknown);
-        assert_eq!(plan.settings.batch_size, 128, "{plan}");
-        assert!(!batch_reason(&plan).why.contains("estimates"), "{plan}");
-    }
-    let (plan, considered) = planned(Some(0.05));
-    assert_eq!((plan.settings.batch_size, plan.samples_per_s_provenance), (256, Provenance::Measured), "{plan}");
-    assert!(batch_reason(&plan).why.contains("estimates, which err by up to 5.0%"), "{plan}");
+    let (certain, _) = planned([None, Some(970.0), None, Some(1000.0)]);
+    assert_eq!(certain.settings.batch_size, 128, "{certain}");
+    assert!(!batch_reason(&certain).why.contains("estimates"), "{certain}");
+    // The line from 32 to 256 misses the time at 64 by 2.9%.
+    let (doubtful, considered) = planned([Some(932.0), Some(920.0), None, Some(1000.0)]);
+    assert_eq!(doubtful.settings.batch_size, 256, "{doubtful}");
     let other = considered.iter().find(|one| one.batch_size == 128).expect("a neighbour");
-    assert_eq!(other.verdict.to_string(), "estimated, and estimates err by up to 5.0%");
-    // What is said of it is still the prediction.
-    assert!((other.samples_per_s.expect("it fits") / 992.0 - 1.0).abs() < 0.01, "{other:?}");
-}
-
-#[test]
-fn a_line_counts_from_where_it_begins() {
-    let mut workload = measured();
-    for mode in workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut()) {
-        let point = |reserved, slope, from, residual| Point {
-            reserved_bytes: Some(Bytes::from_mib(reserved)),
-            reserved_bytes_per_sample: Some(Bytes::from_mib(slope)),
-            reserved_from: Some(from),
-            residual: Some(residual),
-            ..Point::default()
-        };
-        mode.batch = [(64, point(9337, 144, 16, 0.0)), (256, point(32890, 128, 144, 0.1))].into();
-    }
-    let pools = |batch| {
-        let memory = plan(&nominal("h200"), &workload, &pinned(batch)).expect("it fits").memory;
-        let queue = Bytes(2 * batch * 256 * 2 * 8);
-        (memory.total() - memory.context - memory.kernels - memory.margin - queue, memory.margin, memory.provenance)
-    };
-    let pages = super::calibration::SMALL_PAGES;
-    assert_eq!(pools(64), (Bytes::from_mib(9337), Bytes::ZERO, Provenance::Measured));
-    assert_eq!(pools(16), (Bytes::from_mib(2425), pages, Provenance::Estimated));
-    assert_eq!(pools(143), (Bytes::from_mib(20713), pages, Provenance::Estimated));
-    let jumped = Bytes::from_mib(18554);
-    assert_eq!(pools(144), (jumped, jumped.scaled(0.1) + pages, Provenance::Estimated));
+    assert_eq!(other.provenance, Some(Provenance::Estimated), "{other:?}");
 }
 
 /// The network of Keras's example for MNIST, whose summary prints 669,706 parameters.
@@ -349,14 +313,4 @@ fn what_checkpointing_costs_is_what_was_measured() {
     }
     let doubtful = reason(&workload);
     assert!(doubtful.why.starts_with("28% faster than without it"), "{doubtful:?}");
-
-    // Between points both are estimated, the faster one with more doubt.
-    let on = workload.measured.on.get_mut("h200").expect("it was measured");
-    for point in on.mode.get_mut(&mode).expect("a mode").batch.values_mut() {
-        point.micro_step_ms = point.micro_step_ms.map(|ms| 1.35 * ms);
-    }
-    on.mode.values_mut().for_each(|of_mode| of_mode.time_residual = Some(0.2));
-    on.mode.get_mut(&mode).expect("a mode").time_residual = Some(0.0);
-    let unsure = reason_at(&workload, Some(64));
-    assert!(unsure.why.starts_with("its speed is better known than that without it"), "{unsure:?}");
 }

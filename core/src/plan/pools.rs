@@ -1,150 +1,103 @@
-//! What memory pools hold, where it was measured.
+//! Bytes that the memory pools reserve, by measurements.
 
-use std::collections::BTreeMap;
-
-use super::reference::Reference;
-use super::{MemoryEstimate, calibration};
+use super::baseline::BaselineMeasurement;
+use super::calibration::SMALL_PAGES;
+use super::estimate::MemoryEstimate;
+use super::simulation;
 use crate::device::DeviceFacts;
-use crate::measured::{Curve, InPages, Mode, Reserved};
+use crate::measured::{Interpolation, MeasurementMethod, Mode};
 use crate::workload::Workload;
 use crate::{Bytes, Goal};
 
-/// Bytes that the memory pools hold in one mode, by the micro-batch.
+/// Bytes that the memory pools reserve in one mode, by the micro-batch.
 pub(super) struct Pools<'a> {
-    pub reference: Reference<'a>,
+    pub baseline: BaselineMeasurement<'a>,
     mode: Mode,
-    reserved: Reserved,
-    added_up: AddedUp,
-    pub in_use: Option<Curve>,
-    /// What other ranks keep of the optimizer's state.
+    single: Interpolation,
+    accumulating: Interpolation,
+    pub in_use: Option<Interpolation>,
+    /// Optimizer state that other ranks keep.
     pub elsewhere: Bytes,
+    /// Relative error of a simulation; 0 where steps allocated on a device.
+    simulation_margin: f64,
 }
 
-/// What the memory pools hold in steps of one micro-batch size.
-pub(super) struct Held {
+/// Bytes that the memory pools reserve in steps of one micro-batch size.
+pub(super) struct PoolUsage {
     pub bytes: Bytes,
-    /// Whether it was measured at this micro-batch, and is no line's.
-    pub is_point: bool,
-    /// Whether this micro-batch is larger than every point.
+    /// True if the bytes were measured at this micro-batch, and are not interpolated.
+    pub is_measured: bool,
+    /// True if this micro-batch is larger than every measured one.
     pub is_beyond: bool,
-    /// The fewest pages and the most that are counted on, where the line is one of what these hold.
-    pub pages: Option<[InPages; 2]>,
-    pub margin: Margin,
-}
-
-/// What a line may say too little.
-pub(super) struct Margin {
-    /// The share that was found above it, and what it is one of.
-    pub residual: (f64, Bytes),
-    /// What pages take where there are as many as there may be.
-    pub pages: Bytes,
-    /// What the line of the next point says more, or what tells of micro-batches beside.
-    pub next: Bytes,
-    /// What adding gradients up took at the points beside, beyond what it usually takes.
-    pub added_up: Bytes,
+    /// Margin of an estimate as a fraction of the bytes.
+    pub margin_share: f64,
 }
 
 impl<'a> Pools<'a> {
-    /// What was measured, on the device or on one that tells of it.
-    pub(super) fn of(device: &'a DeviceFacts, workload: &'a Workload, goal: &Goal, mode: Mode) -> Option<Self> {
-        let reference = Reference::for_memory(device, workload, mode)?;
+    /// Selects the measurements for a device and mode; `None` where memory was not measured.
+    pub(super) fn new(device: &'a DeviceFacts, workload: &'a Workload, goal: &Goal, mode: Mode) -> Option<Self> {
+        let baseline = BaselineMeasurement::for_memory(device, workload, mode)?;
         let parameters = &workload.parameters;
         let each = mode.precision.parameter_bytes();
         let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
         let state = Bytes(parameters.state(workload.optimizer)).times(each);
+        let is_simulated = baseline.measured.method == MeasurementMethod::Simulated;
         Some(Self {
             mode,
-            reserved: reference.reserved()?,
-            added_up: AddedUp::of(reference.added_up(Bytes(parameters.trained()).times(each))),
-            in_use: reference.in_use(),
+            single: baseline.reserved()?,
+            accumulating: baseline.reserved_accumulating(Bytes(parameters.trained()).times(each))?,
+            in_use: baseline.in_use(),
             elsewhere: state - Bytes(state.0.div_ceil(ranks)),
-            reference,
+            simulation_margin: if is_simulated { simulation::margin(workload.family, mode) } else { 0.0 },
+            baseline,
         })
     }
 
-    /// What the pools hold with this micro-batch, one or several a step.
-    pub(super) fn held(&self, batch: u64, accumulates: bool) -> Held {
-        let is_point = self.reserved.has(batch);
-        let point = self.reserved.point(batch);
-        let more = match accumulates {
-            false => 0.0,
-            true if is_point => self.added_up.at(point),
-            true => self.added_up.usual,
-        };
-        let bytes = bytes(self.reserved.at(batch) + more);
-        let odd = if accumulates { self.added_up.beyond_usual(point, batch) } else { 0.0 };
-        Held {
-            bytes,
-            is_point,
-            is_beyond: self.reserved.is_beyond(batch),
-            pages: self.reserved.pages(batch),
-            margin: Margin {
-                residual: self.reference.residual(self.reserved.residual(batch), point, bytes),
-                pages: self::bytes(self.reserved.open(batch)),
-                next: self::bytes(self.reserved.beside_above(batch)),
-                added_up: self::bytes(odd),
-            },
+    /// Returns the bytes at a micro-batch, which may be one of several in a step.
+    pub(super) fn usage(&self, batch: u64, accumulates: bool) -> PoolUsage {
+        let reserved = if accumulates { &self.accumulating } else { &self.single };
+        let measured = self.baseline.measured.batch.get(&batch);
+        let figure = measured.and_then(|measured| match accumulates {
+            true => measured.reserved_accumulating_bytes,
+            false => measured.reserved_bytes,
+        });
+        PoolUsage {
+            bytes: bytes(reserved.at(batch)),
+            is_measured: figure.is_some(),
+            is_beyond: reserved.is_beyond(batch),
+            margin_share: (1.0 + reserved.margin(batch)) * (1.0 + self.simulation_margin) - 1.0,
         }
     }
 
-    /// The derived estimate with what was measured in the place of activations, scratch and reserve. `input` is that of
-    /// one micro-batch, which the measured bytes hold already.
-    pub(super) fn at(&self, derived: &MemoryEstimate, input: Bytes, accumulates: bool) -> MemoryEstimate {
-        let held = self.held(derived.batch, accumulates);
+    /// Replaces activations, scratch and reserve of a derived estimate by measurements. `input` is the input of one
+    /// micro-batch, which the measured bytes already contain.
+    pub(super) fn apply(&self, derived: &MemoryEstimate, input: Bytes, accumulates: bool) -> MemoryEstimate {
+        let usage = self.usage(derived.batch, accumulates);
         let queue = derived.inputs - input;
-        let pools = held.bytes - self.elsewhere + queue;
-        let lasting = derived.weights + derived.frozen_weights + derived.weight_copies + derived.optimizer_state;
-        let known = lasting + derived.gradients + derived.accumulated_gradients + derived.inputs;
+        let pools = usage.bytes - self.elsewhere + queue;
+        let persistent = derived.persistent();
+        let known = persistent + derived.gradients + derived.accumulated_gradients + derived.inputs;
         let kept = self.in_use.as_ref().map_or(derived.activations, |in_use| {
             let in_use = bytes(in_use.at(derived.batch)) - self.elsewhere;
-            in_use - lasting - input
+            in_use - persistent - input
         });
         let activations = kept.min(pools - known);
-        let is_measured = self.reference.is_exact(self.mode) && held.is_point;
+        let is_exact = self.baseline.is_exact(self.mode) && usage.is_measured;
         MemoryEstimate {
             activations,
             scratch: Bytes::ZERO,
             allocator: pools - known - activations,
-            margin: if is_measured { Bytes::ZERO } else { held.margin.total() },
-            provenance: self.reference.provenance(held.is_point, self.mode),
+            margin: if is_exact { Bytes::ZERO } else { usage.margin() },
+            provenance: self.baseline.provenance(usage.is_measured, self.mode),
             ..derived.clone()
         }
     }
 }
 
-impl Margin {
-    fn total(&self) -> Bytes {
-        let (share, of) = self.residual;
-        of.scaled(share) + self.pages + self.next + self.added_up + calibration::SMALL_PAGES
-    }
-}
-
-/// Bytes more, or less, where gradients are added up. At most micro-batches it is a set of gradients or nothing, where pages
-/// have room for one; at some it is a page more or one less, which tells nothing of those beside.
-struct AddedUp {
-    /// By the points.
-    at: BTreeMap<u64, f64>,
-    /// The median.
-    usual: f64,
-}
-
-impl AddedUp {
-    fn of(at: BTreeMap<u64, f64>) -> Self {
-        let mut all: Vec<f64> = at.values().copied().collect();
-        all.sort_unstable_by(f64::total_cmp);
-        let middle = |index: usize| all.get(index).copied().unwrap_or(0.0);
-        let usual = f64::midpoint(middle(all.len().saturating_sub(1) / 2), middle(all.len() / 2));
-        Self { at, usual }
-    }
-
-    fn at(&self, point: u64) -> f64 {
-        self.at.get(&point).copied().unwrap_or(self.usual)
-    }
-
-    /// What it took more than usual at the point whose line passes a micro-batch, and, beyond it, at the next one.
-    fn beyond_usual(&self, point: u64, batch: u64) -> f64 {
-        let next = self.at.range(point + 1..).map(|(_, more)| *more).next().filter(|_| batch > point);
-        (self.at(point).max(next.unwrap_or(f64::MIN)) - self.usual).max(0.0)
+impl PoolUsage {
+    /// Bytes by which an estimate is raised to be an upper bound.
+    fn margin(&self) -> Bytes {
+        self.bytes.scaled(self.margin_share) + SMALL_PAGES
     }
 }
 

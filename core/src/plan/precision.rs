@@ -1,4 +1,5 @@
-use super::{PlanError, Reason};
+use super::error::PlanError;
+use super::reason::Reason;
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::{Goal, Precision, Provenance, Setting};
 

@@ -1,6 +1,7 @@
-//! The ways to cut one rank's share of an optimizer step into micro-batches.
+//! Splits of one rank's share of an optimizer step into micro-batches.
 
-use super::{PlanError, host, reference};
+use super::error::PlanError;
+use super::{baseline, prefetch};
 use crate::Goal;
 use crate::device::DeviceFacts;
 use crate::workload::Workload;
@@ -14,11 +15,11 @@ const STEPS: u64 = 8;
 /// The most samples of an optimizer step over all ranks.
 const LARGEST_STEP: u64 = 1 << 40;
 
-/// Every number of micro-batches up to this is considered, and every micro-batch of up to as many samples; between them
-/// every doubling, and the largest that fits.
+/// Every number of micro-batches up to this is considered, every micro-batch of up to as many samples, and every doubling
+/// between them.
 const EVERY: u64 = 64;
 
-/// One way to cut `samples`: micro-batches of `batch`, the last of which may hold fewer.
+/// A split of `samples` into micro-batches of `batch`, the last of which may be smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Split {
     pub batch: u64,
@@ -36,7 +37,7 @@ impl Split {
         Self { batch: self.samples.div_ceil(self.micro_steps()), ..self }
     }
 
-    /// What `at` gives for the largest micro-batch, between this one and a larger one, for which it gives anything.
+    /// Returns the result of `at` for the largest micro-batch between this one and a larger one for which it is `Some`.
     pub(super) fn largest_below<T>(self, larger: Self, at: impl Fn(Self) -> Option<T>) -> Option<T> {
         let (mut fits, mut misfit) = (self.batch, larger.batch);
         let mut found = None;
@@ -52,7 +53,7 @@ impl Split {
     }
 }
 
-/// The ways that the goal leaves open, from the largest micro-batch to the smallest.
+/// Returns the splits that the goal allows, from the largest micro-batch to the smallest.
 pub(super) fn splits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Split>, PlanError> {
     let pins = &goal.pins;
     let Some(samples) = rank_share(goal)? else {
@@ -84,28 +85,28 @@ pub(super) fn splits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> 
             if agrees { Ok(vec![Split { batch: samples.div_ceil(steps), samples }]) } else { Err(conflict()) }
         }
         (None, None) => {
-            let queued_once = host::largest_queued_twice(workload, goal).map(|batch| batch.saturating_add(1));
-            let others = queued_once.into_iter().chain(reference::batches(device, workload));
+            let queued_once = prefetch::largest_at_full_depth(workload, goal).map(|batch| batch.saturating_add(1));
+            let others = queued_once.into_iter().chain(baseline::batches(device, workload));
             Ok(all_splits(samples, others))
         }
     }
 }
 
-/// Micro-batches without a global batch, the largest first: powers of two and seven steps between them, and what was
-/// measured at.
+/// Micro-batches without a global batch, the largest first: powers of two with seven steps between them, and measured
+/// sizes.
 fn free_batches(device: &DeviceFacts, workload: &Workload) -> Vec<u64> {
     let power = |power: u32| 1_u64 << power;
     let steps = |from: u64| (0..STEPS).map(move |step| from + from * step / STEPS);
     let all = (0..=LARGEST_FREE_BATCH.ilog2()).flat_map(|exponent| steps(power(exponent)));
-    let mut all: Vec<u64> = all.chain(reference::batches(device, workload)).collect();
+    let mut all: Vec<u64> = all.chain(baseline::batches(device, workload)).collect();
     all.retain(|batch| *batch <= LARGEST_FREE_BATCH);
     all.sort_unstable_by(|a, b| b.cmp(a));
     all.dedup();
     all
 }
 
-/// For the numbers of micro-batches that are considered the smallest micro-batch that gets there, and others: the smallest
-/// for which fewer batches are prepared ahead, which may take less memory than a smaller one, and what was measured at.
+/// Splits into the considered numbers of micro-batches, each with its smallest micro-batch, and into other sizes: the
+/// smallest with a shorter prefetch queue, which may take less memory than a smaller one, and measured sizes.
 fn all_splits(samples: u64, others: impl Iterator<Item = u64>) -> Vec<Split> {
     let few = 1..=EVERY.min(samples);
     let small = few.clone().map(|batch| samples.div_ceil(batch));

@@ -1,56 +1,59 @@
+//! Time of an optimizer step in one mode.
+
+use super::baseline::BaselineMeasurement;
 use super::calibration;
-use super::reference::Reference;
 use super::split::Split;
 use crate::Provenance;
 use crate::device::DeviceFacts;
-use crate::measured::{Curve, Mode};
+use crate::measured::{Interpolation, Mode};
 use crate::workload::Workload;
 
-/// What an optimizer step is predicted to take: as long as measured, where it was; else a roofline with derated peaks, for
-/// ranking only; between the two, a roofline corrected by what it missed where something was measured.
+/// Predicted time of an optimizer step.
+///
+/// Measured micro-batches take as long as measured. Without measurements a roofline with derated peaks ranks choices.
+/// Between the two, the roofline is corrected by its error at a measured micro-batch.
 pub(super) struct StepTime<'a> {
     pub roofline: Roofline,
-    pub measured: Option<Measured<'a>>,
-    /// The same without checkpointing, where the mode checkpoints and was not measured here: recomputing takes no less,
-    /// whatever the points say that both are carried over from.
+    pub measured: Option<MeasuredTime<'a>>,
+    /// Time without checkpointing, where the mode checkpoints and was not measured here: recomputing is never faster.
     plain: Option<Box<Self>>,
 }
 
-/// Seconds by peaks and their share that training reaches.
+/// Seconds by peak rates and the fractions of them that training reaches.
 pub(super) struct Roofline {
-    /// Of each micro-batch, whatever its size.
+    /// Seconds of each micro-batch, whatever its size.
     pub launch: f64,
-    /// Of each sample.
+    /// Seconds of each sample.
     pub sample: f64,
-    /// Of the optimizer.
+    /// Seconds of the optimizer.
     pub optimizer: f64,
 }
 
-/// Seconds that were measured, and what the roofline says of there.
-pub(super) struct Measured<'a> {
-    pub reference: Reference<'a>,
+/// Measured seconds, and the roofline of the measured device.
+pub(super) struct MeasuredTime<'a> {
+    pub baseline: BaselineMeasurement<'a>,
     mode: Mode,
-    pub micro_step: Curve,
+    pub micro_step: Interpolation,
     pub optimizer: f64,
     there: Roofline,
 }
 
 impl<'a> StepTime<'a> {
-    pub(super) fn of(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Self {
-        let measured = Measured::of(device, workload, mode);
-        let is_carried_over = measured.as_ref().is_some_and(|measured| !measured.is_exact());
+    pub(super) fn new(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Self {
+        let measured = MeasuredTime::new(device, workload, mode);
+        let is_scaled = measured.as_ref().is_some_and(|measured| !measured.is_exact());
         let plain = Mode { checkpointing: false, ..mode };
-        let plain = (mode.checkpointing && is_carried_over).then(|| Box::new(Self::of(device, workload, plain)));
-        Self { roofline: Roofline::of(device, workload, mode), measured, plain }
+        let plain = (mode.checkpointing && is_scaled).then(|| Box::new(Self::new(device, workload, plain)));
+        Self { roofline: Roofline::new(device, workload, mode), measured, plain }
     }
 
-    /// Samples per second of one rank that cuts its steps in this way.
+    /// Samples per second of one rank that splits its steps in this way.
     pub(super) fn samples_per_s(&self, split: Split) -> f64 {
         split.samples as f64 / (self.micro_steps(split) + self.optimizer())
     }
 
-    /// Share of the time of the micro-batches in which the device computes as fast as it ever does, rather than waits for
-    /// launches.
+    /// Fraction of the time of the micro-batches in which the device computes at its highest measured rate, rather than
+    /// waits for launches.
     pub(super) fn utilization(&self, split: Split) -> f64 {
         let sample = match &self.measured {
             Some(measured) => measured.micro_step.least_per_sample() * self.roofline.sample / measured.there.sample,
@@ -59,27 +62,29 @@ impl<'a> StepTime<'a> {
         (split.samples as f64 * sample / self.micro_steps(split)).min(1.0)
     }
 
-    /// What stands behind the time of micro-batches of this size.
+    /// Provenance of the time of micro-batches of this size.
     pub(super) fn provenance(&self, batch: u64) -> Provenance {
-        let of = |measured: &Measured| measured.reference.provenance(measured.micro_step.has(batch), measured.mode);
-        self.measured.as_ref().map_or(Provenance::Derived, of)
+        let provenance =
+            |measured: &MeasuredTime<'_>| measured.baseline.provenance(measured.micro_step.has(batch), measured.mode);
+        self.measured.as_ref().map_or(Provenance::Derived, provenance)
     }
 
-    /// By what share the time of micro-batches of this size was found to err, if it is an estimate between measured ones.
+    /// Largest leave-one-out underestimate of the measured times, where the time at this size is interpolated.
     pub(super) fn doubt(&self, batch: u64) -> f64 {
         let is_estimate = self.provenance(batch) == Provenance::Estimated;
-        self.measured.as_ref().filter(|_| is_estimate).map_or(0.0, |measured| measured.reference.time_residual())
+        let measured = self.measured.as_ref().filter(|_| is_estimate);
+        measured.and_then(|measured| measured.micro_step.largest_underestimate()).unwrap_or(0.0)
     }
 
-    /// In words where the times come from and how far off they were elsewhere, when another device was measured.
+    /// Describes where the times come from and their error elsewhere, when another device was measured.
     pub(super) fn transfer(&self, workload: &Workload) -> Option<String> {
-        let measured = self.measured.as_ref().filter(|measured| !measured.reference.is_here())?;
-        let name = measured.reference.name;
+        let measured = self.measured.as_ref().filter(|measured| !measured.baseline.is_here())?;
+        let name = measured.baseline.name;
         Some(match measured.worst_elsewhere(workload) {
             Some((other, error)) => {
-                format!("times carried over from {name}, which miss {other} by {:.0}%", error * 100.0)
+                format!("times scaled from {name}, which miss {other} by {:.0}%", error * 100.0)
             }
-            None => format!("times carried over from {name}, the only device measured"),
+            None => format!("times scaled from {name}, the only device measured"),
         })
     }
 
@@ -90,10 +95,11 @@ impl<'a> StepTime<'a> {
         (samples / batch) as f64 * self.micro_step(batch) + rest
     }
 
+    /// Seconds of one micro-batch.
     pub(super) fn micro_step(&self, batch: u64) -> f64 {
         let here = self.roofline.micro_step(batch);
         let seconds = self.measured.as_ref().map_or(here, |measured| {
-            // Below what was measured launches count, and lines know nothing of them.
+            // Below the measured sizes launches dominate, which lines do not predict.
             let known = measured.micro_step.first().max(batch);
             let seconds = measured.micro_step.at(known);
             let is_known = measured.is_exact() && known == batch;
@@ -102,6 +108,7 @@ impl<'a> StepTime<'a> {
         self.plain.as_ref().map_or(seconds, |plain| seconds.max(plain.micro_step(batch)))
     }
 
+    /// Seconds of the optimizer.
     pub(super) fn optimizer(&self) -> f64 {
         let here = self.roofline.optimizer;
         self.measured.as_ref().map_or(here, |measured| {
@@ -111,7 +118,7 @@ impl<'a> StepTime<'a> {
 }
 
 impl Roofline {
-    fn of(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
+    fn new(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
         let Mode { precision, checkpointing, .. } = mode;
         let bandwidth = calibration::bandwidth(device);
         let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload, precision);
@@ -132,22 +139,22 @@ impl Roofline {
     }
 }
 
-impl<'a> Measured<'a> {
-    fn of(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
-        let reference = Reference::for_time(device, workload, mode)?;
-        let there = Roofline::of(&reference.facts(), workload, reference.mode);
-        let micro_step = reference.micro_step()?;
-        Some(Self { mode, micro_step, optimizer: reference.optimizer().unwrap_or(there.optimizer), there, reference })
+impl<'a> MeasuredTime<'a> {
+    fn new(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
+        let baseline = BaselineMeasurement::for_time(device, workload, mode)?;
+        let there = Roofline::new(&baseline.facts(), workload, baseline.mode);
+        let micro_step = baseline.micro_step()?;
+        Some(Self { mode, micro_step, optimizer: baseline.optimizer().unwrap_or(there.optimizer), there, baseline })
     }
 
     fn is_exact(&self) -> bool {
-        self.reference.is_exact(self.mode)
+        self.baseline.is_exact(self.mode)
     }
 
-    /// The measured device that these times tell least of, and the largest error there.
+    /// The measured device at which these times err most, with the relative error.
     fn worst_elsewhere<'w>(&self, workload: &'w Workload) -> Option<(&'w str, f64)> {
-        let errors = self.reference.others(workload).filter_map(|other| {
-            let roofline = Roofline::of(&other.facts(), workload, other.mode);
+        let errors = self.baseline.others(workload).filter_map(|other| {
+            let roofline = Roofline::new(&other.facts(), workload, other.mode);
             let error = |(batch, seconds): (u64, f64)| {
                 let there = self.there.micro_step(batch);
                 (self.micro_step.at(batch) * roofline.micro_step(batch) / there / seconds - 1.0).abs()

@@ -42,7 +42,7 @@ fn measured(layers: u64) -> Table {
 }
 
 /// Measurements that are fastest at 32 samples, unlike derived costs.
-const LOCK: &str = r#"format = 1
+const LOCK: &str = r#"format = 2
 
 [workload.lm]
 parameters = 27_300_000
@@ -60,21 +60,12 @@ fp32_tflops = 60.0
 bandwidth_gb_s = 4_800.0
 
 [workload.lm.on.h200.mode.f32]
-residual = 0.01
-way = "dry-run"
+method = "dry-run"
 
-[workload.lm.on.h200.mode.f32.batch.8]
-micro_step_ms = 12.0
-optimizer_ms = 1.0
-reserved_bytes = 1_550_000_000
-
-[workload.lm.on.h200.mode.f32.batch.32]
-micro_step_ms = 33.0
-reserved_bytes = 4_970_000_000
-
-[workload.lm.on.h200.mode.f32.batch.256]
-micro_step_ms = 270.0
-reserved_bytes = 33_400_000_000
+[workload.lm.on.h200.mode.f32.batch]
+8 = { micro_step_ms = 12.0, optimizer_ms = 1.0, reserved_bytes = 1_550_000_000 }
+32 = { micro_step_ms = 33.0, reserved_bytes = 4_970_000_000 }
+256 = { micro_step_ms = 270.0, reserved_bytes = 33_400_000_000 }
 "#;
 
 fn formatted(expansion: TokenStream) -> String {

@@ -2,10 +2,9 @@ use std::time::{Duration, Instant};
 
 use burn::cubecl::dry_run::DryRun;
 use burn::module::Module;
-use burn::tensor::{Device, MemoryPoolUsage, SlicedPoolReport};
+use burn::tensor::{Device, MemoryPoolUsage};
 use gpu_tuned_core::Bytes;
 
-use super::counted::pages;
 use super::training::Training;
 use super::{MeasureError, Memory, Step, Subject, isolated, release};
 
@@ -53,7 +52,7 @@ fn steps<M: Module, B: Clone>(
 ) -> Result<Memory, MeasureError> {
     // Tuning gives back what nothing uses, such as a page that opening the device took: it must not be among what was there.
     release(device, step)?;
-    let (before, pools_before) = (usage(device)?, pools(device));
+    let before = usage(device)?;
     let mut training = Training::new(subject, step, device);
     let begin = Instant::now();
     for taken in 1..=STEPS {
@@ -63,23 +62,17 @@ fn steps<M: Module, B: Clone>(
         }
     }
     // Only now: a look waits until what was let go is free, which training does not, so that it needs a page less.
-    let (most, pools) = (usage(device)?.bytes_reserved, pools(device));
+    let most = usage(device)?.bytes_reserved;
     // In a further step, so that reading it disturbs no other figure.
     let forward = training.after_forward(|| usage(device)).transpose()?;
     let since = |after: u64, before: u64| Bytes(after.saturating_sub(before));
     Ok(Memory {
         reserved_bytes: since(most, before.bytes_reserved),
         in_use_bytes: forward.map(|forward| since(forward.bytes_in_use, before.bytes_in_use)),
-        pages: pages(&pools_before, &pools),
     })
 }
 
 /// Usage of all pools of the device, after all queued work was launched.
 fn usage(device: &Device) -> Result<MemoryPoolUsage, MeasureError> {
     device.memory_pool_usage().ok_or(MeasureError::NoPools)
-}
-
-/// Pools of all threads, in order of their creation.
-fn pools(device: &Device) -> Vec<SlicedPoolReport> {
-    device.memory_pool_report().unwrap_or_default()
 }

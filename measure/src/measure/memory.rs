@@ -1,17 +1,13 @@
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::InPages;
 use serde::{Deserialize, Serialize};
 
 /// Memory that optimizer steps take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Most bytes reserved by the device's memory pools after any of the steps; on a CPU, most bytes allocated.
+    /// Most bytes that the device's memory pools reserve after any of the steps; on a CPU, the most that was allocated.
     pub reserved_bytes: Bytes,
-    /// Bytes in use after the forward pass of a micro-batch, with the loss alive; `None` if unknown.
+    /// Bytes in use after the forward pass of a micro-batch, with the loss alive; `None` where they cannot be counted.
     pub in_use_bytes: Option<Bytes>,
-    /// Pages of the pools, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pages: Option<InPages>,
 }
 
 /// The first step allocates the optimizer's state late, the second settles, the third is as all that follow.
@@ -55,7 +51,7 @@ mod counted {
             let peak = peak_bytes();
             let forward = training.after_forward(live_bytes);
             let since = |bytes: usize| Bytes(bytes.saturating_sub(before) as u64);
-            Memory { reserved_bytes: since(peak), in_use_bytes: forward.map(since), pages: None }
+            Memory { reserved_bytes: since(peak), in_use_bytes: forward.map(since) }
         })
     }
 }

@@ -6,8 +6,6 @@
 //! `cargo gpu-tuned bench`. The parts are public for programs that measure by themselves.
 
 mod bench;
-#[cfg(any(feature = "cuda", test))]
-mod counted;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -45,7 +43,7 @@ pub use memory::Memory;
 pub use memory::held;
 pub use range::requested_precision;
 #[cfg(feature = "counting-allocator")]
-pub use replay::{Replayed, Trace, Traces, missed};
+pub use replay::{Replayed, Trace, Traces};
 pub use subject::Subject;
 pub use target::{BuiltFor, MeasurementTarget};
 pub use timed::{Times, timed};

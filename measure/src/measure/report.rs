@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_core::measured::{InPages, MeasuredMode, Mode, Point, Way};
-use gpu_tuned_core::{Bytes, grouped, three_digits};
+use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
+use gpu_tuned_core::{grouped, three_digits};
 use gpu_tuned_project::lock::LockedWorkload;
 
+use super::Step;
 use super::bench::Tried;
-use super::{Memory, Step};
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
@@ -46,30 +46,15 @@ pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
     }
 }
 
-/// A line for every batch that was measured.
+/// Prints a line for a try.
 pub(super) fn point(mode: Mode, tried: &Tried) {
-    let untimed = tried.memory.filter(|_| tried.times.is_none());
-    let pages = untimed.and_then(|memory| in_pages(&memory));
-    eprintln!("  {mode}, {}{}", line(tried.batch, &tried.point()), pages.unwrap_or_default());
+    eprintln!("  {mode}, {}", line(tried.batch, &tried.measured()));
 }
 
-/// Such as ` (7 x 37.0 MiB, 1 x 8.0 MiB, 107.0 MiB in other pages)`; `None` where they were not counted.
-fn in_pages(memory: &Memory) -> Option<String> {
-    let held = memory.pages?;
-    let others = memory.reserved_bytes - held.large_bytes() - held.small_bytes();
-    let kinds = [(held.pages, held.page_bytes), (held.small_pages, InPages::SMALL_PAGE)];
-    let mut said: Vec<String> =
-        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, size)| format!("{count} x {size}")).collect();
-    if others > Bytes::ZERO {
-        said.push(format!("{others} in other pages"));
-    }
-    Some(format!(" ({})", said.join(", ")))
-}
-
-fn line(batch: u64, point: &Point) -> String {
+fn line(batch: u64, point: &MeasuredBatch) -> String {
     let mut said = Vec::new();
     said.extend(point.reserved_bytes.map(|bytes| format!("{bytes} reserved")));
-    said.extend(point.reserved_accumulating_bytes.map(|bytes| format!("{bytes} with gradients added up")));
+    said.extend(point.reserved_accumulating_bytes.map(|bytes| format!("{bytes} accumulating gradients")));
     said.extend(point.micro_step_ms.map(|ms| format!("micro-step {ms:.3} ms")));
     said.extend(point.optimizer_ms.map(|ms| format!("optimizer {ms:.3} ms")));
     let spread = point.spread.map(|spread| format!(" (within {:.1}%)", spread * 100.0));
@@ -145,7 +130,7 @@ pub(super) fn other_model(described: u64, counted: u64) -> Option<String> {
 /// What the smallest and the largest point reserve.
 #[cfg(feature = "counting-allocator")]
 fn ends(found: &MeasuredMode) -> String {
-    let reserved = |(batch, point): (&u64, &Point)| Some(format!("{} at batch {batch}", point.reserved_bytes?));
+    let reserved = |(batch, point): (&u64, &MeasuredBatch)| Some(format!("{} at batch {batch}", point.reserved_bytes?));
     let ends = [found.batch.first_key_value(), found.batch.last_key_value()];
     let mut said: Vec<String> = ends.into_iter().flatten().filter_map(reserved).collect();
     said.dedup();
@@ -154,16 +139,9 @@ fn ends(found: &MeasuredMode) -> String {
 
 fn summary(found: &MeasuredMode) -> String {
     let batches: Vec<String> = found.batch.keys().map(u64::to_string).collect();
-    let rate = |(batch, point): (&u64, &Point)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
+    let rate = |(batch, point): (&u64, &MeasuredBatch)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
     let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
     let mut said = vec![format!("batches {}", batches.join(", "))];
-    let said_by = if found.pages.is_empty() { "the lines" } else { "what pages tell" };
-    let above = |share: f64| match found.way {
-        Way::Replayed => format!("memory on a GPU at most {:.1}% above {said_by}, in 95 of 100 cases", share * 100.0),
-        Way::DryRun => format!("memory between them at most {:.1}% above {said_by}, or of 1 GiB", share * 100.0),
-        Way::Executed => format!("memory between them at most {:.1}% above {said_by}", share * 100.0),
-    };
-    said.extend(found.residual.map(above));
     said.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
     said.join("; ")
 }
@@ -177,10 +155,9 @@ pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload) -> String
 #[cfg(test)]
 mod tests {
     use gpu_tuned_core::Bytes;
-    use gpu_tuned_core::measured::{InPages, MeasuredMode, Point, Way};
+    use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod};
 
-    use super::{beside, in_pages, line, other_model, summary};
-    use crate::measure::Memory;
+    use super::{beside, line, other_model, summary};
 
     #[test]
     fn a_description_of_another_model_is_told() {
@@ -201,9 +178,9 @@ mod tests {
 
     #[test]
     fn a_point_is_one_line() {
-        let dry = Point { reserved_bytes: Some(Bytes::from_mib(4738)), ..Point::default() };
+        let dry = MeasuredBatch { reserved_bytes: Some(Bytes::from_mib(4738)), ..MeasuredBatch::default() };
         assert_eq!(line(32, &dry), "batch 32: 4.6 GiB reserved");
-        let run = Point { micro_step_ms: Some(38.2), optimizer_ms: Some(1.0), spread: Some(0.004), ..dry };
+        let run = MeasuredBatch { micro_step_ms: Some(38.2), optimizer_ms: Some(1.0), spread: Some(0.004), ..dry };
         assert_eq!(
             line(32, &run),
             "batch 32: 4.6 GiB reserved, micro-step 38.200 ms, optimizer 1.000 ms (within 0.4%)"
@@ -211,23 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_where_they_were_counted() {
-        let held =
-            InPages { small_pages: 1, pages: 7, page_bytes: Bytes::from_mib(37), largest_bytes: Bytes::from_mib(36) };
-        let memory = Memory { reserved_bytes: Bytes::from_mib(374), in_use_bytes: None, pages: Some(held) };
-        assert_eq!(in_pages(&memory).as_deref(), Some(" (7 x 37.0 MiB, 1 x 8.0 MiB, 107.0 MiB in other pages)"));
-        assert_eq!(in_pages(&Memory { pages: None, ..memory }), None);
-    }
-
-    #[test]
     fn the_summary_has_the_fastest_batch() {
-        let run = |ms| Point { micro_step_ms: Some(ms), ..Point::default() };
-        let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, Point::default())].into();
-        let found =
-            MeasuredMode { way: Way::DryRun, residual: Some(0.0123), time_residual: None, pages: [].into(), batch };
-        assert_eq!(
-            summary(&found),
-            "batches 1, 8, 64, 128; memory between them at most 1.2% above the lines, or of 1 GiB; 800 samples/s at 8"
-        );
+        let run = |ms| MeasuredBatch { micro_step_ms: Some(ms), ..MeasuredBatch::default() };
+        let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, MeasuredBatch::default())].into();
+        let found = MeasuredMode { method: MeasurementMethod::DryRun, batch };
+        assert_eq!(summary(&found), "batches 1, 8, 64, 128; 800 samples/s at 8");
     }
 }

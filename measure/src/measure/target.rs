@@ -108,7 +108,7 @@ impl MeasurementTarget {
         }
     }
 
-    /// Measures and writes the lock, mode by mode. Keeps the lock's preparation time if the subject has none.
+    /// Measures and writes the lock after each try. Keeps the lock's preparation time if the subject has none.
     fn write<M: Module, B: Clone>(&self, name: &str, subject: &Subject<'_, M, B>) -> Result<(), MeasureError> {
         let lock = LockFile::new(lock_path());
         let before = lock.read()?;
@@ -137,7 +137,8 @@ impl MeasurementTarget {
         Ok(())
     }
 
-    /// Measures the workload; see `Session::measure`. Passes the results so far to `keep`, after the replay and after each mode.
+    /// Measures the workload; see `Session::measure`. Passes the results so far to `keep`, after the
+    /// simulation and after each try.
     ///
     /// # Errors
     ///
@@ -158,6 +159,7 @@ impl MeasurementTarget {
             subject,
             plain: self.mode(self.settings.precision),
             largest_batch: self.largest_batch(),
+            global: self.samples_per_rank.filter(|share| *share == self.largest_batch()),
             begins: &|step| heartbeat.at(step),
             progress: &progress,
         };
@@ -190,7 +192,7 @@ impl MeasurementTarget {
             report::not_replayed(&format_args!("{} has values of two sizes", self.settings.precision));
             return BTreeMap::new();
         }
-        replay::devices(bench, built, self.described.workload().family, package().as_deref())
+        replay::devices(bench, built, package().as_deref())
     }
 
     /// Without a counting allocator, allocations are unknown.
@@ -225,7 +227,7 @@ impl MeasurementTarget {
         }
     }
 
-    /// Measures the modes of the device. Passes the results so far to `keep`, after each mode.
+    /// Measures the modes of the device. Passes the results so far to `keep`, after each try.
     fn measure_device<M: Module, B: Clone>(
         &self,
         bench: &Bench<'_, '_, M, B>,
@@ -240,8 +242,10 @@ impl MeasurementTarget {
             return self.measure_gpu(bench, gpu, on, keep);
         }
         for &checkpointing in bench.subject.checkpointing() {
-            on.mode.insert(bench.mode(checkpointing), cpu::mode(bench, checkpointing)?);
-            keep(&on)?;
+            cpu::mode(bench, checkpointing, &mut |found| {
+                on.mode.insert(bench.mode(checkpointing), found);
+                keep(&on)
+            })?;
         }
         Ok(())
     }
@@ -255,11 +259,11 @@ impl MeasurementTarget {
         keep: &mut dyn FnMut(&MeasuredOn) -> Result<(), MeasureError>,
     ) -> Result<(), MeasureError> {
         use super::cuda::OnGpu;
-        use super::gpu::{Plan, measured};
+        use super::gpu::{Plan, measure};
 
         let plan = Plan {
             largest_batch: bench.largest_batch,
-            global: self.samples_per_rank,
+            global: bench.global,
             at_open: gpu.memory_free,
             progress: bench.progress,
         };
@@ -273,10 +277,11 @@ impl MeasurementTarget {
         };
         for &checkpointing in bench.subject.checkpointing() {
             let mode = bench.mode(checkpointing);
-            let found = measured(&trial, plan, mode)?;
-            on.kernels_bytes = on.kernels_bytes.max(Some(found.kernels));
-            on.mode.insert(mode, found.mode);
-            keep(&on)?;
+            measure(&trial, plan, mode, &mut |found| {
+                on.kernels_bytes = on.kernels_bytes.max(found.kernels);
+                on.mode.insert(mode, found.mode);
+                keep(&on)
+            })?;
         }
         Ok(())
     }

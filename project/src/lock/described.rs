@@ -7,12 +7,12 @@ use gpu_tuned_core::workload::{ModelKind, Training, WorkloadSpec};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::facts::Facts;
+use super::facts::TableReader;
 use crate::config;
 
 /// `[workload.NAME.described]`. `None` where it says something that this release does not know: it is then of a model
 /// that this release cannot describe.
-pub(super) fn workload(facts: &mut Facts<'_, '_>) -> Option<WorkloadSpec> {
+pub(super) fn workload(facts: &mut TableReader<'_, '_>) -> Option<WorkloadSpec> {
     let table = facts.table("described")?;
     let (owner, place) = (format!("{}.described", facts.path), table.span());
     let (known, is_whole) = known(table.into_inner())?;
@@ -22,7 +22,7 @@ pub(super) fn workload(facts: &mut Facts<'_, '_>) -> Option<WorkloadSpec> {
 }
 
 /// `[workload.NAME.goal]`.
-pub(super) fn goal(facts: &mut Facts<'_, '_>) -> Option<Goal> {
+pub(super) fn goal(facts: &mut TableReader<'_, '_>) -> Option<Goal> {
     let table = facts.table("goal")?;
     let place = table.span();
     let (known, _) = retain(table.into_inner(), |key, _| is_in(Goal::DIMS, key));

@@ -1,4 +1,4 @@
-//! The facts of a table, taken out by name; what is wrong with them is gathered with its place.
+//! Reading the values of a table by name, and collecting mistakes with their places.
 
 use core::cell::RefCell;
 use core::ops::{Range, RangeInclusive};
@@ -38,23 +38,23 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// One table. What is not taken out is a newer release's business.
-pub(super) struct Facts<'r, 'i> {
+/// A table that is being read. Values that are not read may belong to a newer release.
+pub(super) struct TableReader<'r, 'i> {
     pub reader: &'r Reader<'i>,
-    /// What the table is called, such as `workload.char-lm`.
+    /// Path of the table, such as `workload.char-lm`.
     pub path: String,
-    /// Where it is named first.
+    /// Place of its first header.
     pub place: Range<usize>,
     table: DeTable<'i>,
 }
 
-impl<'r, 'i> Facts<'r, 'i> {
+impl<'r, 'i> TableReader<'r, 'i> {
     /// The whole file.
     pub(super) fn root(table: Table<'i>, reader: &'r Reader<'i>) -> Self {
         Self { reader, path: String::new(), place: 0..0, table: table.into_inner() }
     }
 
-    /// Notes which of the `required` facts are missing.
+    /// Records the `required` values that are missing.
     pub(super) fn needs(&self, required: &[&str]) {
         let missing: Vec<_> = required.iter().copied().filter(|key| self.is_missing(key)).collect();
         if !missing.is_empty() {
@@ -91,62 +91,6 @@ impl<'r, 'i> Facts<'r, 'i> {
         parent.into_inner().into_iter().filter_map(child).collect()
     }
 
-    /// The facts of the table of this name that are two counts each, the least and the most, by the count that each is of.
-    pub(super) fn spans(
-        &mut self,
-        key: &str,
-        of: &RangeInclusive<u64>,
-        range: &RangeInclusive<u64>,
-    ) -> Vec<(u64, [u64; 2])> {
-        let is_span = |[least, most]: &[u64; 2]| range.contains(least) && range.contains(most) && least <= most;
-        let (least, most) = (range.start(), format_count(*range.end()));
-        let expected = format!("expected the least and the most, as [{least}, 2], from {least} to {most}");
-        self.by_count(key, of, |value| ends(value).filter(is_span), &expected)
-    }
-
-    /// The facts of the table of this name that are a count each, by the count that each is of.
-    pub(super) fn counts(
-        &mut self,
-        key: &str,
-        of: &RangeInclusive<u64>,
-        range: &RangeInclusive<u64>,
-    ) -> Vec<(u64, u64)> {
-        let (least, most) = (range.start(), format_count(*range.end()));
-        let expected = format!("expected a whole number from {least} to {most}");
-        self.by_count(key, of, |value| whole(value).filter(|count| range.contains(count)), &expected)
-    }
-
-    /// The facts of the table of this name by the count that each is of, in ascending order.
-    fn by_count<T>(
-        &mut self,
-        key: &str,
-        of: &RangeInclusive<u64>,
-        fact: impl Fn(&DeValue<'_>) -> Option<T>,
-        expected: &str,
-    ) -> Vec<(u64, T)> {
-        let Some(table) = self.table(key) else { return Vec::new() };
-        let path = self.named(key);
-        let read = |(name, value): (Spanned<_>, Spanned<DeValue<'i>>)| {
-            let (place, name): (_, String) = (name.span(), String::from(name.into_inner()));
-            // Another name is a newer release's business.
-            if !name.bytes().all(|byte| byte.is_ascii_digit()) {
-                return None;
-            }
-            let number = name.parse().ok().filter(|number: &u64| of.contains(number) && number.to_string() == name);
-            let found = fact(value.get_ref());
-            if number.is_none() {
-                let (least, most) = (of.start(), format_count(*of.end()));
-                self.reader.mistake(&place, format!("{path}.{name}: expected a name from {least} to {most}"));
-            } else if found.is_none() {
-                self.reader.mistake(&value.span(), format!("{path}.{name}: {expected}"));
-            }
-            Some((number?, found?))
-        };
-        let mut found: Vec<_> = table.into_inner().into_iter().filter_map(read).collect();
-        found.sort_unstable_by_key(|(number, _)| *number);
-        found
-    }
-
     pub(super) fn count(&mut self, key: &str, range: &RangeInclusive<u64>) -> Option<u64> {
         let read = |value: &DeValue| whole(value).filter(|count| range.contains(count));
         let (least, most) = (range.start(), range.end());
@@ -160,7 +104,7 @@ impl<'r, 'i> Facts<'r, 'i> {
         self.take(key, read, expected)
     }
 
-    /// A count that another fact is the `least` of, which has a name.
+    /// A count of at least `least`, the value of a named key.
     pub(super) fn count_from(&mut self, key: &str, (least, name): (u64, &str), most: u64) -> Option<u64> {
         let read = |value: &DeValue| whole(value).filter(|count| (least..=most).contains(count));
         self.take(key, read, || format!("a whole number from {least}, {name}, to {}", format_count(most)))
@@ -193,17 +137,10 @@ impl<'r, 'i> Facts<'r, 'i> {
         found
     }
 
-    /// What something in this table is called.
+    /// Path of a key in this table.
     fn named(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
-}
-
-/// Two whole numbers.
-fn ends(value: &DeValue) -> Option<[u64; 2]> {
-    let values = value.as_array()?;
-    let [least, most] = [values.first()?, values.get(1)?].map(|value| whole(value.get_ref()));
-    (values.len() == 2).then_some([least?, most?])
 }
 
 pub(super) fn whole(value: &DeValue) -> Option<u64> {

@@ -17,14 +17,14 @@ pub struct Merged {
 
 /// The text of the file `text` with the new measurements `entry` of the workload `name`.
 ///
-/// What is said of the workload as a whole is replaced, and so are the device's modes that `entry` has, with all their
-/// points. Figures that `entry` leaves open (host time, context, kernels) stay, and so do kernels that take more than those of
+/// Values of the workload as a whole are replaced, and so are the device's modes that `entry` has, with all their
+/// micro-batches. Figures that `entry` leaves open (host time, context, kernels) stay, and so do kernels that take more than those of
 /// `entry`, where other modes of the device stay. So does everything else in the file: other modes, devices and workloads,
 /// and what a newer release wrote. But where the model, or how it is trained, is no longer the same, the workload's old
 /// measurements go; where a device is another one under the same name or was measured with other releases of Burn or
 /// `CubeCL`, its other modes go.
 ///
-/// Times are kept to four digits, shares to four decimals.
+/// Times are rounded to four digits, fractions to four decimals. A file of an older format is replaced.
 ///
 /// # Errors
 ///

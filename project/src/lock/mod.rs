@@ -1,11 +1,11 @@
-//! `gpu-tuned.lock`: what was measured of each workload, written by `cargo gpu-tuned measure` and committed.
+//! `gpu-tuned.lock`: measurements of each workload, written by `cargo gpu-tuned measure` and committed.
 //!
 //! ```
 //! use gpu_tuned_project::lock::Lock;
 //! use gpu_tuned_core::source::Source;
 //!
 //! let text = "\
-//! format = 1
+//! format = 2
 //!
 //! [workload.digits]
 //! parameters = 60_074
@@ -17,8 +17,8 @@
 //! assert_eq!(lock.workload["digits"].measured.parameters, 60_074);
 //! ```
 //!
-//! Reading passes over what a newer release may have added, and [`merged`] keeps it. What this release knows has to be
-//! there and in range: a [`FileError`] for each mistake says where, and the last one what to do.
+//! Reading skips keys of newer releases, and [`merged`] keeps them. Known values must be present and in range. Each mistake
+//! is a [`FileError`] with its place, and the last one has the remedy. A file of an older format is read as an empty one.
 
 mod alike;
 mod described;
@@ -47,12 +47,15 @@ use gpu_tuned_core::measured::Measured;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::WorkloadSpec;
 
-/// What a `gpu-tuned.lock` says.
+/// Contents of a `gpu-tuned.lock`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lock {
     /// Workloads by name.
     #[serde(default)]
     pub workload: BTreeMap<String, LockedWorkload>,
+    /// Number of the format, where an older release wrote the file; its measurements are then left out.
+    #[serde(skip)]
+    pub older_format: Option<u64>,
 }
 
 /// A workload that was measured.
@@ -77,8 +80,8 @@ impl Lock {
     /// line, so that git joins what was added at the end with changes of what stood there last.
     pub const END: &'static str = "# end of gpu-tuned.lock";
 
-    /// The layout that this release writes and reads.
-    pub const FORMAT: u32 = 1;
+    /// Number of the format that this release writes and reads.
+    pub const FORMAT: u32 = 2;
 
     /// What to do about a file that cannot be mended.
     pub const REMEDY: &'static str =
@@ -88,18 +91,29 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Every mistake that can be told apart, each with its place: conflict markers of a merge, a layout of a newer
-    /// release, facts that are missing, of the wrong type or out of range, a text without its [last line](Self::END).
+    /// Every mistake that can be told apart, each with its place: conflict markers of a merge, a format of a newer
+    /// release, values that are missing, of the wrong type or out of range, a text without its [last line](Self::END).
     pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
         read::file(source).map(|(lock, _)| lock)
     }
 
-    /// The file's text: sorted, one fact a line, figures rounded as [`merged`] rounds them. Equal locks have equal texts.
+    /// Returns the file's text: sorted, one value or micro-batch a line, rounded as by [`merged`]. Equal locks have equal
+    /// texts.
     pub fn to_toml(&self) -> String {
         render::text(&write::document(self))
     }
 
-    /// Whether nothing was measured.
+    /// Warning about a file of an older release, with the command that replaces it.
+    pub fn older_warning(&self) -> Option<String> {
+        let format = self.older_format?;
+        let name = Self::NAME;
+        Some(format!(
+            "{name}: an older release wrote it (format {format}), and its measurements are not used: measure again \
+             (`cargo gpu-tuned measure`)"
+        ))
+    }
+
+    /// Returns true if nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.workload.is_empty()
     }

@@ -1,34 +1,45 @@
-//! The text of a lock, read.
+//! Reading a lock's text.
 
-use core::ops::RangeInclusive;
-use std::collections::BTreeMap;
+use core::ops::{Range, RangeInclusive};
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Mode, Need, Pages, Point, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use gpu_tuned_core::source::{FileError, Source};
 use toml::Table;
 use toml::de::DeTable;
 
-use super::facts::{Facts, Reader, whole};
-use super::{Lock, LockedWorkload, described};
+use super::facts::{Reader, TableReader, whole};
+use super::{Lock, LockedWorkload, described, write};
 use crate::config;
 use crate::conflict;
 
 const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
-const FORMATS: RangeInclusive<u64> = 1..=Lock::FORMAT as u64;
-const SHARES: RangeInclusive<f64> = 0.0..=1.0;
+const FORMATS: RangeInclusive<u64> = Lock::FORMAT as u64..=Lock::FORMAT as u64;
 const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
-const PAGES: RangeInclusive<u64> = 0..=1 << 30;
 
-/// What is said of a file in which both sides of a merge are.
+/// Remedy for a file with both sides of a merge.
 const REMEDY_OF_MERGE: &str = "keep either side whole (`git checkout --ours` or `--theirs` and the file), or delete the file; \
                                then run `cargo gpu-tuned measure`";
 
-/// What the file says, and the whole of it, with what this release does not know.
+/// Reads a file: the lock, and the whole table with keys that only a newer release reads.
 pub(super) fn file(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> {
-    if let Some(mistake) = conflict::marker(source, REMEDY_OF_MERGE).or_else(|| newer(source)) {
+    if let Some(mistake) = conflict::marker(source, REMEDY_OF_MERGE) {
         return Err(vec![mistake]);
+    }
+    match format(source) {
+        Some((_, format)) if format < u64::from(Lock::FORMAT) => {
+            return Ok((Lock { older_format: Some(format), ..Lock::default() }, write::empty()));
+        }
+        Some((place, format)) if format > u64::from(Lock::FORMAT) => {
+            let message = format!(
+                "format {format} was written by a newer release of gpu-tuned, this one reads format {}: update gpu-tuned and \
+                 its command line",
+                Lock::FORMAT
+            );
+            return Err(vec![source.error(&place, message)]);
+        }
+        _ => {}
     }
     document(source).map_err(|mut mistakes| {
         if let Some(last) = mistakes.last_mut() {
@@ -38,20 +49,15 @@ pub(super) fn file(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> 
     })
 }
 
-/// What else is in another layout means nothing here.
-fn newer(source: Source<'_>) -> Option<FileError> {
+/// Number of the file's format with its place, if it is one from 1 on.
+fn format(source: Source<'_>) -> Option<(Range<usize>, u64)> {
     let root = DeTable::parse(source.text).ok()?;
     let value = root.get_ref().get("format")?;
-    let format = whole(value.get_ref()).filter(|format| *format > u64::from(Lock::FORMAT))?;
-    let message = format!(
-        "format {format} is of a newer release of gpu-tuned, this one reads format {}: update gpu-tuned and its command \
-         line",
-        Lock::FORMAT
-    );
-    Some(source.error(&value.span(), message))
+    let format = whole(value.get_ref()).filter(|format| *format > 0)?;
+    Some((value.span(), format))
 }
 
-/// The same as [`file`] of a text in this layout, without a word on what to do about mistakes.
+/// As [`file`] for a text in this format, without a remedy in the mistakes.
 pub(super) fn document(source: Source<'_>) -> Result<(Lock, Table), Vec<FileError>> {
     let syntax = |error| vec![source.toml_error(&error)];
     let document = DeTable::parse(source.text).map_err(syntax).and_then(|root| {
@@ -64,7 +70,7 @@ pub(super) fn document(source: Source<'_>) -> Result<(Lock, Table), Vec<FileErro
     }
 }
 
-/// What is wrong with the end of the file: without what was cut off it would say something else.
+/// Mistake at the end of the file: a part may have been cut off.
 fn end(source: Source<'_>) -> Option<FileError> {
     let text = source.text.trim_end();
     let mut lines = text.lines().rev();
@@ -81,7 +87,7 @@ fn end(source: Source<'_>) -> Option<FileError> {
 
 fn lock<'i>(root: config::Table<'i>, source: Source<'i>) -> Result<Lock, Vec<FileError>> {
     let reader = Reader::new(source);
-    let mut facts = Facts::root(root, &reader);
+    let mut facts = TableReader::root(root, &reader);
     if facts.is_missing("format") {
         let message =
             format!("`format = {}` is missing: the file was cut short, or is no {}", Lock::FORMAT, Lock::NAME);
@@ -91,10 +97,10 @@ fn lock<'i>(root: config::Table<'i>, source: Source<'i>) -> Result<Lock, Vec<Fil
     let workload =
         facts.tables("workload").into_iter().filter_map(|(name, facts)| Some((name, workload(facts)?))).collect();
     let mistakes = reader.into_mistakes();
-    if mistakes.is_empty() { Ok(Lock { workload }) } else { Err(mistakes) }
+    if mistakes.is_empty() { Ok(Lock { workload, older_format: None }) } else { Err(mistakes) }
 }
 
-fn workload(mut facts: Facts<'_, '_>) -> Option<LockedWorkload> {
+fn workload(mut facts: TableReader<'_, '_>) -> Option<LockedWorkload> {
     facts.needs(&["parameters", "shape"]);
     let described = described::workload(&mut facts);
     let goal = described::goal(&mut facts);
@@ -106,14 +112,14 @@ fn workload(mut facts: Facts<'_, '_>) -> Option<LockedWorkload> {
     Some(LockedWorkload { described, goal, measured })
 }
 
-fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
+fn device(mut facts: TableReader<'_, '_>) -> Option<MeasuredOn> {
     facts.needs(&["burn", "device", "kind", "memory_bytes", "sm_count"]);
     let (device, kind) = (facts.text("device"), facts.choice("kind", "gpu, cpu"));
     let memory = bytes(&mut facts, "memory_bytes");
     let sm_count = facts.count("sm_count", &(0..=65_536));
     let (driver, burn, cubecl) = (facts.text("driver"), facts.text("burn"), facts.text("cubecl"));
     let (context_bytes, kernels_bytes) = (bytes(&mut facts, "context_bytes"), bytes(&mut facts, "kernels_bytes"));
-    // What is no mode here may be one of a newer release.
+    // An unknown mode may be one of a newer release.
     let modes = facts.tables("mode").into_iter().filter_map(|(name, facts)| Some((name.parse::<Mode>().ok()?, facts)));
     let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(facts, kind)?))).collect();
     Some(MeasuredOn {
@@ -132,103 +138,57 @@ fn device(mut facts: Facts<'_, '_>) -> Option<MeasuredOn> {
     })
 }
 
-fn mode(mut facts: Facts<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
-    facts.needs(&["batch", "way"]);
-    let way = facts.choice("way", "executed, dry-run, replayed");
-    let residual = facts.number("residual", &SHARES, "a share from 0 to 1");
-    let time_residual = facts.number("time_residual", &SHARES, "a share from 0 to 1");
-    let points = facts.tables("batch");
-    let mut places: Vec<_> = points.iter().map(|(_, point)| point.place.clone()).collect();
-    places.sort_by_key(|place| place.start);
-    if let Some(place) = places.get(Measured::MOST_POINTS) {
-        let message = format!("{}: {} batches, expected at most {}", facts.path, places.len(), Measured::MOST_POINTS);
-        facts.reader.mistake(place, message);
-    }
-    if places.is_empty() {
+fn mode(mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
+    facts.needs(&["batch", "method"]);
+    let method = facts.choice("method", "executed, dry-run, simulated");
+    let sizes = facts.tables("batch");
+    if sizes.is_empty() {
         facts.reader.mistake(&facts.place, format!("{} needs a batch", facts.path));
     }
     // Only steps that ran on a CPU may have been run where nothing counted their memory.
-    let is_counted = way.is_some_and(|way| way != Way::Executed) || way.is_some() && kind == Some(DeviceKind::Gpu);
-    let needed: &[&str] = if is_counted { &["reserved_bytes"] } else { &[] };
-    let mut batch = BTreeMap::new();
-    let mut before = 0;
-    for (size, facts) in sizes(points) {
+    let may_be_uncounted = method == Some(MeasurementMethod::Executed) && kind != Some(DeviceKind::Gpu);
+    let needed: &[&str] = if method.is_some() && !may_be_uncounted { &["reserved_bytes"] } else { &[] };
+    let batch = sizes.into_iter().filter_map(|(name, facts)| {
+        let size = size(&name, &facts)?;
         facts.needs(needed);
-        batch.insert(size, point(facts, before + 1..=size));
-        before = size;
+        Some((size, batch(facts)))
+    });
+    let batch = batch.collect();
+    Some(MeasuredMode { method: method?, batch })
+}
+
+/// Samples of a micro-batch, by the name of its table.
+fn size(name: &str, facts: &TableReader<'_, '_>) -> Option<u64> {
+    let size = name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name);
+    if size.is_none() {
+        facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path));
     }
-    let pages = sizes(facts.tables("pages")).into_iter().map(|(from, facts)| (from, pages(facts))).collect();
-    Some(MeasuredMode { way: way?, residual, time_residual, pages, batch })
+    size
 }
 
-/// The points by their micro-batches, in ascending order.
-fn sizes<'r, 'i>(points: Vec<(String, Facts<'r, 'i>)>) -> BTreeMap<u64, Facts<'r, 'i>> {
-    let size = |(name, facts): (String, Facts<'r, 'i>)| {
-        let size = name.parse().ok().filter(|size: &u64| BATCHES.contains(size) && size.to_string() == name);
-        if size.is_none() {
-            facts.reader.mistake(&facts.place, format!("{}: expected samples, from 1 to 2^30", facts.path));
-        }
-        Some((size?, facts))
-    };
-    points.into_iter().filter_map(size).collect()
-}
-
-/// What steps hold in pages, from a micro-batch on.
-fn pages(mut facts: Facts<'_, '_>) -> Pages {
-    facts.needs(&["largest_bytes", "needed_bytes"]);
-    let (needed, small) = (need(&mut facts, "needed_bytes"), need(&mut facts, "small_bytes"));
-    let others = facts.counts("other_bytes", &BATCHES, &COUNTS);
-    let unfilled_pages = facts.count("unfilled_pages", &PAGES).unwrap_or_default();
-    let mut figure = |key| bytes(&mut facts, key).unwrap_or_default();
-    Pages {
-        unfilled_pages,
-        needed,
-        small,
-        largest_bytes: figure("largest_bytes"),
-        largest_bytes_per_sample: figure("largest_bytes_per_sample"),
-        other_bytes: others.into_iter().map(|(batch, figure)| (batch, Bytes(figure))).collect(),
-        residual: facts.number("residual", &SHARES, "a share from 0 to 1").unwrap_or_default(),
-    }
-}
-
-/// What is needed of pages of one kind, by one to three micro-batches.
-fn need(facts: &mut Facts<'_, '_>, key: &str) -> Need {
-    let between = |(batch, [least, most]): (u64, [u64; 2])| Between { batch, least: Bytes(least), most: Bytes(most) };
-    let known: Vec<_> = facts.spans(key, &BATCHES, &COUNTS).into_iter().map(between).collect();
-    let [few, .., many] = known.as_slice() else {
-        let only = known.first().copied().unwrap_or_default();
-        return Need { few: only, best: only, many: only };
-    };
-    Need { few: *few, best: known[known.len() / 2], many: *many }
-}
-
-/// A point whose line may begin at one of the micro-batches `own`.
-fn point(mut facts: Facts<'_, '_>, own: RangeInclusive<u64>) -> Point {
+fn batch(mut facts: TableReader<'_, '_>) -> MeasuredBatch {
     let in_use_bytes = bytes(&mut facts, "in_use_bytes");
-    // What is in use after a forward pass is in pages that were reserved.
-    let mut holding = |key: &str| match in_use_bytes {
+    // Bytes in use after a forward pass are in pages that were reserved.
+    let mut reserved = |key: &str| match in_use_bytes {
         Some(least) => facts.count_from(key, (least.0, "the in_use_bytes"), Measured::LARGEST).map(Bytes),
         None => bytes(&mut facts, key),
     };
     let (reserved_bytes, reserved_accumulating_bytes) =
-        (holding("reserved_bytes"), holding("reserved_accumulating_bytes"));
-    Point {
+        (reserved("reserved_bytes"), reserved("reserved_accumulating_bytes"));
+    MeasuredBatch {
         reserved_bytes,
-        reserved_bytes_per_sample: bytes(&mut facts, "reserved_bytes_per_sample"),
-        reserved_from: facts.count("reserved_from", &own),
-        residual: facts.number("residual", &SHARES, "a share from 0 to 1"),
         reserved_accumulating_bytes,
         in_use_bytes,
         micro_step_ms: milliseconds(&mut facts, "micro_step_ms"),
         optimizer_ms: milliseconds(&mut facts, "optimizer_ms"),
-        spread: facts.number("spread", &(0.0..=100.0), "a share from 0 to 100"),
+        spread: facts.number("spread", &(0.0..=100.0), "a fraction from 0 to 100"),
     }
 }
 
-fn bytes(facts: &mut Facts<'_, '_>, key: &str) -> Option<Bytes> {
+fn bytes(facts: &mut TableReader<'_, '_>, key: &str) -> Option<Bytes> {
     facts.count(key, &COUNTS).map(Bytes)
 }
 
-fn milliseconds(facts: &mut Facts<'_, '_>, key: &str) -> Option<f64> {
+fn milliseconds(facts: &mut TableReader<'_, '_>, key: &str) -> Option<f64> {
     facts.number(key, &(f64::MIN_POSITIVE..=1e9), "milliseconds, more than 0 and at most 1e9")
 }

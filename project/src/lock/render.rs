@@ -1,4 +1,4 @@
-//! A table as a text that reads well in a diff: sorted, one fact a line, the same bytes for the same content.
+//! Text of a lock: sorted, one value or measured micro-batch a line, so that diffs are short.
 
 use core::fmt::Write;
 
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::Lock;
 
 const HEADER: &str = "\
-# What was measured of this package's workloads: written by `cargo gpu-tuned measure`, to be committed.
+# Measurements of this package's workloads, written by `cargo gpu-tuned measure`. Commit this file.
 # After a conflicting merge keep either side, or delete the file, and measure again.
 ";
 
@@ -19,26 +19,30 @@ pub(super) fn text(root: &Table) -> String {
         fact("format", format, &mut out);
     }
     let rest: Table = root.iter().filter(|(key, _)| *key != "format").map(|(k, v)| (k.clone(), v.clone())).collect();
-    contents("", &rest, &mut out);
+    contents("", 0, &rest, &mut out);
     push(&mut out, format_args!("\n{}\n", Lock::END));
     out
 }
 
-/// The facts of a table, then the tables below it.
-fn contents(path: &str, table: &Table, out: &mut String) {
-    let sorted = sorted(table);
-    for (key, value) in &sorted {
-        if !value.is_table() {
-            fact(key, value, out);
-        }
+/// Names from the root to a table of measured micro-batches: `workload.NAME.on.DEVICE.mode.MODE.batch`.
+const BATCH_DEPTH: usize = 7;
+
+/// Writes the values of a table, then the tables below it. `depth` counts the names of its path.
+fn contents(path: &str, depth: usize, table: &Table, out: &mut String) {
+    // A measured micro-batch is one line.
+    let is_line = |value: &Value| !value.is_table() || depth == BATCH_DEPTH;
+    let (lines, tables): (Vec<_>, Vec<_>) = sorted(table).into_iter().partition(|(_, value)| is_line(value));
+    for (key, value) in lines {
+        fact(key, value, out);
     }
-    for (name, below) in sorted.into_iter().filter_map(|(key, value)| Some((key, value.as_table()?))) {
+    for (name, below) in tables.into_iter().filter_map(|(key, value)| Some((key, value.as_table()?))) {
         let dot = if path.is_empty() { "" } else { "." };
         let path = format!("{path}{dot}{}", self::key(name));
-        if below.is_empty() || below.values().any(|value| !value.is_table()) {
+        let has_lines = below.values().any(|value| !value.is_table()) || depth + 1 == BATCH_DEPTH;
+        if below.is_empty() || has_lines {
             push(out, format_args!("\n[{path}]\n"));
         }
-        contents(&path, below, out);
+        contents(&path, depth + 1, below, out);
     }
 }
 

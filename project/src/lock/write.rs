@@ -1,10 +1,8 @@
 //! Locks as tables, their figures rounded to what was measured.
 
-use std::collections::BTreeMap;
-
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::dims::{DimValue, DimValues, Schema};
-use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn};
 use gpu_tuned_core::workload::WorkloadSpec;
 use serde::Serialize;
 use toml::{Table, Value};
@@ -64,58 +62,20 @@ fn device(on: &MeasuredOn) -> Table {
 
 fn mode(mode: &MeasuredMode) -> Table {
     table([
-        ("way", Some(name(&mode.way))),
-        ("residual", mode.residual.map(share)),
-        ("time_residual", mode.time_residual.map(share)),
-        ("pages", tables(mode.pages.iter().map(|(from, told)| (from.to_string(), pages(told))))),
-        ("batch", tables(mode.batch.iter().map(|(size, measured)| (size.to_string(), point(measured))))),
+        ("method", Some(name(&mode.method))),
+        ("batch", tables(mode.batch.iter().map(|(size, measured)| (size.to_string(), batch(measured))))),
     ])
 }
 
-fn point(point: &Point) -> Table {
+fn batch(batch: &MeasuredBatch) -> Table {
     table([
-        ("reserved_bytes", point.reserved_bytes.map(bytes)),
-        ("reserved_bytes_per_sample", point.reserved_bytes_per_sample.map(bytes)),
-        ("reserved_from", point.reserved_from.map(count)),
-        ("residual", point.residual.map(share)),
-        ("reserved_accumulating_bytes", point.reserved_accumulating_bytes.map(bytes)),
-        ("in_use_bytes", point.in_use_bytes.map(bytes)),
-        ("micro_step_ms", point.micro_step_ms.map(milliseconds)),
-        ("optimizer_ms", point.optimizer_ms.map(milliseconds)),
-        ("spread", point.spread.map(share)),
+        ("reserved_bytes", batch.reserved_bytes.map(bytes)),
+        ("reserved_accumulating_bytes", batch.reserved_accumulating_bytes.map(bytes)),
+        ("in_use_bytes", batch.in_use_bytes.map(bytes)),
+        ("micro_step_ms", batch.micro_step_ms.map(milliseconds)),
+        ("optimizer_ms", batch.optimizer_ms.map(milliseconds)),
+        ("spread", batch.spread.map(fraction)),
     ])
-}
-
-/// Without what is not needed, and does not grow.
-fn pages(pages: &Pages) -> Table {
-    table([
-        ("largest_bytes", Some(bytes(pages.largest_bytes))),
-        ("largest_bytes_per_sample", some(pages.largest_bytes_per_sample)),
-        ("residual", Some(share(pages.residual))),
-        ("unfilled_pages", (pages.unfilled_pages > 0).then(|| count(pages.unfilled_pages))),
-        ("needed_bytes", need(&pages.needed)),
-        ("small_bytes", need(&pages.small)),
-        ("other_bytes", others(&pages.other_bytes)),
-    ])
-}
-
-/// The least and the most by the micro-batch; nothing where nothing is needed.
-fn need(Need { few, best, many }: &Need) -> Option<Value> {
-    let known = [few, best, many].into_iter().filter(|_| many.most > Bytes::ZERO || few.most > Bytes::ZERO);
-    let ends = |known: &Between| (known.batch.to_string(), vec![bytes(known.least), bytes(known.most)].into());
-    let ends: Table = known.map(ends).collect();
-    (!ends.is_empty()).then(|| ends.into())
-}
-
-/// What is in no pages that are counted, by the micro-batch; nothing where it is nothing.
-fn others(known: &BTreeMap<u64, Bytes>) -> Option<Value> {
-    let is_some = known.values().any(|figure| *figure > Bytes::ZERO);
-    is_some.then(|| known.iter().map(|(batch, figure)| (batch.to_string(), bytes(*figure))).collect::<Table>().into())
-}
-
-/// Nothing where it is nothing.
-fn some(figure: Bytes) -> Option<Value> {
-    (figure > Bytes::ZERO).then(|| bytes(figure))
 }
 
 fn table<const N: usize>(facts: [(&str, Option<Value>); N]) -> Table {
@@ -145,9 +105,7 @@ fn milliseconds(time: f64) -> Value {
     Value::Float(format!("{time:.3e}").parse().unwrap_or(time))
 }
 
-/// Four decimals, rounded up: a bound stays one.
-fn share(share: f64) -> Value {
-    let steps = (share * 1e4).round();
-    let up = if steps / 1e4 < share { steps + 1.0 } else { steps };
-    Value::Float(up / 1e4)
+/// Four decimals: the fifth is noise.
+fn fraction(fraction: f64) -> Value {
+    Value::Float((fraction * 1e4).round() / 1e4)
 }

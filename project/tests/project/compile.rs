@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 use gpu_tuned_core::workload::{Transformer, Workload};
@@ -56,11 +56,10 @@ fn measured(all: &[(&str, &[(u64, u64)])]) -> Workload {
     let on = all.iter().map(|(id, points)| {
         let facts = DeviceFacts::nominal(&shipped(&[id])[0]);
         let point = |&(batch, mib): &(u64, u64)| {
-            (batch, Point { reserved_bytes: Some(Bytes::from_mib(mib)), ..Point::default() })
+            (batch, MeasuredBatch { reserved_bytes: Some(Bytes::from_mib(mib)), ..MeasuredBatch::default() })
         };
         let batch = points.iter().map(point).collect();
-        let mode =
-            MeasuredMode { way: Way::DryRun, residual: Some(0.1), time_residual: None, pages: BTreeMap::new(), batch };
+        let mode = MeasuredMode { method: MeasurementMethod::DryRun, batch };
         let on = MeasuredOn {
             mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]),
             ..MeasuredOn::new(&facts, "0.22.1")

@@ -62,7 +62,8 @@ memory_headroom = 0.2
 "#;
 
 /// What was measured of one of them, on a GPU and a CPU.
-const MEASURED: &str = r#"format = 1
+const MEASURED: &str = r#"format = 2
+
 [workload.lm]
 host_ms_per_sample = 0.5
 parameters = 27_300_000
@@ -87,24 +88,11 @@ fp32_tflops = 60.0
 bandwidth_gb_s = 4_800.0
 
 [workload.lm.on.h200.mode.f32]
-residual = 0.01
-time_residual = 0.03
-way = "dry-run"
+method = "dry-run"
 
-[workload.lm.on.h200.mode.f32.batch.8]
-in_use_bytes = 1_150_000_000
-micro_step_ms = 12.0
-optimizer_ms = 1.0
-reserved_accumulating_bytes = 1_600_000_000
-reserved_bytes = 1_550_000_000
-reserved_bytes_per_sample = 140_000_000
-reserved_from = 6
-residual = 0.02
-spread = 0.01
-
-[workload.lm.on.h200.mode.f32.batch.256]
-micro_step_ms = 270.0
-reserved_bytes = 33_400_000_000
+[workload.lm.on.h200.mode.f32.batch]
+8 = { in_use_bytes = 1_150_000_000, micro_step_ms = 12.0, optimizer_ms = 1.0, reserved_accumulating_bytes = 1_600_000_000, reserved_bytes = 1_550_000_000, spread = 0.01 }
+256 = { micro_step_ms = 270.0, reserved_bytes = 33_400_000_000 }
 
 [workload.lm.on.cpu]
 burn = "0.22.1"
@@ -113,13 +101,11 @@ kind = "cpu"
 memory_bytes = 16_000_000_000
 sm_count = 0
 
-[workload.lm.on.cpu.mode.f32.batch.2]
-micro_step_ms = 900.0
-optimizer_ms = 100.0
-reserved_bytes = 700_000_000
+[workload.lm.on.cpu.mode.f32.batch]
+2 = { micro_step_ms = 900.0, optimizer_ms = 100.0, reserved_bytes = 700_000_000 }
 
 [workload.lm.on.cpu.mode.f32]
-way = "executed"
+method = "executed"
 
 # end of gpu-tuned.lock
 "#;

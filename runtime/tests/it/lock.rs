@@ -9,19 +9,14 @@ use std::time::{Duration, Instant};
 use gpu_tuned::Bytes;
 use gpu_tuned::lock::{Lock, LockError, LockFile, LockedWorkload};
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Point, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
 use tempfile::{TempDir, tempdir};
 
 /// A workload that was measured `round` times.
 fn measured(round: u64) -> LockedWorkload {
-    let point = Point { reserved_bytes: Some(Bytes(1 << 30)), micro_step_ms: Some(12.5), ..Point::default() };
-    let mode = MeasuredMode {
-        way: Way::Executed,
-        residual: Some(0.01),
-        time_residual: None,
-        pages: [].into(),
-        batch: [(64, point), (1024, point)].into(),
-    };
+    let point =
+        MeasuredBatch { reserved_bytes: Some(Bytes(1 << 30)), micro_step_ms: Some(12.5), ..MeasuredBatch::default() };
+    let mode = MeasuredMode { method: MeasurementMethod::Executed, batch: [(64, point), (1024, point)].into() };
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,
@@ -167,14 +162,14 @@ fn a_mistake_is_shown_with_its_line_and_what_to_do() {
     let remedy = "mend that, put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
     for (right, wrong, expected) in [
         (
-            "residual = 0.01",
-            "residual = \"low\"",
+            "method = \"executed\"",
+            "method = \"low\"",
             format!(
-                ":19:12: workload.digits.on.h200.mode.f32.residual: expected a share from 0 to 1; {remedy}\n   19 | residual = \"low\""
+                ":19:10: workload.digits.on.h200.mode.f32.method: expected one of executed, dry-run, simulated; {remedy}\n   19 | method = \"low\""
             ),
         ),
         ("= 132\n", "= 132\n<<<<<<< HEAD\n", ":17:1: a merge left both sides here: keep either side whole".to_owned()),
-        ("format = 1", "format = 3", ":3:10: format 3 is of a newer release".to_owned()),
+        ("format = 2", "format = 3", ":3:10: format 3 was written by a newer release".to_owned()),
     ] {
         fs::write(file.path(), text.replace(right, wrong)).expect("it can be written");
         for message in [
@@ -185,7 +180,7 @@ fn a_mistake_is_shown_with_its_line_and_what_to_do() {
             assert!(message.starts_with(&expected), "{message}");
         }
     }
-    fs::write(file.path(), b"format = 1\n# \xff\n").expect("it can be written");
+    fs::write(file.path(), b"format = 2\n# \xff\n").expect("it can be written");
     let message = file.read().expect_err("no text").to_string();
     assert!(message.starts_with(&format!("{}:2:3: this is no UTF-8; put back", file.path().display())), "{message}");
 }

@@ -64,7 +64,7 @@ fn check(block: &Block, before: Option<&Block>) -> Result<(), String> {
     match (block.kind.as_str(), text.lines().next().unwrap_or_default()) {
         ("toml", "# Cargo.toml") => text.parse::<toml::Table>().map(|_| ()).map_err(|error| error.to_string()),
         ("toml", "# gpu-tuned.toml") => ConfigFile::parse(source).map(|_| ()).map_err(mistakes),
-        ("toml", "format = 1") => Lock::parse(source).map(|_| ()).map_err(mistakes),
+        ("toml", "format = 2") => Lock::parse(source).map(|_| ()).map_err(mistakes),
         ("toml", _) => Err("the first line does not say which file it is".to_owned()),
         ("json", _) => serde_json::from_str::<serde_json::Value>(&text).map(|_| ()).map_err(|e| e.to_string()),
         // Those are run, by the documentation tests and by the tests of the command line.

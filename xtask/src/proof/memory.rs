@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::select::MATTERS;
 
 use super::data::{Line, Results};
 use super::figures::{difference, median, mib, most, or_dash, percent, percentile};
@@ -47,7 +46,10 @@ pub(super) struct Comparison {
 const FROM_CUDA: (f64, f64) = (0.005, 0.02);
 pub(crate) const FROM_CPU: (f64, f64) = (0.05, 0.15);
 
-/// Whether as much was observed as counts where GPUs have 8 GiB or more: less counts half where points are chosen.
+/// Bytes from which errors are also summarised alone: an eighth of the smallest GPU that trains.
+const MATTERS: Bytes = Bytes::from_mib(1024);
+
+/// Returns true if at least [`MATTERS`] was observed.
 pub(super) fn matters(held: &HeldOut) -> bool {
     held.observed >= MATTERS
 }

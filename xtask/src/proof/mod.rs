@@ -1,8 +1,6 @@
 //! `docs/proof.md` and the figures beside it: how good plans are, from what was measured on a GPU.
 
 mod boundary;
-#[cfg(test)]
-mod chosen_tests;
 mod confirmed;
 mod data;
 mod figures;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
-use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredOn, MeasurementMethod, Mode};
 use gpu_tuned_core::plan::MemoryEstimate;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{ModelKind, Workload};
@@ -87,7 +87,7 @@ impl<'a> Subject<'a> {
                 let mut measured = entry.measured.clone();
                 measured.on.retain(|_, on| on.kind == DeviceKind::Gpu);
                 for on in measured.on.values_mut() {
-                    on.mode.retain(|_, mode| (mode.way == Way::Replayed) == is_replayed);
+                    on.mode.retain(|_, mode| (mode.method == MeasurementMethod::Simulated) == is_replayed);
                 }
                 measured
             };

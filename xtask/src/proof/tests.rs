@@ -12,7 +12,7 @@ use super::subject::{Known, Subject};
 use super::{files, written};
 
 const LOCK: &str = "\
-format = 1
+format = 2
 
 [workload.transformer]
 parameters = 27_300_000
@@ -37,23 +37,12 @@ memory_bytes = 150_754_820_096
 sm_count = 132
 
 [workload.transformer.on.h200.mode.f32]
-residual = 0.041
-way = \"executed\"
+method = \"executed\"
 
-[workload.transformer.on.h200.mode.f32.batch.8]
-micro_step_ms = 14.27
-optimizer_ms = 1.0
-reserved_bytes = 1_548_746_752 # 1477 MiB
-
-[workload.transformer.on.h200.mode.f32.batch.32]
-micro_step_ms = 38.22
-optimizer_ms = 1.0
-reserved_bytes = 4_968_153_088 # 4738 MiB
-
-[workload.transformer.on.h200.mode.f32.batch.256]
-micro_step_ms = 290.2
-optimizer_ms = 1.0
-reserved_bytes = 33_420_214_272 # 31872 MiB
+[workload.transformer.on.h200.mode.f32.batch]
+8 = { micro_step_ms = 14.27, optimizer_ms = 1.0, reserved_bytes = 1_548_746_752 }
+32 = { micro_step_ms = 38.22, optimizer_ms = 1.0, reserved_bytes = 4_968_153_088 }
+256 = { micro_step_ms = 290.2, optimizer_ms = 1.0, reserved_bytes = 33_420_214_272 }
 
 # end of gpu-tuned.lock
 ";

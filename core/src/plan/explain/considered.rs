@@ -1,4 +1,4 @@
-//! The ways that were considered around the one that was taken.
+//! Candidates around the chosen one, with the reason why each was chosen or not.
 
 use core::fmt;
 
@@ -7,12 +7,14 @@ use serde::Serialize;
 use super::Asked;
 use crate::measured::Mode;
 use crate::plan::PlanError;
-use crate::plan::choice::{self, Candidate, Choice};
-use crate::plan::memory::{MemoryModel, largest_batch_in_one_piece};
-use crate::plan::split;
+use crate::plan::candidates::{self, Candidate, Sizes};
+use crate::plan::choice::Choice;
+use crate::plan::limits::largest_batch_in_one_piece;
+use crate::plan::memory::MemoryModel;
+use crate::plan::split::Split;
 use crate::{Bytes, Provenance};
 
-/// A way to run the optimizer step, and why it was taken or not.
+/// A candidate, and why it was chosen or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Considered {
@@ -20,59 +22,58 @@ pub struct Considered {
     pub batch_size: u64,
     /// Micro-batches in a step.
     pub micro_steps: u64,
-    /// Whether activations are recomputed.
+    /// True if activations are recomputed.
     pub gradient_checkpointing: bool,
-    /// What it takes.
+    /// Predicted memory.
     pub memory: Bytes,
     /// Predicted samples per second over all ranks; `None` where it does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,
-    /// What stands behind the throughput; `None` where it does not fit.
+    /// Provenance of the throughput; `None` where it does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
-    /// Why it was taken or not.
+    /// Why it was chosen or not.
     pub verdict: Verdict,
 }
 
-/// Why a way was taken or not.
+/// Why a candidate was chosen or not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
     /// It is the plan.
     Taken,
-    /// It takes more memory than it may.
+    /// It takes more memory than the budget.
     DoesNotFit {
-        /// The bytes that are missing.
+        /// Missing bytes.
         missing: Bytes,
     },
-    /// Its largest tensor is larger than what the device allocates in one piece.
+    /// Its largest tensor exceeds the device's largest allocation in one piece.
     TensorTooLarge,
-    /// It is slower than the fastest by more than the goal gives up.
+    /// It is slower than the fastest by more than the goal's tolerance.
     Slower {
-        /// By how much, as a share of the fastest.
+        /// Difference, as a fraction of the fastest.
         by: f64,
     },
-    /// It may be as fast, but that is an estimate, and the fastest is faster by more than the goal gives up once such
-    /// estimates are counted for less by what they were found to err by.
+    /// Its estimated speed is high enough, but not once the error of such estimates is deducted.
     Uncertain {
-        /// What they were found to err by, as a share.
+        /// Error of the estimates, as a fraction.
         by: f64,
     },
     /// The device would wait for launches more than the goal allows.
     Idle {
-        /// Predicted share of the time in which the device computes.
+        /// Predicted fraction of the time in which the device computes.
         utilization: f64,
     },
-    /// It recomputes activations, and what was taken does not.
+    /// It recomputes activations, and the chosen one does not.
     Checkpointed,
     /// Its last micro-batch is smaller than the others.
     Uneven,
     /// It is no power of two, and one does as well.
     NoPowerOfTwo,
-    /// It is slower than the larger one that was taken, which takes less memory.
+    /// It is slower than the larger one that was chosen, and takes more memory.
     Outdone,
-    /// Nothing is gained over the smaller one that was taken.
+    /// It gains nothing over the smaller one that was chosen.
     Larger,
 }
 
@@ -85,24 +86,25 @@ impl fmt::Display for Verdict {
             Self::Slower { by } => write!(f, "{:.1}% slower than the fastest", by * 100.0),
             Self::Uncertain { by } => write!(f, "estimated, and estimates err by up to {:.1}%", by * 100.0),
             Self::Idle { utilization } => write!(f, "keeps the device busy {:.0}% of the time", utilization * 100.0),
-            Self::Checkpointed => f.write_str("recomputes what fits without"),
+            Self::Checkpointed => f.write_str("recomputes activations that fit"),
             Self::Uneven => f.write_str("does not divide the step evenly"),
             Self::NoPowerOfTwo => f.write_str("no power of two, and one does as well"),
-            Self::Outdone => f.write_str("slower than what was taken, and takes more memory"),
+            Self::Outdone => f.write_str("slower than the chosen one, and takes more memory"),
             Self::Larger => f.write_str("larger, and hardly faster"),
         }
     }
 }
 
-/// Neighbours that are shown on each side of the one that was taken.
+/// Neighbours that are shown on each side of the chosen candidate.
 const NEIGHBOURS: usize = 3;
 
-/// What was taken with its neighbours, the fastest, and the least that does not fit; without a choice the smallest ways.
-/// Largest first, those without checkpointing before those with.
+/// Returns the chosen candidate with its neighbours, the fastest, and the smallest that does not fit; without a choice the
+/// smallest ones. Largest first, those without checkpointing before those with.
 pub(super) fn around(asked: &Asked<'_>, choice: Option<&Choice>) -> Result<Vec<Considered>, PlanError> {
     let mut shown = Vec::new();
-    for mode in choice::modes(asked.device, asked.workload, asked.goal, asked.precision) {
-        let mut all = misfits(asked, mode)?;
+    let sizes = choice.map_or(Sizes::All, |choice| choice.sizes);
+    for mode in candidates::modes(asked.device, asked.workload, asked.goal, asked.precision) {
+        let mut all = misfits(asked, mode, sizes)?;
         let fitting = choice.map_or(&[][..], |choice| &choice.fitting);
         let fitting = fitting.iter().filter(|candidate| candidate.checkpointing == mode.checkpointing);
         all.extend(choice.into_iter().flat_map(|choice| fitting.clone().map(|one| judged(one, choice, asked))));
@@ -119,12 +121,12 @@ pub(super) fn around(asked: &Asked<'_>, choice: Option<&Choice>) -> Result<Vec<C
     Ok(shown)
 }
 
-/// The ways that do not fit.
-fn misfits(asked: &Asked<'_>, mode: Mode) -> Result<Vec<Considered>, PlanError> {
+/// Returns the candidates that do not fit.
+fn misfits(asked: &Asked<'_>, mode: Mode, sizes: Sizes) -> Result<Vec<Considered>, PlanError> {
     let Asked { device, workload, goal, precision } = *asked;
-    let model = MemoryModel::of(device, workload, goal, mode);
+    let model = MemoryModel::new(device, workload, goal, mode);
     let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
-    let misfit = |split: split::Split| {
+    let misfit = |split: Split| {
         let memory = model.at(split.batch, split.micro_steps() > 1);
         let verdict = match (memory.fits(), split.batch <= in_one_piece) {
             (true, true) => return None,
@@ -141,7 +143,7 @@ fn misfits(asked: &Asked<'_>, mode: Mode) -> Result<Vec<Considered>, PlanError> 
             verdict,
         })
     };
-    Ok(split::splits(device, workload, goal)?.into_iter().filter_map(misfit).collect())
+    Ok(candidates::splits(device, workload, goal, mode, sizes)?.into_iter().filter_map(misfit).collect())
 }
 
 fn judged(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Considered {

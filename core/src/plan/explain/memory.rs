@@ -1,34 +1,32 @@
 //! Memory, item by item.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use super::Asked;
-use crate::measured::{InPages, Mode};
+use crate::measured::Mode;
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
-use crate::plan::pools::{Held, Margin, Pools};
-use crate::plan::{MemoryEstimate, host, reference};
+use crate::plan::pools::{PoolUsage, Pools};
+use crate::plan::{MemoryEstimate, baseline, prefetch};
 use crate::{Bytes, Provenance, grouped};
 
 /// One item of the memory that training is predicted to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Item {
-    /// What takes it.
+    /// Name of the item.
     pub name: &'static str,
-    /// How its bytes come about: `29,660 x 4 B`.
+    /// Formula of the bytes, such as `29,660 x 4 B`.
     pub formula: String,
     /// The bytes.
     pub bytes: Bytes,
-    /// What stands behind the figures.
+    /// Provenance of the figures.
     pub provenance: Provenance,
 }
 
-/// The items that take anything.
+/// Returns the items that are not zero.
 pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing: bool, accumulates: bool) -> Vec<Item> {
     let mode = Mode::new(asked.precision, checkpointing).allowing(asked.goal.pins.allow_tf32(), asked.device);
-    let pooled = Pools::of(asked.device, asked.workload, asked.goal, mode)
+    let pooled = Pools::new(asked.device, asked.workload, asked.goal, mode)
         .map(|pools| Pooled::new(&pools, estimate, asked, accumulates));
     let taken = estimate.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
     let item = |(name, bytes)| {
@@ -41,15 +39,15 @@ pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing:
     taken.map(item).collect()
 }
 
-/// What takes the place of derived figures where the memory pools were measured.
+/// Measured figures that replace derived ones.
 struct Pooled {
-    /// The device that was measured, or replayed for, and, where it is not a point, that it lies on a line.
-    at: String,
-    /// What the pools held after a step, and what is added to it.
-    held: Held,
-    /// What of it other ranks keep.
+    /// The measured or simulated device, and how the figure is interpolated.
+    source: String,
+    /// Bytes that the pools reserve.
+    usage: PoolUsage,
+    /// Bytes that other ranks keep.
     elsewhere: Bytes,
-    /// What was in use after the forward pass.
+    /// Bytes in use after the forward pass.
     in_use: Option<Bytes>,
     /// Input batches that are prepared ahead.
     queued: Bytes,
@@ -59,87 +57,54 @@ impl Pooled {
     const ITEMS: [&str; 3] = ["activations", "allocator reserve", "margin"];
 
     fn new(pools: &Pools<'_>, estimate: &MemoryEstimate, asked: &Asked<'_>, accumulates: bool) -> Self {
-        let held = pools.held(estimate.batch, accumulates);
+        let usage = pools.usage(estimate.batch, accumulates);
         let input = asked.workload.sample.input.unwrap_or_default().times(estimate.batch);
-        let line = match (held.is_point, held.is_beyond) {
+        let line = match (usage.is_measured, usage.is_beyond) {
             (true, _) => "",
-            (false, true) => ", on a line beyond the largest point",
-            (false, false) => ", on a line between points",
+            (false, true) => ", extrapolated beyond the largest measured micro-batch",
+            (false, false) => ", interpolated between measured micro-batches",
         };
-        let pages = held.pages.map_or_else(String::new, in_words);
         Self {
-            at: format!("{}{line}{pages}", pools.reference.whence()),
-            held,
+            source: format!("{}{line}", pools.baseline.source()),
+            usage,
             elsewhere: pools.elsewhere,
             in_use: pools.in_use.as_ref().map(|in_use| Bytes(in_use.at(estimate.batch).ceil() as u64)),
             queued: estimate.inputs - input,
         }
     }
 
-    /// How the margin comes about.
+    /// Formula of the margin.
     fn margin(&self) -> String {
-        let Margin { residual: (share, of), pages, next, added_up } = self.held.margin;
-        let of = if of > self.held.bytes { format!("{}, for the {}", mib(of), mib(self.held.bytes)) } else { mib(of) };
-        let mut text = format!("{share:.4} x {of} reserved {}", self.at);
-        for (bytes, whose) in [
-            (pages, "in as many pages as there may be"),
-            (next, "by what is known of those beside"),
-            (added_up, "where gradients were added up at the points beside"),
-        ] {
-            if bytes > Bytes::ZERO {
-                let _ = write!(text, " + {} more {whose}", mib(bytes));
-            }
-        }
-        format!("{text} + {} of small pages", mib(calibration::SMALL_PAGES))
+        let PoolUsage { bytes, margin_share, .. } = self.usage;
+        let pages = mib(calibration::SMALL_PAGES);
+        format!("{margin_share:.6} x {} reserved {} + {pages} of small pages", mib(bytes), self.source)
     }
 
     fn formula(&self, name: &str, estimate: &MemoryEstimate) -> String {
-        let lasting = lasting(estimate);
+        let lasting = estimate.persistent();
         let known = lasting + estimate.gradients + estimate.accumulated_gradients + estimate.inputs;
-        let pools = self.held.bytes - self.elsewhere + self.queued;
+        let pools = self.usage.bytes - self.elsewhere + self.queued;
         let input = estimate.inputs - self.queued;
         let kept = self.in_use.map(|in_use| in_use - self.elsewhere - lasting - input);
         match (name, self.in_use) {
             ("margin", _) => self.margin(),
             ("allocator reserve", _) => {
-                format!("{} reserved {} - {} above", mib(pools), self.at, mib(known + estimate.activations))
+                format!("{} reserved {} - {} above", mib(pools), self.source, mib(known + estimate.activations))
             }
             (_, Some(in_use)) if kept == Some(estimate.activations) => {
                 let (in_use, lasting) = (mib(in_use - self.elsewhere), mib(lasting));
                 format!("{in_use} in use after the forward pass - {lasting} of the run - {} of input", mib(input))
             }
-            _ => format!("{} reserved {} - {} known", mib(pools), self.at, mib(known)),
+            _ => format!("{} reserved {} - {} known", mib(pools), self.source, mib(known)),
         }
     }
-}
-
-/// Such as `, in 36 or 37 pages of 15.0 MiB and 1 of 8.0 MiB`.
-fn in_words([fewest, most]: [InPages; 2]) -> String {
-    let count = |fewest: u64, most: u64| match most - fewest {
-        0 => most.to_string(),
-        1 => format!("{fewest} or {most}"),
-        _ => format!("{fewest} to {most}"),
-    };
-    let small = match most.small_pages {
-        0 => String::new(),
-        pages => {
-            let each = Bytes(most.small_bytes().0 / pages);
-            format!(" and {} of {}", count(fewest.small_pages, pages), mib(each))
-        }
-    };
-    format!(", in {} pages of {}{small}", count(fewest.pages, most.pages), mib(most.page_bytes))
 }
 
 fn mib(bytes: Bytes) -> String {
     format!("{:.1} MiB", bytes.mib())
 }
 
-/// What lives as long as the run.
-fn lasting(estimate: &MemoryEstimate) -> Bytes {
-    estimate.weights + estimate.frozen_weights + estimate.weight_copies + estimate.optimizer_state
-}
-
-/// An item by dimensions, data sheets and calibration, or what was measured of kernels and context.
+/// Formula of an item by dimensions, data sheets and calibration, or by measured kernels and context.
 fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing: bool) -> (String, Provenance) {
     let Asked { workload, goal, precision, .. } = asked;
     let (parameters, sample) = (&workload.parameters, &workload.sample);
@@ -173,7 +138,7 @@ fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointi
         "activations" => kept(sample.checkpointed_activations.filter(|_| checkpointing).unwrap_or(sample.activations)),
         "layer scratch" => kept(sample.scratch),
         "input batches" => {
-            let queued = host::prefetch_depth(workload, goal, estimate.batch).saturating_add(1);
+            let queued = prefetch::depth(workload, goal, estimate.batch).saturating_add(1);
             let input = sample.input.unwrap_or_default();
             format!("{queued} batches x {} x {} B", grouped(estimate.batch), grouped(input.0))
         }
@@ -187,9 +152,9 @@ fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointi
 fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
     let Asked { device, workload, .. } = asked;
     let measured = || workload.measured.on.iter().filter(|(_, on)| on.kernels_bytes.is_some());
-    let each = calibration::of(workload.family).kernels_per_sm;
+    let each = calibration::for_family(workload.family).kernels_per_sm;
     let least = each.times(u64::from(device.sm_count));
-    if reference::kernels(device, workload).is_none_or(|measured| measured <= least) {
+    if baseline::kernels(device, workload).is_none_or(|measured| measured <= least) {
         return (format!("{} multiprocessors x {each}", device.sm_count), Provenance::Derived);
     }
     match (measured().find(|(name, on)| on.is_of(name, device)), measured().next()) {
@@ -204,20 +169,20 @@ fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
 }
 
 fn context(asked: &Asked<'_>) -> (String, Provenance) {
-    let is_measured = reference::context(asked.device, asked.workload).is_some();
+    let is_measured = baseline::context(asked.device, asked.workload).is_some();
     let provenance = if is_measured { Provenance::Measured } else { Provenance::Derived };
     ("before the first tensor".to_owned(), provenance)
 }
 
-/// What lives for one step and what lives as long as the run, each with the share that is reserved beyond it.
+/// Formula of the reserve: of memory that lives for a step, and of memory that lives as long as the run.
 fn reserve(asked: &Asked<'_>, estimate: &MemoryEstimate) -> String {
     let kind = asked.device.kind;
     let step = estimate.gradients + estimate.accumulated_gradients + estimate.activations + estimate.inputs;
     let pools = calibration::pools(kind);
     let share = |factor: f64, of: Bytes, what: &str| format!("{:.2} x {:.1} MiB {what}", factor - 1.0, of.mib());
     sum([
-        Some(share(calibration::of(asked.workload.family).reserve(kind), step, "of a step")),
-        Some(share(PERSISTENT_RESERVE, lasting(estimate), "of the run")),
+        Some(share(calibration::for_family(asked.workload.family).reserve(kind), step, "of a step")),
+        Some(share(PERSISTENT_RESERVE, estimate.persistent(), "of the run")),
         (pools > Bytes::ZERO).then(|| format!("{pools} of pools")),
     ])
 }

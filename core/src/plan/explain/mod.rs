@@ -1,4 +1,4 @@
-//! The arithmetic behind a plan: every item as a formula with its numbers, and the ways that were not taken.
+//! Arithmetic of a plan: every item as a formula with its numbers, and the candidates that were not chosen.
 
 mod considered;
 mod memory;
@@ -16,46 +16,45 @@ use crate::device::DeviceFacts;
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
 
-/// How a plan, or a misfit, comes about.
+/// Arithmetic of a plan, or of a workload that does not fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What the planner knew of the device.
+    /// Facts of the device.
     pub device: DeviceFacts,
-    /// What it knew of the training step.
+    /// Costs of the training step.
     pub workload: Workload,
-    /// What was asked for, in samples.
+    /// The goal, in samples.
     pub goal: Goal,
-    /// The memory, item by item: of the plan, or of the micro-batch that needs the least where nothing fits.
+    /// Memory, item by item: of the plan, or where nothing fits, of the micro-batch that needs the least.
     pub memory: Vec<Item>,
     /// The sum of the items.
     pub needed: Bytes,
-    /// What training may take: the available memory less the headroom.
+    /// Bytes that training may take: the available memory less the headroom.
     pub budget: Bytes,
     /// The predicted time of an optimizer step, term by term; empty where nothing fits.
     pub time: Vec<TimeTerm>,
-    /// The micro-batch that was taken among its neighbours, largest first.
+    /// The chosen micro-batch among its neighbours, largest first.
     pub considered: Vec<Considered>,
-    /// What comes of it.
+    /// Result of planning.
     pub outcome: Outcome,
 }
 
-/// What comes of planning.
+/// Result of planning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The workload fits.
     Plan(Box<Plan>),
-    /// It does not.
+    /// The workload does not fit.
     Misfit(Box<Misfit>),
 }
 
-/// Explains what [`plan()`] answers.
+/// Explains the result of [`plan()`].
 ///
 /// # Errors
 ///
-/// Where there is nothing to explain: when the goal contradicts itself, or asks for a precision that cannot be carried
-/// out. A workload that does not fit is explained.
+/// When the goal contradicts itself, or asks for an unsupported precision. A workload that does not fit is explained.
 pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Explanation, PlanError> {
     let outcome = match plan(device, workload, goal) {
         Ok(plan) => Outcome::Plan(Box::new(plan)),
@@ -91,7 +90,7 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
 }
 
 impl Outcome {
-    /// The memory of the plan, or of the micro-batch that needs the least where nothing fits.
+    /// Memory of the plan, or where nothing fits, of the micro-batch that needs the least.
     pub fn memory(&self) -> &MemoryEstimate {
         match self {
             Self::Plan(plan) => &plan.memory,
@@ -100,7 +99,7 @@ impl Outcome {
     }
 }
 
-/// What is planned for: a goal in samples, and the precision that was decided on.
+/// Inputs of the plan: a goal in samples, and the chosen precision.
 struct Asked<'a> {
     device: &'a DeviceFacts,
     workload: &'a Workload,

@@ -1,6 +1,6 @@
 use super::{Explanation, Item, Outcome, Verdict, explain};
 use crate::device::DeviceFacts;
-use crate::measured::{Between, Measured, MeasuredMode, MeasuredOn, Need, Pages, Point, Way};
+use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Optimizer, Training, Transformer, WeightFormat, Workload, WorkloadSpec};
 use crate::{Bytes, Goal, Pins, Precision, Provenance};
@@ -77,8 +77,7 @@ fn workloads() -> Vec<Workload> {
     };
     vec![
         measured(),
-        replayed(),
-        paged(),
+        simulated(),
         lm.workload(),
         WorkloadSpec { model: lm.into(), training: packed }.workload(),
         declared.workload(),
@@ -88,23 +87,17 @@ fn workloads() -> Vec<Workload> {
 /// On an H200, with a point in common with the goals below and others.
 fn measured() -> Workload {
     let point = |(batch, mib): (u64, u64)| {
-        let point = Point {
+        let point = MeasuredBatch {
             reserved_bytes: Some(Bytes::from_mib(mib)),
             in_use_bytes: Some(Bytes::from_mib(mib * 4 / 5)),
             micro_step_ms: Some(10.0 + batch as f64),
             optimizer_ms: Some(1.5),
-            ..Point::default()
+            ..MeasuredBatch::default()
         };
         (batch, point)
     };
     let batch = [(8, 1477), (32, 4738), (128, 16000), (256, 31872)].map(point);
-    let mode = MeasuredMode {
-        way: Way::DryRun,
-        residual: Some(0.0123),
-        time_residual: None,
-        pages: [].into(),
-        batch: batch.into(),
-    };
+    let mode = MeasuredMode { method: MeasurementMethod::DryRun, batch: batch.into() };
     let facts = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
@@ -117,35 +110,18 @@ fn measured() -> Workload {
     lm.workload().with_measured(Measured { on: [("h200".to_owned(), on)].into(), ..Measured::default() })
 }
 
-/// The same figures, with pages of 129 MiB beside the points, of which 32 to 34 may be needed at 32 samples.
-fn paged() -> Workload {
-    let mut workload = measured();
-    let need = |batch, least, most| Between { batch, least: Bytes::from_mib(least), most: Bytes::from_mib(most) };
-    let pages = Pages {
-        largest_bytes: Bytes::from_mib(128),
-        needed: Need { few: need(8, 1100, 1200), best: need(64, 8000, 8050), many: need(512, 60_000, 61_000) },
-        small: Need { few: need(8, 1, 2), best: need(8, 1, 2), many: need(512, 1, 2) },
-        other_bytes: [(8, Bytes::from_mib(80))].into(),
-        residual: 0.002,
-        ..Pages::default()
-    };
-    let mode = workload.measured.on.get_mut("h200").and_then(|on| on.mode.values_mut().next()).expect("a mode");
-    mode.pages.insert(8, pages);
-    workload
-}
-
-/// The same figures as those of an H200, replayed.
-fn replayed() -> Workload {
+/// The same figures, simulated.
+fn simulated() -> Workload {
     let mut workload = measured();
     let mut on = workload.measured.on.remove("h200").expect("it was measured");
     (on.context_bytes, on.kernels_bytes) = (None, None);
     for mode in on.mode.values_mut() {
-        mode.way = Way::Replayed;
+        mode.method = MeasurementMethod::Simulated;
         for point in mode.batch.values_mut() {
             (point.micro_step_ms, point.optimizer_ms) = (None, None);
         }
     }
-    workload.measured.on.insert(Measured::replayed_name("h200"), on);
+    workload.measured.on.insert(Measured::simulated_name("h200"), on);
     workload
 }
 
@@ -171,19 +147,12 @@ fn explanations() -> Vec<Explanation> {
     all
 }
 
-/// Without the pages that a figure is in, such as `, in 62 or 63 pages of 129.0 MiB and 1 of 8.0 MiB`.
-fn without_pages(formula: &str) -> String {
-    let Some((figure, pages)) = formula.split_once(", in ") else { return formula.to_owned() };
-    let rest = [" - ", " + "].into_iter().filter_map(|sign| pages.find(sign)).min();
-    format!("{figure}{}", rest.map_or("", |rest| &pages[rest..]))
-}
-
 #[test]
 fn formulas_give_the_bytes_that_stand_beside_them() {
     for explanation in explanations() {
         let has_figures = |item: &&Item| item.name != "device context" && !item.formula.starts_with("loaded");
         for item in explanation.memory.iter().filter(has_figures) {
-            let (said, planned) = (evaluated(&without_pages(&item.formula)), item.bytes.0 as f64);
+            let (said, planned) = (evaluated(&item.formula), item.bytes.0 as f64);
             // Figures in MiB are printed with one digit after the point.
             let near = if item.formula.contains("MiB") { 2e5 } else { 1.0 };
             assert!((said - planned).abs() <= near, "{}: {} is {said}, not {planned}", item.name, item.formula);
@@ -228,22 +197,6 @@ fn what_was_taken_is_the_plan_and_nothing_before_it_is_better() {
             }
         }
     }
-}
-
-#[test]
-fn pages_are_named_that_are_counted_on() {
-    let pins = Pins { batch_size: Some(64), gradient_checkpointing: Some(false), ..Pins::default() };
-    let goal = Goal { global_batch: Some(512), precision: Some(Precision::F32), pins, ..Goal::default() };
-    let explained = explain(&devices()[2], &paged(), &goal).expect("it fits");
-    let formula = |name: &str| {
-        let item = explained.memory.iter().find(|item| item.name == name);
-        item.unwrap_or_else(|| panic!("{name} is no item of {:?}", explained.memory)).formula.clone()
-    };
-    // 8000 to 8050 MiB are needed, of pages of 129: 62.02 to 62.4, and three tenths of a page more or less.
-    let found = formula("allocator reserve");
-    assert!(found.contains("on a line between points, in 62 or 63 pages of 129.0 MiB and 1 of 8.0 MiB"), "{found}");
-    let found = formula("margin");
-    assert!(found.contains(" + 64.5 MiB more in as many pages as there may be"), "{found}");
 }
 
 #[test]

@@ -5,28 +5,28 @@ use serde::Serialize;
 use super::Asked;
 use crate::measured::Mode;
 use crate::plan::calibration;
-use crate::plan::choice::Candidate;
-use crate::plan::time::{Measured, StepTime};
+use crate::plan::candidates::Candidate;
+use crate::plan::time::{MeasuredTime, StepTime};
 use crate::{Provenance, grouped};
 
 /// A part of the predicted time of an optimizer step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TimeTerm {
-    /// What takes it.
+    /// Name of the term.
     pub name: &'static str,
-    /// How its seconds come about.
+    /// Formula of the seconds.
     pub formula: String,
     /// Seconds of one optimizer step on one rank.
     pub seconds: f64,
-    /// What stands behind the figures.
+    /// Provenance of the figures.
     pub provenance: Provenance,
 }
 
-/// The terms that add up to a step of `samples` on one rank, taken in this way.
+/// Returns the terms that add up to a step of `samples` on one rank.
 pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
     let mode = Mode::new(asked.precision, candidate.checkpointing).allowing(asked.goal.pins.allow_tf32(), asked.device);
-    let step = StepTime::of(asked.device, asked.workload, mode);
+    let step = StepTime::new(asked.device, asked.workload, mode);
     match &step.measured {
         Some(measured) => by_measurements(&step, measured, mode, candidate, samples),
         None => by_peaks(asked, &step, candidate, samples),
@@ -35,13 +35,13 @@ pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> V
 
 fn by_measurements(
     step: &StepTime<'_>,
-    measured: &Measured<'_>,
+    measured: &MeasuredTime<'_>,
     mode: Mode,
     candidate: &Candidate,
     samples: u64,
 ) -> Vec<TimeTerm> {
-    let name = measured.reference.name;
-    let by_roofline = |is_at_it: bool, there: f64, here: f64| match measured.reference.is_exact(mode) {
+    let name = measured.baseline.name;
+    let by_roofline = |is_at_it: bool, there: f64, here: f64| match measured.baseline.is_exact(mode) {
         true if is_at_it => String::new(),
         true => format!(" x {:.4} by the roofline", here / there),
         false => format!(" x {:.4} by peak rates", here / there),
@@ -49,10 +49,10 @@ fn by_measurements(
     let micro_steps = |name_of_term, count: u64, batch: u64| {
         let known = batch.max(measured.micro_step.first());
         let (there, here) = (measured.micro_step.at(known), step.micro_step(batch));
-        let on = if measured.reference.mode == mode {
+        let on = if measured.baseline.mode == mode {
             name.to_owned()
         } else {
-            format!("{name} in {}", measured.reference.mode)
+            format!("{name} in {}", measured.baseline.mode)
         };
         TimeTerm {
             name: name_of_term,
@@ -99,13 +99,13 @@ fn by_peaks(asked: &Asked<'_>, step: &StepTime<'_>, candidate: &Candidate, sampl
     let term = |name, formula, seconds| TimeTerm { name, formula, seconds, provenance: Provenance::Derived };
     vec![
         term("launches", launches, candidate.micro_steps as f64 * step.roofline.launch),
-        term("samples", of_samples(asked, samples, &slower), samples as f64 * step.roofline.sample),
+        term("samples", samples_formula(asked, samples, &slower), samples as f64 * step.roofline.sample),
         term("optimizer", optimizer, step.roofline.optimizer),
     ]
 }
 
-/// What bounds the samples: arithmetic, or moving what is kept.
-fn of_samples(asked: &Asked<'_>, samples: u64, slower: &str) -> String {
+/// Formula of the samples: arithmetic or memory traffic, whichever takes longer.
+fn samples_formula(asked: &Asked<'_>, samples: u64, slower: &str) -> String {
     let Asked { device, workload, precision, .. } = asked;
     let rate = calibration::flops_per_s(device, workload, *precision);
     let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;

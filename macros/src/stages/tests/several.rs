@@ -29,7 +29,7 @@ fn selected_targets_that_do_not_fit_are_named() {
 }
 
 /// Two GPUs: a step of 8 samples fits the first at once, and the second one sample at a time.
-const LOCK: &str = r#"format = 1
+const LOCK: &str = r#"format = 2
 
 [workload.lm]
 parameters = 200_000
@@ -49,11 +49,10 @@ memory_bytes = 8_513_978_368
 sm_count = 20
 
 [workload.lm.on.gtx1080.mode.f32]
-residual = 0.2
-way = "dry-run"
+method = "dry-run"
 
-[workload.lm.on.gtx1080.mode.f32.batch.8]
-reserved_bytes = 7_000_000_000
+[workload.lm.on.gtx1080.mode.f32.batch]
+8 = { reserved_bytes = 7_000_000_000 }
 
 [workload.lm.on.rtx4090]
 burn = "0.22.1"
@@ -63,10 +62,10 @@ memory_bytes = 25_393_692_672
 sm_count = 128
 
 [workload.lm.on.rtx4090.mode.f32]
-way = "dry-run"
+method = "dry-run"
 
-[workload.lm.on.rtx4090.mode.f32.batch.1]
-reserved_bytes = 16_000_000_000
+[workload.lm.on.rtx4090.mode.f32.batch]
+1 = { reserved_bytes = 16_000_000_000 }
 
 # end of gpu-tuned.lock
 "#;

@@ -36,7 +36,7 @@ impl Fake {
 
     fn takes(step: Step) -> Memory {
         let reserved_bytes = Bytes((100 + 10 * step.batch as u64) * MIB);
-        Memory { reserved_bytes, in_use_bytes: Some(Bytes(MIB)), pages: None }
+        Memory { reserved_bytes, in_use_bytes: Some(Bytes(MIB)) }
     }
 }
 

@@ -9,15 +9,17 @@ use gpu_tuned_core::Precision;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::measured::{Measured, MeasuredMode, MeasuredOn, Mode};
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
-use gpu_tuned_core::workload::Family;
 use gpu_tuned_project::resolved::Resolved;
 use gpu_tuned_train::device::catching;
 
-use super::{Traces, missed};
+use super::Traces;
 use crate::measure::bench::Bench;
 use crate::measure::report;
 use crate::measure::target::BuiltFor;
 use crate::versions;
+
+/// Release of Burn whose simulated steps were compared with a GPU's.
+const BURN: &str = "0.22.";
 
 /// After this nothing more is recorded: steps of a large model take a CPU long.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -27,18 +29,21 @@ const PATIENCE: Duration = Duration::from_secs(8);
 pub(in crate::measure) fn devices<M: Module, B: Clone>(
     bench: &Bench<'_, '_, M, B>,
     built: BuiltFor,
-    family: Family,
     package: Option<&Path>,
 ) -> BTreeMap<String, MeasuredOn> {
     let Some(profile) = profile(built) else { return BTreeMap::new() };
     let (gpu, burn) = (DeviceFacts::nominal(&profile), versions::burn(package));
     report::replaying(profile.id.as_str());
-    let mode = modes(bench, &gpu, |mode| missed(family, mode, &burn));
+    if !burn.starts_with(BURN) {
+        report::not_replayed(&"this release of Burn was never compared with a GPU");
+        return BTreeMap::new();
+    }
+    let mode = modes(bench, &gpu);
     if mode.is_empty() {
         return BTreeMap::new();
     }
     let on = MeasuredOn {
-        device: format!("{} (steps of a CPU, replayed)", profile.id),
+        device: format!("{} (simulated from steps of a CPU)", profile.id),
         kind: gpu.kind,
         memory_bytes: gpu.memory_total,
         sm_count: gpu.sm_count,
@@ -52,7 +57,7 @@ pub(in crate::measure) fn devices<M: Module, B: Clone>(
         kernels_bytes: None,
         mode,
     };
-    BTreeMap::from([(Measured::replayed_name(profile.id.as_str()), on)])
+    BTreeMap::from([(Measured::simulated_name(profile.id.as_str()), on)])
 }
 
 /// The GPU that the program was built for, of several the one with the most memory; else the generic one. What is
@@ -67,11 +72,7 @@ fn profile(built: BuiltFor) -> Option<Profile> {
     targets.max_by_key(|profile| profile.memory.usable()).or_else(|| named(ProfileId::GENERIC))
 }
 
-fn modes<M: Module, B: Clone>(
-    bench: &Bench<'_, '_, M, B>,
-    gpu: &DeviceFacts,
-    missed: impl Fn(Mode) -> Option<f64>,
-) -> BTreeMap<Mode, MeasuredMode> {
+fn modes<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, gpu: &DeviceFacts) -> BTreeMap<Mode, MeasuredMode> {
     let begin = Instant::now();
     let mut modes = BTreeMap::new();
     for checkpointing in bench.subject.checkpointing().iter().copied() {
@@ -88,11 +89,7 @@ fn modes<M: Module, B: Clone>(
         };
         for precision in [Precision::F32, Precision::Bf16Params] {
             let mode = Mode::new(precision, checkpointing);
-            let Some(missed) = missed(mode) else {
-                report::not_replayed(&"this release of Burn was never held against a GPU");
-                return BTreeMap::new();
-            };
-            let measured = || traces.measured(precision, bench.largest_batch, gpu.memory_total, missed);
+            let measured = || traces.measured(precision, bench.largest_batch, bench.global, gpu.memory_total);
             match catching(measured) {
                 Ok(Some(found)) => {
                     report::replayed(mode, &found);

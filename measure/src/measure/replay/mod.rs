@@ -7,7 +7,6 @@
 mod affine;
 mod convolution;
 mod devices;
-mod missed;
 mod parameters;
 mod pools;
 mod program;
@@ -19,6 +18,5 @@ mod traces;
 mod update;
 
 pub(super) use devices::devices;
-pub use missed::missed;
 pub use replayed::{Replayed, Trace};
 pub use traces::Traces;

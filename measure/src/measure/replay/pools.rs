@@ -7,12 +7,14 @@
 
 use std::collections::HashMap;
 
-use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::InPages;
-
 /// Alignment of slices in a page, and of rows of a tensor.
 pub(super) const ALIGNMENT: u64 = 512;
 const SMALL_SLICE: u64 = 64 * 1024;
+const MIB: u64 = 1 << 20;
+/// Page size of small allocations.
+const SMALL_PAGE: u64 = 8 * MIB;
+/// Page size of all other allocations, until one is larger.
+const FIRST_PAGE: u64 = 2 * MIB;
 
 /// All pools of a device.
 pub(super) struct Pools {
@@ -23,8 +25,6 @@ pub(super) struct Pools {
     /// Slice of each live allocation.
     live: HashMap<usize, Slice>,
     largest_page: u64,
-    /// Largest allocation outside of small pages.
-    largest: u64,
     next_pool: u64,
     persistent: u64,
     in_use: u64,
@@ -68,12 +68,11 @@ impl Pools {
     /// Empty pools of a device that allocates at most so many bytes at once.
     pub(super) fn new(largest_page: u64) -> Self {
         Self {
-            small: Pool::new(SMALL, InPages::SMALL_PAGE.0),
-            current: Pool::new(SMALL + 1, InPages::FIRST_PAGE.0),
+            small: Pool::new(SMALL, SMALL_PAGE),
+            current: Pool::new(SMALL + 1, FIRST_PAGE),
             outdated: Vec::new(),
             live: HashMap::new(),
             largest_page: largest_page / ALIGNMENT * ALIGNMENT,
-            largest: 0,
             next_pool: SMALL + 2,
             persistent: 0,
             in_use: 0,
@@ -93,7 +92,6 @@ impl Pools {
             if aligned > self.current.page_bytes {
                 self.grow(aligned)?;
             }
-            self.largest = self.largest.max(bytes);
             &mut self.current
         };
         let place = Some(pool.allocate(aligned));
@@ -124,16 +122,6 @@ impl Pools {
         self.persistent + pools.map(|pool| pool.page_bytes * pool.pages.len() as u64).sum::<u64>()
     }
 
-    /// Pages in use, without those of outgrown sizes.
-    pub(super) fn pages(&self) -> InPages {
-        InPages {
-            small_pages: self.small.pages.len() as u64,
-            pages: self.current.pages.len() as u64,
-            page_bytes: Bytes(self.current.page_bytes),
-            largest_bytes: Bytes(self.largest),
-        }
-    }
-
     /// Bytes of live allocations.
     pub(super) fn in_use(&self) -> u64 {
         self.in_use
@@ -148,12 +136,17 @@ impl Pools {
         if bytes > self.largest_page {
             return Err(TooLarge);
         }
-        let page_bytes = InPages::page_for(Bytes(bytes)).0.min(self.largest_page);
+        let page_bytes = page_for(bytes).min(self.largest_page);
         let grown = Pool::new(self.next_pool, page_bytes);
         self.next_pool += 1;
         self.outdated.push(std::mem::replace(&mut self.current, grown));
         Ok(())
     }
+}
+
+/// Page size whose largest allocation has so many bytes: a mebibyte of slack, rounded up to the mebibyte.
+const fn page_for(largest: u64) -> u64 {
+    if largest <= FIRST_PAGE { FIRST_PAGE } else { (largest + MIB).next_multiple_of(MIB) }
 }
 
 impl Pool {

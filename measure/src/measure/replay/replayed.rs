@@ -3,7 +3,6 @@ use std::collections::{HashMap, HashSet};
 use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::InPages;
 
 use super::affine::aligned;
 use super::parameters::{self, shapes};
@@ -54,15 +53,13 @@ pub struct Replayed {
     pub reserved_bytes: Vec<Bytes>,
     /// In use after the last forward pass, with the loss alive.
     pub in_use_bytes: Bytes,
-    /// The pages after the last step.
-    pub pages: InPages,
 }
 
 impl Replayed {
     /// Most bytes reserved after a step, and bytes in use after a forward pass.
     pub fn memory(&self) -> Memory {
         let reserved_bytes = self.reserved_bytes.iter().copied().max().unwrap_or_default();
-        Memory { reserved_bytes, in_use_bytes: Some(self.in_use_bytes), pages: Some(self.pages) }
+        Memory { reserved_bytes, in_use_bytes: Some(self.in_use_bytes) }
     }
 }
 
@@ -124,11 +121,6 @@ pub(super) struct Lowered {
 }
 
 impl Lowered {
-    /// Allocations and frees of all steps.
-    pub(super) fn ops(&self) -> usize {
-        self.program.ops.len()
-    }
-
     /// See [`Trace::replayed`].
     pub(super) fn replayed(&self, batch: u64, gpu: Bytes) -> Option<Replayed> {
         // CubeCL takes at most a quarter of the memory at once.
@@ -170,5 +162,5 @@ fn deal(program: &Program, mut pools: Pools, batch: u64, value_bytes: u64) -> Re
             Op::Enter(_) => {}
         }
     }
-    Ok(Replayed { reserved_bytes, in_use_bytes, pages: pools.pages() })
+    Ok(Replayed { reserved_bytes, in_use_bytes })
 }

@@ -1,24 +1,17 @@
-//! Points for a lock, of steps that were recorded.
+//! Measurements for a lock, simulated from recorded steps.
 
 use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_core::measured::select::{Piece, Sample, Selected, ladder, refined, select};
-use gpu_tuned_core::measured::{Measured, MeasuredMode, Point, Way};
+use gpu_tuned_core::measured::{MOST_MICRO_BATCHES, MeasuredMode, MeasurementMethod, micro_batches};
 use gpu_tuned_core::{Bytes, Precision};
 
 use super::replayed::{Lowered, Trace};
 use crate::measure::bench::{ACCUMULATING, Tried};
-use crate::measure::{MeasureError, Memory, Subject};
+use crate::measure::{MeasureError, Subject};
 
-/// The most micro-batches that are replayed for a mode, and the fewest.
-const MOST: usize = 32;
-const FEWEST: usize = 8;
-/// Limit of simulated allocations and frees of a mode. A count instead of a time gives equal results on every host.
-const OPS: usize = 4_000_000;
-
-/// Steps of one micro-batch, and steps that add up the gradients of two, both without or both with checkpointing.
+/// Recorded steps of one micro-batch and of two that accumulate gradients, both without or both with checkpointing.
 #[derive(Clone, Debug)]
 pub struct Traces {
     /// Trace of one micro-batch.
@@ -42,86 +35,41 @@ impl Traces {
         Ok(Self { single: record(1)?, accumulating: record(ACCUMULATING)? })
     }
 
-    /// Simulates a few micro-batches up to the largest, for a GPU with so much memory, as a lock stores them; `missed`
-    /// is the [margin of simulations](crate::measure::missed()). `None` if one sample exceeds the largest page.
-    pub fn measured(&self, precision: Precision, largest: u64, gpu: Bytes, missed: f64) -> Option<MeasuredMode> {
+    /// Returns the memory that a GPU with `gpu` bytes would reserve, at micro-batches up to the `largest`; `samples` is a
+    /// rank's share of the global batch. `None` when not even one sample fits into the largest page.
+    pub fn measured(
+        &self,
+        precision: Precision,
+        largest: u64,
+        samples: Option<u64>,
+        gpu: Bytes,
+    ) -> Option<MeasuredMode> {
         let value_bytes = precision.parameter_bytes();
         let [single, accumulating] = [&self.single, &self.accumulating].map(|trace| trace.lowered(value_bytes));
-        let found = climb(&single, largest, gpu);
-        let Selected { batches, pieces, mut pages } = select(&samples(&found), Measured::MOST_POINTS, None);
-        // What lines and pages miss of what was replayed, which misses what a GPU reserves.
-        let twice = |residual: f64| ((1.0 + residual) * (1.0 + missed) - 1.0).min(1.0);
-        let point = |(batch, memory): &(u64, Memory)| {
-            let piece = pieces.iter().find(|piece| piece.batch == *batch);
+        let memory = |steps: &Lowered, batch| steps.replayed(batch, gpu).map(|replayed| replayed.memory());
+        let simulated = |batch: u64| {
             let tried = Tried {
-                batch: *batch,
-                memory: Some(*memory),
-                accumulating: accumulating.replayed(*batch, gpu).map(|replayed| replayed.memory()),
-                piece: piece.map(|piece| Piece { residual: twice(piece.residual), ..*piece }),
+                batch,
+                memory: Some(memory(&single, batch)?),
+                accumulating: memory(&accumulating, batch),
                 ..Tried::default()
             };
-            (*batch, tried.point())
+            Some((batch, tried.measured()))
         };
-        let batch: BTreeMap<u64, Point> =
-            found.iter().filter(|(batch, _)| batches.contains(batch)).map(point).collect();
-        for told in pages.values_mut() {
-            told.residual = twice(told.residual);
+        // Sizes up to the first that exceeds the memory, then in the gaps between them.
+        let mut batch = BTreeMap::new();
+        for size in micro_batches(largest, samples) {
+            let Some((size, measured)) = simulated(size) else { break };
+            batch.insert(size, measured);
+            if measured.reserved_bytes > Some(gpu) {
+                break;
+            }
         }
-        let residuals =
-            batch.values().filter_map(|point| point.residual).chain(pages.values().map(|told| told.residual));
-        let residual = Some(residuals.reduce(f64::max)?);
-        Some(MeasuredMode { way: Way::Replayed, residual, time_residual: None, pages, batch })
-    }
-}
-
-/// Larger and larger micro-batches until one reserves more than there is, and some between them, where the number of pages
-/// changes; sorted.
-fn climb(steps: &Lowered, largest: u64, gpu: Bytes) -> Vec<(u64, Memory)> {
-    let count = (OPS / steps.ops().max(1)).clamp(FEWEST, MOST);
-    let mut found: Vec<(u64, Memory)> = Vec::new();
-    for batch in spread(&ladder(largest), count) {
-        if found.last().is_some_and(|(_, memory)| memory.reserved_bytes > gpu) {
-            break;
-        }
-        let Some(replayed) = steps.replayed(batch, gpu) else { break };
-        found.push((batch, replayed.memory()));
-    }
-    while found.len() < count {
-        let Some(batch) = refined(&samples(&found), gpu, |_| true) else { break };
-        let Some(replayed) = steps.replayed(batch, gpu) else { break };
-        let at = found.partition_point(|(known, _)| *known < batch);
-        found.insert(at, (batch, replayed.memory()));
-    }
-    found
-}
-
-/// At most so many of the batches, evenly, with the first and the last.
-fn spread(batches: &[u64], count: usize) -> Vec<u64> {
-    let (last, kept) = (batches.len() - 1, count.min(batches.len()));
-    let place = |number: usize| number * last / (kept - 1).max(1);
-    (0..kept).map(|number| batches[place(number)]).collect()
-}
-
-fn samples(found: &[(u64, Memory)]) -> Vec<Sample> {
-    let sample = |(batch, memory): &(u64, Memory)| Sample {
-        batch: *batch,
-        reserved: memory.reserved_bytes,
-        in_use: memory.in_use_bytes,
-        held: memory.pages,
-        seconds: None,
-    };
-    found.iter().map(sample).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::spread;
-
-    #[test]
-    fn batches_are_left_out_evenly() {
-        let ladder = [1, 2, 3, 4, 6, 8, 12, 16];
-        assert_eq!(spread(&ladder, 20), ladder);
-        assert_eq!(spread(&ladder, 4), [1, 3, 6, 16]);
-        assert_eq!(spread(&[7], 4), [7]);
+        let (&largest, _) = batch.last_key_value()?;
+        let missing = micro_batches(largest, samples).into_iter().filter(|size| !batch.contains_key(size));
+        let missing: Vec<_> =
+            missing.take(MOST_MICRO_BATCHES.saturating_sub(batch.len())).filter_map(simulated).collect();
+        batch.extend(missing);
+        Some(MeasuredMode { method: MeasurementMethod::Simulated, batch })
     }
 }

@@ -1,7 +1,7 @@
 //! Locks drawn at random, with figures as they are written: times of four digits, shares of four decimals.
 
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::measured::{Between, Measured, MeasuredMode, MeasuredOn, Mode, Need, Pages, Point, Way};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Goal, Precision};
@@ -27,55 +27,22 @@ fn bytes() -> impl Strategy<Value = Bytes> {
     (1u64 << 49..=Measured::LARGEST, 0u32..50).prop_map(|(bytes, shift)| Bytes(bytes >> shift))
 }
 
-/// By three micro-batches in ascending order, with something that is needed.
-fn needs() -> impl Strategy<Value = Need> {
-    let between = (bytes(), bytes()).prop_map(|(a, b)| (a.min(b), a.max(b)));
-    btree_map(1u64..=1 << 30, between, 3).prop_map(|known| {
-        let between =
-            |(batch, (least, most)): (&u64, &(Bytes, Bytes))| Between { batch: *batch, least: *least, most: *most };
-        let known: Vec<_> = known.iter().map(between).collect();
-        Need { few: known[0], best: known[1], many: known[2] }
-    })
-}
-
-fn pages() -> impl Strategy<Value = Pages> {
-    // What is nothing everywhere is not written.
-    let other = of(btree_map(1u64..=1 << 30, bytes(), 1..6))
-        .prop_map(|known| known.filter(|known| known.values().any(|bytes| *bytes > Bytes::ZERO)).unwrap_or_default());
-    let figures = ([bytes(), bytes()], 0u64..=1 << 30, [needs(), needs()], other, shares());
-    figures.prop_map(|(bytes, unfilled_pages, needs, other_bytes, residual)| Pages {
-        largest_bytes: bytes[0],
-        largest_bytes_per_sample: bytes[1],
-        unfilled_pages,
-        needed: needs[0],
-        small: needs[1],
-        other_bytes,
-        residual,
-    })
-}
-
 /// Evenly over the orders of magnitude.
 fn sizes() -> impl Strategy<Value = u64> {
     (1u64..=1 << 30, 0u32..30).prop_map(|(size, shift)| (size >> shift).max(1))
 }
 
 prop_compose! {
-    fn points()(
+    fn batches()(
         reserved_bytes in of(bytes()),
-        reserved_bytes_per_sample in of(bytes()),
-        reserved_from in of(Just(1u64)),
-        residual in of(shares()),
         reserved_accumulating_bytes in of(bytes()),
         in_use_bytes in of(bytes()),
         micro_step_ms in of(milliseconds()),
         optimizer_ms in of(milliseconds()),
         spread in of(shares()),
-    ) -> Point {
-        Point {
+    ) -> MeasuredBatch {
+        MeasuredBatch {
             reserved_bytes,
-            reserved_bytes_per_sample,
-            reserved_from,
-            residual,
             reserved_accumulating_bytes,
             in_use_bytes,
             micro_step_ms,
@@ -87,28 +54,22 @@ prop_compose! {
 
 prop_compose! {
     fn modes()(
-        way in select(vec![Way::Executed, Way::DryRun, Way::Replayed]),
-        residual in of(shares()),
-        time_residual in of(shares()),
-        pages in btree_map(sizes(), pages(), 0..3),
-        batch in btree_map(sizes(), points(), 1..5),
+        method in select(vec![MeasurementMethod::Executed, MeasurementMethod::DryRun, MeasurementMethod::Simulated]),
+        batch in btree_map(sizes(), batches(), 1..13),
     ) -> MeasuredMode {
-        MeasuredMode { way, residual, time_residual, pages, batch }
+        MeasuredMode { method, batch }
     }
 }
 
 /// The mode with figures that agree with each other.
 fn possible(mut mode: MeasuredMode, kind: DeviceKind) -> MeasuredMode {
-    let mut before = 0;
-    for (batch, point) in &mut mode.batch {
-        if mode.way != Way::Executed || kind == DeviceKind::Gpu {
-            point.reserved_bytes.get_or_insert(Bytes::ZERO);
+    for batch in mode.batch.values_mut() {
+        if mode.method != MeasurementMethod::Executed || kind == DeviceKind::Gpu {
+            batch.reserved_bytes.get_or_insert(Bytes::ZERO);
         }
-        for reserved in [&mut point.reserved_bytes, &mut point.reserved_accumulating_bytes].into_iter().flatten() {
-            *reserved = (*reserved).max(point.in_use_bytes.unwrap_or_default());
+        for reserved in [&mut batch.reserved_bytes, &mut batch.reserved_accumulating_bytes].into_iter().flatten() {
+            *reserved = (*reserved).max(batch.in_use_bytes.unwrap_or_default());
         }
-        point.reserved_from = point.reserved_from.map(|_| before + 1);
-        before = *batch;
     }
     mode
 }
@@ -184,5 +145,5 @@ pub(crate) fn names() -> impl Strategy<Value = String> {
 }
 
 pub(crate) fn locks() -> impl Strategy<Value = Lock> {
-    btree_map(names(), entries(), 0..4).prop_map(|workload| Lock { workload })
+    btree_map(names(), entries(), 0..4).prop_map(|workload| Lock { workload, older_format: None })
 }

@@ -198,12 +198,12 @@ fn a_program_that_is_not_asked_goes_on() {
 fn a_damaged_lock_is_reported_before_anything_is_measured() {
     let folder = tempfile::tempdir().expect("a folder");
     let lock = folder.path().join("gpu-tuned.lock");
-    fs::write(&lock, "format = 1\n[workload.one-layer\n").expect("a file");
+    fs::write(&lock, "format = 2\n[workload.one-layer\n").expect("a file");
     let output = run(&lock, &[("GPU_TUNED_MEASURE", "1")]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("gpu-tuned.lock:2:"), "{stderr}");
     assert!(!stderr.contains("micro-step"), "{stderr}");
-    assert_eq!(fs::read_to_string(&lock).expect("the file"), "format = 1\n[workload.one-layer\n");
+    assert_eq!(fs::read_to_string(&lock).expect("the file"), "format = 2\n[workload.one-layer\n");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use gpu_tuned::{
 };
 use gpu_tuned_core::{
     matching::identify,
-    measured::{Measured, MeasuredMode, MeasuredOn, Mode, Point, Way},
+    measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode},
     plan,
     profile::ProfileTable,
 };
@@ -196,15 +196,15 @@ fn facts<C>(session: &Session<C>) -> anyhow::Result<DeviceFacts> {
 }
 
 fn on(facts: &DeviceFacts, measured: &[Timed]) -> MeasuredOn {
-    let point = |timed: &Timed| Point {
+    let point = |timed: &Timed| MeasuredBatch {
         micro_step_ms: Some(timed.micro_step_ms),
         optimizer_ms: Some(timed.optimizer_ms),
         spread: Some(timed.spread),
-        ..Point::default()
+        ..MeasuredBatch::default()
     };
     let batch = measured.iter().map(|timed| (timed.batch, point(timed))).collect();
     let mode = Mode::new(Precision::F32, false);
-    let of_mode = MeasuredMode { way: Way::Executed, residual: None, time_residual: None, pages: [].into(), batch };
+    let of_mode = MeasuredMode { method: MeasurementMethod::Executed, batch };
     MeasuredOn {
         device: facts.name.clone(),
         kind: facts.kind,

@@ -11,7 +11,7 @@ use burn::{
 };
 use gpu_tuned::{
     Bytes, Goal, Pins, Precision, Provenance,
-    measure::{Subject, Trace, Traces, missed},
+    measure::{Subject, Trace, Traces},
 };
 use gpu_tuned_core::{
     device::{DeviceFacts, DeviceKind},
@@ -80,10 +80,9 @@ impl Planned {
     fn by(single: &Trace, family: Family, checkpointing: bool) -> Self {
         let mode = Mode::new(Precision::F32, checkpointing);
         let traces = Traces { single: single.clone(), accumulating: single.clone() };
-        let missed = missed(family, mode, "0.22.1").expect("it was held against a GPU");
-        let found = traces.measured(mode.precision, 1024, H200, missed).expect("one sample fits");
+        let found = traces.measured(mode.precision, 1024, Some(1024), H200).expect("one sample fits");
         let declared = Declared { parameters: 1, flops_per_sample: 1.0, family, ..Declared::default() };
-        let on = [(Measured::replayed_name("h200"), replayed(mode, found))].into();
+        let on = [(Measured::simulated_name("h200"), replayed(mode, found))].into();
         let workload = declared.workload().with_measured(Measured { on, ..Measured::default() });
         Self { workload, checkpointing }
     }

@@ -1,8 +1,8 @@
-//! Plans by steps that were replayed for a GPU, beside measurements and without any.
+//! Plans from simulated memory, with measurements and without.
 
 use super::{Plan, plan};
 use crate::device::{DeviceFacts, DeviceKind};
-use crate::measured::{Measured, MeasuredMode, MeasuredOn, Point, Way};
+use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
 use crate::profile::ProfileTable;
 use crate::workload::{Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Provenance};
@@ -14,18 +14,18 @@ fn nominal(id: &str) -> DeviceFacts {
 }
 
 /// Pools of so many MiB at two micro-batches, of a GPU.
-fn on(gpu: &str, way: Way, mib: u64, residual: f64) -> MeasuredOn {
+fn on(gpu: &str, method: MeasurementMethod, mib: u64) -> MeasuredOn {
     let facts = nominal(gpu);
-    let is_run = way != Way::Replayed;
-    let point = |batch: u64| Point {
+    let is_run = method != MeasurementMethod::Simulated;
+    let point = |batch: u64| MeasuredBatch {
         reserved_bytes: Some(Bytes::from_mib(mib * batch / BATCH)),
         micro_step_ms: is_run.then_some(batch as f64),
         optimizer_ms: is_run.then_some(1.0),
-        ..Point::default()
+        ..MeasuredBatch::default()
     };
     let batch = [(BATCH, point(BATCH)), (4 * BATCH, point(4 * BATCH))].into();
     MeasuredOn {
-        device: if is_run { format!("NVIDIA {gpu}") } else { format!("{gpu} (steps of a CPU, replayed)") },
+        device: if is_run { format!("NVIDIA {gpu}") } else { format!("{gpu} (simulated from steps of a CPU)") },
         kind: DeviceKind::Gpu,
         memory_bytes: facts.memory_total,
         sm_count: facts.sm_count,
@@ -36,11 +36,7 @@ fn on(gpu: &str, way: Way, mib: u64, residual: f64) -> MeasuredOn {
         cubecl: Some("0.11.3".to_owned()),
         context_bytes: is_run.then_some(Bytes::from_mib(537)),
         kernels_bytes: is_run.then_some(Bytes::from_mib(30)),
-        mode: [(
-            "f32".parse().expect("a mode"),
-            MeasuredMode { way, residual: Some(residual), time_residual: None, pages: [].into(), batch },
-        )]
-        .into(),
+        mode: [("f32".parse().expect("a mode"), MeasuredMode { method, batch })].into(),
     }
 }
 
@@ -63,17 +59,22 @@ fn pools(plan: &Plan) -> Bytes {
     memory.total() - memory.context - memory.kernels - memory.margin - queue
 }
 
-fn replayed(gpu: &str, mib: u64) -> MeasuredOn {
-    on(gpu, Way::Replayed, mib, 0.25)
+/// Margin of a transformer's simulated memory with two sizes: 25% for interpolation, and 11% of error of the simulation.
+fn margin(mib: u64) -> Bytes {
+    Bytes::from_mib(mib).scaled(1.25 * (1.0 + 0.11 / 0.89) - 1.0) + Bytes::from_mib(24)
+}
+
+fn simulated(gpu: &str, mib: u64) -> MeasuredOn {
+    on(gpu, MeasurementMethod::Simulated, mib)
 }
 
 #[test]
-fn a_gpu_that_nobody_measured_gets_the_memory_that_was_replayed_and_nothing_else() {
-    let lock = workload([("replayed-rtx4090", replayed("rtx4090", 5000))]);
+fn an_unmeasured_gpu_gets_simulated_memory_and_nothing_else() {
+    let lock = workload([("simulated-rtx4090", simulated("rtx4090", 5000))]);
     for gpu in ["rtx4090", "l4"] {
         let (plan, derived) = (planned(gpu, &lock), planned(gpu, &workload([])));
         assert_eq!(pools(&plan), Bytes::from_mib(5000), "{plan}");
-        assert_eq!(plan.memory.margin, Bytes::from_mib(1250 + 24), "{plan}");
+        assert_eq!(plan.memory.margin, margin(5000), "{plan}");
         assert_eq!(plan.memory.provenance, Provenance::Transferred);
         let others = |plan: &Plan| (plan.memory.context, plan.memory.kernels, plan.samples_per_s);
         assert_eq!(others(&plan), others(&derived));
@@ -82,11 +83,11 @@ fn a_gpu_that_nobody_measured_gets_the_memory_that_was_replayed_and_nothing_else
 }
 
 #[test]
-fn a_measurement_of_any_gpu_goes_before_what_was_replayed() {
+fn a_measurement_of_any_gpu_is_preferred_to_a_simulation() {
     let lock = workload([
-        ("h200", on("h200", Way::DryRun, 4000, 0.01)),
-        ("replayed-h200", replayed("h200", 5000)),
-        ("replayed-rtx4090", replayed("rtx4090", 6000)),
+        ("h200", on("h200", MeasurementMethod::DryRun, 4000)),
+        ("simulated-h200", simulated("h200", 5000)),
+        ("simulated-rtx4090", simulated("rtx4090", 6000)),
     ]);
     let (there, elsewhere) = (planned("h200", &lock), planned("rtx4090", &lock));
     assert_eq!((pools(&there), pools(&elsewhere)), (Bytes::from_mib(4000), Bytes::from_mib(4000)));
@@ -96,16 +97,17 @@ fn a_measurement_of_any_gpu_goes_before_what_was_replayed() {
 }
 
 #[test]
-fn what_was_replayed_is_of_no_device_whatever_it_is_called() {
-    let named = MeasuredOn { device: "NVIDIA H200".to_owned(), ..replayed("h200", 5000) };
+fn a_simulation_is_never_taken_for_the_device_that_it_is_named_after() {
+    let named = MeasuredOn { device: "NVIDIA H200".to_owned(), ..simulated("h200", 5000) };
     let plan = planned("h200", &workload([("h200", named)]));
     assert_eq!(plan.memory.provenance, Provenance::Transferred);
-    assert_eq!(plan.memory.margin, Bytes::from_mib(1250 + 24));
+    assert_eq!(plan.memory.margin, margin(5000));
 }
 
 #[test]
-fn of_several_the_one_for_about_as_much_memory_counts() {
-    let lock = workload([("replayed-generic", replayed("generic", 5000)), ("replayed-h200", replayed("h200", 6000))]);
+fn the_simulation_with_the_most_similar_memory_is_used() {
+    let lock =
+        workload([("simulated-generic", simulated("generic", 5000)), ("simulated-h200", simulated("h200", 6000))]);
     let found = ["t4", "b200"].map(|gpu| pools(&planned(gpu, &lock)));
     assert_eq!(found, [Bytes::from_mib(5000), Bytes::from_mib(6000)]);
 }

@@ -1,25 +1,28 @@
-//! What is expected of micro-batches on a device, whichever of them is taken.
+//! Expected speed and memory of micro-batches on a device, whichever is chosen.
 
-use super::memory::{MemoryModel, largest_batch_in_one_piece};
+use super::error::PlanError;
+use super::expected::Expected;
+use super::limits::largest_batch_in_one_piece;
+use super::memory::MemoryModel;
 use super::split::{self, Split};
 use super::time::StepTime;
-use super::{Expected, PlanError, choice, host, precision};
+use super::{candidates, precision, prefetch};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Goal, Pins, Provenance};
 
-/// What the planner expects of micro-batches on `device`, smallest first, without checkpointing before with it: speed and
-/// memory in the goal's precision, whatever micro-batch the goal fixes.
+/// Returns expected speed and memory of micro-batches on `device` in the goal's precision, smallest first, without
+/// checkpointing before with it. A pinned micro-batch of the goal is ignored.
 ///
-/// Up to a rank's share of the global batch they are ways to take the goal's steps. Larger ones are steps of a larger
-/// global batch, which is then one micro-batch: they say where the device would be filled. Of the many that are considered
-/// powers of two are kept, those that were measured, those that cut the step evenly, and on both sides of what fits. It goes
-/// on to the first that no free memory makes room for: others may hold some of the device's only for now.
+/// Sizes up to a rank's share of the global batch split the goal's steps. Larger ones are steps of a larger global batch,
+/// and show where the device would be filled. Powers of two are returned, measured sizes, sizes that split the step evenly,
+/// and the two sizes around the memory limit. The list ends with the first size that exceeds the device's total memory:
+/// other processes may release theirs.
 ///
 /// # Errors
 ///
-/// As [`plan()`](super::plan()), but for a workload that does not fit: that is an answer.
+/// As [`plan()`](super::plan()), except that a workload that does not fit is no error.
 pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
     let mut goal = goal.in_samples(workload)?;
     let precision = precision::decide(device, &goal)?.value;
@@ -28,7 +31,7 @@ pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<V
     let free = Goal { global_batch: None, ..goal.clone() };
     let share = goal.global_batch.map_or(0, |samples| samples / goal.world_size.max(1));
     let mut all = Vec::new();
-    for mode in choice::modes(device, workload, &goal, precision) {
+    for mode in candidates::modes(device, workload, &goal, precision) {
         let mut of_mode = Vec::new();
         if goal.global_batch.is_some() {
             let even = |split: &Split| share.is_multiple_of(split.batch);
@@ -49,7 +52,7 @@ pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<V
     Ok(all)
 }
 
-/// What is worth keeping of the micro-batches of a goal; `keeps` those that are kept besides.
+/// Returns the expectations for a goal; `keeps` selects further sizes.
 fn expected(
     device: &DeviceFacts,
     workload: &Workload,
@@ -57,8 +60,8 @@ fn expected(
     mode: Mode,
     keeps: impl Fn(&Split) -> bool,
 ) -> Result<Vec<Expected>, PlanError> {
-    let time = StepTime::of(device, workload, mode);
-    let memory = MemoryModel::of(device, workload, goal, mode);
+    let time = StepTime::new(device, workload, mode);
+    let memory = MemoryModel::new(device, workload, goal, mode);
     let in_one_piece = largest_batch_in_one_piece(device, workload, mode.precision);
     let all = split::splits(device, workload, goal)?.into_iter().map(|split| {
         let memory = memory.at(split.batch, split.micro_steps() > 1);
@@ -71,7 +74,7 @@ fn expected(
             memory_bytes: memory.total().0,
             fits: memory.fits() && split.batch <= in_one_piece,
             in_no_piece: split.batch > in_one_piece,
-            prefetch_depth: Some(host::prefetch_depth(workload, goal, split.batch)),
+            prefetch_depth: Some(prefetch::depth(workload, goal, split.batch)),
             provenance: Some(provenance),
         };
         (is_kept, expected)

@@ -1,0 +1,42 @@
+use proptest::prelude::{prop_assert, proptest};
+
+use super::{MOST_MICRO_BATCHES, divisors, micro_batches};
+
+#[test]
+fn sizes_lie_near_powers_of_two_and_divide_the_step_where_they_can() {
+    for (largest, samples, expected) in [
+        (1, Some(1), &[1][..]),
+        (512, Some(512), &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512]),
+        (360, Some(360), &[1, 2, 4, 8, 15, 30, 45, 60, 90, 120, 180, 360]),
+        (48, Some(48), &[1, 2, 3, 4, 6, 8, 12, 16, 24, 48]),
+        (514, Some(514), &[1, 2, 4, 8, 16, 32, 64, 128, 257, 514]),
+        (720, Some(720), &[1, 2, 4, 8, 16, 30, 60, 120, 180, 240, 360, 720]),
+        (1 << 16, None, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]),
+        (1 << 16, Some(1 << 16), &[1, 4, 16, 64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536]),
+    ] {
+        assert_eq!(micro_batches(largest, samples), expected, "{largest} of {samples:?}");
+    }
+}
+
+#[test]
+fn few_divisors_without_wide_gaps_are_all_measured() {
+    let widest = |sizes: &[u64]| sizes.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64).fold(1.0, f64::max);
+    let steps = (1..=2048).map(|samples| (samples, divisors(samples, samples)));
+    let mut steps = steps.filter(|(_, all)| all.len() <= MOST_MICRO_BATCHES && widest(all) <= 2.0).peekable();
+    assert!(steps.peek().is_some());
+    for (samples, all) in steps {
+        let sizes = micro_batches(samples, Some(samples));
+        assert!(all.iter().all(|divisor| sizes.contains(divisor)), "{all:?}, {sizes:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn sizes_are_few_ascending_and_close(largest in 1..=2048u64, share in proptest::option::of(1..=8u64)) {
+        let sizes = micro_batches(largest, share.map(|times| times * largest));
+        prop_assert!(sizes.len() <= MOST_MICRO_BATCHES && sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
+        prop_assert!(sizes.first() == Some(&1) && sizes.last() == Some(&largest), "{sizes:?}");
+        let widest = sizes.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64).fold(1.0, f64::max);
+        prop_assert!(widest <= 3.0, "{sizes:?}");
+    }
+}
