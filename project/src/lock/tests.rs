@@ -161,7 +161,8 @@ fn the_format_of_a_newer_release_is_refused() {
 
 #[test]
 fn the_format_of_an_older_release_is_read_as_an_empty_lock_and_replaced() {
-    let older = "format = 1\n\n[workload.char-lm]\nparameters = 818_256\n\n[workload.char-lm.on.h200.mode.f32]\nway = 5\n";
+    let older =
+        "format = 1\n\n[workload.char-lm]\nparameters = 818_256\n\n[workload.char-lm.on.h200.mode.f32]\nway = 5\n";
     let lock = parse(older).expect("its measurements are left out");
     assert!(lock.is_empty());
     let warning = lock.older_warning().expect("a warning");

@@ -1,4 +1,4 @@
-//! What was predicted of batches that are not in the lock, and what was reserved.
+//! Predicted against reserved memory at sizes that are not in the lock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ pub(super) struct HeldOut {
 /// What was not compared, and why.
 #[derive(Default)]
 pub(super) struct LeftOut {
-    points: usize,
+    measured: usize,
     other_modes: usize,
     out_of_memory: usize,
     failed: usize,
@@ -42,8 +42,7 @@ pub(super) struct Comparison {
     pairs: Pairs,
 }
 
-/// The goals of a median and a 95th percentile, as shares.
-const FROM_CUDA: (f64, f64) = (0.005, 0.02);
+/// Goals of the median and the 95th percentile of simulated memory, as fractions.
 pub(crate) const FROM_CPU: (f64, f64) = (0.05, 0.15);
 
 /// Bytes from which errors are also summarised alone: an eighth of the smallest GPU that trains.
@@ -81,13 +80,11 @@ impl Comparison {
 
     pub(super) fn section(&self, text: &mut String) -> Result<()> {
         text.push_str(
-            "\n## Memory\n\nWhat the memory pools held at most in any step, at batches that are not in the lock, and what \
-             its pages, or lines between its points, say of there. An error is predicted over observed, less one. The bound is the \
-             prediction with the margin that a plan adds. That margin was chosen after \
-             [some of these runs](../tests/hardware/results/README.md), so that none of those exceeds its bound is fitted; \
-             the others are held out. `executed` ran the steps, `dry` ran them without their kernels. Runs beside a process \
-             that holds memory are among them, where their batch is not in the lock. What another thread than theirs left in \
-             [opening the device](../tests/hardware/results/README.md), 8 MiB or nothing, is not counted.\n\
+            "\n## Memory\n\nBytes that the memory pools reserved at most in any step, at sizes that are not in the lock, against the line \
+             between measured neighbours. An error is predicted over observed, less one. The bound is the prediction with the \
+             margin that a plan adds. `executed` ran the steps, `dry` ran them without their kernels. Runs beside a process \
+             that held memory are among them, where their size is not in the lock. Up to 8 MiB left by another thread at device \
+             start-up are excluded.\n\
              \n| | runs | median error | 95th percentile | largest | above the bound |\n|---|---|---|---|---|---|\n",
         );
         summary(text, "all", &self.all, |_| true)?;
@@ -103,8 +100,7 @@ impl Comparison {
         )?;
         summary(text, "the same, of 1 GiB and more", &self.in_pairs, matters)?;
         summary(text, "the same, accumulating, or with batches waiting", &self.in_pairs, |held| !held.is_plain())?;
-        let (median, tail) = FROM_CUDA;
-        writeln!(text, "| goal | | {} | {} | | 0 |", percent(median), percent(tail))?;
+        text.push_str("| goal | | | | | 0 |\n");
         self.cpu_summary(text)?;
         if self.all.iter().all(|held| held.by_cpu.is_none()) {
             text.push_str(WITHOUT_GPU);
@@ -232,7 +228,7 @@ impl LeftOut {
             let run = Run::of(line);
             match line.reserved() {
                 _ if !subject.has(run.mode) => self.other_modes += 1,
-                _ if subject.is_point(run.mode, run.batch) => self.points += 1,
+                _ if subject.is_measured(run.mode, run.batch) => self.measured += 1,
                 None if line.out_of_memory => self.out_of_memory += 1,
                 None => self.failed += 1,
                 Some(bytes) => {
@@ -247,7 +243,7 @@ impl LeftOut {
 
     fn note(&self, text: &mut String) -> Result<()> {
         let counts = [
-            (self.points, "at batches of the lock (below)"),
+            (self.measured, "at measured micro-batches (below)"),
             (self.other_modes, "in modes that the lock has not"),
             (self.out_of_memory, "ran out of memory"),
             (self.failed, "failed otherwise"),

@@ -48,7 +48,7 @@ impl Pairs {
         match all {
             0 => writeln!(
                 text,
-                "\nNo step is on record both dry and executed, but for [batches of the lock](#at-batches-of-the-lock)."
+                "\nNo step is on record both dry and executed, but for [measured micro-batches](#at-measured-micro-batches)."
             )?,
             _ if same == all => {
                 writeln!(text, "\nAll {all} pairs of dry and executed steps held the same bytes.")?;

@@ -114,13 +114,13 @@ impl<'a> Subject<'a> {
         &self.measured.on[self.device]
     }
 
-    /// Whether the lock has points of this mode on the device.
+    /// Returns true if the lock has measurements of this mode on the device.
     pub(super) fn has(&self, mode: Mode) -> bool {
         self.on_gpu.measured.on.get(self.device).is_some_and(|on| on.mode.contains_key(&mode))
     }
 
-    /// Whether the lock has a point at this batch.
-    pub(super) fn is_point(&self, mode: Mode, batch: u64) -> bool {
+    /// Returns true if the lock has this micro-batch.
+    pub(super) fn is_measured(&self, mode: Mode, batch: u64) -> bool {
         let on = self.on_gpu.measured.on.get(self.device);
         on.and_then(|on| on.mode.get(&mode)).is_some_and(|mode| mode.batch.contains_key(&batch))
     }

@@ -362,7 +362,7 @@ fn what_was_measured_bears_the_claims_that_must_hold() {
     }
     let exceeded = super::Comparison::of(&subjects, &results).expect("they can be planned").exceeded();
     assert!(exceeded.starts_with("0 of "), "{exceeded}");
-    let at_points = super::points::all(&subjects, &results).expect("they can be planned");
-    assert_eq!(super::points::overran(&at_points), format!("0 of {}", at_points.len()));
+    let at_points = super::at_measured::all(&subjects, &results).expect("they can be planned");
+    assert_eq!(super::at_measured::overran(&at_points), format!("0 of {}", at_points.len()));
     assert!(results.confirmed.len() >= 8 && results.confirmed.iter().all(|line| line.reserved().is_some()));
 }

@@ -1,4 +1,4 @@
-//! What steps held at batches of the lock, beside what the lock says of them.
+//! Memory that steps reserved at measured micro-batches, against the lock.
 
 use std::fmt::Write as _;
 
@@ -9,32 +9,32 @@ use super::data::{Line, Results};
 use super::figures::{difference, mib, most};
 use super::subject::{Run, Subject};
 
-/// One run at a batch of the lock.
-pub(super) struct AtPoint {
+/// One run at a measured micro-batch.
+pub(super) struct AtMeasured {
     model: String,
     run: Run,
-    /// Memory that another process left free.
+    /// Free memory beside another process.
     free_mib: Option<u64>,
-    said: Bytes,
-    held: Bytes,
-    /// What the memory pools have on the smallest device that a plan with this batch fits.
+    predicted: Bytes,
+    reserved: Bytes,
+    /// Room of the memory pools on the smallest device that a plan with this batch fits.
     room: Bytes,
 }
 
-/// Every run at a batch of the lock: those that were traced, then those that were confirmed.
-pub(super) fn all(subjects: &[Subject], results: &Results) -> Result<Vec<AtPoint>> {
+/// Every run at a measured micro-batch: traced runs, then confirmed ones.
+pub(super) fn all(subjects: &[Subject], results: &Results) -> Result<Vec<AtMeasured>> {
     let mut found = Vec::new();
     for line in results.traced().chain(&results.confirmed).filter(|line| line.was_executed() == Some(true)) {
         let subject = subjects.iter().find(|subject| subject.name == line.model);
-        let subject = subject.filter(|subject| subject.is_point(line.mode(), line.batch));
+        let subject = subject.filter(|subject| subject.is_measured(line.mode(), line.batch));
         if let (Some(subject), Some(held)) = (subject, line.reserved()) {
-            found.push(AtPoint::of(subject, line, held)?);
+            found.push(AtMeasured::of(subject, line, held)?);
         }
     }
     Ok(found)
 }
 
-impl AtPoint {
+impl AtMeasured {
     fn of(subject: &Subject, line: &Line, held: Bytes) -> Result<Self> {
         let run = Run::of(line);
         let need = subject.need(run)?;
@@ -43,51 +43,56 @@ impl AtPoint {
             model: subject.name.to_owned(),
             run,
             free_mib: line.free_mib,
-            said: need.bound(),
-            held,
+            predicted: need.bound(),
+            reserved: held,
             room: whole - need.fixed,
         })
     }
 
     fn above(&self) -> f64 {
-        self.held.mib() - self.said.mib()
+        self.reserved.mib() - self.predicted.mib()
     }
 
     fn share(&self) -> f64 {
-        self.held.0 as f64 / self.said.0 as f64 - 1.0
+        self.reserved.0 as f64 / self.predicted.0 as f64 - 1.0
     }
 
     fn held_more(&self) -> bool {
-        self.held > self.said
+        self.reserved > self.predicted
     }
 
-    /// Whether it held more than there may be for it.
+    /// Returns true if the run reserved more than the room.
     fn overran(&self) -> bool {
-        self.held > self.room
+        self.reserved > self.room
     }
 }
 
-/// How many held more than the lock says, of all, and by how much.
-pub(super) fn held_more(all: &[AtPoint]) -> String {
+/// Relative errors of the memory at measured micro-batches: reserved over predicted, less one, without sign.
+pub(super) fn errors(all: &[AtMeasured]) -> Vec<f64> {
+    all.iter().map(|run| run.share().abs()).collect()
+}
+
+/// Number of runs that reserved more than the lock has, of all, with the largest excess.
+pub(super) fn held_more(all: &[AtMeasured]) -> String {
     let (mib, share) = worst(all.iter());
     let more = all.iter().filter(|run| run.held_more()).count();
     let by = if more == 0 { String::new() } else { format!(", by at most {mib:.0} MiB and {}", difference(share)) };
     format!("{more} of {}{by}", all.len())
 }
 
-/// How many held more than there may be for them, of all.
-pub(super) fn overran(all: &[AtPoint]) -> String {
+/// Number of runs that reserved more than their room, of all.
+pub(super) fn overran(all: &[AtMeasured]) -> String {
     format!("{} of {}", all.iter().filter(|run| run.overran()).count(), all.len())
 }
 
-/// The most MiB that any held beyond what the lock says, and the largest share; of different runs, perhaps.
-fn worst<'a>(runs: impl Iterator<Item = &'a AtPoint> + Clone) -> (f64, f64) {
+/// Largest excess over the lock in MiB, and the largest relative one.
+fn worst<'a>(runs: impl Iterator<Item = &'a AtMeasured> + Clone) -> (f64, f64) {
     let largest = |figures: Vec<f64>| most(&figures).unwrap_or_default();
-    (largest(runs.clone().map(AtPoint::above).collect()), largest(runs.map(AtPoint::share).collect()))
+    (largest(runs.clone().map(AtMeasured::above).collect()), largest(runs.map(AtMeasured::share).collect()))
 }
 
-/// The section about them.
-pub(super) fn section(text: &mut String, all: &[AtPoint]) -> Result<()> {
+/// Writes the section.
+pub(super) fn section(text: &mut String, all: &[AtMeasured]) -> Result<()> {
     if all.is_empty() {
         return Ok(());
     }
@@ -103,13 +108,13 @@ pub(super) fn section(text: &mut String, all: &[AtPoint]) -> Result<()> {
         }
     }
     text.push_str("| goal | | 0 | | | 0 |\n");
-    writeln!(text, "\n<details><summary>at batches of the lock: {} runs</summary>\n", all.len())?;
-    text.push_str("| model | mode | step | free, MiB | held, MiB | the lock says, MiB | more, MiB | |\n");
+    writeln!(text, "\n<details><summary>at measured micro-batches: {} runs</summary>\n", all.len())?;
+    text.push_str("| model | mode | step | free, MiB | reserved, MiB | in the lock, MiB | more, MiB | |\n");
     text.push_str("|---|---|---|---|---|---|---|---|\n");
     for run in all {
         let free = run.free_mib.map_or_else(|| "all".to_owned(), |free| free.to_string());
-        let AtPoint { model, run: Run { mode, .. }, said, held, .. } = run;
-        let (step, held, said) = (run.run.step(), mib(*held), mib(*said));
+        let AtMeasured { model, run: Run { mode, .. }, predicted, reserved, .. } = run;
+        let (step, held, said) = (run.run.step(), mib(*reserved), mib(*predicted));
         let (above, share) = (run.above(), difference(run.share()));
         writeln!(text, "| {model} | {mode} | {step} | {free} | {held} | {said} | {above:+.1} | {share} |")?;
     }
@@ -118,12 +123,12 @@ pub(super) fn section(text: &mut String, all: &[AtPoint]) -> Result<()> {
 }
 
 const INTRODUCTION: &str = "
-### At batches of the lock
+### At measured micro-batches
 
-Of its own batches the lock says what dry runs held, and a plan adds no margin to that. What is held beyond it comes out of the
-headroom, and of what context and kernels take less than is estimated. The last column counts runs that held more than there
-is for memory pools on the smallest device that such a plan fits: what the lock says, and the headroom.
+At a measured micro-batch a plan uses the bytes of the dry run, without a margin. Excess comes out of the headroom, and out of context and
+kernels that take less than estimated. The last column counts runs that reserved more than the memory pools have on the smallest device
+that such a plan fits: the measured bytes and the headroom.
 
-| | runs | held more than the lock says | most, MiB | most | more than that and headroom |
+| | runs | reserved more than the lock has | most, MiB | most | more than that and headroom |
 |---|---|---|---|---|---|
 ";
