@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::atomic_file;
+
 use crate::BuildError;
 
 /// The whole table, for the attribute.
@@ -13,10 +15,7 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Bu
     if std::fs::read_to_string(&path).is_ok_and(|present| present == text) {
         return Ok(path);
     }
-    // An interrupted build must not leave half a table behind.
-    let draft = folder.join(format!("{name}.draft"));
-    let written = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path));
-    match written {
+    match atomic_file::replace(&path, text) {
         Ok(()) => Ok(path),
         Err(cause) => Err(BuildError::Write { path, cause }),
     }

@@ -17,6 +17,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use gpu_tuned_core::atomic_file;
 
 use limits::Limits;
 use prose::Prose;
@@ -144,12 +145,8 @@ fn generated(root: &Path) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Writes a temporary file and renames it, so that an interruption keeps the old file.
+/// Writes a file completely or not at all, and creates its folder.
 fn replace(path: &Path, text: &str) -> Result<()> {
-    let temporary = path.with_extension("tmp");
-    path.parent()
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::write(&temporary, text))
-        .and_then(|()| fs::rename(&temporary, path))
-        .with_context(|| format!("cannot write {}", path.display()))
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| atomic_file::replace(path, text));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+use gpu_tuned_core::atomic_file;
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Serialize, ser::SerializeMap};
 
@@ -112,17 +113,11 @@ impl Trace {
     ///
     /// If the file cannot be written; an existing file then stays unchanged.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = tempfile::Builder::new();
-        // The permissions of other new files, subject to the user's mask.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder)?;
-        let mut buffered = io::BufWriter::new(file.as_file_mut());
-        self.write(&mut buffered)?;
-        buffered.flush()?;
-        drop(buffered);
-        file.persist(path).map(drop).map_err(|error| error.error)
+        atomic_file::replace_with(path, |file| {
+            let mut buffered = io::BufWriter::new(file);
+            self.write(&mut buffered)?;
+            buffered.flush()
+        })
     }
 }
 
