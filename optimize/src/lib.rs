@@ -1,14 +1,16 @@
-//! Tunes training configs for GPUs: `cargo gpu-tuned optimize` without its command line.
+//! Tunes training configs for GPUs, and proposes annotations for programs: `cargo gpu-tuned optimize` and `init` without their
+//! command lines.
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
 //! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The tables of names are in
-//! `dialect.rs` and `names.toml`.
+//! `dialect.rs` and `names.toml`. [`proposal`] looks for training configs in Rust sources.
 
 #![forbid(unsafe_code)]
 
 mod changes;
 mod config;
 mod dialect;
+pub mod diff;
 mod document;
 mod entry;
 mod error;
@@ -18,6 +20,7 @@ mod matched;
 mod model;
 mod names;
 mod precision;
+pub mod proposal;
 mod spelling;
 mod step;
 mod suggestions;
@@ -34,7 +37,6 @@ pub use expectation::Expectation;
 pub use larger::{Larger, TooSmall};
 pub use matched::KeyOverride;
 pub use model::{Dimension, Model, ModelRequest, Origin};
-pub use names::{KindNames, Names};
 pub use step::Step;
 pub use suggestions::{Gain, Suggestions};
 pub use task::Task;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// The table of names.
 #[derive(Debug, Deserialize)]
-pub struct Names {
+pub(crate) struct Names {
     kind: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
     pub(crate) layout: Vec<Layout>,
@@ -22,7 +22,7 @@ pub(crate) struct Words(Vec<String>);
 
 /// Names of one kind of model.
 #[derive(Debug, Deserialize)]
-pub struct KindNames {
+pub(crate) struct KindNames {
     /// The kind, as workloads name it.
     pub name: String,
     burn: Words,
@@ -86,29 +86,29 @@ impl Words {
 
 impl Names {
     /// The shipped table.
-    pub fn get() -> &'static Self {
+    pub(crate) fn get() -> &'static Self {
         static NAMES: LazyLock<Names> =
             LazyLock::new(|| toml::from_str(include_str!("names.toml")).expect("BUG: the table of names is valid"));
         &NAMES
     }
 
     /// Kinds of models in the order in which programs are searched for their modules.
-    pub fn kinds(&self) -> impl Iterator<Item = &KindNames> {
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &KindNames> {
         self.kind.iter()
     }
 
     /// Names of the kind that workloads call so.
-    pub fn kind(&self, name: &str) -> Option<&KindNames> {
+    pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
         self.kind.iter().find(|kind| kind.name == name)
     }
 
     /// Arguments of the constructor of one of Burn's configs, each with the dimension that it is.
-    pub fn burn_config(&self, name: &str) -> Option<&[(String, String)]> {
+    pub(crate) fn burn_config(&self, name: &str) -> Option<&[(String, String)]> {
         self.burn.iter().find(|config| config.words.has(name)).map(|config| config.fields.as_slice())
     }
 
     /// The optimizer of a config of Burn such as `AdamWConfig`; `Some(None)` for one that the planner has no counterpart of.
-    pub fn burn_optimizer(&self, config: &str) -> Option<Option<Optimizer>> {
+    pub(crate) fn burn_optimizer(&self, config: &str) -> Option<Option<Optimizer>> {
         let name = config.strip_suffix("Config")?.to_ascii_lowercase();
         // Momentum is a field of `SgdConfig`.
         let mut planned = Optimizer::ALL.into_iter().filter(|it| *it != Optimizer::Momentum);
@@ -126,12 +126,12 @@ pub(crate) fn optimizer_in(text: &str) -> Option<Optimizer> {
 
 impl KindNames {
     /// Prefixes of the names that modules of the kind have in Burn programs.
-    pub fn burn_modules(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn burn_modules(&self) -> impl Iterator<Item = &str> {
         self.burn.iter()
     }
 
     /// Names of a dimension in configs and programs, without its own.
-    pub fn aliases(&self, dim: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn aliases(&self, dim: &str) -> impl Iterator<Item = &str> {
         self.keys_of(dim).into_iter().flat_map(Words::iter)
     }
 

@@ -1,8 +1,8 @@
 //! Changes of files, and their diffs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use similar::TextDiff;
+use gpu_tuned_optimize::diff::unified;
 
 use crate::output::{BAD, BOLD, FAINT, GOOD, PLAIN, styled};
 
@@ -30,18 +30,6 @@ impl Change {
     }
 }
 
-/// Diff of two texts in the format of `diff -u`, without carriage returns.
-pub(crate) fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
-    let (old, new) = (old.replace('\r', ""), new.replace('\r', ""));
-    TextDiff::from_lines(&old, &new).unified_diff().context_radius(3).header(from, to).to_string()
-}
-
-/// Number of lines in the new text that the old one lacks.
-pub(crate) fn added_lines(old: &str, new: &str) -> usize {
-    let changes = TextDiff::from_lines(old, new);
-    changes.iter_all_changes().filter(|change| change.tag() == similar::ChangeTag::Insert).count()
-}
-
 /// A diff in the usual colors.
 pub(crate) fn colored(diff: &str) -> String {
     let style = |line: &str| match line.as_bytes() {
@@ -52,10 +40,4 @@ pub(crate) fn colored(diff: &str) -> String {
         _ => PLAIN,
     };
     diff.lines().flat_map(|line| [styled(style(line), line), "\n".to_owned()]).collect()
-}
-
-/// Path of a file from the workspace on, with slashes.
-pub(crate) fn display_name(path: &Path, workspace: &Path) -> String {
-    let path = path.strip_prefix(workspace).unwrap_or(path);
-    path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }

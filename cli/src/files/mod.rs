@@ -12,7 +12,7 @@ use gpu_tuned_core::atomic_file;
 use crate::error::Error;
 use crate::stdio::is_standard;
 pub(crate) use all::write_all;
-pub(crate) use change::{Change, added_lines, colored, display_name, unified};
+pub(crate) use change::{Change, colored};
 
 /// Refuses to read the standard input twice.
 pub(crate) fn once<'a>(inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Error> {

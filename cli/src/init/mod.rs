@@ -3,7 +3,6 @@
 mod args;
 mod error;
 mod manifest;
-mod proposal;
 mod script;
 mod setup;
 mod text;
@@ -16,12 +15,13 @@ use serde::Serialize;
 pub(crate) use args::InitArgs;
 pub(crate) use error::InitError;
 
+use gpu_tuned_optimize::proposal::{Edit, Proposal};
+
 use crate::args::Common;
 use crate::error::Error;
 use crate::files::{Change, colored, write_all};
 use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::project::Project;
-use proposal::{Edit, Proposal};
 use setup::Setup;
 
 /// Output of `--json`.

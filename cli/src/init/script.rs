@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::TargetKind;
+use gpu_tuned_optimize::diff::display_name;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{AttrStyle, File, Item, ItemFn};
 
 use super::manifest::Manifest;
 use super::text::Text;
 use crate::error::Error;
-use crate::files::{Change, display_name};
+use crate::files::Change;
 use crate::project::Project;
 
 /// Change of the build script.

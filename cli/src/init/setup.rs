@@ -4,15 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_optimize::diff::display_name;
+use gpu_tuned_optimize::proposal::{self, Found, Proposal};
 use gpu_tuned_project::config::ConfigFile;
 
 use super::InitArgs;
 use super::error::InitError;
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
-use super::proposal::{self, Found, Proposal};
 use super::script::{self, Script};
 use crate::error::Error;
-use crate::files::{Change, display_name};
+use crate::files::Change;
 use crate::project::{Project, RUNTIME};
 use crate::target::Target;
 
@@ -84,7 +85,7 @@ impl Setup {
         }
         setup.changes.retain(Change::is_needed);
         setup.notes.extend(of_burn(project));
-        let found = proposal::find(project, &names[0]);
+        let found = proposal::find(project.package(), workspace, &names[0], project.has_structs());
         setup.steps = steps(project, targets, &here, &found);
         setup.notes.extend(here.is_empty().then(|| WITHOUT_GPU.to_owned()));
         let Found { proposal, has_loop, left, notes, .. } = found;

@@ -1,4 +1,4 @@
-//! Amounts as people read them.
+//! Amounts as text.
 
 use gpu_tuned_observe::recording::{GpuSample, Throttle};
 
@@ -7,7 +7,7 @@ pub(super) fn gib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 30)
 }
 
-/// An amount of memory of one program.
+/// Memory in GiB or MiB.
 pub(super) fn size(bytes: u64) -> String {
     let gib = gib(bytes as f64);
     if gib >= 1.0 { format!("{gib:.1} GiB") } else { format!("{:.0} MiB", gib * 1024.0) }
@@ -31,14 +31,14 @@ pub(super) fn energy(joules: f64) -> String {
     }
 }
 
-/// A stretch of time.
+/// A duration.
 pub(super) fn clock(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// A figure that is not large in few digits: `0.031`, `2.41`, `512`.
+/// A figure with few digits: `0.031`, `2.41`, `512`.
 pub(super) fn short(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1e6 => format!("{figure:.3e}"),
@@ -50,7 +50,7 @@ pub(super) fn short(figure: f64) -> String {
     }
 }
 
-/// Why clocks are held down, in words.
+/// A throttle reason.
 pub(super) const fn reason(throttle: Throttle) -> &'static str {
     match throttle {
         Throttle::PowerCap => "power limit",
@@ -63,7 +63,7 @@ pub(super) const fn reason(throttle: Throttle) -> &'static str {
     }
 }
 
-/// All reasons of a moment.
+/// Throttle reasons of a sample.
 pub(super) fn reasons(sample: &GpuSample) -> String {
     sample.throttle.iter().map(|throttle| reason(*throttle)).collect::<Vec<_>>().join(", ")
 }

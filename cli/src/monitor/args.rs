@@ -1,4 +1,4 @@
-//! The command line of `monitor`.
+//! Arguments of `monitor`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +11,9 @@ const HELP: &str = "\
 Examples:
   cargo gpu-tuned monitor                                  all GPUs, on the whole terminal
   cargo gpu-tuned monitor --gpu 0 --interval 500ms         one GPU, twice a second
-  cargo gpu-tuned monitor --pid 4711 --record run.jsonl    with a training program, kept in a file
-  cargo gpu-tuned monitor --duration 60s --csv gpu.csv     a minute, as a table besides
-  cargo gpu-tuned monitor --replay run.jsonl               what was recorded
+  cargo gpu-tuned monitor --pid 4711 --record run.jsonl    with a training program, recorded
+  cargo gpu-tuned monitor --duration 60s --csv gpu.csv     a minute, and a table
+  cargo gpu-tuned monitor --replay run.jsonl               a recording
   cargo gpu-tuned monitor --json | jq .                    one JSON object per line, the summary last
 
 Keys:
@@ -21,19 +21,18 @@ Keys:
   q            quit               ?  help         +, -        less time in the graphs, or more
 
 Exit codes:
-  0  fine, also without a GPU: the host is watched then, and one line says why
+  0  ok, also without a GPU: the host is watched then, with the reason
   2  bad input or usage: a file that cannot be read or written, a GPU or a process that is not there";
 
 /// Watch the GPUs, the host and a training program: live on a terminal, as lines in a pipe, with a summary at the end
 ///
-/// A program that records its steps into the file of --record is shown with them. Times count from the start of the monitor,
-/// and what was before it has a sign: of that, the last run is shown, and nothing is counted. Nothing is changed on the GPUs,
-/// and no package is needed. Utilisation is what the driver calls so: the part of the time in which any kernel ran. SM activity,
-/// from Hopper on, is how much of the GPU that kernel used.
+/// Steps that a program records into the file of --record are shown, too. Times are relative to monitor start; negative times
+/// are from before, and are not counted. Nothing is changed on the GPUs, and no package is needed. Utilisation is the driver's:
+/// the share of time in which any kernel ran. SM activity, from Hopper on, is the share of the GPU that kernels used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct MonitorArgs {
-    /// Time between looks, such as 500ms or 2s; at least 100ms
+    /// Poll interval, such as 500ms or 2s; at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
     /// Stop after this time, such as 30s, 5m or 1h
@@ -42,30 +41,30 @@ pub(crate) struct MonitorArgs {
     /// Watch this GPU only, by the driver's number; may be given several times
     #[arg(long = "gpu", value_name = "N")]
     pub gpus: Vec<u32>,
-    /// Watch this process with its children besides, and stop when it ends
+    /// Also watch this process with its children, and stop when it ends
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Append all that is seen to this recording; a program may write its steps into the same file
+    /// Append samples to this recording; a program may write its steps into the same file
     #[arg(long, value_name = "FILE", value_parser = no_standard_stream())]
     pub record: Option<PathBuf>,
-    /// Write comma-separated values to this file, or print them where none is named
+    /// Write comma-separated values to this file, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with = "json")]
     pub csv: Option<PathBuf>,
-    /// Show a recording in place of this machine, `-` for standard input
+    /// Show a recording instead of this machine, `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "pid", "duration", "interval"])]
     pub replay: Option<PathBuf>,
-    /// Print lines on a terminal, too, as in a pipe
+    /// Print lines also on a terminal
     #[arg(long)]
     pub plain: bool,
 }
 
 impl MonitorArgs {
-    /// Whether the table of values takes the standard output.
+    /// Returns true if the table goes to standard output.
     pub(super) fn prints_csv(&self) -> bool {
         self.csv.as_ref().is_some_and(|path| is_standard(path))
     }
 
-    /// The file of the table.
+    /// File of the table.
     pub(super) fn csv_file(&self) -> Option<&PathBuf> {
         self.csv.as_ref().filter(|_| !self.prints_csv())
     }
@@ -75,7 +74,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     let least = gpu_tuned_observe::monitor::LEAST_INTERVAL;
     parse_time(text).and_then(|time| {
         let is_enough = (least..=Duration::from_secs(3600)).contains(&time);
-        is_enough.then_some(time).ok_or_else(|| "expected 100ms at least and 1h at most".to_owned())
+        is_enough.then_some(time).ok_or_else(|| "expected 100ms to 1h".to_owned())
     })
 }
 

@@ -1,11 +1,11 @@
-//! What was seen, a line for each look at a GPU or the host, for pipes and logs.
+//! Samples as lines, for pipes and logs.
 
 use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, StepRecord};
 
 use super::amounts::{gib, rate, reasons, short, size};
 use super::seen::{Seen, Track};
 
-/// The line of a record, as far as it has one; `seen` holds it already.
+/// Line of a record that is in `seen`, if it has one.
 pub(super) fn line(record: &Record, seen: &Seen) -> Option<String> {
     let time = |at: f64| time(at - seen.begun);
     match record {
@@ -20,7 +20,7 @@ pub(super) fn line(record: &Record, seen: &Seen) -> Option<String> {
     }
 }
 
-/// What was before the beginning has a sign.
+/// A time; negative before the start.
 fn time(seconds: f64) -> String {
     format!("{:>8.1} s", if seconds.abs() < 0.05 { 0.0 } else { seconds })
 }
@@ -45,7 +45,7 @@ fn gpu(sample: &GpuSample, seen: &Seen) -> String {
     let traffic = sample.pcie_to_gpu_bytes_per_s.zip(sample.pcie_from_gpu_bytes_per_s);
     parts.extend(traffic.map(|(to, from)| format!("PCIe {} to, {} from", rate(to as f64), rate(from as f64))));
     if !sample.throttle.is_empty() {
-        parts.push(format!("held down: {}", reasons(sample)));
+        parts.push(format!("throttled: {}", reasons(sample)));
     }
     parts.join("  ")
 }
@@ -70,7 +70,7 @@ fn step(step: &StepRecord) -> String {
     format!("step {}{}{}", step.step, rate.unwrap_or_default(), loss.unwrap_or_default())
 }
 
-/// A part, of all where that is known.
+/// A part, with the whole where that is known.
 fn of(part: f64, all: Option<f64>, unit: &str, digits: usize) -> String {
     let all = all.map(|all| format!("/{all:.digits$}")).unwrap_or_default();
     format!("{part:.digits$}{all} {unit}")

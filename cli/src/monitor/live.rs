@@ -1,4 +1,4 @@
-//! Following this machine without a screen.
+//! Watching this machine without a screen.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::seen::Seen;
 use super::source::Source;
 use crate::process::Stop;
 
-/// How soon a signal is answered.
+/// Interval between updates.
 const REST: Duration = Duration::from_millis(50);
 
-/// Prints what is seen until somebody stops it, time is over, or the program has ended.
+/// Prints samples until a signal, the end of the time, or the end of the program.
 pub(super) fn follow(
     args: &MonitorArgs,
     source: &mut Source,

@@ -27,7 +27,7 @@ use output::{Ended, Output, Table};
 use seen::Seen;
 use source::Source;
 
-/// Watches, and sums up what was seen.
+/// Watches, and prints a summary.
 pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, WatchError> {
     for (read, written) in [&args.replay, &args.record].into_iter().flatten().zip(args.csv_file().into_iter().cycle()) {
         distinct(read, written)?;
@@ -47,7 +47,7 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, WatchEr
     let mut text =
         if common.json { output::summary_line(&summary) } else { report::text(&summary, &seen.start.trouble) };
     if args.prints_csv() {
-        // The table has the standard output.
+        // The table goes to standard output.
         notes.push(std::mem::take(&mut text));
     }
     Ok(Answer { text, notes, code: Code::Ok })
@@ -57,7 +57,7 @@ fn are_terminals() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
-/// Watches this machine; `None` when nobody reads any more.
+/// Watches this machine; `None` when the reader has closed the output.
 fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Seen>, WatchError> {
     let stop = Stop::on_signals().map_err(WatchError::Signals)?;
     let mut source = Source::open(args)?;

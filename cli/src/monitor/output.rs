@@ -1,4 +1,4 @@
-//! What is printed and written while something is watched.
+//! Output while the machine is watched.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use super::error::WatchError;
 use super::lines;
 use super::seen::{Seen, Track};
 
-/// How following came to its end.
+/// End of watching.
 pub(super) enum Ended {
-    /// With what was seen.
+    /// All samples.
     Whole(Box<Seen>),
-    /// Whoever read the output has seen enough.
+    /// The reader has closed the output.
     NobodyReads,
 }
 
@@ -53,13 +53,12 @@ impl Output {
         Ok(Self { kind, table })
     }
 
-    /// Takes a record that `seen` holds already; `false` when nobody reads any more.
+    /// Writes a record that is in `seen`. Returns false when the reader has closed the output.
     pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<bool, WatchError> {
         if let Some(table) = &mut self.table {
             table.write(record, seen)?;
         }
         let text = match self.kind {
-            // The lines of a replay go to the table alone.
             Kind::Lines => lines::line(record, seen),
             Kind::Json => Some(format!("{}\n", serde_json::to_string(record).expect("BUG: records are always JSON"))),
             Kind::Csv => csv_line(record, uuid(record, seen)),
@@ -83,14 +82,13 @@ impl Table {
     }
 }
 
-/// The last line of `--json`.
+/// Last line of `--json`.
 pub(super) fn summary_line(summary: &Summary) -> String {
     let mut json = serde_json::to_value(summary).expect("BUG: a summary is always JSON");
     json["kind"] = "summary".into();
     format!("{json}\n")
 }
 
-/// Prints at once: somebody may be waiting for it. `false` when nobody reads any more.
 fn print(text: &str) -> Result<bool, WatchError> {
     let mut out = anstream::AutoStream::auto(io::stdout());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

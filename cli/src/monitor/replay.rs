@@ -1,4 +1,4 @@
-//! What was recorded, in place of this machine.
+//! A recording in place of this machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::seen::Seen;
 use crate::args::Common;
 use crate::process::Stop;
 
-/// Shows a recording; `None` when nobody reads any more.
+/// Shows a recording; `None` when the reader has closed the output.
 pub(super) fn show(
     common: &Common,
     args: &MonitorArgs,
@@ -30,7 +30,7 @@ pub(super) fn show(
         let stop = Stop::on_signals().map_err(WatchError::Signals)?;
         return screen::replayed(common, &seen, path, &stop).map(|()| Some(seen));
     }
-    // What there is to tell of a recording is its summary; the rest is for programs.
+    // For people, the summary is enough.
     let mut output = Output::new(common.json, args)?;
     for record in &records {
         seen.observe(record);
@@ -41,7 +41,7 @@ pub(super) fn show(
     Ok(Some(seen))
 }
 
-/// The records, without those of GPUs that are not asked for.
+/// Records without those of other GPUs than the requested ones.
 fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, WatchError> {
     let there = gpus(&records);
     if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
@@ -58,7 +58,7 @@ fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, W
     Ok(records)
 }
 
-/// The numbers of the GPUs that were watched.
+/// Numbers of the recorded GPUs.
 fn gpus(records: &[Record]) -> BTreeSet<u32> {
     let of = |record: &Record| match record {
         Record::Start(start) => start.gpus.iter().map(|gpu| gpu.gpu).collect(),

@@ -7,7 +7,7 @@ use gpu_tuned_observe::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, S
 use super::amounts::{clock, energy, gib, reason, short};
 use crate::output::{Align, BOLD, MARKED, PLAIN, Table, styled};
 
-/// How a figure is shown: its name, its unit, what it is multiplied by, and its digits.
+/// Display of a figure: name, unit, factor, and digits.
 struct Shown {
     key: &'static str,
     name: &'static str,
@@ -36,21 +36,20 @@ const SHOWN: [Shown; 17] = [
     shown("pcie_to_gpu_bytes_per_s", "PCIe to the GPU", "MB/s", 1e-6, 1),
     shown("pcie_from_gpu_bytes_per_s", "PCIe from the GPU", "MB/s", 1e-6, 1),
     shown("cpu_percent", "processors", "%", 1.0, 1),
-    // The host's memory is told from the GPU's by its heading.
     shown("process_cpu_percent", "program", "% of a processor", 1.0, 1),
     shown("process_memory_bytes", "program's memory", "GiB", GIB, 2),
     shown("process_busiest_thread_percent", "busiest thread", "%", 1.0, 1),
     shown("samples_per_s", "samples per second", "", 1.0, 1),
 ];
 
-/// The summary for people.
+/// The summary as text.
 pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
     let mut text = format!("\n{}\n", styled(BOLD, format!("Watched for {}", clock(summary.seconds))));
     for gpu in &summary.gpus {
         text.push_str(&of_gpu(gpu, summary.seconds));
     }
     if summary.gpus.is_empty() {
-        // What to do about it was said at the beginning.
+        // The remedy was printed at the start.
         let why = trouble.first().and_then(|trouble| trouble.split(';').next()).unwrap_or("there is none");
         let _ = writeln!(text, "\n{}", styled(MARKED, format!("No GPU was watched: {why}")));
     }
@@ -93,11 +92,11 @@ fn of_gpu(gpu: &GpuSummary, seconds: f64) -> String {
     }
     for (throttle, held) in &gpu.throttled_s {
         let share = if seconds > 0.0 { held / seconds * 100.0 } else { 0.0 };
-        let said = format!("clocks held down for {} ({share:.0}%): {}", clock(*held), reason(*throttle));
+        let said = format!("clocks throttled for {} ({share:.0}%): {}", clock(*held), reason(*throttle));
         let _ = writeln!(text, "  {}", styled(MARKED, said));
     }
     if gpu.lost_looks > 0 {
-        let _ = writeln!(text, "  {}", styled(MARKED, format!("could not be asked at {} looks", gpu.lost_looks)));
+        let _ = writeln!(text, "  {}", styled(MARKED, format!("no answer to {} polls", gpu.lost_looks)));
     }
     text
 }

@@ -1,14 +1,14 @@
-//! All that is shown: what was seen so far, of each GPU, the host and the program.
+//! State of the monitor: samples of each GPU, the host and the program.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use gpu_tuned_observe::monitor::{Gathering, Summary};
 use gpu_tuned_observe::recording::{Gpu, GpuSample, HostSample, Record, Run, Start, StepRecord, Value};
 
-/// Samples of each kind that are kept: over five hours of one in a second.
+/// Maximum samples of each kind: over five hours at one a second.
 const KEPT: usize = 20_000;
 
-/// What was seen so far.
+/// Samples so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub start: Start,
@@ -18,15 +18,15 @@ pub(crate) struct Seen {
     /// Steps of the first rank.
     pub steps: VecDeque<StepRecord>,
     pub values: BTreeMap<String, Value>,
-    /// When times begin to count, in seconds since 1970.
+    /// Origin of times, in seconds since 1970.
     pub begun: f64,
-    /// The first look and the last.
+    /// Times of the first and the last sample.
     pub first: Option<f64>,
     pub last: Option<f64>,
     gathering: Gathering,
 }
 
-/// A GPU or a slice of one, with what was seen of it.
+/// Samples of a GPU or MIG slice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Track {
     pub gpu: Gpu,
@@ -34,12 +34,12 @@ pub(crate) struct Track {
 }
 
 impl Seen {
-    /// Nothing yet, of what begins at this moment.
+    /// An empty state with this origin of times.
     pub(super) fn since(begun: f64) -> Self {
         Self { begun, ..Self::default() }
     }
 
-    /// Nothing yet, of a recording: its first monitor is the beginning, or its first record where none watched.
+    /// An empty state for a recording, from its first monitor or its first record on.
     pub(super) fn before(records: &[Record]) -> Self {
         let monitor = records.iter().find(|record| matches!(record, Record::Start(_))).and_then(Record::at);
         Self::since(monitor.or_else(|| records.iter().find_map(Record::at)).unwrap_or_default())
@@ -96,19 +96,19 @@ impl Seen {
 }
 
 impl Track {
-    /// What it is called, with its number.
+    /// Number and name.
     pub(super) fn title(&self) -> String {
         let name = self.gpu.name.as_deref().unwrap_or("a GPU without a name");
         format!("{} {name}", self.number())
     }
 
-    /// `GPU 0`, or `GPU 0.1` of its slice in slot 1.
+    /// `GPU 0`, or `GPU 0.1` for a slice in slot 1.
     pub(super) fn number(&self) -> String {
         let slot = self.gpu.mig_slot.map(|slot| format!(".{slot}")).unwrap_or_default();
         format!("GPU {}{slot}", self.gpu.gpu)
     }
 
-    /// The last look at it that is not later than this.
+    /// Last sample up to this time.
     pub(super) fn at(&self, until: f64) -> Option<&GpuSample> {
         self.samples.iter().rev().find(|sample| sample.at <= until)
     }

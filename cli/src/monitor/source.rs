@@ -1,4 +1,4 @@
-//! Where records come from: the monitor of this machine, and the program that writes the same recording.
+//! Sources of records: the monitor of this machine, and the program that writes the same recording.
 
 use std::thread;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::args::MonitorArgs;
 use super::error::WatchError;
 use super::tail::Tail;
 
-/// This machine, watched.
+/// Records of this machine.
 pub(super) struct Source {
     monitor: Monitor,
-    /// When it began, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     begun: f64,
     next: u64,
     tail: Option<Tail>,
@@ -21,7 +21,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Starts to watch.
+    /// Starts the monitor.
     pub(super) fn open(args: &MonitorArgs) -> Result<Self, WatchError> {
         let mut options = Options::default().interval(args.interval);
         options = match args.pid {
@@ -52,7 +52,7 @@ impl Source {
         Ok(source)
     }
 
-    /// A process that is not there at the first look is a mistake.
+    /// Refuses a process that is missing in the first sample.
     fn find_process(&self) -> Result<(), WatchError> {
         let Some(pid) = self.pid else { return Ok(()) };
         loop {
@@ -64,14 +64,14 @@ impl Source {
         }
     }
 
-    /// When it began to watch, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub(super) const fn begun(&self) -> f64 {
         self.begun
     }
 
-    /// What came since the last call.
+    /// Records since the last call.
     pub(super) fn news(&mut self) -> Result<Vec<Record>, WatchError> {
-        // Whoever wants a recording wants no look that it lacks.
+        // A recording must not lack samples that are shown.
         self.monitor.written()?;
         let (next, mut records) = self.monitor.since(self.next);
         self.next = next;
@@ -79,12 +79,12 @@ impl Source {
         Ok(records)
     }
 
-    /// Whether the program that is watched has ended, as a look at the host shows it.
+    /// Returns true if a sample of the host shows the end of the watched program.
     pub(super) fn has_ended(&self, record: &Record) -> bool {
         matches!(record, Record::Host(host) if self.pid.is_some() && host.process.is_none())
     }
 
-    /// Stops watching, and says whether all could be written.
+    /// Stops the monitor, and returns its errors.
     pub(super) fn close(self) -> Result<(), WatchError> {
         self.monitor.stop()?;
         Ok(())

@@ -1,4 +1,4 @@
-//! What a program writes into the recording while it is watched.
+//! Records that a watched program appends.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_observe::recording::Record;
 
-/// Follows a recording that others write, too.
+/// Reader of a recording that grows.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     path: PathBuf,
-    /// When watching began, in seconds since 1970.
+    /// Start of watching, in seconds since 1970.
     since: f64,
     file: Option<File>,
-    /// The beginning of a line whose end is not there yet.
+    /// Begin of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -22,11 +22,9 @@ impl Tail {
         Self { path: path.to_owned(), since, ..Self::default() }
     }
 
-    /// What programs have written since the last call: runs, steps and values. What cannot be read is passed over.
-    ///
-    /// Of what was before watching began, it is the last run: the program may have begun before, and says there how it trains.
+    /// Runs, steps and values since the last call, and the last run from before. Unreadable lines are skipped.
     pub(super) fn news(&mut self) -> Vec<Record> {
-        // A pipe has nothing to go back to, and a device may never end.
+        // Pipes and devices cannot be reread.
         if self.file.is_none() && self.path.is_file() {
             self.file = File::open(&self.path).ok();
         }

@@ -11,7 +11,7 @@ pub(super) struct Search<'a> {
     words: Vec<&'a str>,
 }
 
-/// What was found.
+/// Result of a search.
 pub(super) struct Found<'a, 'e> {
     pub entries: Vec<&'a Entry<'e>>,
     /// True if the words are the name of the only entry.

@@ -179,7 +179,7 @@ fn the_time_between_two_monitors_in_one_file_is_not_watched() {
     project.write("run.jsonl", &(monitor(1_000_000) + &monitor(1_036_000)));
     let text = project.run(&["monitor", "--replay", "run.jsonl"]).ended(0);
     assert!(text.contains("Watched for 0:18\n"), "{text}");
-    assert!(text.contains("clocks held down for 0:18 (100%): power limit"), "{text}");
+    assert!(text.contains("clocks throttled for 0:18 (100%): power limit"), "{text}");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn bad_input_is_2() {
         (&["--replay", "torn.jsonl", "--record", "a"], "cannot be used with"),
         (&["--csv", "--json"], "cannot be used with"),
         (&["--csv", "missing/gpu.csv"], "cannot write `missing/gpu.csv`"),
-        (&["--record", "Cargo.toml"], "`Cargo.toml` is no recording: nothing is appended to it"),
+        (&["--record", "Cargo.toml"], "`Cargo.toml` exists and is no recording: nothing was appended"),
         (&["--record", "missing/run.jsonl"], "cannot write the recording `missing/run.jsonl`"),
     ] {
         let refused = project.run(&[&["monitor"], args].concat()).refused(2);

@@ -12,11 +12,12 @@ use gpu_tuned_core::source::{FileError, Source};
 use toml_edit::{Document, DocumentMut, Item, TableLike};
 
 pub(super) use dependencies::Wanted;
+use gpu_tuned_optimize::diff::display_name;
 pub(super) use origin::{Origin, Sibling, SiblingOrigin};
 
 use super::text::{Style, Text};
 use crate::error::Error;
-use crate::files::{Change, display_name};
+use crate::files::Change;
 
 /// A `Cargo.toml` that is being edited.
 pub(super) struct Manifest {

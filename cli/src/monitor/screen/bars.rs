@@ -1,14 +1,14 @@
-//! Bars of one line: a share of something, with its figures behind it.
+//! Bars of one line: a share with its figures.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::palette::Palette;
 
-/// Parts of a cell, from an eighth to seven of them.
+/// Parts of a cell, from one eighth to seven.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// A bar of so many cells.
+/// A bar of a number of cells.
 pub(super) fn bar(cells: usize, share: f64) -> (String, String) {
     let eighths = (share.clamp(0.0, 1.0) * (cells * 8) as f64).round() as usize;
     let (whole, part) = (eighths / 8, eighths % 8);
@@ -18,7 +18,7 @@ pub(super) fn bar(cells: usize, share: f64) -> (String, String) {
     (filled, "·".repeat(left))
 }
 
-/// A line: a name, a bar where there is a share, and the figures.
+/// A line: name, bar of a share, and figures.
 pub(super) struct Bar {
     pub name: &'static str,
     pub share: Option<f64>,
@@ -27,7 +27,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// The line in so many cells, of which `figures` are kept for what is behind the bar.
+    /// The line in a number of cells, with `figures` of them behind the bar.
     pub(super) fn line(&self, cells: usize, figures: usize, palette: Palette) -> Line<'static> {
         let name = format!("{:<13}", self.name);
         let length = cells.saturating_sub(name.len() + figures + 2);

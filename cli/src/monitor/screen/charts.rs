@@ -1,4 +1,4 @@
-//! Which figures have a graph, in which order, and the top of their scales.
+//! Graphs of figures, with the tops of their scales.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::monitor::amounts::{gib, rate, short};
 use crate::monitor::seen::{Seen, Track};
 
 impl Screen {
-    /// The graphs in the order of what they tell.
+    /// Graphs by importance.
     pub(super) fn graphs(&self, seen: &Seen, track: Option<&Track>, end: f64) -> Vec<Graph> {
         let span = Span { from: end - MOST_CELLS * self.seconds_per_cell, to: end };
         let palette = self.palette;
@@ -59,10 +59,10 @@ impl Screen {
     }
 }
 
-/// Graphs are at most so wide.
+/// Maximum width of graphs.
 const MOST_CELLS: f64 = 400.0;
 
-/// The time that graphs show.
+/// Time range of graphs.
 #[derive(Clone, Copy)]
 struct Span {
     from: f64,
@@ -70,7 +70,7 @@ struct Span {
 }
 
 impl Span {
-    /// When and how much, the last first.
+    /// Times and values, the last first.
     fn points<T>(self, kept: &VecDeque<T>, at: fn(&T) -> f64, of: fn(&T) -> Option<f64>) -> Vec<(f64, f64)> {
         let shown = kept.iter().rev().skip_while(|item| at(item) > self.to).take_while(|item| at(item) >= self.from);
         shown.filter_map(|item| Some((at(item), of(item).filter(|value| value.is_finite())?))).collect()
@@ -85,7 +85,7 @@ fn gibs(bytes: f64) -> String {
     format!("{:.1} GiB", gib(bytes))
 }
 
-/// A graph of what was seen, if anything; without a top, as high as its highest value.
+/// A graph with at least one point; without a top, as high as its highest value.
 fn graph(
     title: &'static str,
     points: Vec<(f64, f64)>,

@@ -1,4 +1,4 @@
-//! The screen as a whole: what gets how many lines.
+//! Layout of the screen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,9 +11,9 @@ use super::{Screen, gpu, help, host, list};
 use crate::monitor::amounts::clock;
 use crate::monitor::seen::{Seen, Track};
 
-/// Lines for GPUs that cannot be watched.
+/// Lines for errors of GPUs.
 const MOST_TROUBLE: usize = 3;
-/// Smaller screens get figures alone.
+/// Minimum height of graphs.
 const LEAST_GRAPHS: u16 = 4;
 
 impl Screen {
@@ -70,7 +70,7 @@ impl Screen {
         }
         let track = seen.gpus.get(chosen);
         if track.is_some() {
-            // GPUs that are there and cannot be watched.
+            // Errors of other GPUs.
             let trouble = seen.start.trouble.iter().take(MOST_TROUBLE);
             above.extend(trouble.map(|trouble| Line::styled(trouble.clone(), self.palette.bad())));
         }
@@ -103,7 +103,7 @@ impl Screen {
                         let trouble = wrapped(&trouble, cells).into_iter();
                         above.extend(trouble.map(|line| Line::styled(line, self.palette.bad())));
                     }
-                    None => above.push(Line::styled("not seen yet", self.palette.faint())),
+                    None => above.push(Line::styled("no sample yet", self.palette.faint())),
                 }
             }
             None => above.extend(self.why(seen, cells)),
@@ -111,15 +111,15 @@ impl Screen {
         self.draw_parts(frame, area, above, below, &self.graphs(seen, track, end), end);
     }
 
-    /// Why no GPU is watched.
+    /// Reason why no GPU is watched.
     fn why(&self, seen: &Seen, cells: usize) -> Vec<Line<'static>> {
-        let why = seen.start.trouble.first().map_or("waiting for the first look", String::as_str);
+        let why = seen.start.trouble.first().map_or("waiting for the first sample", String::as_str);
         let heading = Line::styled("No GPU is watched", STRONG);
         let why = wrapped(why, cells).into_iter().map(|line| Line::styled(line, self.palette.bad()));
         [heading].into_iter().chain(why).collect()
     }
 
-    /// Lines above and below, and graphs in what is left between them.
+    /// Lines above and below, and graphs between them.
     fn draw_parts(
         &self,
         frame: &mut Frame<'_>,
@@ -131,7 +131,7 @@ impl Screen {
     ) {
         let above_height = (above.len() as u16).min(area.height);
         let room = area.height - above_height;
-        // What is next to the host is kept longest.
+        // Lines near the host have precedence.
         let cut = below.len().saturating_sub(room.into());
         below.drain(..cut);
         let below_height = below.len() as u16;
@@ -176,13 +176,13 @@ fn interval(seconds: f64) -> String {
     }
 }
 
-/// A last row that would be less than half full is left out.
+/// Number of graphs without a last row that is less than half full.
 const fn whole_rows(graphs: usize, columns: usize) -> usize {
     let left = graphs % columns;
     if graphs > columns && left * 2 < columns { graphs - left } else { graphs }
 }
 
-/// The text in lines of so many cells, broken between words where there are any.
+/// The text wrapped at a number of cells.
 fn wrapped(text: &str, cells: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The GPU that is shown in full: its figures of the moment and its processes.
+//! The selected GPU: figures and processes.
 
 use gpu_tuned_observe::recording::{Gpu, GpuSample};
 use ratatui::text::{Line, Span};
@@ -8,17 +8,17 @@ use super::palette::{Palette, STRONG};
 use crate::monitor::amounts::{gib, rate, reasons, size};
 use crate::monitor::seen::Track;
 
-/// Cells that the figures behind a bar need.
+/// Cells for the figures behind a bar.
 const FIGURES: usize = 15;
 
-/// What was last told of the traffic of its PCIe link: drivers are not asked at every look.
+/// Last known traffic of the PCIe link, which is not sampled every time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Traffic {
     to: Option<u64>,
     from: Option<u64>,
 }
 
-/// Traffic of so long ago is none of the moment's, in seconds.
+/// Maximum age of traffic, in seconds.
 const TRAFFIC_AGE: f64 = 20.0;
 
 impl Traffic {
@@ -33,7 +33,7 @@ impl Traffic {
     }
 }
 
-/// The lines of its figures, in two columns where there is room.
+/// Lines of figures, in two columns where there is room.
 pub(super) fn lines(
     gpu: &Gpu,
     sample: &GpuSample,
@@ -57,7 +57,7 @@ pub(super) fn lines(
     let mut lines: Vec<_> = (0..rows).map(row).collect();
     if !sample.throttle.is_empty() {
         lines.push(Line::from(vec![
-            Span::raw(format!("{:<13}", "Held down by")),
+            Span::raw(format!("{:<13}", "Throttled by")),
             Span::styled(reasons(sample), palette.bad()),
         ]));
     }
@@ -119,7 +119,7 @@ fn right(gpu: &Gpu, sample: &GpuSample, traffic: Traffic, palette: Palette) -> V
     bars
 }
 
-/// `gen 4 x16`, and of what it could be where it is less.
+/// `gen 4 x16`, with the maximum where that is more.
 fn link(gpu: &Gpu, sample: &GpuSample) -> String {
     let told = |generation: Option<u32>, lanes: Option<u32>| {
         let generation = generation.map(|generation| format!("gen {generation}"));
@@ -135,10 +135,10 @@ fn link(gpu: &Gpu, sample: &GpuSample) -> String {
     }
 }
 
-/// Its processes, the largest first, in so many lines with their heading.
+/// Processes by memory, largest first, within `rows` lines.
 pub(super) fn processes(sample: &GpuSample, rows: usize, cells: usize, palette: Palette) -> Vec<Line<'static>> {
     let Some(processes) = &sample.processes else {
-        return vec![Line::styled("the driver does not tell the processes", palette.faint())];
+        return vec![Line::styled("the driver does not report processes", palette.faint())];
     };
     if processes.is_empty() {
         return vec![Line::styled("no compute process", palette.faint())];

@@ -11,27 +11,27 @@ use super::palette::STRONG;
 /// A figure over time, with the top of its scale.
 pub(super) struct Graph {
     pub title: &'static str,
-    /// When and how much, the last first.
+    /// Times and values, the last first.
     pub points: Vec<(f64, f64)>,
     pub top: f64,
-    /// How a value is written.
+    /// Format of a value.
     pub said: fn(f64) -> String,
-    /// The last value, written.
+    /// The last value, formatted.
     pub last: String,
     pub style: Style,
 }
 
-/// Steps of the scale: eight for each line would do.
+/// Steps of the scale.
 const SCALE: f64 = 1000.0;
 
 impl Graph {
-    /// Says the last value that is not later than this.
+    /// Sets the last value up to this time.
     pub(super) fn close(&mut self, end: f64) {
         let last = self.points.iter().find(|(at, _)| *at <= end);
         self.last = last.map(|(_, value)| (self.said)(*value)).unwrap_or_default();
     }
 
-    /// Draws it: a line of text above its columns, each of which is the mean of its time.
+    /// Draws the title above columns, each the mean of its time.
     pub(super) fn draw(&self, frame: &mut Frame<'_>, area: Rect, end: f64, seconds_per_cell: f64) {
         if area.height < 2 || area.width < 8 {
             return;
@@ -48,7 +48,7 @@ impl Graph {
         frame.render_widget(line, plot);
     }
 
-    /// One value for each column, the newest to the right; none where nothing was seen.
+    /// Values of columns, the newest to the right; `None` without samples.
     fn columns(&self, count: usize, end: f64, seconds_per_cell: f64) -> Vec<Option<u64>> {
         let mut sums = vec![(0.0, 0u32); count];
         for (at, value) in &self.points {
@@ -69,7 +69,7 @@ impl Graph {
     }
 }
 
-/// Looks come at intervals that are not quite those of the columns: a single empty one between two is no gap.
+/// Fills single empty columns: samples and columns have different intervals.
 fn bridge(columns: &mut [Option<u64>]) {
     for place in 1..columns.len().saturating_sub(1) {
         if columns[place].is_none() && columns[place + 1].is_some() {

@@ -1,4 +1,4 @@
-//! The window that explains keys and figures.
+//! Help window for keys and figures.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -20,13 +20,13 @@ const TEXT: [&str; 16] = [
     "SM occupancy  warps that were resident, of those possible",
     "Tensor cores  time in which they worked",
     "Bandwidth     of the GPU's memory, as much as was used",
-    "Held down by  why clocks are lower than they could be",
+    "Throttled by  why clocks are lower than they could be",
     "",
     "Graphs end now; each column is the mean of its time.",
     "? closes this.",
 ];
 
-/// Draws it in the middle.
+/// Draws the window in the middle.
 pub(super) fn draw(frame: &mut Frame<'_>) {
     let area = frame.area();
     let (width, height) = (area.width.min(64), area.height.min(TEXT.len() as u16 + 2));

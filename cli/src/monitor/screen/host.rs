@@ -1,4 +1,4 @@
-//! The host, the program and its steps: a line each.
+//! Lines of the host, the program and its steps.
 
 use gpu_tuned_observe::recording::{HostSample, Run, StepRecord};
 use ratatui::text::{Line, Span};
@@ -7,7 +7,7 @@ use super::palette::STRONG;
 use crate::monitor::amounts::{gib, short, size};
 use crate::monitor::seen::Seen;
 
-/// The line of the host at a moment.
+/// Line of the host at a time.
 pub(super) fn line(seen: &Seen, end: f64) -> Line<'static> {
     let mut spans = vec![Span::styled(format!("{:<13}", "Host"), STRONG)];
     let Some(host) = at(seen, end) else { return Line::from(spans) };
@@ -21,7 +21,7 @@ pub(super) fn line(seen: &Seen, end: f64) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The line of the program that is watched.
+/// Line of the watched program.
 pub(super) fn program(seen: &Seen, end: f64) -> Option<Line<'static>> {
     let mut parts: Vec<_> = seen.run.iter().map(run).collect();
     if let Some(process) = at(seen, end).and_then(|host| host.process.as_ref()) {
@@ -43,7 +43,7 @@ fn run(run: &Run) -> String {
     format!("{}{}", run.workload, settings.unwrap_or_default())
 }
 
-/// The line of the program's steps, where it records them, or of the values that it named.
+/// Line of the program's steps or values.
 pub(super) fn steps(seen: &Seen, end: f64) -> Option<Line<'static>> {
     let mut parts = Vec::new();
     if let Some(step) = seen.steps.iter().rev().find(|step| step.at <= end) {
@@ -58,12 +58,12 @@ pub(super) fn steps(seen: &Seen, end: f64) -> Option<Line<'static>> {
         .then(|| Line::from(vec![Span::styled(format!("{heading:<13}"), STRONG), Span::raw(parts.join(" · "))]))
 }
 
-/// The last look at the host that is not later than this.
+/// Last sample of the host up to this time.
 pub(super) fn at(seen: &Seen, end: f64) -> Option<&HostSample> {
     seen.host.iter().rev().find(|host| host.at <= end)
 }
 
-/// Samples per second over the last steps: single ones go up and down.
+/// Samples per second over the last steps.
 fn rate(seen: &Seen, end: f64) -> Option<f64> {
     let last = seen.steps.iter().rev().filter(|step| step.at <= end).take(20);
     let (samples, seconds) =

@@ -1,11 +1,11 @@
-//! What keys do.
+//! Keys of the screen.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::Screen;
 use crate::monitor::seen::Seen;
 
-/// What follows from a key.
+/// Effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Quit,
@@ -13,7 +13,7 @@ pub(super) enum Act {
     Nothing,
 }
 
-/// How far a page goes back in time, in columns of a graph.
+/// Length of a page in time, in columns of a graph.
 const PAGE: f64 = 20.0;
 
 impl Screen {
@@ -44,13 +44,13 @@ impl Screen {
         Act::Draw
     }
 
-    /// Another GPU of the list, round and round.
+    /// Selects another GPU of the list, cyclically.
     fn choose(&mut self, by: isize, seen: &Seen) {
         let count = seen.gpus.len().max(1);
         self.chosen = (self.chosen.min(count - 1) + count).wrapping_add_signed(by) % count;
     }
 
-    /// A column stands for a look at least, and for two hours at most.
+    /// Changes the time of a column: from a poll interval to two hours.
     fn zoom(&mut self, by: f64) {
         let least = self.interval.as_secs_f64();
         self.seconds_per_cell = (self.seconds_per_cell * by).clamp(least, 7200.0_f64.max(least));

@@ -1,4 +1,4 @@
-//! The list of GPUs, where there are several.
+//! List of several GPUs.
 
 use ratatui::text::{Line, Span};
 
@@ -7,7 +7,7 @@ use super::palette::{CHOSEN, Palette, STRONG};
 use crate::monitor::amounts::{gib, reasons};
 use crate::monitor::seen::Track;
 
-/// The rows of the list, of which the chosen one is always among those shown.
+/// Rows of the list, always with the selected GPU.
 pub(super) fn lines(
     tracks: &[Track],
     chosen: usize,
@@ -27,7 +27,7 @@ fn line(track: &Track, is_chosen: bool, end: f64, cells: usize, palette: Palette
     let head = format!("{}{:<8}{:<16.16}", if is_chosen { "▸" } else { " " }, number.trim_start_matches("GPU "), name);
     let head = Span::styled(head, if is_chosen { CHOSEN } else { STRONG });
     let Some(sample) = track.at(end) else {
-        return Line::from(vec![head, Span::styled(" not seen yet", palette.faint())]);
+        return Line::from(vec![head, Span::styled(" no sample yet", palette.faint())]);
     };
     if let Some(trouble) = &sample.trouble {
         let trouble: String = trouble.chars().take(cells.saturating_sub(26)).collect();

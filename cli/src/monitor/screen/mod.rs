@@ -1,4 +1,4 @@
-//! The whole terminal: what is seen at the moment, and how it came there.
+//! The screen: present figures, and their history.
 
 mod bars;
 mod charts;
@@ -35,33 +35,33 @@ use crate::process::Stop;
 use keys::Act;
 use palette::Palette;
 
-/// How soon news are shown and signals answered.
+/// Interval between updates.
 const REST: Duration = Duration::from_millis(100);
 
-/// What is shown, and how.
+/// State of the screen.
 #[derive(Debug)]
 pub(super) struct Screen {
-    /// The GPU that is shown in full, by its place in the list.
+    /// Index of the selected GPU.
     chosen: usize,
-    /// The end of what is shown, where that is not now.
+    /// End of the shown time, unless that is now.
     until: Option<f64>,
     is_help_open: bool,
     palette: Palette,
-    /// The file that is replayed.
+    /// Name of the replayed file.
     replayed: Option<String>,
-    /// Time between looks.
+    /// Poll interval.
     interval: Duration,
-    /// Seconds that a column of a graph stands for.
+    /// Seconds of a column of a graph.
     seconds_per_cell: f64,
 }
 
-/// The terminal, which is as it was before once this is dropped; the panic hook of ratatui sees to panics.
+/// The terminal, which is restored on drop and by ratatui's panic hook.
 struct Stage {
     terminal: DefaultTerminal,
     is_over: Arc<AtomicBool>,
 }
 
-/// After a signal, the screen has so long to come to its end.
+/// Time for the screen to end after a signal.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Stage {
@@ -69,7 +69,7 @@ impl Stage {
         let terminal = ratatui::try_init().map_err(WatchError::Terminal)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (stop, watched) = (stop.clone(), Arc::clone(&is_over));
-        // crossterm reads a terminal that has hung up for ever.
+        // crossterm never returns from reading a terminal that has hung up.
         let guard = thread::Builder::new().name("terminal-guard".to_owned()).spawn(move || {
             while !stop.is_wanted() {
                 thread::sleep(REST);
@@ -96,7 +96,7 @@ impl Drop for Stage {
     }
 }
 
-/// Shows this machine until somebody stops it, time is over, or the program has ended.
+/// Shows this machine until a signal, the end of the time, or the end of the program.
 pub(super) fn live(
     common: &Common,
     args: &MonitorArgs,
@@ -131,7 +131,7 @@ pub(super) fn live(
     }
 }
 
-/// Shows what was recorded until somebody has seen enough.
+/// Shows a recording until the user quits.
 pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), WatchError> {
     let name = crate::stdio::input_name(path);
     let mut screen = Screen::new(Palette::new(common.color), Some(name), interval_of(seen));
@@ -155,7 +155,7 @@ pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -
 /// Columns of a graph on a terminal of 80.
 const USUAL_CELLS: f64 = 38.0;
 
-/// The usual time between the looks of a recording; a second where there are too few.
+/// Median poll interval of a recording; a second without samples.
 fn interval_of(seen: &Seen) -> Duration {
     let times = seen.host.iter().zip(seen.host.iter().skip(1)).map(|(one, next)| next.at - one.at);
     let mut times: Vec<f64> = times.filter(|seconds| *seconds > 0.01).collect();
@@ -170,26 +170,26 @@ impl Screen {
         Self { chosen: 0, until: None, is_help_open: false, palette, replayed, interval, seconds_per_cell }
     }
 
-    /// Waits a moment for a key.
+    /// Waits briefly for a key.
     fn wait(&mut self, seen: &Seen) -> Result<Act, WatchError> {
         let happened = event::poll(REST).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) });
         match happened {
             Ok(Some(Event::Key(key))) => Ok(self.press(key, seen)),
             Ok(Some(Event::Resize(..))) => Ok(Act::Draw),
             Ok(_) => Ok(Act::Nothing),
-            // A signal came: whoever asked for it looks next.
+            // The caller checks for signals.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Act::Nothing),
             Err(error) => Err(WatchError::Terminal(error)),
         }
     }
 
-    /// Has graphs show all of a recording on a terminal of usual width.
+    /// Fits a whole recording into graphs of usual width.
     fn fit(&mut self, seen: &Seen) {
         let seconds = seen.first.zip(seen.last).map_or(0.0, |(first, last)| last - first);
         self.seconds_per_cell = self.seconds_per_cell.max(seconds / USUAL_CELLS);
     }
 
-    /// The end of what is shown.
+    /// End of the shown time.
     fn end(&self, seen: &Seen) -> f64 {
         self.until.or(seen.last).unwrap_or_default()
     }

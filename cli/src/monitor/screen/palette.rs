@@ -1,22 +1,22 @@
-//! Colors, for terminals that have them and people who want them.
+//! Colors of the screen.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::args::ColorMode;
 
-/// What stands out.
+/// Style of headings.
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
-/// What is chosen.
+/// Style of the selection.
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// The styles that have colors.
+/// Styles with colors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Palette {
     has_colors: bool,
 }
 
 impl Palette {
-    /// Colors as they are asked for; by default, unless `NO_COLOR` is set or the terminal is a plain one.
+    /// Colors as requested; by default, unless `NO_COLOR` is set or the terminal has none.
     pub(super) fn new(color: ColorMode) -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");

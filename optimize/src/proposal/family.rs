@@ -1,10 +1,10 @@
 //! Kind of model of a program.
 
 use gpu_tuned_core::workload::ModelKind;
-use gpu_tuned_optimize::{KindNames, Names};
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::sources::Source;
+use crate::names::{KindNames, Names};
 
 /// Kind of model that the code indicates.
 pub(super) struct Family {

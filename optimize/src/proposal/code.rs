@@ -6,9 +6,8 @@ use proc_macro2::TokenTree;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, Fields, ImplItem, Item, ItemStruct, Lit, Stmt, Type};
 
-use gpu_tuned_optimize::Names;
-
 use super::sources::Source;
+use crate::names::Names;
 
 /// Numbers, constants and names in code.
 #[derive(Default)]

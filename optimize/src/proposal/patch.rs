@@ -6,13 +6,16 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::sources::Source;
-use crate::files::{added_lines, unified};
+use crate::diff::{added_lines, unified};
 
 /// A line to edit, and the reason.
 #[derive(Debug, Serialize)]
-pub(in crate::init) struct Edit {
+pub struct Edit {
+    /// File of the edit.
     pub file: String,
+    /// First line of the edit.
     pub line: usize,
+    /// Reason for the edit.
     pub what: String,
 }
 

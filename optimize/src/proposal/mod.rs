@@ -13,14 +13,16 @@ mod program;
 mod sources;
 mod training_loop;
 
+use std::path::Path;
+
+use cargo_metadata::Package;
 use serde::Serialize;
 
-use crate::project::Project;
 use annotation::Given;
 use candidate::Candidate;
 use code::Code;
 use family::Family;
-pub(super) use patch::Edit;
+pub use patch::Edit;
 use patch::Patch;
 use program::Program;
 use sources::Source;
@@ -28,9 +30,12 @@ use training_loop::TrainingLoop;
 
 /// An annotation for a struct with other edits, to be shown.
 #[derive(Debug, Serialize)]
-pub(super) struct Proposal {
+pub struct Proposal {
+    /// File of the struct.
     pub file: String,
+    /// Line of the struct.
     pub line: usize,
+    /// Name of the struct.
     pub name: String,
     /// Fields that identify the struct.
     pub fields: Vec<String>,
@@ -40,13 +45,16 @@ pub(super) struct Proposal {
     pub edits: Vec<Edit>,
     /// Number of new lines.
     pub lines: usize,
+    /// Diff of all edits.
     pub diff: String,
+    /// Hints for the user.
     pub help: Vec<String>,
 }
 
 /// Findings in the package's sources.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub struct Found {
+    /// The proposed annotation.
     pub proposal: Option<Proposal>,
     /// True if the program has Burn's own loop.
     pub has_loop: bool,
@@ -56,12 +64,15 @@ pub(super) struct Found {
     pub flag: Option<String>,
     /// Feature of the program for the CPU.
     pub cpu: Option<String>,
+    /// Remarks on sources and other candidates.
     pub notes: Vec<String>,
 }
 
 /// Searches the package's `src`. A package with an annotated struct gets no proposal.
-pub(super) fn find(project: &Project, krate: &str) -> Found {
-    let (sources, notes) = sources::read(&project.root().join("src"), project.workspace());
+///
+/// `workspace` is the folder from which files are named, `krate` the name of the runtime in the package.
+pub fn find(package: &Package, workspace: &Path, krate: &str, is_annotated: bool) -> Found {
+    let (sources, notes) = sources::read(&package.manifest_path.as_std_path().with_file_name("src"), workspace);
     let loops = training_loop::all(&sources);
     let mut found = Found { has_loop: !loops.is_empty(), notes, ..Found::default() };
     let all = sources.iter().flat_map(|source| candidate::candidates(&source.file.items).map(move |it| (source, it)));
@@ -72,11 +83,11 @@ pub(super) fn find(project: &Project, krate: &str) -> Found {
     let mut all = all.into_iter();
     let best = all.next();
     let training = best.as_ref().and_then(|(source, best)| of_config(&loops, source, best)).or(loops.first());
-    let program = training.and_then(|training| program::find(project, training));
+    let program = training.and_then(|training| program::find(package, workspace, training));
     if let Some(program) = &program {
         (found.flag, found.cpu) = (program.flag.clone(), program.cpu.clone());
     }
-    if project.has_structs() {
+    if is_annotated {
         return found;
     }
     if let Some((source, best)) = best {

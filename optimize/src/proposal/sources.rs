@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_attribute::sources::{SourceError, SourceFile};
 
-use crate::files::display_name;
+use crate::diff::display_name;
 
 /// A parsed source.
 pub(super) struct Source {

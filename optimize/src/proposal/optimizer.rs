@@ -1,9 +1,8 @@
 //! Optimizer of a program.
 
-use gpu_tuned_core::workload::Optimizer;
-use gpu_tuned_optimize::Names;
-
 use super::code::Code;
+use crate::names::Names;
+use gpu_tuned_core::workload::Optimizer;
 
 /// Optimizer in the annotation.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +50,7 @@ mod tests {
     use gpu_tuned_core::workload::Optimizer;
 
     use super::{Annotated, find};
-    use crate::init::proposal::code::Code;
+    use crate::proposal::code::Code;
 
     fn naming(names: &[&str]) -> Code {
         Code { names: names.iter().map(|name| (*name).to_owned()).collect(), ..Code::default() }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cargo_metadata::{Target, TargetKind};
+use cargo_metadata::{Package, Target, TargetKind};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Expr, ExprPath, Item, Local, Pat, Stmt};
@@ -11,7 +11,6 @@ use super::code::path;
 use super::patch::Patch;
 use super::sources::{self, Source};
 use super::training_loop::TrainingLoop;
-use crate::project::Project;
 
 /// A binary or an example.
 pub(super) struct Program {
@@ -23,23 +22,23 @@ pub(super) struct Program {
 }
 
 /// The first program with the loop or a call of its function; binaries first.
-pub(super) fn find(project: &Project, training: &TrainingLoop<'_>) -> Option<Program> {
-    let targets = &project.package().targets;
+pub(super) fn find(package: &Package, workspace: &Path, training: &TrainingLoop<'_>) -> Option<Program> {
+    let targets = &package.targets;
     let of = |kind: TargetKind| targets.iter().filter(move |target| target.kind.contains(&kind));
     let calls = |target: &&Target| {
-        let source = sources::one(Path::new(target.src_path.as_str()), project.workspace())?;
+        let source = sources::one(Path::new(target.src_path.as_str()), workspace)?;
         let is_it = source.name == training.source.name || calls(&source, training);
         is_it.then_some((target.name.clone(), source))
     };
     let is_alone = of(TargetKind::Bin).count() == 1;
     let found = of(TargetKind::Bin).find_map(|target| calls(&target)).map(|(name, source)| {
-        let is_default = is_alone || project.package().default_run.as_ref() == Some(&name);
+        let is_default = is_alone || package.default_run.as_ref() == Some(&name);
         ((!is_default).then(|| format!("--bin {name}")), source)
     });
     let example = || of(TargetKind::Example).find_map(|target| calls(&target));
     let found = found.or_else(|| example().map(|(name, source)| (Some(format!("--example {name}")), source)));
     let (flag, source) = found?;
-    Some(Program { cpu: cpu(project, &source), flag, source })
+    Some(Program { cpu: cpu(package, &source), flag, source })
 }
 
 /// Returns true if a source calls the loop's function, by its name or through its module.
@@ -75,8 +74,8 @@ impl<'ast> Visit<'ast> for Calls<'_> {
 }
 
 /// A feature with Burn's CPU backend that the program checks for, and that is off by default.
-fn cpu(project: &Project, source: &Source) -> Option<String> {
-    let features = &project.package().features;
+fn cpu(package: &Package, source: &Source) -> Option<String> {
+    let features = &package.features;
     let is_on = |name: &String| features.get("default").is_some_and(|on| on.contains(name));
     let asks = |name: &String| source.text.contains(&format!("feature = \"{name}\""));
     let has_cpu = |enabled: &Vec<String>| enabled.iter().any(|it| it == "burn/flex" || it == "burn/ndarray");

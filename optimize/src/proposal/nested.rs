@@ -1,10 +1,10 @@
 //! Dimensions in nested configs, of Burn and of the program.
 
-use gpu_tuned_optimize::Names;
 use syn::{Field, Type, Visibility};
 
 use super::annotation::{Given, dimension};
 use super::code;
+use crate::names::Names;
 
 /// Maximum nesting of configs.
 const MAX_DEPTH: usize = 3;
