@@ -222,8 +222,8 @@ mod tests {
         let why = Caches::Configured { by: "cubecl.toml".to_owned() }.tf32_in_them().expect("a reason");
         assert_eq!(
             why,
-            "caches are configured by cubecl.toml, and kernels that were tuned with TF32 may be in them; take that \
-             setting out, and kernels without TF32 are kept apart"
+            "caches are configured by cubecl.toml, and may contain kernels tuned with TF32; remove that setting, and \
+             kernels without TF32 get their own caches"
         );
         let why = Caches::TooLate.tf32_in_them().expect("a reason");
         assert!(why.ends_with("start the session before anything uses the GPU"), "{why}");
