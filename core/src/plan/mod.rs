@@ -4,6 +4,7 @@ mod baseline;
 mod calibration;
 mod candidates;
 mod choice;
+mod costs;
 mod error;
 mod estimate;
 mod expectation;
@@ -28,6 +29,8 @@ mod time;
 
 use serde::{Deserialize, Serialize};
 
+#[doc(hidden)]
+pub use costs::{Costs, costs};
 pub use error::PlanError;
 pub use estimate::MemoryEstimate;
 pub use expectation::curve;

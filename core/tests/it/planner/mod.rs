@@ -5,7 +5,6 @@
 //! of 200.
 
 mod brute_force;
-mod costs;
 mod properties;
 mod timing;
 mod workloads;

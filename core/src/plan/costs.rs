@@ -1,0 +1,67 @@
+//! Costs of single splits, for tests that search all of them.
+
+use super::error::PlanError;
+use super::limits::largest_batch_in_one_piece;
+use super::memory::MemoryModel;
+use super::split::Split;
+use super::time::StepTime;
+use super::{candidates, precision};
+use crate::device::DeviceFacts;
+use crate::measured::Mode;
+use crate::workload::Workload;
+use crate::{Bytes, Goal};
+
+/// Costs of one way to run an optimizer step.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// Samples of a micro-batch.
+    pub batch: u64,
+    /// Samples of the step on one rank.
+    pub samples: u64,
+    /// Activation checkpointing.
+    pub checkpointing: bool,
+    /// Memory of training, in bytes.
+    pub memory: Bytes,
+    /// Predicted samples per second over all ranks.
+    pub samples_per_s: f64,
+    /// Predicted fraction of the time in which the device computes.
+    pub utilization: f64,
+    /// The memory is available, and no tensor is larger than the largest allocation.
+    pub fits: bool,
+}
+
+/// Returns the costs by which [`plan`](super::plan()) compares splits, given as samples of a micro-batch and of the step, in
+/// each mode that it considers.
+///
+/// # Errors
+///
+/// When the goal is contradictory, or the device does not support its precision.
+pub fn costs(
+    device: &DeviceFacts,
+    workload: &Workload,
+    goal: &Goal,
+    splits: &[(u64, u64)],
+) -> Result<Vec<Costs>, PlanError> {
+    let goal = &goal.in_samples(workload)?;
+    let precision = precision::decide(device, goal)?.value;
+    let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
+    let of_mode = |mode: Mode| {
+        let time = StepTime::new(device, workload, mode);
+        let memory = MemoryModel::new(device, workload, goal, mode);
+        let costs = |&(batch, samples): &(u64, u64)| {
+            let split = Split { batch, samples };
+            let memory = memory.at(batch, split.micro_steps() > 1);
+            Costs {
+                batch,
+                samples,
+                checkpointing: mode.checkpointing,
+                memory: memory.total(),
+                samples_per_s: time.samples_per_s(split) * goal.world_size as f64,
+                utilization: time.utilization(split),
+                fits: memory.fits() && batch <= in_one_piece,
+            }
+        };
+        splits.iter().map(costs).collect::<Vec<_>>()
+    };
+    Ok(candidates::modes(device, workload, goal, precision).into_iter().flat_map(of_mode).collect())
+}
