@@ -13,8 +13,8 @@ use super::subject::{Run, Subject};
 
 /// A run that was bisected.
 pub(super) struct Bisected {
-    model: String,
-    run: Run,
+    pub model: String,
+    pub run: Run,
     /// The least that was enough, and samples per second with it.
     pub enough: Option<(Bytes, Option<f64>)>,
     /// The most that was not.
