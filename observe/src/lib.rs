@@ -9,7 +9,7 @@
 //! | [`trace`] | traces of steps for Perfetto |
 //! | [`export`] | CSV, Prometheus and TensorBoard |
 //! | [`bench`] | records of a bench run |
-//! | [`picture`] | SVG charts |
+//! | [`plot`] | SVG plots |
 //!
 //! Programs that depend on `gpu-tuned` find the first six as `gpu_tuned::recording`, `gpu_tuned::monitor` and so on.
 
@@ -23,7 +23,7 @@ pub mod leak;
 pub mod log;
 mod metrics;
 pub mod monitor;
-pub mod picture;
+pub mod plot;
 pub mod recording;
 mod stats;
 pub mod trace;

@@ -90,7 +90,7 @@ impl Drive<'_> {
         }
         let all = self.outcomes(section)?;
         // Temporary failures count only if they are of this process.
-        let lasts = |setup: &Setup| all.get(setup).is_some_and(|outcome| !outcome.is_of_the_moment());
+        let lasts = |setup: &Setup| all.get(setup).is_some_and(|outcome| !outcome.is_transient());
         if begin.setups.iter().all(|setup| section.outcomes.contains_key(setup) || lasts(setup)) {
             if !status.success() {
                 say(&format!("note: the program failed after its last configuration: {}", describe(status)));
@@ -98,7 +98,7 @@ impl Drive<'_> {
             return Ok(Left::Nothing(begin.clone()));
         }
         // With temporary failures only, the next process would end in the same way.
-        if section.outcomes.values().all(Outcome::is_of_the_moment) {
+        if section.outcomes.values().all(Outcome::is_transient) {
             return Err(match self.without_results(status) {
                 BenchError::Shared(error) => error.leaving(KEPT).into(),
                 other => other,
@@ -110,7 +110,7 @@ impl Drive<'_> {
     /// Results of configurations with the section's header.
     fn outcomes(&self, section: &Section) -> Result<BTreeMap<Setup, Outcome>, Error> {
         let record = self.results.since(self.ignored_bytes)?;
-        Ok(record.under(&section.header).map(|section| section.outcomes.clone()).unwrap_or_default())
+        Ok(record.section(&section.header).map(|section| section.outcomes.clone()).unwrap_or_default())
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Row {
 
 impl Row {
     fn new(setup: Setup, outcome: Outcome, planned: &Planned, header: &Header) -> Self {
-        Self { setup, outcome, frontier: false, planned: planned.is(&setup), full_f32: header.full_f32 }
+        Self { setup, outcome, frontier: false, planned: planned.matches(&setup), full_f32: header.full_f32 }
     }
 
     pub(super) const fn mode(&self) -> Mode {
@@ -55,7 +55,7 @@ impl Found {
         let missing = || BenchError::Lost { path: results.path().to_owned() };
         let (header, Begin { planned, .. }) = begun.last().ok_or_else(missing)?;
         let row = |header: &Header, setup: &Setup| {
-            let outcome = record.under(header)?.outcomes.get(setup)?.clone();
+            let outcome = record.section(header)?.outcomes.get(setup)?.clone();
             Some(Row::new(*setup, outcome, planned, header))
         };
         let rows = begun.iter().flat_map(|(header, begin)| begin.setups.iter().map(move |setup| row(header, setup)));
@@ -79,7 +79,7 @@ impl Found {
         // A configuration that fails without a loader is not run with one.
         let fails_alone = |other: &Row| other.setup == row.setup.unfed() && other.outcome == row.outcome;
         let is_copied = row.setup.feed.is_some() && self.rows.iter().any(fails_alone);
-        let is_failure = is_copied && !row.outcome.is_of_the_moment();
+        let is_failure = is_copied && !row.outcome.is_transient();
         let before = if is_failure { "not run, as its steps fail without a loader: " } else { "" };
         Some(format!("{before}{}", row.outcome))
     }

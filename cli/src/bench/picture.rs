@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::three_digits;
-use gpu_tuned_observe::picture::{Figure, Limit, Line, Point, Ring};
+use gpu_tuned_observe::plot::{Limit, MemorySpeedPlot, ModeLine, Point, Ring};
 
 use super::found::{Found, Row, coordinates};
 
 /// Throughput over memory, a line for each mode.
-pub(super) fn figure(found: &Found) -> Figure {
+pub(super) fn figure(found: &Found) -> MemorySpeedPlot {
     let header = &found.header;
     let mut lines: BTreeMap<Mode, Vec<Point>> = BTreeMap::new();
     for (row, figures) in found.alone() {
@@ -25,10 +25,10 @@ pub(super) fn figure(found: &Found) -> Figure {
     let is_gpu = header.kind == DeviceKind::Gpu;
     let limit = Limit { memory: header.memory_bytes, label: format!("{:.0}", header.memory_bytes.gib()) };
     let rings: Vec<_> = found.rows.iter().filter(|row| row.planned).filter_map(ring).collect();
-    Figure {
+    MemorySpeedPlot {
         title: format!("{} on {}", header.workload, header.device),
         note: if is_gpu { "dotted: the GPU's memory; grey: the frontier" } else { "grey: the frontier" }.to_owned(),
-        lines: lines.into_iter().map(|(mode, points)| Line { mode, points }).collect(),
+        lines: lines.into_iter().map(|(mode, points)| ModeLine { mode, points }).collect(),
         limits: if is_gpu { vec![limit] } else { Vec::new() },
         ringed: if rings.is_empty() { String::new() } else { "planned".to_owned() },
         rings,

@@ -41,7 +41,7 @@ impl Results {
     pub(super) fn since(&self, byte: u64) -> Result<Record, Error> {
         let bytes = self.bytes()?;
         let from = usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
-        Ok(Record::of(lines(&bytes[from..])))
+        Ok(Record::from_lines(lines(&bytes[from..])))
     }
 
     /// Appends the result of a configuration.

@@ -3,7 +3,7 @@
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, curve, explain};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
-use gpu_tuned_observe::picture::{Figure, Line, Point, Ring};
+use gpu_tuned_observe::plot::{MemorySpeedPlot, ModeLine, Point, Ring};
 use maud::{Markup, html};
 
 use super::page::{Grid, Kind, Section, picture};
@@ -102,7 +102,7 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
             samples_per_s: expected.samples_per_s,
             interval: None,
         });
-        Line {
+        ModeLine {
             mode: Mode::new(settings.precision, checkpointing).allowing(settings.allow_tf32, &facts),
             points: points.collect(),
         }
@@ -115,13 +115,13 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
         until: Vec::new(),
         title: format!("batch {batch}: {} samples/s", three_digits(plan.samples_per_s)),
     };
-    let figure = Figure {
+    let figure = MemorySpeedPlot {
         title: format!("{} on {}", described.name, target.name),
         note: "expected, by micro-batch".to_owned(),
         lines,
         rings: vec![ring],
         ringed: "planned".to_owned(),
-        ..Figure::default()
+        ..MemorySpeedPlot::default()
     };
     Some(figure.svg())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gpu_tuned_core::three_digits;
 use gpu_tuned_observe::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
-use gpu_tuned_observe::picture::{Course, CourseLine};
+use gpu_tuned_observe::plot::{TimeSeries, TimeSeriesPlot};
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord};
 use maud::{Markup, html};
 
@@ -128,7 +128,7 @@ fn courses(records: &[Record]) -> Vec<String> {
             Record::Host(sample) => Some((sample.at - begin, (figure.of)(sample)?)),
             _ => None,
         });
-        let line = CourseLine { name: String::new(), points: points.collect() };
+        let line = TimeSeries { name: String::new(), points: points.collect() };
         (format!("host: {}", readable(figure.key).0), vec![line], None)
     });
     let steps = [
@@ -137,17 +137,17 @@ fn courses(records: &[Record]) -> Vec<String> {
     ];
     let steps = steps.into_iter().map(|(title, line)| (title.to_owned(), vec![line], None));
     let all = steps.chain(gpus).chain(host);
-    all.filter_map(|(title, lines, most)| Course { title, lines, most, limit: None, between }.svg()).collect()
+    all.filter_map(|(title, lines, most)| TimeSeriesPlot { title, lines, most, limit: None, between }.svg()).collect()
 }
 
 /// A line for each GPU, in the displayed unit.
-fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<CourseLine> {
+fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<TimeSeries> {
     let scale = readable(figure.key).1;
-    let mut lines: BTreeMap<(u32, Option<u32>), CourseLine> = BTreeMap::new();
+    let mut lines: BTreeMap<(u32, Option<u32>), TimeSeries> = BTreeMap::new();
     for record in records {
         let Record::Gpu(sample) = record else { continue };
         let Some(value) = (figure.of)(sample) else { continue };
-        let line = lines.entry((sample.gpu, sample.mig_slot)).or_insert_with(|| CourseLine {
+        let line = lines.entry((sample.gpu, sample.mig_slot)).or_insert_with(|| TimeSeries {
             name: match sample.mig_slot {
                 Some(slot) => format!("GPU {}, slice {slot}", sample.gpu),
                 None => format!("GPU {}", sample.gpu),
@@ -159,10 +159,10 @@ fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<Co
     lines.into_values().collect()
 }
 
-fn of_steps(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> CourseLine {
+fn of_steps(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> TimeSeries {
     let points = records.iter().filter_map(|record| match record {
         Record::Step(step) if step.rank == 0 => Some((step.at - begin, figure(step)?)),
         _ => None,
     });
-    CourseLine { name: String::new(), points: points.collect() }
+    TimeSeries { name: String::new(), points: points.collect() }
 }

@@ -1,55 +1,57 @@
+//! Figures and outcomes of a setup.
+
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use gpu_tuned_core::{Bytes, grouped, three_digits};
 
-/// What was measured of a setup.
+/// Measured figures of a setup.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Samples per second of whole steps, over the repeats.
     pub samples_per_s: Interval,
-    /// How often steps were timed.
+    /// Number of repeats.
     pub repeats: u64,
-    /// Milliseconds of a whole step, a median: what overlaps counts once.
+    /// Median milliseconds of a whole step, with overlapping parts.
     pub step_ms: f64,
-    /// Its parts, each waited for by itself: they add up to more than the step where the host runs ahead of the device.
+    /// Parts of the step, each timed with a wait: their sum exceeds the step if the host runs ahead of the device.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub phases: Option<Phases>,
-    /// The part of the time in which a step waited for its batch, in percent, where it was prepared meanwhile.
+    /// Percent of the time in which a step waits for its batch, for batches prepared meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_percent: Option<f64>,
-    /// What the memory pools of a GPU held after the steps; on a CPU, what was allocated at most. `None` where nothing counts it.
+    /// Bytes reserved by a GPU's pools after the steps; on a CPU, the peak of allocations. `None` if nothing counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<Bytes>,
-    /// In use after the forward pass.
+    /// Bytes in use after the forward pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_use_bytes: Option<Bytes>,
-    /// What a dry run had said that the pools would hold.
+    /// Reserved bytes that a dry run predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_bytes: Option<Bytes>,
-    /// Part of the time in which the GPU ran a kernel, of any process, in percent: a mean of what the driver said meanwhile.
+    /// GPU utilization by all processes, in percent: the mean of the driver's samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_percent: Option<f64>,
-    /// The process's part of the time of all the cores that it may use, in percent.
+    /// CPU time of the process in percent of all cores that it may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_percent: Option<f64>,
-    /// Whether the loss after the steps is a finite number; where steps keep it to themselves, whether the weights are.
+    /// The loss after the steps is finite; the weights are, where steps return no loss.
     pub is_finite: bool,
 }
 
-/// The median of some repeats, and the range of them.
+/// Median and range of some repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// The smallest.
+    /// The minimum.
     pub least: f64,
-    /// The largest.
+    /// The maximum.
     pub most: f64,
 }
 
-/// The parts of a step, each waited for by itself; medians.
+/// Median times of the parts of a step, each timed with a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     /// Milliseconds of the forward pass.
@@ -60,34 +62,34 @@ pub struct Phases {
     pub optimizer_ms: f64,
 }
 
-/// What came of a setup.
+/// The outcome of a setup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It ran.
+    /// Measured figures.
     Measured(Figures),
-    /// It was not run, as it would have taken more than there was: known from smaller batches or a dry run.
+    /// Not run: by smaller batches or a dry run, it needs more memory than is available.
     DoesNotFit {
-        /// What it would have reserved.
+        /// Memory needed.
         needed_bytes: Bytes,
-        /// What there was for it.
+        /// Memory available.
         available_bytes: Bytes,
     },
-    /// It was not run, as a step has fewer samples.
+    /// Not run: a step has fewer samples.
     TooLarge {
-        /// Of a step, on one rank.
+        /// Samples of a step on one rank.
         samples: u64,
     },
-    /// It was not run, as the program does not say how batches are prepared.
+    /// Not run: the program does not describe how batches are prepared.
     Unfed,
-    /// Memory ran out.
+    /// Out of memory.
     OutOfMemory {
-        /// What was said.
+        /// The error message.
         message: String,
     },
-    /// The program panicked, or a step could not be taken.
+    /// The program panicked, or a step failed.
     Failed {
-        /// What was said.
+        /// The error message.
         message: String,
     },
     /// The process died.
@@ -98,8 +100,8 @@ pub enum Outcome {
 }
 
 impl Interval {
-    /// Of some figures; `None` of nothing.
-    pub fn of(figures: &[f64]) -> Option<Self> {
+    /// Computes median and range; `None` without figures.
+    pub fn from_figures(figures: &[f64]) -> Option<Self> {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
@@ -108,27 +110,27 @@ impl Interval {
 }
 
 impl Outcome {
-    /// What was measured, if anything was.
+    /// Returns the figures of a measured setup.
     pub const fn figures(&self) -> Option<&Figures> {
         if let Self::Measured(figures) = self { Some(figures) } else { None }
     }
 
-    /// Whether it depends on the moment alone, so that it is found out anew.
-    pub const fn is_of_the_moment(&self) -> bool {
+    /// Returns whether the outcome depends on the moment, so that the setup is tried again.
+    pub const fn is_transient(&self) -> bool {
         matches!(self, Self::DoesNotFit { .. } | Self::TooLarge { .. } | Self::Unfed)
     }
 }
 
-/// What came of it, but for figures, in a few words.
+/// Formats the outcome in a few words.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Measured(figures) => write!(f, "{} samples/s", three_digits(figures.samples_per_s.median)),
             Self::DoesNotFit { needed_bytes, available_bytes } => {
-                write!(f, "does not fit: it would take {needed_bytes} of {available_bytes}")
+                write!(f, "does not fit: needs {needed_bytes} of {available_bytes}")
             }
             Self::TooLarge { samples } => write!(f, "not run: a step has {} samples", grouped(*samples)),
-            Self::Unfed => f.write_str("not run: the program does not say how batches are prepared (`host_batch`)"),
+            Self::Unfed => f.write_str("not run: describe how batches are prepared (`host_batch`)"),
             Self::OutOfMemory { message } => write!(f, "out of memory: {}", first_line(message)),
             Self::Failed { message } => write!(f, "failed: {}", first_line(message)),
             Self::Died { how } => write!(f, "the process died: {how}"),

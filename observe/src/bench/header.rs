@@ -1,3 +1,5 @@
+//! Headers of results, and plans.
+
 use serde::{Deserialize, Serialize};
 
 use super::Setup;
@@ -5,78 +7,78 @@ use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Precision};
 
-/// What figures are of: those below another header say nothing of this one.
+/// Program, device and versions that results belong to. Results below different headers are not comparable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// How the lines are written: [`FORMAT`](Self::FORMAT).
+    /// Version of the format: [`FORMAT`](Self::FORMAT).
     pub format: u32,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// What the driver calls the device.
+    /// The driver's name of the device.
     pub device: String,
     /// GPU or CPU.
     pub kind: DeviceKind,
-    /// The device's memory.
+    /// Memory of the device.
     pub memory_bytes: Bytes,
     /// Streaming multiprocessors; 0 for a CPU.
     pub sm_count: u32,
-    /// Threads that train; `None` for a GPU.
+    /// Training threads; `None` for a GPU.
     pub cpu_threads: Option<u64>,
-    /// The driver's release; `None` for a CPU.
+    /// Version of the driver; `None` for a CPU.
     pub driver: Option<String>,
-    /// The release of Burn.
+    /// Version of Burn.
     pub burn: String,
-    /// The release of `CubeCL`; `None` for a CPU.
+    /// Version of `CubeCL`; `None` for a CPU.
     pub cubecl: Option<String>,
-    /// Values that training changes.
+    /// Trainable parameters.
     pub parameters: u64,
-    /// A hash of the names and shapes of the model's parameters.
+    /// Hash of the names and shapes of the model's parameters.
     pub shape: String,
-    /// The model as its config describes it: it has dimensions, such as the length of a sequence, that no parameter shows.
+    /// The model's description, with dimensions that no parameter has, such as the sequence length.
     pub described: WorkloadSpec,
-    /// Whether the build checks its arithmetic, as the profile `dev` does.
+    /// The build checks its arithmetic, as the profile `dev` does.
     pub debug: bool,
-    /// Whether memory is counted, which on a CPU takes another allocator.
+    /// Memory is counted, which takes another allocator on a CPU.
     pub counts_memory: bool,
-    /// Whether steps in f32 were taken without TF32 on a device that has it.
+    /// Steps in fp32 ran without TF32 on a device that has TF32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub full_f32: bool,
 }
 
 impl Header {
-    /// How lines are written now.
+    /// The present version of the format.
     pub const FORMAT: u32 = 1;
 }
 
-/// What a process sets out to do.
+/// The start of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
-    /// The settings that the program would train with.
+    /// Planned settings of the program.
     pub planned: Planned,
-    /// What is asked for, in order, whether it is on record or not.
+    /// Requested setups in their order, recorded ones included.
     pub setups: Vec<Setup>,
 }
 
-/// The settings that the program would train with.
+/// Planned settings of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
-    /// Number formats.
+    /// Precision.
     pub precision: Precision,
-    /// Whether activations are recomputed.
+    /// Activation checkpointing is on.
     pub checkpointing: bool,
     /// Samples of a micro-batch.
     pub batch: u64,
-    /// Threads that prepare batches.
+    /// Loader workers.
     pub workers: u64,
-    /// Batches that wait.
+    /// Prefetched batches.
     pub prefetch: u64,
     /// Micro-batches of a step.
     pub accumulation: u64,
 }
 
 impl Planned {
-    /// Whether steps in this setup are those of the plan; how the batch comes to be there is not looked at.
-    pub fn is(&self, setup: &Setup) -> bool {
+    /// Returns whether the setup has the plan's steps, however its batches are prepared.
+    pub fn matches(&self, setup: &Setup) -> bool {
         (self.precision, self.checkpointing, self.batch) == (setup.precision, setup.checkpointing, setup.batch)
     }
 }

@@ -1,8 +1,8 @@
-//! Steps timed over a range of settings: what a program is asked for, and what it writes down.
+//! Requests and results of a bench run, which times steps over a range of settings.
 //!
-//! `cargo gpu-tuned bench` runs the program with a [`Request`] in its environment. The program appends a [`Line`] of JSON for
-//! everything that it begins and ends to the file of results. What a process that died has begun and not ended is what it
-//! died of. Both sides read the results as a [`Record`].
+//! `cargo gpu-tuned bench` runs the program with a [`Request`] in its environment. The program appends a [`Line`] of JSON to
+//! the file of results when a setup starts and when it ends. A setup that started and did not end is where the process died.
+//! Both sides read the results as a [`Record`].
 
 mod figures;
 mod frontier;
@@ -17,6 +17,3 @@ pub use header::{Begin, Header, Planned};
 pub use record::{Line, Record, Section};
 pub use request::{Request, powers_of_two};
 pub use setup::{Feed, Setup};
-
-#[cfg(test)]
-mod tests;

@@ -1,3 +1,5 @@
+//! Files of results.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,45 +10,45 @@ use super::{Begin, Header, Outcome, Setup};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// What all lines that follow are of, up to the next header.
+    /// Header of all lines up to the next header.
     Header(Box<Header>),
-    /// A process has begun.
+    /// A process starts.
     Begin(Begin),
-    /// A setup is about to be run.
+    /// A setup starts.
     Started(Setup),
-    /// What came of it.
+    /// A setup ended.
     Ended {
-        /// Which.
+        /// The setup.
         #[serde(flatten)]
         setup: Setup,
-        /// What came of it.
+        /// Its outcome.
         outcome: Box<Outcome>,
     },
 }
 
-/// A file of results: the newest of what its lines say.
+/// The newest results of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// One for each header, that of the last line last.
+    /// Sections by header, that of the last line last.
     sections: Vec<Section>,
 }
 
-/// What is known below a header.
+/// Results below a header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// What it is of.
+    /// The header.
     pub header: Header,
-    /// What the last process set out to do.
+    /// Start of the last process.
     pub begin: Option<Begin>,
-    /// What came of each setup, the last time.
+    /// Last outcome of each setup.
     pub outcomes: BTreeMap<Setup, Outcome>,
-    /// What was begun last and has not ended.
+    /// Setup that started last and has not ended.
     pub open: Option<Setup>,
 }
 
 impl Record {
-    /// What the lines say. Those before the first header are of nothing.
-    pub fn of(lines: impl IntoIterator<Item = Line>) -> Self {
+    /// Collects lines. Lines before the first header are ignored.
+    pub fn from_lines(lines: impl IntoIterator<Item = Line>) -> Self {
         let mut record = Self::default();
         lines.into_iter().for_each(|line| record.add(line));
         record
@@ -54,25 +56,25 @@ impl Record {
 
     fn add(&mut self, line: Line) {
         match line {
-            Line::Header(header) => self.turn_to(*header),
+            Line::Header(header) => self.select(*header),
             line => self.sections.last_mut().into_iter().for_each(|section| section.add(line.clone())),
         }
     }
 
-    fn turn_to(&mut self, header: Header) {
+    fn select(&mut self, header: Header) {
         let known = self.sections.iter().position(|section| section.header == header);
         let section = known.map(|at| self.sections.remove(at));
         let new = || Section { header, begin: None, outcomes: BTreeMap::new(), open: None };
         self.sections.push(section.unwrap_or_else(new));
     }
 
-    /// What the last lines are of.
+    /// Returns the section of the last line.
     pub fn last(&self) -> Option<&Section> {
         self.sections.last()
     }
 
-    /// What is known below this header.
-    pub fn under(&self, header: &Header) -> Option<&Section> {
+    /// Returns the section below a header.
+    pub fn section(&self, header: &Header) -> Option<&Section> {
         self.sections.iter().find(|section| section.header == *header)
     }
 }

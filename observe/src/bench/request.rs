@@ -1,3 +1,5 @@
+//! Requests.
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -5,31 +7,30 @@ use serde::{Deserialize, Serialize};
 use super::{Feed, Setup};
 use gpu_tuned_core::Precision;
 
-/// What a program is asked for. It is for one precision: the numbers of a device are chosen once in a process.
+/// A request to a program, for one precision: a process selects the precision of a device once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The file of results that lines are appended to.
+    /// File of results that lines are appended to.
     pub results: PathBuf,
-    /// Number formats; `None` for those that are planned.
+    /// Precision; `None` for the planned one.
     pub precision: Option<Precision>,
-    /// Micro-batches; with none, [those around the planned one](Self::around).
+    /// Micro-batches; empty for [those around the planned one](Self::around).
     pub batches: Vec<u64>,
-    /// Without gradient checkpointing, with it, or both.
+    /// Values of activation checkpointing: off, on, or both.
     pub checkpointing: Vec<bool>,
-    /// Ways to prepare batches meanwhile, each in addition to none.
+    /// Feeds, each in addition to none.
     pub feeds: Vec<Feed>,
-    /// What the repeats of a setup may take.
+    /// Seconds for the repeats of a setup.
     pub seconds: f64,
-    /// Bytes of the file of results that count for nothing: what they tell is done again.
+    /// Bytes at the begin of the file of results that are ignored: their setups run again.
     pub ignored_bytes: u64,
 }
 
 impl Request {
-    /// The environment variable that has a request, as JSON.
+    /// Environment variable with a request, as JSON.
     pub const VARIABLE: &'static str = "GPU_TUNED_BENCH";
 
-    /// Powers of two from an eighth of the planned micro-batch up to four times as much, the planned one itself, and no more than
-    /// a step has.
+    /// Returns the powers of two from an eighth to four times the planned micro-batch, and that itself, up to `largest`.
     pub fn around(planned: u64, largest: u64) -> Vec<u64> {
         let up_to = planned.saturating_mul(4).min(largest);
         let mut batches = powers_of_two(planned.div_ceil(8), up_to);
@@ -39,8 +40,7 @@ impl Request {
         batches
     }
 
-    /// The setups in the order in which they are run: batches upwards, so that what small ones take tells what larger ones
-    /// would, and each by itself before it is fed.
+    /// Returns the setups in their order: small batches first, since they predict larger ones, and each without a feed first.
     pub fn setups(&self, precision: Precision, batches: &[u64]) -> Vec<Setup> {
         let mut batches = batches.to_vec();
         batches.sort_unstable();
@@ -57,7 +57,7 @@ impl Request {
     }
 }
 
-/// The powers of two between two numbers, themselves included.
+/// Returns the powers of two between two numbers, both included.
 pub fn powers_of_two(from: u64, to: u64) -> Vec<u64> {
     (0..u64::BITS).map(|power| 1 << power).filter(|batch| (from..=to).contains(batch)).collect()
 }

@@ -1,3 +1,5 @@
+//! Setups.
+
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -5,26 +7,26 @@ use serde::{Deserialize, Serialize};
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::measured::Mode;
 
-/// A way to take optimizer steps of one micro-batch.
+/// A configuration for optimizer steps of one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Setup {
-    /// Number formats.
+    /// Precision.
     pub precision: Precision,
-    /// Whether activations are recomputed.
+    /// Activation checkpointing is on.
     pub checkpointing: bool,
     /// Samples of the micro-batch.
     pub batch: u64,
-    /// What the steps wait for; `None` where the batch is there all along.
+    /// Loader that prepares the batches; `None` if the batch is on the device all along.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub feed: Option<Feed>,
 }
 
-/// Threads that prepare the batches while steps are taken.
+/// A loader that prepares batches during the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Feed {
-    /// Threads; with none each batch is prepared by the thread that takes the steps, when it is needed.
+    /// Workers; without workers, the training thread prepares each batch when needed.
     pub workers: u64,
-    /// Prepared batches that wait at most.
+    /// Prefetched batches.
     pub prefetch: u64,
 }
 
@@ -34,14 +36,14 @@ impl Setup {
         Mode::new(self.precision, self.checkpointing)
     }
 
-    /// The same with the batch there all along.
+    /// Returns the setup without a feed.
     #[must_use]
     pub const fn unfed(self) -> Self {
         Self { feed: None, ..self }
     }
 }
 
-/// Such as `f32-checkpointed, batch 32, 2 workers, prefetch 2`.
+/// Formats as `f32-checkpointed, batch 32, 2 workers, prefetch 2`.
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, batch {}", self.mode(), self.batch)?;

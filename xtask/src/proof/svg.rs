@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::three_digits;
-use gpu_tuned_observe::picture::{Figure, Limit, Line, Point, Ring};
+use gpu_tuned_observe::plot::{Limit, MemorySpeedPlot, ModeLine, Point, Ring};
 
 use super::subject::{Card, Subject, cards};
 use super::throughput::{Choice, Outcome, Table};
@@ -14,7 +14,7 @@ use super::throughput::{Choice, Outcome, Table};
 pub(super) fn figure(subject: &Subject, tables: &[&Table]) -> Result<String> {
     let limit =
         |card: Card| Limit { label: format!("{:.0}", card.facts.memory_total.gib()), memory: card.facts.memory_total };
-    let figure = Figure {
+    let figure = MemorySpeedPlot {
         title: subject.name.to_owned(),
         note: "dotted: memory of a card, GiB; bars: slowest to fastest repeat".to_owned(),
         lines: lines(subject)?,
@@ -26,7 +26,7 @@ pub(super) fn figure(subject: &Subject, tables: &[&Table]) -> Result<String> {
     Ok(figure.svg())
 }
 
-fn lines(subject: &Subject) -> Result<Vec<Line>> {
+fn lines(subject: &Subject) -> Result<Vec<ModeLine>> {
     let mut lines = Vec::new();
     for (mode, batches) in subject.sweep.modes().filter(|(mode, _)| subject.has(*mode)) {
         let mut points = Vec::new();
@@ -35,7 +35,7 @@ fn lines(subject: &Subject) -> Result<Vec<Line>> {
             let point = |samples_per_s| Point { batch: *batch, memory, samples_per_s, interval: timed.interval() };
             points.extend(timed.median().map(point));
         }
-        lines.push(Line { mode, points });
+        lines.push(ModeLine { mode, points });
     }
     Ok(lines)
 }

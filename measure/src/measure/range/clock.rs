@@ -145,7 +145,7 @@ impl Figures {
     fn timed(self, batch: usize, reserved: Option<gpu_tuned_core::Bytes>, is_finite: bool) -> Timed {
         let rates: Vec<f64> = self.seconds.iter().map(|seconds| batch as f64 / seconds.step).collect();
         Timed {
-            samples_per_s: Interval::of(&rates).expect("BUG: there is a repeat at least"),
+            samples_per_s: Interval::from_figures(&rates).expect("BUG: there is a repeat at least"),
             repeats: self.seconds.len(),
             step_ms: 1e3 * median(&mut self.seconds.iter().map(|seconds| seconds.step).collect::<Vec<_>>()),
             phases: self.phases,

@@ -36,8 +36,8 @@ impl Journal {
         let from = usize::try_from(ignored_bytes).unwrap_or(usize::MAX).min(bytes.len());
         // A line that was cut off is one that was never written.
         let lines = bytes[from..].split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        let record = Record::of(lines);
-        let known = record.under(header).map(|section| section.outcomes.clone());
+        let record = Record::from_lines(lines);
+        let known = record.section(header).map(|section| section.outcomes.clone());
         Ok(known.unwrap_or_default().into_iter().collect())
     }
 

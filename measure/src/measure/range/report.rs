@@ -6,7 +6,7 @@ use gpu_tuned_core::three_digits;
 use gpu_tuned_observe::bench::{Figures, Outcome, Phases, Setup};
 
 pub(super) fn begin(name: &str, device: &str, setups: &[Setup], known: &[(Setup, Outcome)]) {
-    let is_known = |setup: &&Setup| known.iter().any(|(known, outcome)| known == *setup && !outcome.is_of_the_moment());
+    let is_known = |setup: &&Setup| known.iter().any(|(known, outcome)| known == *setup && !outcome.is_transient());
     let on_record = setups.iter().filter(is_known).count();
     let rest = if on_record > 0 { format!(", {on_record} of them on record") } else { String::new() };
     let s = if setups.len() == 1 { "" } else { "s" };

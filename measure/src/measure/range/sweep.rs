@@ -33,9 +33,9 @@ pub(super) struct Sweep<'c> {
 impl Sweep<'_> {
     /// Runs what is not on record. Ends before the last of them where memory ran out.
     pub(super) fn run(mut self, setups: &[Setup]) -> Result<(), MeasureError> {
-        let is_done = |setup: &Setup| self.outcome(*setup).is_some_and(|outcome| !outcome.is_of_the_moment());
+        let is_done = |setup: &Setup| self.outcome(*setup).is_some_and(|outcome| !outcome.is_transient());
         let todo: Vec<_> = setups.iter().copied().filter(|setup| !is_done(setup)).collect();
-        self.known.retain(|(_, outcome)| !outcome.is_of_the_moment());
+        self.known.retain(|(_, outcome)| !outcome.is_transient());
         let mut progress = Progress::new(setups, todo.len());
         let mut memory = self.known_memory();
         for setup in todo {

@@ -1,10 +1,12 @@
-use super::{Figure, Limit, Line, Point, Ring, step};
+//! Plots of memory and speed.
+
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_observe::plot::{Limit, MemorySpeedPlot, ModeLine, Point, Ring, step};
 
 const F32: Mode = Mode::new(Precision::F32, false);
 
-fn figure(amounts: &[u64]) -> Figure {
+fn plot(amounts: &[u64]) -> MemorySpeedPlot {
     let point = |(index, mib): (usize, &u64)| Point {
         batch: 8 << index,
         memory: Bytes::from_mib(*mib),
@@ -12,7 +14,11 @@ fn figure(amounts: &[u64]) -> Figure {
         interval: Some((90.0 * (index + 1) as f64, 110.0 * (index + 1) as f64)),
     };
     let points = amounts.iter().enumerate().map(point).collect();
-    Figure { title: "a < b & c".to_owned(), lines: vec![Line { mode: F32, points }], ..Figure::default() }
+    MemorySpeedPlot {
+        title: "a < b & c".to_owned(),
+        lines: vec![ModeLine { mode: F32, points }],
+        ..MemorySpeedPlot::default()
+    }
 }
 
 fn labels(svg: &str) -> Vec<String> {
@@ -33,37 +39,37 @@ fn grids_have_four_to_eight_round_lines() {
 
 #[test]
 fn memory_is_labelled_in_the_unit_that_suits_it() {
-    let (small, large) = (figure(&[20, 70, 300]).svg(), figure(&[600, 3000]).svg());
+    let (small, large) = (plot(&[20, 70, 300]).svg(), plot(&[600, 3000]).svg());
     assert!(small.contains("memory needed, MiB") && large.contains("memory needed, GiB"));
     assert_eq!(labels(&small), ["32", "64", "128", "256"]);
     assert_eq!(labels(&large), ["1", "2"]);
 }
 
 #[test]
-fn points_that_lie_close_together_have_labels_beside_them() {
-    assert_eq!(labels(&figure(&[40, 41]).svg()), ["32", "64"]);
-    assert_eq!(labels(&figure(&[40]).svg()), ["32", "64"]);
-    assert!(figure(&[]).svg().ends_with("</svg>\n"));
+fn points_close_together_have_labels_beside_them() {
+    assert_eq!(labels(&plot(&[40, 41]).svg()), ["32", "64"]);
+    assert_eq!(labels(&plot(&[40]).svg()), ["32", "64"]);
+    assert!(plot(&[]).svg().ends_with("</svg>\n"));
 }
 
 #[test]
-fn what_is_said_of_it_cannot_end_an_element() {
-    let mut figure = figure(&[40]);
-    figure.note = "<script>".to_owned();
-    figure.limits = vec![Limit { memory: Bytes::from_mib(64), label: "<8>".to_owned() }];
+fn text_is_escaped() {
+    let mut plot = plot(&[40]);
+    plot.note = "<script>".to_owned();
+    plot.limits = vec![Limit { memory: Bytes::from_mib(64), label: "<8>".to_owned() }];
     let title = "</title>".to_owned();
-    figure.rings = vec![Ring { memory: Bytes::from_mib(40), samples_per_s: 100.0, until: Vec::new(), title }];
-    let svg = figure.svg();
+    plot.rings = vec![Ring { memory: Bytes::from_mib(40), samples_per_s: 100.0, until: Vec::new(), title }];
+    let svg = plot.svg();
     assert!(svg.contains("a &lt; b &amp; c") && svg.contains("&lt;script&gt;") && svg.contains("&lt;/title&gt;"));
     assert!(!svg.contains("<script>") && svg.contains(">&lt;8&gt;<"), "{svg}");
 }
 
 #[test]
 fn the_frontier_is_drawn_in_steps_to_the_right_end() {
-    let mut figure = figure(&[64, 128]);
-    let without = figure.svg();
-    figure.frontier = vec![(Bytes::from_mib(64), 100.0), (Bytes::from_mib(128), 200.0)];
-    let svg = figure.svg();
+    let mut plot = plot(&[64, 128]);
+    let without = plot.svg();
+    plot.frontier = vec![(Bytes::from_mib(64), 100.0), (Bytes::from_mib(128), 200.0)];
+    let svg = plot.svg();
     let added: Vec<_> = svg.lines().filter(|line| !without.contains(line)).collect();
     let [steps] = added.as_slice() else { panic!("{added:?}") };
     assert!(steps.contains("spare line") && steps.matches('H').count() == 2 && steps.contains("H780\""), "{steps}");

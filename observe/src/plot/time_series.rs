@@ -1,23 +1,22 @@
-//! Pictures of figures over time, as SVG.
+//! Figures over time.
 
 use core::fmt::{self, Write as _};
 
-use super::draw::escaped;
-use super::step;
 use gpu_tuned_core::three_digits;
 
-const WIDTH: f64 = 800.0;
+use super::scale::{LEFT, RIGHT};
+use super::step;
+use super::svg::{escaped, open};
+
 const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 68.0;
-const RIGHT: f64 = WIDTH - 20.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = HEIGHT - 34.0;
-/// Columns of the picture, of which each shows the least and the most of a line.
+/// Columns of the plot. Each shows minimum and maximum of a line.
 const COLUMNS: usize = 400;
-/// No figure of a run is as large.
+/// Magnitude that no figure of a run reaches.
 const LARGEST: f64 = 1e100;
-/// As many lines can be told apart.
-const COLOURS: usize = 4;
+/// Colors for lines.
+const COLORS: usize = 4;
 
 const STYLE: &str = "<style>
   text { font: 12px system-ui, sans-serif; fill: #333 } .title { font-weight: 600; font-size: 14px }
@@ -30,31 +29,31 @@ const STYLE: &str = "<style>
   }
 </style>";
 
-/// A picture: figures of one unit over time.
+/// A plot of figures of one unit over time.
 #[derive(Clone, Debug, Default)]
-pub struct Course {
-    /// What it is of, with the unit.
+pub struct TimeSeriesPlot {
+    /// Title with the unit.
     pub title: String,
-    /// At most four can be told apart.
-    pub lines: Vec<CourseLine>,
-    /// The figure at the top, where it is not that of the highest point.
+    /// Lines; there are four colors.
+    pub lines: Vec<TimeSeries>,
+    /// Figure at the top; by default, slightly above the highest point.
     pub most: Option<f64>,
-    /// A figure that is marked from left to right, and what it is.
+    /// A figure that is marked from left to right, and its label.
     pub limit: Option<(f64, String)>,
-    /// Seconds at the left and at the right, so that several pictures share them; else those of the points.
+    /// Seconds at the left and the right, for plots that share an axis; by default, those of the points.
     pub between: Option<(f64, f64)>,
 }
 
 /// A figure over time.
 #[derive(Clone, Debug, Default)]
-pub struct CourseLine {
-    /// What stands in the legend, where there are several.
+pub struct TimeSeries {
+    /// Name in the legend, which plots of several lines have.
     pub name: String,
-    /// Seconds and figures, ascending in time; those that are not finite are left out.
+    /// Seconds and figures, ascending in time. Figures that are not finite are left out.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Where figures lie on the page.
+/// Scale from figures to positions on the page.
 struct Scale {
     from: f64,
     to: f64,
@@ -62,23 +61,17 @@ struct Scale {
     step: f64,
 }
 
-impl Course {
-    /// The picture, as a file of its own; `None` where there is not even one point.
+impl TimeSeriesPlot {
+    /// Draws the plot as an SVG file; `None` without points.
     pub fn svg(&self) -> Option<String> {
-        let scale = Scale::of(self)?;
+        let scale = Scale::new(self)?;
         let mut text = String::new();
         self.write(&mut text, &scale).expect("BUG: memory can be written to");
         Some(text)
     }
 
     fn write(&self, text: &mut String, scale: &Scale) -> fmt::Result {
-        let title = escaped(&self.title);
-        writeln!(
-            text,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n\
-             <title>{title} over time</title>\n{STYLE}\n<rect class=\"ground\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n\
-             <text class=\"title\" x=\"{LEFT}\" y=\"22\">{title}</text>",
-        )?;
+        open(text, HEIGHT, &self.title, " over time", STYLE)?;
         scale.axes(text)?;
         if let Some((figure, label)) = &self.limit {
             let y = scale.y(*figure);
@@ -87,50 +80,50 @@ impl Course {
             writeln!(text, "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", y - 4.0)?;
         }
         for (index, line) in self.lines.iter().enumerate() {
-            line.draw(text, scale, index % COLOURS)?;
+            line.draw(text, scale, index % COLORS)?;
         }
         self.legend(text)?;
         text.push_str("</svg>\n");
         Ok(())
     }
 
-    /// Names from the right to the left, where there are several lines.
+    /// Draws the names of several lines from right to left.
     fn legend(&self, text: &mut String) -> fmt::Result {
         let mut x = RIGHT;
         for (index, line) in self.lines.iter().enumerate().rev().filter(|_| self.lines.len() > 1) {
             let name = escaped(&line.name);
             writeln!(text, "<text x=\"{x:.1}\" y=\"22\" text-anchor=\"end\">{name}</text>")?;
             x -= 6.9 * line.name.chars().count() as f64 + 8.0;
-            writeln!(text, "<path class=\"course c{}\" d=\"M{:.1} 18h20\"/>", index % COLOURS, x - 20.0)?;
+            writeln!(text, "<path class=\"course c{}\" d=\"M{:.1} 18h20\"/>", index % COLORS, x - 20.0)?;
             x -= 36.0;
         }
         Ok(())
     }
 }
 
-impl CourseLine {
+impl TimeSeries {
     fn finite(&self) -> impl Iterator<Item = (f64, f64)> {
-        // Beyond that there is no round step of a grid.
+        // Larger figures have no round grid step.
         self.points.iter().copied().filter(|(at, figure)| at.abs() < LARGEST && figure.abs() < LARGEST)
     }
 
-    fn draw(&self, text: &mut String, scale: &Scale, colour: usize) -> fmt::Result {
+    fn draw(&self, text: &mut String, scale: &Scale, color: usize) -> fmt::Result {
         let points = self.thinned(scale);
-        let place = |(at, figure): &(f64, f64)| format!("{:.1} {:.1}", scale.x(*at), scale.y(*figure));
+        let position = |(at, figure): &(f64, f64)| format!("{:.1} {:.1}", scale.x(*at), scale.y(*figure));
         match points.as_slice() {
             [] => Ok(()),
             [(at, figure)] => {
                 let (x, y) = (scale.x(*at), scale.y(*figure));
-                writeln!(text, "<circle class=\"course c{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\"/>")
+                writeln!(text, "<circle class=\"course c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\"/>")
             }
             several => {
-                let path: Vec<_> = several.iter().map(place).collect();
-                writeln!(text, "<path class=\"course c{colour}\" d=\"M{}\"/>", path.join("L"))
+                let path: Vec<_> = several.iter().map(position).collect();
+                writeln!(text, "<path class=\"course c{color}\" d=\"M{}\"/>", path.join("L"))
             }
         }
     }
 
-    /// Of each column of the picture the least and the most, in the order in which they were: peaks stay.
+    /// Keeps minimum and maximum of each column, in their order, so that peaks stay.
     fn thinned(&self, scale: &Scale) -> Vec<(f64, f64)> {
         let points: Vec<(f64, f64)> = self.finite().collect();
         if points.len() <= 2 * COLUMNS {
@@ -141,25 +134,25 @@ impl CourseLine {
         for group in points.chunk_by(|a, b| column(a.0) == column(b.0)) {
             let by_figure = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
             let ends = group.iter().min_by(by_figure).zip(group.iter().max_by(by_figure));
-            let (least, most) = ends.map(|(least, most)| (*least, *most)).expect("BUG: a group is not empty");
-            kept.extend(if least.0 <= most.0 { [least, most] } else { [most, least] });
+            let (min, max) = ends.map(|(min, max)| (*min, *max)).expect("BUG: a group is not empty");
+            kept.extend(if min.0 <= max.0 { [min, max] } else { [max, min] });
         }
         kept
     }
 }
 
 impl Scale {
-    fn of(course: &Course) -> Option<Self> {
-        let points = || course.lines.iter().flat_map(CourseLine::finite);
+    fn new(plot: &TimeSeriesPlot) -> Option<Self> {
+        let points = || plot.lines.iter().flat_map(TimeSeries::finite);
         let first = points().map(|(at, _)| at).reduce(f64::min)?;
         let last = points().map(|(at, _)| at).fold(first, f64::max);
-        let (from, to) = course.between.unwrap_or((first, last));
-        let highest = points().map(|(_, figure)| figure).chain(course.limit.iter().map(|(figure, _)| *figure));
-        let most = course.most.unwrap_or_else(|| highest.fold(0.0, f64::max) * 1.06);
+        let (from, to) = plot.between.unwrap_or((first, last));
+        let highest = points().map(|(_, figure)| figure).chain(plot.limit.iter().map(|(figure, _)| *figure));
+        let most = plot.most.unwrap_or_else(|| highest.fold(0.0, f64::max) * 1.06);
         let most = if most > 0.0 { most } else { 1.0 };
-        // Half of the lines that a taller picture has.
+        // Half of the grid lines of a taller plot.
         let step = 2.0 * step(most);
-        let (most, step) = match course.most {
+        let (most, step) = match plot.most {
             Some(_) => (most, most / 2.0),
             None => ((2.0 * most / step).ceil() * step / 2.0, step),
         };
@@ -193,7 +186,7 @@ impl Scale {
     }
 }
 
-/// Seconds, or minutes and hours where there are many, in steps of `step`.
+/// Formats seconds, minutes or hours, for a grid step of `step`.
 fn duration(seconds: f64, step: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
@@ -207,11 +200,11 @@ fn duration(seconds: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Course, CourseLine};
+    use super::{TimeSeries, TimeSeriesPlot};
 
     fn drawn(points: Vec<(f64, f64)>) -> Option<String> {
-        let line = CourseLine { name: String::new(), points };
-        Course { title: "a <b> & c".to_owned(), lines: vec![line], ..Course::default() }.svg()
+        let line = TimeSeries { name: String::new(), points };
+        TimeSeriesPlot { title: "a <b> & c".to_owned(), lines: vec![line], ..TimeSeriesPlot::default() }.svg()
     }
 
     /// Heights of the points of the only line.
@@ -221,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn without_points_there_is_no_picture() {
+    fn without_points_there_is_no_plot() {
         assert_eq!(drawn(Vec::new()), None);
         assert_eq!(drawn(vec![(0.0, f64::NAN), (0.0, f64::INFINITY), (1.0, 1e308)]), None);
     }

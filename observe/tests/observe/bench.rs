@@ -1,9 +1,12 @@
-use proptest::prelude::{any, prop, prop_assert_eq, proptest};
+//! Records of bench runs.
 
-use super::{Begin, Feed, Header, Interval, Line, Outcome, Planned, Record, Request, Setup, frontier, powers_of_two};
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_observe::bench::{
+    Begin, Feed, Header, Interval, Line, Outcome, Planned, Record, Request, Setup, frontier, powers_of_two,
+};
+use proptest::prelude::{any, prop, prop_assert_eq, proptest};
 
 fn header(device: &str) -> Header {
     let described: WorkloadSpec = toml::from_str("[model.mlp]\nwidths = [4, 2]\n").expect("a workload");
@@ -42,24 +45,24 @@ fn begin() -> Line {
 }
 
 #[test]
-fn what_is_told_again_under_the_same_header_takes_the_place_of_what_was() {
+fn newer_results_below_the_same_header_replace_older_ones() {
     let under = |device| Line::Header(Box::new(header(device)));
     let lines = [under("a"), ended(8, "1"), ended(16, "2"), under("b"), ended(8, "3"), under("a"), ended(8, "4")];
-    let record = Record::of(lines);
-    let how = |device: &str, batch| match record.under(&header(device))?.outcomes.get(&setup(batch))? {
+    let record = Record::from_lines(lines);
+    let how = |device: &str, batch| match record.section(&header(device))?.outcomes.get(&setup(batch))? {
         Outcome::Died { how } => Some(how.clone()),
         _ => None,
     };
     assert_eq!((how("a", 8), how("a", 16)), (Some("4".to_owned()), Some("2".to_owned())));
     assert_eq!((how("b", 8), how("b", 16)), (Some("3".to_owned()), None));
     assert_eq!(record.last().map(|section| section.header.device.as_str()), Some("a"));
-    assert_eq!(Record::of([ended(8, "of nothing")]), Record::default());
+    assert_eq!(Record::from_lines([ended(8, "of nothing")]), Record::default());
 }
 
 #[test]
-fn what_was_begun_and_not_ended_is_known_until_another_process_begins() {
+fn a_setup_that_did_not_end_stays_open_until_another_process_starts() {
     let first = [Line::Header(Box::new(header("a"))), begin(), Line::Started(setup(8))];
-    let open = |lines: &[Line]| Record::of(lines.to_vec()).last().and_then(|section| section.open);
+    let open = |lines: &[Line]| Record::from_lines(lines.to_vec()).last().and_then(|section| section.open);
     assert_eq!(open(&first), Some(setup(8)));
     for (then, wanted) in [(begin(), None), (ended(8, "killed"), None), (Line::Started(setup(9)), Some(setup(9)))] {
         let lines: Vec<_> = first.iter().cloned().chain([then]).collect();
@@ -102,9 +105,9 @@ fn without_batches_they_are_those_around_the_plan() {
 
 #[test]
 fn the_middle_of_an_even_number_of_repeats_is_between_two_of_them() {
-    let interval = Interval::of(&[4.0, 1.0, 3.0, 2.0]).expect("figures");
+    let interval = Interval::from_figures(&[4.0, 1.0, 3.0, 2.0]).expect("figures");
     assert_eq!((interval.median, interval.least, interval.most), (2.5, 1.0, 4.0));
-    assert_eq!(Interval::of(&[]), None);
+    assert_eq!(Interval::from_figures(&[]), None);
 }
 
 proptest! {

@@ -1,0 +1,88 @@
+//! Scales of the memory and speed axes.
+
+use super::MemorySpeedPlot;
+use gpu_tuned_core::Bytes;
+
+pub(super) const WIDTH: f64 = 800.0;
+pub(super) const HEIGHT: f64 = 460.0;
+pub(super) const LEFT: f64 = 68.0;
+pub(super) const RIGHT: f64 = WIDTH - 20.0;
+pub(super) const TOP: f64 = 78.0;
+pub(super) const BOTTOM: f64 = HEIGHT - 52.0;
+
+/// Unit of the memory axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Mib,
+    Gib,
+}
+
+/// Scale from figures to positions on the page.
+pub(super) struct Scale {
+    pub(super) unit: Unit,
+    /// Logarithms to base 2 of the memory at the left and the right, in the unit.
+    pub(super) from: f64,
+    pub(super) to: f64,
+    /// Samples per second at the top, and between grid lines.
+    pub(super) max: f64,
+    pub(super) step: f64,
+}
+
+impl Scale {
+    pub(super) fn new(plot: &MemorySpeedPlot) -> Self {
+        let points = || plot.lines.iter().flat_map(|line| &line.points);
+        let limits = plot.limits.iter().map(|limit| limit.memory);
+        let all: Vec<Bytes> = points().map(|point| point.memory).chain(limits).collect();
+        let max = all.iter().copied().max().unwrap_or(Bytes::from_mib(1024));
+        let min = all.iter().copied().min().unwrap_or(max).max(Bytes(1));
+        let unit = if max < Bytes::from_mib(1024) { Unit::Mib } else { Unit::Gib };
+        let fastest =
+            points().map(|point| point.interval.map_or(point.samples_per_s, |(_, max)| max)).fold(1.0, f64::max);
+        let step = step(fastest * 1.06);
+        let (from, to) = ((unit.amount(min) / 1.1).log2(), (unit.amount(max) * 1.1).log2());
+        // Between points that lie close together there may be no two powers of two to label.
+        let has_labels = from.ceil() < to.floor();
+        let (from, to) = if has_labels { (from, to) } else { (from.floor(), to.ceil()) };
+        Self { unit, from, to, max: (fastest * 1.06 / step).ceil() * step, step }
+    }
+
+    pub(super) fn x(&self, memory: Bytes) -> f64 {
+        let share = (self.unit.amount(memory).log2() - self.from) / (self.to - self.from);
+        LEFT + share * (RIGHT - LEFT)
+    }
+
+    pub(super) fn y(&self, samples_per_s: f64) -> f64 {
+        BOTTOM - samples_per_s / self.max * (BOTTOM - TOP)
+    }
+}
+
+impl Unit {
+    pub(super) fn amount(self, memory: Bytes) -> f64 {
+        match self {
+            Self::Mib => memory.mib(),
+            Self::Gib => memory.gib(),
+        }
+    }
+
+    pub(super) fn to_bytes(self, amount: f64) -> Bytes {
+        let unit = match self {
+            Self::Mib => 1 << 20,
+            Self::Gib => 1 << 30,
+        };
+        Bytes((amount * f64::from(unit)) as u64)
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Mib => "MiB",
+            Self::Gib => "GiB",
+        }
+    }
+}
+
+/// Returns a round step that makes four to eight grid lines up to `max`.
+pub fn step(max: f64) -> f64 {
+    let power = 10f64.powi(max.log10().floor() as i32 - 1);
+    let steps = [1.0, 2.0, 5.0, 10.0, 20.0].map(|factor| factor * power);
+    steps.into_iter().find(|step| max / step <= 8.0).unwrap_or(max)
+}
