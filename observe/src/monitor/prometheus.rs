@@ -8,7 +8,7 @@ use crate::metrics::prometheus::Exposition;
 /// textfile collector. Energy is summed over the run.
 ///
 /// Units are base units and part of the names. GPUs have the labels `gpu`, the driver's number, and `uuid`; MIG slices have
-/// `mig_slot` as well. [`export::prometheus`](crate::export::prometheus) has the same metrics and labels.
+/// `mig_slot` as well. `export::prometheus` has the same metrics and labels.
 pub fn to_prometheus(latest: &Latest, summary: &Summary) -> String {
     let mut exposition = Exposition::default();
     expose(&mut exposition, latest, summary);
