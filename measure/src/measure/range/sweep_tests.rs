@@ -120,7 +120,7 @@ fn what_would_take_too_much_is_told_by_smaller_batches_and_not_run() {
         let fake = fake(is_gpu, 300);
         let ran = run(&fake, &[], &setups);
         assert_eq!(*fake.ran.borrow(), before, "32 takes 420 MiB");
-        let told = ["8: 815 samples/s", "16: 815 samples/s", "32: does not fit: it would take 420.0 MiB of 300.0 MiB"];
+        let told = ["8: 815 samples/s", "16: 815 samples/s", "32: does not fit: needs 420.0 MiB of 300.0 MiB"];
         assert_eq!(ran.outcomes()[..3], told);
         assert!(ran.outcomes()[3].contains("740.0 MiB"), "{:?}", ran.outcomes());
     }
