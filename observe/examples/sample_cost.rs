@@ -15,13 +15,13 @@ use gpu_tuned_observe::monitor::{Options, Sampler};
 fn main() {
     let number = |place| env::args().nth(place).and_then(|text| text.parse().ok());
     let (samples, pause): (u32, u64) = (number(1).map_or(100, |samples| samples as u32), number(2).unwrap_or(100));
-    let mut sampler = Sampler::open(&Options::default());
-    let start = sampler.start();
+    let mut machine = Sampler::open(&Options::default());
+    let start = machine.start();
     println!("{} GPUs and MIG slices; {}", start.gpus.len(), start.trouble.join("; "));
     let (mut times, before) = (Vec::new(), cpu_time());
     for _ in 0..samples {
         let begin = Instant::now();
-        drop(sampler.sample());
+        drop(machine.sample());
         times.push(begin.elapsed());
         thread::sleep(Duration::from_millis(pause));
     }

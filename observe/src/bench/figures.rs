@@ -130,7 +130,7 @@ impl fmt::Display for Outcome {
                 write!(f, "does not fit: needs {needed_bytes} of {available_bytes}")
             }
             Self::TooLarge { samples } => write!(f, "not run: a step has {} samples", grouped(*samples)),
-            Self::Unfed => f.write_str("not run: the program does not describe how batches are prepared (`host_batch`)"),
+            Self::Unfed => f.write_str("not run: the program has no `host_batch` to prepare batches with"),
             Self::OutOfMemory { message } => write!(f, "out of memory: {}", first_line(message)),
             Self::Failed { message } => write!(f, "failed: {}", first_line(message)),
             Self::Died { how } => write!(f, "the process died: {how}"),

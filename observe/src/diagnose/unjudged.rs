@@ -39,7 +39,7 @@ pub(super) fn unjudged(stats: &RunStats<'_>) -> Vec<Unjudged> {
     unjudged
 }
 
-/// Explains why the steps of the run cannot be told apart from others.
+/// Explains why the owner of the steps is uncertain.
 fn doubted(doubt: Doubt) -> Unjudged {
     let (what, how) = match doubt {
         Doubt::NoOwnSteps { before: 0, others } => (

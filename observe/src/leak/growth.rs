@@ -9,8 +9,8 @@ const MIN_POINTS: usize = 20;
 const MAX_POINTS: usize = 240;
 /// The slope of the later half over that of the earlier one, at least: growth that fades is a pool that fills up.
 const MIN_LASTING: f64 = 0.4;
-/// Bytes that were added during the judged points, at least: 1 MiB. Less cannot be told from the bookkeeping of an
-/// allocator, or from a log that keeps a number of each step.
+/// Bytes that were added during the judged points, at least: 1 MiB. Less may be the bookkeeping of an allocator, or a
+/// log that keeps a number of each step.
 const MIN_GROWTH: f64 = (1 << 20) as f64;
 /// Length of a long run, in steps or in seconds (11.6 days).
 const LONG_RUN: f64 = 1e6;

@@ -255,13 +255,13 @@ impl Shared {
         let mut next = Instant::now();
         loop {
             self.sample(&mut sampler);
-            let sampled = Instant::now();
+            let now = Instant::now();
             // Missed samples are not made up for.
-            while next <= sampled {
+            while next <= now {
                 next += interval;
             }
             if self.rest_until(next) {
-                if sampled.elapsed() >= LEAST_INTERVAL {
+                if now.elapsed() >= LEAST_INTERVAL {
                     self.sample(&mut sampler);
                 }
                 break;

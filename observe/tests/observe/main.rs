@@ -1,5 +1,7 @@
 //! Observation of training runs, tested through its public functions.
 
+#![allow(clippy::float_cmp, clippy::assigning_clones, reason = "expected values are exact, and tests need no speed")]
+
 mod bench;
 mod csv;
 mod diagnose;

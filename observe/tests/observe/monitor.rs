@@ -1,4 +1,4 @@
-//! The monitor as a whole, on this machine and on ones that are played.
+//! The monitor, on this machine and on fake ones.
 
 use std::path::Path;
 use std::thread;
@@ -8,24 +8,24 @@ use gpu_tuned_observe::recording::{Record, read};
 
 use gpu_tuned_observe::monitor::{Monitor, MonitorError, Options, csv_header};
 
-/// A monitor of a machine without a driver, which looks as often as it may.
+/// Options for a machine without a driver, with the shortest interval.
 fn without_driver() -> Options {
     Options::default().library("/nonexistent/libnvidia-ml.so.1").interval(Duration::ZERO)
 }
 
-/// Waits until the monitor has made so many looks at the host.
-fn wait_for_looks(monitor: &Monitor, looks: u64) {
+/// Waits until the monitor has taken `samples` of the host.
+fn wait_for_samples(monitor: &Monitor, samples: u64) {
     let begin = Instant::now();
-    while monitor.summary().looks < looks {
+    while monitor.summary().looks < samples {
         assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", monitor.summary());
         thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn the_host_is_watched_without_a_driver_and_the_reason_is_told() {
+fn the_host_is_sampled_without_a_driver_and_the_reason_is_given() {
     let monitor = Monitor::start(&without_driver()).unwrap();
-    wait_for_looks(&monitor, 3);
+    wait_for_samples(&monitor, 3);
     let latest = monitor.latest();
     assert_eq!((latest.gpus.len(), latest.start.trouble.len()), (0, 1));
     let why =
@@ -62,16 +62,16 @@ fn the_history_is_bounded_and_can_be_followed() {
     let (_, news) = monitor.since(next);
     assert!(news.iter().any(|record| matches!(record, Record::Value(value) if value.name == "last")), "{news:?}");
     assert!(monitor.since(u64::MAX).1.is_empty());
-    assert_eq!(monitor.stop().unwrap().values["step"].count, 10, "what is forgotten is counted");
+    assert_eq!(monitor.stop().unwrap().values["step"].count, 10, "dropped records are counted");
 }
 
 #[test]
-fn what_is_seen_is_in_the_recording_when_it_stops_or_is_dropped() {
+fn the_recording_is_complete_when_the_monitor_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
     let monitor = Monitor::start(&without_driver().record(&path)).unwrap();
     monitor.value("a", 1.0);
-    wait_for_looks(&monitor, 2);
+    wait_for_samples(&monitor, 2);
     drop(monitor);
     let recording = read(&path).unwrap();
     assert!(matches!(&recording.records[0], Record::Start(start) if start.version == 1 && start.cores > 0));
@@ -82,12 +82,12 @@ fn what_is_seen_is_in_the_recording_when_it_stops_or_is_dropped() {
 }
 
 #[test]
-fn what_is_asked_to_be_written_is() {
+fn records_are_written_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
     let monitor =
         Monitor::start(&without_driver().no_program().interval(Duration::from_secs(3600)).record(&path)).unwrap();
-    wait_for_looks(&monitor, 1);
+    wait_for_samples(&monitor, 1);
     monitor.value("a", 1.0);
     monitor.written().unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
@@ -115,7 +115,7 @@ fn a_recording_that_cannot_be_written_is_an_error() {
 #[test]
 fn samples_are_a_table() {
     let monitor = Monitor::start(&without_driver()).unwrap();
-    wait_for_looks(&monitor, 2);
+    wait_for_samples(&monitor, 2);
     let table = monitor.to_csv();
     assert!(table.starts_with(&csv_header()) && table.lines().count() >= 3, "{table}");
     let columns = |line: &str| line.split(',').count();
@@ -123,12 +123,12 @@ fn samples_are_a_table() {
 }
 
 #[cfg(feature = "nvml")]
-mod played {
+mod fake {
     use gpu_tuned_observe::monitor::{Gathering, Latest, Options, Sampler, to_prometheus};
     use gpu_tuned_observe::recording::{Record, Throttle};
 
-    /// So many looks at a scenario, as fast as they come.
-    fn looks(name: &str, count: usize, options: impl FnOnce(Options) -> Options) -> Vec<Record> {
+    /// Samples of a fake machine, without pauses.
+    fn samples(name: &str, count: usize, options: impl FnOnce(Options) -> Options) -> Vec<Record> {
         fake_nvml::play(&format!("watch/{name}"), |library| {
             let mut sampler = Sampler::open(&options(Options::default().no_program().library(library)));
             let mut records = vec![Record::Start(sampler.start())];
@@ -147,8 +147,8 @@ mod played {
     }
 
     #[test]
-    fn gpus_are_recognised_and_counted() {
-        let (latest, gathering) = latest(&looks("eight-h200", 4, |options| options));
+    fn gpus_are_identified_and_counted() {
+        let (latest, gathering) = latest(&samples("eight-h200", 4, |options| options));
         assert!(latest.start.gpus.iter().all(|gpu| gpu.profile.as_deref() == Some("h200")), "{:?}", latest.start);
         assert_eq!((latest.start.gpus.len(), latest.gpus.len()), (8, 8));
         let summary = gathering.summary();
@@ -156,26 +156,26 @@ mod played {
     }
 
     #[test]
-    fn only_the_gpus_that_are_asked_for_are_watched() {
-        let records = looks("eight-h200", 2, |options| options.gpus([6, 2, 9]));
+    fn only_the_requested_gpus_are_sampled() {
+        let records = samples("eight-h200", 2, |options| options.gpus([6, 2, 9]));
         let (latest, _) = latest(&records);
         let numbers: Vec<_> = latest.gpus.iter().map(|gpu| gpu.gpu).collect();
         assert_eq!((numbers, latest.start.trouble), (vec![2, 6], vec!["there is no GPU 9".to_owned()]));
     }
 
     #[test]
-    fn heat_is_in_the_summary() {
-        let (_, gathering) = latest(&looks("thermal", 40, |options| options));
+    fn throttled_time_is_in_the_summary() {
+        let (_, gathering) = latest(&samples("thermal", 40, |options| options));
         let throttled = &gathering.summary().gpus[0].throttled_s;
         let reasons: Vec<_> = throttled.keys().collect();
         assert_eq!(reasons, [&Throttle::ThermalSoftware, &Throttle::ThermalHardware]);
         assert!(throttled[&Throttle::ThermalSoftware] > throttled[&Throttle::ThermalHardware]);
     }
 
-    /// Checked with the parser of Prometheus' own Python client.
+    /// The parser of Prometheus' Python client accepts the snapshot.
     #[test]
-    fn prometheus_reads_it() {
-        let mut records = looks("mig", 2, |options| options);
+    fn a_mig_gpu_is_exported_for_prometheus() {
+        let mut records = samples("mig", 2, |options| options);
         records.retain(|record| !matches!(record, Record::Host(_)));
         let (latest, _) = latest(&records);
         insta::assert_snapshot!(to_prometheus(&latest, &Gathering::default().summary()));

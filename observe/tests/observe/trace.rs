@@ -1,11 +1,11 @@
-//! Traces of recordings, read by a parser that takes nothing but the published format.
+//! Traces of recordings, parsed by the published format.
 
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord, Value};
 use serde_json::Value as Json;
 
 use gpu_tuned_observe::trace::{Steps, Trace, from_records};
 
-/// An event as the format has it.
+/// An event of the format.
 #[derive(Debug)]
 struct Event {
     name: String,
@@ -17,9 +17,10 @@ struct Event {
     figures: Vec<(String, f64)>,
 }
 
-/// Reads a trace by the rules of the trace-event format: a JSON object with `traceEvents`; `X` has `ts` and `dur` in
-/// microseconds, `C` has `ts` and numbers in `args`, `M` is one of the known names with the argument that it takes; keys
-/// that the format does not know are errors.
+/// Parses a trace by the rules of the trace-event format and rejects unknown keys.
+///
+/// A trace is a JSON object with `traceEvents`. `X` has `ts` and `dur` in microseconds. `C` has `ts` and numbers in `args`.
+/// `M` has one of the known names with its argument.
 fn strictly(trace: &Trace) -> Vec<Event> {
     let text = serde_json::to_string(trace).unwrap();
     let json: Json = serde_json::from_str(&text).unwrap();
@@ -70,7 +71,7 @@ fn event(json: &Json) -> Event {
     Event { name, phase, process: number("pid"), thread: number("tid"), begin, length, figures }
 }
 
-/// In a row what begins within another ends within it.
+/// Asserts that, within a row, a span that begins within another ends within it.
 fn nested(events: &[Event]) {
     let complete: Vec<_> = events.iter().filter(|event| event.phase == "X").collect();
     for (index, a) in complete.iter().enumerate() {
@@ -107,7 +108,7 @@ fn records() -> Vec<Record> {
 }
 
 #[test]
-fn every_step_is_shown_with_what_it_was_made_of() {
+fn every_step_is_shown_with_its_phases() {
     let events = strictly(&from_records(&records(), Steps::ALL));
     let all = |name: &str| events.iter().filter(|event| event.phase == "X" && event.name == name).count();
     for part in ["wait for loader", "forward", "backward", "optimizer", "drain"] {
@@ -129,7 +130,7 @@ fn every_step_is_shown_with_what_it_was_made_of() {
 }
 
 #[test]
-fn only_the_steps_that_are_asked_for_are_shown_with_the_figures_of_their_time() {
+fn only_the_requested_steps_are_shown_with_the_figures_of_their_time() {
     let events = strictly(&from_records(&records(), Steps { first: 10, last: 12 }));
     let steps = events.iter().filter(|event| event.phase == "X" && event.name.starts_with("step "));
     assert_eq!(steps.map(|step| &*step.name).collect::<Vec<_>>(), ["step 10", "step 11", "step 12"]);

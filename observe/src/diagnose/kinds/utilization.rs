@@ -61,12 +61,11 @@ pub(super) fn idle(input: &DiagnosisInput<'_>) -> Option<Finding> {
 pub(super) fn model_too_small(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let model = input.model.as_ref().filter(|_| input.stats.is_on_gpu())?;
     let busy = input.stats.busy()?;
-    let (name, share, most, of_what) = match input.stats.sm_activity() {
-        Some(activity) => ("sm_activity_share", activity, MOSTLY_EMPTY, "of its SMs work"),
-        None => {
-            let power = power_share(input).filter(|_| busy >= RUNS)?;
-            ("power_share", power, LITTLE_POWER, "of its power is drawn while kernels run")
-        }
+    let (name, share, most, of_what) = if let Some(activity) = input.stats.sm_activity() {
+        ("sm_activity_share", activity, MOSTLY_EMPTY, "of its SMs work")
+    } else {
+        let power = power_share(input).filter(|_| busy >= RUNS)?;
+        ("power_share", power, LITTLE_POWER, "of its power is drawn while kernels run")
     };
     if share >= most {
         return None;
