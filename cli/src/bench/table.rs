@@ -274,7 +274,7 @@ mod tests {
                 "  bf16_params-checkpointed      8        1         0          -          -        -    -  (1)",
                 "  bf16_params-checkpointed      8        2         4        640  576 - 704      12%  93%",
                 "  bf16_params-checkpointed     16        0         0          -          -        -    -  (2)",
-                "  (1) not run: the program does not say how batches are prepared (`host_batch`)",
+                "  (1) not run: the program has no `host_batch` to prepare batches with",
                 "  (2) not run: a step has 8 samples",
                 "",
             ]

@@ -164,8 +164,8 @@ fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
     assert_eq!(
         lines[4..7].join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
         "(1) not run, as its steps fail without a \
-         loader: failed: no such image (2) not run: the program does not say how batches are prepared \
-         (`host_batch`)",
+         loader: failed: no such image (2) not run: the program has no `host_batch` to \
+         prepare batches with",
         "{report}"
     );
     let answer = bench(&project, &[&["--json"], &flags[..]].concat(), &[]).json(0);
