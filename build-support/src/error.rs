@@ -59,7 +59,7 @@ pub enum BuildError {
     /// `GPU_TUNED_TARGET` names an unknown profile.
     #[error("GPU_TUNED_TARGET: {}", unknown.join("\n"))]
     UnknownTargets {
-        /// One message for each name.
+        /// A message for each name.
         unknown: Vec<String>,
     },
     /// `GPU_TUNED_TARGET` puts `generic` or `native` beside other names.

@@ -5,7 +5,7 @@
 //! gpu_tuned_build::configure().emit();
 //! ```
 //!
-//! # What a build is for
+//! # Selecting GPUs
 //!
 //! A feature of your package that is named like a GPU profile (`rtx4090`, `h200`, or one of your `gpu-tuned.toml`)
 //! selects that GPU.
@@ -16,33 +16,33 @@
 //! | one | that GPU |
 //! | several, `--all-features` | one plan that fits each of them, with what all can do |
 //! | `native` | the GPU in the build machine; without one `generic`, with a warning |
-//! | `native` and others | the others, with a warning: what is named beats what is found |
-//! | `generic` and others | the others: `generic` says that no GPU is named |
+//! | `native` and others | the others, with a warning: a named GPU has priority |
+//! | `generic` and others | the others |
 //!
 //! The environment variable `GPU_TUNED_TARGET` overrides the features: `h200`, `h200,rtx4090`, `generic` or `native`.
 //! `GPU_TUNED_PRINT=1` stops the build and prints the resolved table.
 //!
-//! `native` needs the feature of that name of this crate, which is best forwarded:
+//! `native` needs this crate's feature `native`. Forward it:
 //!
 //! ```toml
 //! [features]
 //! native = ["gpu-tuned-build/native"]
 //! ```
 //!
-//! The machine is asked when the build script runs, which is not at every build: after a change of the GPU or of its
-//! driver, `touch Cargo.toml`.
+//! The GPU is queried when the build script runs, which is not at every build. After a change of the GPU or of its driver,
+//! run `touch Cargo.toml`.
 //!
-//! # What was measured
+//! # Measurements
 //!
-//! Measurements in `gpu-tuned.lock` take the place of declared and derived costs, in the constants and when the program runs.
-//! What was measured with another release of Burn than that of the package's `Cargo.lock`, or of its workspace's, is left out,
-//! with a warning.
+//! Measurements in `gpu-tuned.lock` replace declared and derived costs, in the constants and when the program runs. The script
+//! ignores measurements of another release of Burn than the `Cargo.lock` of the package or workspace names, with a warning.
 //!
-//! # When it runs again
+//! # Running again
 //!
-//! When `Cargo.toml`, `gpu-tuned.toml`, `gpu-tuned.lock` or one of the variables changes, when one of the two files comes
-//! or goes, and where something was measured when `Cargo.lock` changes. Where there are no symbolic links for everyone
-//! (Windows, some network drives), creating `gpu-tuned.toml` is not noticed by itself: save `Cargo.toml` once.
+//! The script runs again after a change of `Cargo.toml`, `gpu-tuned.toml`, `gpu-tuned.lock` or one of the variables. That
+//! includes creating or deleting one of the two files of gpu-tuned. If there are measurements, a change of `Cargo.lock`
+//! counts, too. Without symbolic links (Windows, some network drives), creating `gpu-tuned.toml` is not noticed: save
+//! `Cargo.toml` once.
 
 #![forbid(unsafe_code)]
 

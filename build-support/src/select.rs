@@ -10,7 +10,7 @@ use crate::package::Package;
 pub(crate) enum Choice {
     /// No GPU is named.
     Generic,
-    /// These profiles, sorted; at least one.
+    /// Profiles, at least one, sorted.
     Targets(Vec<ProfileId>),
     /// The GPU in the build machine.
     Native,

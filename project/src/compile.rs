@@ -21,7 +21,7 @@ pub struct Compiled {
     pub misfits: Vec<Misfit>,
 }
 
-/// Why a build has no constants.
+/// Error of compiling the constants of a build.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -31,7 +31,7 @@ pub enum CompileError {
     /// The workload fits no selected target.
     #[error("{}", misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     NothingFits {
-        /// One entry for each selected target.
+        /// An entry for each selected target.
         misfits: Vec<Misfit>,
     },
     /// A selected profile is not in the table.

@@ -30,7 +30,7 @@ pub enum PairsError {
     /// Dimensions are unknown, missing, out of range or contradictory.
     #[error("{}", messages.join("\n"))]
     Mistakes {
-        /// One message each.
+        /// A message for each mistake.
         messages: Vec<String>,
     },
 }

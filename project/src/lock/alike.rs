@@ -1,4 +1,4 @@
-//! Workloads that were measured twice, under different names.
+//! Workloads measured twice, under different names.
 
 use core::fmt;
 use gpu_tuned_core::workload::WorkloadSpec;
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use super::Lock;
 
-/// Workloads with the same description: which of them is meant is a guess where a config does not name its workload.
+/// Workloads with the same description. A config that names no workload could use any of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Alike<'a> {
-    /// Their names, at least two.
+pub struct SameDescription<'a> {
+    /// Names of the workloads, at least two.
     pub names: Vec<&'a str>,
 }
 
-/// One sentence, with what to do.
-impl fmt::Display for Alike<'_> {
+/// Formats one sentence, with the remedy.
+impl fmt::Display for SameDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
         let (last, others) = names.split_last().expect("BUG: there are two");
@@ -25,8 +25,9 @@ impl fmt::Display for Alike<'_> {
 }
 
 impl Lock {
-    /// Workloads with the same description, but for those that are all `described` in a file: configs name one of them.
-    pub fn alike(&self, described: &BTreeMap<String, WorkloadSpec>) -> Vec<Alike<'_>> {
+    /// Returns groups of workloads with the same description. Leaves out groups whose workloads are all `described` in a file,
+    /// because configs name one of them.
+    pub fn alike(&self, described: &BTreeMap<String, WorkloadSpec>) -> Vec<SameDescription<'_>> {
         let mut groups: Vec<(&WorkloadSpec, Vec<&str>)> = Vec::new();
         for (name, entry) in &self.workload {
             let Some(measured) = &entry.described else { continue };
@@ -37,6 +38,6 @@ impl Lock {
         }
         let is_meant = |spec: &WorkloadSpec, name: &str| described.get(name) == Some(spec);
         groups.retain(|(spec, names)| names.len() > 1 && !names.iter().all(|name| is_meant(spec, name)));
-        groups.into_iter().map(|(_, names)| Alike { names }).collect()
+        groups.into_iter().map(|(_, names)| SameDescription { names }).collect()
     }
 }

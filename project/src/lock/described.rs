@@ -1,5 +1,4 @@
-//! The description and the goal beside what was measured: the keys of `gpu-tuned.toml`, of which those that a newer
-//! release added are passed over.
+//! The description and the goal of measurements: keys of `gpu-tuned.toml`. Keys of newer releases are skipped.
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::dims::{self, Dim, PRODUCT_KEYS, Schema};
@@ -7,11 +6,10 @@ use gpu_tuned_core::workload::{ModelKind, Training, WorkloadSpec};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::facts::TableReader;
+use super::table_reader::TableReader;
 use crate::config;
 
-/// `[workload.NAME.described]`. `None` where it says something that this release does not know: it is then of a model
-/// that this release cannot describe.
+/// Reads `[workload.NAME.described]`. `None` if a key is unknown: this release then cannot describe the model.
 pub(super) fn workload(facts: &mut TableReader<'_, '_>) -> Option<WorkloadSpec> {
     let table = facts.table("described")?;
     let (owner, place) = (format!("{}.described", facts.path), table.span());
@@ -21,7 +19,7 @@ pub(super) fn workload(facts: &mut TableReader<'_, '_>) -> Option<WorkloadSpec> 
     is_whole.then_some(spec)
 }
 
-/// `[workload.NAME.goal]`.
+/// Reads `[workload.NAME.goal]`.
 pub(super) fn goal(facts: &mut TableReader<'_, '_>) -> Option<Goal> {
     let table = facts.table("goal")?;
     let place = table.span();
@@ -29,7 +27,7 @@ pub(super) fn goal(facts: &mut TableReader<'_, '_>) -> Option<Goal> {
     facts.reader.accept(config::parse_goal(Spanned::new(place, known), facts.reader.source))
 }
 
-/// What this release knows of a description, and whether that is all; `None` where it does not know the kind of model.
+/// Returns the supported keys of a description, and true if those are all keys. `None` if the kind of model is unknown.
 fn known(table: DeTable<'_>) -> Option<(DeTable<'_>, bool)> {
     let has_model = table.iter().any(|(key, value)| model(key.get_ref(), value).is_some());
     let costs = if has_model { &[] } else { ModelKind::ALL[0].dims };
@@ -52,12 +50,12 @@ fn known(table: DeTable<'_>) -> Option<(DeTable<'_>, bool)> {
     Some((known, is_whole))
 }
 
-/// What is to be kept within a dimension, of which one is a table.
+/// Retains the supported keys of a dimension; only a product is a table.
 fn product(value: Spanned<DeValue<'_>>) -> (Spanned<DeValue<'_>>, bool) {
     within(value, &|key| PRODUCT_KEYS.contains(&key))
 }
 
-/// What is to be kept within a value, if that is a table, and whether that is all.
+/// Retains keys within a value that is a table, and returns true if no key was removed.
 fn within<'i>(value: Spanned<DeValue<'i>>, keep: &dyn Fn(&str) -> bool) -> (Spanned<DeValue<'i>>, bool) {
     let span = value.span();
     let (value, is_all) = match value.into_inner() {
@@ -76,7 +74,7 @@ fn within<'i>(value: Spanned<DeValue<'i>>, keep: &dyn Fn(&str) -> bool) -> (Span
     (Spanned::new(span, value), is_all)
 }
 
-/// The kind of model that a table is about.
+/// Kind of the model that a table describes.
 fn model(key: &str, value: &Spanned<DeValue<'_>>) -> Option<&'static ModelKind> {
     ModelKind::named(key).filter(|_| is_table(value))
 }
@@ -89,7 +87,7 @@ fn is_in(dims: &[Dim], key: &str) -> bool {
     dims::named(dims, key).is_some()
 }
 
-/// What is to be kept of a table, and whether that is all.
+/// Retains keys of a table, and returns true if no key was removed.
 fn retain<'i>(table: DeTable<'i>, keep: impl Fn(&str, &Spanned<DeValue<'i>>) -> bool) -> (DeTable<'i>, bool) {
     let before = table.len();
     let kept: DeTable<'i> = table.into_iter().filter(|(key, value)| keep(key.get_ref(), value)).collect();

@@ -1,4 +1,4 @@
-//! New measurements among those that are on record.
+//! Merging new measurements into a lock.
 
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Training, WorkloadSpec};
@@ -11,25 +11,24 @@ use super::{Lock, LockedWorkload, read, render, write};
 pub struct Merged {
     /// The file's new text.
     pub text: String,
-    /// Tables that are gone because they no longer hold, each with the reason.
+    /// Tables that were removed because they no longer apply, each with the reason.
     pub dropped: Vec<String>,
 }
 
-/// The text of the file `text` with the new measurements `entry` of the workload `name`.
+/// Merges the new measurements `entry` of the workload `name` into the text of a lock.
 ///
-/// Values of the workload as a whole are replaced, and so are the device's modes that `entry` has, with all their
-/// micro-batches. Figures that `entry` leaves open (host time, context, kernels) stay, and so do kernels that take more than those of
-/// `entry`, where other modes of the device stay. So does everything else in the file: other modes, devices and workloads,
-/// and what a newer release wrote. But where the model, or how it is trained, is no longer the same, the workload's old
-/// measurements go; where a device is another one under the same name or was measured with other releases of Burn or
-/// `CubeCL`, its other modes go.
+/// - Replaced: the values of the workload, and the device's modes in `entry` with all their micro-batches.
+/// - Kept: values that `entry` lacks (host time, context, kernels); other modes, devices and workloads; keys of newer
+///   releases. The larger `kernels_bytes` is kept if other modes of the device are.
+/// - Removed: all old measurements of the workload if the model or its training changed. The device's other modes if the
+///   name now belongs to another device, or if the releases of Burn or `CubeCL` changed.
 ///
 /// Times are rounded to four digits, fractions to four decimals. A file of an older format is replaced.
 ///
 /// # Errors
 ///
-/// The mistakes in the file, as [`Lock::parse`] finds them; nothing is to be written then. Or figures of `entry` that no
-/// lock may hold, with places in a text called `what was measured`.
+/// Mistakes in the file, as [`Lock::parse`] reports them; then write nothing. Or values of `entry` that are out of range,
+/// with places in a text called `what was measured`.
 pub fn merged(text: Option<Source<'_>>, name: &str, entry: &LockedWorkload) -> Result<Merged, Vec<FileError>> {
     let (lock, mut root) = match text {
         Some(source) => read::file(source)?,
@@ -41,7 +40,7 @@ pub fn merged(text: Option<Source<'_>>, name: &str, entry: &LockedWorkload) -> R
     let mut new = write::workload(entry);
     let devices = new.remove("on");
     if lock.workload.get(name).is_some_and(|old| is_other_model(old, known, entry)) {
-        forget(known, &path, devices.as_ref(), &mut dropped);
+        remove_devices(known, &path, devices.as_ref(), &mut dropped);
     }
     for key in ["described", "goal"] {
         known.remove(key);
@@ -51,73 +50,74 @@ pub fn merged(text: Option<Source<'_>>, name: &str, entry: &LockedWorkload) -> R
         let on = below(known, "on");
         for (name, new) in devices {
             if let Value::Table(new) = new {
-                measured_anew(below(on, &name), new, &format!("{path}.on.{name}"), &mut dropped);
+                replace_device(below(on, &name), new, &format!("{path}.on.{name}"), &mut dropped);
             }
         }
     }
     let text = render::text(&root);
-    // The file was right: what is wrong now is what was measured.
+    // The file had no mistakes, so any mistake is in the measurements.
     read::document(Source { file: "what was measured", text: &text })?;
     Ok(Merged { text, dropped })
 }
 
-/// The table of this name, made where it is missing.
+/// Returns the table of this name, and creates a missing one.
 fn below<'t>(table: &'t mut Table, name: &str) -> &'t mut Table {
     let value = table.entry(name).or_insert_with(|| Table::new().into());
     value.as_table_mut().expect("BUG: it was read as a table")
 }
 
-/// Whether old measurements are of another model, or of one that was trained in another way.
+/// Returns true if the model or its training changed.
 fn is_other_model(old: &LockedWorkload, known: &Table, new: &LockedWorkload) -> bool {
-    // What a host takes for a sample is nothing that a device's figures depend on.
+    // The device's measurements do not depend on the host time of a sample.
     let same = |old: &WorkloadSpec, new: &WorkloadSpec| {
         let training = Training { host_ms_per_sample: new.training.host_ms_per_sample, ..old.training.clone() };
         old.model == new.model && training == new.training
     };
     let described = match (&old.described, &new.described) {
         (Some(old), Some(new)) => same(old, new),
-        // A description that is there and was not read has more to say than this release knows.
+        // A description that was not parsed has keys of a newer release.
         (None, Some(_)) => !known.contains_key("described"),
         (_, None) => true,
     };
     !described || old.measured.shape != new.measured.shape || old.measured.parameters != new.measured.parameters
 }
 
-const OF_AN_OLD_MODEL: &str = "measured of the model before it changed";
+const MODEL_CHANGED: &str = "measured of the model before it changed";
 
-/// Drops all devices, and says which of them are not measured anew.
-fn forget(known: &mut Table, path: &str, anew: Option<&Value>, dropped: &mut Vec<String>) {
+/// Removes all devices, and records those that are not measured again.
+fn remove_devices(known: &mut Table, path: &str, anew: Option<&Value>, dropped: &mut Vec<String>) {
     known.remove("host_ms_per_sample");
     let Some(Value::Table(on)) = known.remove("on") else { return };
     for (name, old) in on.iter().filter_map(|(name, old)| Some((name, old.as_table()?))) {
         let path = format!("{path}.on.{name}");
         match anew.and_then(|devices| devices.get(name)) {
-            None => dropped.push(format!("{path}: {OF_AN_OLD_MODEL}")),
+            None => dropped.push(format!("{path}: {MODEL_CHANGED}")),
             Some(new) => {
-                let gone = modes(old, new.get("mode"));
-                dropped.extend(gone.map(|mode| format!("{path}.mode.{mode}: {OF_AN_OLD_MODEL}")));
+                let gone = other_modes(old, new.get("mode"));
+                dropped.extend(gone.map(|mode| format!("{path}.mode.{mode}: {MODEL_CHANGED}")));
             }
         }
     }
 }
 
-/// What decides whether modes that were measured at different times belong together.
-const OF_THE_DEVICE: [&str; 5] = ["burn", "cubecl", "device", "kind", "sm_count"];
+/// Keys that are equal for all modes of a device, however old.
+const DEVICE_KEYS: [&str; 5] = ["burn", "cubecl", "device", "kind", "sm_count"];
 
-/// What is one figure for all modes of a device, and larger in some of them.
+/// Key with one value for all modes of a device: the largest of them.
 const KERNELS: &str = "kernels_bytes";
 
-fn measured_anew(known: &mut Table, mut new: Table, path: &str, dropped: &mut Vec<String>) {
+/// Replaces the measurements of a device.
+fn replace_device(known: &mut Table, mut new: Table, path: &str, dropped: &mut Vec<String>) {
     let anew = new.remove("mode");
-    if OF_THE_DEVICE.iter().any(|key| known.get(*key) != new.get(*key)) {
-        dropped.extend(modes(known, anew.as_ref()).map(|mode| {
+    if DEVICE_KEYS.iter().any(|key| known.get(*key) != new.get(*key)) {
+        dropped.extend(other_modes(known, anew.as_ref()).map(|mode| {
             format!("{path}.mode.{mode}: measured on another device, or with other releases of Burn or CubeCL")
         }));
         for key in ["bandwidth_gb_s", "context_bytes", "cubecl", "fp32_tflops", KERNELS, "mode"] {
             known.remove(key);
         }
     }
-    if new.contains_key(KERNELS) && modes(known, anew.as_ref()).next().is_none() {
+    if new.contains_key(KERNELS) && other_modes(known, anew.as_ref()).next().is_none() {
         known.remove(KERNELS);
     }
     let kernels = [&*known, &new].map(|device| device.get(KERNELS).and_then(Value::as_integer));
@@ -131,8 +131,8 @@ fn measured_anew(known: &mut Table, mut new: Table, path: &str, dropped: &mut Ve
     }
 }
 
-/// The modes of a device that are not measured anew.
-fn modes<'t>(device: &'t Table, anew: Option<&'t Value>) -> impl Iterator<Item = &'t String> {
+/// Modes of a device that are not measured again.
+fn other_modes<'t>(device: &'t Table, anew: Option<&'t Value>) -> impl Iterator<Item = &'t String> {
     let all = device.get("mode").and_then(Value::as_table).into_iter().flat_map(Table::keys);
     all.filter(move |mode| anew.and_then(|anew| anew.get(mode.as_str())).is_none())
 }

@@ -17,17 +17,18 @@
 //! assert_eq!(lock.workload["digits"].measured.parameters, 60_074);
 //! ```
 //!
-//! Reading skips keys of newer releases, and [`merged`] keeps them. Known values must be present and in range. Each mistake
-//! is a [`FileError`] with its place, and the last one has the remedy. A file of an older format is read as an empty one.
+//! Reading skips keys of newer releases, and [`merged`] keeps them. Required values must be present and in range. Each
+//! mistake is a [`FileError`] with its place, and the last one has the remedy. A file of an older format is read as an empty
+//! one.
 
 mod alike;
 mod described;
-mod facts;
 mod file;
 mod merge;
 mod outdated;
 mod read;
 mod render;
+mod table_reader;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -36,10 +37,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use alike::Alike;
+pub use alike::SameDescription;
 pub use file::{LockError, LockFile, Update};
 pub use merge::{Merged, merged};
-pub use outdated::{Before, Outdated};
+pub use outdated::{EarlierDescription, Outdated};
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::DeviceFacts;
@@ -58,7 +59,7 @@ pub struct Lock {
     pub older_format: Option<u64>,
 }
 
-/// A workload that was measured.
+/// A measured workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockedWorkload {
     /// The description that the measured program was built with; `None` where it had none, or one that only a newer
@@ -76,14 +77,14 @@ impl Lock {
     /// The file's name, beside `Cargo.toml`.
     pub const NAME: &'static str = "gpu-tuned.lock";
 
-    /// The last line of every file: what has none was cut short. On both sides of a merge it is the same, and below a blank
-    /// line, so that git joins what was added at the end with changes of what stood there last.
+    /// Last line of every file; a file without it was cut short. The line is equal on both sides of a merge, and follows a
+    /// blank line. So git can join lines added at the end with changes of the lines before.
     pub const END: &'static str = "# end of gpu-tuned.lock";
 
     /// Number of the format that this release writes and reads.
     pub const FORMAT: u32 = 2;
 
-    /// What to do about a file that cannot be mended.
+    /// Advice for a file that cannot be repaired.
     pub const REMEDY: &'static str =
         "put back the file that was committed, or delete it and run `cargo gpu-tuned measure`";
 
@@ -91,8 +92,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Every mistake that can be told apart, each with its place: conflict markers of a merge, a format of a newer
-    /// release, values that are missing, of the wrong type or out of range, a text without its [last line](Self::END).
+    /// All mistakes, each with its place: conflict markers of a merge, a format of a newer release, a text without its
+    /// [last line](Self::END), and values that are missing, of the wrong type or out of range.
     pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
         read::file(source).map(|(lock, _)| lock)
     }
@@ -118,15 +119,15 @@ impl Lock {
         self.workload.is_empty()
     }
 
-    /// The first thing in it that [`parse`](Self::parse) would refuse in a file.
+    /// Returns the first mistake that [`parse`](Self::parse) would report for a file with these values.
     pub fn mistake(&self) -> Option<String> {
         let text = self.to_toml();
         let mistakes = read::document(Source { file: Self::NAME, text: &text }).err()?;
         mistakes.into_iter().next().map(|mistake| mistake.message)
     }
 
-    /// What was measured of the workload with this description, by the name it has in the file. Where several have it, as
-    /// after one was renamed, it is the one of the workload's own `name`; else the one that has most of the `devices`.
+    /// Returns the measurements of the workload with this description, and its name in the file. If several entries have the
+    /// description, as after a renaming, returns the entry `name`, or else the entry with most of the `devices`.
     pub fn measured_for(
         &self,
         name: Option<&str>,

@@ -1,4 +1,4 @@
-//! Measurements that are no longer of what would be built.
+//! Stale measurements: taken with another release of Burn, or of a workload that changed.
 
 use core::fmt;
 use gpu_tuned_core::workload::{ModelSpec, SpecChange, WorkloadSpec};
@@ -6,30 +6,30 @@ use gpu_tuned_core::workload::{ModelSpec, SpecChange, WorkloadSpec};
 use super::Lock;
 use crate::cargo_lock::CargoLock;
 
-/// What was measured with another release of Burn.
+/// Measurements taken with another release of Burn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outdated {
     /// The workload's name.
     pub workload: String,
     /// The device's name.
     pub device: String,
-    /// The release that was measured.
+    /// The measured release.
     pub burn: String,
-    /// What `Cargo.lock` has.
+    /// The releases in `Cargo.lock`.
     pub now: String,
 }
 
-/// A workload that was measured and is described in another way now.
+/// A measured workload whose description changed afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Before<'a> {
-    /// Its name in the file.
+pub struct EarlierDescription<'a> {
+    /// Name of the workload in the lock.
     pub name: &'a str,
-    /// What was changed.
+    /// Changes since the measurement.
     pub changes: Vec<SpecChange>,
 }
 
-/// One sentence, with the command that mends it.
-impl fmt::Display for Before<'_> {
+/// Formats one sentence, with the command to run.
+impl fmt::Display for EarlierDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changes: Vec<_> = self.changes.iter().map(ToString::to_string).collect();
         let (file, name) = (Lock::NAME, self.name);
@@ -37,7 +37,7 @@ impl fmt::Display for Before<'_> {
     }
 }
 
-/// One sentence, with the command that mends it.
+/// Formats one sentence, with the command to run.
 impl fmt::Display for Outdated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.by(CargoLock::NAME))
@@ -45,7 +45,7 @@ impl fmt::Display for Outdated {
 }
 
 impl Outdated {
-    /// The same, with what the `Cargo.lock` is to be called.
+    /// Returns the message, with `cargo_lock` as the name of the `Cargo.lock`.
     pub fn by(&self, cargo_lock: &str) -> String {
         let Self { workload, device, burn, now } = self;
         format!(
@@ -57,7 +57,7 @@ impl Outdated {
 }
 
 impl Lock {
-    /// Takes out what was measured with other releases of Burn than those that `package` is built with.
+    /// Removes and returns measurements taken with other releases of Burn than those that `package` is built with.
     pub fn take_outdated(&mut self, cargo_lock: &CargoLock, package: &str) -> Vec<Outdated> {
         let mut taken = Vec::new();
         for (workload, entry) in &mut self.workload {
@@ -70,20 +70,20 @@ impl Lock {
         taken
     }
 
-    /// What was measured of a workload before it was changed to `spec`, of which nothing was measured since: the entry
-    /// `name`; without a name that of a model of the same kind with the fewest changes.
-    pub fn measured_before(&self, name: Option<&str>, spec: &WorkloadSpec) -> Option<Before<'_>> {
+    /// Returns the measured description that preceded `spec`: the one of the entry `name`. Without a name, returns the one of
+    /// the same kind of model with the fewest changes. `None` if `spec` itself was measured.
+    pub fn measured_before(&self, name: Option<&str>, spec: &WorkloadSpec) -> Option<EarlierDescription<'_>> {
         if self.measured_for(name, spec, &[]).is_some() {
             return None;
         }
-        // Declared costs say too little of what they are of.
+        // Declared costs do not identify a model.
         let has_dimensions = !matches!(spec.model, ModelSpec::Declared(_));
         let is_alike = |earlier: &WorkloadSpec| has_dimensions && spec.model.kind().name == earlier.model.kind().name;
         let is_meant =
             |before: &str, earlier: &WorkloadSpec| name.map_or_else(|| is_alike(earlier), |name| name == before);
         let described = self.workload.iter().filter_map(|(name, entry)| Some((name, entry.described.as_ref()?)));
         let meant = described.filter(|(name, earlier)| is_meant(name, earlier));
-        let before = meant.map(|(name, earlier)| Before { name, changes: spec.changes_since(earlier) });
+        let before = meant.map(|(name, earlier)| EarlierDescription { name, changes: spec.changes_since(earlier) });
         before.min_by_key(|before| before.changes.len())
     }
 }

@@ -9,7 +9,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use toml::Table;
 use toml::de::DeTable;
 
-use super::facts::{Reader, TableReader, whole};
+use super::table_reader::{Reader, TableReader, whole};
 use super::{Lock, LockedWorkload, described, write};
 use crate::config;
 use crate::conflict;

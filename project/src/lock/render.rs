@@ -14,7 +14,7 @@ const HEADER: &str = "\
 /// The file's text.
 pub(super) fn text(root: &Table) -> String {
     let mut out = HEADER.to_owned();
-    // In front, because it says how to read the rest.
+    // First, because the format determines how to read the rest.
     if let Some(format) = root.get("format") {
         fact("format", format, &mut out);
     }
@@ -76,7 +76,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// On one line whatever is in it.
+/// Quotes a text, always on one line.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for char in text.chars() {

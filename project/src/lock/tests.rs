@@ -173,7 +173,7 @@ fn the_format_of_an_older_release_is_read_as_an_empty_lock_and_replaced() {
     assert_eq!(merge(older, &whole()), merged(None, "char-lm", &whole()).expect("it is valid"));
 }
 
-/// A file of a release that knows more.
+/// A file of a newer release.
 fn newer() -> String {
     with("[workload.char-lm.on.h200.mode.fp8]\nscale = -inf\n\n[[tools]]\nname = \"\"\n")
         .replace("format = 2\n", "format = 2\nwritten = 1979-05-27T07:32:00Z\n")

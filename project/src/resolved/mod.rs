@@ -45,7 +45,7 @@ pub struct Resolved {
 pub enum Selected {
     /// The conservative profile: no feature names a GPU, or `native` found none.
     Generic,
-    /// One or several profiles, sorted by name.
+    /// Profiles, at least one, sorted by name.
     Targets(Vec<ProfileId>),
     /// The GPU in the build machine.
     Native(Box<GpuReading>),

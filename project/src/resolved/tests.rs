@@ -77,7 +77,7 @@ fn measurements_go_along_and_belong_to_their_description() {
     assert_eq!(taken.measured.measured_before(Some("lm"), &lm.into()), None);
 }
 
-/// What `LOCK` has of a T4, and of an H200 under an older name.
+/// Measurements in `LOCK` of a T4, and of an H200 under an older name.
 fn with_renamed(target: &str) -> Resolved {
     let (_, lm) = LOCK.split_once('\n').expect("lines");
     let older = lm.replace("workload.lm", "workload.a-old").replace("ms_per_sample = 0.5", "ms_per_sample = 0.25");
@@ -96,7 +96,7 @@ fn of_equal_descriptions_the_own_name_counts_then_the_device() {
         assert_eq!((host_ms(target, Some("lm")), host_ms(target, Some("a-old"))), (lm, older), "{target}");
     }
     assert_eq!((host_ms("t4", None), host_ms("h200", None)), (lm, older));
-    // A name that was not measured says nothing.
+    // A name without measurements is ignored.
     assert_eq!((host_ms("t4", Some("other")), host_ms("h200", Some("other"))), (lm, older));
     let found = |id: &str| {
         let facts = DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("it is shipped"));

@@ -26,7 +26,7 @@ impl<'i> Reader<'i> {
         self.mistakes.borrow_mut().push(self.source.error(place, message));
     }
 
-    /// The value, or nothing and its mistakes on record.
+    /// Returns the value, or records the mistakes.
     pub(super) fn accept<T>(&self, outcome: Result<T, Vec<FileError>>) -> Option<T> {
         outcome.map_err(|found| self.mistakes.borrow_mut().extend(found)).ok()
     }
@@ -119,7 +119,7 @@ impl<'r, 'i> TableReader<'r, 'i> {
         self.take(key, |value| value.as_str().map(str::to_owned), || "a text in quotes".to_owned())
     }
 
-    /// One of the names of a choice.
+    /// Reads a choice by its name.
     pub(super) fn choice<T: DeserializeOwned>(&mut self, key: &str, names: &str) -> Option<T> {
         let read = |value: &DeValue| {
             let text: value::StrDeserializer<'_, value::Error> = value.as_str()?.into_deserializer();
@@ -148,7 +148,7 @@ pub(super) fn whole(value: &DeValue) -> Option<u64> {
     u64::from_str_radix(whole.as_str(), whole.radix()).ok()
 }
 
-/// A number with or without a fraction; what is too large for one is infinite.
+/// Number with or without a fraction. A number beyond the range of `f64` is infinite.
 fn number(value: &DeValue) -> Option<f64> {
     match value.as_float() {
         Some(float) => float.as_str().parse().ok(),
