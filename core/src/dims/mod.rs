@@ -3,8 +3,6 @@
 mod kind;
 mod value;
 
-use core::ops::RangeInclusive;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
@@ -46,6 +44,59 @@ pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
     }
 }
 
+/// Defines a structure with its defaults and its table of keys. A row is the documentation of a field, then
+/// `required: type, kind, "meaning";`, `defaulted: type = default, kind, "meaning";` or `optional?: type, kind, "meaning";`.
+/// Fields below `with` are no keys.
+macro_rules! schema {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $(
+                $(#[$field:meta])*
+                $key:ident $(?: $optional:ty)? $(: $type:ty $(= $default:expr)?)?,
+                $kind:ident $(($($argument:tt)*))?, $meaning:literal;
+            )+
+        } $(with { $($(#[$other_meta:meta])* $other:ident: $other_type:ty;)+ })?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $(
+                $(#[$field])*
+                $(#[serde(skip_serializing_if = "Option::is_none")] pub $key: Option<$optional>,)?
+                $(pub $key: $type,)?
+            )+
+            $($($(#[$other_meta])* pub $other: $other_type,)+)?
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($key: $(None::<$optional>)? $($crate::dims::schema!(@default $type $(= $default)?))?,)+
+                    $($($other: <$other_type>::default(),)+)?
+                }
+            }
+        }
+
+        impl $crate::dims::Schema for $name {
+            const DIMS: &'static [$crate::dims::Dim] = &[$($crate::dims::Dim {
+                name: stringify!($key),
+                kind: $crate::dims::DimKind::$kind $(($($argument)*))?,
+                presence: $($crate::dims::schema!(@optional $optional))?
+                    $($crate::dims::schema!(@presence $($default)?; $type))?,
+                meaning: $meaning,
+            }),+];
+        }
+    };
+    (@default $type:ty = $default:expr) => { $default };
+    (@default $type:ty) => { <$type>::default() };
+    (@optional $type:ty) => { $crate::dims::Presence::Optional };
+    (@presence ; $type:ty) => { $crate::dims::Presence::Required };
+    (@presence $default:expr; $type:ty) => { $crate::dims::Presence::Defaulted };
+}
+pub(crate) use schema;
+
 /// Finds a dimension by name.
 pub fn named<'d>(dims: &'d [Dim], name: &str) -> Option<&'d Dim> {
     dims.iter().find(|dim| dim.name == name)
@@ -76,39 +127,9 @@ pub enum Presence {
 }
 
 /// Largest plausible size. Larger ones are mistakes, and would overflow sums.
-const LARGEST: u64 = 1 << 32;
+pub(crate) const LARGEST: u64 = 1 << 32;
 
 impl Dim {
-    pub(crate) const fn count(name: &'static str, presence: Presence, meaning: &'static str) -> Self {
-        Self::count_in(name, presence, 1..=LARGEST, meaning)
-    }
-
-    pub(crate) const fn count_in(
-        name: &'static str,
-        presence: Presence,
-        range: RangeInclusive<u64>,
-        meaning: &'static str,
-    ) -> Self {
-        Self { name, kind: DimKind::Count(range), presence, meaning }
-    }
-
-    pub(crate) const fn flag(name: &'static str, meaning: &'static str) -> Self {
-        Self { name, kind: DimKind::Flag, presence: Presence::Defaulted, meaning }
-    }
-
-    pub(crate) const fn number(
-        name: &'static str,
-        presence: Presence,
-        range: RangeInclusive<f64>,
-        meaning: &'static str,
-    ) -> Self {
-        Self { name, kind: DimKind::Number(range), presence, meaning }
-    }
-
-    pub(crate) const fn choice(name: &'static str, choices: &'static Choices, meaning: &'static str) -> Self {
-        Self { name, kind: DimKind::Choice(choices), presence: Presence::Defaulted, meaning }
-    }
-
     /// Describes the error in a value of the right kind; `None` for a valid one.
     pub fn mistake(&self, value: &DimValue) -> Option<String> {
         let Self { name, kind, .. } = self;

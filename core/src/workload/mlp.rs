@@ -1,29 +1,17 @@
-use serde::{Deserialize, Serialize};
-
 use super::{Family, ModelCosts, Product, Role, Tensors};
-use crate::dims::Presence::Required;
-use crate::dims::{Dim, DimKind, Schema};
+use crate::dims::schema;
 use crate::{Bytes, Provenance};
 
-/// The dimensions of a multilayer perceptron: dense layers with biases, an activation after each but the last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Mlp {
-    /// Sizes from the input to the result.
-    pub widths: Vec<u64>,
+schema! {
+    /// The dimensions of a multilayer perceptron: dense layers with biases, an activation after each but the last.
+    pub struct Mlp {
+        /// Sizes from the input to the result.
+        widths: Vec<u64>, Counts(1..=1 << 28), "sizes from the input to the result, such as [784, 512, 512, 10]";
+    }
 }
 
 /// Kernels of a layer, forward and backward; not measured.
 const KERNELS_PER_LAYER: u64 = 15;
-
-impl Schema for Mlp {
-    const DIMS: &'static [Dim] = &[Dim {
-        name: "widths",
-        kind: DimKind::Counts(1..=1 << 28),
-        presence: Required,
-        meaning: "sizes from the input to the result, such as [784, 512, 512, 10]",
-    }];
-}
 
 impl Mlp {
     /// `(inputs, outputs)` of each layer.

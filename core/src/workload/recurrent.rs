@@ -1,33 +1,31 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Family, ModelCosts, Product, Role, Tensors};
-use crate::dims::Presence::{Optional, Required};
-use crate::dims::{Choices, Dim, Schema};
+use crate::dims::{Choices, LARGEST, schema};
 use crate::{Bytes, Provenance};
 
-/// The dimensions of stacked recurrent layers, as Burn's `Lstm` and `Gru` have them, followed by a dense layer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Recurrent {
-    /// The kind of cell.
-    pub cell: Cell,
-    /// Features of one step of the input, or of the embedding with a vocabulary.
-    pub inputs: u64,
-    /// Width of each layer.
-    pub hidden: u64,
-    /// Layers.
-    pub layers: u64,
-    /// Steps in a sequence; one sample is one sequence.
-    pub seq: u64,
-    /// Size of the result.
-    pub outputs: u64,
-    /// True if every step has a result, not only the last.
-    pub every_step: bool,
-    /// True if each layer runs in both directions.
-    pub bidirectional: bool,
-    /// Tokens in the vocabulary, where the input is embedded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vocab: Option<u64>,
+schema! {
+    /// The dimensions of stacked recurrent layers, as Burn's `Lstm` and `Gru` have them, followed by a dense layer.
+    pub struct Recurrent {
+        /// The kind of cell.
+        cell: Cell = Cell::default(), Choice(&Cell::CHOICES), "the kind of cell (default lstm)";
+        /// Features of one step of the input, or of the embedding with a vocabulary.
+        inputs: u64, Count(1..=1 << 20), "features of one step, or of the embedding with a vocabulary";
+        /// Width of each layer.
+        hidden: u64, Count(1..=1 << 20), "width of each layer";
+        /// Layers.
+        layers: u64, Count(1..=1024), "layers";
+        /// Steps in a sequence; one sample is one sequence.
+        seq: u64, Count(1..=1 << 20), "steps in a sequence; one sample is one sequence";
+        /// Size of the result.
+        outputs: u64, Count(1..=1 << 24), "size of the result";
+        /// True if every step has a result, not only the last.
+        every_step: bool = false, Flag, "a result at every step, not only the last (default false)";
+        /// True if each layer runs in both directions.
+        bidirectional: bool = false, Flag, "layers in both directions (default false)";
+        /// Tokens in the vocabulary, where the input is embedded.
+        vocab?: u64, Count(1..=LARGEST), "tokens in the vocabulary (default: the input is not embedded)";
+    }
 }
 
 /// A recurrent cell.
@@ -66,20 +64,6 @@ impl Cell {
 /// time of LSTMs on an H200: 0.30 ms a gate (hidden 64, batch 128) and 0.31 ms (hidden 256, batch 64) are 30
 /// launches.
 const KERNELS_PER_GATE: u64 = 30;
-
-impl Schema for Recurrent {
-    const DIMS: &'static [Dim] = &[
-        Dim::choice("cell", &Cell::CHOICES, "the kind of cell (default lstm)"),
-        Dim::count_in("inputs", Required, 1..=1 << 20, "features of one step, or of the embedding with a vocabulary"),
-        Dim::count_in("hidden", Required, 1..=1 << 20, "width of each layer"),
-        Dim::count_in("layers", Required, 1..=1024, "layers"),
-        Dim::count_in("seq", Required, 1..=1 << 20, "steps in a sequence; one sample is one sequence"),
-        Dim::count_in("outputs", Required, 1..=1 << 24, "size of the result"),
-        Dim::flag("every_step", "a result at every step, not only the last (default false)"),
-        Dim::flag("bidirectional", "layers in both directions (default false)"),
-        Dim::count("vocab", Optional, "tokens in the vocabulary (default: the input is not embedded)"),
-    ];
-}
 
 impl Recurrent {
     const fn directions(&self) -> u64 {

@@ -1,49 +1,24 @@
-use serde::{Deserialize, Serialize};
-
 use super::convnet::Convolution;
 use super::{Family, ModelCosts, Role, Tensors};
-use crate::dims::Presence::{Defaulted, Required};
-use crate::dims::{Dim, DimKind, Schema};
+use crate::dims::schema;
 use crate::{Bytes, Provenance};
 
-/// The dimensions of a U-Net. Each level has two convolutions 3x3 without bias, each with norm and activation.
-/// Pooling halves the image on the way down. A transposed convolution 2x2 doubles it on the way up, and is
-/// concatenated with the level's tensor. A convolution 1x1 with bias ends the network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Unet {
-    /// Side of the square input image in pixels.
-    pub image: u64,
-    /// Channels of the input image.
-    pub channels: u64,
-    /// Channels of the result.
-    pub classes: u64,
-    /// Channels of each level, from the image down.
-    pub widths: Vec<u64>,
-    /// True if the norms use statistics of the micro-batch (BatchNorm).
-    pub batch_statistics: bool,
-}
-
-/// An invalid model, without the required dimensions.
-impl Default for Unet {
-    fn default() -> Self {
-        Self { image: 0, channels: 3, classes: 0, widths: Vec::new(), batch_statistics: false }
+schema! {
+    /// The dimensions of a U-Net. Each level has two convolutions 3x3 without bias, each with norm and activation.
+    /// Pooling halves the image on the way down. A transposed convolution 2x2 doubles it on the way up, and is
+    /// concatenated with the level's tensor. A convolution 1x1 with bias ends the network.
+    pub struct Unet {
+        /// Side of the square input image in pixels.
+        image: u64, Count(1..=16_384), "side of the square input image in pixels";
+        /// Channels of the input image.
+        channels: u64 = 3, Count(1..=16_384), "channels of the input image (default 3)";
+        /// Channels of the result.
+        classes: u64, Count(1..=16_384), "channels of the result";
+        /// Channels of each level, from the image down.
+        widths: Vec<u64>, Counts(1..=16_384), "channels of each level, such as [64, 128, 256, 512, 1024]";
+        /// True if the norms use statistics of the micro-batch (BatchNorm).
+        batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";
     }
-}
-
-impl Schema for Unet {
-    const DIMS: &'static [Dim] = &[
-        Dim::count_in("image", Required, 1..=16_384, "side of the square input image in pixels"),
-        Dim::count_in("channels", Defaulted, 1..=16_384, "channels of the input image (default 3)"),
-        Dim::count_in("classes", Required, 1..=16_384, "channels of the result"),
-        Dim {
-            name: "widths",
-            kind: DimKind::Counts(1..=16_384),
-            presence: Required,
-            meaning: "channels of each level, such as [64, 128, 256, 512, 1024]",
-        },
-        Dim::flag("batch_statistics", "BatchNorm as the norm (default false)"),
-    ];
 }
 
 impl Unet {

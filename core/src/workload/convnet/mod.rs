@@ -5,48 +5,31 @@ use serde::{Deserialize, Serialize};
 pub(super) use convolution::Convolution;
 
 use super::{Family, ModelCosts, Role, Tensors};
-use crate::dims::Presence::{Defaulted, Required};
-use crate::dims::{Choices, Dim, DimKind, Schema};
+use crate::dims::{Choices, schema};
 use crate::{Bytes, Provenance};
 
-/// The dimensions of a convolutional classifier: a stem, stages of blocks, global pooling, one dense layer.
-///
-/// The stages after the first halve the image. Convolutions have no bias; each has a norm with two parameters a channel,
-/// and an activation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Convnet {
-    /// Side of the square input image in pixels.
-    pub image: u64,
-    /// Classes.
-    pub classes: u64,
-    /// Stages of `[channels, blocks]`.
-    pub stages: Vec<Stage>,
-    /// Structure of a block.
-    pub block: Block,
-    /// Channels of the input image.
-    pub channels: u64,
-    /// Kernel size of the stem's convolution, which has the width of the first stage's blocks; 0 for no stem.
-    pub stem_kernel: u64,
-    /// Factor by which the stem shrinks the image, its pooling included.
-    pub stem_stride: u64,
-    /// True if the norms use statistics of the micro-batch (BatchNorm).
-    pub batch_statistics: bool,
-}
-
-/// An invalid model, without the required dimensions.
-impl Default for Convnet {
-    fn default() -> Self {
-        Self {
-            image: 0,
-            classes: 0,
-            stages: Vec::new(),
-            block: Block::Plain,
-            channels: 3,
-            stem_kernel: 0,
-            stem_stride: 1,
-            batch_statistics: false,
-        }
+schema! {
+    /// The dimensions of a convolutional classifier: a stem, stages of blocks, global pooling, one dense layer.
+    ///
+    /// The stages after the first halve the image. Convolutions have no bias; each has a norm with two parameters a channel,
+    /// and an activation.
+    pub struct Convnet {
+        /// Side of the square input image in pixels.
+        image: u64, Count(1..=16_384), "side of the square input image in pixels";
+        /// Classes.
+        classes: u64, Count(1..=10_000_000), "classes";
+        /// Stages of `[channels, blocks]`.
+        stages: Vec<Stage>, Stages, "stages of [channels, blocks]";
+        /// Structure of a block.
+        block: Block = Block::Plain, Choice(&Block::CHOICES), "structure of a block (default plain)";
+        /// Channels of the input image.
+        channels: u64 = 3, Count(1..=16_384), "channels of the input image (default 3)";
+        /// Kernel size of the stem's convolution, which has the width of the first stage's blocks; 0 for no stem.
+        stem_kernel: u64 = 0, Count(0..=64), "kernel size of the stem's convolution (default 0: no stem)";
+        /// Factor by which the stem shrinks the image, its pooling included.
+        stem_stride: u64 = 1, Count(1..=64), "factor by which the stem shrinks the image (default 1)";
+        /// True if the norms use statistics of the micro-batch (BatchNorm).
+        batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";
     }
 }
 
@@ -91,19 +74,6 @@ impl From<Stage> for [u64; 2] {
     fn from(stage: Stage) -> Self {
         [stage.channels, stage.blocks]
     }
-}
-
-impl Schema for Convnet {
-    const DIMS: &'static [Dim] = &[
-        Dim::count_in("image", Required, 1..=16_384, "side of the square input image in pixels"),
-        Dim::count_in("classes", Required, 1..=10_000_000, "classes"),
-        Dim { name: "stages", kind: DimKind::Stages, presence: Required, meaning: "stages of [channels, blocks]" },
-        Dim::choice("block", &Block::CHOICES, "structure of a block (default plain)"),
-        Dim::count_in("channels", Defaulted, 1..=16_384, "channels of the input image (default 3)"),
-        Dim::count_in("stem_kernel", Defaulted, 0..=64, "kernel size of the stem's convolution (default 0: no stem)"),
-        Dim::count_in("stem_stride", Defaulted, 1..=64, "factor by which the stem shrinks the image (default 1)"),
-        Dim::flag("batch_statistics", "BatchNorm as the norm (default false)"),
-    ];
 }
 
 impl Convnet {

@@ -5,46 +5,47 @@ use serde::{Deserialize, Serialize};
 use super::tensors::values as values_of;
 use super::{ModelSpec, Optimizer, Role};
 use crate::Bytes;
-use crate::dims::Presence::{Defaulted, Optional};
-use crate::dims::{Choices, Dim, DimKind, Schema};
+use crate::dims::{Choices, schema};
 
-/// Training method: the optimizer, the trained parameters, adapters, and a teacher.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Training {
-    /// The optimizer.
-    #[serde(skip_serializing_if = "is_default")]
-    pub optimizer: Optimizer,
-    /// Rank of LoRA adapters; everything but the adapters is frozen then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lora_rank: Option<u64>,
-    /// The matrices that have adapters.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lora_targets: Vec<LoraTarget>,
-    /// Parameters that are not trained, the first of the model; adapters freeze all.
-    #[serde(skip_serializing_if = "is_default")]
-    pub frozen_parameters: u64,
-    /// The format of frozen matrices.
-    #[serde(skip_serializing_if = "is_default")]
-    pub frozen_weights: WeightFormat,
-    /// A frozen model evaluated in each step.
-    #[serde(skip_serializing_if = "is_default")]
-    pub teacher: Teacher,
-    /// Parameters of a teacher that is another model.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub teacher_parameters: Option<u64>,
-    /// The format of the teacher's matrices.
-    #[serde(skip_serializing_if = "is_default")]
-    pub teacher_weights: WeightFormat,
-    /// Fraction of the rows and heads of inner matrices removed by structured pruning, 0 to 1.
-    #[serde(skip_serializing_if = "is_default")]
-    pub pruned: f64,
-    /// Temporary bytes of one layer for each sample, beyond its inputs and results.
-    #[serde(skip_serializing_if = "is_default")]
-    pub layer_scratch_bytes: u64,
-    /// Milliseconds that one host core takes to prepare a sample.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host_ms_per_sample: Option<f64>,
+schema! {
+    /// Training method: the optimizer, the trained parameters, adapters, and a teacher.
+    pub struct Training {
+        /// The optimizer.
+        #[serde(skip_serializing_if = "is_default")]
+        optimizer: Optimizer = Optimizer::default(), Choice(&Optimizer::CHOICES), "the optimizer (default adamw)";
+        /// Rank of LoRA adapters; everything but the adapters is frozen then.
+        lora_rank?: u64, Count(1..=65_536), "rank of LoRA adapters; freezes everything else (default: none)";
+        /// The matrices that have adapters.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        lora_targets: Vec<LoraTarget> = Vec::new(), ChoiceList(&LoraTarget::CHOICES),
+            "the matrices with adapters (default query and value)";
+        /// Parameters that are not trained, the first of the model; adapters freeze all.
+        #[serde(skip_serializing_if = "is_default")]
+        frozen_parameters: u64 = 0, Count(0..=1 << 50), "parameters not trained, from the input on (default 0)";
+        /// The format of frozen matrices.
+        #[serde(skip_serializing_if = "is_default")]
+        frozen_weights: WeightFormat = WeightFormat::default(), Choice(&WeightFormat::CHOICES),
+            "format of frozen matrices (default full)";
+        /// A frozen model evaluated in each step.
+        #[serde(skip_serializing_if = "is_default")]
+        teacher: Teacher = Teacher::default(), Choice(&Teacher::CHOICES),
+            "a frozen model evaluated in each step (default none)";
+        /// Parameters of a teacher that is another model.
+        teacher_parameters?: u64, Count(1..=1 << 50), "parameters of a teacher of another model";
+        /// The format of the teacher's matrices.
+        #[serde(skip_serializing_if = "is_default")]
+        teacher_weights: WeightFormat = WeightFormat::default(), Choice(&WeightFormat::CHOICES),
+            "format of the teacher's matrices (default full)";
+        /// Fraction of the rows and heads of inner matrices removed by structured pruning, 0 to 1.
+        #[serde(skip_serializing_if = "is_default")]
+        pruned: f64 = 0.0, Number(0.0..=0.95),
+            "fraction of each inner matrix removed by structured pruning (default 0)";
+        /// Temporary bytes of one layer for each sample, beyond its inputs and results.
+        #[serde(skip_serializing_if = "is_default")]
+        layer_scratch_bytes: u64 = 0, Count(0..=1 << 40), "temporary bytes of one layer, for each sample (default 0)";
+        /// Milliseconds that one host core takes to prepare a sample.
+        host_ms_per_sample?: f64, Number(1e-6..=1e6), "milliseconds that one host core takes to prepare a sample";
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -157,52 +158,6 @@ impl Teacher {
         path: "workload::Teacher",
         names: &[("none", "None"), ("copy", "Copy"), ("other", "Other")],
     };
-}
-
-impl Schema for Training {
-    const DIMS: &'static [Dim] = &[
-        Dim::choice("optimizer", &Optimizer::CHOICES, "the optimizer (default adamw)"),
-        Dim::count_in(
-            "lora_rank",
-            Optional,
-            1..=65_536,
-            "rank of LoRA adapters; freezes everything else (default: none)",
-        ),
-        Dim {
-            name: "lora_targets",
-            kind: DimKind::ChoiceList(&LoraTarget::CHOICES),
-            presence: Defaulted,
-            meaning: "the matrices with adapters (default query and value)",
-        },
-        Dim::count_in(
-            "frozen_parameters",
-            Defaulted,
-            0..=1 << 50,
-            "parameters not trained, from the input on (default 0)",
-        ),
-        Dim::choice("frozen_weights", &WeightFormat::CHOICES, "format of frozen matrices (default full)"),
-        Dim::choice("teacher", &Teacher::CHOICES, "a frozen model evaluated in each step (default none)"),
-        Dim::count_in("teacher_parameters", Optional, 1..=1 << 50, "parameters of a teacher of another model"),
-        Dim::choice("teacher_weights", &WeightFormat::CHOICES, "format of the teacher's matrices (default full)"),
-        Dim {
-            name: "pruned",
-            kind: DimKind::Number(0.0..=0.95),
-            presence: Defaulted,
-            meaning: "fraction of each inner matrix removed by structured pruning (default 0)",
-        },
-        Dim::count_in(
-            "layer_scratch_bytes",
-            Defaulted,
-            0..=1 << 40,
-            "temporary bytes of one layer, for each sample (default 0)",
-        ),
-        Dim {
-            name: "host_ms_per_sample",
-            kind: DimKind::Number(1e-6..=1e6),
-            presence: Optional,
-            meaning: "milliseconds that one host core takes to prepare a sample",
-        },
-    ];
 }
 
 impl Training {

@@ -2,83 +2,51 @@ mod costs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::Presence::{Defaulted, Optional, Required};
-use crate::dims::{Choices, Dim, Schema};
+use crate::dims::{Choices, LARGEST, schema};
 
-/// The dimensions of a transformer over token sequences: by default GPT-2's layout (causal, layer norms, learned
-/// positions, biases, a tied head).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a dimension that users name")]
-pub struct Transformer {
-    /// Layers.
-    pub layers: u64,
-    /// Width of the residual stream.
-    pub d_model: u64,
-    /// Tokens in the vocabulary.
-    pub vocab: u64,
-    /// Tokens in a sequence; one sample is one sequence.
-    pub seq: u64,
-    /// Attention heads; `d_model / 64`, at least 1, when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heads: Option<u64>,
-    /// Heads of keys and values under grouped-query attention; equals `heads` when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kv_heads: Option<u64>,
-    /// Width of the feed-forward layer; `4 * d_model` when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub d_ff: Option<u64>,
-    /// True if the feed-forward layer has a gate (SwiGLU, GEGLU).
-    pub gated: bool,
-    /// True if a token sees only earlier ones.
-    pub causal: bool,
-    /// True if the layers have dropout, Burn's default.
-    pub dropout: bool,
-    /// True if the matrices of the layers have biases.
-    pub bias: bool,
-    /// The norms.
-    pub norm: Norm,
-    /// Encoding of the order of tokens.
-    pub positions: Positions,
-    /// True if a norm follows the last layer.
-    pub final_norm: bool,
-    /// True if a norm follows the embedding.
-    pub embedding_norm: bool,
-    /// Kinds of segments that have an embedding (BERT: 2).
-    pub segments: u64,
-    /// True if the output layer shares the token embedding's weights.
-    pub tied_head: bool,
-    /// Classes of a classifier: a dense layer on one token replaces the logits over the vocabulary.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub classes: Option<u64>,
-    /// True if a dense layer of the model's width precedes the head (BERT's pooler).
-    pub pooler: bool,
-}
-
-/// GPT-2's layout without the required sizes.
-impl Default for Transformer {
-    fn default() -> Self {
-        Self {
-            layers: 0,
-            d_model: 0,
-            vocab: 0,
-            seq: 0,
-            heads: None,
-            kv_heads: None,
-            d_ff: None,
-            gated: false,
-            causal: true,
-            dropout: true,
-            bias: true,
-            norm: Norm::Layer,
-            positions: Positions::Learned,
-            final_norm: true,
-            embedding_norm: false,
-            segments: 0,
-            tied_head: true,
-            classes: None,
-            pooler: false,
-        }
+schema! {
+    /// The dimensions of a transformer over token sequences: by default GPT-2's layout (causal, layer norms, learned
+    /// positions, biases, a tied head).
+    pub struct Transformer {
+        /// Layers.
+        layers: u64, Count(1..=65_536), "layers";
+        /// Width of the residual stream.
+        d_model: u64, Count(1..=1 << 24), "width of the residual stream";
+        /// Tokens in the vocabulary.
+        vocab: u64, Count(1..=LARGEST), "tokens in the vocabulary";
+        /// Tokens in a sequence; one sample is one sequence.
+        seq: u64, Count(1..=1 << 28), "tokens in a sequence; one sample is one sequence";
+        /// Attention heads; `d_model / 64`, at least 1, when absent.
+        heads?: u64, Count(1..=65_536), "attention heads (default `d_model / 64`)";
+        /// Heads of keys and values under grouped-query attention; equals `heads` when absent.
+        kv_heads?: u64, Count(1..=65_536), "heads of keys and values (default: as many as heads)";
+        /// Width of the feed-forward layer; `4 * d_model` when absent.
+        d_ff?: u64, Count(1..=1 << 26), "width of the feed-forward layer (default `4 * d_model`)";
+        /// True if the feed-forward layer has a gate (SwiGLU, GEGLU).
+        gated: bool = false, Flag, "gate in the feed-forward layer, as in SwiGLU (default false)";
+        /// True if a token sees only earlier ones.
+        causal: bool = true, Flag, "tokens see only earlier ones (default true)";
+        /// True if the layers have dropout, Burn's default.
+        dropout: bool = true, Flag, "dropout in the layers, as in Burn (default true)";
+        /// True if the matrices of the layers have biases.
+        bias: bool = true, Flag, "biases of the layers' matrices (default true)";
+        /// The norms.
+        norm: Norm = Norm::Layer, Choice(&Norm::CHOICES), "kind of norm (default layer)";
+        /// Encoding of the order of tokens.
+        positions: Positions = Positions::Learned, Choice(&Positions::CHOICES),
+            "encoding of the order of tokens (default learned)";
+        /// True if a norm follows the last layer.
+        final_norm: bool = true, Flag, "norm after the last layer (default true)";
+        /// True if a norm follows the embedding.
+        embedding_norm: bool = false, Flag, "norm after the embedding (default false)";
+        /// Kinds of segments that have an embedding (BERT: 2).
+        segments: u64 = 0, Count(0..=65_536), "kinds of segments with an embedding (default 0)";
+        /// True if the output layer shares the token embedding's weights.
+        tied_head: bool = true, Flag, "output layer shares the embedding's weights (default true)";
+        /// Classes of a classifier: a dense layer on one token replaces the logits over the vocabulary.
+        classes?: u64, Count(1..=LARGEST), "classes of a classifier (default: logits over the vocabulary)";
+        /// True if a dense layer of the model's width precedes the head (BERT's pooler).
+        pooler: bool = false, Flag, "dense layer of the model's width before the head (default false)";
     }
 }
 
@@ -126,30 +94,6 @@ impl Positions {
         path: "workload::Positions",
         names: &[("learned", "Learned"), ("sinusoidal", "Sinusoidal"), ("rotary", "Rotary"), ("none", "None")],
     };
-}
-
-impl Schema for Transformer {
-    const DIMS: &'static [Dim] = &[
-        Dim::count_in("layers", Required, 1..=65_536, "layers"),
-        Dim::count_in("d_model", Required, 1..=1 << 24, "width of the residual stream"),
-        Dim::count("vocab", Required, "tokens in the vocabulary"),
-        Dim::count_in("seq", Required, 1..=1 << 28, "tokens in a sequence; one sample is one sequence"),
-        Dim::count_in("heads", Optional, 1..=65_536, "attention heads (default `d_model / 64`)"),
-        Dim::count_in("kv_heads", Optional, 1..=65_536, "heads of keys and values (default: as many as heads)"),
-        Dim::count_in("d_ff", Optional, 1..=1 << 26, "width of the feed-forward layer (default `4 * d_model`)"),
-        Dim::flag("gated", "gate in the feed-forward layer, as in SwiGLU (default false)"),
-        Dim::flag("causal", "tokens see only earlier ones (default true)"),
-        Dim::flag("dropout", "dropout in the layers, as in Burn (default true)"),
-        Dim::flag("bias", "biases of the layers' matrices (default true)"),
-        Dim::choice("norm", &Norm::CHOICES, "kind of norm (default layer)"),
-        Dim::choice("positions", &Positions::CHOICES, "encoding of the order of tokens (default learned)"),
-        Dim::flag("final_norm", "norm after the last layer (default true)"),
-        Dim::flag("embedding_norm", "norm after the embedding (default false)"),
-        Dim::count_in("segments", Defaulted, 0..=65_536, "kinds of segments with an embedding (default 0)"),
-        Dim::flag("tied_head", "output layer shares the embedding's weights (default true)"),
-        Dim::count("classes", Optional, "classes of a classifier (default: logits over the vocabulary)"),
-        Dim::flag("pooler", "dense layer of the model's width before the head (default false)"),
-    ];
 }
 
 impl Transformer {
