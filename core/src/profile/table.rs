@@ -108,6 +108,20 @@ pub(super) struct Shipped {
     pub pci_ids: &'static [PciId],
 }
 
+/// Entry of a shipped profile: its id, the names of its GPU, and NVIDIA's PCI device ids.
+macro_rules! shipped {
+    ($id:literal, $names:expr, [$($device:literal),*]) => {
+        Shipped {
+            id: $id,
+            file: concat!("core/profiles/", $id, ".toml"),
+            text: include_str!(concat!("../../profiles/", $id, ".toml")),
+            names: &$names,
+            pci_ids: &[$($crate::device::PciId { vendor: 0x10de, device: $device }),*],
+        }
+    };
+}
+pub(super) use shipped;
+
 impl Shipped {
     fn find(id: &str) -> Option<&'static Self> {
         PROFILES.iter().find(|shipped| shipped.id == id)
