@@ -14,24 +14,6 @@ pub struct WorkloadSpec {
     pub training: Training,
 }
 
-/// A user's description of a model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelSpec {
-    /// Costs stated by the user.
-    Declared(Declared),
-    /// A transformer's dimensions.
-    Transformer(Transformer),
-    /// A convnet's dimensions.
-    Convnet(Convnet),
-    /// A U-Net's dimensions.
-    Unet(Unet),
-    /// A multilayer perceptron's dimensions.
-    Mlp(Mlp),
-    /// A recurrent network's dimensions.
-    Recurrent(Recurrent),
-}
-
 /// A kind of model: the name and the dimensions it takes.
 #[derive(Debug)]
 pub struct ModelKind {
@@ -46,47 +28,91 @@ pub struct ModelKind {
     from_values: fn(&DimValues) -> ModelSpec,
 }
 
-macro_rules! kind {
-    ($model:ident, $name:literal, $meaning:literal) => {
-        Self {
-            name: $name,
-            type_name: stringify!($model),
-            meaning: $meaning,
-            dims: $model::DIMS,
-            from_values: |values| ModelSpec::$model($model::from_values(values)),
-        }
-    };
-}
-
 impl ModelKind {
-    /// All kinds; the first states costs, the others dimensions.
-    pub const ALL: &[Self] = &[
-        kind!(Declared, "declared", "costs that you state"),
-        kind!(Transformer, "transformer", "a transformer over tokens"),
-        kind!(Convnet, "convnet", "a convolutional classifier"),
-        kind!(Unet, "unet", "a U-Net over images"),
-        kind!(Mlp, "mlp", "a multilayer perceptron"),
-        kind!(Recurrent, "recurrent", "LSTM or GRU layers over sequences"),
-    ];
-
     /// The kind with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|kind| kind.name == name)
     }
 }
 
-/// Evaluates an expression for any kind of model.
-macro_rules! with_model {
-    ($spec:expr, $model:ident => $result:expr) => {
-        match $spec {
-            ModelSpec::Declared($model) => $result,
-            ModelSpec::Transformer($model) => $result,
-            ModelSpec::Convnet($model) => $result,
-            ModelSpec::Unet($model) => $result,
-            ModelSpec::Mlp($model) => $result,
-            ModelSpec::Recurrent($model) => $result,
+/// Generates everything that lists models. A row is `/// documentation`, then `Model = "name", "meaning";`.
+macro_rules! models {
+    ($($(#[$doc:meta])* $model:ident = $name:literal, $meaning:literal;)+) => {
+        /// A user's description of a model.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum ModelSpec { $($(#[$doc])* $model($model),)+ }
+
+        impl ModelKind {
+            /// All kinds; the first states costs, the others dimensions.
+            pub const ALL: &[Self] = &[$(Self {
+                name: $name,
+                type_name: stringify!($model),
+                meaning: $meaning,
+                dims: $model::DIMS,
+                from_values: |values| ModelSpec::$model($model::from_values(values)),
+            }),+];
         }
+
+        impl ModelSpec {
+            /// The kind of the model.
+            pub fn kind(&self) -> &'static ModelKind {
+                let name = match self { $(Self::$model(_) => $name),+ };
+                ModelKind::named(name).expect("BUG: every kind is in the table")
+            }
+
+            /// The dimensions that are required or differ from their defaults, by name.
+            pub fn values(&self) -> DimValues {
+                match self { $(Self::$model(model) => model.values()),+ }
+            }
+
+            fn costs(&self) -> ModelCosts {
+                match self { $(Self::$model(model) => model.costs()),+ }
+            }
+
+            fn out_of_range(&self) -> Vec<(&'static str, String)> {
+                match self { $(Self::$model(model) => model.out_of_range()),+ }
+            }
+
+            /// Dimensions that contradict each other, as `(dimension, message)`.
+            fn contradictions(&self) -> Vec<(&'static str, String)> {
+                match self { $(Self::$model(model) => model.contradictions()),+ }
+            }
+        }
+
+        $(
+            impl From<$model> for ModelSpec {
+                fn from(model: $model) -> Self { Self::$model(model) }
+            }
+
+            impl From<$model> for WorkloadSpec {
+                fn from(model: $model) -> Self { ModelSpec::$model(model).into() }
+            }
+
+            impl $model {
+                /// Costs of one training step that trains the whole model with `AdamW`.
+                pub fn workload(&self) -> Workload { WorkloadSpec::from(self.clone()).workload() }
+
+                /// Parameters.
+                pub fn parameters(&self) -> u64 { super::tensors::values(&self.costs().tensors) }
+            }
+        )+
     };
+}
+
+models! {
+    /// Costs stated by the user.
+    Declared = "declared", "costs that you state";
+    /// A transformer's dimensions.
+    Transformer = "transformer", "a transformer over tokens";
+    /// A convnet's dimensions.
+    Convnet = "convnet", "a convolutional classifier";
+    /// A U-Net's dimensions.
+    Unet = "unet", "a U-Net over images";
+    /// A multilayer perceptron's dimensions.
+    Mlp = "mlp", "a multilayer perceptron";
+    /// A recurrent network's dimensions.
+    Recurrent = "recurrent", "LSTM or GRU layers over sequences";
 }
 
 impl ModelSpec {
@@ -97,36 +123,9 @@ impl ModelSpec {
         (kind.from_values)(values)
     }
 
-    /// The kind of the model.
-    pub fn kind(&self) -> &'static ModelKind {
-        let name = match self {
-            Self::Declared(_) => "declared",
-            Self::Transformer(_) => "transformer",
-            Self::Convnet(_) => "convnet",
-            Self::Unet(_) => "unet",
-            Self::Mlp(_) => "mlp",
-            Self::Recurrent(_) => "recurrent",
-        };
-        ModelKind::named(name).expect("BUG: every kind is in the table")
-    }
-
-    /// The dimensions that are required or differ from their defaults, by name.
-    pub fn values(&self) -> DimValues {
-        with_model!(self, model => model.values())
-    }
-
     /// Every parameter tensor of the model.
     pub fn tensors(&self) -> Vec<Tensors> {
         self.costs().tensors
-    }
-
-    fn costs(&self) -> ModelCosts {
-        with_model!(self, model => model.costs())
-    }
-
-    /// Dimensions that contradict each other, as `(dimension, message)`.
-    fn contradictions(&self) -> Vec<(&'static str, String)> {
-        with_model!(self, model => model.contradictions())
     }
 }
 
@@ -143,7 +142,7 @@ impl WorkloadSpec {
 
     /// Errors in the dimensions, as `(dimension, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut found = with_model!(&self.model, model => model.out_of_range());
+        let mut found = self.model.out_of_range();
         found.extend(self.training.out_of_range());
         // Contradictions are checked only between valid sizes.
         if found.is_empty() {
@@ -162,32 +161,3 @@ impl From<ModelSpec> for WorkloadSpec {
         Self { model, training: Training::default() }
     }
 }
-
-macro_rules! from_models {
-    ($($model:ident),*) => {$(
-        impl From<$model> for ModelSpec {
-            fn from(model: $model) -> Self {
-                Self::$model(model)
-            }
-        }
-
-        impl From<$model> for WorkloadSpec {
-            fn from(model: $model) -> Self {
-                ModelSpec::$model(model).into()
-            }
-        }
-
-        impl $model {
-            /// Costs of one training step that trains the whole model with `AdamW`.
-            pub fn workload(&self) -> Workload {
-                WorkloadSpec::from(self.clone()).workload()
-            }
-
-            /// Parameters.
-            pub fn parameters(&self) -> u64 {
-                super::tensors::values(&self.costs().tensors)
-            }
-        }
-    )*};
-}
-from_models!(Declared, Transformer, Convnet, Unet, Mlp, Recurrent);
