@@ -1,47 +1,26 @@
-use core::fmt;
 use core::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::dims::Choices;
+use crate::dims::choices;
 
-/// Number formats of a training step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Precision {
-    /// Everything in fp32; matrix products may use TF32 where the GPU supports it.
-    #[default]
-    F32,
-    /// bf16 mixed precision (AMP): weights and optimizer in fp32, arithmetic of the step in bf16.
-    MixedBf16,
-    /// fp16 mixed precision (AMP): weights and optimizer in fp32, arithmetic of the step in fp16 with loss scaling.
-    MixedF16,
-    /// Pure bf16: everything in bf16, weights and optimizer state included.
-    Bf16Params,
+choices! {
+    /// Number formats of a training step.
+    #[derive(Default, PartialOrd, Ord, Hash)]
+    pub enum Precision: "precision", "Precision" {
+        /// Everything in fp32; matrix products may use TF32 where the GPU supports it.
+        #[default]
+        F32 = "f32",
+        /// bf16 mixed precision (AMP): weights and optimizer in fp32, arithmetic of the step in bf16.
+        MixedBf16 = "mixed_bf16",
+        /// fp16 mixed precision (AMP): weights and optimizer in fp32, arithmetic of the step in fp16 with loss scaling.
+        MixedF16 = "mixed_f16",
+        /// Pure bf16: everything in bf16, weights and optimizer state included.
+        Bf16Params = "bf16_params",
+    }
 }
 
 impl Precision {
-    /// All precisions.
-    pub const ALL: [Self; 4] = [Self::F32, Self::MixedBf16, Self::MixedF16, Self::Bf16Params];
-
-    /// The names for users.
-    pub const CHOICES: Choices = Choices {
-        what: "precision",
-        path: "Precision",
-        names: &[("f32", "F32"), ("mixed_bf16", "MixedBf16"), ("mixed_f16", "MixedF16"), ("bf16_params", "Bf16Params")],
-    };
-
-    /// The name in attributes and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::MixedBf16 => "mixed_bf16",
-            Self::MixedF16 => "mixed_f16",
-            Self::Bf16Params => "bf16_params",
-        }
-    }
-
     /// Returns true for mixed precision: arithmetic in 16 bits, weights in fp32.
     pub const fn is_mixed(self) -> bool {
         matches!(self, Self::MixedBf16 | Self::MixedF16)
@@ -74,12 +53,6 @@ impl Precision {
             Self::F32 => 1.0,
             Self::MixedBf16 | Self::MixedF16 | Self::Bf16Params => 0.5,
         }
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

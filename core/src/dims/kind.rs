@@ -36,6 +36,38 @@ pub struct Choices {
     pub names: &'static [(&'static str, &'static str)],
 }
 
+/// Defines an enumeration of named choices: `Name: "name for messages", "path" { Variant = "name in files", … }`.
+macro_rules! choices {
+    ($(#[$meta:meta])* pub enum $name:ident: $what:literal, $path:literal {
+        $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ::serde::Serialize, ::serde::Deserialize)]
+        pub enum $name { $($(#[$variant_meta])* #[serde(rename = $text)] $variant,)+ }
+
+        impl $name {
+            /// All choices.
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
+
+            /// The names for users.
+            pub const CHOICES: $crate::dims::Choices =
+                $crate::dims::Choices { what: $what, path: $path, names: &[$(($text, stringify!($variant))),+] };
+
+            /// The name in attributes and files.
+            pub const fn name(self) -> &'static str {
+                Self::CHOICES.names[self as usize].0
+            }
+        }
+
+        impl ::core::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use choices;
+
 /// The keys of a [`DimKind::Product`].
 pub const PRODUCT_KEYS: [&str; 3] = ["rows_per_sample", "inner", "columns"];
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
+pub(crate) use kind::choices;
 pub use kind::{Choices, DimKind, PRODUCT_KEYS};
 pub use value::{DimValue, DimValues};
 

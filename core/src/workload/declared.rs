@@ -44,11 +44,8 @@ impl Declared {
         ModelCosts {
             // Their shapes are unavailable.
             tensors: vec![Tensors::vectors(self.parameters, 1)],
-            buffers: 0,
             kept: values(self.activation_bytes_per_sample),
             kept_checkpointed: self.checkpointed_activation_bytes_per_sample.map(values),
-            kept_for: Vec::new(),
-            copies: 0,
             largest: self.largest_tensor_bytes_per_sample.map(values),
             result: self.largest_tensor_bytes_per_sample.map_or(0, values),
             input: self.input_bytes_per_sample.map(Bytes),
@@ -58,8 +55,8 @@ impl Declared {
             family: self.family,
             batch_statistics: self.batch_statistics,
             dominant_product: self.dominant_product,
-            channels: None,
             provenance: Provenance::Declared,
+            ..ModelCosts::default()
         }
     }
 

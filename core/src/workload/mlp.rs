@@ -1,6 +1,6 @@
-use super::{Family, ModelCosts, Product, Role, Tensors};
+use super::{ModelCosts, Product, Role, Tensors};
+use crate::Bytes;
 use crate::dims::schema;
-use crate::{Bytes, Provenance};
 
 schema! {
     /// The dimensions of a multilayer perceptron: dense layers with biases, an activation after each but the last.
@@ -30,23 +30,16 @@ impl Mlp {
         let heaviest = self.layers().max_by_key(|(inputs, outputs)| inputs * outputs);
         ModelCosts {
             tensors: tensors.collect(),
-            buffers: 0,
             // Before the activation and after it; the logits. Counted in Burn 0.22.1: `tests/models/KEPT.md`.
             kept: input + 2 * hidden + result,
             kept_checkpointed: Some(input + hidden + 2 * result),
-            kept_for: Vec::new(),
-            copies: 0,
             largest: self.widths.iter().copied().max(),
             result,
             input: Some(Bytes(input).times(4)),
             multiplications: self.layers().map(|(inputs, outputs)| inputs as f64 * outputs as f64).sum(),
-            tokens: None,
             kernels: self.layers().count() as u64 * KERNELS_PER_LAYER,
-            family: Family::Other,
-            batch_statistics: false,
             dominant_product: heaviest.map(|(inner, columns)| Product { rows_per_sample: 1, inner, columns }),
-            channels: None,
-            provenance: Provenance::Derived,
+            ..ModelCosts::default()
         }
     }
 

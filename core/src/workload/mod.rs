@@ -26,7 +26,7 @@ pub use training::{LoraTarget, Teacher, Training, WeightFormat};
 pub use transformer::{Norm, Positions, Transformer};
 pub use unet::Unet;
 
-use crate::dims::Choices;
+use crate::dims::choices;
 use crate::measured::Measured;
 use crate::{Bytes, Provenance};
 
@@ -157,36 +157,24 @@ pub struct Product {
     pub columns: u64,
 }
 
-/// A kind of network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// Attention and dense layers over sequences.
-    Transformer,
-    /// Convolutions over images.
-    Convnet,
-    /// Cells over sequences.
-    Recurrent,
-    /// Anything else.
-    #[default]
-    Other,
-}
-
-impl Family {
-    /// The names for users.
-    pub const CHOICES: Choices = Choices {
-        what: "family",
-        path: "workload::Family",
-        names: &[
-            ("transformer", "Transformer"),
-            ("convnet", "Convnet"),
-            ("recurrent", "Recurrent"),
-            ("other", "Other"),
-        ],
-    };
+choices! {
+    /// A kind of network.
+    #[derive(Default)]
+    pub enum Family: "family", "workload::Family" {
+        /// Attention and dense layers over sequences.
+        Transformer = "transformer",
+        /// Convolutions over images.
+        Convnet = "convnet",
+        /// Cells over sequences.
+        Recurrent = "recurrent",
+        /// Anything else.
+        #[default]
+        Other = "other",
+    }
 }
 
 /// Costs computed from a model's dimensions, before the training method is applied.
+#[derive(Default)]
 pub(crate) struct ModelCosts {
     /// Every parameter tensor.
     pub tensors: Vec<Tensors>,

@@ -1,8 +1,6 @@
-use serde::{Deserialize, Serialize};
-
 use super::{Family, ModelCosts, Product, Role, Tensors};
-use crate::dims::{Choices, LARGEST, schema};
-use crate::{Bytes, Provenance};
+use crate::Bytes;
+use crate::dims::{LARGEST, choices, schema};
 
 schema! {
     /// The dimensions of stacked recurrent layers, as Burn's `Lstm` and `Gru` have them, followed by a dense layer.
@@ -28,21 +26,19 @@ schema! {
     }
 }
 
-/// A recurrent cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cell {
-    /// Long short-term memory: four gates.
-    #[default]
-    Lstm,
-    /// Gated recurrent unit: three gates.
-    Gru,
+choices! {
+    /// A recurrent cell.
+    #[derive(Default)]
+    pub enum Cell: "cell", "workload::Cell" {
+        /// Long short-term memory: four gates.
+        #[default]
+        Lstm = "lstm",
+        /// Gated recurrent unit: three gates.
+        Gru = "gru",
+    }
 }
 
 impl Cell {
-    const CHOICES: Choices =
-        Choices { what: "cell", path: "workload::Cell", names: &[("lstm", "Lstm"), ("gru", "Gru")] };
-
     const fn gates(self) -> u64 {
         match self {
             Self::Lstm => 4,
@@ -116,14 +112,11 @@ impl Recurrent {
         let input = if self.vocab.is_some() { 16 * self.seq } else { 4 * self.seq * self.inputs };
         ModelCosts {
             tensors: self.tensors(),
-            buffers: 0,
             // The last step's cell or state is read by nothing.
             kept: states * (plain + 1) - self.layers * width + features + self.seq * turned + result,
             kept_checkpointed: Some(
                 states * checkpointed + 2 * self.layers * width + features + self.seq * turned + joined + 2 * result,
             ),
-            kept_for: Vec::new(),
-            copies: 0,
             largest: Some((self.seq * width.max(self.inputs)).max(self.outputs * self.results())),
             result: self.outputs * self.results(),
             input: Some(Bytes(input)),
@@ -131,10 +124,8 @@ impl Recurrent {
             tokens: Some(self.seq),
             kernels: self.seq * self.layers * self.cell.gates() * self.directions() * KERNELS_PER_GATE,
             family: Family::Recurrent,
-            batch_statistics: false,
             dominant_product: Some(Product { rows_per_sample: 1, inner: self.hidden, columns: self.hidden }),
-            channels: None,
-            provenance: Provenance::Derived,
+            ..ModelCosts::default()
         }
     }
 

@@ -1,7 +1,7 @@
 use super::convnet::Convolution;
 use super::{Family, ModelCosts, Role, Tensors};
+use crate::Bytes;
 use crate::dims::schema;
-use crate::{Bytes, Provenance};
 
 schema! {
     /// The dimensions of a U-Net. Each level has two convolutions 3x3 without bias, each with norm and activation.
@@ -80,19 +80,16 @@ impl Unet {
             buffers: if self.batch_statistics { 2 * norms } else { 0 },
             kept: kept + rest + head + 2 * self.pixels(0),
             kept_checkpointed: Some(checkpointed + rest + 2 * head + 3 * self.pixels(0)),
-            kept_for: Vec::new(),
-            copies: 0,
             largest: Some((2 * first * self.pixels(0)).max(head)),
             result: head,
             input: Some(Bytes(self.channels * self.pixels(0)).times(4)),
             multiplications: of_convolutions + of_ups + (first * head) as f64,
-            tokens: None,
             kernels: Convolution::KERNELS * (convolutions.len() as u64 + self.widths.len() as u64),
             family: Family::Convnet,
             batch_statistics: self.batch_statistics,
             dominant_product: heaviest.map(|convolution| convolution.product()),
             channels: Convolution::mean_channels(&convolutions),
-            provenance: Provenance::Derived,
+            ..ModelCosts::default()
         }
     }
 

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 pub(super) use convolution::Convolution;
 
 use super::{Family, ModelCosts, Role, Tensors};
-use crate::dims::{Choices, schema};
-use crate::{Bytes, Provenance};
+use crate::Bytes;
+use crate::dims::{choices, schema};
 
 schema! {
     /// The dimensions of a convolutional classifier: a stem, stages of blocks, global pooling, one dense layer.
@@ -33,25 +33,18 @@ schema! {
     }
 }
 
-/// Structure of a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Block {
-    /// A convolution 3x3.
-    #[default]
-    Plain,
-    /// ResNet's basic block: two convolutions 3x3 and a shortcut, with a convolution 1x1 where the shape changes.
-    Basic,
-    /// ResNet's bottleneck: convolutions 1x1, 3x3 and 1x1, the first two with a quarter of the channels, and a shortcut.
-    Bottleneck,
-}
-
-impl Block {
-    const CHOICES: Choices = Choices {
-        what: "block",
-        path: "workload::Block",
-        names: &[("plain", "Plain"), ("basic", "Basic"), ("bottleneck", "Bottleneck")],
-    };
+choices! {
+    /// Structure of a block.
+    #[derive(Default)]
+    pub enum Block: "block", "workload::Block" {
+        /// A convolution 3x3.
+        #[default]
+        Plain = "plain",
+        /// ResNet's basic block: two convolutions 3x3 and a shortcut, with a convolution 1x1 where the shape changes.
+        Basic = "basic",
+        /// ResNet's bottleneck: convolutions 1x1, 3x3 and 1x1, the first two with a quarter of the channels, and a shortcut.
+        Bottleneck = "bottleneck",
+    }
 }
 
 /// Blocks of one width.
@@ -157,19 +150,16 @@ impl Convnet {
             buffers: if self.batch_statistics { 2 * channels } else { 0 },
             kept: kept + input + self.pooled(),
             kept_checkpointed: Some(checkpointed + input + self.pooled()),
-            kept_for: Vec::new(),
-            copies: 0,
             largest: Some(largest),
             result: self.classes,
             input: Some(Bytes(input).times(4)),
             multiplications: of_convolutions + (features * self.classes) as f64,
-            tokens: None,
             kernels: convolutions.len() as u64 * Convolution::KERNELS,
             family: Family::Convnet,
             batch_statistics: self.batch_statistics,
             dominant_product: heaviest.map(|convolution| convolution.product()),
             channels: Convolution::mean_channels(&convolutions),
-            provenance: Provenance::Derived,
+            ..ModelCosts::default()
         }
     }
 

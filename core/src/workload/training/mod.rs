@@ -1,11 +1,9 @@
 mod apply;
 
-use serde::{Deserialize, Serialize};
-
 use super::tensors::values as values_of;
 use super::{ModelSpec, Optimizer, Role};
 use crate::Bytes;
-use crate::dims::{Choices, schema};
+use crate::dims::{choices, schema};
 
 schema! {
     /// Training method: the optimizer, the trained parameters, adapters, and a teacher.
@@ -52,41 +50,24 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A matrix that may have a LoRA adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "each is the role of the same name")]
-pub enum LoraTarget {
-    Query,
-    Key,
-    Value,
-    Output,
-    Gate,
-    Up,
-    Down,
-    Dense,
-    Head,
-    Embedding,
+choices! {
+    /// A matrix that may have a LoRA adapter.
+    #[allow(missing_docs, reason = "each is the role of the same name")]
+    pub enum LoraTarget: "LoRA target", "workload::LoraTarget" {
+        Query = "query",
+        Key = "key",
+        Value = "value",
+        Output = "output",
+        Gate = "gate",
+        Up = "up",
+        Down = "down",
+        Dense = "dense",
+        Head = "head",
+        Embedding = "embedding",
+    }
 }
 
 impl LoraTarget {
-    const CHOICES: Choices = Choices {
-        what: "LoRA target",
-        path: "workload::LoraTarget",
-        names: &[
-            ("query", "Query"),
-            ("key", "Key"),
-            ("value", "Value"),
-            ("output", "Output"),
-            ("gate", "Gate"),
-            ("up", "Up"),
-            ("down", "Down"),
-            ("dense", "Dense"),
-            ("head", "Head"),
-            ("embedding", "Embedding"),
-        ],
-    };
-
     const fn role(self) -> Role {
         match self {
             Self::Query => Role::Query,
@@ -103,29 +84,24 @@ impl LoraTarget {
     }
 }
 
-/// Storage format of frozen weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WeightFormat {
-    /// As the trained ones.
-    #[default]
-    Full,
-    /// 8 bits a value, and a scale of 32 bits for each 32 of them.
-    Q8,
-    /// 4 bits a value, and a scale of 32 bits for each 32 of them.
-    Q4,
+choices! {
+    /// Storage format of frozen weights.
+    #[derive(Default)]
+    pub enum WeightFormat: "weight format", "workload::WeightFormat" {
+        /// As the trained ones.
+        #[default]
+        Full = "full",
+        /// 8 bits a value, and a scale of 32 bits for each 32 of them.
+        Q8 = "q8",
+        /// 4 bits a value, and a scale of 32 bits for each 32 of them.
+        Q4 = "q4",
+    }
 }
 
 /// Values that share a scale.
 const BLOCK: u64 = 32;
 
 impl WeightFormat {
-    const CHOICES: Choices = Choices {
-        what: "weight format",
-        path: "workload::WeightFormat",
-        names: &[("full", "Full"), ("q8", "Q8"), ("q4", "Q4")],
-    };
-
     /// Bytes of the packed values and their scales; `None` for the full format.
     pub fn packed(self, values: u64) -> Option<Bytes> {
         let bits = match self {
@@ -139,25 +115,18 @@ impl WeightFormat {
     }
 }
 
-/// A frozen model evaluated in each step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Teacher {
-    /// None.
-    #[default]
-    None,
-    /// A frozen copy of the model itself, such as the reference of DPO.
-    Copy,
-    /// Another model, with `teacher_parameters`.
-    Other,
-}
-
-impl Teacher {
-    const CHOICES: Choices = Choices {
-        what: "teacher",
-        path: "workload::Teacher",
-        names: &[("none", "None"), ("copy", "Copy"), ("other", "Other")],
-    };
+choices! {
+    /// A frozen model evaluated in each step.
+    #[derive(Default)]
+    pub enum Teacher: "teacher", "workload::Teacher" {
+        /// None.
+        #[default]
+        None = "none",
+        /// A frozen copy of the model itself, such as the reference of DPO.
+        Copy = "copy",
+        /// Another model, with `teacher_parameters`.
+        Other = "other",
+    }
 }
 
 impl Training {

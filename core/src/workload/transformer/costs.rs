@@ -1,8 +1,8 @@
 //! Costs of a transformer.
 
 use super::{Positions, Transformer};
+use crate::Bytes;
 use crate::workload::{Family, ModelCosts, Product, Role, Tensors};
-use crate::{Bytes, Provenance};
 
 /// Values kept for the backward pass, counted in Burn 0.22.1 operation by operation: `tests/models/KEPT.md`. An H200
 /// confirmed the counts for one encoder: 98.57 MiB a sample, 70.57 MiB with checkpointing.
@@ -176,10 +176,8 @@ impl Transformer {
             tokens: Some(self.seq),
             kernels: self.layers * KERNELS_PER_LAYER + KERNELS_PER_LAYER,
             family: Family::Transformer,
-            batch_statistics: false,
             dominant_product: Some(Product { rows_per_sample: self.seq, inner: self.d_model, columns: self.d_ff() }),
-            channels: None,
-            provenance: Provenance::Derived,
+            ..ModelCosts::default()
         }
     }
 }

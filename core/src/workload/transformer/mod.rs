@@ -1,8 +1,6 @@
 mod costs;
 
-use serde::{Deserialize, Serialize};
-
-use crate::dims::{Choices, LARGEST, schema};
+use crate::dims::{LARGEST, choices, schema};
 
 schema! {
     /// The dimensions of a transformer over token sequences: by default GPT-2's layout (causal, layer norms, learned
@@ -50,21 +48,19 @@ schema! {
     }
 }
 
-/// A kind of norm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Norm {
-    /// Mean and variance, with a scale and a shift.
-    #[default]
-    Layer,
-    /// Root of the mean square, with a scale.
-    Rms,
+choices! {
+    /// A kind of norm.
+    #[derive(Default)]
+    pub enum Norm: "norm", "workload::Norm" {
+        /// Mean and variance, with a scale and a shift.
+        #[default]
+        Layer = "layer",
+        /// Root of the mean square, with a scale.
+        Rms = "rms",
+    }
 }
 
 impl Norm {
-    const CHOICES: Choices =
-        Choices { what: "norm", path: "workload::Norm", names: &[("layer", "Layer"), ("rms", "Rms")] };
-
     const fn vectors(self) -> u64 {
         match self {
             Self::Layer => 2,
@@ -73,27 +69,20 @@ impl Norm {
     }
 }
 
-/// Encoding of the order of tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Positions {
-    /// An embedding of each position.
-    #[default]
-    Learned,
-    /// A fixed table that is added.
-    Sinusoidal,
-    /// A rotation of queries and keys.
-    Rotary,
-    /// Nowhere.
-    None,
-}
-
-impl Positions {
-    const CHOICES: Choices = Choices {
-        what: "kind of positions",
-        path: "workload::Positions",
-        names: &[("learned", "Learned"), ("sinusoidal", "Sinusoidal"), ("rotary", "Rotary"), ("none", "None")],
-    };
+choices! {
+    /// Encoding of the order of tokens.
+    #[derive(Default)]
+    pub enum Positions: "kind of positions", "workload::Positions" {
+        /// An embedding of each position.
+        #[default]
+        Learned = "learned",
+        /// A fixed table that is added.
+        Sinusoidal = "sinusoidal",
+        /// A rotation of queries and keys.
+        Rotary = "rotary",
+        /// Nowhere.
+        None = "none",
+    }
 }
 
 impl Transformer {
