@@ -1,4 +1,4 @@
-//! With how little free memory a step still ran, and what its plan asks for.
+//! Smallest free memory with which a step ran, compared with the plan's need.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,28 +11,28 @@ use super::data::Line;
 use super::figures::{difference, mib, or_dash, three_digits};
 use super::subject::{Run, Subject};
 
-/// A run that was bisected.
-pub(super) struct Bisected {
+/// A run whose free memory was bisected.
+pub(super) struct Bisection {
     pub model: String,
     pub run: Run,
-    /// The least that was enough, and samples per second with it.
+    /// Smallest free memory that was enough, with its samples per second.
     pub enough: Option<(Bytes, Option<f64>)>,
-    /// The most that was not.
+    /// Largest free memory that was not enough.
     pub too_little: Option<Bytes>,
-    /// What the plan asks for.
+    /// Memory needed by the plan, with its margin.
     pub bound: Bytes,
 }
 
-/// How far the bound may lie above.
+/// Maximum of the bound over the boundary, less one.
 const GOAL: f64 = 0.03;
 
-/// Every run that was bisected.
-pub(super) fn all(subjects: &[Subject], lines: &[Line]) -> Result<Vec<Bisected>> {
+/// Collects the bisections of each run.
+pub(super) fn all(subjects: &[Subject], lines: &[Line]) -> Result<Vec<Bisection>> {
     let mut found = Vec::new();
     for subject in subjects {
         let mut tries: BTreeMap<Run, Vec<&Line>> = BTreeMap::new();
-        for line in lines.iter().filter(|line| line.model == subject.name && line.way == "boundary") {
-            tries.entry(Run::of(line)).or_default().push(line);
+        for line in lines.iter().filter(|line| line.model == subject.name && line.test == "boundary") {
+            tries.entry(Run::new(line)).or_default().push(line);
         }
         for (run, tries) in tries {
             let need = subject.need(run)?;
@@ -40,7 +40,7 @@ pub(super) fn all(subjects: &[Subject], lines: &[Line]) -> Result<Vec<Bisected>>
                 let with = tries.iter().filter(move |line| line.ok == Some(ok));
                 with.filter_map(|line| Some((Bytes::from_mib(line.free_mib?), line.samples_per_second)))
             };
-            found.push(Bisected {
+            found.push(Bisection {
                 model: subject.name.to_owned(),
                 run,
                 enough: outcome(true).min_by_key(|(free, _)| *free),
@@ -52,69 +52,64 @@ pub(super) fn all(subjects: &[Subject], lines: &[Line]) -> Result<Vec<Bisected>>
     Ok(found)
 }
 
-impl Bisected {
-    /// How far the bound lies above the boundary at least, as a share: that is no more than what was enough.
-    pub(super) fn least_above(&self) -> Option<f64> {
-        self.enough.map(|(enough, _)| self.above(enough))
+impl Bisection {
+    /// Minimum of the bound over the boundary, less one. The boundary is at most the memory that was enough.
+    pub(super) fn min_excess(&self) -> Option<f64> {
+        self.enough.map(|(enough, _)| self.excess_over(enough))
     }
 
-    /// How far at most: the boundary is more than what was not enough.
-    pub(super) fn most_above(&self) -> Option<f64> {
-        self.too_little.map(|failed| self.above(failed))
+    /// Maximum of the bound over the boundary, less one. The boundary is above the memory that was not enough.
+    pub(super) fn max_excess(&self) -> Option<f64> {
+        self.too_little.map(|failed| self.excess_over(failed))
     }
 
-    fn above(&self, free: Bytes) -> f64 {
+    fn excess_over(&self, free: Bytes) -> f64 {
         self.bound.0 as f64 / free.0 as f64 - 1.0
     }
 
-    /// Whether it lies no farther above than the goal; `None` where that is not known.
+    /// Returns true if the bound meets [`GOAL`]; `None` if the goal is between minimum and maximum.
     pub(super) fn is_close(&self) -> Option<bool> {
-        match (self.least_above(), self.most_above()) {
-            (Some(least), _) if least > GOAL => Some(false),
-            (_, Some(most)) if most <= GOAL => Some(true),
+        match (self.min_excess(), self.max_excess()) {
+            (Some(min), _) if min > GOAL => Some(false),
+            (_, Some(max)) if max <= GOAL => Some(true),
             _ => None,
         }
     }
 
-    /// Between which shares the bound lies above the boundary.
+    /// Formats the range of the bound over the boundary.
     pub(super) fn range(&self) -> String {
-        format!("{} to {}", or_dash(self.least_above(), difference), or_dash(self.most_above(), difference))
+        format!("{} to {}", or_dash(self.min_excess(), difference), or_dash(self.max_excess(), difference))
     }
 
-    /// What that says of the bound.
+    /// Rates the bound.
     fn verdict(&self) -> &'static str {
         match (self.too_little, self.enough, self.is_close()) {
-            (Some(failed), ..) if self.bound <= failed => "below it",
+            (Some(failed), ..) if self.bound <= failed => "below the boundary",
             (_, None, _) => "nothing ran",
             (_, Some((enough, _)), _) if self.bound < enough => "within the bisection",
-            (.., Some(true)) => "held",
-            (.., Some(false)) => "held, by more than the goal",
-            (.., None) => "held; the goal lies between",
+            (.., Some(true)) => "ok",
+            (.., Some(false)) => "above the goal",
+            (.., None) => "goal undecided",
         }
     }
 }
 
-/// Of the run whose bound lies least above the boundary, and of the one whose bound may lie most above, how far.
-pub(super) fn ends(all: &[Bisected]) -> [String; 2] {
-    let at_most = |run: &Bisected| run.most_above().or(run.least_above());
+/// Formats the ranges of the runs with the smallest and with the largest bound over the boundary.
+pub(super) fn extremes(all: &[Bisection]) -> [String; 2] {
+    let at_most = |run: &Bisection| run.max_excess().or(run.min_excess());
     let compared = |a: Option<f64>, b: Option<f64>| a.partial_cmp(&b).unwrap_or(Ordering::Equal);
-    let lowest = all.iter().min_by(|a, b| compared(a.least_above(), b.least_above()));
+    let lowest = all.iter().min_by(|a, b| compared(a.min_excess(), b.min_excess()));
     let highest = all.iter().max_by(|a, b| compared(at_most(a), at_most(b)));
-    let open = |run: &Bisected| if run.is_close().is_none() { ": the goal lies between" } else { "" };
+    let open = |run: &Bisection| if run.is_close().is_none() { ": goal undecided" } else { "" };
     [
         or_dash(lowest, |run| format!("{} ({})", run.range(), run.model)),
         or_dash(highest, |run| format!("{} ({}){}", run.range(), run.model, open(run))),
     ]
 }
 
-/// The section about them.
-pub(super) fn section(text: &mut String, all: &[Bisected]) -> Result<()> {
-    text.push_str(
-        "\n## The boundary\n\nAnother process held memory, and the free rest was bisected. The bound is what the plan asks \
-         for, without headroom and without batches prepared ahead, which these runs do not have. It is not to be below \
-         the boundary, and at most 3% above. The boundary lies between what failed and what ran, so that how far the bound \
-         lies above it has two ends, too: `above` has the one of what ran, then that of what failed.\n",
-    );
+/// Writes the section about the boundary.
+pub(super) fn section(text: &mut String, all: &[Bisection]) -> Result<()> {
+    text.push_str(INTRODUCTION);
     if all.is_empty() {
         text.push_str("\nNot measured yet.\n");
         return Ok(());
@@ -124,7 +119,7 @@ pub(super) fn section(text: &mut String, all: &[Bisected]) -> Result<()> {
          |---|---|---|---|---|---|---|---|---|\n",
     );
     for bisected in all {
-        let Bisected { model, run, enough, too_little, bound } = bisected;
+        let Bisection { model, run, enough, too_little, bound } = bisected;
         let speed = or_dash(enough.and_then(|(_, speed)| speed), three_digits);
         writeln!(
             text,
@@ -140,3 +135,12 @@ pub(super) fn section(text: &mut String, all: &[Bisected]) -> Result<()> {
     }
     Ok(())
 }
+
+const INTRODUCTION: &str = "
+## The boundary
+
+Another process occupied memory, and the free rest was bisected. The bound is the plan's need, without headroom and without prefetched
+batches, which these runs do not have. The goal is a bound at or above the boundary, and at most 3% above. The boundary lies between the
+largest memory that failed and the smallest that was enough. Therefore `above` is a range: over the memory that was enough, to over the
+memory that failed.
+";

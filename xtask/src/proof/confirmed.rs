@@ -1,4 +1,4 @@
-//! Planned settings that were run beside a process that held the rest of the memory.
+//! Planned settings, run beside a process that occupied the other memory.
 
 use std::fmt::Write as _;
 
@@ -7,27 +7,27 @@ use anyhow::Result;
 use super::data::Line;
 use super::figures::{mib, or_dash};
 
-/// Whether the steps ran to their end.
+/// Returns true if all steps ran.
 fn ran(line: &Line) -> bool {
     !line.out_of_memory && line.reserved().is_some()
 }
 
-/// Runs that failed, of all.
+/// Number of failed runs, of all.
 pub(super) fn failed(lines: &[Line]) -> String {
     format!("{} of {}", lines.iter().filter(|line| !ran(line)).count(), lines.len())
 }
 
-/// The section about them.
+/// Writes the section about these runs.
 pub(super) fn section(text: &mut String, lines: &[Line]) -> Result<()> {
     text.push_str(
-        "\n## Smaller cards\n\nAnother process held all memory but so much, and twelve steps were taken as they are planned for \
-         that much.\n",
+        "\n## Smaller cards\n\nTwelve steps ran with the settings planned for the free memory, while another process occupied all \
+         other memory.\n",
     );
     if lines.is_empty() {
         text.push_str("\nNot measured yet.\n");
         return Ok(());
     }
-    text.push_str("\n| model | mode | free, MiB | planned | pools held, MiB | |\n|---|---|---|---|---|---|\n");
+    text.push_str("\n| model | mode | free, MiB | planned | pools reserved, MiB | |\n|---|---|---|---|---|---|\n");
     for line in lines {
         writeln!(
             text,

@@ -1,4 +1,4 @@
-//! The raw lines of the hardware tests, and the locks that were measured beside them.
+//! Raw results of the hardware tests, with their locks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,25 +12,25 @@ use gpu_tuned_core::{Bytes, Precision};
 use gpu_tuned_project::lock::Lock;
 use serde::Deserialize;
 
-/// Everything that was measured, each model on one device.
+/// All results, each model on one device.
 #[derive(Default)]
 pub(super) struct Results {
     pub lock: Lock,
     /// The profile of each model's device.
     pub devices: BTreeMap<String, String>,
-    /// How long steps take.
+    /// Throughput of steps.
     pub sweep: Vec<Line>,
-    /// What steps reserve.
+    /// Memory reserved by steps.
     pub trace: Vec<Line>,
-    /// The same, executed and dry, some of it on another GPU than the lock, with kernels of its own.
+    /// Memory of the same steps, executed and dry. Some pairs ran on another GPU than the lock's, with other kernels.
     pub pairs: Vec<Line>,
-    /// With how little free memory steps still run.
+    /// Outcomes of steps by free memory.
     pub boundary: Vec<Line>,
-    /// Planned settings beside a process that holds the rest of the memory.
+    /// Planned settings, run beside a process that occupied the other memory.
     pub confirmed: Vec<Line>,
 }
 
-/// One batch in one run; the figures are those of its file.
+/// Result of one batch in one run.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Line {
     pub model: String,
@@ -38,15 +38,17 @@ pub(super) struct Line {
     checkpointing: bool,
     #[serde(default = "one")]
     pub accumulate: u64,
-    /// Batches that wait on the device beside the one in use.
+    /// Prefetched batches on the device.
     #[serde(default)]
     pub queue: u64,
     /// Samples in a micro-batch.
     pub batch: u64,
-    pub way: String,
+    /// Test that wrote the line: `sweep`, `trace`, `dry_trace`, `boundary` or `confirmed`.
+    #[serde(rename = "way")]
+    pub test: String,
     pub samples_per_second: Option<f64>,
     reserved_bytes: Option<Reserved>,
-    /// Those of the thread that opened the device come first.
+    /// Memory pools of every thread, first those of the thread that opened the device.
     #[serde(default)]
     pools: Vec<Pool>,
     pub free_mib: Option<u64>,
@@ -55,7 +57,7 @@ pub(super) struct Line {
     pub out_of_memory: bool,
 }
 
-/// A format of numbers as the hardware tests call it.
+/// Precision as named in the results.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Format {
@@ -70,16 +72,16 @@ enum Reserved {
     AfterEachStep(Vec<u64>),
 }
 
-/// Pages of one size, after the last step.
+/// Memory pool with pages of one size, after the last step.
 #[derive(Clone, Debug, Deserialize)]
 struct Pool {
     page_size: u64,
     pages: u64,
-    /// The largest allocation that it has served, in bytes.
+    /// Largest allocation, in bytes.
     largest_alloc: u64,
 }
 
-/// What opening a device allocates.
+/// Bytes that opening a device allocates.
 const OPENING: u64 = 512;
 
 const fn one() -> u64 {
@@ -87,7 +89,7 @@ const fn one() -> u64 {
 }
 
 impl Results {
-    /// What lies below this folder, in one for each device, which its profile gives the name; `None` where there is none.
+    /// Reads a folder with a subfolder for each device, named by its profile. `None` if the folder is missing.
     pub(super) fn read(all: &Path) -> Result<Option<Self>> {
         if !all.is_dir() {
             return Ok(None);
@@ -104,7 +106,7 @@ impl Results {
         Ok(Some(results))
     }
 
-    /// What lies in the folder of one device.
+    /// Adds the results in the folder of one device.
     fn add(&mut self, folder: &Path) -> Result<()> {
         let device = folder.file_name().unwrap_or_default().to_string_lossy();
         let path = folder.join(Lock::NAME);
@@ -137,7 +139,7 @@ impl Results {
         Ok(())
     }
 
-    /// The lines of the trace that tell what steps hold.
+    /// Lines of the trace about the memory of steps.
     pub(super) fn traced(&self) -> impl Iterator<Item = &Line> {
         self.trace.iter().filter(|line| line.was_executed().is_some())
     }
@@ -152,27 +154,26 @@ impl Line {
         Mode::new(precision, self.checkpointing)
     }
 
-    /// Whether the steps ran or their kernels were left out; `None` of a line that is about something else.
+    /// Returns true if kernels ran, false for dry steps. `None` for lines of other tests.
     pub(super) fn was_executed(&self) -> Option<bool> {
-        match self.way.as_str() {
+        match self.test.as_str() {
             "trace" | "confirmed" => Some(true),
             "dry_trace" => Some(false),
             _ => None,
         }
     }
 
-    /// The most that the memory pools held after any step, without what another thread than theirs had left in opening the
-    /// device.
+    /// Maximum bytes reserved by the memory pools after any step, without pages of another thread that opened the device.
     pub(super) fn reserved(&self) -> Option<Bytes> {
-        let most = match self.reserved_bytes.as_ref()? {
+        let max = match self.reserved_bytes.as_ref()? {
             Reserved::AtTheEnd(bytes) => *bytes,
             Reserved::AfterEachStep(steps) => *steps.iter().max()?,
         };
-        Some(Bytes(most) - self.left_in_opening())
+        Some(Bytes(max) - self.opening_pages())
     }
 
-    /// The page that has what opening the device allocated, and nothing else.
-    fn left_in_opening(&self) -> Bytes {
+    /// Bytes of pages that only opening the device used.
+    fn opening_pages(&self) -> Bytes {
         match self.pools.as_slice() {
             [first, _, ..] if first.largest_alloc == OPENING => Bytes(first.page_size * first.pages),
             _ => Bytes::ZERO,
@@ -180,7 +181,7 @@ impl Line {
     }
 }
 
-/// The lock with this text.
+/// Parses a lock.
 pub(super) fn parsed(text: &str) -> Result<Lock> {
     Lock::parse(Source { file: Lock::NAME, text }).map_err(|mistakes| {
         let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
@@ -188,13 +189,13 @@ pub(super) fn parsed(text: &str) -> Result<Lock> {
     })
 }
 
-/// The lines of this text of JSON.
+/// Parses lines of JSON.
 pub(super) fn lines(file: &str, text: &str) -> Result<Vec<Line>> {
     let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     numbered.map(|(index, line)| serde_json::from_str(line).with_context(|| format!("{file}:{}", index + 1))).collect()
 }
 
-/// The file's lines; none where it is missing.
+/// Reads a file of JSON lines; empty if the file is missing.
 fn read(folder: &Path, file: &str) -> Result<Vec<Line>> {
     match fs::read_to_string(folder.join(file)) {
         Ok(text) => lines(file, &text),

@@ -1,34 +1,34 @@
-//! Statistics, and figures in words.
+//! Statistics, and their formats.
 
 use gpu_tuned_core::Bytes;
 pub(super) use gpu_tuned_core::three_digits;
 
-/// The middle one, or the mean of the two in the middle; `None` of nothing.
+/// Median; `None` without figures.
 pub(super) fn median(figures: &[f64]) -> Option<f64> {
     let sorted = sorted(figures);
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(low.midpoint(*high))
 }
 
-/// The least figure that this share of them does not exceed; `None` of nothing.
+/// Percentile by nearest rank, for a fraction from 0 to 1; `None` without figures.
 pub(super) fn percentile(figures: &[f64], share: f64) -> Option<f64> {
     let rank = (figures.len() as f64 * share).ceil() as usize;
     sorted(figures).get(rank.max(1) - 1).copied()
 }
 
-/// `None` of nothing.
+/// Geometric mean; `None` without figures.
 pub(super) fn geometric_mean(figures: &[f64]) -> Option<f64> {
     let logarithms: f64 = figures.iter().map(|figure| figure.ln()).sum();
     (!figures.is_empty()).then(|| (logarithms / figures.len() as f64).exp())
 }
 
-/// `None` of nothing.
-pub(super) fn least(figures: &[f64]) -> Option<f64> {
+/// Minimum; `None` without figures.
+pub(super) fn min(figures: &[f64]) -> Option<f64> {
     figures.iter().copied().reduce(f64::min)
 }
 
-/// `None` of nothing.
-pub(super) fn most(figures: &[f64]) -> Option<f64> {
+/// Maximum; `None` without figures.
+pub(super) fn max(figures: &[f64]) -> Option<f64> {
     figures.iter().copied().reduce(f64::max)
 }
 
@@ -38,22 +38,22 @@ fn sorted(figures: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// A share in percent.
+/// Formats a fraction in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
-/// A difference in percent, with its sign.
+/// Formats a fraction in percent, with its sign.
 pub(super) fn difference(share: f64) -> String {
     format!("{:+.2}%", share * 100.0)
 }
 
-/// Mebibytes without a unit.
+/// Formats mebibytes, without a unit.
 pub(super) fn mib(bytes: Bytes) -> String {
     format!("{:.0}", bytes.mib())
 }
 
-/// What is there, or a dash.
+/// Formats a figure, or a dash without one.
 pub(super) fn or_dash<T>(figure: Option<T>, text: impl Fn(T) -> String) -> String {
     figure.map_or_else(|| "-".to_owned(), text)
 }

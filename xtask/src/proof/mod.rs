@@ -1,4 +1,4 @@
-//! `docs/proof.md` and the figures beside it: how good plans are, from what was measured on a GPU.
+//! `docs/proof.md` and its figures: the quality of plans, from measurements on GPUs.
 
 mod at_measured;
 mod boundary;
@@ -23,25 +23,24 @@ use gpu_tuned_core::grouped;
 use gpu_tuned_core::measured::Mode;
 
 use at_measured::AtMeasured;
-use boundary::Bisected;
+use boundary::Bisection;
 use data::{Line, Results};
 use figures::{median, or_dash, percent, percentile, three_digits};
 use memory::Comparison;
-pub(crate) use memory::FROM_CPU;
 use subject::Subject;
 use throughput::{Column, GOALS, Table};
 
-/// The page and its figures, by their paths; nothing where nothing was measured.
+/// Generates the page and its figures, with their paths; empty without results.
 pub(crate) fn files(root: &Path) -> Result<Vec<(String, String)>> {
     let results = Results::read(&root.join("tests/hardware/results"))?;
-    results.map_or_else(|| Ok(Vec::new()), |results| written(&results))
+    results.map_or_else(|| Ok(Vec::new()), |results| generated(&results))
 }
 
-/// The same from these results.
-fn written(results: &Results) -> Result<Vec<(String, String)>> {
+/// Generates the page and its figures from results.
+fn generated(results: &Results) -> Result<Vec<(String, String)>> {
     let subjects = Subject::all(results)?;
     let tables = throughput::tables(&subjects)?;
-    let comparison = Comparison::of(&subjects, results)?;
+    let comparison = Comparison::new(&subjects, results)?;
     let at_measured_sizes = at_measured::all(&subjects, results)?;
     let bisected = boundary::all(&subjects, &results.boundary)?;
     let mut text = String::from(
@@ -65,39 +64,38 @@ fn written(results: &Results) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// The claims, each with its goal.
+/// Writes the claims, each with its goal.
 fn summary(
     text: &mut String,
     tables: &[Table],
     comparison: &Comparison,
     at_measured_sizes: &[AtMeasured],
-    bisected: &[Bisected],
+    bisected: &[Bisection],
     confirmed: &[Line],
 ) -> Result<()> {
     let [planned, ..] = Column::all(tables);
-    let errors = comparison.errors(|_| true);
+    let errors = comparison.errors();
     let tail = |errors: &[f64]| or_dash(percentile(errors, 0.95), percent);
     let measured_errors = at_measured::errors(at_measured_sizes);
     let measured = |statistic: fn(&[f64]) -> Option<f64>| or_dash(statistic(&measured_errors), percent);
-    let mean = or_dash(planned.mean(), |mean| format!("{mean:.3}"));
-    let [lowest, highest] = boundary::ends(bisected);
+    let [lowest, highest] = boundary::extremes(bisected);
     let rows = [
-        ("planned settings that take more memory than there is", planned.misfits(), "0".to_owned()),
+        ("planned settings that need more memory than available", planned.out_of_memory(), "0".to_owned()),
         (
-            "planned settings that failed beside a process that held the rest",
+            "planned settings that failed beside a process that occupied the other memory",
             confirmed::failed(confirmed),
             "0".to_owned(),
         ),
-        ("throughput over the best that fits, geometric mean", mean, format!("at least {:.2}", GOALS.0)),
+        ("throughput over the best that fits, geometric mean", planned.mean(), format!("at least {:.2}", GOALS.0)),
         ("the same, worst", planned.worst(), format!("at least {:.2}", GOALS.1)),
         ("error of memory at measured micro-batches, median", measured(median), "at most 0.50%".to_owned()),
         ("the same, 95th percentile", measured(|errors| percentile(errors, 0.95)), "at most 3.00%".to_owned()),
         (
             "runs at measured micro-batches that reserved more than the lock has ([plans use it as it is](#at-measured-micro-batches))",
-            at_measured::held_more(at_measured_sizes),
+            at_measured::exceeded_lock(at_measured_sizes),
             "-".to_owned(),
         ),
-        ("the same, more than headroom leaves", at_measured::overran(at_measured_sizes), "0".to_owned()),
+        ("the same, more than headroom leaves", at_measured::exceeded_room(at_measured_sizes), "0".to_owned()),
         ("error of interpolated memory, median", or_dash(median(&errors), percent), "-".to_owned()),
         ("the same, 95th percentile", tail(&errors), "-".to_owned()),
         ("runs at other sizes that reserved more than the bound", comparison.exceeded(), "0".to_owned()),
@@ -106,17 +104,17 @@ fn summary(
             comparison.exceeded_in_pairs(),
             "0".to_owned(),
         ),
-        ("bound over the real boundary, least", lowest, "not below".to_owned()),
-        ("the same, most", highest, "at most +3.00%".to_owned()),
+        ("bound over the real boundary, min", lowest, "not below".to_owned()),
+        ("the same, max", highest, "at most +3.00%".to_owned()),
     ];
     text.push_str("\n| | found | goal |\n|---|---|---|\n");
-    for (what, found, goal) in rows {
-        writeln!(text, "| {what} | {found} | {goal} |")?;
+    for (claim, found, goal) in rows {
+        writeln!(text, "| {claim} | {found} | {goal} |")?;
     }
     Ok(())
 }
 
-/// The devices and the models.
+/// Writes the list of devices and models.
 fn measured(text: &mut String, subjects: &[Subject]) -> Result<()> {
     text.push_str("\n## What was measured\n\n");
     devices(text, subjects)?;
@@ -135,26 +133,25 @@ fn measured(text: &mut String, subjects: &[Subject]) -> Result<()> {
         let unmeasured =
             named(subject.sweep.modes().map(|(mode, _)| mode).filter(|mode| !subject.has(*mode)).collect());
         if !unmeasured.is_empty() {
-            writeln!(text, "\n{}: the sweep has {unmeasured}, the lock has not.", subject.name)?;
+            writeln!(text, "\n{}: the lock lacks {unmeasured}.", subject.name)?;
         }
         let unswept = named(modes.keys().copied().filter(|mode| !is_swept(mode)).collect());
         if !unswept.is_empty() {
-            let what = "of which the best that fits, below, knows nothing";
-            writeln!(text, "\n{}: the lock has {unswept}, the sweep has not, {what}.", subject.name)?;
+            writeln!(text, "\n{}: the sweep lacks {unswept}; the best batches below ignore it.", subject.name)?;
         }
     }
     text.push_str(REPEATING);
     Ok(())
 }
 
-/// Each device and release, with the models that were measured there.
+/// Writes each device and release, with the models measured there.
 fn devices(text: &mut String, subjects: &[Subject]) -> Result<()> {
     let mut measured: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for subject in subjects {
         let on = subject.on();
         let release = |release: Option<&String>| or_dash(release, Clone::clone);
         let device = format!(
-            "{} ({:.1} GiB, {} multiprocessors), driver {}, Burn {}, CubeCL {}",
+            "{} ({:.1} GiB, {} SMs), driver {}, Burn {}, CubeCL {}",
             on.device,
             on.memory_bytes.gib(),
             on.sm_count,
@@ -171,19 +168,18 @@ fn devices(text: &mut String, subjects: &[Subject]) -> Result<()> {
     Ok(())
 }
 
-/// Medians and intervals of everything that was timed.
+/// Writes medians and ranges of all timed batches.
 fn every_batch(text: &mut String, subjects: &[Subject]) -> Result<()> {
     text.push_str("\n## Every batch of the sweep\n");
     for subject in subjects.iter().filter(|subject| subject.sweep.modes().next().is_some()) {
         writeln!(text, "\n<details><summary>{}</summary>\n", subject.name)?;
-        text.push_str("| mode | batch | samples/s, median | least to most | repeats | out of memory | failed |\n");
+        text.push_str("| mode | batch | samples/s, median | min to max | repeats | out of memory | failed |\n");
         text.push_str("|---|---|---|---|---|---|---|\n");
         for (mode, batches) in subject.sweep.modes() {
             for (batch, timed) in batches {
                 let median = or_dash(timed.median(), three_digits);
-                let interval = or_dash(timed.interval(), |(least, most)| {
-                    format!("{} to {}", three_digits(least), three_digits(most))
-                });
+                let interval =
+                    or_dash(timed.interval(), |(min, max)| format!("{} to {}", three_digits(min), three_digits(max)));
                 let (repeats, out, failed) = (timed.repeats(), timed.out_of_memory, timed.failed);
                 writeln!(text, "| {mode} | {batch} | {median} | {interval} | {repeats} | {out} | {failed} |")?;
             }
@@ -194,10 +190,14 @@ fn every_batch(text: &mut String, subjects: &[Subject]) -> Result<()> {
 }
 
 const REPEATING: &str = "
-To repeat it: `tests/hardware/prove.sh FOLDER transformer convnet resnet lstm`, with an empty folder, and `hardware` of `cargo build
---release -p hardware-tests --features cuda` on the PATH. Runs print
-lines of JSON: times go to `sweep.jsonl`, memory to `trace.jsonl` and `pairs.jsonl`, runs beside a process that holds memory to
-`confirmed.jsonl` and `boundary.jsonl`; `gpu-tuned.lock` in the same folder holds what plans are made with. Here they are in
-a folder for each device, below `tests/hardware/results`. Of those `cargo xtask
-generate` writes this page and its figures; with `--check` it says whether they are current.
+To repeat the measurements, run `tests/hardware/prove.sh FOLDER transformer convnet resnet lstm` with an empty folder. The script needs
+`hardware` on the PATH, from `cargo build --release -p hardware-tests --features cuda`. It writes
+
+- `sweep.jsonl`: times;
+- `trace.jsonl` and `pairs.jsonl`: memory;
+- `confirmed.jsonl` and `boundary.jsonl`: runs beside a process that occupies memory;
+- `gpu-tuned.lock`: the measurements that plans use.
+
+The folder `tests/hardware/results` has a subfolder for each device. `cargo xtask generate` writes this page and its figures from these
+results. With `--check` the command fails if they are not current.
 ";

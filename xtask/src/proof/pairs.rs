@@ -1,4 +1,4 @@
-//! Steps that were taken both dry and executed.
+//! Memory of steps that ran both dry and executed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,28 +9,29 @@ use gpu_tuned_core::Bytes;
 use super::data::Results;
 use super::subject::Run;
 
-/// How many held the same bytes both ways.
+/// Differences between executed and dry steps.
 #[derive(Default)]
 pub(super) struct Pairs {
     all: usize,
     same: usize,
-    /// The most that an executed step held beyond its dry run, and a dry run beyond its step.
+    /// Largest excess of an executed step over its dry run.
     more: Bytes,
+    /// Largest excess of a dry run over its executed step.
     less: Bytes,
 }
 
 impl Pairs {
-    /// Each dry run with what was executed last before it: kernels of other runs may have been tuned otherwise.
-    pub(super) fn of(results: &Results) -> Self {
+    /// Compares each dry run with the last executed step before it, because other runs may have autotuned other kernels.
+    pub(super) fn new(results: &Results) -> Self {
         let mut pairs = Self::default();
         let mut executed: BTreeMap<(&str, Run), Bytes> = BTreeMap::new();
         for line in results.traced().chain(&results.pairs) {
-            let Some(held) = line.reserved() else { continue };
-            let step = (line.model.as_str(), Run::of(line));
+            let Some(reserved) = line.reserved() else { continue };
+            let step = (line.model.as_str(), Run::new(line));
             if line.was_executed() == Some(true) {
-                executed.insert(step, held);
-            } else if let Some(held_then) = executed.get(&step) {
-                pairs.add(*held_then, held);
+                executed.insert(step, reserved);
+            } else if let Some(executed) = executed.get(&step) {
+                pairs.add(*executed, reserved);
             }
         }
         pairs
@@ -48,15 +49,15 @@ impl Pairs {
         match all {
             0 => writeln!(
                 text,
-                "\nNo step is on record both dry and executed, but for [measured micro-batches](#at-measured-micro-batches)."
+                "\nNo step ran both dry and executed, except at [measured micro-batches](#at-measured-micro-batches)."
             )?,
             _ if same == all => {
-                writeln!(text, "\nAll {all} pairs of dry and executed steps held the same bytes.")?;
+                writeln!(text, "\nAll {all} pairs of dry and executed steps reserved the same bytes.")?;
             }
             _ => writeln!(
                 text,
-                "\nOf {all} pairs of dry and executed steps {same} held the same bytes; executed ones held up to {:.0} MiB more, and \
-                 up to {:.0} MiB less.",
+                "\n{same} of {all} pairs of dry and executed steps reserved the same bytes. Executed steps reserved up to {:.0} MiB more, \
+                 and up to {:.0} MiB less.",
                 more.mib(),
                 less.mib()
             )?,

@@ -1,4 +1,4 @@
-//! A model that was measured, and what the planner says of it.
+//! A measured model, with the planner's predictions.
 
 use std::collections::BTreeMap;
 
@@ -13,42 +13,40 @@ use gpu_tuned_core::{Bytes, Goal, Pins, Precision, plan};
 use super::data::{Line, Results};
 use super::sweep::Sweep;
 
-/// Memory of the smaller cards, in GiB.
+/// Memory of the simulated smaller cards, in GiB.
 const CARDS: [u64; 5] = [8, 12, 16, 24, 80];
 
-/// A model that was measured.
+/// A measured model.
 pub(super) struct Subject<'a> {
     pub name: &'a str,
-    /// The profile of the device that it was measured on, which is also its name in the lock.
+    /// Profile of the measured device, which is also the device's name in the lock.
     pub device: &'a str,
     pub kind: &'static ModelKind,
-    /// What the measured program asked for.
+    /// Goal of the measured program.
     pub goal: Goal,
-    /// What was measured of it, all of it.
+    /// All measurements.
     pub measured: &'a Measured,
-    /// The workload with what was measured on GPUs.
+    /// The workload with the measurements on GPUs.
     pub on_gpu: Workload,
-    /// The workload with what the CPU told of the GPU; `None` where nothing is on record.
-    pub on_cpu: Option<Workload>,
-    /// The workload by its dimensions alone.
+    /// The workload without measurements.
     pub derived: Workload,
     pub sweep: Sweep,
-    /// What the memory pools held at most, executed or dry.
+    /// Maximum bytes reserved by the memory pools, executed or dry.
     observed: BTreeMap<Run, Bytes>,
 }
 
-/// What stands behind the memory that a step is said to take; context and kernels are the lock's.
+/// Source of the pool memory of a step. Context and kernels are the lock's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// What the memory pools held in such steps.
+pub(super) enum MemorySource {
+    /// Observed in such steps.
     Step,
-    /// What they held with one of its micro-batches, and what the lock says of adding gradients up.
+    /// Observed with one micro-batch, plus the lock's difference for accumulation.
     MicroBatch,
-    /// What the lock says.
+    /// Predicted from the lock.
     Lock,
 }
 
-/// How a step is run.
+/// Mode and split of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub mode: Mode,
@@ -57,59 +55,53 @@ pub(super) struct Run {
     pub batch: u64,
 }
 
-/// The device with so much memory.
+/// The device with another amount of memory.
 pub(super) struct Card {
-    /// Such as `8 GiB`.
+    /// Name, such as `8 GiB`.
     pub name: String,
     pub facts: DeviceFacts,
 }
 
-/// What a run is predicted to take.
+/// Predicted memory of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// Memory pools, with the batches that wait.
+    /// Memory pools, with prefetched batches.
     pub pools: Bytes,
-    /// What a prediction is raised by to be a bound.
+    /// Difference of the bound to the prediction.
     pub margin: Bytes,
     /// Context and kernels.
     pub fixed: Bytes,
 }
 
 impl<'a> Subject<'a> {
-    /// The workloads of the lock that were measured on their devices.
+    /// Collects the workloads of the lock.
     pub(super) fn all(results: &'a Results) -> Result<Vec<Self>> {
         let subject = |(name, device): (&'a String, &'a String)| {
             let entry = &results.lock.workload[name];
             let described = entry.described.as_ref();
             let described = described.with_context(|| format!("workload.{name} has no description"))?;
             let derived = described.workload();
-            let measured_in = |is_replayed: bool| {
-                let mut measured = entry.measured.clone();
-                measured.on.retain(|_, on| on.kind == DeviceKind::Gpu);
-                for on in measured.on.values_mut() {
-                    on.mode.retain(|_, mode| (mode.method == MeasurementMethod::Simulated) == is_replayed);
-                }
-                measured
-            };
-            let replayed = measured_in(true);
-            let has_replays = replayed.on.values().any(|on| !on.mode.is_empty());
+            let mut on_gpu = entry.measured.clone();
+            on_gpu.on.retain(|_, on| on.kind == DeviceKind::Gpu);
+            for on in on_gpu.on.values_mut() {
+                on.mode.retain(|_, mode| mode.method != MeasurementMethod::Simulated);
+            }
             Ok(Self {
                 name,
                 device,
                 kind: described.model.kind(),
                 goal: entry.goal.clone().unwrap_or_default(),
                 measured: &entry.measured,
-                on_gpu: derived.clone().with_measured(measured_in(false)),
-                on_cpu: has_replays.then(|| derived.clone().with_measured(replayed)),
+                on_gpu: derived.clone().with_measured(on_gpu),
                 derived,
-                sweep: Sweep::of(&results.sweep, name),
+                sweep: Sweep::new(&results.sweep, name),
                 observed: observed(results, name),
             })
         };
         results.devices.iter().map(subject).collect()
     }
 
-    /// What was measured on its device.
+    /// Measurements on the model's device.
     pub(super) fn on(&self) -> &'a MeasuredOn {
         &self.measured.on[self.device]
     }
@@ -125,7 +117,7 @@ impl<'a> Subject<'a> {
         on.and_then(|on| on.mode.get(&mode)).is_some_and(|mode| mode.batch.contains_key(&batch))
     }
 
-    /// The number formats in which it was measured.
+    /// Measured precisions.
     pub(super) fn precisions(&self) -> impl Iterator<Item = Precision> {
         let measured = |precision: &Precision| {
             [false, true].into_iter().any(|checkpointing| self.has(Mode::new(*precision, checkpointing)))
@@ -133,39 +125,40 @@ impl<'a> Subject<'a> {
         Precision::ALL.into_iter().filter(measured)
     }
 
-    /// What a step of the goal's samples takes with micro-batches of this size, and how that is known.
-    pub(super) fn takes(&self, mode: Mode, batch: u64) -> Result<(Bytes, Known)> {
+    /// Memory of an optimizer step with micro-batches of this size, and the source of its pool memory.
+    pub(super) fn memory_needed(&self, mode: Mode, batch: u64) -> Result<(Bytes, MemorySource)> {
         let plain = Run::plain(mode, batch);
         let accumulate = self.goal.global_batch.map_or(1, |global| global.div_ceil(batch).max(1));
         let run = Run { accumulate, ..plain };
         let need = self.need(run)?;
-        let (pools, known) = match (self.observed.get(&run), self.observed.get(&plain)) {
-            (Some(held), _) => (*held, Known::Step),
-            (None, Some(held)) => (*held + (need.pools - self.need(plain)?.pools), Known::MicroBatch),
-            (None, None) => (need.pools, Known::Lock),
+        let (pools, source) = match (self.observed.get(&run), self.observed.get(&plain)) {
+            (Some(observed), _) => (*observed, MemorySource::Step),
+            (None, Some(observed)) => (*observed + (need.pools - self.need(plain)?.pools), MemorySource::MicroBatch),
+            (None, None) => (need.pools, MemorySource::Lock),
         };
-        Ok((pools + need.fixed, known))
+        Ok((pools + need.fixed, source))
     }
 
-    /// What a run takes, by what was measured on GPUs.
+    /// Predicted memory of a run, from measurements on GPUs.
     pub(super) fn need(&self, run: Run) -> Result<Need> {
         need(self.device, &self.on_gpu, run).with_context(|| format!("{} at batch {}", self.name, run.batch))
     }
 }
 
+/// Maximum bytes reserved by the memory pools in each run of a model.
 fn observed(results: &Results, model: &str) -> BTreeMap<Run, Bytes> {
     let mut observed: BTreeMap<Run, Bytes> = BTreeMap::new();
     for line in results.traced().chain(&results.confirmed).filter(|line| line.model == model) {
         if let Some(bytes) = line.reserved() {
-            let most = observed.entry(Run::of(line)).or_default();
-            *most = bytes.max(*most);
+            let max = observed.entry(Run::new(line)).or_default();
+            *max = bytes.max(*max);
         }
     }
     observed
 }
 
-/// What a run takes on a device, whatever there is.
-pub(super) fn need(device: &str, workload: &Workload, run: Run) -> Result<Need> {
+/// Predicted memory of a run on a device with unlimited memory.
+fn need(device: &str, workload: &Workload, run: Run) -> Result<Need> {
     let unlimited = Bytes(Measured::LARGEST);
     let facts = with_memory(&facts(device)?, unlimited);
     let mut pins = Pins::default();
@@ -182,17 +175,17 @@ pub(super) fn need(device: &str, workload: &Workload, run: Run) -> Result<Need> 
 }
 
 impl Run {
-    /// A step of one micro-batch, which nothing waits for.
+    /// A step of one micro-batch, without prefetch.
     pub(super) const fn plain(mode: Mode, batch: u64) -> Self {
         Self { mode, accumulate: 1, queue: 0, batch }
     }
 
-    /// The run that a line tells of.
-    pub(super) const fn of(line: &Line) -> Self {
+    /// Run of a line of results.
+    pub(super) const fn new(line: &Line) -> Self {
         Self { mode: line.mode(), accumulate: line.accumulate, queue: line.queue, batch: line.batch }
     }
 
-    /// Such as `8 x 64, 2 waiting`.
+    /// Formats the step, such as `8 x 64, 2 waiting`.
     pub(super) fn step(self) -> String {
         let Self { accumulate, queue, batch, .. } = self;
         let times = if accumulate == 1 { String::new() } else { format!("{accumulate} x ") };
@@ -202,18 +195,18 @@ impl Run {
 }
 
 impl Need {
-    /// All that is predicted.
+    /// Sum, without margin.
     pub(super) fn total(self) -> Bytes {
         self.pools + self.fixed
     }
 
-    /// What the memory pools are predicted not to exceed.
+    /// Upper bound of the memory pools.
     pub(super) fn bound(self) -> Bytes {
         self.pools + self.margin
     }
 }
 
-/// The device with the memory of smaller cards, and with its own.
+/// Returns the device with the memory of smaller cards, and with its own memory.
 pub(super) fn cards(device: &str) -> Result<Vec<Card>> {
     let own = facts(device)?;
     let smaller = CARDS.map(|gib| (format!("{gib} GiB"), Bytes::from_mib(gib * 1024)));

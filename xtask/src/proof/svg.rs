@@ -10,7 +10,7 @@ use gpu_tuned_observe::plot::{Limit, MemorySpeedPlot, ModeLine, Point, Ring};
 use super::subject::{Card, Subject, cards};
 use super::throughput::{Choice, Outcome, Table};
 
-/// The figure of one model, with the points planned in its tables marked.
+/// Draws the figure of one model, with marks at the planned points.
 pub(super) fn figure(subject: &Subject, tables: &[&Table]) -> Result<String> {
     let limit =
         |card: Card| Limit { label: format!("{:.0}", card.facts.memory_total.gib()), memory: card.facts.memory_total };
@@ -31,7 +31,7 @@ fn lines(subject: &Subject) -> Result<Vec<ModeLine>> {
     for (mode, batches) in subject.sweep.modes().filter(|(mode, _)| subject.has(*mode)) {
         let mut points = Vec::new();
         for (batch, timed) in batches.iter().filter(|(_, timed)| timed.ran()) {
-            let memory = subject.takes(mode, *batch)?.0;
+            let memory = subject.memory_needed(mode, *batch)?.0;
             let point = |samples_per_s| Point { batch: *batch, memory, samples_per_s, interval: timed.interval() };
             points.extend(timed.median().map(point));
         }
@@ -40,7 +40,7 @@ fn lines(subject: &Subject) -> Result<Vec<ModeLine>> {
     Ok(lines)
 }
 
-/// A ring around each planned point, and a line from there to the memory that it was planned for.
+/// Marks each planned point with a ring, and a line to the memory of its cards.
 fn rings(tables: &[&Table]) -> Vec<Ring> {
     let mut planned: BTreeMap<(Mode, u64), (&Choice, Vec<&Card>)> = BTreeMap::new();
     for row in tables.iter().flat_map(|table| &table.rows) {

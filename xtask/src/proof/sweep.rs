@@ -1,20 +1,20 @@
-//! How fast a model ran at each batch of the sweep.
+//! Throughput of a model at each batch of the sweep.
 
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::measured::Mode;
 
 use super::data::Line;
-use super::figures::{least, median, most};
+use super::figures::{max, median, min};
 
-/// What was timed of one model, without accumulation.
+/// Timed steps of one model, without accumulation.
 #[derive(Default)]
 pub(super) struct Sweep(BTreeMap<Mode, BTreeMap<u64, Timed>>);
 
 /// The repeats of one batch.
 #[derive(Clone, Default)]
 pub(super) struct Timed {
-    /// Samples per second of each.
+    /// Samples per second of each successful repeat.
     rates: Vec<f64>,
     /// Repeats that ran out of memory.
     pub out_of_memory: usize,
@@ -22,28 +22,29 @@ pub(super) struct Timed {
     pub failed: usize,
 }
 
-/// Samples per second, and how they are known.
+/// Throughput of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rate {
     pub samples_per_s: f64,
-    pub from: From,
+    pub source: RateSource,
 }
 
-/// Where a rate comes from.
+/// Source of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
-    /// The batch is one of the sweep.
+pub(super) enum RateSource {
+    /// Median of the repeats at this batch.
     Sweep,
-    /// A line between the steps of two batches of the sweep.
-    Between,
-    /// A line through the two outermost batches, beyond them.
-    Beyond,
+    /// Step time interpolated between two batches of the sweep.
+    Interpolated,
+    /// Step time extrapolated beyond the sweep.
+    Extrapolated,
 }
 
 impl Sweep {
-    pub(super) fn of(lines: &[Line], model: &str) -> Self {
+    /// Collects the sweep of one model.
+    pub(super) fn new(lines: &[Line], model: &str) -> Self {
         let mut sweep = Self::default();
-        for line in lines.iter().filter(|line| line.model == model && line.way == "sweep") {
+        for line in lines.iter().filter(|line| line.model == model && line.test == "sweep") {
             let timed = sweep.0.entry(line.mode()).or_default().entry(line.batch).or_default();
             match line.samples_per_second {
                 Some(rate) => timed.rates.push(rate),
@@ -58,23 +59,23 @@ impl Sweep {
         self.0.iter().map(|(mode, batches)| (*mode, batches))
     }
 
-    /// The batches in this mode that ran each time, ascending, with their medians.
+    /// Batches whose repeats all ran, ascending, with the median samples per second.
     pub(super) fn medians(&self, mode: Mode) -> Vec<(u64, f64)> {
         let batches = self.0.get(&mode).into_iter().flatten();
         batches.filter_map(|(batch, timed)| Some((*batch, timed.median().filter(|_| timed.ran())?))).collect()
     }
 
-    /// Whether a repeat of the batch ran out of memory.
-    pub(super) fn ran_out(&self, mode: Mode, batch: u64) -> bool {
+    /// Returns true if a repeat of the batch ran out of memory.
+    pub(super) fn ran_out_of_memory(&self, mode: Mode, batch: u64) -> bool {
         self.0.get(&mode).and_then(|batches| batches.get(&batch)).is_some_and(|timed| timed.out_of_memory > 0)
     }
 
-    /// How fast the model runs at a batch: the median there, else by lines between the seconds of steps. `None` where fewer
-    /// than two batches were timed.
+    /// Throughput at a batch: the median, or else from linearly interpolated step times. `None` if fewer than two batches were
+    /// timed.
     pub(super) fn rate(&self, mode: Mode, batch: u64) -> Option<Rate> {
         let medians = self.medians(mode);
         if let Some((_, samples_per_s)) = medians.iter().find(|(timed, _)| *timed == batch) {
-            return Some(Rate { samples_per_s: *samples_per_s, from: From::Sweep });
+            return Some(Rate { samples_per_s: *samples_per_s, source: RateSource::Sweep });
         }
         let after = medians.partition_point(|(timed, _)| *timed < batch);
         let low = after.max(1).min(medians.len().checked_sub(1)?) - 1;
@@ -83,10 +84,10 @@ impl Sweep {
         let (from, to) = (below / slow, above / fast);
         let seconds = from + (to - from) * (here - below) / (above - below);
         let is_between = (below..=above).contains(&here);
-        // A smaller batch does not make better use of the device than the smallest of the sweep.
+        // A batch below the sweep has at most the throughput of the smallest batch.
         let seconds = if here < below { seconds.max(here / slow) } else { seconds };
-        let from = if is_between { From::Between } else { From::Beyond };
-        (seconds > 0.0).then(|| Rate { samples_per_s: here / seconds, from })
+        let source = if is_between { RateSource::Interpolated } else { RateSource::Extrapolated };
+        (seconds > 0.0).then(|| Rate { samples_per_s: here / seconds, source })
     }
 }
 
@@ -97,26 +98,26 @@ impl Timed {
 
     /// The slowest and the fastest repeat.
     pub(super) fn interval(&self) -> Option<(f64, f64)> {
-        Some((least(&self.rates)?, most(&self.rates)?))
+        Some((min(&self.rates)?, max(&self.rates)?))
     }
 
     pub(super) fn repeats(&self) -> usize {
         self.rates.len()
     }
 
-    /// Whether every repeat ran.
+    /// Returns true if every repeat ran.
     pub(super) fn ran(&self) -> bool {
         !self.rates.is_empty() && self.out_of_memory == 0 && self.failed == 0
     }
 }
 
 impl Rate {
-    /// What stands before the figure.
+    /// Prefix of the figure in tables.
     pub(super) const fn mark(self) -> &'static str {
-        match self.from {
-            From::Sweep => "",
-            From::Between => "~",
-            From::Beyond => "≈",
+        match self.source {
+            RateSource::Sweep => "",
+            RateSource::Interpolated => "~",
+            RateSource::Extrapolated => "≈",
         }
     }
 }
@@ -127,7 +128,7 @@ mod tests {
     use gpu_tuned_core::measured::Mode;
 
     use super::super::data::lines;
-    use super::{From, Sweep};
+    use super::{RateSource, Sweep};
 
     const MODE: Mode = Mode::new(Precision::F32, false);
 
@@ -148,25 +149,25 @@ mod tests {
                 text.push_str(&line);
             }
         }
-        Sweep::of(&lines("sweep.jsonl", &text).expect("they are valid"), "lstm")
+        Sweep::new(&lines("sweep.jsonl", &text).expect("they are valid"), "lstm")
     }
 
     #[test]
     fn rates_are_medians_and_between_them_lines_of_seconds() {
         let sweep = sweep();
         let at =
-            |batch: u64| sweep.rate(MODE, batch).map(|rate| (rate.from, (rate.samples_per_s * 10.0).round() / 10.0));
-        assert_eq!(at(8), Some((From::Sweep, 444.4)));
-        assert_eq!(at(32), Some((From::Sweep, 761.9)));
-        assert_eq!(at(16), Some((From::Between, 615.4)));
-        assert_eq!(at(48), Some((From::Beyond, 827.6)));
-        // The line says 230.8 at 3 samples; that is less than the rate at 8, and stands.
-        assert_eq!(at(3), Some((From::Beyond, 230.8)));
+            |batch: u64| sweep.rate(MODE, batch).map(|rate| (rate.source, (rate.samples_per_s * 10.0).round() / 10.0));
+        assert_eq!(at(8), Some((RateSource::Sweep, 444.4)));
+        assert_eq!(at(32), Some((RateSource::Sweep, 761.9)));
+        assert_eq!(at(16), Some((RateSource::Interpolated, 615.4)));
+        assert_eq!(at(48), Some((RateSource::Extrapolated, 827.6)));
+        // Extrapolation gives 230.8 at 3 samples. That is less than the rate at 8, and is not capped.
+        assert_eq!(at(3), Some((RateSource::Extrapolated, 230.8)));
         assert_eq!(sweep.rate(Mode { checkpointing: true, ..MODE }, 8), None);
     }
 
     #[test]
-    fn a_batch_that_did_not_always_fit_counts_for_nothing() {
+    fn a_batch_that_did_not_always_fit_is_ignored() {
         let sweep = sweep();
         assert_eq!(sweep.medians(MODE).iter().map(|(batch, _)| *batch).collect::<Vec<_>>(), [8, 32]);
         let (_, batches) = sweep.modes().next().expect("a mode");

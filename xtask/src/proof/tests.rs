@@ -1,4 +1,4 @@
-//! The page of a small fixture: what was measured of a transformer of 27 M parameters on an H200, in round figures.
+//! The page of a small fixture: rounded measurements of a transformer of 27 M parameters on an H200.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use gpu_tuned_core::measured::Mode;
 
 use super::data::{Results, lines, parsed};
 use super::figures::mib;
-use super::subject::{Known, Subject};
-use super::{files, written};
+use super::subject::{MemorySource, Subject};
+use super::{files, generated};
 
 const LOCK: &str = "\
 format = 2
@@ -88,19 +88,19 @@ fn page() -> String {
 }
 
 fn page_of(results: &Results) -> String {
-    let files = written(results).expect("it can be written");
+    let files = generated(results).expect("it can be generated");
     let (_, page) = files.into_iter().find(|(file, _)| file == "docs/proof.md").expect("there is a page");
     page
 }
 
-/// The cells of the row that begins so.
+/// Returns the cells of the row that begins with `begin`.
 fn row(page: &str, begin: &str) -> Vec<String> {
     let line = page.lines().find(|line| line.starts_with(begin)).expect("there is such a row");
     line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
 }
 
 #[test]
-fn held_out_batches_are_held_against_lines_between_points() {
+fn held_out_batches_are_compared_with_interpolations() {
     // 4738 + 32 x (31872 - 4738) / 224 = 8614; 25% more are 10768, and three small pages 10792.
     let page = page();
     let wanted = ["f32", "64", "executed", "8833", "8614", "-2.48%", "10792"];
@@ -111,12 +111,12 @@ fn held_out_batches_are_held_against_lines_between_points() {
 }
 
 #[test]
-fn confirmed_batches_are_held_against_the_lock() {
+fn confirmed_batches_are_compared_with_the_lock() {
     let confirmed = |batch, mib: u64| {
         line(batch, &format!("\"way\":\"confirmed\",\"free_mib\":8192,\"reserved_bytes\":[{}]", mib << 20))
     };
-    // Of 32 samples the lock says 4738 MiB. With context and kernels that is 5308, nine tenths of 5898, of which 5328 are left
-    // to the pools. 24 samples are between points.
+    // The lock has 4738 MiB for 32 samples. With context and kernels that is 5308, nine tenths of 5898. The pools may use 5328
+    // of these. The lock lacks 24 samples.
     let text: String =
         [(32, 4700), (32, 4768), (32, 5400), (24, 3700)].map(|(batch, mib)| confirmed(batch, mib)).concat();
     let page = page_of(&Results { confirmed: lines("confirmed.jsonl", &text).expect("they are valid"), ..results() });
@@ -128,7 +128,7 @@ fn confirmed_batches_are_held_against_the_lock() {
 }
 
 #[test]
-fn dry_steps_are_held_against_what_was_executed_last() {
+fn dry_steps_are_compared_with_the_last_executed_step() {
     let traced = |way: &str, queue: u64, mib: u64| {
         line(64, &format!("\"way\":\"{way}\",\"queue\":{queue},\"reserved_bytes\":[{}]", mib << 20))
     };
@@ -142,15 +142,15 @@ fn dry_steps_are_held_against_what_was_executed_last() {
     ];
     let trace = lines("trace.jsonl", &text.concat()).expect("they are valid");
     let page = page_of(&Results { trace, confirmed: Vec::new(), ..results() });
-    let said = "Of 2 pairs of dry and executed steps 1 held the same bytes; executed ones held up to 30 MiB more, and up to 0 MiB less.";
-    assert!(page.contains(said), "{page}");
+    let note = "1 of 2 pairs of dry and executed steps reserved the same bytes. Executed steps reserved up to 30 MiB more, and up to 0 MiB less.";
+    assert!(page.contains(note), "{page}");
     assert_eq!(row(&page, "| dry |")[1], "3");
     assert_eq!(row(&page, "| accumulating, or")[1], "3");
-    assert!(self::page().contains("No step is on record both dry and executed"));
+    assert!(self::page().contains("No step ran both dry and executed"));
 }
 
 #[test]
-fn what_opening_the_device_left_in_another_thread_is_not_counted() {
+fn pages_from_opening_the_device_in_another_thread_are_excluded() {
     let traced = |pools: &str| {
         let rest = format!("\"way\":\"trace\",\"reserved_bytes\":[9262071808],\"pools\":[{pools}]");
         let trace = lines("trace.jsonl", &line(64, &rest)).expect("it is valid");
@@ -166,7 +166,7 @@ fn what_opening_the_device_left_in_another_thread_is_not_counted() {
 }
 
 #[test]
-fn what_other_kernels_take_is_told_apart() {
+fn pairs_with_other_kernels_are_summarised_apart() {
     let text = line(64, "\"way\":\"trace\",\"reserved_bytes\":[12582912000]")
         + &line(64, "\"way\":\"dry_trace\",\"reserved_bytes\":[12582912000]");
     let pairs = lines("pairs.jsonl", &text).expect("they are valid");
@@ -179,19 +179,19 @@ fn what_other_kernels_take_is_told_apart() {
     assert!(row(&page, "| the same, of [pairs]")[1].starts_with("2 of 2, by at most "), "{page}");
     assert_eq!(row(&page, "| of [pairs]")[1], "2");
     assert!(page.contains("<summary>transformer, pairs: 2 runs</summary>"), "{page}");
-    assert!(page.contains("All 1 pairs of dry and executed steps held the same bytes"), "{page}");
+    assert!(page.contains("All 1 pairs of dry and executed steps reserved the same bytes"), "{page}");
 }
 
 #[test]
-fn the_bound_is_held_against_the_boundary() {
+fn the_bound_is_compared_with_the_boundary() {
     // 10791.86 + 537 + 33 = 11361.86, of which 9400 were enough.
     let range = "+20.87% to +26.24%";
-    let wanted = ["transformer", "f32", "64", "9000", "9400", "830", "11362", range, "held, by more than the goal"];
+    let wanted = ["transformer", "f32", "64", "9000", "9400", "830", "11362", range, "above the goal"];
     let page = page();
     let section = page.split("## The boundary").nth(1).expect("there is a section");
     assert_eq!(row(section, "| transformer | f32 |"), wanted);
     assert_eq!(row(&page, "| bound over the real")[1], "+20.87% to +26.24% (transformer)");
-    assert_eq!(row(&page, "| the same, most |")[1], "+20.87% to +26.24% (transformer)");
+    assert_eq!(row(&page, "| the same, max |")[1], "+20.87% to +26.24% (transformer)");
 }
 
 #[test]
@@ -204,11 +204,11 @@ fn both_ends_of_the_bisection_decide_whether_the_bound_is_close() {
         let section = page.split("## The boundary").nth(1).expect("there is a section");
         row(section, "| transformer | f32 |").split_off(7)
     };
-    assert_eq!(verdict(11100, 11200), ["+1.45% to +2.36%", "held"]);
-    assert_eq!(verdict(10950, 11000), ["+3.29% to +3.76%", "held, by more than the goal"]);
-    assert_eq!(verdict(11000, 11050), ["+2.82% to +3.29%", "held; the goal lies between"]);
+    assert_eq!(verdict(11100, 11200), ["+1.45% to +2.36%", "ok"]);
+    assert_eq!(verdict(10950, 11000), ["+3.29% to +3.76%", "above the goal"]);
+    assert_eq!(verdict(11000, 11050), ["+2.82% to +3.29%", "goal undecided"]);
     assert_eq!(verdict(11300, 11400), ["-0.33% to +0.55%", "within the bisection"]);
-    assert_eq!(verdict(11400, 11500), ["-1.20% to -0.33%", "below it"]);
+    assert_eq!(verdict(11400, 11500), ["-1.20% to -0.33%", "below the boundary"]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn planned_settings_that_failed_are_counted() {
     assert_eq!(row(section, "| transformer | f32 | 9000")[3..], ["1 x 64", "-", "failed"]);
 }
 
-/// The results with steps of 512 samples, which were confirmed with these micro-batches and so many MiB in the pools.
+/// Results with steps of 512 samples, confirmed with these micro-batches and MiB reserved by the pools.
 fn in_steps_of_512(confirmed: &[(u64, u64)]) -> Results {
     let goal = "[workload.transformer.goal]\nglobal_batch = 512\n\n[workload.transformer.on.h200]\n";
     let lock = LOCK.replacen("[workload.transformer.on.h200]\n", goal, 1);
@@ -237,34 +237,34 @@ fn in_steps_of_512(confirmed: &[(u64, u64)]) -> Results {
 }
 
 #[test]
-fn what_such_steps_held_counts_before_what_the_lock_says() {
+fn observed_memory_has_priority_over_the_lock() {
     let results = in_steps_of_512(&[(32, 4800), (32, 4790)]);
     let subjects = Subject::all(&results).expect("they are described");
     let mode = Mode::new(Precision::F32, false);
-    let takes = |batch| subjects[0].takes(mode, batch).expect("it can be planned");
-    // With context and kernels: the most of both runs, what was traced and another set of gradients, and 4738 - 8 x 136 MiB
+    let needed = |batch| subjects[0].memory_needed(mode, batch).expect("it can be planned");
+    // With context and kernels: the maximum of both runs, the traced bytes and another set of gradients, and 4738 - 8 x 136 MiB
     // with such a set.
-    let found = [32, 64, 16].map(takes).map(|(bytes, known)| (mib(bytes), known));
-    let wanted = [("5370", Known::Step), ("9507", Known::MicroBatch), ("3238", Known::Lock)];
-    assert_eq!(found, wanted.map(|(bytes, known)| (bytes.to_owned(), known)));
+    let found = [32, 64, 16].map(needed).map(|(bytes, source)| (mib(bytes), source));
+    let wanted = [("5370", MemorySource::Step), ("9507", MemorySource::MicroBatch), ("3238", MemorySource::Lock)];
+    assert_eq!(found, wanted.map(|(bytes, source)| (bytes.to_owned(), source)));
 }
 
 #[test]
-fn planned_settings_that_held_more_than_there_is_are_counted() {
-    // 32 samples are planned up to 16 GiB. With context and kernels they held more than 8 GiB, but no more than 12.
-    let cell = |held| {
-        row(&page_of(&in_steps_of_512(&[(32, held), (256, 31_872)])), "| planned settings that take more")[1].clone()
+fn planned_settings_that_exceeded_the_memory_are_counted() {
+    // 32 samples are planned up to 16 GiB. With context and kernels they reserve more than 8 GiB, but at most 12.
+    let cell = |reserved| {
+        row(&page_of(&in_steps_of_512(&[(32, reserved), (256, 31_872)])), "| planned settings that need more")[1]
+            .clone()
     };
     assert_eq!(cell(7600), "0 of 6 (memory observed at 6)");
     assert_eq!(cell(7700), "1 of 6 (memory observed at 6)");
     let page = page_of(&in_steps_of_512(&[(64, 9000)]));
-    let whence =
-        "Planned rows are judged to fit, or not, in 6 of them by what the lock predicts (transformer, f32, 8 GiB;";
-    assert!(page.contains(whence), "{page}");
+    let sources = "- predicted by the lock in 6 rows: transformer, f32, 8 GiB;";
+    assert!(page.contains(sources), "{page}");
 }
 
 #[test]
-fn other_choices_are_held_against_the_best_that_fits() {
+fn other_choices_are_compared_with_the_best_that_fits() {
     let page = page();
     // 16 samples take 1477 + 8 x 136 + 570 = 3134 MiB, and 64 take 8833 + 570 = 9403.
     let small = row(&page, "| 8 GiB |");
@@ -285,14 +285,14 @@ fn modes_of_the_lock_that_were_not_swept_are_named() {
     let (_, mode) = LOCK.split_once("[workload.transformer.on.h200.mode.f32]").expect("it has a mode");
     let mode = format!("[workload.transformer.on.h200.mode.f32]{mode}").replace("mode.f32", "mode.f32-checkpointed");
     let lock = format!("{LOCK}\n{mode}");
-    let said = "transformer: the lock has `f32-checkpointed`, the sweep has not";
-    assert!(!page().contains(said));
-    assert!(page_of(&Results { lock: parsed(&lock).expect("it is valid"), ..results() }).contains(said));
+    let note = "transformer: the sweep lacks `f32-checkpointed`";
+    assert!(!page().contains(note));
+    assert!(page_of(&Results { lock: parsed(&lock).expect("it is valid"), ..results() }).contains(note));
 }
 
 #[test]
 fn the_figure_has_every_batch_and_its_interval() {
-    let files = written(&results()).expect("it can be written");
+    let files = generated(&results()).expect("it can be generated");
     let (_, figure) = files.iter().find(|(file, _)| file == "docs/proof/transformer.svg").expect("there is a figure");
     for batch in ["batch 16: 700 samples/s, 3.06 GiB", "batch 64: 832 samples/s, 9.18 GiB", "batch 128: 859 samples/s"]
     {
@@ -306,12 +306,12 @@ fn the_figure_has_every_batch_and_its_interval() {
 
 #[test]
 fn the_same_results_make_the_same_files() {
-    let [once, again] = [results(), results()].map(|results| written(&results).expect("it can be written"));
+    let [once, again] = [results(), results()].map(|results| generated(&results).expect("it can be generated"));
     assert_eq!(once, again);
 }
 
 #[test]
-fn nothing_is_written_where_nothing_was_measured() {
+fn nothing_is_generated_without_results() {
     assert_eq!(files(Path::new("no such folder")).expect("it may be missing"), []);
 }
 
@@ -350,9 +350,9 @@ fn a_line_that_is_none_is_named() {
     assert_eq!(error.to_string(), "sweep.jsonl:2");
 }
 
-/// What was measured, not a fixture: the page may only say what holds.
+/// Checks the claims of the page with the real results.
 #[test]
-fn what_was_measured_bears_the_claims_that_must_hold() {
+fn the_real_results_meet_the_claims() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hardware/results");
     let results = Results::read(&folder).expect("it is whole").expect("it is there");
     let subjects = Subject::all(&results).expect("they are described");
@@ -364,9 +364,9 @@ fn what_was_measured_bears_the_claims_that_must_hold() {
         let is_measured = subject.is_measured(run.run.mode, run.run.batch);
         assert!(!is_measured || run.is_close() != Some(false), "a plan would ask for too much");
     }
-    let exceeded = super::Comparison::of(&subjects, &results).expect("they can be planned").exceeded();
+    let exceeded = super::Comparison::new(&subjects, &results).expect("they can be planned").exceeded();
     assert!(exceeded.starts_with("0 of "), "{exceeded}");
     let at_points = super::at_measured::all(&subjects, &results).expect("they can be planned");
-    assert_eq!(super::at_measured::overran(&at_points), format!("0 of {}", at_points.len()));
+    assert_eq!(super::at_measured::exceeded_room(&at_points), format!("0 of {}", at_points.len()));
     assert!(results.confirmed.len() >= 8 && results.confirmed.iter().all(|line| line.reserved().is_some()));
 }

@@ -1,0 +1,105 @@
+//! One method of choosing a batch, over all rows.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::Table;
+use super::choice::{Choice, Outcome};
+use crate::proof::figures::{geometric_mean, or_dash};
+use crate::proof::subject::MemorySource;
+use crate::proof::sweep::RateSource;
+
+/// Outcomes of one method of choosing a batch. Places are such as `convnet, f32, 8 GiB`.
+#[derive(Default)]
+pub(in crate::proof) struct Column {
+    /// Throughput relative to the best batch, with its place.
+    ratios: Vec<(f64, RateSource, String)>,
+    /// Source of the memory of each choice, with its place.
+    memory_sources: Vec<(MemorySource, String)>,
+    out_of_memory: usize,
+    no_choice: usize,
+    not_timed: usize,
+}
+
+impl Column {
+    /// Collects the outcomes of each method.
+    pub(in crate::proof) fn all(tables: &[Table]) -> [Self; 4] {
+        let mut columns: [Self; 4] = Default::default();
+        let rows = tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
+        for (table, row) in rows.filter(|(_, row)| row.best.is_some()) {
+            let place = format!("{}, {}, {}", table.model, table.precision, row.card.name);
+            for (column, choice) in columns.iter_mut().zip(&row.choices) {
+                match choice {
+                    Err(_) => column.no_choice += 1,
+                    Ok(choice) => column.add(choice, row.ratio(choice), &place),
+                }
+            }
+        }
+        columns
+    }
+
+    fn add(&mut self, choice: &Choice, ratio: Option<f64>, place: &str) {
+        self.memory_sources.push((choice.memory_source, place.to_owned()));
+        match (choice.outcome, ratio) {
+            (Outcome::OutOfMemory, _) => self.out_of_memory += 1,
+            (Outcome::Runs(rate), Some(ratio)) => self.ratios.push((ratio, rate.source, place.to_owned())),
+            _ => self.not_timed += 1,
+        }
+    }
+
+    /// Geometric mean of the ratios.
+    pub(in crate::proof) fn mean(&self) -> String {
+        let ratios: Vec<f64> = self.ratios.iter().map(|(ratio, ..)| *ratio).collect();
+        or_dash(geometric_mean(&ratios), |mean| format!("{mean:.3}"))
+    }
+
+    /// The smallest ratio with its place.
+    pub(in crate::proof) fn worst(&self) -> String {
+        let worst = self.ratios.iter().min_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        or_dash(worst, |(ratio, _, place)| format!("{ratio:.3} ({place})"))
+    }
+
+    /// Number of choices out of memory, of all.
+    pub(in crate::proof) fn out_of_memory(&self) -> String {
+        let all = self.ratios.len() + self.out_of_memory + self.not_timed;
+        format!("{} of {all} (memory observed at {})", self.out_of_memory, self.observed())
+    }
+
+    /// Number of choices whose memory pools were observed, with all of their micro-batches or with one.
+    fn observed(&self) -> usize {
+        self.memory_sources.iter().filter(|(source, _)| *source != MemorySource::Lock).count()
+    }
+
+    /// Writes a list of the sources of memory, with the number of their choices.
+    pub(super) fn list_memory_sources(&self, text: &mut String) -> Result<()> {
+        let sources = [
+            (MemorySource::Step, "observed in [such steps](#smaller-cards)"),
+            (MemorySource::MicroBatch, "observed with one micro-batch, plus the lock's difference for accumulation"),
+            (MemorySource::Lock, "predicted by the lock"),
+        ];
+        for (source, description) in sources {
+            let places = self.memory_sources.iter().filter(|(its, _)| *its == source);
+            let places: Vec<&str> = places.map(|(_, place)| place.as_str()).collect();
+            let list = if source == MemorySource::Step { String::new() } else { format!(": {}", places.join("; ")) };
+            if !places.is_empty() {
+                writeln!(text, "- {description} in {} rows{list}", places.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a line of the summary.
+    pub(super) fn line(&self, text: &mut String, name: &str) -> Result<()> {
+        let count = |source| self.ratios.iter().filter(|(_, its, _)| *its == source).count();
+        let (interpolated, extrapolated) = (count(RateSource::Interpolated), count(RateSource::Extrapolated));
+        let Self { ratios, out_of_memory, no_choice, not_timed, .. } = self;
+        let (rows, mean, worst, observed) = (ratios.len(), self.mean(), self.worst(), self.observed());
+        writeln!(
+            text,
+            "| {name} | {rows} | {interpolated} | {extrapolated} | {mean} | {worst} | {out_of_memory} | {observed} | \
+             {no_choice} | {not_timed} |"
+        )?;
+        Ok(())
+    }
+}
