@@ -12,7 +12,6 @@ use thiserror::Error;
 use crate::output::Code;
 use crate::stdio::quoted;
 
-/// Reasons why a command has no answer.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
     #[error("{message}")]
@@ -123,7 +122,6 @@ const MEASURE_HELP: &str = "train with `session.trainer(model, optimizer)?` of `
                             `session.measure_if_asked(\"NAME\", &subject)?` in `main`, before the model is made";
 
 impl Error {
-    /// Exit code of the command.
     pub(crate) const fn code(&self) -> Code {
         match self {
             Self::ProgramFailed { .. } | Self::Stopped { .. } | Self::NothingMeasured { .. } => Code::ProgramFailed,
@@ -139,7 +137,6 @@ impl Error {
         )
     }
 
-    /// Signal that stopped the command.
     pub(crate) const fn signal(&self) -> Option<i32> {
         match self {
             Self::Stopped { signal, .. } => Some(*signal),
@@ -156,7 +153,6 @@ impl Error {
         }
     }
 
-    /// Mistakes in files with their lines, as rustc prints them.
     pub(crate) fn mistakes(&self) -> Option<String> {
         let Self::Files { mistakes } = self else { return None };
         let all: String = mistakes.iter().map(|(mistake, text)| mistake.render(text)).collect();

@@ -58,7 +58,6 @@ struct Args {
     command: Command,
 }
 
-/// Declares the commands.
 macro_rules! commands {
     ($($command:ident($module:ident, $args:ty)),+ $(,)?) => {
         #[derive(Debug, Subcommand)]
@@ -91,7 +90,6 @@ commands! {
     Export(export, export::ExportArgs),
 }
 
-/// Declares the union of the commands' errors.
 macro_rules! errors {
     ($($command:ident($error:path)),+ $(,)?) => {
         #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,6 @@ use gpu_tuned_observe::recording::{Record, Recording, parse};
 use crate::error::Error;
 use crate::stdio::{input_name, is_standard, quoted};
 
-/// Number of damaged lines that are listed.
 const MAX_LISTED: usize = 5;
 
 /// Records, and remarks about damaged ones.

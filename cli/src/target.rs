@@ -9,7 +9,6 @@ use gpu_tuned_core::{Goal, Provenance};
 use crate::error::Error;
 use crate::project::Project;
 
-/// A device to plan for.
 pub(crate) struct Target {
     /// Name of the profile, or of the device in the driver.
     pub name: String,
@@ -21,7 +20,6 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A device by its data sheet.
     pub(crate) fn nominal(profile: &Profile) -> Self {
         Self {
             name: profile.id.to_string(),
@@ -31,7 +29,6 @@ impl Target {
         }
     }
 
-    /// The device with this profile.
     pub(crate) fn named(project: &Project, name: &str) -> Result<Self, Error> {
         let table = project.profiles();
         let unknown = || Error::UnknownTarget { name: name.to_owned(), hint: project.known().hint(name) };
@@ -95,13 +92,11 @@ impl Target {
         Ok((targets, Vec::new()))
     }
 
-    /// Shipped profiles and the package's own.
     pub(crate) fn all(project: &Project) -> Vec<Self> {
         let table = project.profiles();
         table.iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC).map(Self::nominal).collect()
     }
 
-    /// Devices that the package declares.
     pub(crate) fn declared(project: &Project) -> Vec<Self> {
         let table = project.profiles();
         project.declared().iter().filter_map(|id| table.get(id.as_str())).map(Self::nominal).collect()
@@ -144,7 +139,6 @@ impl Target {
         DeviceFacts { host_cores, ..self.facts.clone() }
     }
 
-    /// First GPU of this machine, or its CPU.
     fn first_here(project: &Project) -> (Self, Vec<String>) {
         let (mut all, trouble) = Self::here(project);
         (all.swap_remove(0), trouble)

@@ -48,13 +48,11 @@ pub enum State {
     Implied,
 }
 
-/// The changes, and the text with them.
 pub(crate) struct Changes {
     pub all: Vec<Change>,
     pub text: String,
 }
 
-/// Reason for a value, with its provenance.
 type Reason = (String, Provenance);
 
 struct Editor<'a> {
@@ -162,7 +160,6 @@ impl Editor<'_> {
         reason.map_or_else(global_batch, |reason| (reason.why.clone(), reason.provenance))
     }
 
-    /// Writes a value in place of another.
     fn replace(&mut self, key: &MatchedKey, word: &str, setting: Option<Setting>) {
         let (entry, text) = (&key.entry, self.file.text.as_str());
         let raw = entry.raw(text);
@@ -210,7 +207,6 @@ impl Editor<'_> {
         sibling.map_or_else(|| name.to_owned(), |sibling| like(name, sibling))
     }
 
-    /// Sets every key of the precision.
     fn set_precision(&mut self) {
         let (config, wanted) = (self.config, self.plan.settings.precision);
         if config.matched(Role::Precision).is_none() {

@@ -43,7 +43,6 @@ impl DataSet {
 pub struct Config {
     pub(crate) keys: Vec<MatchedKey>,
     pub(crate) family: Family,
-    /// Samples of a micro-batch.
     pub(crate) batch: Option<u64>,
     pub(crate) accumulation: Option<u64>,
     /// Samples of an optimizer step over all devices.
@@ -95,7 +94,6 @@ impl Config {
         if keys.mistakes.is_empty() { Ok(Self { keys: keys.all, ..config }) } else { Err(file.mistakes(keys.mistakes)) }
     }
 
-    /// Keys of a role.
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
         self.keys.iter().filter(move |key| key.role == role)
     }

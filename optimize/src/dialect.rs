@@ -82,7 +82,6 @@ pub(crate) enum Spelling {
 /// Names of precisions in one dialect.
 pub(crate) type Vocabulary = &'static [(Precision, &'static str)];
 
-/// A key of training configs.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Key {
     pub role: Role,
@@ -93,7 +92,6 @@ pub(crate) struct Key {
     pub family: Family,
 }
 
-/// Programs that read a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Any program.
@@ -118,7 +116,6 @@ const ALL: &[Vocabulary] = &[OWN, LIGHTNING, ACCELERATE, BITS, SHORT, NUMPY, AMP
 
 macro_rules! keys {
     ($($role:ident $spelling:expr, $of:ident: $($name:literal)*;)*) => {
-        /// The table of keys.
         pub(crate) const KEYS: &[Key] =
             &[$($(Key { role: Role::$role, name: $name, spelling: $spelling, family: Family::$of }),*),*];
     };

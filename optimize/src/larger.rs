@@ -61,7 +61,6 @@ pub(crate) fn advise(facts: &DeviceFacts, spec: &WorkloadSpec, goal: &Goal, util
     Some(TooSmall { utilization, larger: all })
 }
 
-/// A change and the model with it.
 type Variant = (String, ModelSpec);
 
 /// Larger models of the kind: wider, deeper, with longer sequences or larger images.

@@ -80,7 +80,6 @@ impl<'t> MatchedKeys<'t> {
         Self { source: file.source(), all, mistakes: Vec::new() }
     }
 
-    /// All keys of a role.
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
         self.all.iter().filter(move |found| found.role == role)
     }

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use gpu_tuned_core::workload::Optimizer;
 use serde::Deserialize;
 
-/// The table of names.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Names {
     kind: Vec<KindNames>,
@@ -15,12 +14,10 @@ pub(crate) struct Names {
     optimizers: Optimizers,
 }
 
-/// Words separated by spaces.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Words(Vec<String>);
 
-/// Names of one kind of model.
 #[derive(Debug, Deserialize)]
 pub(crate) struct KindNames {
     /// The kind, as workloads name it.
@@ -85,7 +82,6 @@ impl Words {
 }
 
 impl Names {
-    /// The shipped table.
     pub(crate) fn get() -> &'static Self {
         static NAMES: LazyLock<Names> =
             LazyLock::new(|| toml::from_str(include_str!("names.toml")).expect("BUG: the table of names is valid"));

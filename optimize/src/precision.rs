@@ -52,7 +52,6 @@ pub(crate) fn is_amp(key: &MatchedKey) -> bool {
     key.entry.path.iter().any(|name| name.contains("amp") || name.contains("autocast"))
 }
 
-/// Result of looking up the name of a precision.
 enum Lookup {
     /// A precision, with the vocabulary that lists the name.
     Known(Precision, Vocabulary),

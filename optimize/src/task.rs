@@ -28,7 +28,6 @@ pub struct Task<'a> {
     pub add_keys: bool,
 }
 
-/// Settings that the file can express.
 #[derive(Clone, Copy, Debug)]
 struct AllowedEdits {
     accumulation: bool,
@@ -50,7 +49,6 @@ pub(crate) struct Planned {
     pub goal: Goal,
 }
 
-/// Result of planning for a device.
 pub(crate) enum Outcome {
     Plan(Box<Plan>),
     Misfit(Box<Misfit>),

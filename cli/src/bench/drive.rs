@@ -15,7 +15,6 @@ use crate::output::say;
 use crate::program::{Program, Run, counting_feature, describe};
 use crate::project::Project;
 
-/// The program with the requested configurations.
 pub(super) struct Drive<'a> {
     pub(super) project: &'a Project,
     pub(super) common: &'a Common,

@@ -7,7 +7,6 @@ use thiserror::Error;
 use crate::error::Error as SharedError;
 use crate::output::Code;
 
-/// Reasons why not every configuration was timed.
 #[derive(Debug, Error)]
 pub(crate) enum BenchError {
     #[error(transparent)]
@@ -24,7 +23,6 @@ pub(crate) enum BenchError {
 }
 
 impl BenchError {
-    /// Exit code of the command.
     pub(crate) const fn code(&self) -> Code {
         match self {
             Self::Shared(error) => error.code(),

@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::error::BenchError;
 use super::results::Results;
 
-/// Results of all configurations.
 pub(super) struct Found {
     /// Header of all rows, without the fields that rows have themselves.
     pub header: Header,
@@ -18,7 +17,6 @@ pub(super) struct Found {
     pub rows: Vec<Row>,
 }
 
-/// The result of a configuration.
 #[derive(Serialize)]
 pub(super) struct Row {
     #[serde(flatten)]
@@ -26,7 +24,6 @@ pub(super) struct Row {
     pub outcome: Outcome,
     /// True on the Pareto frontier of throughput and memory.
     pub frontier: bool,
-    /// True for the planned configuration.
     pub planned: bool,
     /// True for fp32 without TF32 on a device with TF32.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

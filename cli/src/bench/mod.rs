@@ -24,7 +24,6 @@ use drive::Drive;
 use found::{Found, Row};
 use results::Results;
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -37,12 +36,10 @@ struct Report<'a> {
     seconds: f64,
 }
 
-/// A configuration with its result.
 #[derive(Serialize)]
 struct Point<'a> {
     #[serde(flatten)]
     row: &'a Row,
-    /// Reason why there are no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }

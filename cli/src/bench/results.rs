@@ -9,7 +9,6 @@ use gpu_tuned_observe::bench::{Line, Outcome, Record, Setup};
 use super::error::BenchError;
 use crate::error::Error;
 
-/// The file of results.
 pub(super) struct Results {
     path: PathBuf,
 }
@@ -32,7 +31,6 @@ impl Results {
         &self.path
     }
 
-    /// Length in bytes.
     pub(super) fn len(&self) -> Result<u64, Error> {
         Ok(self.bytes()?.len() as u64)
     }

@@ -115,13 +115,11 @@ fn number(why: Option<String>, reasons: &mut Vec<String>) -> usize {
     }) + 1
 }
 
-/// A note below the table.
 fn below(number: usize, why: &str) -> String {
     let mark = format!("({number})");
     format!("  {} {}\n", styled(BAD, &mark), wrapped(why, mark.len() + 3))
 }
 
-/// Marks of a row.
 fn marks(row: &Row) -> String {
     let mut marks = Vec::new();
     if row.frontier {

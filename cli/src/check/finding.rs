@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::output::{BAD, Code, FAINT, GOOD, MARKED};
 
-/// A finding of a check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub level: Level,
@@ -20,7 +19,6 @@ pub(super) struct Finding {
     pub fix: Option<String>,
 }
 
-/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {

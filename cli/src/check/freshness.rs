@@ -84,7 +84,6 @@ fn another_model(described: &Described<'_>, measured: u64) -> Option<Finding> {
     is_another.then(|| Finding::new(Level::Note, message()).of(described.name).with_fix(fix))
 }
 
-/// Measured releases that differ from `Cargo.lock`.
 fn outdated(project: &Project, on: &MeasuredOn) -> Vec<String> {
     let Some(cargo_lock) = project.cargo_lock() else { return Vec::new() };
     let measured = [("burn", Some(&on.burn)), ("cubecl", on.cubecl.as_ref())];

@@ -8,7 +8,6 @@ use thiserror::Error;
 
 use crate::error::Error as SharedError;
 
-/// Reasons why nothing can be diagnosed.
 #[derive(Debug, Error)]
 pub(crate) enum DiagnoseError {
     #[error(transparent)]

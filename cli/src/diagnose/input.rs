@@ -19,14 +19,11 @@ use crate::recording::{Recorded, read, read_any};
 
 /// Default time to watch a process.
 const WATCHED: Duration = Duration::from_secs(30);
-/// Interval between polls.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Records of a run.
 pub(super) struct Input {
     pub records: Vec<Record>,
     pub notes: Vec<String>,
-    /// End of a started program.
     pub ended: Option<Ended>,
 }
 

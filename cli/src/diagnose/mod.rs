@@ -27,10 +27,8 @@ use trial::Trial;
 struct Report {
     #[serde(flatten)]
     diagnosis: Diagnosis,
-    /// End of a started program.
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<Ended>,
-    /// Runs with proposed settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tried: Vec<Trial>,
     /// Predictions of an earlier recording.
@@ -38,7 +36,6 @@ struct Report {
     compared: Vec<Tested>,
 }
 
-/// Diagnoses a run, and tests predictions on request.
 pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, DiagnoseError> {
     once(args.before.iter().chain(&args.recordings))?;
     // A missing file is found before a program has run for hours.

@@ -12,13 +12,11 @@ use super::error::DiagnoseError;
 use super::watch;
 use crate::process::{self, Started, Stop, pass_on};
 
-/// End of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Ended {
     /// `None` after a signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// True if we stopped the program.
     pub was_stopped: bool,
 }
 

@@ -8,10 +8,8 @@ use super::trial::describe;
 use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, styled, wrapped};
 use crate::view::expectation;
 
-/// Column of texts.
 const INDENT: usize = 10;
 
-/// The findings in their order.
 pub(super) fn text(report: &Report) -> String {
     let diagnosis = &report.diagnosis;
     let mut text: String = diagnosis.findings.iter().map(|finding| paragraph(finding, report)).collect();

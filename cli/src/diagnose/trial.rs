@@ -19,7 +19,6 @@ pub(super) struct Trial {
     pub settings: String,
     #[serde(flatten)]
     pub tested: Tested,
-    /// End of the program.
     pub program: Ended,
 }
 

@@ -7,7 +7,6 @@ use gpu_tuned_observe::monitor::{Monitor, Options};
 
 use super::error::DiagnoseError;
 
-/// Interval between samples.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Records a process and the machine until the monitor is stopped.

@@ -34,7 +34,6 @@ pub(crate) struct ExplainArgs {
     goal: GoalArgs,
 }
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Explained<'a> {
     workload_name: &'a str,
@@ -43,7 +42,6 @@ struct Explained<'a> {
     explanation: &'a Explanation,
 }
 
-/// Explains the plan of one workload for one target.
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
     let model = args.workload.model()?;
     let project = if model.is_some() { Project::read_if_any(common)? } else { Project::read(common)? };

@@ -67,7 +67,6 @@ impl From<TableArg> for Table {
     }
 }
 
-/// Converts the recording.
 pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
     let Recorded { records, notes } = read(&args.recording)?;
     let text = if let Some(directory) = &args.tensorboard {

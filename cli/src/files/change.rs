@@ -17,12 +17,10 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Returns true if the text differs.
     pub(crate) fn is_needed(&self) -> bool {
         self.before.as_deref() != Some(&self.after)
     }
 
-    /// The change in the format of `diff -u`.
     pub(crate) fn diff(&self) -> String {
         let (old, new) = (self.before.as_deref().unwrap_or_default(), &self.after);
         let from = if self.before.is_some() { format!("a/{}", self.name) } else { "/dev/null".to_owned() };
@@ -30,7 +28,6 @@ impl Change {
     }
 }
 
-/// A diff in the usual colors.
 pub(crate) fn colored(diff: &str) -> String {
     let style = |line: &str| match line.as_bytes() {
         [b'-', b'-', b'-', b' ', ..] | [b'+', b'+', b'+', b' ', ..] => BOLD,

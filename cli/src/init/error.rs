@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use crate::error::Error as SharedError;
 
-/// Reasons why a package is not set up.
 #[derive(Debug, Error)]
 pub(crate) enum InitError {
     #[error(transparent)]

@@ -24,7 +24,6 @@ use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::project::Project;
 use setup::Setup;
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     package: &'a str,
@@ -33,9 +32,7 @@ struct Report<'a> {
     files: Vec<FileReport<'a>>,
     /// Annotation for the struct that looks most like a training config.
     proposal: Option<&'a Proposal>,
-    /// Remaining work by hand.
     by_hand: &'a [String],
-    /// Next commands.
     steps: &'a [String],
     notes: &'a [String],
 }
@@ -53,7 +50,6 @@ impl<'a> FileReport<'a> {
     }
 }
 
-/// Sets up the package.
 pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, InitError> {
     let project = Project::read_without_releases(common)?;
     let setup = Setup::new(&project, args)?;
@@ -86,7 +82,6 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, InitError>
     Ok(Answer { text, notes, code: outcome.code() })
 }
 
-/// Outcome of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Nothing,
@@ -131,7 +126,6 @@ fn names(setup: &Setup) -> String {
     setup.changes.iter().map(|change| change.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Remaining work of the user.
 fn remaining(setup: &Setup) -> String {
     let proposed = setup.proposal.iter().map(describe);
     let by_hand = setup.by_hand.iter().map(|line| format!("by hand: {line}\n"));
@@ -140,7 +134,6 @@ fn remaining(setup: &Setup) -> String {
     proposed.chain(by_hand).chain(then).chain(steps).collect()
 }
 
-/// The proposed annotation.
 fn describe(proposal: &Proposal) -> String {
     let Proposal { file, line, name, fields, edits, lines, diff, help, .. } = proposal;
     let (fields, lines) = (fields.join(", "), counted(*lines));

@@ -15,9 +15,7 @@ use crate::error::Error;
 use crate::files::Change;
 use crate::project::Project;
 
-/// Change of the build script.
 pub(super) enum Script {
-    /// No change is needed.
     Unchanged,
     Change(Change),
     /// An edit by hand, with its reason.

@@ -17,9 +17,7 @@ use crate::files::Change;
 use crate::project::{Project, RUNTIME};
 use crate::target::Target;
 
-/// Crate for build scripts.
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
-/// Usual GPUs to declare.
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
 /// Release of Burn of the runtime.
 const BURN: (u64, u64) = (0, 22);
@@ -136,7 +134,6 @@ impl Setup {
     }
 }
 
-/// GPUs to declare.
 fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec<ProfileId>, Error> {
     let known = |name: &String| {
         let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().hint(name) };
@@ -155,7 +152,6 @@ fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec
     Ok(targets)
 }
 
-/// Crates of a checkout.
 fn origins(checkout: &Path) -> Result<[Origin; 2], InitError> {
     let read = |source| Error::Read { path: checkout.to_owned(), source };
     let folder = fs::canonicalize(checkout).map_err(read)?;

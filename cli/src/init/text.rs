@@ -41,19 +41,16 @@ impl Text {
         self.style.apply(&self.lines)
     }
 
-    /// Another text in the same style.
     pub(super) fn with(&self, lines: String) -> Self {
         Self { lines, style: self.style }
     }
 
-    /// Style for new files.
     pub(super) const fn style(&self) -> Style {
         Style { crlf: self.style.crlf, bom: false }
     }
 }
 
 impl Style {
-    /// A text in this style.
     pub(super) fn apply(self, lines: &str) -> String {
         let lines = if self.crlf { lines.replace('\n', "\r\n") } else { lines.to_owned() };
         if self.bom { format!("{BOM}{lines}") } else { lines }

@@ -9,13 +9,11 @@ use serde::Serialize;
 
 use crate::output::{Align, BAD, GOOD, MARKED, PLAIN, Table, styled};
 
-/// A changed mode of a workload on a device.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Changed {
     pub workload: String,
     pub device: String,
     pub mode: Mode,
-    /// Micro-batches on record.
     pub batches: Vec<u64>,
     pub change: Change,
 }
@@ -39,7 +37,6 @@ pub(super) enum Change {
 type Key<'a> = (&'a str, &'a str, Mode);
 type Modes<'a> = BTreeMap<Key<'a>, &'a MeasuredMode>;
 
-/// Changed modes, sorted.
 pub(super) fn between(before: &Lock, after: &Lock) -> Vec<Changed> {
     let (old, new) = (modes(before), modes(after));
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();

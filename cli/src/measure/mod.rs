@@ -30,7 +30,6 @@ pub(crate) struct MeasureArgs {
     program: ProgramArgs,
 }
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     /// Workloads that the program measured.

@@ -2,12 +2,10 @@
 
 use gpu_tuned_observe::recording::{GpuSample, Throttle};
 
-/// Bytes in GiB.
 pub(super) fn gib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 30)
 }
 
-/// Memory in GiB or MiB.
 pub(super) fn size(bytes: u64) -> String {
     let gib = gib(bytes as f64);
     if gib >= 1.0 { format!("{gib:.1} GiB") } else { format!("{:.0} MiB", gib * 1024.0) }
@@ -31,7 +29,6 @@ pub(super) fn energy(joules: f64) -> String {
     }
 }
 
-/// A duration.
 pub(super) fn clock(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -50,7 +47,6 @@ pub(super) fn short(figure: f64) -> String {
     }
 }
 
-/// A throttle reason.
 pub(super) const fn reason(throttle: Throttle) -> &'static str {
     match throttle {
         Throttle::PowerCap => "power limit",
@@ -63,7 +59,6 @@ pub(super) const fn reason(throttle: Throttle) -> &'static str {
     }
 }
 
-/// Throttle reasons of a sample.
 pub(super) fn reasons(sample: &GpuSample) -> String {
     sample.throttle.iter().map(|throttle| reason(*throttle)).collect::<Vec<_>>().join(", ")
 }

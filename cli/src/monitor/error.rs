@@ -8,7 +8,6 @@ use thiserror::Error;
 
 use crate::error::Error as SharedError;
 
-/// Reasons why nothing can be watched or shown.
 #[derive(Debug, Error)]
 pub(crate) enum WatchError {
     #[error(transparent)]

@@ -12,7 +12,6 @@ use super::seen::Seen;
 use super::source::Source;
 use crate::process::Stop;
 
-/// Interval between updates.
 const REST: Duration = Duration::from_millis(50);
 
 /// Prints samples until a signal, the end of the time, or the end of the program.

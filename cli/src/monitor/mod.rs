@@ -27,7 +27,6 @@ use output::{Ended, Output, Table};
 use seen::Seen;
 use source::Source;
 
-/// Watches, and prints a summary.
 pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, WatchError> {
     for (read, written) in [&args.replay, &args.record].into_iter().flatten().zip(args.csv_file().into_iter().cycle()) {
         distinct(read, written)?;

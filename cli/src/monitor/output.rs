@@ -12,9 +12,7 @@ use super::error::WatchError;
 use super::lines;
 use super::seen::{Seen, Track};
 
-/// End of watching.
 pub(super) enum Ended {
-    /// All samples.
     Whole(Box<Seen>),
     /// The reader has closed the output.
     NobodyReads,
@@ -82,7 +80,6 @@ impl Table {
     }
 }
 
-/// Last line of `--json`.
 pub(super) fn summary_line(summary: &Summary) -> String {
     let mut json = serde_json::to_value(summary).expect("BUG: a summary is always JSON");
     json["kind"] = "summary".into();

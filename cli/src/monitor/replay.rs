@@ -58,7 +58,6 @@ fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, W
     Ok(records)
 }
 
-/// Numbers of the recorded GPUs.
 fn gpus(records: &[Record]) -> BTreeSet<u32> {
     let of = |record: &Record| match record {
         Record::Start(start) => start.gpus.iter().map(|gpu| gpu.gpu).collect(),

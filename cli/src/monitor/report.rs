@@ -42,7 +42,6 @@ const SHOWN: [Shown; 17] = [
     shown("samples_per_s", "samples per second", "", 1.0, 1),
 ];
 
-/// The summary as text.
 pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
     let mut text = format!("\n{}\n", styled(BOLD, format!("Watched for {}", clock(summary.seconds))));
     for gpu in &summary.gpus {

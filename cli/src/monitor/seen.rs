@@ -8,7 +8,6 @@ use gpu_tuned_observe::recording::{Gpu, GpuSample, HostSample, Record, Run, Star
 /// Maximum samples of each kind: over five hours at one a second.
 const KEPT: usize = 20_000;
 
-/// Samples so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub start: Start,
@@ -26,7 +25,6 @@ pub(crate) struct Seen {
     gathering: Gathering,
 }
 
-/// Samples of a GPU or MIG slice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Track {
     pub gpu: Gpu,
@@ -96,7 +94,6 @@ impl Seen {
 }
 
 impl Track {
-    /// Number and name.
     pub(super) fn title(&self) -> String {
         let name = self.gpu.name.as_deref().unwrap_or("a GPU without a name");
         format!("{} {name}", self.number())

@@ -10,7 +10,6 @@ use super::args::MonitorArgs;
 use super::error::WatchError;
 use super::tail::Tail;
 
-/// Records of this machine.
 pub(super) struct Source {
     monitor: Monitor,
     /// Start time, in seconds since 1970.
@@ -21,7 +20,6 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Starts the monitor.
     pub(super) fn open(args: &MonitorArgs) -> Result<Self, WatchError> {
         let mut options = Options::default().interval(args.interval);
         options = match args.pid {
@@ -69,7 +67,6 @@ impl Source {
         self.begun
     }
 
-    /// Records since the last call.
     pub(super) fn news(&mut self) -> Result<Vec<Record>, WatchError> {
         // A recording must not lack samples that are shown.
         self.monitor.written()?;
@@ -84,7 +81,6 @@ impl Source {
         matches!(record, Record::Host(host) if self.pid.is_some() && host.process.is_none())
     }
 
-    /// Stops the monitor, and returns its errors.
     pub(super) fn close(self) -> Result<(), WatchError> {
         self.monitor.stop()?;
         Ok(())

@@ -27,11 +27,9 @@ pub(super) enum FileOutcome {
     Changed,
 }
 
-/// A copy in JSON.
 #[derive(Serialize)]
 pub(super) struct CopyReport<'a> {
     file: Option<&'a str>,
-    /// True if this command wrote the file.
     written: bool,
     /// True if the file has the text of the config, or had its own already.
     unchanged: bool,
@@ -60,7 +58,6 @@ impl<'a> CopyReport<'a> {
     }
 }
 
-/// Path of a target's copy.
 pub(super) fn path(config: &Path, target: &Target, args: &WriteArgs, profiles: &ProfileTable) -> PathBuf {
     if args.in_place {
         return config.to_owned();

@@ -7,7 +7,6 @@ use thiserror::Error;
 
 use crate::error::Error;
 
-/// Reasons why a config is not optimised.
 #[derive(Debug, Error)]
 pub(crate) enum OptimizeError {
     #[error(transparent)]

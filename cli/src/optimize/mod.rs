@@ -23,7 +23,6 @@ use crate::stdio::is_standard;
 use crate::target::Target;
 use report::{OnTarget, Report};
 
-/// Tunes a config for each target, and writes a copy for each.
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, OptimizeError> {
     args.write.output.iter().try_for_each(|output| alone(output, common.json))?;
     let file = ConfigText::read(&args.config)?;

@@ -9,11 +9,9 @@ use super::args::OptimizeArgs;
 use super::error::OptimizeError;
 use crate::project::{Project, WorkloadArgs};
 
-/// The model that a config trains.
 pub(super) struct Training {
     pub name: String,
     pub workload: Workload,
-    /// Description of the model.
     pub spec: WorkloadSpec,
     pub goal: Goal,
     /// Origin of the description.

@@ -12,7 +12,6 @@ pub(crate) use json::{PathText, pretty};
 pub(crate) use table::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
 pub(crate) use wrap::wrapped;
 
-/// Output of a command with its exit code.
 pub(crate) struct Answer {
     pub text: String,
     /// Remarks for people, on standard error.
@@ -20,7 +19,6 @@ pub(crate) struct Answer {
     pub code: Code,
 }
 
-/// Exit codes of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Code {

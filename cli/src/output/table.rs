@@ -14,12 +14,10 @@ pub(crate) const MARKED: Style = AnsiColor::Yellow.on_default();
 /// Minimum column width for wrapped text.
 const MIN_WIDTH: usize = 24;
 
-/// A text in a style.
 pub(crate) fn styled(style: Style, text: impl core::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Alignment of a column.
 #[derive(Clone, Copy)]
 pub(crate) enum Align {
     Left,
@@ -50,7 +48,6 @@ impl Table {
         self.rows.push(Row { style, cells: cells.into(), rest: rest.into() });
     }
 
-    /// The lines of the table.
     pub(crate) fn print(&self) -> String {
         let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
         let heading = Row { style: BOLD, cells: headings, rest: String::new() };

@@ -33,7 +33,6 @@ pub(crate) struct PlanArgs {
     goal: GoalArgs,
 }
 
-/// The plan of a workload for a target.
 #[derive(Serialize)]
 struct Row {
     workload: String,
@@ -54,7 +53,6 @@ enum Outcome {
     Unsupported(String),
 }
 
-/// Plans each workload for each target.
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let model = args.workload.model()?;
     let project = if model.is_some() { Project::read_if_any(common)? } else { Project::read(common)? };
@@ -108,7 +106,6 @@ fn table(described: &Described<'_>, goal: &GoalArgs, rows: &[Row]) -> String {
     format!("{}\n{}", view::heading(described, goal), table.print())
 }
 
-/// Provenance of a plan's figures.
 fn provenance(plan: &Plan) -> String {
     let (memory, speed) = (plan.memory.provenance, plan.samples_per_s_provenance);
     styled(FAINT, if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") })

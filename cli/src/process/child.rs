@@ -14,7 +14,6 @@ use super::group::{Signal, has_members, is_stopped, send};
 use super::stop::Stop;
 use crate::output::say;
 
-/// Interval between polls.
 const POLL: Duration = Duration::from_millis(20);
 /// Time for a program to end after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +33,6 @@ pub(crate) struct Started {
     warned_stopped: bool,
 }
 
-/// End of a child.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     /// True if we ended the child, by a signal or after its time.
@@ -161,7 +159,6 @@ impl Drop for Started {
     }
 }
 
-/// Standard output of a child.
 pub(crate) struct Printed {
     out: ChildStdout,
     /// Begin of the read that is waiting for output.

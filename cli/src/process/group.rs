@@ -1,6 +1,5 @@
 //! Process groups and the signals that reach them.
 
-/// Signals for process groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Signal {
     Term,

@@ -63,13 +63,11 @@ impl Stop {
         self.signal().is_some()
     }
 
-    /// The first signal.
     #[cfg(unix)]
     pub(crate) fn signal(&self) -> Option<i32> {
         Some(self.0.signal.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 
-    /// The first signal.
     #[cfg(not(unix))]
     pub(crate) fn signal(&self) -> Option<i32> {
         let mut all = SIGNALS.into_iter().zip(&self.0.sent);

@@ -17,12 +17,10 @@ use crate::process::{Started, Stop};
 use crate::project::Project;
 pub(crate) use measured::{counting_feature, measure};
 
-/// The user's program.
 pub(crate) struct Program {
     command: Command,
 }
 
-/// A program and its build.
 pub(crate) struct Run<'a> {
     pub args: &'a ProgramArgs,
     /// Feature to enable beside the requested ones.
@@ -80,7 +78,6 @@ impl Program {
         Ok(Self { command })
     }
 
-    /// Adds a variable to the environment.
     pub(crate) fn with(mut self, (name, value): (&str, impl AsRef<OsStr>)) -> Self {
         self.command.env(name, value);
         self
@@ -127,7 +124,6 @@ fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write, reports: &Se
     Ok(())
 }
 
-/// Exit status in words.
 pub(crate) fn describe(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("exit status {code}"),

@@ -84,7 +84,6 @@ pub(super) fn runtime_with_feature(package: &Package, feature: &str) -> Result<O
     Ok(metadata.packages.iter().any(has_it).then(|| name.clone()))
 }
 
-/// Returns the folder of a manifest.
 pub(super) fn folder(package: &Package) -> PathBuf {
     package.manifest_path.as_std_path().parent().unwrap_or(Path::new(".")).to_owned()
 }

@@ -28,7 +28,6 @@ pub(crate) use workloads::Described;
 use crate::args::Common;
 use crate::error::Error;
 
-/// The package of a command.
 pub(crate) struct Project {
     /// `None` in a folder without a package.
     package: Option<Package>,
@@ -127,17 +126,14 @@ impl Project {
         self
     }
 
-    /// The package's name.
     pub(crate) fn name(&self) -> &str {
         self.package.as_ref().map_or("this folder", |package| package.name.as_str())
     }
 
-    /// The folder of the package's `Cargo.toml`.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The package's `Cargo.toml`.
     pub(crate) fn manifest(&self) -> &Path {
         self.package().manifest_path.as_std_path()
     }
@@ -147,7 +143,6 @@ impl Project {
         &self.workspace
     }
 
-    /// The package's metadata.
     pub(crate) fn package(&self) -> &Package {
         self.package.as_ref().expect("BUG: only a plan of --model has no package, and it asks for none")
     }
@@ -157,12 +152,10 @@ impl Project {
         &self.config_file
     }
 
-    /// The package's `gpu-tuned.lock`.
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// Returns true if the package has an annotated struct.
     pub(crate) fn has_structs(&self) -> bool {
         !self.structs.is_empty()
     }
@@ -185,14 +178,12 @@ impl Project {
         self.lock.older_warning().into_iter().chain(outdated).chain(self.structs.notes())
     }
 
-    /// Reads `gpu-tuned.lock` again.
     pub(crate) fn read_lock(&self) -> Result<Lock, Error> {
         let mut mistakes = Mistakes::new();
         let lock = parsed(&self.root, (Path::new(Lock::NAME), Lock::REMEDY), Lock::parse, &mut mistakes)?;
         refuse(mistakes).map(|()| lock.unwrap_or_default())
     }
 
-    /// The releases of `Cargo.lock`, if there is one.
     pub(crate) const fn cargo_lock(&self) -> Option<&CargoLock> {
         self.cargo_lock.as_ref()
     }
@@ -209,7 +200,6 @@ impl Project {
         if declared.is_empty() { self.structs.targets() } else { declared }
     }
 
-    /// The names of the profiles.
     pub(crate) fn known(&self) -> ProfileNames {
         ProfileNames::new(&self.file.profiles)
     }
@@ -221,7 +211,6 @@ impl Project {
         table
     }
 
-    /// Returns true for the package's own profiles.
     pub(crate) fn is_own(&self, id: &ProfileId) -> bool {
         self.file.profiles.iter().any(|profile| profile.id == *id)
     }

@@ -11,9 +11,7 @@ use gpu_tuned_core::source::FileError;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_project::resolved::{Resolved, Selected};
 
-/// An annotated struct without mistakes.
 pub(crate) struct Struct {
-    /// The struct's name.
     pub name: String,
     /// The struct's path, from its target on.
     pub path: String,
@@ -27,7 +25,6 @@ pub(crate) struct Struct {
     pub target: Option<ProfileId>,
 }
 
-/// An annotated struct with mistakes.
 pub(crate) struct BrokenStruct {
     pub name: String,
     pub path: String,
@@ -36,7 +33,6 @@ pub(crate) struct BrokenStruct {
     pub mistakes: Vec<(FileError, String)>,
 }
 
-/// The annotated structs of a package.
 #[derive(Default)]
 pub(crate) struct Structs {
     pub read: Vec<Struct>,

@@ -14,7 +14,6 @@ use super::structs::Struct;
 use super::{Project, WorkloadArgs};
 use crate::error::Error;
 
-/// The input of a plan.
 pub(crate) struct Described<'a> {
     pub name: &'a str,
     pub spec: &'a WorkloadSpec,
@@ -31,7 +30,6 @@ pub(crate) struct Described<'a> {
 }
 
 impl Described<'_> {
-    /// Returns the costs of one training step.
     pub(crate) fn workload(&self) -> Workload {
         self.costs(&[])
     }

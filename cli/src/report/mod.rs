@@ -25,7 +25,6 @@ use crate::stdio::is_standard;
 use crate::target::Target;
 use page::Section;
 
-/// Reasons why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReportError {
     #[error(transparent)]
@@ -34,7 +33,6 @@ pub(crate) enum ReportError {
     NotAReport { path: PathBuf },
 }
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Written<'a> {
     report: PathText<'a>,
@@ -44,7 +42,6 @@ struct Written<'a> {
     recordings: usize,
 }
 
-/// Plans and measurements on the page.
 #[derive(Default)]
 struct Planned {
     package: Option<String>,
@@ -54,7 +51,6 @@ struct Planned {
     notes: Vec<String>,
 }
 
-/// Writes the page.
 pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, ReportError> {
     alone(&args.output, common.json)?;
     check_is_report(&args.output)?;

@@ -2,10 +2,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Begin of every page.
 pub(super) const BEGIN: &str = "<!DOCTYPE html>";
 
-/// Styles for light and dark screens.
 const STYLE: &str = "
 :root { color-scheme: light dark; --ground: #fff; --text: #222; --faint: #666; --line: #ddd; --bad: #b3261e; --good: #2c6e2f }
 @media (prefers-color-scheme: dark) {
@@ -20,7 +18,6 @@ th, td { padding: .2em .7em .2em 0; text-align: left; vertical-align: top; white
 pre { font-size: 12.5px; overflow-x: auto } svg { max-width: 100%; height: auto; margin: .6em 0 } summary { cursor: pointer }
 ";
 
-/// A part of the page.
 pub(super) struct Section {
     pub heading: String,
     pub body: Markup,
@@ -32,7 +29,6 @@ pub(super) struct Grid<'a> {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Kind of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -40,7 +36,6 @@ pub(super) enum Kind {
     Faint,
 }
 
-/// The page.
 pub(super) fn page(package: &str, sections: &[Section]) -> String {
     let title = format!("{package}: gpu-tuned");
     let page = html! {
@@ -74,7 +69,6 @@ pub(super) fn page(package: &str, sections: &[Section]) -> String {
     page.into_string()
 }
 
-/// An SVG picture as markup.
 pub(super) fn picture(svg: String) -> Markup {
     PreEscaped(svg)
 }

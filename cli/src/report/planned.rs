@@ -13,7 +13,6 @@ use crate::project::{Described, Project};
 use crate::target::Target;
 use crate::view;
 
-/// The plans of a workload.
 pub(super) fn section(
     project: &Project,
     described: &Described<'_>,
@@ -55,7 +54,6 @@ fn row(target: &str, explanation: &Explanation, columns: usize) -> Vec<String> {
     }
 }
 
-/// A text without styles.
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }

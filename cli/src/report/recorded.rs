@@ -32,7 +32,6 @@ const PICTURES: [(&str, Option<f64>); 5] = [
     ("temperature_c", None),
 ];
 
-/// Section of a recording.
 pub(super) fn section(path: &Path, records: &[Record]) -> Section {
     let mut gathering = Gathering::default();
     for record in records {

@@ -20,7 +20,6 @@ pub(super) struct Catalogue {
     pub project: Option<Project>,
     pub table: ProfileTable,
     pub machine: Machine,
-    /// Match of each GPU of the machine.
     pub recognised: Vec<Match>,
 }
 
@@ -38,7 +37,6 @@ pub(super) struct Entry<'a> {
     /// Nearness of a GPU of this machine.
     pub here: Option<Nearness>,
     pub profile: &'a Profile,
-    /// Limits of plans.
     pub limits: Limits,
     /// Titles of sources by their codes.
     pub sources: BTreeMap<&'a str, &'static str>,
@@ -128,7 +126,6 @@ fn nearness(found: &Match, id: &ProfileId) -> Option<Nearness> {
     }
 }
 
-/// Codes of all sources of a profile.
 fn codes(profile: &Profile) -> impl Iterator<Item = &str> {
     let Profile { names_source, pci_ids_source, sources, compute, peaks, board, .. } = profile;
     let fields = [names_source, pci_ids_source, &compute.l2_source, &board.nvlink_source];

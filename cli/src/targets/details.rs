@@ -10,12 +10,9 @@ use crate::view::memory_origin;
 /// Usual feature for training on GPUs.
 pub(super) const CUDA: &str = "cuda";
 
-/// Name and figure.
 const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Left)];
-/// Name and amount.
 const AMOUNTS: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
 
-/// A profile in sections.
 pub(super) fn text(entry: &Entry) -> String {
     let profile = entry.profile;
     let mut text = heading(entry) + &figures(profile);
@@ -50,7 +47,6 @@ fn heading(entry: &Entry) -> String {
     text
 }
 
-/// Figures with the codes of their sources.
 fn figures(profile: &Profile) -> String {
     let mut table = Table::new(2, FIGURES);
     identity(profile, &mut table);

@@ -5,20 +5,15 @@ use gpu_tuned_core::plan::largest_piece;
 use gpu_tuned_core::{Bytes, Goal, Provenance};
 use serde::Serialize;
 
-/// Limits of plans for one GPU.
 #[derive(Serialize)]
 pub(super) struct Limits {
     /// Memory available to a new process.
     pub available: Bytes,
-    /// Provenance of that amount.
     pub provenance: Provenance,
     /// Default memory headroom, as a fraction.
     pub headroom_share: f64,
-    /// Memory headroom.
     pub headroom: Bytes,
-    /// Memory of the CUDA context.
     pub context: Bytes,
-    /// Memory left for training.
     pub training: Bytes,
     /// Largest tensor that can be allocated.
     pub largest_allocation: Option<Bytes>,

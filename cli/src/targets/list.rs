@@ -15,7 +15,6 @@ const COLUMNS: [(&str, Align); 7] = [
     ("bf16", Align::Right),
 ];
 
-/// A row for each profile, and a legend of the columns.
 pub(super) fn text(entries: &[&Entry]) -> String {
     if entries.is_empty() {
         return String::new();

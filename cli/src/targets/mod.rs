@@ -16,7 +16,6 @@ use crate::output::{Answer, Code, pretty};
 use catalogue::Catalogue;
 use search::{Found, Search};
 
-/// Shows the profiles that match, or the GPUs of this machine.
 pub(crate) fn run(common: &Common, args: &TargetsArgs) -> Result<Answer, Error> {
     let (catalogue, mut notes) = Catalogue::read(common, args.filter.project)?;
     if args.here {

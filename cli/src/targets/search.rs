@@ -5,20 +5,17 @@ use gpu_tuned_core::profile::Profile;
 use super::args::{FilterArgs, TargetsArgs};
 use super::catalogue::{Catalogue, Entry};
 
-/// Words and filters.
 pub(super) struct Search<'a> {
     filter: &'a FilterArgs,
     words: Vec<&'a str>,
 }
 
-/// Result of a search.
 pub(super) struct Found<'a, 'e> {
     pub entries: Vec<&'a Entry<'e>>,
     /// True if the words are the name of the only entry.
     pub exact: bool,
 }
 
-/// Number of names that are listed.
 const MAX_LISTED: usize = 6;
 
 /// Minimum length of a number that can mean a GPU without its series.
@@ -116,7 +113,6 @@ fn names(entries: &[&Entry]) -> String {
     named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// Letters and digits of a name.
 fn bare(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }

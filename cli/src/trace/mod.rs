@@ -44,7 +44,6 @@ pub(crate) struct TraceArgs {
     steps: Option<Steps>,
 }
 
-/// Writes the trace.
 pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let Recorded { records, mut notes } = read(&args.recording)?;
     let steps = args.steps.unwrap_or(Steps::ALL);
@@ -76,7 +75,6 @@ fn written(as_json: bool, output: &Path, trace: &Trace, steps: usize) -> String 
     format!("{}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n", output.display())
 }
 
-/// Reason for an empty trace.
 fn nothing(recording: &Path, records: &[Record]) -> String {
     let steps = records.iter().filter_map(|record| match record {
         Record::Step(step) => Some(step.step),

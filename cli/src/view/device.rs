@@ -10,7 +10,6 @@ use crate::target::Target;
 /// A figure: name, value, and origin.
 pub(super) type Fact = (&'static str, String, String);
 
-/// Figures that the planner uses.
 pub(super) fn facts(target: &Target) -> Vec<Fact> {
     let facts = &target.facts;
     let is_read = facts.memory_provenance == Provenance::Measured;

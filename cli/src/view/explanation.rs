@@ -9,10 +9,8 @@ use crate::output::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, sec
 use crate::project::Project;
 use crate::target::Target;
 
-/// Name and figure.
 const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
 
-/// All sections of an explanation.
 pub(crate) fn explanation(project: &Project, target: &Target, explanation: &Explanation) -> String {
     let mut text = section("device", &of_device(project, target));
     text += &section("workload", &of_workload(explanation));
@@ -31,7 +29,6 @@ pub(crate) fn explanation(project: &Project, target: &Target, explanation: &Expl
     text
 }
 
-/// A remark with its label.
 fn aside(label: &str, text: &str) -> String {
     format!("\n{} {}\n", styled(MARKED, label), wrapped(text, label.len() + 1))
 }
@@ -74,7 +71,6 @@ fn of_workload(explanation: &Explanation) -> String {
     table.print() + &measured(&workload.measured)
 }
 
-/// Method of a measurement.
 pub(crate) const fn method(method: MeasurementMethod) -> &'static str {
     match method {
         MeasurementMethod::Executed => "executed",
@@ -127,7 +123,6 @@ fn memory(explanation: &Explanation) -> String {
     table.print()
 }
 
-/// Formula and provenance of a figure.
 fn made_of(formula: &str, provenance: Provenance) -> String {
     format!("= {formula} {}", styled(FAINT, format!("({provenance})")))
 }

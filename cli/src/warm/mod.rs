@@ -32,7 +32,6 @@ pub(crate) struct WarmArgs {
     program: ProgramArgs,
 }
 
-/// Reasons why there is no archive.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WarmError {
     #[error(transparent)]
@@ -55,13 +54,11 @@ const DRIVER_CACHE: &str = "CUDA_CACHE_PATH";
 /// Variable that marks that folder as this run's own.
 const DRIVER_CACHE_IS_OWN: (&str, &str) = ("GPU_TUNED_WARM_DRIVER", "1");
 
-/// Line that a program prints for an archive.
 #[derive(Deserialize, Serialize)]
 struct Warmed {
     #[serde(rename(deserialize = "warmed"))]
     workload: String,
     bundle: Bundle,
-    /// Micro-batches of the steps.
     micro_batches: Vec<u64>,
 }
 
@@ -72,14 +69,12 @@ struct Bundle {
     entries: u64,
 }
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     warmed: &'a [Warmed],
     seconds: f64,
 }
 
-/// Runs the program so that it makes an archive.
 pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, WarmError> {
     let project = Project::read(common)?;
     let begin = Instant::now();

@@ -51,14 +51,12 @@ impl Format {
     }
 }
 
-/// A value with its byte range.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub value: Value,
     pub span: Range<usize>,
 }
 
-/// A parsed value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -70,7 +68,6 @@ pub(crate) enum Value {
     Table(Vec<Entry>),
 }
 
-/// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub key: String,

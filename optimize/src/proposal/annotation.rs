@@ -25,7 +25,6 @@ const SETTINGS: &[(&str, &str)] = &[
 /// Placeholder for a figure that the code lacks.
 const UNKNOWN: &str = "…";
 
-/// Input of an annotation.
 pub(super) struct Given<'a> {
     pub family: &'a Family,
     /// Code of the whole program, and of the binary that trains.
@@ -37,7 +36,6 @@ pub(super) struct Given<'a> {
     pub holds_step: bool,
 }
 
-/// The annotation so far.
 struct Annotation<'g, 'a, 'p> {
     given: &'g Given<'g>,
     source: &'a Source,
@@ -87,7 +85,6 @@ impl Annotation<'_, '_, '_> {
         }
     }
 
-    /// A planned field.
     fn setting(&mut self, candidate: &Candidate<'_>, field: &Field, (name, setting): (&str, Setting)) {
         self.settings.push(setting);
         let setting = setting.to_string();
@@ -113,7 +110,6 @@ impl Annotation<'_, '_, '_> {
         }
     }
 
-    /// A field with a dimension of the model.
     fn dimension(&mut self, field: &Field, name: &str, dim: &'static str) {
         self.dims.push(dim);
         let what = format!("`{name}` is a dimension of the model");
@@ -219,7 +215,6 @@ pub(super) fn range(attribute: &Attribute) -> Range<usize> {
     attribute.pound_token.span.byte_range().start..attribute.bracket_token.span.close().byte_range().end
 }
 
-/// Setting of a field.
 fn setting(name: &str, ty: &Type) -> Option<Setting> {
     let name = SETTINGS.iter().find(|(other, _)| *other == name).map_or(name, |(_, setting)| setting);
     let setting = Setting::named(name)?;

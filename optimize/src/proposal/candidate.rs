@@ -19,12 +19,10 @@ pub(super) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// Line of the struct's name.
     pub(super) fn line(&self) -> usize {
         self.item.ident.span().start().line
     }
 
-    /// Returns true for a `Config` of Burn.
     pub(super) fn is_burn(&self) -> bool {
         derives(&self.item.attrs, "Config")
     }
@@ -34,23 +32,19 @@ impl Candidate<'_> {
         self.is_burn() || derives(&self.item.attrs, "Clone")
     }
 
-    /// Returns true if the struct derives `Default`.
     pub(super) fn derives_default(&self) -> bool {
         derives(&self.item.attrs, "Default")
     }
 
-    /// Fields with their names.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&Field, String)> {
         self.item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
     }
 }
 
-/// Returns true for the name of a batch size.
 pub(super) fn is_batch(name: &str) -> bool {
     BATCH.contains(&name)
 }
 
-/// Candidates among items and inline modules.
 pub(super) fn candidates(items: &[Item]) -> impl Iterator<Item = Candidate<'_>> {
     structs(items).into_iter().filter_map(candidate)
 }

@@ -26,7 +26,6 @@ pub(super) struct Code {
     pub own: Vec<Own>,
 }
 
-/// A struct of the program.
 pub(super) struct Own {
     pub name: String,
     pub file: String,
@@ -185,7 +184,6 @@ pub(super) fn default(attribute: &Attribute) -> Option<Expr> {
     }
 }
 
-/// A bare number.
 pub(super) fn number(value: &Expr) -> Option<u64> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),

@@ -36,7 +36,6 @@ impl Family {
         std::iter::once(dim).chain(names.into_iter().flat_map(|names| names.aliases(dim))).collect()
     }
 
-    /// Returns true for GRU cells.
     pub(super) fn is_gru(&self) -> bool {
         self.hint.as_ref().is_some_and(|(name, _)| name.contains("Gru"))
     }

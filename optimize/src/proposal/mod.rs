@@ -125,7 +125,6 @@ fn others(loops: &[TrainingLoop<'_>], taken: Option<&TrainingLoop<'_>>) -> Vec<S
         .collect()
 }
 
-/// Input of a proposal.
 struct ModelHints<'a> {
     sources: &'a [Source],
     training: Option<&'a TrainingLoop<'a>>,

@@ -6,15 +6,11 @@ use super::annotation::{Given, dimension};
 use super::code;
 use crate::names::Names;
 
-/// Maximum nesting of configs.
 const MAX_DEPTH: usize = 3;
 
-/// A dimension in a nested config.
 pub(super) struct NestedDim {
     pub dim: &'static str,
-    /// Path of fields.
     path: Vec<String>,
-    /// Value in the code.
     value: u64,
 }
 

@@ -19,10 +19,8 @@ pub struct Edit {
     pub what: String,
 }
 
-/// Replacements by byte range.
 type Changes = Vec<(Range<usize>, String)>;
 
-/// Edits and replacements by file.
 #[derive(Default)]
 pub(super) struct Patch<'a> {
     edits: Vec<Edit>,
@@ -36,7 +34,6 @@ impl<'a> Patch<'a> {
         self.edits.push(Edit { file: source.name.clone(), line, what: what.into() });
     }
 
-    /// Replaces a range of a source.
     pub(super) fn replace(&mut self, source: &'a Source, range: Range<usize>, new: impl Into<String>) {
         self.files.entry(&source.name).or_insert_with(|| (source, Vec::new())).1.push((range, new.into()));
     }

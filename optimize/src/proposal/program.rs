@@ -12,7 +12,6 @@ use super::patch::Patch;
 use super::sources::{self, Source};
 use super::training_loop::TrainingLoop;
 
-/// A binary or an example.
 pub(super) struct Program {
     pub source: Source,
     /// Cargo's option such as `--bin train`; `None` for the only binary.
@@ -106,7 +105,6 @@ fn main(items: &[Item]) -> Option<&[Stmt]> {
     })
 }
 
-/// A variable for a device.
 struct DeviceVariable<'a> {
     local: &'a Local,
     value: &'a Expr,
@@ -114,7 +112,6 @@ struct DeviceVariable<'a> {
     ty: String,
 }
 
-/// The device of a statement.
 fn device(statement: &Stmt) -> Option<DeviceVariable<'_>> {
     let Stmt::Local(local) = statement else { return None };
     let value = &*local.init.as_ref().filter(|_| local.attrs.is_empty())?.expr;

@@ -7,7 +7,6 @@ use gpu_tuned_attribute::sources::{SourceError, SourceFile};
 
 use crate::diff::display_name;
 
-/// A parsed source.
 pub(super) struct Source {
     pub name: String,
     /// Text with `\n` as line ending, to which spans refer.
@@ -30,7 +29,6 @@ pub(super) fn read(folder: &Path, workspace: &Path) -> (Vec<Source>, Vec<String>
     (sources, notes)
 }
 
-/// One source, if it can be parsed.
 pub(super) fn one(path: &Path, workspace: &Path) -> Option<Source> {
     parsed(path, workspace).ok()
 }

@@ -13,7 +13,6 @@ use super::sources::Source;
 const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
 const STRATEGY: &str = "with_training_strategy";
 
-/// A function with Burn's loop.
 #[derive(Clone, Copy)]
 pub(super) struct TrainingLoop<'a> {
     pub source: &'a Source,
@@ -22,7 +21,6 @@ pub(super) struct TrainingLoop<'a> {
     call: &'a ExprCall,
 }
 
-/// Functions with Burn's loop.
 pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
     let of = |source| {
         let mut functions = Functions { source, found: Vec::new() };
@@ -33,7 +31,6 @@ pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
 }
 
 impl<'a> TrainingLoop<'a> {
-    /// Name of the function.
     pub(super) fn name(&self) -> String {
         self.signature.ident.to_string()
     }
@@ -135,7 +132,6 @@ fn makes(value: &Expr, of: &str) -> bool {
     }
 }
 
-/// Visitor for functions with the loop.
 struct Functions<'a> {
     source: &'a Source,
     found: Vec<TrainingLoop<'a>>,

@@ -10,12 +10,9 @@ use super::insert::{self, Order};
 use super::origin::Origin;
 use crate::error::Error;
 
-/// A dependency to add.
 pub(in crate::init) struct Wanted<'a> {
-    /// Table of the dependency.
     pub table: &'static str,
     pub krate: &'static str,
-    /// Features to enable.
     pub features: &'a [&'static str],
     /// Features that imply the last one.
     pub enough: &'a [&'static str],
@@ -94,7 +91,6 @@ impl Manifest {
         Ok(())
     }
 
-    /// Adds missing features of a dependency.
     fn complete(&mut self, wanted: &Wanted<'_>, name: &str, root: Option<&Self>) {
         let item = self.get(&[wanted.table, name]);
         let mut has: Vec<String> = item.map(features).unwrap_or_default();
@@ -157,7 +153,6 @@ pub(in crate::init) enum Style {
     InLine,
 }
 
-/// Name of the entry for a crate.
 fn named(table: &dyn TableLike, krate: &str) -> Option<String> {
     let is_it = |(name, item): &(&str, &Item)| {
         item.get("package").and_then(Item::as_str).map_or(*name == krate, |package| package == krate)
@@ -214,7 +209,6 @@ fn enable(dependency: &mut Item, feature: &str) {
     }
 }
 
-/// Sets the path of a dependency, and removes other origins.
 fn take_from(dependency: &mut Item, folder: &Path) {
     for key in ["git", "branch", "tag", "rev", "registry"] {
         if let Some(table) = dependency.as_table_like_mut() {
@@ -232,7 +226,6 @@ fn take_from(dependency: &mut Item, folder: &Path) {
     }
 }
 
-/// Adds a key to a dependency.
 fn add_key(dependency: &mut Item, key: &str, value: Value) {
     match dependency {
         Item::Value(Value::InlineTable(table)) => insert::in_line(table, key, value),

@@ -14,7 +14,6 @@ pub(super) fn table<'d>(document: &'d mut DocumentMut, name: &str, behind: &[&st
     &mut document[name]
 }
 
-/// Position of the last table in an item.
 fn last_position(item: &Item) -> Option<isize> {
     match item {
         Item::Table(table) => table.iter().filter_map(|(_, item)| last_position(item)).chain(table.position()).max(),
@@ -23,7 +22,6 @@ fn last_position(item: &Item) -> Option<isize> {
     }
 }
 
-/// Place of a new entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// In alphabetical order where the others are sorted, else last.
@@ -31,7 +29,6 @@ pub(super) enum Order {
     Last,
 }
 
-/// Adds an entry to a table.
 pub(super) fn entry(into: &mut Item, name: &str, value: Item, order: Order) {
     match (into, value) {
         (Item::Table(table), value) => in_table(table, name, value, order),

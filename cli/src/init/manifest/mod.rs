@@ -43,12 +43,10 @@ impl Manifest {
         Ok(Self { path: path.to_owned(), name, before, text, document, has_new_features: false })
     }
 
-    /// Style of its lines.
     pub(super) const fn style(&self) -> Style {
         self.text.style()
     }
 
-    /// The change of the file.
     pub(super) fn change(self) -> Change {
         let after = self.text.with(self.document.to_string()).written();
         Change { path: self.path, name: self.name, before: Some(self.before), after }
@@ -71,12 +69,10 @@ impl Manifest {
         in_file(Source { file: &self.name, text }.error(&place.unwrap_or(0..0), message), text)
     }
 
-    /// An error for a package without a build script.
     pub(super) fn has_no_script(&self) -> Error {
         self.mistake(&["package", "build"], "the package has no build script; remove `build = false`")
     }
 
-    /// Returns true for `build = false`.
     pub(super) fn forbids_script(&self) -> bool {
         self.get(&["package", "build"]).is_some_and(|build| build.as_bool() == Some(false))
     }

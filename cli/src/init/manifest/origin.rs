@@ -8,10 +8,8 @@ use toml_edit::{InlineTable, Item};
 use super::Manifest;
 use super::dependencies::is_true;
 
-/// Origin of a crate.
 pub(in crate::init) enum Origin {
     Release,
-    /// A folder.
     Path(PathBuf),
     /// The origin of another crate, as a manifest writes it.
     Same(InlineTable),
@@ -23,7 +21,6 @@ pub(in crate::init) struct Sibling {
     pub folder: &'static str,
 }
 
-/// Origin of a sibling.
 pub(in crate::init) struct SiblingOrigin {
     pub origin: Origin,
     /// True if the workspace sets the origin.

@@ -5,7 +5,6 @@ use ratatui::text::{Line, Span};
 
 use super::palette::Palette;
 
-/// Parts of a cell, from one eighth to seven.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 /// A bar of a number of cells.

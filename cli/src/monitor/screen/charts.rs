@@ -11,7 +11,6 @@ use crate::monitor::amounts::{gib, rate, short};
 use crate::monitor::seen::{Seen, Track};
 
 impl Screen {
-    /// Graphs by importance.
     pub(super) fn graphs(&self, seen: &Seen, track: Option<&Track>, end: f64) -> Vec<Graph> {
         let span = Span { from: end - MOST_CELLS * self.seconds_per_cell, to: end };
         let palette = self.palette;
@@ -59,10 +58,8 @@ impl Screen {
     }
 }
 
-/// Maximum width of graphs.
 const MOST_CELLS: f64 = 400.0;
 
-/// Time range of graphs.
 #[derive(Clone, Copy)]
 struct Span {
     from: f64,

@@ -11,9 +11,7 @@ use super::{Screen, gpu, help, host, list};
 use crate::monitor::amounts::clock;
 use crate::monitor::seen::{Seen, Track};
 
-/// Lines for errors of GPUs.
 const MOST_TROUBLE: usize = 3;
-/// Minimum height of graphs.
 const LEAST_GRAPHS: u16 = 4;
 
 impl Screen {
@@ -111,7 +109,6 @@ impl Screen {
         self.draw_parts(frame, area, above, below, &self.graphs(seen, track, end), end);
     }
 
-    /// Reason why no GPU is watched.
     fn why(&self, seen: &Seen, cells: usize) -> Vec<Line<'static>> {
         let why = seen.start.trouble.first().map_or("waiting for the first sample", String::as_str);
         let heading = Line::styled("No GPU is watched", STRONG);

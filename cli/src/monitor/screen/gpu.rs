@@ -8,7 +8,6 @@ use super::palette::{Palette, STRONG};
 use crate::monitor::amounts::{gib, rate, reasons, size};
 use crate::monitor::seen::Track;
 
-/// Cells for the figures behind a bar.
 const FIGURES: usize = 15;
 
 /// Last known traffic of the PCIe link, which is not sampled every time.

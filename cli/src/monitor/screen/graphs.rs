@@ -21,7 +21,6 @@ pub(super) struct Graph {
     pub style: Style,
 }
 
-/// Steps of the scale.
 const SCALE: f64 = 1000.0;
 
 impl Graph {

@@ -26,7 +26,6 @@ const TEXT: [&str; 16] = [
     "? closes this.",
 ];
 
-/// Draws the window in the middle.
 pub(super) fn draw(frame: &mut Frame<'_>) {
     let area = frame.area();
     let (width, height) = (area.width.min(64), area.height.min(TEXT.len() as u16 + 2));

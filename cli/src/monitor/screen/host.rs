@@ -7,7 +7,6 @@ use super::palette::STRONG;
 use crate::monitor::amounts::{gib, short, size};
 use crate::monitor::seen::Seen;
 
-/// Line of the host at a time.
 pub(super) fn line(seen: &Seen, end: f64) -> Line<'static> {
     let mut spans = vec![Span::styled(format!("{:<13}", "Host"), STRONG)];
     let Some(host) = at(seen, end) else { return Line::from(spans) };
@@ -21,7 +20,6 @@ pub(super) fn line(seen: &Seen, end: f64) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Line of the watched program.
 pub(super) fn program(seen: &Seen, end: f64) -> Option<Line<'static>> {
     let mut parts: Vec<_> = seen.run.iter().map(run).collect();
     if let Some(process) = at(seen, end).and_then(|host| host.process.as_ref()) {

@@ -35,7 +35,6 @@ use crate::process::Stop;
 use keys::Act;
 use palette::Palette;
 
-/// Interval between updates.
 const REST: Duration = Duration::from_millis(100);
 
 /// State of the screen.

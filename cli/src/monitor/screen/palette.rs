@@ -4,12 +4,9 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::args::ColorMode;
 
-/// Style of headings.
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
-/// Style of the selection.
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Styles with colors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Palette {
     has_colors: bool,

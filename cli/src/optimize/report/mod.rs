@@ -21,7 +21,6 @@ pub(super) struct OnTarget {
     pub copy: Option<Change>,
 }
 
-/// The report of `optimize`.
 pub(super) struct Report<'a> {
     pub args: &'a OptimizeArgs,
     pub file: &'a ConfigText,
@@ -31,7 +30,6 @@ pub(super) struct Report<'a> {
     pub targets: &'a [OnTarget],
 }
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Json<'a> {
     config: &'a str,
@@ -62,7 +60,6 @@ struct TargetJson<'a> {
 }
 
 impl Report<'_> {
-    /// The report as JSON.
     pub(super) fn json(&self, notes: &[String]) -> String {
         let training = self.training;
         let dry_run = self.args.write.dry_run;
@@ -87,7 +84,6 @@ impl Report<'_> {
         })
     }
 
-    /// The report as text.
     pub(super) fn text(&self) -> String {
         let tables = match self.targets {
             [one] => single::table(&one.tuned),
@@ -96,7 +92,6 @@ impl Report<'_> {
         format!("{}{}\n{}{}", self.heading(), self.dimensions(), tables, remarks::remarks(self))
     }
 
-    /// The config, the model and the step.
     fn heading(&self) -> String {
         let Self { file, training, step, .. } = self;
         let optimizer = if training.optimizer_known { "" } else { " (assumed)" };

@@ -98,7 +98,6 @@ fn bounded_batch(tuned: &Tuned) -> Option<String> {
     })
 }
 
-/// Gain of 16 bits.
 fn mixed(tuned: &Tuned) -> Option<String> {
     let gain = tuned.suggestions.mixed_bf16?;
     Some(format!(

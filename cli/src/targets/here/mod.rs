@@ -15,7 +15,6 @@ use crate::args::Common;
 use crate::output::{Answer, BOLD, Code, GOOD, MARKED, pretty, section, styled, wrapped};
 use crate::view::memory_origin;
 
-/// Output of `--json`.
 #[derive(Serialize)]
 struct Here<'a> {
     driver_version: Option<&'a str>,
@@ -24,14 +23,10 @@ struct Here<'a> {
     trouble: &'a [String],
 }
 
-/// A GPU of this machine.
 #[derive(Serialize)]
 struct Gpu<'a> {
-    /// Name in the driver.
     name: String,
-    /// Recognised device.
     device: Recognised,
-    /// Certainty of the match, and its reason.
     why: String,
     /// Power limit as a fraction of the board's default, where it is lower.
     power_capped_to: Option<f64>,
@@ -96,7 +91,6 @@ fn gpu_section(gpu: &Gpu) -> String {
         )
 }
 
-/// Origin of the available memory.
 fn available(gpu: &Gpu) -> &'static str {
     match (gpu.reading.memory_free, gpu.reading.memory_total, gpu.found.profile()) {
         (Some(_), ..) => "what a new process can take now",
