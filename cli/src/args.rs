@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use gpu_tuned_core::{Goal, Precision};
 
@@ -29,42 +28,13 @@ pub(crate) struct Common {
     pub json: bool,
     /// Use of colors: on a terminal, always, or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
-    pub color: ColorMode,
+    pub color: clap::ColorChoice,
 }
 
 impl Common {
     /// Returns true if the user names a package.
     pub(crate) const fn names_a_package(&self) -> bool {
         self.manifest_path.is_some() || self.package.is_some()
-    }
-}
-
-/// Use of colors.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum ColorMode {
-    Auto,
-    Always,
-    Never,
-}
-
-impl ColorMode {
-    /// Name of the choice, which cargo shares.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Always => "always",
-            Self::Never => "never",
-        }
-    }
-}
-
-impl From<ColorMode> for anstream::ColorChoice {
-    fn from(color: ColorMode) -> Self {
-        match color {
-            ColorMode::Auto => Self::Auto,
-            ColorMode::Always => Self::Always,
-            ColorMode::Never => Self::Never,
-        }
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) enum Error {
     Plan { workload: String, source: PlanError },
     #[error("cannot run `{program}`: {source}")]
     Start { program: String, source: io::Error },
+    #[error("there is no process {pid}\n  help: `nvidia-smi` and `ps` list processes")]
+    NoProcess { pid: u32 },
     #[error("cannot listen to signals: {0}")]
     Signals(#[source] io::Error),
     #[error("the program failed: {how}\n  help: its messages are above{left}")]

@@ -150,7 +150,12 @@ pub fn command() -> clap::Command {
 /// Runs the command of this process, and returns its exit code.
 pub fn main() -> ExitCode {
     let args = Args::parse_from(without_own_name(std::env::args_os()));
-    ColorChoice::from(args.common.color).write_global();
+    match args.common.color {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    }
+    .write_global();
     let printed = run(&args).and_then(|answer| Ok(answer.print().map_err(Error::Print)?));
     let code = printed.unwrap_or_else(|error| {
         say(&error.report());

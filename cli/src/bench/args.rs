@@ -1,9 +1,10 @@
 //! Arguments of `bench`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_tuned_core::Precision;
 use gpu_tuned_observe::bench::{Feed, powers_of_two};
 
@@ -38,8 +39,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = precision)]
     pub precision: Vec<Precision>,
     /// Activation checkpointing: `off`, `on`
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off,on", hide_possible_values = true)]
-    pub checkpointing: Vec<Switch>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off,on", value_parser = switch(), hide_possible_values = true)]
+    pub checkpointing: Vec<bool>,
     /// Loader workers, which prepare batches with the subject's `host_batch`; timed in addition to steps without a loader
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub workers: Vec<u64>,
@@ -67,13 +68,6 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Batches {
     One(u64),
     PowersOfTwo { from: u64, to: u64 },
-}
-
-/// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    Off,
-    On,
 }
 
 impl FromStr for Batches {
@@ -104,37 +98,36 @@ impl Batches {
 impl BenchArgs {
     /// The micro-batches; none by default.
     pub(super) fn batches(&self) -> Vec<u64> {
-        let mut batches: Vec<u64> = self.batch.iter().flat_map(|batches| batches.batches()).collect();
-        batches.sort_unstable();
-        batches.dedup();
-        batches
+        distinct(self.batch.iter().flat_map(|batches| batches.batches()))
     }
 
     /// Requested values of activation checkpointing.
     pub(super) fn checkpointing(&self) -> Vec<bool> {
-        let asked = |wanted: Switch| self.checkpointing.contains(&wanted);
-        [(Switch::Off, false), (Switch::On, true)].into_iter().filter(|(it, _)| asked(*it)).map(|(_, it)| it).collect()
+        distinct(self.checkpointing.iter().copied())
     }
 
     /// Workers with prefetch depths, in all combinations; without workers there is no prefetch.
     pub(super) fn feeds(&self) -> Vec<Feed> {
-        let prefetch = if self.prefetch.is_empty() { &[2][..] } else { &self.prefetch };
-        let all = self.workers.iter().flat_map(|workers| prefetch.iter().map(|prefetch| (*workers, *prefetch)));
-        let mut feeds: Vec<_> = all
-            .map(|(workers, prefetch)| Feed { workers, prefetch: if workers == 0 { 0 } else { prefetch } })
-            .collect();
-        feeds.sort_unstable();
-        feeds.dedup();
-        feeds
+        let depths = if self.prefetch.is_empty() { &[2][..] } else { &self.prefetch };
+        let feed = |workers: u64, depth: u64| Feed { workers, prefetch: if workers == 0 { 0 } else { depth } };
+        distinct(self.workers.iter().flat_map(|workers| depths.iter().map(move |depth| feed(*workers, *depth))))
     }
 
     /// The precisions; `None` for the planned one.
     pub(super) fn precisions(&self) -> Vec<Option<Precision>> {
-        let mut all: Vec<_> = self.precision.iter().copied().map(Some).collect();
-        all.sort_unstable();
-        all.dedup();
+        let all = distinct(self.precision.iter().copied().map(Some));
         if all.is_empty() { vec![None] } else { all }
     }
+}
+
+/// Sorted items, each once.
+fn distinct<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    items.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Parses `off` or `on`.
+fn switch() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["off", "on"]).map(|word| word == "on")
 }
 
 fn precision(text: &str) -> Result<Precision, String> {

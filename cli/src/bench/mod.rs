@@ -18,7 +18,7 @@ pub(crate) use error::BenchError;
 
 use crate::args::Common;
 use crate::files::write;
-use crate::output::{Answer, Code, PathText, pretty};
+use crate::output::{Answer, Code, pretty};
 use crate::project::Project;
 use drive::Drive;
 use found::{Found, Row};
@@ -30,9 +30,9 @@ struct Report<'a> {
     header: &'a Header,
     planned: Planned,
     points: Vec<Point<'a>>,
-    results: PathText<'a>,
+    results: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    svg: Option<PathText<'a>>,
+    svg: Option<String>,
     seconds: f64,
 }
 
@@ -49,7 +49,7 @@ struct Point<'a> {
 /// The program appends results line by line, so that an interruption keeps them.
 pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, BenchError> {
     let project = Project::read(common)?;
-    let results = Results::below(project.root())?;
+    let results = Results::below(&project.root)?;
     let clock = Instant::now();
     let ignored_bytes = if args.again { results.len()? } else { 0 };
     let drive = Drive { project: &project, common, args, results: &results, ignored_bytes };
@@ -67,7 +67,7 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, BenchErro
     let text = if common.json {
         let Found { header, planned, rows } = &found;
         let points = rows.iter().map(|row| Point { row, why: found.why_not(row) }).collect();
-        let (results, svg) = (PathText(results.path()), svg.map(PathText));
+        let (results, svg) = (results.path().display().to_string(), svg.map(|path| path.display().to_string()));
         let report = Report { header, planned: *planned, points, results, svg, seconds };
         pretty(&report)
     } else {

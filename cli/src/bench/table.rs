@@ -8,7 +8,7 @@ use gpu_tuned_observe::bench::{Feed, Figures, Phases};
 
 use super::found::{Found, Row};
 use super::results::Results;
-use crate::output::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
+use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
 /// Heading, tables and conclusions.
 pub(super) fn text(found: &Found, svg: Option<&Path>, seconds: f64) -> String {
@@ -35,23 +35,23 @@ fn heading(found: &Found) -> String {
 fn busy(found: &Found) -> (&'static str, fn(&Figures) -> Option<f64>) {
     let has_gpu =
         found.rows.iter().any(|row| row.outcome.figures().is_some_and(|figures| figures.gpu_percent.is_some()));
-    if has_gpu { ("GPU", |figures| figures.gpu_percent) } else { ("CPU", |figures| figures.cpu_percent) }
+    if has_gpu { (">GPU", |figures| figures.gpu_percent) } else { (">CPU", |figures| figures.cpu_percent) }
 }
 
 /// Configurations without a loader.
 fn alone(found: &Found) -> String {
     let (busy, busy_percent) = busy(found);
     let columns = [
-        ("mode", Align::Left),
-        ("batch", Align::Right),
-        ("samples/s", Align::Right),
-        ("min - max", Align::Right),
-        ("step ms", Align::Right),
-        ("forward", Align::Right),
-        ("backward", Align::Right),
-        ("optimizer", Align::Right),
-        ("memory", Align::Right),
-        (busy, Align::Right),
+        "mode",
+        ">batch",
+        ">samples/s",
+        ">min - max",
+        ">step ms",
+        ">forward",
+        ">backward",
+        ">optimizer",
+        ">memory",
+        busy,
     ];
     let mut table = Table::new(2, columns);
     for row in found.rows.iter().filter(|row| row.setup.feed.is_none()) {
@@ -74,16 +74,7 @@ fn alone(found: &Found) -> String {
 /// Configurations with a loader.
 fn fed(found: &Found) -> Option<String> {
     let (busy, busy_percent) = busy(found);
-    let columns = [
-        ("mode", Align::Left),
-        ("batch", Align::Right),
-        ("workers", Align::Right),
-        ("prefetch", Align::Right),
-        ("samples/s", Align::Right),
-        ("min - max", Align::Right),
-        ("waiting", Align::Right),
-        (busy, Align::Right),
-    ];
+    let columns = ["mode", ">batch", ">workers", ">prefetch", ">samples/s", ">min - max", ">waiting", busy];
     let mut table = Table::new(2, columns);
     let mut reasons: Vec<String> = Vec::new();
     let all: Vec<_> = found.rows.iter().filter_map(|row| Some((row, row.setup.feed?))).collect();

@@ -14,12 +14,12 @@ use crate::project::{Described, Project, WorkloadArgs};
 
 /// Measured workloads without a description, which cannot be planned without building the program.
 pub(super) fn undescribed(project: &Project, wanted: &WorkloadArgs) -> Vec<Finding> {
-    let all = project.lock().workload.iter();
+    let all = project.lock.workload.iter();
     let without = all.filter(|(name, locked)| {
         let is_meant = wanted.workload.as_ref().is_none_or(|only| only == *name) && wanted.structure.is_none();
         locked.described.is_none() && is_meant && !project.describes(name)
     });
-    let files = (Lock::NAME, project.config_file());
+    let files = (Lock::NAME, &project.config_file);
     let message = format!("neither {} nor {} describes it: it cannot be planned", files.0, files.1);
     without.map(|(name, _)| Finding::new(Level::Note, message.clone()).of(name)).collect()
 }
@@ -27,7 +27,7 @@ pub(super) fn undescribed(project: &Project, wanted: &WorkloadArgs) -> Vec<Findi
 /// A note that releases are not compared, where there is no `Cargo.lock`.
 pub(super) fn without_releases(project: &Project, workloads: &[Described<'_>]) -> Option<Finding> {
     let is_measured = |described: &Described<'_>| described.locked.is_some_and(|locked| !locked.measured.on.is_empty());
-    let is_open = project.cargo_lock().is_none() && workloads.iter().any(is_measured);
+    let is_open = project.cargo_lock.as_ref().is_none() && workloads.iter().any(is_measured);
     let message = format!("no {}: releases of Burn and CubeCL are not compared", CargoLock::NAME);
     is_open.then(|| Finding::new(Level::Note, message).with_fix("run `cargo generate-lockfile`"))
 }
@@ -37,15 +37,15 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
     let fix = format!("run `cargo gpu-tuned measure -p {}`", project.name());
     let stale = |message: String| Finding::new(Level::Stale, message).of(described.name).with_fix(&*fix);
     let Some(locked) = described.locked else {
-        return vec![match project.lock().workload.get(described.name) {
+        return vec![match project.lock.workload.get(described.name) {
             Some(LockedWorkload { described: Some(measured), .. }) => {
                 stale(format!("another model was measured: {}", differences(described.spec, measured)))
             }
             Some(_) => stale("the measurement has no description to compare with".to_owned()),
-            None if project.lock().older_format.is_some() => {
+            None if project.lock.older_format.is_some() => {
                 stale(format!("an older release measured it: {} has another format", Lock::NAME))
             }
-            None if project.lock().workload.is_empty() => {
+            None if project.lock.workload.is_empty() => {
                 let message = "not measured: planned by declared or estimated costs";
                 Finding::new(Level::Note, message).of(described.name).with_fix(&*fix)
             }
@@ -85,7 +85,7 @@ fn another_model(described: &Described<'_>, measured: u64) -> Option<Finding> {
 }
 
 fn outdated(project: &Project, on: &MeasuredOn) -> Vec<String> {
-    let Some(cargo_lock) = project.cargo_lock() else { return Vec::new() };
+    let Some(cargo_lock) = project.cargo_lock.as_ref() else { return Vec::new() };
     let measured = [("burn", Some(&on.burn)), ("cubecl", on.cubecl.as_ref())];
     let differs = |(name, measured): (&str, Option<&String>)| {
         let now = cargo_lock.other_than(measured?, project.name(), name)?;

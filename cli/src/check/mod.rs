@@ -8,7 +8,7 @@ use gpu_tuned_core::source::without_controls;
 
 use crate::args::{Common, help};
 use crate::error::Error;
-use crate::output::{Align, Answer, Code, Table, pretty};
+use crate::output::{Answer, Code, Table, pretty};
 use crate::project::{Project, WorkloadArgs};
 use finding::{Finding, Level};
 
@@ -62,7 +62,7 @@ fn findings(project: &Project, wanted: &WorkloadArgs) -> Result<Vec<Finding>, Er
 }
 
 fn lines(found: &[Finding]) -> String {
-    let mut table = Table::new(0, [("", Align::Left)]);
+    let mut table = Table::new(0, [""]);
     for finding in found {
         table.row(finding.level.style(), [finding.level.name().to_owned()], finding.describe());
     }

@@ -14,16 +14,12 @@ pub(crate) enum DiagnoseError {
     Shared(#[from] SharedError),
     #[error(transparent)]
     Monitor(#[from] MonitorError),
-    #[error("there is no process {pid}\n  help: `nvidia-smi` and `ps` list processes")]
-    NoProcess { pid: u32 },
     #[error(
         "cannot run `{program}`: {source}\n  help: name a program with its arguments, such as `-- target/release/train`"
     )]
     Start { program: String, source: io::Error },
     #[error("--try needs a program\n  help: name it with its arguments: --try -- target/release/train")]
     NothingToTry,
-    #[error("cannot listen to signals: {0}")]
-    Signals(#[source] io::Error),
     #[error("cannot write `{}`: {source}\n  help: name a file that does not exist", path.display())]
     Record { path: PathBuf, source: io::Error },
     #[error("cannot make a temporary file: {0}")]

@@ -91,7 +91,7 @@ impl Input {
     /// Watches a running process, and reads its own recording.
     fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, DiagnoseError> {
         if cfg!(target_os = "linux") && !is_there(pid) {
-            return Err(DiagnoseError::NoProcess { pid });
+            return Err(Error::NoProcess { pid }.into());
         }
         let own = own_recording(pid);
         let monitor = watch::over(pid, file)?;

@@ -45,7 +45,7 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Diagno
     }
     // While recordings are read, the first Ctrl-C ends the command.
     let is_watching = args.recordings.is_empty() || args.tries;
-    let stop = if is_watching { Stop::on_signals().map_err(DiagnoseError::Signals)? } else { Stop::default() };
+    let stop = if is_watching { Stop::on_signals()? } else { Stop::default() };
     let seen = Input::new(args, &stop)?;
     let diagnosis = diagnose(&seen.records);
     let compared = before.map_or_else(Vec::new, |before| compare(&diagnose(&before.records), &seen.records));

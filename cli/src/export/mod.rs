@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_tuned_observe::export::tensorboard::EventWriter;
 use gpu_tuned_observe::export::{Table, csv, prometheus};
 use gpu_tuned_observe::recording::Record;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::args::{Common, no_standard_stream};
 use crate::error::Error;
 use crate::files::{distinct, write};
-use crate::output::{Answer, Code, PathText};
+use crate::output::{Answer, Code};
 use crate::recording::{Recorded, read};
 use crate::stdio::is_standard;
 
@@ -40,31 +40,22 @@ pub(crate) struct ExportArgs {
     #[arg(long, group = "form")]
     prometheus: bool,
     /// Write a table: steps, GPUs, the host, or the program's own values
-    #[arg(long, value_name = "TABLE", group = "form", num_args = 0..=1, require_equals = true, default_missing_value = "steps")]
-    csv: Option<TableArg>,
+    #[arg(long, value_name = "TABLE", group = "form", num_args = 0..=1, require_equals = true, default_missing_value = "steps", value_parser = table())]
+    csv: Option<Table>,
     /// File to write; standard output by default and with `-`
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// A table of a recording.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TableArg {
-    Steps,
-    Gpus,
-    Host,
-    Values,
-}
-
-impl From<TableArg> for Table {
-    fn from(table: TableArg) -> Self {
-        match table {
-            TableArg::Steps => Self::Steps,
-            TableArg::Gpus => Self::Gpus,
-            TableArg::Host => Self::Host,
-            TableArg::Values => Self::Values,
-        }
-    }
+/// Parses the name of a table.
+fn table() -> impl TypedValueParser<Value = Table> {
+    PossibleValuesParser::new(["steps", "gpus", "host", "values"]).map(|name| match name.as_str() {
+        "gpus" => Table::Gpus,
+        "host" => Table::Host,
+        "values" => Table::Values,
+        _ => Table::Steps,
+    })
 }
 
 pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
@@ -75,7 +66,7 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
         written(common, "tensorboard", &file, Some(&hint))
     } else {
         let (form, text) = match args.csv {
-            Some(table) => ("csv", csv(&records, table.into())),
+            Some(table) => ("csv", csv(&records, table)),
             None => ("prometheus", prometheus(&records)),
         };
         match args.output.as_ref().filter(|output| !is_standard(output)) {
@@ -103,7 +94,7 @@ fn event_file(records: &[Record], directory: &Path) -> Result<PathBuf, Error> {
 
 fn written(common: &Common, form: &str, file: &Path, hint: Option<&str>) -> String {
     if common.json {
-        return format!("{:#}\n", json!({ "form": form, "file": PathText(file) }));
+        return format!("{:#}\n", json!({ "form": form, "file": file.display().to_string() }));
     }
     let hint = hint.map(|hint| format!("View it with: {hint}\n")).unwrap_or_default();
     format!("{}\n{hint}", file.display())

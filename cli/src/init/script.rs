@@ -29,13 +29,13 @@ pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<
     }
     let call = format!("{}::configure().emit();", krate.replace('-', "_"));
     let Some(path) = existing(project) else {
-        let path = project.root().join("build.rs");
-        let name = display_name(&path, project.workspace());
+        let path = project.root.join("build.rs");
+        let name = display_name(&path, &project.workspace);
         let text = format!("//! Resolves the GPU that the enabled features name.\n\nfn main() {{\n    {call}\n}}\n");
         return Ok(Script::Change(Change { path, name, before: None, after: manifest.style().apply(&text) }));
     };
     let before = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
-    let name = display_name(&path, project.workspace());
+    let name = display_name(&path, &project.workspace);
     match with_call(&name, &before, &call) {
         Ok(None) => Ok(Script::Unchanged),
         Ok(Some(after)) => Ok(Script::Change(Change { path, name, before: Some(before), after })),

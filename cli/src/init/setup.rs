@@ -55,9 +55,9 @@ impl Setup {
         let here = Target::recognised_here(project);
         let targets = targets(project, args, &here)?;
         let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
-        let workspace = project.workspace();
+        let workspace = &project.workspace;
         let mut manifest = Manifest::read(project.manifest(), workspace)?;
-        let is_root = project.root() == workspace;
+        let is_root = &project.root == workspace;
         let mut root = if is_root { None } else { Some(Manifest::read(&workspace.join("Cargo.toml"), workspace)?) };
         let style = manifest.style();
 
@@ -70,7 +70,7 @@ impl Setup {
         setup.notes.extend(needs_release.then(unreleased));
         setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
         let script = script::of(project, &manifest, &names[1])?;
-        let file = project.root().join(ConfigFile::NAME);
+        let file = project.root.join(ConfigFile::NAME);
         setup.changes.extend(std::iter::once(manifest.change()).chain(root.map(Manifest::change)));
         match script {
             Script::Unchanged => {}
@@ -218,7 +218,7 @@ fn start(krate: &str) -> Vec<String> {
 
 /// Returns true if a source uses Burn's own loop.
 fn has_own_loop(project: &Project) -> bool {
-    ["src", "examples"].iter().any(|folder| contains(&project.root().join(folder), "SupervisedTraining"))
+    ["src", "examples"].iter().any(|folder| contains(&project.root.join(folder), "SupervisedTraining"))
 }
 
 /// Returns true if a source below this folder contains a word.

@@ -7,7 +7,7 @@ use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
 use gpu_tuned_project::lock::Lock;
 use serde::Serialize;
 
-use crate::output::{Align, BAD, GOOD, MARKED, PLAIN, Table, styled};
+use crate::output::{BAD, GOOD, MARKED, PLAIN, Table, styled};
 
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Changed {
@@ -78,7 +78,7 @@ fn largest(old: &MeasuredMode, new: &MeasuredMode, figure: impl Fn(&MeasuredBatc
 }
 
 pub(super) fn table(changed: &[Changed]) -> String {
-    let columns = [("workload", Align::Left), ("device", Align::Left), ("mode", Align::Left), ("batches", Align::Left)];
+    let columns = ["workload", "device", "mode", "batches"];
     let mut table = Table::new(2, columns);
     for one in changed {
         let batches: Vec<_> = one.batches.iter().map(|batch| grouped(*batch)).collect();

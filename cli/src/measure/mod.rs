@@ -47,7 +47,7 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
     let begin = Instant::now();
     let measured = program::measure(&project, common, &args.program)?;
     let after = project.read_lock()?;
-    let changed = changes::between(project.lock(), &after);
+    let changed = changes::between(&project.lock, &after);
     let seconds = begin.elapsed().as_secs_f64();
     if measured.is_empty() && changed.is_empty() {
         return Err(Error::NothingMeasured { package: project.name().to_owned() });

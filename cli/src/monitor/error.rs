@@ -1,7 +1,6 @@
 //! Errors of `monitor`.
 
 use std::io;
-use std::path::PathBuf;
 
 use gpu_tuned_observe::monitor::MonitorError;
 use thiserror::Error;
@@ -14,18 +13,10 @@ pub(crate) enum WatchError {
     Shared(#[from] SharedError),
     #[error(transparent)]
     Monitor(#[from] MonitorError),
-    #[error("there is no process {pid}\n  help: `nvidia-smi` and `ps` list processes")]
-    NoProcess { pid: u32 },
     #[error("there is no GPU {wanted}\n  help: the {whose} {}", listed(there))]
     NoGpu { wanted: u32, whose: &'static str, there: Vec<u32> },
-    #[error("cannot write `{}`: {source}", path.display())]
-    Csv { path: PathBuf, source: io::Error },
     #[error("cannot use the terminal: {0}\n  help: --plain prints lines instead")]
     Terminal(io::Error),
-    #[error("cannot wait for signals: {0}")]
-    Signals(io::Error),
-    #[error("cannot print: {0}")]
-    Print(io::Error),
 }
 
 fn listed(there: &[u32]) -> String {

@@ -58,7 +58,7 @@ fn are_terminals() -> bool {
 
 /// Watches this machine; `None` when the reader has closed the output.
 fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Seen>, WatchError> {
-    let stop = Stop::on_signals().map_err(WatchError::Signals)?;
+    let stop = Stop::on_signals()?;
     let mut source = Source::open(args)?;
     if is_screen {
         let mut table = args.csv_file().map(|path| Table::create(path)).transpose()?;

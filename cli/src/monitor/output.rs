@@ -1,7 +1,7 @@
 //! Output while the machine is watched.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_observe::monitor::{Summary, csv_header, csv_line};
@@ -11,6 +11,8 @@ use super::args::MonitorArgs;
 use super::error::WatchError;
 use super::lines;
 use super::seen::{Seen, Track};
+use crate::error::Error;
+use crate::output::print;
 
 pub(super) enum Ended {
     Whole(Box<Seen>),
@@ -46,7 +48,7 @@ impl Output {
         };
         let table = args.csv_file().map(|path| Table::create(path)).transpose()?;
         if kind == Kind::Csv {
-            print(&csv_header())?;
+            print(&csv_header()).map_err(Error::Print)?;
         }
         Ok(Self { kind, table })
     }
@@ -61,13 +63,13 @@ impl Output {
             Kind::Json => Some(format!("{}\n", serde_json::to_string(record).expect("BUG: records are always JSON"))),
             Kind::Csv => csv_line(record, uuid(record, seen)),
         };
-        text.map_or(Ok(true), |text| print(&text))
+        Ok(text.map_or(Ok(true), |text| print(&text)).map_err(Error::Print)?)
     }
 }
 
 impl Table {
     pub(super) fn create(path: &Path) -> Result<Self, WatchError> {
-        let failure = |source| WatchError::Csv { path: path.to_owned(), source };
+        let failure = |source| Error::Write { path: path.to_owned(), source };
         let mut file = File::create(path).map_err(failure)?;
         file.write_all(csv_header().as_bytes()).map_err(failure)?;
         Ok(Self { path: path.to_owned(), file })
@@ -76,7 +78,7 @@ impl Table {
     pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<(), WatchError> {
         let Some(line) = csv_line(record, uuid(record, seen)) else { return Ok(()) };
         let written = self.file.write_all(line.as_bytes());
-        written.map_err(|source| WatchError::Csv { path: self.path.clone(), source })
+        Ok(written.map_err(|source| Error::Write { path: self.path.clone(), source })?)
     }
 }
 
@@ -84,15 +86,6 @@ pub(super) fn summary_line(summary: &Summary) -> String {
     let mut json = serde_json::to_value(summary).expect("BUG: a summary is always JSON");
     json["kind"] = "summary".into();
     format!("{json}\n")
-}
-
-fn print(text: &str) -> Result<bool, WatchError> {
-    let mut out = anstream::AutoStream::auto(io::stdout());
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(WatchError::Print(error)),
-    }
 }
 
 fn uuid<'a>(record: &Record, seen: &'a Seen) -> Option<&'a str> {

@@ -27,7 +27,7 @@ pub(super) fn show(
         for record in &records {
             seen.observe(record);
         }
-        let stop = Stop::on_signals().map_err(WatchError::Signals)?;
+        let stop = Stop::on_signals()?;
         return screen::replayed(common, &seen, path, &stop).map(|()| Some(seen));
     }
     // For people, the summary is enough.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gpu_tuned_observe::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, Summary};
 
 use super::amounts::{clock, energy, gib, reason, short};
-use crate::output::{Align, BOLD, MARKED, PLAIN, Table, styled};
+use crate::output::{BOLD, MARKED, PLAIN, Table, styled};
 
 /// Display of a figure: name, unit, factor, and digits.
 struct Shown {
@@ -113,14 +113,8 @@ fn table(heading: &str, figures: impl Iterator<Item = (&'static str, Stats)>) ->
     if is_empty { String::new() } else { format!("\n{}\n{}", styled(BOLD, heading), table.print()) }
 }
 
-fn columns() -> [(&'static str, Align); 5] {
-    [
-        ("", Align::Left),
-        ("mean", Align::Right),
-        ("min", Align::Right),
-        ("max", Align::Right),
-        ("std. dev.", Align::Right),
-    ]
+fn columns() -> [&'static str; 5] {
+    ["", ">mean", ">min", ">max", ">std. dev."]
 }
 
 fn cells(name: &str, stats: &Stats, scale: f64, digits: Option<usize>) -> Vec<String> {

@@ -9,6 +9,7 @@ use gpu_tuned_observe::recording::{Record, now};
 use super::args::MonitorArgs;
 use super::error::WatchError;
 use super::tail::Tail;
+use crate::error::Error;
 
 pub(super) struct Source {
     monitor: Monitor,
@@ -55,7 +56,7 @@ impl Source {
         let Some(pid) = self.pid else { return Ok(()) };
         loop {
             match self.monitor.latest().host {
-                Some(host) if host.process.is_none() => return Err(WatchError::NoProcess { pid }),
+                Some(host) if host.process.is_none() => return Err(Error::NoProcess { pid }.into()),
                 Some(_) => return Ok(()),
                 None => thread::sleep(Duration::from_millis(5)),
             }

@@ -1,15 +1,14 @@
 //! Output of commands: answers, tables, wrapped text and JSON.
 
-mod json;
 mod table;
 mod wrap;
 
 use std::io::{self, Write as _};
 
 use anstream::AutoStream;
+use serde::Serialize;
 
-pub(crate) use json::{PathText, pretty};
-pub(crate) use table::{Align, BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+pub(crate) use table::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
 pub(crate) use wrap::wrapped;
 
 pub(crate) struct Answer {
@@ -53,6 +52,11 @@ pub(crate) fn print(text: &str) -> io::Result<bool> {
 /// Prints a line on standard error, which may be closed.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(AutoStream::auto(io::stderr()), "{text}");
+}
+
+/// Indented JSON with a line break at the end.
+pub(crate) fn pretty(value: &impl Serialize) -> String {
+    format!("{}\n", serde_json::to_string_pretty(value).expect("BUG: reports are always JSON"))
 }
 
 /// A section of an explanation: a bold heading and its body.

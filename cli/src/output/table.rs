@@ -18,15 +18,10 @@ pub(crate) fn styled(style: Style, text: impl core::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-#[derive(Clone, Copy)]
-pub(crate) enum Align {
-    Left,
-    Right,
-}
-
 /// Rows of aligned cells. Text after the last cell is wrapped at the width of the terminal, unless the cells are wider.
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
+    /// Headings; true for columns of numbers, which are right-aligned.
+    columns: Vec<(String, bool)>,
     rows: Vec<Row>,
     indent: usize,
 }
@@ -38,9 +33,11 @@ struct Row {
 }
 
 impl Table {
-    /// A table with these headings; empty ones are not printed.
-    pub(crate) fn new(indent: usize, columns: impl Into<Vec<(&'static str, Align)>>) -> Self {
-        Self { columns: columns.into(), rows: Vec::new(), indent }
+    /// A table with these headings; empty ones are not printed. Headings of numbers begin with `>`.
+    pub(crate) fn new(indent: usize, headings: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let column = |heading: &str| (heading.trim_start_matches('>').to_owned(), heading.starts_with('>'));
+        let columns = headings.into_iter().map(|heading| column(heading.as_ref())).collect();
+        Self { columns, rows: Vec::new(), indent }
     }
 
     /// Adds a row, which may have fewer cells than columns.
@@ -49,7 +46,7 @@ impl Table {
     }
 
     pub(crate) fn print(&self) -> String {
-        let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+        let headings = self.columns.iter().map(|(heading, _)| heading.clone()).collect();
         let heading = Row { style: BOLD, cells: headings, rest: String::new() };
         let has_heading = self.columns.iter().any(|(heading, _)| !heading.is_empty());
         let rows = has_heading.then_some(&heading).into_iter().chain(&self.rows);
@@ -76,10 +73,11 @@ impl Table {
 
     fn line(&self, row: &Row, widths: &[usize]) -> String {
         let cells = row.cells.iter().zip(&self.columns).zip(widths);
-        let aligned = cells.map(|((cell, (_, align)), width)| match align {
-            Align::Left => format!("{cell:<width$}"),
-            Align::Right => format!("{cell:>width$}"),
-        });
+        let aligned = cells.map(
+            |((cell, (_, is_number)), width)| {
+                if *is_number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+            },
+        );
         let mut line = aligned.collect::<Vec<_>>().join("  ");
         let rest = if row.rest.is_empty() {
             line.truncate(line.trim_end().len());
@@ -94,13 +92,13 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, PLAIN, Table};
+    use super::{PLAIN, Table};
 
     #[test]
     fn text_after_cells_is_wrapped_unless_the_cells_are_wide() {
         let told = "what is said of it, in more words than there is room for on a line of a terminal";
         let table = |width: usize| {
-            let mut table = Table::new(2, [("name", Align::Left)]);
+            let mut table = Table::new(2, ["name"]);
             table.row(PLAIN, ["x".repeat(width)], told);
             anstream::adapter::strip_str(&table.print()).to_string()
         };

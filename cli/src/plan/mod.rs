@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs, help};
 use crate::error::Error;
-use crate::output::{Align, Answer, BAD, Code, FAINT, PLAIN, Table, pretty, styled};
+use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, pretty, styled};
 use crate::project::{Described, ModelOrWorkloadArgs, Project};
 use crate::target::Target;
 use crate::view;
@@ -93,9 +93,7 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, E
 }
 
 fn table(described: &Described<'_>, goal: &GoalArgs, rows: &[Row]) -> String {
-    let align = |(heading, is_number)| (heading, if is_number { Align::Right } else { Align::Left });
-    let columns: Vec<_> = core::iter::once(("target", false)).chain(view::headings()).map(align).collect();
-    let mut table = Table::new(2, columns);
+    let mut table = Table::new(2, view::headings("target"));
     for Row { target, outcome, .. } in rows.iter().filter(|row| row.workload == described.name) {
         match outcome {
             Outcome::Plan(plan) => table.row(PLAIN, view::cells(target, plan), provenance(plan)),

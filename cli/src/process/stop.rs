@@ -16,6 +16,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 #[cfg(unix)]
 use super::group::{Signal, send};
+use crate::error::Error;
 
 /// Group of a program that is about to start.
 #[cfg(unix)]
@@ -49,13 +50,13 @@ struct State {
 
 impl Stop {
     /// Listens to signals, except those that our parent ignores. A second signal ends us and the program at once.
-    pub(crate) fn on_signals() -> io::Result<Self> {
+    pub(crate) fn on_signals() -> Result<Self, Error> {
         static LISTENING: OnceLock<Stop> = OnceLock::new();
         if let Some(stop) = LISTENING.get() {
             return Ok(stop.clone());
         }
         let stop = Self::default();
-        stop.listen()?;
+        stop.listen().map_err(Error::Signals)?;
         Ok(LISTENING.get_or_init(|| stop).clone())
     }
 

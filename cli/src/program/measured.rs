@@ -31,7 +31,7 @@ struct Line {
 /// Runs the program so that it measures itself, and returns the workloads that it measured.
 pub(crate) fn measure(project: &Project, common: &Common, args: &ProgramArgs) -> Result<Vec<String>, Error> {
     let program = Program::new(project, common.color, Run { args, feature: counting_feature(project)? })?;
-    let lock = (LOCK_VARIABLE, project.root().join(Lock::NAME));
+    let lock = (LOCK_VARIABLE, project.root.join(Lock::NAME));
     let lines = program.with(MEASURE).with(MEASURE_JSON).with(lock).run::<Line>();
     let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is complete up to the last measured batch"))?;
     Ok(lines.into_iter().map(|line| line.workload).collect())

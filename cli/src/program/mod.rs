@@ -8,10 +8,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 
+use clap::ColorChoice;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::args::{ColorMode, ProgramArgs};
+use crate::args::ProgramArgs;
 use crate::error::Error;
 use crate::process::{Started, Stop};
 use crate::project::Project;
@@ -33,14 +34,14 @@ enum NoReport {}
 
 impl Program {
     /// A program in a release build.
-    pub(crate) fn new(project: &Project, color: ColorMode, run: Run<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(project: &Project, color: ColorChoice, run: Run<'_>) -> Result<Self, Error> {
         Self::in_profile(project, color, run, "release")
     }
 
     /// A program in a build with this profile of cargo.
     pub(crate) fn in_profile(
         project: &Project,
-        color: ColorMode,
+        color: ColorChoice,
         Run { args, feature }: Run<'_>,
         profile: &str,
     ) -> Result<Self, Error> {
@@ -54,7 +55,7 @@ impl Program {
             .args([
                 "run",
                 "--color",
-                color.name(),
+                &color.to_string(),
                 "--profile",
                 profile,
                 "--package",
@@ -97,7 +98,7 @@ impl Program {
     fn run_any<T: DeserializeOwned + Send + 'static>(mut self) -> Result<(Vec<T>, ExitStatus), Error> {
         let program = self.command.get_program().display().to_string();
         let failed = |source| Error::Start { program: program.clone(), source };
-        let stop = Stop::on_signals().map_err(Error::Signals)?;
+        let stop = Stop::on_signals()?;
         let mut started = Started::new(&mut self.command, &stop).map_err(failed)?;
         let (sender, reports) = channel();
         let ended = started.wait(None, move |out| forward(out, io::stderr(), &sender)).map_err(failed)?;

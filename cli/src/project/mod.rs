@@ -31,17 +31,19 @@ use crate::error::Error;
 pub(crate) struct Project {
     /// `None` in a folder without a package.
     package: Option<Package>,
-    root: PathBuf,
-    workspace: PathBuf,
+    /// The folder of the package's `Cargo.toml`.
+    pub root: PathBuf,
+    /// The folder of the workspace's `Cargo.toml`; the package's own folder without a workspace.
+    pub workspace: PathBuf,
     /// The name of `gpu-tuned.toml`, as the build script has it.
-    config_file: String,
+    pub config_file: String,
     file: ConfigFile,
-    lock: Lock,
+    pub lock: Lock,
     /// The measurements with the package's release of Burn, as the build script selects them.
     current: Lock,
     outdated: Vec<Outdated>,
     /// The releases of `Cargo.lock`; `None` without the file, or if the command needs no releases.
-    cargo_lock: Option<CargoLock>,
+    pub cargo_lock: Option<CargoLock>,
     structs: Structs,
     /// The workload's name of each struct.
     struct_names: Vec<String>,
@@ -130,30 +132,12 @@ impl Project {
         self.package.as_ref().map_or("this folder", |package| package.name.as_str())
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
     pub(crate) fn manifest(&self) -> &Path {
         self.package().manifest_path.as_std_path()
     }
 
-    /// The folder of the workspace's `Cargo.toml`; the package's own folder without a workspace.
-    pub(crate) fn workspace(&self) -> &Path {
-        &self.workspace
-    }
-
     pub(crate) fn package(&self) -> &Package {
         self.package.as_ref().expect("BUG: only a plan of --model has no package, and it asks for none")
-    }
-
-    /// The name of the package's `gpu-tuned.toml`, from the package's folder on.
-    pub(crate) fn config_file(&self) -> &str {
-        &self.config_file
-    }
-
-    pub(crate) fn lock(&self) -> &Lock {
-        &self.lock
     }
 
     pub(crate) fn has_structs(&self) -> bool {
@@ -182,10 +166,6 @@ impl Project {
         let mut mistakes = Mistakes::new();
         let lock = parsed(&self.root, (Path::new(Lock::NAME), Lock::REMEDY), Lock::parse, &mut mistakes)?;
         refuse(mistakes).map(|()| lock.unwrap_or_default())
-    }
-
-    pub(crate) const fn cargo_lock(&self) -> Option<&CargoLock> {
-        self.cargo_lock.as_ref()
     }
 
     /// Returns the package's name for the runtime, if the runtime has the feature.

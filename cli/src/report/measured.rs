@@ -4,21 +4,12 @@ use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
 use gpu_tuned_core::{grouped, three_digits};
 use maud::html;
 
-use super::page::{Grid, Kind, Section};
+use super::page::{Section, table};
 use crate::project::Described;
 use crate::view::method;
 
-const COLUMNS: [(&str, Kind); 9] = [
-    ("mode", Kind::Text),
-    ("batch", Kind::Number),
-    ("reserved", Kind::Number),
-    ("in use", Kind::Number),
-    ("micro-step, ms", Kind::Number),
-    ("optimizer, ms", Kind::Number),
-    ("samples/s", Kind::Number),
-    ("spread", Kind::Number),
-    ("method", Kind::Faint),
-];
+const COLUMNS: [&str; 9] =
+    ["mode", ">batch", ">reserved", ">in use", ">micro-step, ms", ">optimizer, ms", ">samples/s", ">spread", "~method"];
 
 /// The measurements of a workload; `None` where there are none.
 pub(super) fn section(described: &Described<'_>) -> Option<Section> {
@@ -31,7 +22,7 @@ pub(super) fn section(described: &Described<'_>) -> Option<Section> {
         @for (name, on) in &measured.on {
             h3 { (name) }
             p { (device(on)) }
-            (Grid { columns: &COLUMNS, rows: rows(on) }.table())
+            (table(&COLUMNS, &rows(on)))
         }
     };
     Some(Section { heading: format!("{}: measurements", described.name), body })

@@ -18,7 +18,7 @@ pub(crate) use args::ReportArgs;
 use crate::args::Common;
 use crate::error::Error;
 use crate::files::{alone, distinct, once, write};
-use crate::output::{Answer, Code, PathText, pretty};
+use crate::output::{Answer, Code, pretty};
 use crate::project::Project;
 use crate::recording::read;
 use crate::stdio::is_standard;
@@ -34,8 +34,8 @@ pub(crate) enum ReportError {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
-    report: PathText<'a>,
+struct Written {
+    report: String,
     bytes: usize,
     workloads: Vec<String>,
     targets: Vec<String>,
@@ -70,7 +70,8 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, ReportEr
     write(&args.output, |file| file.write_all(page.as_bytes()))?;
     let recordings = args.recordings.len();
     let text = if common.json {
-        let written = Written { report: PathText(&args.output), bytes: page.len(), workloads, targets, recordings };
+        let written =
+            Written { report: args.output.display().to_string(), bytes: page.len(), workloads, targets, recordings };
         pretty(&written)
     } else {
         format!("wrote `{}`: {} KiB, open it in a browser\n", args.output.display(), page.len() / 1024)

@@ -23,19 +23,6 @@ pub(super) struct Section {
     pub body: Markup,
 }
 
-/// A table: headings with kinds of columns, and rows.
-pub(super) struct Grid<'a> {
-    pub columns: &'a [(&'a str, Kind)],
-    pub rows: Vec<Vec<String>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Text,
-    Number,
-    Faint,
-}
-
 pub(super) fn page(package: &str, sections: &[Section]) -> String {
     let title = format!("{package}: gpu-tuned");
     let page = html! {
@@ -73,29 +60,24 @@ pub(super) fn picture(svg: String) -> Markup {
     PreEscaped(svg)
 }
 
-impl Grid<'_> {
-    pub(super) fn table(&self) -> Markup {
-        html! {
-            table {
-                thead {
-                    tr { @for (heading, kind) in self.columns { th class=(kind.class()) { (heading) } } }
-                }
-                tbody {
-                    @for row in &self.rows {
-                        tr { @for (cell, (_, kind)) in row.iter().zip(self.columns) { td class=(kind.class()) { (cell) } } }
-                    }
+/// A table. Headings of numbers begin with `>`, those of faint columns with `~`.
+pub(super) fn table(headings: &[impl AsRef<str>], rows: &[Vec<String>]) -> Markup {
+    let column = |heading: &str| match heading.split_at_checked(1) {
+        Some((">", name)) => ("number", name.to_owned()),
+        Some(("~", name)) => ("faint", name.to_owned()),
+        _ => ("text", heading.to_owned()),
+    };
+    let columns: Vec<_> = headings.iter().map(|heading| column(heading.as_ref())).collect();
+    html! {
+        table {
+            thead {
+                tr { @for (class, heading) in &columns { th class=(class) { (heading) } } }
+            }
+            tbody {
+                @for row in rows {
+                    tr { @for (cell, (class, _)) in row.iter().zip(&columns) { td class=(class) { (cell) } } }
                 }
             }
-        }
-    }
-}
-
-impl Kind {
-    const fn class(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Number => "number",
-            Self::Faint => "faint",
         }
     }
 }

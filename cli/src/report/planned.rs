@@ -6,7 +6,7 @@ use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use gpu_tuned_observe::plot::{MemorySpeedPlot, ModeLine, Point, Ring};
 use maud::{Markup, html};
 
-use super::page::{Grid, Kind, Section, picture};
+use super::page::{Section, picture, table};
 use crate::args::GoalArgs;
 use crate::error::Error;
 use crate::project::{Described, Project};
@@ -27,15 +27,12 @@ pub(super) fn section(
         let explanation = explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
         explained.push((target, goal, explanation));
     }
-    let kind = |(heading, is_number)| (heading, if is_number { Kind::Number } else { Kind::Text });
-    let headings = view::headings().map(kind);
-    let columns: Vec<_> =
-        core::iter::once(("GPU", Kind::Text)).chain(headings).chain([("from", Kind::Faint)]).collect();
+    let columns = [view::headings("GPU"), vec!["~from".to_owned()]].concat();
     let row = |(target, _, found): &(&Target, Goal, Explanation)| row(&target.name, found, columns.len());
-    let grid = Grid { columns: &columns, rows: explained.iter().map(row).collect() };
+    let rows: Vec<_> = explained.iter().map(row).collect();
     let body = html! {
         p { (plain(&view::heading(described, asked))) }
-        (grid.table())
+        (table(&columns, &rows))
         @for (target, goal, explanation) in &explained {
             (details(project, described, target, goal, explanation))
         }

@@ -10,18 +10,10 @@ use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord};
 use maud::{Markup, html};
 
 use super::found::findings;
-use super::page::{Grid, Kind, Section, picture};
+use super::page::{Section, picture, table};
 use crate::stdio::input_name;
 
-const COLUMNS: [(&str, Kind); 7] = [
-    ("of", Kind::Text),
-    ("figure", Kind::Text),
-    ("mean", Kind::Number),
-    ("min", Kind::Number),
-    ("max", Kind::Number),
-    ("std. dev.", Kind::Number),
-    ("samples", Kind::Number),
-];
+const COLUMNS: [&str; 7] = ["of", "figure", ">mean", ">min", ">max", ">std. dev.", ">samples"];
 
 /// Figures of GPUs with a picture; the top of the scale, unless it is the highest value.
 const PICTURES: [(&str, Option<f64>); 5] = [
@@ -46,7 +38,7 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
         @for run in runs { (of_run(run)) }
         (steps(&summary))
         (findings(records))
-        (Grid { columns: &COLUMNS, rows: figures(&summary) }.table())
+        (table(&COLUMNS, &figures(&summary)))
         @for svg in courses(records) { (picture(svg)) }
     };
     Section { heading: format!("Run: {}", input_name(path)), body }

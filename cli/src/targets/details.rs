@@ -4,14 +4,14 @@ use gpu_tuned_core::profile::{Basis, Peak, Profile};
 
 use super::catalogue::{Entry, Nearness};
 use super::limits::Limits;
-use crate::output::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
+use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
 use crate::view::memory_origin;
 
 /// Usual feature for training on GPUs.
 pub(super) const CUDA: &str = "cuda";
 
-const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Left)];
-const AMOUNTS: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
+const FIGURES: [&str; 2] = ["", ""];
+const AMOUNTS: [&str; 2] = ["", ">"];
 
 pub(super) fn text(entry: &Entry) -> String {
     let profile = entry.profile;

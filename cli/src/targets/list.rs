@@ -3,17 +3,9 @@
 use gpu_tuned_core::profile::Peak;
 
 use super::catalogue::{Entry, Nearness};
-use crate::output::{Align, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
+use crate::output::{FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
-const COLUMNS: [(&str, Align); 7] = [
-    ("  target", Align::Left),
-    ("family", Align::Left),
-    ("cc", Align::Right),
-    ("memory", Align::Right),
-    ("GB/s", Align::Right),
-    ("f32", Align::Right),
-    ("bf16", Align::Right),
-];
+const COLUMNS: [&str; 7] = ["  target", "family", ">cc", ">memory", ">GB/s", ">f32", ">bf16"];
 
 pub(super) fn text(entries: &[&Entry]) -> String {
     if entries.is_empty() {

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::Common;
 use crate::error::Error;
 use crate::files::{distinct, write};
-use crate::output::{Answer, Code, PathText};
+use crate::output::{Answer, Code};
 use crate::recording::{Recorded, beside, read};
 use crate::stdio::{is_standard, quoted};
 
@@ -69,7 +69,7 @@ fn counted(records: &[Record], steps: Steps) -> usize {
 fn written(as_json: bool, output: &Path, trace: &Trace, steps: usize) -> String {
     let events = trace.len();
     if as_json {
-        return format!("{:#}\n", json!({ "file": PathText(output), "steps": steps, "events": events }));
+        return format!("{:#}\n", json!({ "file": output.display().to_string(), "steps": steps, "events": events }));
     }
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
     format!("{}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n", output.display())

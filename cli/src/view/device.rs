@@ -40,7 +40,7 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
 pub(super) fn profile(project: &Project, target: &Target) -> Option<String> {
     let profile = target.profile.as_ref()?;
     if project.is_own(&profile.id) {
-        return Some(format!("profile `{}` of {}", profile.id, project.config_file()));
+        return Some(format!("profile `{}` of {}", profile.id, &project.config_file));
     }
     let sources = if profile.sources.is_empty() { "none".to_owned() } else { profile.sources.join(", ") };
     let id = &profile.id;

@@ -5,11 +5,11 @@ use gpu_tuned_core::plan::{Explanation, Outcome, Plan, Verdict};
 use gpu_tuned_core::{Bytes, Provenance, Setting, grouped, three_digits};
 
 use super::device;
-use crate::output::{Align, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, section, styled, wrapped};
+use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, section, styled, wrapped};
 use crate::project::Project;
 use crate::target::Target;
 
-const FIGURES: [(&str, Align); 2] = [("", Align::Left), ("", Align::Right)];
+const FIGURES: [&str; 2] = ["", ">"];
 
 pub(crate) fn explanation(project: &Project, target: &Target, explanation: &Explanation) -> String {
     let mut text = section("device", &of_device(project, target));
@@ -155,14 +155,7 @@ fn provenance(provenance: Provenance) -> String {
 }
 
 fn considered(explanation: &Explanation) -> String {
-    let columns = [
-        ("", Align::Left),
-        ("batch", Align::Right),
-        ("accum.", Align::Right),
-        ("ckpt.", Align::Left),
-        ("memory", Align::Right),
-        ("samples/s", Align::Right),
-    ];
+    let columns = ["", ">batch", ">accum.", "ckpt.", ">memory", ">samples/s"];
     let mut table = Table::new(0, columns);
     for one in &explanation.considered {
         let is_taken = one.verdict == Verdict::Taken;

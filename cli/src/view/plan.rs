@@ -7,10 +7,12 @@ use crate::args::GoalArgs;
 use crate::output::{BOLD, styled, wrapped};
 use crate::project::Described;
 
-/// Headings of a plan's [`cells`] after the first; `true` for columns of numbers.
-pub(crate) fn headings() -> impl Iterator<Item = (&'static str, bool)> {
-    let settings = listed().map(|(setting, heading)| (heading, setting.kind() == SettingKind::Count));
-    settings.chain([("needed", true), ("available", true), ("samples/s", true)])
+/// Headings of a plan's [`cells`]; those of numbers begin with `>`.
+pub(crate) fn headings(first: &str) -> Vec<String> {
+    let mark = |setting: Setting| if setting.kind() == SettingKind::Count { ">" } else { "" };
+    let settings = listed().map(|(setting, heading)| format!("{}{heading}", mark(setting)));
+    let others = [">needed", ">available", ">samples/s"].map(str::to_owned);
+    core::iter::once(first.to_owned()).chain(settings).chain(others).collect()
 }
 
 /// Settings that tables of plans have a column for.

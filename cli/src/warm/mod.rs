@@ -80,7 +80,7 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, WarmError>
     let begin = Instant::now();
     // Kernels are for one build, so that no feature is added.
     let program = Program::new(&project, common.color, Run { args: &args.program, feature: None })?;
-    let folder = project.root().join(FOLDER);
+    let folder = project.root.join(FOLDER);
     prepare(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
     let driver_cache = tempfile::tempdir().map_err(|source| Error::Write { path: env::temp_dir(), source })?;
     let warmed: Vec<Warmed> = program
@@ -98,7 +98,7 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, WarmError>
         let report = Report { warmed: &warmed, seconds };
         pretty(&report)
     } else {
-        let lines = warmed.iter().map(|warmed| line(warmed, project.root())).collect::<String>();
+        let lines = warmed.iter().map(|warmed| line(warmed, &project.root)).collect::<String>();
         format!("{lines}{}\n", styled(FAINT, format!("in {seconds:.0} s, building included")))
     };
     Ok(Answer { text, notes: Vec::new(), code: Code::Ok })

@@ -1,8 +1,7 @@
 //! Colors of the screen.
 
+use clap::ColorChoice;
 use ratatui::style::{Color, Modifier, Style};
-
-use crate::args::ColorMode;
 
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -14,13 +13,13 @@ pub(super) struct Palette {
 
 impl Palette {
     /// Colors as requested; by default, unless `NO_COLOR` is set or the terminal has none.
-    pub(super) fn new(color: ColorMode) -> Self {
+    pub(super) fn new(color: ColorChoice) -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         let has_colors = match color {
-            ColorMode::Always => true,
-            ColorMode::Never => false,
-            ColorMode::Auto => !is_set("NO_COLOR") && !is_dumb,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => !is_set("NO_COLOR") && !is_dumb,
         };
         Self { has_colors }
     }

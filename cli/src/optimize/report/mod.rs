@@ -12,7 +12,7 @@ use super::args::OptimizeArgs;
 use super::copies::CopyReport;
 use super::training::Training;
 use crate::files::Change;
-use crate::output::{Align, BOLD, FAINT, MARKED, PLAIN, Table, or_dash, pretty, styled, wrapped};
+use crate::output::{BOLD, FAINT, MARKED, PLAIN, Table, or_dash, pretty, styled, wrapped};
 
 /// A config tuned for one target, and its copy.
 pub(super) struct OnTarget {
@@ -111,7 +111,7 @@ impl Report<'_> {
 
     /// Dimensions of the model with their origins.
     fn dimensions(&self) -> String {
-        let mut table = Table::new(4, [("", Align::Left), ("", Align::Left)]);
+        let mut table = Table::new(4, ["", ""]);
         for dim in &self.training.dims {
             let (style, from) = match &dim.origin {
                 Origin::Key(key) => (PLAIN, key.clone()),

@@ -4,7 +4,7 @@ use gpu_tuned_core::grouped;
 use gpu_tuned_optimize::{Change, Gain, State, Tuned};
 
 use super::{OnTarget, percent, ratio, speed};
-use crate::output::{Align, BAD, BOLD, FAINT, PLAIN, Table, or_dash, styled, wrapped};
+use crate::output::{BAD, BOLD, FAINT, PLAIN, Table, or_dash, styled, wrapped};
 
 pub(super) fn table(targets: &[OnTarget]) -> String {
     let all: Vec<&Tuned> = targets.iter().map(|one| &one.tuned).collect();
@@ -40,8 +40,7 @@ pub(super) fn table(targets: &[OnTarget]) -> String {
 
 /// A table with one column of names and several of figures.
 fn columns(figures: usize) -> Table {
-    let columns = core::iter::once(Align::Left).chain(core::iter::repeat_n(Align::Right, figures));
-    Table::new(2, columns.map(|align| ("", align)).collect::<Vec<_>>())
+    Table::new(2, core::iter::once("").chain(core::iter::repeat_n(">", figures)))
 }
 
 /// Items in the order of their first occurrence.

@@ -4,10 +4,10 @@ use gpu_tuned_core::Provenance;
 use gpu_tuned_optimize::{Change, State, Tuned};
 
 use super::{ratio, speed};
-use crate::output::{Align, BAD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
+use crate::output::{BAD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
 pub(super) fn table(tuned: &Tuned) -> String {
-    let mut table = Table::new(2, [("key", Align::Left), ("before", Align::Right), ("after", Align::Right)]);
+    let mut table = Table::new(2, ["key", ">before", ">after"]);
     for change in &tuned.changes {
         let style = match change.state {
             State::Same | State::Implied => FAINT,
@@ -34,7 +34,7 @@ fn reason(change: &Change) -> String {
 /// Memory and throughput before and after.
 fn expected(tuned: &Tuned) -> String {
     let (before, after) = (&tuned.before, &tuned.after);
-    let columns = [("expected", Align::Left), ("before", Align::Right), ("after", Align::Right)];
+    let columns = ["expected", ">before", ">after"];
     let mut table = Table::new(2, columns);
     let label = |it: Option<Provenance>| it.map_or_else(String::new, |it| styled(FAINT, format!("({it})")));
     let available = after.available_bytes.or(before.available_bytes);

@@ -5,9 +5,9 @@ use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Difference, Match};
 use gpu_tuned_core::profile::Profile;
 
-use crate::output::{Align, MARKED, PLAIN, Table, styled};
+use crate::output::{MARKED, PLAIN, Table, styled};
 
-const COLUMNS: [(&str, Align); 3] = [("", Align::Left), ("here", Align::Right), ("profile", Align::Right)];
+const COLUMNS: [&str; 3] = ["", ">here", ">profile"];
 
 /// A line for each figure of the driver, with the profile's; `None` without any.
 pub(super) fn table(reading: &GpuReading, found: &Match) -> Option<String> {
