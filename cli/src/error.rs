@@ -1,11 +1,13 @@
-//! Errors of the modules below the commands.
+//! Errors of the command line.
 
 use std::io;
 use std::path::PathBuf;
 
 use gpu_tuned_attribute::sources::ConfigFileError;
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::source::FileError;
+use gpu_tuned_core::source::{FileError, without_controls};
+use gpu_tuned_observe::monitor::MonitorError;
+use gpu_tuned_optimize::OptimizeError;
 use gpu_tuned_project::config::PairsError;
 use thiserror::Error;
 
@@ -112,8 +114,65 @@ pub(crate) enum Error {
     SameFile { path: PathBuf },
     #[error("--json and `-o -` both write to standard output\n  help: leave --json out, or name a file with -o")]
     NotAlone,
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    #[error(transparent)]
+    Config(OptimizeError),
+    #[error("`{}` is not a checkout of gpu-tuned: it has no `{missing}`", path.display())]
+    NotACheckout { path: PathBuf, missing: &'static str },
+    #[error(
+        "`{}` exists and has no results of a bench\n  help: move it elsewhere: results are kept under this name",
+        path.display()
+    )]
+    NoResults { path: PathBuf },
+    #[error("interrupted: {how}\n  help: results are kept in {file}; the same command continues")]
+    Interrupted { how: String, file: &'static str },
+    #[error("`{}` has changed meanwhile and lacks results of this run\n  help: run the command again", path.display())]
+    Lost { path: PathBuf },
+    #[error(
+        "the program of `{package}` ended without making an archive\n  help: in `main`, before the model is made, call \
+         `session.measure_if_asked(\"NAME\", &subject)?` of `gpu-tuned`"
+    )]
+    NothingWarmed { package: String },
+    #[error("no GPU is named\n  help: name some, as in --target h200,rtx4090, or take --here")]
+    NoTarget,
+    #[error("{what} is for one target, and there are {count}\n  help: without it, each target gets a copy")]
+    OneTarget { what: &'static str, count: usize },
+    #[error("{what} is for the program of --benchmark\n  help: add --benchmark, or leave {what} out")]
+    OnlyForBenchmark { what: &'static str },
+    #[error("--{option} needs a package\n  help: run this in its folder, or name it with --manifest-path")]
+    NeedsPackage { option: &'static str },
+    #[error("`{}` exists and differs\n  help: overwrite it with --force, or choose another file with --output", path.display())]
+    Exists { path: PathBuf },
+    #[error(
+        "cannot run `{program}`: {source}\n  help: name a program with its arguments, such as `-- target/release/train`"
+    )]
+    StartCommand { program: String, source: io::Error },
+    #[error("--try needs a program\n  help: name it with its arguments: --try -- target/release/train")]
+    NothingToTry,
+    #[error("cannot write `{}`: {source}\n  help: name a file that does not exist", path.display())]
+    Record { path: PathBuf, source: io::Error },
+    #[error("cannot make a temporary file: {0}")]
+    Temporary(#[source] io::Error),
+    #[error("`{}` exists and is not a report; not overwritten\n  help: name another file with -o", path.display())]
+    NotAReport { path: PathBuf },
+    #[error("there is no GPU {wanted}\n  help: the {whose} {}", if there.is_empty() { "none".to_owned() } else { there.join(", ") })]
+    NoGpu { wanted: u32, whose: &'static str, there: Vec<String> },
+    #[error("cannot use the terminal: {0}\n  help: --plain prints lines instead")]
+    Terminal(#[source] io::Error),
     #[error("cannot print: {0}")]
-    Print(#[from] io::Error),
+    Print(#[source] io::Error),
+}
+
+impl From<OptimizeError> for Error {
+    fn from(error: OptimizeError) -> Self {
+        match error {
+            OptimizeError::Mistakes(mistakes) => Self::Files { mistakes },
+            OptimizeError::Read { path, source } => Self::Read { path, source },
+            OptimizeError::Plan { workload, source } => Self::Plan { workload, source },
+            other => Self::Config(other),
+        }
+    }
 }
 
 /// Ways to record a run.
@@ -126,7 +185,11 @@ const MEASURE_HELP: &str = "train with `session.trainer(model, optimizer)?` of `
 impl Error {
     pub(crate) const fn code(&self) -> Code {
         match self {
-            Self::ProgramFailed { .. } | Self::Stopped { .. } | Self::NothingMeasured { .. } => Code::ProgramFailed,
+            Self::ProgramFailed { .. }
+            | Self::Stopped { .. }
+            | Self::NothingMeasured { .. }
+            | Self::NothingWarmed { .. }
+            | Self::Interrupted { .. } => Code::ProgramFailed,
             _ => Code::Input,
         }
     }
@@ -155,9 +218,11 @@ impl Error {
         }
     }
 
-    pub(crate) fn mistakes(&self) -> Option<String> {
-        let Self::Files { mistakes } = self else { return None };
+    /// The error as printed: mistakes in files with their lines, as rustc prints them; else `error:` with the message.
+    pub(crate) fn report(&self) -> String {
+        // Messages contain names of files and output of programs.
+        let Self::Files { mistakes } = self else { return format!("error: {}", without_controls(&self.to_string())) };
         let all: String = mistakes.iter().map(|(mistake, text)| mistake.render(text)).collect();
-        Some(all.trim_end().to_owned())
+        all.trim_end().to_owned()
     }
 }

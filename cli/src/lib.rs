@@ -1,4 +1,4 @@
-//! `cargo gpu-tuned`: the command line. Each command is a module with its arguments and its errors. Modules that several
+//! `cargo gpu-tuned`: the command line. Each command is a module with its arguments. Modules that several
 //! commands share depend on no command.
 
 #![forbid(unsafe_code)]
@@ -35,11 +35,10 @@ use std::process::ExitCode;
 
 use anstream::ColorChoice;
 use clap::{CommandFactory, Parser, Subcommand};
-use gpu_tuned_core::source::without_controls;
 
 use args::Common;
 use error::Error;
-use output::{Answer, Code, say};
+use output::{Answer, say};
 
 const CODES: &str = "\
 Exit codes, of which each command has those that its help lists:
@@ -65,9 +64,9 @@ macro_rules! commands {
             $($command($args)),+
         }
 
-        fn run(args: &Args) -> Result<Answer, CommandError> {
+        fn run(args: &Args) -> Result<Answer, Error> {
             match &args.command {
-                $(Command::$command(own) => Ok($module::run(&args.common, own)?)),+
+                $(Command::$command(own) => $module::run(&args.common, own)),+
             }
         }
     };
@@ -90,55 +89,6 @@ commands! {
     Export(export, export::ExportArgs),
 }
 
-macro_rules! errors {
-    ($($command:ident($error:path)),+ $(,)?) => {
-        #[derive(Debug, thiserror::Error)]
-        enum CommandError {
-            #[error(transparent)]
-            Shared(#[from] Error),
-            $(#[error(transparent)] $command($error)),+
-        }
-
-        $(impl From<$error> for CommandError {
-            fn from(error: $error) -> Self {
-                use $error as Own;
-                match error {
-                    Own::Shared(error) => Self::Shared(error),
-                    other => Self::$command(other),
-                }
-            }
-        })+
-    };
-}
-
-errors! {
-    Init(init::InitError),
-    Bench(bench::BenchError),
-    Warm(warm::WarmError),
-    Optimize(optimize::OptimizeError),
-    Diagnose(diagnose::DiagnoseError),
-    Report(report::ReportError),
-    Monitor(monitor::WatchError),
-}
-
-impl CommandError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Shared(error) => error.code(),
-            Self::Bench(error) => error.code(),
-            Self::Warm(_) => Code::ProgramFailed,
-            _ => Code::Input,
-        }
-    }
-
-    /// The error as printed: of files with their lines, else `error:` with the message.
-    fn report(&self) -> String {
-        let in_files = if let Self::Shared(error) = self { error.mistakes() } else { None };
-        // Messages contain names of files and output of programs.
-        in_files.unwrap_or_else(|| format!("error: {}", without_controls(&self.to_string())))
-    }
-}
-
 /// The command line with all commands, as in the reference of the book.
 pub fn command() -> clap::Command {
     // A width that does not depend on the terminal.
@@ -156,12 +106,10 @@ pub fn main() -> ExitCode {
         clap::ColorChoice::Never => ColorChoice::Never,
     }
     .write_global();
-    let printed = run(&args).and_then(|answer| Ok(answer.print().map_err(Error::Print)?));
+    let printed = run(&args).and_then(|answer| answer.print().map_err(Error::Print));
     let code = printed.unwrap_or_else(|error| {
         say(&error.report());
-        if let CommandError::Shared(error) = &error {
-            error.signal().into_iter().for_each(process::end_by);
-        }
+        error.signal().into_iter().for_each(process::end_by);
         error.code()
     });
     ExitCode::from(code as u8)

@@ -7,7 +7,6 @@ use gpu_tuned_core::Precision;
 use gpu_tuned_observe::bench::{Begin, Header, Outcome, Request, Section, Setup};
 
 use super::args::BenchArgs;
-use super::error::BenchError;
 use super::results::Results;
 use crate::args::Common;
 use crate::error::Error;
@@ -37,7 +36,7 @@ const KEPT: &str = "; results are kept, and the same command continues";
 
 impl Drive<'_> {
     /// Runs all configurations of one precision, and returns these with their header.
-    pub(super) fn run(&self, precision: Option<Precision>) -> Result<(Header, Begin), BenchError> {
+    pub(super) fn run(&self, precision: Option<Precision>) -> Result<(Header, Begin), Error> {
         // Every process makes progress, so that the loop ends.
         loop {
             let before = self.results.len()?;
@@ -69,16 +68,16 @@ impl Drive<'_> {
     }
 
     /// The error of a program that ended without results.
-    fn without_results(&self, status: ExitStatus) -> BenchError {
+    fn without_results(&self, status: ExitStatus) -> Error {
         match (status.success(), was_interrupted(status)) {
-            (true, _) => Error::NothingMeasured { package: self.project.name().to_owned() }.into(),
+            (true, _) => Error::NothingMeasured { package: self.project.name().to_owned() },
             (false, true) => interrupted(status),
-            (false, false) => Error::ProgramFailed { how: describe(status), left: "" }.into(),
+            (false, false) => Error::ProgramFailed { how: describe(status), left: "" },
         }
     }
 
     /// Remaining work after a process; the configuration that killed it is recorded.
-    fn after(&self, section: &Section, status: ExitStatus) -> Result<Left, BenchError> {
+    fn after(&self, section: &Section, status: ExitStatus) -> Result<Left, Error> {
         if was_interrupted(status) {
             return Err(interrupted(status));
         }
@@ -98,10 +97,7 @@ impl Drive<'_> {
         }
         // With temporary failures only, the next process would end in the same way.
         if section.outcomes.values().all(Outcome::is_transient) {
-            return Err(match self.without_results(status) {
-                BenchError::Shared(error) => error.leaving(KEPT).into(),
-                other => other,
-            });
+            return Err(self.without_results(status).leaving(KEPT));
         }
         Ok(Left::More)
     }
@@ -124,8 +120,8 @@ fn died_of(status: ExitStatus) -> String {
     how + hint
 }
 
-fn interrupted(status: ExitStatus) -> BenchError {
-    BenchError::Interrupted { how: describe(status), file: Results::NAME }
+fn interrupted(status: ExitStatus) -> Error {
+    Error::Interrupted { how: describe(status), file: Results::NAME }
 }
 
 /// Returns true if a signal interrupted the program.

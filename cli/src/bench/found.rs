@@ -6,8 +6,8 @@ use gpu_tuned_core::measured::Mode;
 use gpu_tuned_observe::bench::{Begin, Figures, Header, Outcome, Planned, Setup, frontier};
 use serde::Serialize;
 
-use super::error::BenchError;
 use super::results::Results;
+use crate::error::Error;
 
 pub(super) struct Found {
     /// Header of all rows, without the fields that rows have themselves.
@@ -47,9 +47,9 @@ impl Row {
 
 impl Found {
     /// Collects the results of the configurations that were begun, each under the header of its precision.
-    pub(super) fn of(results: &Results, ignored_bytes: u64, begun: &[(Header, Begin)]) -> Result<Self, BenchError> {
+    pub(super) fn of(results: &Results, ignored_bytes: u64, begun: &[(Header, Begin)]) -> Result<Self, Error> {
         let record = results.since(ignored_bytes)?;
-        let missing = || BenchError::Lost { path: results.path().to_owned() };
+        let missing = || Error::Lost { path: results.path().to_owned() };
         let (header, Begin { planned, .. }) = begun.last().ok_or_else(missing)?;
         let row = |header: &Header, setup: &Setup| {
             let outcome = record.section(header)?.outcomes.get(setup)?.clone();

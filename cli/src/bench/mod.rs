@@ -2,7 +2,6 @@
 
 mod args;
 mod drive;
-mod error;
 mod found;
 mod picture;
 mod results;
@@ -14,9 +13,9 @@ use gpu_tuned_observe::bench::{Header, Planned};
 use serde::Serialize;
 
 pub(crate) use args::BenchArgs;
-pub(crate) use error::BenchError;
 
 use crate::args::Common;
+use crate::error::Error;
 use crate::files::write;
 use crate::output::{Answer, Code, pretty};
 use crate::project::Project;
@@ -47,7 +46,7 @@ struct Point<'a> {
 /// Runs the program until every configuration has a result, and reports the results.
 ///
 /// The program appends results line by line, so that an interruption keeps them.
-pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, BenchError> {
+pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let results = Results::below(&project.root)?;
     let clock = Instant::now();

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_observe::bench::{Line, Outcome, Record, Setup};
 
-use super::error::BenchError;
 use crate::error::Error;
 
 pub(super) struct Results {
@@ -18,11 +17,11 @@ impl Results {
     pub(super) const NAME: &'static str = "gpu-tuned.bench.jsonl";
 
     /// The results in a folder. A file with other content is refused.
-    pub(super) fn below(root: &Path) -> Result<Self, BenchError> {
+    pub(super) fn below(root: &Path) -> Result<Self, Error> {
         let results = Self { path: root.join(Self::NAME) };
         let bytes = results.bytes()?;
         if !bytes.is_empty() && lines(&bytes).next().is_none() {
-            return Err(BenchError::NoResults { path: results.path });
+            return Err(Error::NoResults { path: results.path });
         }
         Ok(results)
     }

@@ -9,7 +9,6 @@ use gpu_tuned_observe::recording::Record;
 use tempfile::TempDir;
 
 use super::args::DiagnoseArgs;
-use super::error::DiagnoseError;
 use super::program::{self, Ended};
 use super::watch;
 use crate::error::Error;
@@ -35,19 +34,19 @@ pub(super) struct RecordingFile {
 
 impl RecordingFile {
     /// The requested file, which must be new; else a temporary one.
-    pub(super) fn new(file: Option<&PathBuf>) -> Result<Self, DiagnoseError> {
+    pub(super) fn new(file: Option<&PathBuf>) -> Result<Self, Error> {
         if let Some(file) = file {
-            let failed = |source| DiagnoseError::Record { path: file.clone(), source };
+            let failed = |source| Error::Record { path: file.clone(), source };
             fs::OpenOptions::new().write(true).create_new(true).open(file).map_err(failed)?;
             // The program may change its folder.
             return Ok(Self { file: std::path::absolute(file).map_err(failed)?, folder: None });
         }
-        let folder = tempfile::tempdir().map_err(DiagnoseError::Temporary)?;
+        let folder = tempfile::tempdir().map_err(Error::Temporary)?;
         Ok(Self { file: folder.path().join("run.jsonl"), folder: Some(folder) })
     }
 
     /// Returns the result of using the recording. On failure, the recording is kept and its file is named.
-    pub(super) fn done<T>(self, made: Result<T, DiagnoseError>) -> Result<T, DiagnoseError> {
+    pub(super) fn done<T>(self, made: Result<T, Error>) -> Result<T, Error> {
         let bytes = fs::metadata(&self.file).map(|file| file.len());
         match (&made, bytes) {
             (Ok(_), _) | (_, Err(_)) => {}
@@ -65,7 +64,7 @@ impl RecordingFile {
 }
 
 impl Input {
-    pub(super) fn new(args: &DiagnoseArgs, stop: &Stop) -> Result<Self, DiagnoseError> {
+    pub(super) fn new(args: &DiagnoseArgs, stop: &Stop) -> Result<Self, Error> {
         if !args.recordings.is_empty() {
             return Self::recorded(&args.recordings);
         }
@@ -78,7 +77,7 @@ impl Input {
     }
 
     /// Reads recordings of one run.
-    pub(super) fn recorded(files: &[PathBuf]) -> Result<Self, DiagnoseError> {
+    pub(super) fn recorded(files: &[PathBuf]) -> Result<Self, Error> {
         let (mut records, mut notes) = (Vec::new(), Vec::new());
         for path in files {
             let read = read(path)?;
@@ -89,9 +88,9 @@ impl Input {
     }
 
     /// Watches a running process, and reads its own recording.
-    fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, DiagnoseError> {
+    fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, Error> {
         if cfg!(target_os = "linux") && !is_there(pid) {
-            return Err(Error::NoProcess { pid }.into());
+            return Err(Error::NoProcess { pid });
         }
         let own = own_recording(pid);
         let monitor = watch::over(pid, file)?;
@@ -99,20 +98,20 @@ impl Input {
         while begin.elapsed() < duration && !stop.is_wanted() && (!cfg!(target_os = "linux") || is_there(pid)) {
             thread::sleep(POLL.min(duration));
         }
-        monitor.stop().map_err(DiagnoseError::Monitor)?;
+        monitor.stop()?;
         let Recorded { mut records, mut notes } = read_if_there(file)?;
         match own.map_or_else(|| Ok(Recorded::default()), |own| read_any(&own)) {
             Ok(own) => {
                 records.extend(own.records);
                 notes.extend(own.notes);
             }
-            Err(error) if records.is_empty() => return Err(error.into()),
+            Err(error) if records.is_empty() => return Err(error),
             Err(error) => notes.push(format!("the recording of the program itself is left out: {error}")),
         }
         Ok(Self { records, notes, ended: None })
     }
 
-    fn started(args: &DiagnoseArgs, file: &Path, stop: &Stop) -> Result<Self, DiagnoseError> {
+    fn started(args: &DiagnoseArgs, file: &Path, stop: &Stop) -> Result<Self, Error> {
         let ended = program::run(&args.command, file, None, args.duration, stop)?;
         let Recorded { records, notes } = read_if_there(file)?;
         Ok(Self { records, notes, ended: Some(ended) })

@@ -1,7 +1,6 @@
 //! `cargo gpu-tuned diagnose`.
 
 mod args;
-mod error;
 mod input;
 mod program;
 mod report;
@@ -12,9 +11,9 @@ use gpu_tuned_observe::diagnose::{Diagnosis, Severity, Tested, compare, diagnose
 use serde::Serialize;
 
 pub(crate) use args::DiagnoseArgs;
-pub(crate) use error::DiagnoseError;
 
 use crate::args::Common;
+use crate::error::Error;
 use crate::files::once;
 use crate::output::{Answer, Code, pretty};
 use crate::process::Stop;
@@ -36,12 +35,12 @@ struct Report {
     compared: Vec<Tested>,
 }
 
-pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, DiagnoseError> {
+pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error> {
     once(args.before.iter().chain(&args.recordings))?;
     // A missing file is found before a program has run for hours.
     let before = args.before.as_ref().map(|path| Input::recorded(std::slice::from_ref(path))).transpose()?;
     if args.tries && args.command.is_empty() {
-        return Err(DiagnoseError::NothingToTry);
+        return Err(Error::NothingToTry);
     }
     // While recordings are read, the first Ctrl-C ends the command.
     let is_watching = args.recordings.is_empty() || args.tries;

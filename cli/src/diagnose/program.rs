@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::error::DiagnoseError;
 use super::watch;
+use crate::error::Error;
 use crate::process::{self, Started, Stop, pass_on};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,8 +43,8 @@ pub(super) fn run(
     settings: Option<&str>,
     duration: Option<Duration>,
     stop: &Stop,
-) -> Result<Ended, DiagnoseError> {
-    let failed = |source| DiagnoseError::Start { program: command[0].display().to_string(), source };
+) -> Result<Ended, Error> {
+    let failed = |source| Error::StartCommand { program: command[0].display().to_string(), source };
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env("GPU_TUNED_RECORD", file);
     if let Some(settings) = settings {

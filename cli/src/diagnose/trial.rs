@@ -6,9 +6,9 @@ use std::time::Duration;
 use gpu_tuned_observe::diagnose::{Diagnosis, Finding, Outcome, Tested, test};
 use serde::Serialize;
 
-use super::error::DiagnoseError;
 use super::input::{RecordingFile, read_if_there};
 use super::program::{self, Ended};
+use crate::error::Error;
 use crate::output::say;
 use crate::process::Stop;
 
@@ -28,7 +28,7 @@ pub(super) fn run(
     command: &[OsString],
     longest: Duration,
     stop: &Stop,
-) -> Result<Vec<Trial>, DiagnoseError> {
+) -> Result<Vec<Trial>, Error> {
     let changeable = diagnosis.findings.iter().filter_map(|finding| Some((finding, finding.change.pins()?)));
     changeable
         .filter(|(finding, _)| finding.prediction.is_some() && !stop.is_wanted())
@@ -42,7 +42,7 @@ fn of(
     command: &[OsString],
     longest: Duration,
     stop: &Stop,
-) -> Result<Option<Trial>, DiagnoseError> {
+) -> Result<Option<Trial>, Error> {
     say(&format!("note: running again with {settings}, for up to {} s", longest.as_secs_f64()));
     let file = RecordingFile::new(None)?;
     let ran = program::run(command, &file.file, Some(&settings), Some(longest), stop);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use gpu_tuned_observe::monitor::{Monitor, Options};
 
-use super::error::DiagnoseError;
+use crate::error::Error;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Records a process and the machine until the monitor is stopped.
-pub(super) fn over(pid: u32, file: &Path) -> Result<Monitor, DiagnoseError> {
+pub(super) fn over(pid: u32, file: &Path) -> Result<Monitor, Error> {
     // The file has all samples.
     Ok(Monitor::start(&Options::default().pid(pid).interval(INTERVAL).record(file).history(0))?)
 }

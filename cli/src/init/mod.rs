@@ -1,7 +1,6 @@
 //! `cargo gpu-tuned init`.
 
 mod args;
-mod error;
 mod manifest;
 mod script;
 mod setup;
@@ -13,7 +12,6 @@ use anstream::AutoStream;
 use serde::Serialize;
 
 pub(crate) use args::InitArgs;
-pub(crate) use error::InitError;
 
 use gpu_tuned_optimize::proposal::{Edit, Proposal};
 
@@ -50,7 +48,7 @@ impl<'a> FileReport<'a> {
     }
 }
 
-pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, InitError> {
+pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
     let project = Project::read_without_releases(common)?;
     let setup = Setup::new(&project, args)?;
     let diffs: String = setup.changes.iter().map(Change::diff).collect();

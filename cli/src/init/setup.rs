@@ -9,7 +9,6 @@ use gpu_tuned_optimize::proposal::{self, Found, Proposal};
 use gpu_tuned_project::config::ConfigFile;
 
 use super::InitArgs;
-use super::error::InitError;
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use super::script::{self, Script};
 use crate::error::Error;
@@ -51,7 +50,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(project: &Project, args: &InitArgs) -> Result<Self, InitError> {
+    pub(super) fn new(project: &Project, args: &InitArgs) -> Result<Self, Error> {
         let here = Target::recognised_here(project);
         let targets = targets(project, args, &here)?;
         let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
@@ -152,12 +151,12 @@ fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec
     Ok(targets)
 }
 
-fn origins(checkout: &Path) -> Result<[Origin; 2], InitError> {
+fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
     let read = |source| Error::Read { path: checkout.to_owned(), source };
     let folder = fs::canonicalize(checkout).map_err(read)?;
     let origin = |name: &'static str| match folder.join(name) {
         path if path.join("Cargo.toml").is_file() => Ok(Origin::Path(path)),
-        _ => Err(InitError::NotACheckout { path: checkout.to_owned(), missing: name }),
+        _ => Err(Error::NotACheckout { path: checkout.to_owned(), missing: name }),
     };
     Ok([origin("runtime")?, origin(BUILD.folder)?])
 }

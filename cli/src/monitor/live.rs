@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
-use super::error::WatchError;
 use super::output::{Ended, Output};
 use super::seen::Seen;
 use super::source::Source;
+use crate::error::Error;
 use crate::process::Stop;
 
 const REST: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ pub(super) fn follow(
     source: &mut Source,
     output: &mut Output,
     stop: &Stop,
-) -> Result<Ended, WatchError> {
+) -> Result<Ended, Error> {
     let begin = Instant::now();
     let mut seen = Seen::since(source.begun());
     let mut has_ended = false;

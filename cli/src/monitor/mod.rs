@@ -2,7 +2,6 @@
 
 mod amounts;
 mod args;
-mod error;
 mod lines;
 mod live;
 mod output;
@@ -16,9 +15,9 @@ mod tail;
 use std::io::{self, IsTerminal};
 
 pub(crate) use args::MonitorArgs;
-pub(crate) use error::WatchError;
 
 use crate::args::Common;
+use crate::error::Error;
 use crate::files::distinct;
 use crate::output::{Answer, Code};
 use crate::process::Stop;
@@ -27,7 +26,7 @@ use output::{Ended, Output, Table};
 use seen::Seen;
 use source::Source;
 
-pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, WatchError> {
+pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> {
     for (read, written) in [&args.replay, &args.record].into_iter().flatten().zip(args.csv_file().into_iter().cycle()) {
         distinct(read, written)?;
     }
@@ -57,7 +56,7 @@ fn are_terminals() -> bool {
 }
 
 /// Watches this machine; `None` when the reader has closed the output.
-fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Seen>, WatchError> {
+fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Seen>, Error> {
     let stop = Stop::on_signals()?;
     let mut source = Source::open(args)?;
     if is_screen {

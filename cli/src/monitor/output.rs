@@ -8,7 +8,6 @@ use gpu_tuned_observe::monitor::{Summary, csv_header, csv_line};
 use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
-use super::error::WatchError;
 use super::lines;
 use super::seen::{Seen, Track};
 use crate::error::Error;
@@ -40,7 +39,7 @@ pub(super) struct Table {
 }
 
 impl Output {
-    pub(super) fn new(is_json: bool, args: &MonitorArgs) -> Result<Self, WatchError> {
+    pub(super) fn new(is_json: bool, args: &MonitorArgs) -> Result<Self, Error> {
         let kind = match (is_json, args.prints_csv()) {
             (true, _) => Kind::Json,
             (_, true) => Kind::Csv,
@@ -54,7 +53,7 @@ impl Output {
     }
 
     /// Writes a record that is in `seen`. Returns false when the reader has closed the output.
-    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<bool, WatchError> {
+    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<bool, Error> {
         if let Some(table) = &mut self.table {
             table.write(record, seen)?;
         }
@@ -63,22 +62,22 @@ impl Output {
             Kind::Json => Some(format!("{}\n", serde_json::to_string(record).expect("BUG: records are always JSON"))),
             Kind::Csv => csv_line(record, uuid(record, seen)),
         };
-        Ok(text.map_or(Ok(true), |text| print(&text)).map_err(Error::Print)?)
+        text.map_or(Ok(true), |text| print(&text)).map_err(Error::Print)
     }
 }
 
 impl Table {
-    pub(super) fn create(path: &Path) -> Result<Self, WatchError> {
+    pub(super) fn create(path: &Path) -> Result<Self, Error> {
         let failure = |source| Error::Write { path: path.to_owned(), source };
         let mut file = File::create(path).map_err(failure)?;
         file.write_all(csv_header().as_bytes()).map_err(failure)?;
         Ok(Self { path: path.to_owned(), file })
     }
 
-    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<(), WatchError> {
+    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<(), Error> {
         let Some(line) = csv_line(record, uuid(record, seen)) else { return Ok(()) };
         let written = self.file.write_all(line.as_bytes());
-        Ok(written.map_err(|source| Error::Write { path: self.path.clone(), source })?)
+        written.map_err(|source| Error::Write { path: self.path.clone(), source })
     }
 }
 

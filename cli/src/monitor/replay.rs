@@ -6,11 +6,11 @@ use std::path::Path;
 use gpu_tuned_observe::recording::Record;
 
 use super::args::MonitorArgs;
-use super::error::WatchError;
 use super::output::Output;
 use super::screen;
 use super::seen::Seen;
 use crate::args::Common;
+use crate::error::Error;
 use crate::process::Stop;
 
 /// Shows a recording; `None` when the reader has closed the output.
@@ -20,7 +20,7 @@ pub(super) fn show(
     path: &Path,
     records: Vec<Record>,
     is_screen: bool,
-) -> Result<Option<Seen>, WatchError> {
+) -> Result<Option<Seen>, Error> {
     let records = chosen(args, records)?;
     let mut seen = Seen::before(&records);
     if is_screen {
@@ -42,11 +42,11 @@ pub(super) fn show(
 }
 
 /// Records without those of other GPUs than the requested ones.
-fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, WatchError> {
+fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, Error> {
     let there = gpus(&records);
     if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
-        let there = there.into_iter().collect();
-        return Err(WatchError::NoGpu { wanted: *wanted, whose: "recording has", there });
+        let there = there.iter().map(u32::to_string).collect();
+        return Err(Error::NoGpu { wanted: *wanted, whose: "recording has", there });
     }
     let is_wanted = |gpu: u32| args.gpus.is_empty() || args.gpus.contains(&gpu);
     records.retain(|record| !matches!(record, Record::Gpu(sample) if !is_wanted(sample.gpu)));

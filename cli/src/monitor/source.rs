@@ -7,7 +7,6 @@ use gpu_tuned_observe::monitor::{Monitor, Options};
 use gpu_tuned_observe::recording::{Record, now};
 
 use super::args::MonitorArgs;
-use super::error::WatchError;
 use super::tail::Tail;
 use crate::error::Error;
 
@@ -21,7 +20,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn open(args: &MonitorArgs) -> Result<Self, WatchError> {
+    pub(super) fn open(args: &MonitorArgs) -> Result<Self, Error> {
         let mut options = Options::default().interval(args.interval);
         options = match args.pid {
             Some(pid) => options.pid(pid),
@@ -40,10 +39,10 @@ impl Source {
         if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
             // Where no driver can be asked, one line says so, and the host is watched.
             let all = gpu_tuned::detect().gpus;
-            let mut numbers: Vec<u32> = all.iter().map(|gpu| gpu.index).collect();
+            let mut numbers: Vec<_> = all.iter().map(|gpu| gpu.index.to_string()).collect();
             numbers.dedup();
             if !numbers.is_empty() {
-                return Err(WatchError::NoGpu { wanted: *wanted, whose: "driver shows", there: numbers });
+                return Err(Error::NoGpu { wanted: *wanted, whose: "driver shows", there: numbers });
             }
         }
         let source = Self { monitor, begun, next: 0, tail, pid: args.pid };
@@ -52,11 +51,11 @@ impl Source {
     }
 
     /// Refuses a process that is missing in the first sample.
-    fn find_process(&self) -> Result<(), WatchError> {
+    fn find_process(&self) -> Result<(), Error> {
         let Some(pid) = self.pid else { return Ok(()) };
         loop {
             match self.monitor.latest().host {
-                Some(host) if host.process.is_none() => return Err(Error::NoProcess { pid }.into()),
+                Some(host) if host.process.is_none() => return Err(Error::NoProcess { pid }),
                 Some(_) => return Ok(()),
                 None => thread::sleep(Duration::from_millis(5)),
             }
@@ -68,7 +67,7 @@ impl Source {
         self.begun
     }
 
-    pub(super) fn news(&mut self) -> Result<Vec<Record>, WatchError> {
+    pub(super) fn news(&mut self) -> Result<Vec<Record>, Error> {
         // A recording must not lack samples that are shown.
         self.monitor.written()?;
         let (next, mut records) = self.monitor.since(self.next);
@@ -82,7 +81,7 @@ impl Source {
         matches!(record, Record::Host(host) if self.pid.is_some() && host.process.is_none())
     }
 
-    pub(super) fn close(self) -> Result<(), WatchError> {
+    pub(super) fn close(self) -> Result<(), Error> {
         self.monitor.stop()?;
         Ok(())
     }

@@ -10,7 +10,6 @@ use gpu_tuned_optimize::ConfigText;
 use serde::Serialize;
 
 use super::args::WriteArgs;
-use super::error::OptimizeError;
 use crate::error::Error;
 use crate::files::{Change, write_all};
 use crate::stdio::is_standard;
@@ -85,12 +84,7 @@ pub(super) fn short_name(target: &Target) -> String {
 }
 
 /// Prepares a copy with this text. A file that differs is refused unless the arguments allow it.
-pub(super) fn prepare(
-    path: PathBuf,
-    config: &ConfigText,
-    text: &str,
-    args: &WriteArgs,
-) -> Result<Change, OptimizeError> {
+pub(super) fn prepare(path: PathBuf, config: &ConfigText, text: &str, args: &WriteArgs) -> Result<Change, Error> {
     let after = config.with_mark(text);
     if is_standard(&path) {
         return Ok(Change { path, name: "standard output".to_owned(), before: None, after });
@@ -98,11 +92,11 @@ pub(super) fn prepare(
     let present = match fs::read_to_string(&path) {
         Ok(present) => Some(present),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(source) => return Err(Error::Read { path, source }.into()),
+        Err(source) => return Err(Error::Read { path, source }),
     };
     let differs = present.as_ref().is_some_and(|present| *present != after);
     if differs && !args.force && !args.in_place && !args.dry_run {
-        return Err(OptimizeError::Exists { path });
+        return Err(Error::Exists { path });
     }
     // The edit is of the text that was read.
     let before = if path == config.path { Some(config.with_mark(&config.text)) } else { present };

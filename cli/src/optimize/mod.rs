@@ -2,12 +2,10 @@
 
 mod args;
 mod copies;
-mod error;
 mod report;
 mod training;
 
 pub(crate) use args::OptimizeArgs;
-pub(crate) use error::OptimizeError;
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::{ProfileNames, ProfileTable};
@@ -23,7 +21,7 @@ use crate::stdio::is_standard;
 use crate::target::Target;
 use report::{OnTarget, Report};
 
-pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, OptimizeError> {
+pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
     args.write.output.iter().try_for_each(|output| alone(output, common.json))?;
     let file = ConfigText::read(&args.config)?;
     check_program_options(args)?;
@@ -55,7 +53,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Optimi
         add_keys: args.add,
     };
     let tuner = Tuner { file: &file, entries: &entries, overrides: &overrides, task, spec: Some(&training.spec) };
-    let on = |(target, facts): (&Target, _)| -> Result<OnTarget, OptimizeError> {
+    let on = |(target, facts): (&Target, _)| -> Result<OnTarget, Error> {
         let tuned = tuner.tune(&target.name, facts, target.goal(tuner.task.goal.clone()))?;
         let path = copies::path(&file.path, target, &args.write, &profiles);
         let copy = tuned.text.as_ref().map(|text| copies::prepare(path, &file, text, &args.write)).transpose()?;
@@ -78,7 +76,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Optimi
 }
 
 /// The package, where there is one; measured again with `--benchmark`.
-fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, OptimizeError> {
+fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, Error> {
     let needed_by = match (args.benchmark, &args.model.workload) {
         (true, _) => Some("benchmark"),
         (_, Some(_)) => Some("workload"),
@@ -87,19 +85,19 @@ fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, Opti
     match (Project::read(common), needed_by) {
         (Ok(project), _) if args.benchmark => {
             if program::measure(&project, common, &args.program)?.is_empty() {
-                return Err(Error::NothingMeasured { package: project.name().to_owned() }.into());
+                return Err(Error::NothingMeasured { package: project.name().to_owned() });
             }
             Ok(Some(Project::read(common)?))
         }
         (Ok(project), _) => Ok(Some(project)),
-        (Err(Error::NoManifest), Some(option)) => Err(OptimizeError::NoPackage { option }),
+        (Err(Error::NoManifest), Some(option)) => Err(Error::NeedsPackage { option }),
         (Err(Error::NoManifest | Error::SeveralPackages { .. }), None) if !common.names_a_package() => Ok(None),
-        (Err(error), _) => Err(error.into()),
+        (Err(error), _) => Err(error),
     }
 }
 
 /// Refuses options of a program without `--benchmark`.
-fn check_program_options(args: &OptimizeArgs) -> Result<(), OptimizeError> {
+fn check_program_options(args: &OptimizeArgs) -> Result<(), Error> {
     let program = &args.program;
     let given = [
         ("--bin", program.bin.is_some()),
@@ -109,7 +107,7 @@ fn check_program_options(args: &OptimizeArgs) -> Result<(), OptimizeError> {
         ("text after `--`", !program.args.is_empty()),
     ];
     let unused = given.into_iter().find(|(_, is_given)| *is_given && !args.benchmark);
-    unused.map_or(Ok(()), |(what, _)| Err(OptimizeError::OnlyForBenchmark { what }))
+    unused.map_or(Ok(()), |(what, _)| Err(Error::OnlyForBenchmark { what }))
 }
 
 /// The devices to plan for, with problems of detection.
@@ -117,7 +115,7 @@ fn targets(
     project: Option<&Project>,
     profiles: &ProfileTable,
     args: &OptimizeArgs,
-) -> Result<(Vec<Target>, Vec<String>), OptimizeError> {
+) -> Result<(Vec<Target>, Vec<String>), Error> {
     if args.here {
         let (all, trouble) = Target::here_among(profiles);
         return Ok((with_distinct_copies(all), trouble));
@@ -132,7 +130,7 @@ fn targets(
         _ => args.targets.iter().map(named).collect::<Result<Vec<_>, _>>()?,
     };
     if targets.is_empty() {
-        return Err(OptimizeError::NoTargets);
+        return Err(Error::NoTarget);
     }
     Target::take_cores_here(&mut targets, profiles);
     Ok((with_distinct_copies(targets), Vec::new()))
@@ -149,10 +147,10 @@ fn with_distinct_copies(all: Vec<Target>) -> Vec<Target> {
     kept
 }
 
-fn check_single_target(args: &OptimizeArgs, count: usize) -> Result<(), OptimizeError> {
+fn check_single_target(args: &OptimizeArgs, count: usize) -> Result<(), Error> {
     let single = [("--in-place", args.write.in_place), ("--output", args.write.output.is_some())];
     match single.into_iter().find(|(_, is_given)| *is_given) {
-        Some((what, _)) if count != 1 => Err(OptimizeError::OneTarget { what, count }),
+        Some((what, _)) if count != 1 => Err(Error::OneTarget { what, count }),
         _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use gpu_tuned_core::{Goal, Provenance};
 use gpu_tuned_optimize::{ConfigEntry, ConfigText, Dimension, Model, ModelRequest};
 
 use super::args::OptimizeArgs;
-use super::error::OptimizeError;
+use crate::error::Error;
 use crate::project::{Project, WorkloadArgs};
 
 pub(super) struct Training {
@@ -30,7 +30,7 @@ pub(super) fn training(
     config: &ConfigText,
     optimizer: Option<Optimizer>,
     devices: &[DeviceFacts],
-) -> Result<Training, OptimizeError> {
+) -> Result<Training, Error> {
     let asked = &args.model;
     let is_of_package = asked.workload.is_some() || args.benchmark && asked.model.is_none() && asked.dims.is_empty();
     if let Some(project) = project.filter(|_| is_of_package) {

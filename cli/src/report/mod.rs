@@ -9,7 +9,7 @@ mod recorded;
 
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -24,14 +24,6 @@ use crate::recording::read;
 use crate::stdio::is_standard;
 use crate::target::Target;
 use page::Section;
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReportError {
-    #[error(transparent)]
-    Shared(#[from] Error),
-    #[error("`{}` exists and is not a report; not overwritten\n  help: name another file with -o", path.display())]
-    NotAReport { path: PathBuf },
-}
 
 #[derive(Serialize)]
 struct Written {
@@ -51,7 +43,7 @@ struct Planned {
     notes: Vec<String>,
 }
 
-pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, ReportError> {
+pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     alone(&args.output, common.json)?;
     check_is_report(&args.output)?;
     once(&args.recordings)?;
@@ -112,7 +104,7 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
 }
 
 /// Refuses to replace a file that is not a report.
-fn check_is_report(path: &Path) -> Result<(), ReportError> {
+fn check_is_report(path: &Path) -> Result<(), Error> {
     // Opening a pipe would wait for its reader.
     if is_standard(path) || !fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return Ok(());
@@ -121,7 +113,7 @@ fn check_is_report(path: &Path) -> Result<(), ReportError> {
     // An unreadable file fails when the page is written.
     let read = fs::File::open(path).and_then(|file| file.take(page::BEGIN.len() as u64).read_to_end(&mut begin));
     if read.is_ok_and(|count| count > 0) && begin != page::BEGIN.as_bytes() {
-        return Err(ReportError::NotAReport { path: path.to_owned() });
+        return Err(Error::NotAReport { path: path.to_owned() });
     }
     Ok(())
 }

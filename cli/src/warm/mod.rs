@@ -32,17 +32,6 @@ pub(crate) struct WarmArgs {
     program: ProgramArgs,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WarmError {
-    #[error(transparent)]
-    Shared(#[from] Error),
-    #[error(
-        "the program of `{package}` ended without making an archive\n  help: in `main`, before the model is made, call \
-         `session.measure_if_asked(\"NAME\", &subject)?` of `gpu-tuned`"
-    )]
-    NothingWarmed { package: String },
-}
-
 /// Folder of archives, beside `Cargo.toml`.
 const FOLDER: &str = "gpu-tuned.warm";
 /// Variable with the folder in which a program makes an archive.
@@ -75,7 +64,7 @@ struct Report<'a> {
     seconds: f64,
 }
 
-pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, WarmError> {
+pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let begin = Instant::now();
     // Kernels are for one build, so that no feature is added.
@@ -91,7 +80,7 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, WarmError>
         .run()
         .map_err(|error| error.leaving("; archives are unchanged"))?;
     if warmed.is_empty() {
-        return Err(WarmError::NothingWarmed { package: project.name().to_owned() });
+        return Err(Error::NothingWarmed { package: project.name().to_owned() });
     }
     let seconds = begin.elapsed().as_secs_f64();
     let text = if common.json {

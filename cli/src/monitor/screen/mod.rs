@@ -25,11 +25,11 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use super::args::MonitorArgs;
-use super::error::WatchError;
 use super::output::Table;
 use super::seen::Seen;
 use super::source::Source;
 use crate::args::Common;
+use crate::error::Error;
 use crate::output::Code;
 use crate::process::Stop;
 use keys::Act;
@@ -64,8 +64,8 @@ struct Stage {
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Stage {
-    fn open(stop: &Stop) -> Result<Self, WatchError> {
-        let terminal = ratatui::try_init().map_err(WatchError::Terminal)?;
+    fn open(stop: &Stop) -> Result<Self, Error> {
+        let terminal = ratatui::try_init().map_err(Error::Terminal)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (stop, watched) = (stop.clone(), Arc::clone(&is_over));
         // crossterm never returns from reading a terminal that has hung up.
@@ -79,12 +79,12 @@ impl Stage {
                 std::process::exit(i32::from(Code::Ok as u8));
             }
         });
-        guard.map_err(WatchError::Terminal)?;
+        guard.map_err(Error::Terminal)?;
         Ok(Self { terminal, is_over })
     }
 
-    fn show(&mut self, screen: &Screen, seen: &Seen) -> Result<(), WatchError> {
-        self.terminal.draw(|frame| screen.draw(frame, seen)).map(drop).map_err(WatchError::Terminal)
+    fn show(&mut self, screen: &Screen, seen: &Seen) -> Result<(), Error> {
+        self.terminal.draw(|frame| screen.draw(frame, seen)).map(drop).map_err(Error::Terminal)
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn live(
     source: &mut Source,
     mut table: Option<&mut Table>,
     stop: &Stop,
-) -> Result<Seen, WatchError> {
+) -> Result<Seen, Error> {
     let mut screen = Screen::new(Palette::new(common.color), None, args.interval);
     let begin = Instant::now();
     let (mut seen, mut is_old, mut has_ended) = (Seen::since(source.begun()), true, false);
@@ -131,7 +131,7 @@ pub(super) fn live(
 }
 
 /// Shows a recording until the user quits.
-pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), WatchError> {
+pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), Error> {
     let name = crate::stdio::input_name(path);
     let mut screen = Screen::new(Palette::new(common.color), Some(name), interval_of(seen));
     screen.until = seen.last;
@@ -170,7 +170,7 @@ impl Screen {
     }
 
     /// Waits briefly for a key.
-    fn wait(&mut self, seen: &Seen) -> Result<Act, WatchError> {
+    fn wait(&mut self, seen: &Seen) -> Result<Act, Error> {
         let happened = event::poll(REST).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) });
         match happened {
             Ok(Some(Event::Key(key))) => Ok(self.press(key, seen)),
@@ -178,7 +178,7 @@ impl Screen {
             Ok(_) => Ok(Act::Nothing),
             // The caller checks for signals.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Act::Nothing),
-            Err(error) => Err(WatchError::Terminal(error)),
+            Err(error) => Err(Error::Terminal(error)),
         }
     }
 
