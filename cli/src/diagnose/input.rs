@@ -10,7 +10,6 @@ use tempfile::TempDir;
 
 use super::args::DiagnoseArgs;
 use super::program::{self, Ended};
-use super::watch;
 use crate::error::Error;
 use crate::output::say;
 use crate::process::Stop;
@@ -93,7 +92,7 @@ impl Input {
             return Err(Error::NoProcess { pid });
         }
         let own = own_recording(pid);
-        let monitor = watch::over(pid, file)?;
+        let monitor = program::watch(pid, file)?;
         let begin = Instant::now();
         while begin.elapsed() < duration && !stop.is_wanted() && (!cfg!(target_os = "linux") || is_there(pid)) {
             thread::sleep(POLL.min(duration));

@@ -5,7 +5,6 @@ mod input;
 mod program;
 mod report;
 mod trial;
-mod watch;
 
 use gpu_tuned_observe::diagnose::{Diagnosis, Severity, Tested, compare, diagnose};
 use serde::Serialize;

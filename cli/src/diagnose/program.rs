@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use gpu_tuned_observe::monitor::{Monitor, Options};
 use serde::Serialize;
 
-use super::watch;
 use crate::error::Error;
 use crate::process::{self, Started, Stop, pass_on};
 
@@ -52,10 +52,18 @@ pub(super) fn run(
     }
     let mut started = Started::new(&mut program, stop).map_err(failed)?;
     // Without a monitor the program is ended.
-    let monitor = watch::over(started.id(), file)?;
+    let monitor = watch(started.id(), file)?;
     let ended = started.wait(duration, |out| pass_on(out, io::stderr())).map_err(failed);
     let watched = monitor.stop();
     let process::Ended { status, was_stopped } = ended?;
     watched?;
     Ok(Ended { exit_code: status.code(), was_stopped })
+}
+
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Records a process and the machine until the monitor is stopped.
+pub(super) fn watch(pid: u32, file: &Path) -> Result<Monitor, Error> {
+    // The file has all samples.
+    Ok(Monitor::start(&Options::default().pid(pid).interval(INTERVAL).record(file).history(0))?)
 }

@@ -15,15 +15,8 @@ use crate::error::Error;
 use crate::files::Change;
 use crate::project::Project;
 
-pub(super) enum Script {
-    Unchanged,
-    Change(Change),
-    /// An edit by hand, with its reason.
-    ByHand(String),
-}
-
-/// Change of the package's build script. `krate` is the crate's name in the package.
-pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<Script, Error> {
+/// Change of the package's build script, if one is needed, or the edit by hand with its reason. `krate` is the crate's name in the package.
+pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<Result<Option<Change>, String>, Error> {
     if manifest.forbids_script() {
         return Err(manifest.has_no_script());
     }
@@ -32,15 +25,14 @@ pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<
         let path = project.root.join("build.rs");
         let name = display_name(&path, &project.workspace);
         let text = format!("//! Resolves the GPU that the enabled features name.\n\nfn main() {{\n    {call}\n}}\n");
-        return Ok(Script::Change(Change { path, name, before: None, after: manifest.style().apply(&text) }));
+        return Ok(Ok(Some(Change { path, name, before: None, after: manifest.style().apply(&text) })));
     };
     let before = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
     let name = display_name(&path, &project.workspace);
-    match with_call(&name, &before, &call) {
-        Ok(None) => Ok(Script::Unchanged),
-        Ok(Some(after)) => Ok(Script::Change(Change { path, name, before: Some(before), after })),
-        Err(why) => Ok(Script::ByHand(format!("add `{call}` to `main` of {name}: {why}"))),
-    }
+    Ok(match with_call(&name, &before, &call) {
+        Ok(after) => Ok(after.map(|after| Change { path, name, before: Some(before), after })),
+        Err(why) => Err(format!("add `{call}` to `main` of {name}: {why}")),
+    })
 }
 
 fn existing(project: &Project) -> Option<PathBuf> {

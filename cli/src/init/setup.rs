@@ -10,7 +10,7 @@ use gpu_tuned_project::config::ConfigFile;
 
 use super::InitArgs;
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
-use super::script::{self, Script};
+use super::script;
 use crate::error::Error;
 use crate::files::Change;
 use crate::project::{Project, RUNTIME};
@@ -72,9 +72,8 @@ impl Setup {
         let file = project.root.join(ConfigFile::NAME);
         setup.changes.extend(std::iter::once(manifest.change()).chain(root.map(Manifest::change)));
         match script {
-            Script::Unchanged => {}
-            Script::Change(change) => setup.changes.push(change),
-            Script::ByHand(what) => setup.by_hand.push(what),
+            Ok(change) => setup.changes.extend(change),
+            Err(by_hand) => setup.by_hand.push(by_hand),
         }
         if !file.exists() {
             let name = display_name(&file, workspace);

@@ -3,7 +3,6 @@
 mod amounts;
 mod args;
 mod lines;
-mod live;
 mod output;
 mod replay;
 mod report;
@@ -13,6 +12,10 @@ mod source;
 mod tail;
 
 use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpu_tuned_observe::recording::Record;
 
 pub(crate) use args::MonitorArgs;
 
@@ -66,10 +69,36 @@ fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<
         return Ok(Some(seen));
     }
     let mut output = Output::new(common.json, args)?;
-    let ended = live::follow(args, &mut source, &mut output, &stop)?;
+    let ended = follow(args, &mut source, &mut output, &stop)?;
     source.close()?;
     Ok(match ended {
         Ended::Whole(seen) => Some(*seen),
         Ended::NobodyReads => None,
     })
+}
+
+const REST: Duration = Duration::from_millis(50);
+
+/// Prints samples until a signal, the end of the time, or the end of the program.
+fn follow(args: &MonitorArgs, source: &mut Source, output: &mut Output, stop: &Stop) -> Result<Ended, Error> {
+    let begin = Instant::now();
+    let mut seen = Seen::since(source.begun());
+    let mut has_ended = false;
+    loop {
+        let is_over = stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time);
+        for record in source.news()? {
+            seen.observe(&record);
+            has_ended |= source.has_ended(&record);
+            if let Record::Start(start) = &record {
+                start.trouble.iter().for_each(|trouble| crate::output::say(&format!("note: {trouble}")));
+            }
+            if !output.write(&record, &seen)? {
+                return Ok(Ended::NobodyReads);
+            }
+        }
+        if is_over {
+            return Ok(Ended::Whole(Box::new(seen)));
+        }
+        thread::sleep(REST);
+    }
 }

@@ -1,7 +1,6 @@
 //! `cargo gpu-tuned report`.
 
 mod args;
-mod found;
 mod measured;
 mod page;
 mod planned;

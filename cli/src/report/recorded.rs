@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gpu_tuned_core::three_digits;
+use gpu_tuned_observe::diagnose::{Finding, Severity, diagnose};
 use gpu_tuned_observe::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
 use gpu_tuned_observe::plot::{TimeSeries, TimeSeriesPlot};
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord};
 use maud::{Markup, html};
 
-use super::found::findings;
 use super::page::{Section, picture, table};
 use crate::stdio::input_name;
+use crate::view::expectation;
 
 const COLUMNS: [&str; 7] = ["of", "figure", ">mean", ">min", ">max", ">std. dev.", ">samples"];
 
@@ -156,4 +157,36 @@ fn of_steps(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Opti
         _ => None,
     });
     TimeSeries { name: String::new(), points: points.collect() }
+}
+
+/// The findings in their order, and what could not be judged.
+fn findings(records: &[Record]) -> Markup {
+    let diagnosis = diagnose(records);
+    html! {
+        h3 { "Findings" }
+        @if diagnosis.findings.is_empty() && diagnosis.judged.steps > 0 {
+            p class="good" { "Nothing slows training down." }
+        }
+        @for found in &diagnosis.findings { (finding(found)) }
+        @for unjudged in &diagnosis.unjudged { p class="faint" { (unjudged.what) "; " (unjudged.how) } }
+    }
+}
+
+fn finding(found: &Finding) -> Markup {
+    let class = if found.severity == Severity::Critical { "bad" } else { "text" };
+    html! {
+        p {
+            span class=(class) { (found.severity.name()) } " "
+            strong { (found.headline) } " "
+            span class="faint" { "[" (found.kind) "]" }
+        }
+        ul {
+            @for evidence in &found.evidence { li class="faint" { (evidence) } }
+            li {
+                (found.change.what)
+                @if let Some(command) = &found.change.command { ": " code { (command) } }
+            }
+            li { (expectation(found)) }
+        }
+    }
 }

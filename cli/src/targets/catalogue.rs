@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use gpu_tuned::{Machine, detect};
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts};
 use gpu_tuned_core::matching::{Match, identify};
+use gpu_tuned_core::plan::largest_piece;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable, describe_source};
+use gpu_tuned_core::{Bytes, Goal, Provenance};
 use serde::Serialize;
 
 use super::details::CUDA;
-use super::limits::Limits;
 use crate::args::Common;
 use crate::error::Error;
 use crate::project::Project;
@@ -139,4 +140,37 @@ fn left_out(packages: &[String]) -> String {
         "the workspace has several packages: their own profiles are left out; name one with -p: {}",
         packages.join(", ")
     )
+}
+
+#[derive(Serialize)]
+pub(super) struct Limits {
+    /// Memory available to a new process.
+    pub available: Bytes,
+    pub provenance: Provenance,
+    /// Default memory headroom, as a fraction.
+    pub headroom_share: f64,
+    pub headroom: Bytes,
+    pub context: Bytes,
+    pub training: Bytes,
+    /// Largest tensor that can be allocated.
+    pub largest_allocation: Option<Bytes>,
+}
+
+impl Limits {
+    /// The planner's limits. A detected GPU has a smaller headroom.
+    pub(super) fn of(facts: &DeviceFacts) -> Self {
+        let kept = if facts.memory_provenance == Provenance::Measured { Goal::HEADROOM_KEPT } else { 1.0 };
+        let headroom_share = Goal::default().memory_headroom * kept;
+        let available = facts.memory_available;
+        let headroom = available.scaled(headroom_share);
+        Self {
+            available,
+            provenance: facts.memory_provenance,
+            headroom_share,
+            headroom,
+            context: facts.context,
+            training: available - headroom - facts.context,
+            largest_allocation: largest_piece(facts),
+        }
+    }
 }

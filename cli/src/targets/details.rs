@@ -2,8 +2,7 @@
 
 use gpu_tuned_core::profile::{Basis, Peak, Profile};
 
-use super::catalogue::{Entry, Nearness};
-use super::limits::Limits;
+use super::catalogue::{Entry, Limits, Nearness};
 use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
 use crate::view::memory_origin;
 

@@ -4,7 +4,6 @@ mod args;
 mod catalogue;
 mod details;
 mod here;
-mod limits;
 mod list;
 mod search;
 

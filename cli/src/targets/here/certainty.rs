@@ -61,7 +61,7 @@ fn compared(
     (names(said), names(unreported))
 }
 
-fn is_in(difference: &Difference, what: &str) -> bool {
+pub(super) fn is_in(difference: &Difference, what: &str) -> bool {
     let of = match difference {
         Difference::Name { .. } => "name",
         Difference::PciId { .. } => "PCI id",

@@ -2,9 +2,10 @@
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_core::matching::{Difference, Match};
+use gpu_tuned_core::matching::Match;
 use gpu_tuned_core::profile::Profile;
 
+use super::certainty::is_in;
 use crate::output::{MARKED, PLAIN, Table, styled};
 
 const COLUMNS: [&str; 3] = ["", ">here", ">profile"];
@@ -42,31 +43,25 @@ fn lines(reading: &GpuReading, found: &Match) -> [Option<Line>; 8] {
         Match::Variant { differences, .. } => differences.as_slice(),
         _ => &[],
     };
-    let differs = |is_it: fn(&Difference) -> bool| differences.iter().any(is_it);
+    let differs = |what: &str| differences.iter().any(|difference| is_in(difference, what));
     let count = |count: u32| count.to_string();
     let bits = |bits: u32| format!("{bits} bit");
     let capability = profile.map(|profile| profile.compute_capability.to_string());
     let sms = profile.and_then(|profile| profile.compute.sm_count);
     let bus = profile.and_then(|profile| profile.memory.bus_bits);
     let other_bus = reading.memory_bus_bits.is_some() && bus.is_some() && reading.memory_bus_bits != bus;
-    let other_capability = differs(|it| matches!(it, Difference::ComputeCapability { .. }));
     [
-        line(
-            "memory",
-            reading.memory_total.map(exact),
-            profile.map(memory),
-            differs(|it| matches!(it, Difference::Memory { .. })),
-        ),
+        line("memory", reading.memory_total.map(exact), profile.map(memory), differs("memory")),
         line("reserved by driver", reading.memory_reserved.filter(|kept| kept.0 > 0).map(exact), None, false),
         line("free now", reading.memory_free.map(exact), None, false),
         line("memory bus", reading.memory_bus_bits.map(bits), bus.map(bits), other_bus),
+        line("SMs", reading.sm_count.map(count), sms.map(count), differs("SMs")),
         line(
-            "SMs",
-            reading.sm_count.map(count),
-            sms.map(count),
-            differs(|it| matches!(it, Difference::SmCount { .. })),
+            "capability",
+            reading.compute_capability.map(|it| it.to_string()),
+            capability,
+            differs("compute capability"),
         ),
-        line("capability", reading.compute_capability.map(|it| it.to_string()), capability, other_capability),
         power(reading, profile),
         line("other processes", reading.other_processes.filter(|count| *count > 0).map(count), None, false),
     ]

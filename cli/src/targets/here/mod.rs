@@ -8,9 +8,8 @@ use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::Match;
 use serde::Serialize;
 
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, Limits};
 use super::details;
-use super::limits::Limits;
 use crate::args::Common;
 use crate::output::{Answer, BOLD, Code, GOOD, MARKED, pretty, section, styled, wrapped};
 use crate::view::memory_origin;
