@@ -5,15 +5,9 @@
 //! Both sides read the results as a [`Record`].
 
 mod figures;
-mod frontier;
-mod header;
 mod record;
 mod request;
-mod setup;
 
-pub use figures::{Figures, Interval, Outcome, Phases};
-pub use frontier::frontier;
-pub use header::{Begin, Header, Planned};
-pub use record::{Line, Record, Section};
-pub use request::{Request, powers_of_two};
-pub use setup::{Feed, Setup};
+pub use figures::{Figures, Interval, Outcome, Phases, frontier};
+pub use record::{Begin, Header, Line, Planned, Record, Section};
+pub use request::{Feed, Request, Setup, powers_of_two};

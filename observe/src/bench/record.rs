@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Bytes, Precision};
 use serde::{Deserialize, Serialize};
 
-use super::{Begin, Header, Outcome, Setup};
+use super::{Outcome, Setup};
 
 /// A line of a file of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,5 +93,81 @@ impl Section {
                 self.outcomes.insert(setup, *outcome);
             }
         }
+    }
+}
+
+/// Program, device and versions that results belong to. Results below different headers are not comparable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the format: [`FORMAT`](Self::FORMAT).
+    pub format: u32,
+    /// Name of the workload.
+    pub workload: String,
+    /// The driver's name of the device.
+    pub device: String,
+    /// GPU or CPU.
+    pub kind: DeviceKind,
+    /// Memory of the device.
+    pub memory_bytes: Bytes,
+    /// Streaming multiprocessors; 0 for a CPU.
+    pub sm_count: u32,
+    /// Training threads; `None` for a GPU.
+    pub cpu_threads: Option<u64>,
+    /// Version of the driver; `None` for a CPU.
+    pub driver: Option<String>,
+    /// Version of Burn.
+    pub burn: String,
+    /// Version of `CubeCL`; `None` for a CPU.
+    pub cubecl: Option<String>,
+    /// Trainable parameters.
+    pub parameters: u64,
+    /// Hash of the names and shapes of the model's parameters.
+    pub shape: String,
+    /// The model's description, with dimensions that no parameter has, such as the sequence length.
+    pub described: WorkloadSpec,
+    /// The build checks its arithmetic, as the profile `dev` does.
+    pub debug: bool,
+    /// Memory is counted, which takes another allocator on a CPU.
+    pub counts_memory: bool,
+    /// Steps in fp32 ran without TF32 on a device that has TF32.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub full_f32: bool,
+}
+
+impl Header {
+    /// The present version of the format.
+    pub const FORMAT: u32 = 1;
+}
+
+/// The start of a process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Planned settings of the program.
+    pub planned: Planned,
+    /// Requested setups in their order, recorded ones included.
+    pub setups: Vec<Setup>,
+}
+
+/// Planned settings of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    /// Precision.
+    pub precision: Precision,
+    /// Activation checkpointing is on.
+    pub checkpointing: bool,
+    /// Samples of a micro-batch.
+    pub batch: u64,
+    /// Loader workers.
+    pub workers: u64,
+    /// Prefetched batches.
+    pub prefetch: u64,
+    /// Micro-batches of a step.
+    pub accumulation: u64,
+}
+
+impl Planned {
+    /// Returns whether the setup has the plan's steps, however its batches are prepared.
+    pub fn matches(&self, setup: &Setup) -> bool {
+        (self.precision, self.checkpointing, self.batch) == (setup.precision, setup.checkpointing, setup.batch)
     }
 }

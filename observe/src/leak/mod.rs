@@ -23,7 +23,6 @@
 
 mod check;
 mod growth;
-mod slope;
 
 use serde::Serialize;
 

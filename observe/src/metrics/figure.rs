@@ -1,6 +1,6 @@
-//! Figures of the GPU and of the host: key, unit, name for Prometheus, and the field of the sample.
+//! Figures of the GPU, of the host and of optimizer steps: key, unit, name for Prometheus, and the field.
 
-use crate::recording::{GpuSample, HostSample};
+use crate::recording::{GpuSample, HostSample, StepRecord};
 
 /// A figure of a kind of sample.
 #[derive(Clone, Copy, Debug)]
@@ -52,13 +52,13 @@ figures! {
             "Part of the memory bandwidth that was used, since the last sample";
         "memory_activity_percent" "gpu_memory_activity_ratio" PERCENT |gpu| gpu.memory_activity_percent,
             "Part of the driver's last sample period in which memory was read or written";
-        "memory_used_bytes" "gpu_memory_used_bytes" ONE |gpu| bytes(gpu.memory_used_bytes), "Memory in use by processes";
+        "memory_used_bytes" "gpu_memory_used_bytes" ONE |gpu| count(gpu.memory_used_bytes), "Memory in use by processes";
         "power_w" "gpu_power_watts" ONE |gpu| watts(gpu.power_mw), "Power drawn";
         "sm_clock_mhz" "gpu_sm_clock_hertz" MEGAHERTZ |gpu| gpu.sm_clock_mhz.map(f64::from), "Clock of the SMs";
         "temperature_c" "gpu_temperature_celsius" ONE |gpu| gpu.temperature_c.map(f64::from), "Temperature of the chip";
-        "pcie_to_gpu_bytes_per_s" "gpu_pcie_to_gpu_bytes_per_second" ONE |gpu| bytes(gpu.pcie_to_gpu_bytes_per_s),
+        "pcie_to_gpu_bytes_per_s" "gpu_pcie_to_gpu_bytes_per_second" ONE |gpu| count(gpu.pcie_to_gpu_bytes_per_s),
             "PCIe traffic from the host to the GPU";
-        "pcie_from_gpu_bytes_per_s" "gpu_pcie_from_gpu_bytes_per_second" ONE |gpu| bytes(gpu.pcie_from_gpu_bytes_per_s),
+        "pcie_from_gpu_bytes_per_s" "gpu_pcie_from_gpu_bytes_per_second" ONE |gpu| count(gpu.pcie_from_gpu_bytes_per_s),
             "PCIe traffic from the GPU to the host";
     }
 
@@ -74,10 +74,10 @@ figures! {
     /// Figures of the host, and of the monitored program.
     pub HOST_FIGURES: [HostSample; 5] {
         "cpu_percent" "host_cpu_ratio" PERCENT |host| host.cpu_percent, "Part of the CPU time of all cores that was used";
-        "memory_used_bytes" "host_memory_used_bytes" ONE |host| bytes(host.memory_used_bytes), "Host memory in use";
+        "memory_used_bytes" "host_memory_used_bytes" ONE |host| count(host.memory_used_bytes), "Host memory in use";
         "process_cpu_percent" "process_cpu_cores" PERCENT |host| host.process.as_ref()?.cpu_percent,
             "CPU cores kept busy by the monitored program and its children";
-        "process_memory_bytes" "process_memory_bytes" ONE |host| bytes(host.process.as_ref()?.memory_bytes),
+        "process_memory_bytes" "process_memory_bytes" ONE |host| count(host.process.as_ref()?.memory_bytes),
             "Memory of the monitored program and its children";
         "process_busiest_thread_percent" "process_busiest_thread_ratio" PERCENT
             |host| host.process.as_ref()?.busiest_thread_percent,
@@ -85,8 +85,8 @@ figures! {
     }
 }
 
-fn bytes(bytes: Option<u64>) -> Option<f64> {
-    bytes.map(|bytes| bytes as f64)
+fn count(count: Option<u64>) -> Option<f64> {
+    count.map(|count| count as f64)
 }
 
 fn watts(milliwatts: Option<u32>) -> Option<f64> {
@@ -96,4 +96,44 @@ fn watts(milliwatts: Option<u32>) -> Option<f64> {
 /// Returns all figures of a GPU.
 pub(crate) fn gpu_figures() -> impl Iterator<Item = &'static Figure<GpuSample>> {
     GPU_FIGURES.iter().chain(&GPU_STATE)
+}
+
+/// A figure: its key, which ends in its unit, and its value.
+pub(crate) type NamedFigure = (&'static str, Option<f64>);
+
+/// Returns the seconds of each phase of a step.
+pub(crate) fn phases(step: &StepRecord) -> [NamedFigure; 8] {
+    [
+        ("waited_s", step.waited_s),
+        ("outside_s", step.outside_s),
+        ("upload_s", step.upload_s),
+        ("loss_s", step.loss_s),
+        ("backward_s", step.backward_s),
+        ("update_s", step.update_s),
+        ("exchange_s", step.exchange_s),
+        ("drain_s", step.drain_s),
+    ]
+}
+
+/// Returns all figures of a step.
+pub(crate) fn step_figures(step: &StepRecord) -> impl Iterator<Item = NamedFigure> + use<> {
+    let figures = [
+        ("seconds", Some(step.seconds)),
+        ("samples", Some(step.samples as f64)),
+        ("micro_batches", Some(step.micro_batches as f64)),
+        ("micro_batch", Some(step.micro_batch as f64)),
+        ("loss", step.loss),
+        ("gradient_norm", step.gradient_norm),
+        ("loss_scale", step.loss_scale),
+        ("applied", Some(f64::from(u8::from(step.applied)))),
+        ("rescues", Some(step.rescues as f64)),
+        ("loss_cpu_s", step.loss_cpu_s),
+        ("queued", count(step.queued)),
+        ("prepared", count(step.prepared)),
+        ("prepared_s", step.prepared_s),
+        ("prepared_cpu_s", step.prepared_cpu_s),
+        ("in_use_bytes", count(step.in_use_bytes)),
+        ("reserved_bytes", count(step.reserved_bytes)),
+    ];
+    figures.into_iter().chain(phases(step))
 }

@@ -3,13 +3,11 @@
 pub(crate) mod csv;
 mod figure;
 pub(crate) mod prometheus;
-mod step;
 mod throttle;
 
-pub(crate) use figure::gpu_figures;
-pub use figure::{Figure, GPU_FIGURES, HOST_FIGURES};
 #[cfg(feature = "tensorboard")]
-pub(crate) use step::NamedFigure;
-pub(crate) use step::{phases, step_figures};
+pub(crate) use figure::NamedFigure;
+pub use figure::{Figure, GPU_FIGURES, HOST_FIGURES};
+pub(crate) use figure::{gpu_figures, phases, step_figures};
 pub(crate) use throttle::REASONS;
 pub use throttle::key as throttle_key;

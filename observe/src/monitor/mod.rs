@@ -25,17 +25,16 @@
 //! ```
 
 mod csv;
+#[cfg(feature = "nvml")]
+mod driver;
 mod gpus;
 mod host;
-#[cfg(feature = "nvml")]
-mod names;
 mod options;
 mod prometheus;
 mod sampler;
 mod series;
 mod state;
 mod summary;
-mod threads;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -141,17 +140,17 @@ impl Monitor {
 
     /// Returns the last record of each device and value.
     pub fn latest(&self) -> Latest {
-        self.shared.state().latest().clone()
+        self.shared.state().latest.clone()
     }
 
     /// Returns the summary so far.
     pub fn summary(&self) -> Summary {
-        self.shared.state().summary()
+        self.shared.state().gathering.summary()
     }
 
     /// Returns the kept records, the oldest first.
     pub fn history(&self) -> Vec<Record> {
-        self.shared.state().history().iter().cloned().collect()
+        self.shared.state().history.iter().cloned().collect()
     }
 
     /// Returns the kept records from number `from` on, and the number to continue with. The first record has number 0.
@@ -164,20 +163,20 @@ impl Monitor {
         let state = self.shared.state();
         let uuid = |record: &Record| match record {
             Record::Gpu(sample) => {
-                let gpus = &state.latest().start.gpus;
+                let gpus = &state.latest.start.gpus;
                 let gpu = gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == (sample.gpu, sample.mig_slot));
                 gpu.and_then(|gpu| gpu.uuid.as_deref())
             }
             _ => None,
         };
-        let lines = state.history().iter().filter_map(|record| csv_line(record, uuid(record)));
+        let lines = state.history.iter().filter_map(|record| csv_line(record, uuid(record)));
         [csv_header()].into_iter().chain(lines).collect()
     }
 
     /// Formats the last samples for Prometheus: see [`to_prometheus`].
     pub fn to_prometheus(&self) -> String {
         let state = self.shared.state();
-        to_prometheus(state.latest(), &state.summary())
+        to_prometheus(&state.latest, &state.gathering.summary())
     }
 
     /// Takes a last sample, stops, and returns the summary.
@@ -189,7 +188,7 @@ impl Monitor {
         self.end();
         let mut state = self.shared.state();
         written(&mut state, self.shared.record.as_ref())?;
-        Ok(state.summary())
+        Ok(state.gathering.summary())
     }
 
     /// Writes all records to the file. Monitoring goes on if that fails. The error is returned once, here or by

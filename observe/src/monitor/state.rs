@@ -6,7 +6,7 @@ use std::io;
 use crate::recording::{GpuSample, HostSample, Record, Start, Value};
 use serde::Serialize;
 
-use super::summary::{Gathering, Summary};
+use super::summary::Gathering;
 use crate::recording::Writer;
 
 /// The last record of each device and value.
@@ -25,12 +25,12 @@ pub struct Latest {
 
 /// State that a monitor and its thread share.
 pub(super) struct State {
-    latest: Latest,
-    history: VecDeque<Record>,
+    pub(super) latest: Latest,
+    pub(super) history: VecDeque<Record>,
     /// Records that were dropped from the history.
     dropped: u64,
     max_history: usize,
-    gathering: Gathering,
+    pub(super) gathering: Gathering,
     writer: Option<Writer>,
     /// The error that ended the recording.
     pub(super) write_error: Option<io::Error>,
@@ -87,18 +87,6 @@ impl State {
     /// Writes the buffer of the recording to the file.
     pub(super) fn flush(&mut self) {
         self.write(Writer::flush);
-    }
-
-    pub(super) const fn latest(&self) -> &Latest {
-        &self.latest
-    }
-
-    pub(super) const fn history(&self) -> &VecDeque<Record> {
-        &self.history
-    }
-
-    pub(super) fn summary(&self) -> Summary {
-        self.gathering.summary()
     }
 
     /// Returns the kept records from number `from` on, and the number of the next record.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::series::{Series, Stats};
 use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES};
-use crate::recording::{Gpu, GpuSample, HostSample, Record, Start, StepRecord, Throttle, Value};
+use crate::recording::{Gpu, GpuSample, Record, Start, StepRecord, Throttle};
 
 /// Collects records, in their order, into a [`Summary`]. Its memory does not grow with the records.
 #[derive(Clone, Debug, Default)]
@@ -102,9 +102,13 @@ impl Gathering {
         match record {
             Record::Start(start) => self.start(start),
             Record::Gpu(sample) => self.gpu(sample),
-            Record::Host(sample) => self.host(sample),
+            Record::Host(sample) => {
+                self.advance(sample.at);
+                self.host.observe(sample.at, sample, &HOST_FIGURES);
+            }
             Record::Step(step) => self.steps.observe(step),
-            Record::Value(value) => self.value(value),
+            // Values come at irregular times: each counts alike.
+            Record::Value(value) => self.values.entry(value.name.clone()).or_default().observe(value.value, Some(1.0)),
             _ => {}
         }
     }
@@ -157,16 +161,6 @@ impl Gathering {
             *device.energy_j.get_or_insert_default() += f64::midpoint(before, now) * (sample.at - then).max(0.0);
         }
         device.power = watts.map(|watts| (sample.at, watts));
-    }
-
-    fn host(&mut self, sample: &HostSample) {
-        self.advance(sample.at);
-        self.host.observe(sample.at, sample, &HOST_FIGURES);
-    }
-
-    fn value(&mut self, value: &Value) {
-        // Values come at irregular times: each counts alike.
-        self.values.entry(value.name.clone()).or_default().observe(value.value, Some(1.0));
     }
 
     fn advance(&mut self, at: f64) {

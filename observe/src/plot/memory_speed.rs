@@ -151,7 +151,7 @@ fn axes(text: &mut String, scale: &Scale) -> fmt::Result {
         writeln!(text, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{amount}</text>", BOTTOM + 19.0)?;
     }
     writeln!(text, "<path class=\"axis\" d=\"M{LEFT} {BOTTOM}H{RIGHT}\"/>")?;
-    let (x, y, unit) = (f64::midpoint(LEFT, RIGHT), f64::midpoint(TOP, BOTTOM), scale.unit.name());
+    let (x, y, unit) = (f64::midpoint(LEFT, RIGHT), f64::midpoint(TOP, BOTTOM), scale.unit.name);
     writeln!(text, "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">memory needed, {unit}</text>", HEIGHT - 12.0)?;
     writeln!(text, "<text transform=\"translate(18 {y}) rotate(-90)\" text-anchor=\"middle\">samples/s</text>")
 }
@@ -201,7 +201,7 @@ impl ModeLine {
                 )?;
             }
             let (mode, batch, speed) = (self.mode, point.batch, three_digits(point.samples_per_s));
-            let (amount, unit) = (scale.unit.amount(point.memory), scale.unit.name());
+            let (amount, unit) = (scale.unit.amount(point.memory), scale.unit.name);
             writeln!(
                 text,
                 "<circle class=\"{color}{hollow}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>{mode}, batch {batch}: {speed} \

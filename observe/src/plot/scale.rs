@@ -11,10 +11,10 @@ pub(super) const TOP: f64 = 78.0;
 pub(super) const BOTTOM: f64 = HEIGHT - 52.0;
 
 /// Unit of the memory axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    Mib,
-    Gib,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    bytes: f64,
+    pub(super) name: &'static str,
 }
 
 /// Scale from figures to positions on the page.
@@ -35,7 +35,7 @@ impl Scale {
         let all: Vec<Bytes> = points().map(|point| point.memory).chain(limits).collect();
         let max = all.iter().copied().max().unwrap_or(Bytes::from_mib(1024));
         let min = all.iter().copied().min().unwrap_or(max).max(Bytes(1));
-        let unit = if max < Bytes::from_mib(1024) { Unit::Mib } else { Unit::Gib };
+        let unit = if max < Bytes::from_mib(1024) { Unit::MIB } else { Unit::GIB };
         let fastest =
             points().map(|point| point.interval.map_or(point.samples_per_s, |(_, max)| max)).fold(1.0, f64::max);
         let step = step(fastest * 1.06);
@@ -57,26 +57,15 @@ impl Scale {
 }
 
 impl Unit {
+    const MIB: Self = Self { bytes: (1 << 20) as f64, name: "MiB" };
+    const GIB: Self = Self { bytes: (1 << 30) as f64, name: "GiB" };
+
     pub(super) fn amount(self, memory: Bytes) -> f64 {
-        match self {
-            Self::Mib => memory.mib(),
-            Self::Gib => memory.gib(),
-        }
+        memory.0 as f64 / self.bytes
     }
 
     pub(super) fn to_bytes(self, amount: f64) -> Bytes {
-        let unit = match self {
-            Self::Mib => 1 << 20,
-            Self::Gib => 1 << 30,
-        };
-        Bytes((amount * f64::from(unit)) as u64)
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Mib => "MiB",
-            Self::Gib => "GiB",
-        }
+        Bytes((amount * self.bytes) as u64)
     }
 }
 

@@ -32,8 +32,6 @@
 //! # }
 //! ```
 
-mod host;
-mod last;
 mod observers;
 mod read;
 mod record;
@@ -46,11 +44,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use gpu_tuned_core::plan::Expected;
 pub use gpu_tuned_core::telemetry::{Gpu, GpuProcess, GpuSample, Throttle};
-pub use host::{HostSample, ProcessSample};
-pub(crate) use last::{belongs_to, is_of_process, last_run};
 pub use observers::{Observer, Observers};
 pub use read::{Recording, RecordingError, parse, read};
-pub use record::{Record, Start, VERSION, Value};
+pub use record::{HostSample, ProcessSample, Record, Start, VERSION, Value};
+pub(crate) use record::{belongs_to, is_of_process, last_run};
 pub use recorder::Recorder;
 pub use run::{Device, Run};
 pub use step::StepRecord;

@@ -1,9 +1,9 @@
-//! A line of a recording.
+//! Lines of a recording, and the last of several runs.
 
 use gpu_tuned_core::telemetry::{Gpu, GpuSample};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{HostSample, Run, StepRecord};
+use super::{Run, StepRecord};
 
 /// The version of the format that is written.
 pub const VERSION: u32 = 1;
@@ -95,4 +95,73 @@ impl Value {
     pub fn new(at: f64, name: impl Into<String>, value: f64) -> Self {
         Self { at, name: name.into(), value, step: None }
     }
+}
+
+/// A sample of the host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct HostSample {
+    /// Time of the sample.
+    pub at: f64,
+    /// CPU time of all processes since the last sample, in percent of all cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_percent: Option<f64>,
+    /// Memory in use, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
+    /// The monitored program and its children.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSample>,
+}
+
+/// A sample of a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ProcessSample {
+    /// Process ID.
+    pub pid: u32,
+    /// CPU time since the last sample, in percent of one core: 400 is four busy cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_percent: Option<f64>,
+    /// Resident memory in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// CPU time of its busiest thread since the last sample, in percent of one core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busiest_thread_percent: Option<f64>,
+}
+
+impl HostSample {
+    /// Creates a sample without figures.
+    pub fn new(at: f64) -> Self {
+        Self { at, ..Self::default() }
+    }
+}
+
+impl ProcessSample {
+    /// Creates a sample without figures.
+    pub fn new(pid: u32) -> Self {
+        Self { pid, ..Self::default() }
+    }
+}
+
+/// Returns the run that began last, wherever it stands in the file.
+pub(crate) fn last_run(records: &[Record]) -> Option<&Run> {
+    let runs = records.iter().filter_map(|record| match record {
+        Record::Run(run) => Some(&**run),
+        _ => None,
+    });
+    runs.max_by(|a, b| a.at.total_cmp(&b.at))
+}
+
+/// Returns whether the run's process took the step. Steps and runs of older versions name no process and always match.
+pub(crate) fn is_of_process(run: &Run, step: &StepRecord) -> bool {
+    run.pid == 0 || step.pid.is_none_or(|pid| pid == run.pid)
+}
+
+/// Returns whether the run took the step. Without a recorded run every step matches.
+pub(crate) fn belongs_to(run: Option<&Run>, step: &StepRecord) -> bool {
+    run.is_none_or(|run| step.at >= run.at && is_of_process(run, step))
 }

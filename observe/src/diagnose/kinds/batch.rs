@@ -92,10 +92,8 @@ fn larger(input: &DiagnosisInput<'_>, model: &StepModel, better: Better) -> Chan
 
 /// Adds the memory that is left unused.
 fn with_memory(input: &DiagnosisInput<'_>, finding: Finding) -> Finding {
-    let steps = input.stats.steps.as_ref().ok();
-    let reserved = steps.and_then(|steps| steps.memory.iter().filter_map(|memory| memory.reserved).max());
     let budget = input.stats.run.and_then(|run| run.memory_budget_bytes);
-    let Some((reserved, budget)) = reserved.zip(budget) else { return finding };
+    let Some((reserved, budget)) = input.stats.reserved().zip(budget) else { return finding };
     let (reserved, budget) = (reserved as f64, budget as f64);
     finding.with_evidence(
         format!("the pools reserve {} of a budget of {}", bytes(reserved), bytes(budget)),

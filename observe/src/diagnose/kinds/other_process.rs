@@ -108,12 +108,7 @@ fn listed(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<OtherMemory>
 
 /// Difference in bytes between a process's memory and the run's pools.
 fn distance(input: &DiagnosisInput<'_>, bytes: Option<u64>) -> u64 {
-    reserved(input).map_or(u64::MAX - bytes.unwrap_or(0), |own| bytes.unwrap_or(0).abs_diff(own))
-}
-
-/// Largest reservation of the run's pools.
-fn reserved(input: &DiagnosisInput<'_>) -> Option<u64> {
-    input.stats.steps.as_ref().ok()?.memory.iter().filter_map(|memory| memory.reserved).max()
+    input.stats.reserved().map_or(u64::MAX - bytes.unwrap_or(0), |own| bytes.unwrap_or(0).abs_diff(own))
 }
 
 /// Memory that was in use before the run began, and still is.
@@ -125,7 +120,7 @@ fn in_use_before(gpu: &GpuStats<'_>) -> Option<OtherMemory> {
 /// Memory in use that the run's pools do not explain. Pools of other streams are at most as large.
 fn unaccounted(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<OtherMemory> {
     let used = median(gpu.samples.iter().filter_map(|sample| sample.memory_used_bytes).map(|used| used as f64))?;
-    let own = reserved(input)? as f64;
+    let own = input.stats.reserved()? as f64;
     let bytes = if used > 2.0 * own + BESIDE_POOLS { used - own - BESIDE_POOLS } else { 0.0 };
     Some(OtherMemory { bytes, words: "in use beside the run's pools".to_owned(), pids: Vec::new() })
 }

@@ -5,16 +5,7 @@ use std::collections::BTreeSet;
 use crate::recording::{Record, Run, Start, StepRecord};
 
 use super::sorted_by_time;
-use crate::recording::{is_of_process, last_run};
-
-/// The run that began last.
-#[derive(Clone, Debug)]
-pub(super) struct LastRun<'a> {
-    pub run: Option<&'a Run>,
-    /// Steps of the run's first recorded rank, in the order of time.
-    pub steps: Vec<&'a StepRecord>,
-    pub doubt: Option<Doubt>,
-}
+use crate::recording::is_of_process;
 
 /// A reason to doubt that the steps are those of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +16,21 @@ pub(in super::super) enum Doubt {
     Repeated { from: u64 },
 }
 
-impl<'a> LastRun<'a> {
-    pub(super) fn from_records(records: &'a [Record]) -> Self {
-        let run = last_run(records);
-        let all = sorted_by_time(records, |record| match record {
-            Record::Step(step) => Some((step.at, &**step)),
-            _ => None,
-        });
-        let (own, others): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|step| run.is_none_or(|run| is_of_process(run, step)));
-        let (steps, before): (Vec<_>, Vec<_>) =
-            own.into_iter().partition(|step| run.is_none_or(|run| step.at >= run.at));
-        let rank = steps.iter().map(|step| step.rank).min();
-        let steps: Vec<_> = steps.into_iter().filter(|step| Some(step.rank) == rank).collect();
-        let none = Doubt::NoOwnSteps { before: before.len(), others: others.len() };
-        let are_elsewhere = steps.is_empty() && before.len() + others.len() > 0;
-        let doubt = if are_elsewhere { Some(none) } else { repeated(&steps).map(|from| Doubt::Repeated { from }) };
-        Self { run, steps, doubt }
-    }
+/// Returns the steps of `run` and of its first recorded rank, in the order of time, and a reason to doubt them.
+pub(super) fn steps_of_run<'a>(run: Option<&Run>, records: &'a [Record]) -> (Vec<&'a StepRecord>, Option<Doubt>) {
+    let all = sorted_by_time(records, |record| match record {
+        Record::Step(step) => Some((step.at, &**step)),
+        _ => None,
+    });
+    let (own, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|step| run.is_none_or(|run| is_of_process(run, step)));
+    let (steps, before): (Vec<_>, Vec<_>) = own.into_iter().partition(|step| run.is_none_or(|run| step.at >= run.at));
+    let rank = steps.iter().map(|step| step.rank).min();
+    let steps: Vec<_> = steps.into_iter().filter(|step| Some(step.rank) == rank).collect();
+    let none = Doubt::NoOwnSteps { before: before.len(), others: others.len() };
+    let are_elsewhere = steps.is_empty() && before.len() + others.len() > 0;
+    let doubt = if are_elsewhere { Some(none) } else { repeated(&steps).map(|from| Doubt::Repeated { from }) };
+    (steps, doubt)
 }
 
 /// Returns the first step number that repeats: a session gives each number once.

@@ -4,12 +4,12 @@ mod gpu_stats;
 mod last_run;
 mod steps;
 
-use crate::recording::{GpuSample, HostSample, Record, Run, Start};
+use crate::recording::{GpuSample, HostSample, Record, Run, Start, last_run};
 use crate::stats::mean;
 
 pub(super) use gpu_stats::{GpuStats, MIN_SAMPLES};
 pub(super) use last_run::Doubt;
-use last_run::{LastRun, last_start};
+use last_run::{last_start, steps_of_run};
 pub(super) use steps::{MIN_STEPS, Memory, Parts, Steps};
 
 /// Statistics of the run that began last.
@@ -32,7 +32,8 @@ pub(super) struct RunStats<'a> {
 
 impl<'a> RunStats<'a> {
     pub(super) fn from_records(records: &'a [Record]) -> Self {
-        let LastRun { run, steps, doubt } = LastRun::from_records(records);
+        let run = last_run(records);
+        let (steps, doubt) = steps_of_run(run, records);
         let began = run.map_or(f64::NEG_INFINITY, |run| run.at);
         let ended = records.iter().filter_map(|record| match record {
             Record::Step(step) if step.at < began => Some(step.at),
@@ -76,6 +77,11 @@ impl<'a> RunStats<'a> {
     /// CPU cores of the host.
     pub(super) fn cores(&self) -> Option<f64> {
         self.start.map(|start| start.cores as f64).filter(|cores| *cores > 0.0)
+    }
+
+    /// Largest reservation of the run's pools in bytes.
+    pub(super) fn reserved(&self) -> Option<u64> {
+        self.steps.as_ref().ok()?.memory.iter().filter_map(|memory| memory.reserved).max()
     }
 
     /// Returns whether a recorded run trains on a GPU.
