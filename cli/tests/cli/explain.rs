@@ -11,15 +11,15 @@ fn what_is_carried_over_says_from_where() {
 }
 
 #[test]
-fn what_was_replayed_for_a_gpu_is_told_apart_from_what_was_measured() {
+fn simulated_memory_is_labelled() {
     let project = Project::new("measured");
-    project.replay_for("rtx4090");
-    insta::assert_snapshot!("explain_replayed", project.run(&["explain", "l4"]).ended(0));
+    project.simulate_for("rtx4090");
+    insta::assert_snapshot!("explain_simulated", project.run(&["explain", "l4"]).ended(0));
     let planned = project.run(&["plan", "l4"]).ended(0);
-    assert!(planned.contains(", memory replayed for\n  rtx4090\n"), "{planned}");
+    assert!(planned.contains(", memory simulated for\n  rtx4090\n"), "{planned}");
     assert!(planned.contains("transferred memory, derived speed"), "{planned}");
     let checked = project.run(&["check"]).ended(0);
-    assert!(checked.contains("lm: memory replayed for rtx4090\n"), "{checked}");
+    assert!(checked.contains("lm: memory simulated for rtx4090\n"), "{checked}");
     assert!(checked.contains("lm: not measured on 2 declared GPUs"), "{checked}");
 }
 

@@ -45,14 +45,14 @@ impl Project {
         fs::read_to_string(self.path(file)).expect("a file of the copy can be read")
     }
 
-    /// Has its lock say that what was measured on an H200 was replayed for another GPU: without times, context and kernels.
-    pub(crate) fn replay_for(&self, gpu: &str) {
-        let gone = ["micro_step_ms", "optimizer_ms", "spread", "context", "kernels", "driver", "fp32", "bandwidth"];
+    /// Turns the measurements on an H200 into those that a simulation makes for another GPU: without times, context and kernels.
+    pub(crate) fn simulate_for(&self, gpu: &str) {
+        let gone = ["context", "kernels", "driver", "fp32", "bandwidth"];
         let lock = self.read("gpu-tuned.lock");
-        let left = lock.lines().filter(|line| !gone.iter().any(|name| line.starts_with(name)));
-        let left = left.flat_map(|line| [line, "\n"]).collect::<String>();
-        let name = format!(".on.replayed-{gpu}");
-        self.write("gpu-tuned.lock", &left.replace(".on.h200", &name).replace("\"dry-run\"", "\"replayed\""));
+        let kept = lock.lines().filter(|line| !gone.iter().any(|name| line.starts_with(name)));
+        let text: String = kept.map(|line| without_times(line) + "\n").collect();
+        let name = format!(".on.simulated-{gpu}");
+        self.write("gpu-tuned.lock", &text.replace(".on.h200", &name).replace("\"dry-run\"", "\"simulated\""));
     }
 
     /// Writes the file anew with this in place of that.
@@ -137,5 +137,16 @@ pub(crate) fn copy(from: &Path, to: &Path) {
         } else {
             fs::copy(from, to).expect("a file can be copied");
         }
+    }
+}
+
+/// Removes the times from the line of a micro-batch.
+fn without_times(line: &str) -> String {
+    let is_kept = |figure: &&str| !figure.contains("_ms = ");
+    match line.split_once("{ ") {
+        Some((batch, figures)) => {
+            format!("{batch}{{ {}", figures.split(", ").filter(is_kept).collect::<Vec<_>>().join(", "))
+        }
+        None => line.to_owned(),
     }
 }
