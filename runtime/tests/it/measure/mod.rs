@@ -129,10 +129,13 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     assert_eq!(measured.parameters, (WIDTH * WIDTH + WIDTH) as u64);
     assert!(measured.host_ms_per_sample.is_some_and(|ms| ms > 0.0));
     let on = measured.on.values().find(|on| on.device.starts_with("CPU")).expect("the CPU");
+    let mut tries = 0;
     for mode in ["f32", "f32-checkpointed"] {
         let batches = &on.mode[&mode.parse().expect("a mode")].batch;
-        // Up to the global batch of 7.
-        assert_eq!(batches.keys().copied().collect::<Vec<_>>(), [1, 2, 4, 7]);
+        // Up to the global batch of 7; a busy machine has no time for the larger ones.
+        let sizes: Vec<_> = batches.keys().copied().collect();
+        assert!(!sizes.is_empty() && [1, 2, 4, 7].starts_with(&sizes), "{sizes:?}");
+        tries += sizes.len();
         for point in batches.values() {
             assert!(point.micro_step_ms.is_some_and(|ms| ms > 0.0) && point.optimizer_ms.is_some_and(|ms| ms > 0.0));
             assert_eq!(point.reserved_bytes.is_some(), cfg!(feature = "counting-allocator"));
@@ -141,7 +144,7 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     let line = stdout.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
     let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(json["measured"]["shape"], measured.shape.as_str());
-    assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), 8, "{stderr}");
+    assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), tries, "{stderr}");
 }
 
 #[test]
