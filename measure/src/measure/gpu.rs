@@ -92,7 +92,9 @@ impl BatchSearch<'_, '_> {
         let begin = self.trial.now();
         for batch in micro_batches(largest_batch, global) {
             let is_slow = self.trial.now().duration_since(begin) > SLOW;
-            if is_slow && is_skipped(batch) && batch < largest_batch {
+            // Without two tries the memory of a much larger micro-batch cannot be predicted.
+            let is_predictable = self.tried.len() >= 2;
+            if is_slow && is_predictable && is_skipped(batch) && batch < largest_batch {
                 continue;
             }
             if self.predicted(batch).is_some_and(|bytes| bytes > self.most) || !self.attempt(batch)? {
