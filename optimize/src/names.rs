@@ -104,6 +104,7 @@ impl Names {
     }
 
     /// The optimizer of a config of Burn such as `AdamWConfig`; `Some(None)` for one that the planner has no counterpart of.
+    #[expect(clippy::option_option, reason = "known to Burn and known to the planner are two questions")]
     pub(crate) fn burn_optimizer(&self, config: &str) -> Option<Option<Optimizer>> {
         let name = config.strip_suffix("Config")?.to_ascii_lowercase();
         // Momentum is a field of `SgdConfig`.

@@ -91,6 +91,7 @@ mod tests {
         present.iter().map(figure).collect()
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a committed table is optional")]
     fn limits(all: &[(&str, usize)]) -> Option<Table> {
         Some(all.iter().map(|(name, limit)| ((*name).to_owned(), *limit)).collect())
     }

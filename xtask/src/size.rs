@@ -23,7 +23,7 @@ impl Sizes {
     /// Reads the Rust files of `files`, which lie below `root`.
     pub(crate) fn measure(root: &Path, files: &[String]) -> Result<Self> {
         let mut sizes = Self { files: BTreeMap::new(), crates: BTreeMap::new() };
-        for file in files.iter().filter(|file| file.ends_with(".rs")) {
+        for file in files.iter().filter(|file| Path::new(file).extension().is_some_and(|ending| ending == "rs")) {
             let text = fs::read_to_string(root.join(file))?;
             sizes.files.insert(file.clone(), text.lines().count());
             if let Some(name) = crate_of(file) {

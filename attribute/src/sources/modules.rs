@@ -28,14 +28,14 @@ impl Reader {
     pub(super) fn read_target(&mut self, target: &Target<'_>) {
         let folder = target.root.parent().unwrap_or(Path::new("")).to_owned();
         let path = vec![target.name.replace('-', "_")];
-        self.read(ModuleFile { file: target.root.to_owned(), folder, path }, target.is_test);
+        self.read(&ModuleFile { file: target.root.to_owned(), folder, path }, target.is_test);
     }
 
     pub(super) fn into_sources(self) -> Sources {
         self.sources
     }
 
-    fn read(&mut self, module: ModuleFile, is_test: bool) {
+    fn read(&mut self, module: &ModuleFile, is_test: bool) {
         // Two spellings of a path are one file.
         let key = module.file.canonicalize().unwrap_or_else(|_| module.file.clone());
         if !self.visited.insert(key) {
@@ -49,15 +49,15 @@ impl Reader {
         self.sources.structs.extend(collected.structs);
         self.sources.unread.extend(collected.unread);
         for child in collected.modules {
-            for found in files(&child, &module) {
-                self.read(found, is_test);
+            for found in files(&child, module) {
+                self.read(&found, is_test);
             }
         }
         let beside = module.file.parent().unwrap_or(Path::new(""));
         for included in collected.included {
             let file = beside.join(included);
             if file.is_file() {
-                self.read(ModuleFile { file, folder: module.folder.clone(), path: module.path.clone() }, is_test);
+                self.read(&ModuleFile { file, folder: module.folder.clone(), path: module.path.clone() }, is_test);
             }
         }
     }

@@ -23,7 +23,8 @@ pub(super) fn struct_names(structs: &[Struct], file: &ConfigFile, lock: &Lock) -
     let path = |it: &Struct| Some(it.path.clone());
     let is_shared = |name: &str| structs.iter().filter(|it| it.name == name).count() > 1;
     let unique = |it: &Struct| own(it).filter(|name| !is_shared(name) && is_free(name));
-    let choices: [&dyn Fn(&Struct) -> Option<String>; 5] = [&of_file, &measured, &before, &unique, &path];
+    type Choice<'a> = &'a dyn Fn(&Struct) -> Option<String>;
+    let choices: [Choice<'_>; 5] = [&of_file, &measured, &before, &unique, &path];
     for choice in choices {
         for (index, it) in structs.iter().enumerate() {
             let name = choice(it).filter(|name| !names.iter().flatten().any(|taken| taken == name));

@@ -57,10 +57,12 @@ impl<'a> Pools<'a> {
     pub(super) fn usage(&self, batch: u64, accumulates: bool) -> PoolUsage {
         let reserved = if accumulates { &self.accumulating } else { &self.single };
         let measured = self.baseline.measured.batch.get(&batch);
-        let figure = measured.and_then(|measured| match accumulates {
-            true => measured.reserved_accumulating_bytes,
-            false => measured.reserved_bytes,
-        });
+        let figure =
+            measured.and_then(
+                |measured| {
+                    if accumulates { measured.reserved_accumulating_bytes } else { measured.reserved_bytes }
+                },
+            );
         PoolUsage {
             bytes: bytes(reserved.at(batch)),
             is_measured: figure.is_some(),

@@ -29,8 +29,8 @@ impl MeasurementTarget {
     /// # Errors
     ///
     /// See [`MeasureError`].
-    pub fn take_first_step<M: Module>(self, step: FirstStep<'_, M>) -> Result<(), MeasureError> {
-        let FirstStep { model, optimizer, samples, batch, loss } = step;
+    pub fn take_first_step<M: Module>(self, step: &FirstStep<'_, M>) -> Result<(), MeasureError> {
+        let FirstStep { model, optimizer, samples, batch, loss } = *step;
         let (models, optimizers) = (Mutex::new(model.clone()), Mutex::new(optimizer.clone()));
         let model = |device: &Device| copy(&models).map(&mut FreshParameters { device });
         let subject = Subject::new(model, || copy(&optimizers), batch, loss);

@@ -116,7 +116,7 @@ struct Repeats {
     /// Short steps in a row, and longer ones.
     steps: usize,
     longer_steps: usize,
-    repeats: usize,
+    count: usize,
 }
 
 impl Repeats {
@@ -129,7 +129,7 @@ impl Repeats {
         let one = warm * (steps + many * longer_steps) as f64;
         // Slow steps vary little.
         let least = within(spend.as_secs_f64() * LEAST_REPEATS as f64, one).clamp(1, LEAST_REPEATS);
-        Self { many, steps, longer_steps, repeats: within(spend.as_secs_f64(), one).clamp(least, MOST_REPEATS) }
+        Self { many, steps, longer_steps, count: within(spend.as_secs_f64(), one).clamp(least, MOST_REPEATS) }
     }
 }
 
@@ -196,8 +196,8 @@ impl Clock<'_> {
         spend: Duration,
     ) -> Outcome<'s, 'a, M, B, Times> {
         let repeats = Repeats::for_duration(warm, spend, self.is_cpu);
-        let mut all = Vec::with_capacity(repeats.repeats);
-        for _ in 0..repeats.repeats {
+        let mut all = Vec::with_capacity(repeats.count);
+        for _ in 0..repeats.count {
             let seconds;
             (training, seconds) =
                 if self.is_cpu { watch(training, repeats.steps) } else { self.compare(training, repeats)? };

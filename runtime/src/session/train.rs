@@ -54,7 +54,7 @@ impl<C: Tuned> Session<C> {
         let recipe = self.recipe_of_one_rank()?;
         let first_step = self
             .requested_measurement()
-            .map(|target| -> TakeFirstStep<M> { Box::new(move |step| Ok(target.take_first_step(step)?)) });
+            .map(|target| -> TakeFirstStep<M> { Box::new(move |step| Ok(target.take_first_step(&step)?)) });
         Ok(Trainer::planned(model, optimizer, &recipe, self.plan(), self.workload(), first_step)?)
     }
 

@@ -225,7 +225,7 @@ impl Arguments {
             scope.spawn(move || {
                 let mut batches = (0..self.steps as u64).map(|index| lesson.batch(index, self.batch));
                 // Sending fails only after the receiver's failure, which the receiver reports.
-                batches.try_for_each(|batch| sender.send(batch)).ok();
+                batches.try_for_each(|batch| sender.send(batch).ok());
             });
             self.take(trainer, batches)
         })

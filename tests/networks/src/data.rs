@@ -31,7 +31,8 @@ impl Batcher<usize, (Tensor<2>, Tensor<1, Int>)> for Labelled {
     fn batch(&self, samples: Vec<usize>, device: &Device) -> (Tensor<2>, Tensor<1, Int>) {
         let row = |sample: usize| (0..FEATURES).map(move |column| (sample * 7 + column * 3) as f32 % 11.0 / 11.0);
         let inputs: Vec<_> = samples.iter().copied().flat_map(row).collect();
-        let classes: Vec<_> = samples.iter().map(|sample| (sample % CLASSES) as i64).collect();
+        let classes: Vec<_> =
+            samples.iter().map(|sample| i64::try_from(sample % CLASSES).expect("a small number")).collect();
         (
             Tensor::from_data(TensorData::new(inputs, [samples.len(), FEATURES]), device),
             Tensor::from_data(TensorData::new(classes, [samples.len()]), device),

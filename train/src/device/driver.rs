@@ -108,6 +108,10 @@ pub(super) fn retain(device: &CudaDevice) -> Result<(Arc<CudaContext>, Bytes), O
 }
 
 /// Memory that is free on a device that is open.
+///
+/// # Errors
+///
+/// See [`OpenError`]: the driver may refuse or lose the device.
 pub fn memory_free(device: &CudaDevice) -> Result<Bytes, OpenError> {
     retain(device).map(|(_, free)| free)
 }

@@ -4,6 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs `step` and turns a panic into an error with the panic's message.
 ///
 /// The panic hook still prints: the hook belongs to the whole process, and other threads may replace it at any time.
+///
+/// # Errors
+///
+/// The panic's message, or a sentence where the panic has no text.
 pub fn catching<T>(step: impl FnOnce() -> T) -> Result<T, String> {
     // What `step` half-built is dropped here or belongs to Burn, which locks its own state.
     catch_unwind(AssertUnwindSafe(step))

@@ -31,10 +31,10 @@ mod tests {
 
     #[test]
     fn sleeping_takes_none_and_working_does() {
-        let (_, slept) = measured(|| thread::sleep(Duration::from_millis(50)));
+        let ((), slept) = measured(|| thread::sleep(Duration::from_millis(50)));
         assert!(slept.unwrap() < Duration::from_millis(40), "{slept:?}");
         let (before, clock, mut sum) = (now().unwrap(), Instant::now(), 0_u64);
-        while now().unwrap() - before < Duration::from_millis(50) {
+        while now().unwrap().saturating_sub(before) < Duration::from_millis(50) {
             sum = sum.wrapping_mul(31).wrapping_add(clock.elapsed().as_nanos() as u64);
         }
         assert!(clock.elapsed() >= Duration::from_millis(40), "{sum}");

@@ -32,7 +32,7 @@ impl Prose {
                 prose.add(area, file, &block);
             }
         }
-        prose.offending.sort_by(|a, b| b.0.cmp(&a.0));
+        prose.offending.sort_by_key(|(count, ..)| core::cmp::Reverse(*count));
         Ok(prose)
     }
 
@@ -104,8 +104,11 @@ impl Prose {
     }
 }
 
+/// Reads the blocks of a text.
+type ReadBlocks = fn(&str) -> Vec<Block>;
+
 /// Returns the area of a file and the reader of its blocks; `None` for files without prose of ours.
-fn area(file: &str) -> Option<(&str, fn(&str) -> Vec<Block>)> {
+fn area(file: &str) -> Option<(&str, ReadBlocks)> {
     let folder = file.split('/').next()?;
     let generated = file.contains("/results/") || file.contains("/snapshots/");
     match file.rsplit_once('.')? {

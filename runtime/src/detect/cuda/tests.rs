@@ -30,7 +30,7 @@ fn shown(gpus: &[GpuReading], visible: Option<&str>) -> Vec<CudaDevice> {
 fn of_cuda(index: usize, gpu: &GpuReading) -> CudaDevice {
     let mut device = CudaDevice::default();
     device.index = index;
-    device.name = gpu.name.clone();
+    device.name.clone_from(&gpu.name);
     device.pci_address = gpu.pci_address;
     device.uuid = gpu.uuid.as_deref().and_then(|uuid| uuid.split_once('-')).map(|(_, digits)| digits.to_owned());
     device.compute_capability = gpu.compute_capability;

@@ -63,7 +63,7 @@ pub struct GpuMemory {
     series: Series,
 }
 
-/// MicroBatchGradients of the time in which a kernel ran on the GPU, of any process, in percent. A kernel that uses a small part of the
+/// Share of the time in which a kernel ran on the GPU, of any process, in percent. A kernel that uses a small part of the
 /// GPU counts in full; a GPU at 100% need not be a well used one.
 #[derive(Clone, Debug)]
 pub struct GpuUtilisation {
@@ -98,9 +98,4 @@ impl GpuUtilisation {
 }
 
 numeric_metric!(GpuMemory, "GPU Memory", Some("GiB"), "Memory of the GPU that processes hold");
-numeric_metric!(
-    GpuUtilisation,
-    "GPU Utilisation",
-    Some("%"),
-    "MicroBatchGradients of the time in which a kernel ran on the GPU"
-);
+numeric_metric!(GpuUtilisation, "GPU Utilisation", Some("%"), "Share of the time in which a kernel ran on the GPU");

@@ -46,7 +46,7 @@ impl Metrics {
         self.gpu.memory()
     }
 
-    /// MicroBatchGradients of the time in which a kernel ran on the GPU, in percent.
+    /// Share of the time in which a kernel ran on the GPU, in percent.
     pub fn gpu_utilisation(&self) -> GpuUtilisation {
         self.gpu.utilisation()
     }

@@ -128,7 +128,7 @@ where
     fn validated(&self, epoch: usize, outcome: Result<(), EventProcessorError>) {
         match outcome {
             Err(error) if error.failures().iter().any(is_out_of_memory_in_validation) => {
-                self.out_of_memory(epoch, error.to_string())
+                self.out_of_memory(epoch, error.to_string());
             }
             other => self.interrupter.fail_on_error(other),
         }
