@@ -5,6 +5,9 @@ use gpu_tuned_project::lock::Lock;
 
 use super::structs::Struct;
 
+/// Proposes a name for a struct.
+type Choice<'a> = &'a dyn Fn(&Struct) -> Option<String>;
+
 /// Returns a name for each struct: of its workload in the file, of its measurements, of its measurements before a change,
 /// or its own. No two names are equal.
 pub(super) fn struct_names(structs: &[Struct], file: &ConfigFile, lock: &Lock) -> Vec<String> {
@@ -23,7 +26,6 @@ pub(super) fn struct_names(structs: &[Struct], file: &ConfigFile, lock: &Lock) -
     let path = |it: &Struct| Some(it.path.clone());
     let is_shared = |name: &str| structs.iter().filter(|it| it.name == name).count() > 1;
     let unique = |it: &Struct| own(it).filter(|name| !is_shared(name) && is_free(name));
-    type Choice<'a> = &'a dyn Fn(&Struct) -> Option<String>;
     let choices: [Choice<'_>; 5] = [&of_file, &measured, &before, &unique, &path];
     for choice in choices {
         for (index, it) in structs.iter().enumerate() {

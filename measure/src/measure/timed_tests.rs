@@ -58,16 +58,16 @@ fn of_many_micro_batches_what_a_short_step_hides_counts_little() {
 fn slow_steps_are_taken_few_times() {
     let spend = Duration::from_secs(2);
     let seconds = |warm: f64| {
-        let Repeats { many, steps, longer_steps, repeats } = Repeats::for_duration(warm, spend, false);
-        warm * ((steps + many * longer_steps) * repeats) as f64
+        let Repeats { many, steps, longer_steps, count } = Repeats::for_duration(warm, spend, false);
+        warm * ((steps + many * longer_steps) * count) as f64
     };
     for warm in [1e-4, 1e-3, 0.01, 0.03, 0.1, 0.33, 1.0, 5.0] {
         let repeats = Repeats::for_duration(warm, spend, false);
-        assert!((3..=16).contains(&repeats.many) && repeats.repeats >= 1, "{warm}: {repeats:?}");
+        assert!((3..=16).contains(&repeats.many) && repeats.count >= 1, "{warm}: {repeats:?}");
         // Of the slowest a single repeat.
         assert!(seconds(warm) <= (3.0 * 2.0_f64).max(4.0 * warm) + 1e-9, "{warm}: {repeats:?}");
     }
-    assert!(seconds(0.33) < 4.5 && Repeats::for_duration(0.33, spend, false).repeats == 3);
+    assert!(seconds(0.33) < 4.5 && Repeats::for_duration(0.33, spend, false).count == 3);
     assert_eq!(Repeats::for_duration(0.01, spend, true).longer_steps, 0);
 }
 
