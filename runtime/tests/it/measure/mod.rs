@@ -141,7 +141,8 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
             assert_eq!(point.reserved_bytes.is_some(), cfg!(feature = "counting-allocator"));
         }
     }
-    let line = stdout.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
+    // The test harness writes the test's name before it.
+    let line = stdout.lines().find_map(|line| line.find("{\"").map(|at| &line[at..])).expect("a line of JSON");
     let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(json["measured"]["shape"], measured.shape.as_str());
     assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), tries, "{stderr}");
