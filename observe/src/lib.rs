@@ -8,7 +8,7 @@
 //! | [`leak`] | memory that grows from step to step |
 //! | [`trace`] | traces of steps for Perfetto |
 //! | [`export`] | CSV, Prometheus and TensorBoard |
-//! | [`bench`] | records of a bench run |
+//! | [`bench`](mod@bench) | records of a bench run |
 //! | [`plot`] | SVG plots |
 //!
 //! Programs that depend on `gpu-tuned` find the first six as `gpu_tuned::recording`, `gpu_tuned::monitor` and so on.

@@ -8,21 +8,21 @@ use super::PRODUCT_KEYS;
 /// The value of a dimension.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DimValue {
-    /// For [`DimKind::Count`].
+    /// For [`DimKind::Count`](super::DimKind::Count).
     Count(u64),
-    /// For [`DimKind::Flag`].
+    /// For [`DimKind::Flag`](super::DimKind::Flag).
     Flag(bool),
-    /// For [`DimKind::Number`].
+    /// For [`DimKind::Number`](super::DimKind::Number).
     Number(f64),
-    /// For [`DimKind::Choice`]: the name in files.
+    /// For [`DimKind::Choice`](super::DimKind::Choice): the name in files.
     Choice(String),
-    /// For [`DimKind::ChoiceList`].
+    /// For [`DimKind::ChoiceList`](super::DimKind::ChoiceList).
     ChoiceList(Vec<String>),
-    /// For [`DimKind::Counts`].
+    /// For [`DimKind::Counts`](super::DimKind::Counts).
     Counts(Vec<u64>),
-    /// For [`DimKind::Stages`].
+    /// For [`DimKind::Stages`](super::DimKind::Stages).
     Stages(Vec<[u64; 2]>),
-    /// For [`DimKind::Product`]: rows per sample, inner, columns.
+    /// For [`DimKind::Product`](super::DimKind::Product): rows per sample, inner, columns.
     Product([u64; 3]),
 }
 

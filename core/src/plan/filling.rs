@@ -16,9 +16,9 @@ use crate::workload::Workload;
 pub struct Filling {
     /// Predicted share of the time of the micro-batches in which the device computes, rather than waits for launches, 0 to 1.
     pub utilization: f64,
-    /// What the samples take of the device's f32 peak, as a share; `None` where the peak is not known.
+    /// Fraction of the device's f32 peak that the samples use; `None` if the peak is unknown.
     pub of_peak: Option<f64>,
-    /// What stands behind the figures.
+    /// Provenance of the figures.
     pub provenance: Provenance,
 }
 

@@ -11,7 +11,7 @@ use super::{Feeding, HOST_MS};
 pub(super) enum Feeder {
     /// A single batch on the device, repeated.
     Resident,
-    /// [`Session::loader`].
+    /// [`Session::loader`](gpu_tuned::Session::loader).
     Library,
     /// Burn's `MultiThreadDataLoader`.
     Burn,
