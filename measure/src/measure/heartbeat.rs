@@ -51,16 +51,19 @@ fn run(interval: Duration, received: &Receiver<Event>, report: impl Fn(Duration,
     let (mut since, mut step) = (Instant::now(), None);
     let mut due = since + interval;
     loop {
-        match received.recv_timeout(due.saturating_duration_since(Instant::now())) {
+        // Events that wait in the channel do not delay a report.
+        let now = Instant::now();
+        if now >= due {
+            report(now - since, step);
+            due = now + interval;
+        }
+        match received.recv_timeout(due - now) {
             Ok(Event::Step(next)) => step = Some(next),
             Ok(Event::Output) => {
                 since = Instant::now();
                 due = since + interval;
             }
-            Err(RecvTimeoutError::Timeout) => {
-                report(since.elapsed(), step);
-                due = Instant::now() + interval;
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
@@ -78,6 +81,7 @@ impl Drop for Heartbeat {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::{Heartbeat, Step};
@@ -106,6 +110,7 @@ mod tests {
         while reports.try_recv().map_or(true, |(_, at)| at != Some(step)) {
             assert!(begin.elapsed() < 500 * quiet, "no report");
             heartbeat.at(step);
+            thread::sleep(quiet / 10);
         }
         drop(heartbeat);
         // Earlier reports may be left in the channel.
