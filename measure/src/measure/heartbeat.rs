@@ -108,7 +108,7 @@ mod tests {
         let step = Step::single(64, true);
         let begin = Instant::now();
         while reports.try_recv().map_or(true, |(_, at)| at != Some(step)) {
-            assert!(begin.elapsed() < 500 * quiet, "no report");
+            assert!(begin.elapsed() < Duration::from_secs(60), "no report");
             heartbeat.at(step);
             thread::sleep(quiet / 10);
         }

@@ -18,14 +18,22 @@ pub(super) fn ms_per_sample(prepare: &dyn Fn(usize), samples: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::ms_per_sample;
 
     #[test]
     fn it_is_the_time_of_one_sample() {
-        let ms = ms_per_sample(&|samples| thread::sleep(Duration::from_millis(2 * samples as u64)), 5);
-        assert!((2.0..6.0).contains(&ms), "{ms}");
+        let (begin, prepared) = (Instant::now(), Cell::new(0));
+        let prepare = |samples: usize| {
+            prepared.set(prepared.get() + samples);
+            thread::sleep(Duration::from_millis(2 * samples as u64));
+        };
+        let ms = ms_per_sample(&prepare, 5);
+        // A median is at most twice the mean.
+        let mean = begin.elapsed().as_secs_f64() * 1e3 / prepared.get() as f64;
+        assert!(ms >= 2.0 && ms <= 2.0 * mean, "{ms}, on average {mean}");
     }
 }

@@ -113,13 +113,13 @@ fn a_killed_writer_leaves_a_whole_file() {
     for name in 0..10 {
         file.update(&format!("other-{name}"), &measured(1)).expect("it can be written");
     }
-    let start = Instant::now();
     let mut rounds = 0;
     for kill in 0..200 {
         let mut process = child(file.path(), "killed", u64::MAX);
-        // Long enough to begin to write, and then any part of a write longer.
+        // Until the first write, and then any part of a write longer.
         let begins = Instant::now();
-        while begins.elapsed() < Duration::from_millis(200) && round(&read(&file), "killed") == rounds {
+        while round(&read(&file), "killed") == rounds {
+            assert!(begins.elapsed() < Duration::from_secs(60), "nothing is written");
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_micros(kill * 1_618 % 12_000));
@@ -132,7 +132,7 @@ fn a_killed_writer_leaves_a_whole_file() {
         assert!(others && now >= rounds, "{lock:?}");
         rounds = now;
     }
-    assert!(rounds >= 100, "{rounds} writes in {:?}: not much was killed", start.elapsed());
+    assert!(rounds >= 200, "{rounds} writes: not much was killed");
     file.update("killed", &measured(0)).expect("nobody holds it");
     #[cfg(unix)]
     assert_eq!(names(&folder), [Path::new(Lock::NAME)], "what was left behind is swept up");

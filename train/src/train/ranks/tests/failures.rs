@@ -11,7 +11,7 @@ use burn::tensor::{Device, Tensor};
 use super::{SIZES, all_at_once, ranks, steps};
 use crate::out_of_memory::Moment;
 use crate::train::StepError;
-use crate::train::ranks::{Ended, RanksError};
+use crate::train::ranks::{Ended, Ranks, RanksError};
 use crate::train::tests::{OUT_OF_MEMORY, furthest, sgd};
 
 #[test]
@@ -47,7 +47,7 @@ fn a_rank_for_which_nothing_fits_ends_all_with_its_error() {
     let (error, took) = ended(|_| panic!("{OUT_OF_MEMORY}"));
     let RanksError::Rank { rank: 1, source, left } = error else { panic!("{error:?}") };
     assert!(matches!(source.downcast_ref(), Some(StepError::DoesNotFit { micro_batch: 1, .. })), "{source}");
-    assert!(left.is_empty() && took < Duration::from_secs(10), "{took:?}");
+    assert!(left.is_empty() && took < Duration::from_secs(60), "{took:?}");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_panic_of_one_rank_ends_all_with_its_words() {
         matches!(&error, RanksError::Panicked { rank: 1, message, left } if message == "index out of bounds" && left.is_empty()),
         "{error:?}"
     );
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
 #[test]
@@ -91,7 +91,8 @@ fn ranks_that_take_different_numbers_of_steps_are_ended() {
 #[test]
 fn a_rank_that_hangs_in_an_exchange_is_left_behind() {
     let begin = Instant::now();
-    let run = ranks(2, 8).patience(Duration::from_millis(300)).run(|rank| {
+    let ranks = Ranks { grace: Duration::from_secs(5), ..ranks(2, 8) };
+    let run = ranks.patience(Duration::from_millis(300)).run(|rank| {
         if rank.index() == 1 {
             // As one whose device no longer answers.
             rank.handle.watched_exchange(|| thread::sleep(Duration::from_secs(3600)));
@@ -103,7 +104,7 @@ fn a_rank_that_hangs_in_an_exchange_is_left_behind() {
         matches!(&error, RanksError::Ended { source: Ended::Silent { ranks, .. }, left } if ranks == &[1] && left == &[1]),
         "{error:?}"
     );
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
 /// Plain descent that has no memory the first so many times it is called.
