@@ -12,9 +12,10 @@ const USUAL_GAP: f64 = 4.0;
 
 /// A figure that was measured at some micro-batches, with straight lines between neighbours.
 ///
-/// The lines of the first and the last two measurements extend beyond them. Below the first measurement the figure is
-/// at least the micro-batch's proportional share of it, and at most all of it. With a single measurement, larger
-/// micro-batches get their multiple of it, and smaller ones all of it.
+/// The line of the first two measurements extends below them, and the figure is at least the micro-batch's proportional
+/// share of the first, and at most all of it. Beyond the last, the steeper of two lines extends: the one of the last two
+/// measurements, and the one of the first and the last. Page counts jump, so the last two alone may even fall. With a
+/// single measurement, larger micro-batches get their multiple of it, and smaller ones all of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Interpolation {
     /// Ascending; at least one.
@@ -40,7 +41,12 @@ impl Interpolation {
         if low == high {
             return figure * batch as f64 / low as f64;
         }
-        (figure + (batch as f64 - low as f64) * slope).max(0.0)
+        let (last, at_last) = self.last();
+        if batch > last {
+            let overall = (at_last - at_first) / (last - first) as f64;
+            return at_last + (batch - last) as f64 * slope.max(overall).max(0.0);
+        }
+        figure + (batch - low) as f64 * slope
     }
 
     /// Returns true if the figure was measured at this micro-batch.

@@ -18,7 +18,7 @@ fn lines_join_the_measurements_and_extend_beyond_them() {
     assert!((reserved.at(128) / 16_000.0 - 1.0).abs() < 0.04, "{}", reserved.at(128));
     assert!(reserved.is_beyond(512) && !reserved.is_beyond(256));
     let beyond = (reserved.at(512) - reserved.at(256)) / 256.0;
-    assert!((beyond - (31_872.0 - 8833.0) / 192.0).abs() < 1e-9, "{beyond}");
+    assert!((beyond - (31_872.0 - 1477.0) / 248.0).abs() < 1e-9, "{beyond}");
     assert!((reserved.at(4) - 933.5).abs() < 1e-9, "{}", reserved.at(4));
     assert!((reserved.at(1) - 525.875).abs() < 1e-9, "{}", reserved.at(1));
 }
@@ -29,7 +29,15 @@ fn below_the_first_measurement_the_share_and_the_measurement_bound_the_figure() 
     assert!((steep.at(4) - 400.0).abs() < 1e-9);
     let falling = interpolation(&[(8, 800.0), (16, 700.0)]);
     assert!((falling.at(4) - 800.0).abs() < 1e-9);
-    assert!(falling.at(1 << 30).abs() < 1e-9);
+}
+
+#[test]
+fn beyond_the_last_measurement_no_figure_falls() {
+    let falling = interpolation(&[(8, 800.0), (16, 700.0)]);
+    assert!((falling.at(1 << 30) - 700.0).abs() < 1e-9);
+    // The pages of the logits are fewer at 56 samples than at 52, and 80 take more than either.
+    let gpt = interpolation(&GPT);
+    assert!((gpt.at(80) - (16.3 + 24.0 * 1.7 / 16.0)).abs() < 1e-9, "{}", gpt.at(80));
 }
 
 #[test]
