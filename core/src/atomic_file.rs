@@ -74,7 +74,7 @@ impl Drop for Draft {
     }
 }
 
-/// Writes a file completely or not at all.
+/// Writes a file completely or not at all: see [`replace_with`].
 ///
 /// # Errors
 ///
@@ -83,12 +83,17 @@ pub fn replace(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     replace_with(path, |file| file.write_all(contents.as_ref()))
 }
 
-/// Writes a file piece by piece, completely or not at all.
+/// Writes a file piece by piece, completely or not at all. Pipes and devices, such as `/dev/null`, are written directly.
 ///
 /// # Errors
 ///
 /// The writer's error, or the reason why the file cannot be written.
 pub fn replace_with<E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => return Err(io::Error::from(ErrorKind::IsADirectory).into()),
+        Ok(there) if !there.is_file() => return write(&mut File::options().write(true).open(path)?),
+        _ => {}
+    }
     let mut draft = Draft::new(path)?;
     write(draft.file())?;
     Ok(draft.commit()?)
@@ -170,6 +175,21 @@ mod tests {
         assert_eq!(names(&folder).len(), 2);
         sweep(&path);
         assert_eq!(names(&folder), [".other.1.tmp"]);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_files_are_replaced() {
+        use std::os::unix::fs::FileTypeExt as _;
+        use std::os::unix::net::UnixListener;
+        let folder = folder("devices");
+        let path = folder.join("socket");
+        let _socket = UnixListener::bind(&path).expect("a socket");
+        // A socket cannot be opened, unlike a pipe.
+        replace(&path, "text").expect_err("no file");
+        assert!(fs::metadata(&path).expect("a socket").file_type().is_socket());
+        assert_eq!(replace(&folder, "text").expect_err("a folder").kind(), io::ErrorKind::IsADirectory);
         fs::remove_dir_all(folder).expect("removed");
     }
 

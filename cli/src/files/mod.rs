@@ -37,16 +37,10 @@ pub(crate) fn distinct(input: &Path, output: &Path) -> Result<(), Error> {
 
 /// Writes a file completely or not at all. Pipes and devices are written directly.
 pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    let written = match fs::metadata(path) {
-        Ok(there) if there.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
-        Ok(there) if !there.is_file() => {
-            fs::OpenOptions::new().write(true).open(path).and_then(|mut file| write(&mut file))
-        }
-        _ => atomic_file::replace_with(path, |file| {
-            let mut buffer = io::BufWriter::new(file);
-            write(&mut buffer)?;
-            buffer.flush()
-        }),
-    };
+    let written = atomic_file::replace_with(path, |file| {
+        let mut buffer = io::BufWriter::new(file);
+        write(&mut buffer)?;
+        buffer.flush()
+    });
     written.map_err(|source| Error::Write { path: path.to_owned(), source })
 }
