@@ -28,7 +28,8 @@ impl WorkloadArgs {
 pub(crate) struct ModelOrWorkloadArgs {
     #[command(flatten)]
     pub of_package: WorkloadArgs,
-    /// Describe the model here, without a package: transformer, convnet, unet, mlp, recurrent or declared
+    /// Describe the model here, without a package: transformer, convnet, unet, mlp, recurrent (or
+    /// lstm, gru), declared
     #[arg(long, value_name = "KIND", conflicts_with_all = ["workload", "struct"])]
     pub model: Option<String>,
     /// A dimension of --model or a key of its training, such as `seq=512` or `optimizer=sgd`

@@ -28,10 +28,24 @@ pub struct ModelKind {
     from_values: fn(&DimValues) -> ModelSpec,
 }
 
+/// Names of recurrent networks by their cell, on command lines.
+const CELLS: [&str; 2] = ["lstm", "gru"];
+
 impl ModelKind {
     /// The kind with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|kind| kind.name == name)
+    }
+
+    /// The kind with this name on a command line, and the `cell` that the name gives: `lstm` and `gru` are recurrent.
+    pub fn requested(name: &str) -> Option<(&'static Self, Option<&'static str>)> {
+        let cell = CELLS.into_iter().find(|cell| *cell == name);
+        Some((Self::named(cell.map_or(name, |_| "recurrent"))?, cell))
+    }
+
+    /// Names that [`requested`](Self::requested) accepts.
+    pub fn requestable() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|kind| kind.name).chain(CELLS)
     }
 }
 

@@ -85,10 +85,9 @@ fn kind(
     request: &ModelRequest<'_>,
 ) -> Result<(&'static ModelKind, Option<Evidence>, String), OptimizeError> {
     if let Some(requested) = request.kind {
-        let name = if requested == "lstm" || requested == "gru" { "recurrent" } else { requested };
-        let kind = ModelKind::named(name).ok_or_else(|| OptimizeError::UnknownKind {
+        let (kind, _) = ModelKind::requested(requested).ok_or_else(|| OptimizeError::UnknownKind {
             name: requested.to_owned(),
-            hint: suggest(requested, ModelKind::ALL.iter().map(|kind| kind.name)),
+            hint: suggest(requested, ModelKind::requestable()),
         })?;
         let names = Names::get().kind(kind.name);
         let evidence = names.map(|names| Evidence { names, by: "--model".to_owned(), word: None });

@@ -14,7 +14,7 @@ use super::parse_workload;
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum PairsError {
     /// The model is unknown.
-    #[error("there is no model `{name}`{hint}; there are {}", kinds().collect::<Vec<_>>().join(", "))]
+    #[error("there is no model `{name}`{hint}; there are {}", ModelKind::requestable().collect::<Vec<_>>().join(", "))]
     UnknownModel {
         /// The name.
         name: String,
@@ -35,20 +35,17 @@ pub enum PairsError {
     },
 }
 
-/// The names of the models.
-fn kinds() -> impl Iterator<Item = &'static str> {
-    ModelKind::ALL.iter().map(|kind| kind.name)
-}
-
 /// Parses the dimensions of a model and of its training, by the code that parses `gpu-tuned.toml`. Names need no quotes.
 ///
 /// # Errors
 ///
 /// When the model is unknown, or a dimension is unknown, missing, out of range or given twice.
 pub fn workload_from_pairs(model: &str, pairs: &[(String, String)]) -> Result<WorkloadSpec, PairsError> {
-    let unknown = || PairsError::UnknownModel { name: model.to_owned(), hint: suggest(model, kinds()) };
-    let kind = ModelKind::named(model).ok_or_else(unknown)?;
+    let unknown =
+        || PairsError::UnknownModel { name: model.to_owned(), hint: suggest(model, ModelKind::requestable()) };
+    let (kind, cell) = ModelKind::requested(model).ok_or_else(unknown)?;
     let (mut dims, mut training) = (Table::new(), Table::new());
+    dims.extend(cell.map(|cell| ("cell".to_owned(), cell.into())));
     for (name, value) in pairs {
         let is_training = dims::named(Training::DIMS, name).is_some();
         let table = if is_training { &mut training } else { &mut dims };
@@ -89,6 +86,11 @@ mod tests {
         let training = Training { optimizer: Optimizer::Sgd, ..Training::default() };
         let spec = parse("transformer", &[&pairs[..], &[("optimizer", "sgd")]].concat()).unwrap();
         assert_eq!(spec, WorkloadSpec { model: model.into(), training });
+        let dims = [("inputs", "8"), ("hidden", "64"), ("layers", "2"), ("seq", "30"), ("outputs", "1")];
+        let gru = [&dims[..], &[("cell", "gru")]].concat();
+        assert_eq!(parse("gru", &dims), parse("recurrent", &gru));
+        assert_eq!(parse("lstm", &dims), parse("recurrent", &dims));
+        assert!(parse("gru", &gru).is_err_and(|error| error.contains("`cell` is given twice")));
         assert!(parse("convnet", &[("image", "28"), ("classes", "10"), ("stages", "[[8, 1]]")]).is_ok());
     }
 
