@@ -78,7 +78,7 @@ pub enum TrainerError {
     /// The model cannot be trained in the planned precision.
     #[error(transparent)]
     Mixed(#[from] MixedError),
-    /// A measurement was requested, which ranks do not support.
+    /// A measurement was requested, which ranks do not support. The error is a `MeasureError`.
     #[error(transparent)]
     Measure(Box<dyn Error + Send + Sync>),
     /// The plan is for several ranks, and a single trainer exchanges no gradients.
@@ -124,7 +124,7 @@ pub enum TrainerError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// The step was measured in place of being taken, and the measurement failed.
+    /// The step was measured in place of being taken, and the measurement failed. The error is a `MeasureError`.
     #[error(transparent)]
     Measure(Box<dyn Error + Send + Sync>),
     /// The batch has no samples.
