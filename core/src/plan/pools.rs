@@ -1,7 +1,7 @@
 //! Bytes that the memory pools reserve, by measurements.
 
 use super::baseline::BaselineMeasurement;
-use super::calibration::SMALL_PAGES;
+use super::calibration::{ACCUMULATION_EXCESS, SMALL_PAGES};
 use super::estimate::MemoryEstimate;
 use super::simulation;
 use crate::device::DeviceFacts;
@@ -25,12 +25,22 @@ pub(super) struct Pools<'a> {
 /// Bytes that the memory pools reserve in steps of one micro-batch size.
 pub(super) struct PoolUsage {
     pub bytes: Bytes,
-    /// True if the bytes were measured at this micro-batch, and are not interpolated.
-    pub is_measured: bool,
-    /// True if this micro-batch is larger than every measured one.
-    pub is_beyond: bool,
+    pub origin: Origin,
     /// Margin of an estimate as a fraction of the bytes.
     pub margin_share: f64,
+}
+
+/// Origin of the bytes at a micro-batch size.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Measured at this size.
+    Measured,
+    /// Measured at this size without accumulation, plus a set of gradients.
+    WithGradients,
+    /// Interpolated between measured sizes.
+    Interpolated,
+    /// Extrapolated beyond the largest measured size.
+    Extrapolated,
 }
 
 impl<'a> Pools<'a> {
@@ -56,18 +66,18 @@ impl<'a> Pools<'a> {
     /// Returns the bytes at a micro-batch, which may be one of several in a step.
     pub(super) fn usage(&self, batch: u64, accumulates: bool) -> PoolUsage {
         let reserved = if accumulates { &self.accumulating } else { &self.single };
-        let measured = self.baseline.measured.batch.get(&batch);
-        let figure =
-            measured.and_then(
-                |measured| {
-                    if accumulates { measured.reserved_accumulating_bytes } else { measured.reserved_bytes }
-                },
-            );
+        let measured = self.baseline.measured.batch.get(&batch).copied().unwrap_or_default();
+        let origin = match (measured.reserved_bytes, measured.reserved_accumulating_bytes) {
+            (Some(_), None) if accumulates => Origin::WithGradients,
+            (Some(_), _) => Origin::Measured,
+            (None, _) if reserved.is_beyond(batch) => Origin::Extrapolated,
+            (None, _) => Origin::Interpolated,
+        };
+        let most = if origin == Origin::WithGradients { ACCUMULATION_EXCESS } else { f64::INFINITY };
         PoolUsage {
             bytes: bytes(reserved.at(batch)),
-            is_measured: figure.is_some(),
-            is_beyond: reserved.is_beyond(batch),
-            margin_share: (1.0 + reserved.margin(batch)) * (1.0 + self.simulation_margin) - 1.0,
+            origin,
+            margin_share: (1.0 + reserved.margin(batch).min(most)) * (1.0 + self.simulation_margin) - 1.0,
         }
     }
 
@@ -84,13 +94,14 @@ impl<'a> Pools<'a> {
             in_use - persistent - input
         });
         let activations = kept.min(pools - known);
-        let is_exact = self.baseline.is_exact(self.mode) && usage.is_measured;
+        let is_measured = usage.origin == Origin::Measured;
+        let is_exact = self.baseline.is_exact(self.mode) && is_measured;
         MemoryEstimate {
             activations,
             scratch: Bytes::ZERO,
             allocator: pools - known - activations,
             margin: if is_exact { Bytes::ZERO } else { usage.margin() },
-            provenance: self.baseline.provenance(usage.is_measured, self.mode),
+            provenance: self.baseline.provenance(is_measured, self.mode),
             ..derived.clone()
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
+use crate::plan::calibration::{ACCUMULATION_EXCESS, SMALL_PAGES};
 use crate::plan::explain::explain;
 use crate::profile::ProfileTable;
 use crate::workload::{Transformer, Workload};
@@ -19,11 +20,16 @@ const MEASURED: [(u64, u64, u64); 4] = [
 ];
 
 fn transformer() -> Workload {
+    measured(&MEASURED, Some)
+}
+
+/// The workload, measured at some sizes, with the bytes of accumulating steps that `keep` returns.
+fn measured(sizes: &[(u64, u64, u64)], keep: fn(u64) -> Option<u64>) -> Workload {
     let workload = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) }.workload();
-    let batch = MEASURED.into_iter().map(|(size, reserved, accumulating)| {
+    let batch = sizes.iter().map(|&(size, reserved, accumulating)| {
         let measured = MeasuredBatch {
             reserved_bytes: Some(Bytes(reserved)),
-            reserved_accumulating_bytes: Some(Bytes(accumulating)),
+            reserved_accumulating_bytes: keep(accumulating).map(Bytes),
             ..MeasuredBatch::default()
         };
         (size, measured)
@@ -53,8 +59,11 @@ fn pinned(batch: u64, micro_batches: u64) -> Goal {
 
 /// Predicted bytes of the memory pools and their upper bound, without batches that are prepared ahead.
 fn predicted(batch: u64, micro_batches: u64) -> (Bytes, Bytes) {
-    let workload = transformer();
-    let memory = plan(&h200(), &workload, &pinned(batch, micro_batches)).expect("it fits").memory;
+    predicted_of(&transformer(), batch, micro_batches)
+}
+
+fn predicted_of(workload: &Workload, batch: u64, micro_batches: u64) -> (Bytes, Bytes) {
+    let memory = plan(&h200(), workload, &pinned(batch, micro_batches)).expect("it fits").memory;
     let queue = memory.inputs - workload.sample.input.unwrap_or_default().times(batch);
     let bound = memory.total() - memory.context - memory.kernels - queue;
     (bound - memory.margin, bound)
@@ -66,6 +75,21 @@ fn measured_sizes_reserve_what_was_measured() {
         for (micro_batches, bytes) in [(1, single), (4, accumulating)] {
             assert_eq!(predicted(batch, micro_batches), (Bytes(bytes), Bytes(bytes)), "{batch}");
         }
+    }
+}
+
+#[test]
+fn a_size_that_was_measured_without_accumulation_gets_the_margin_of_accumulation() {
+    // Interpolations between two sizes have a larger margin.
+    let sizes = &MEASURED[2..];
+    let workload = measured(sizes, |_| None);
+    for &(batch, single, accumulating) in sizes {
+        assert_eq!(predicted_of(&workload, batch, 1), (Bytes(single), Bytes(single)));
+        let estimate = Bytes(single + workload.parameters.trained() * 4);
+        let (predicted, bound) = predicted_of(&workload, batch, 4);
+        let margin = estimate.scaled(ACCUMULATION_EXCESS) + SMALL_PAGES;
+        assert!(predicted == estimate && (bound - estimate).0.abs_diff(margin.0) <= 1, "{batch}: {bound:?}");
+        assert!(bound >= Bytes(accumulating), "{batch}");
     }
 }
 

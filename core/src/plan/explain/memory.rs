@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Asked;
 use crate::measured::Mode;
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
-use crate::plan::pools::{PoolUsage, Pools};
+use crate::plan::pools::{Origin, PoolUsage, Pools};
 use crate::plan::{MemoryEstimate, baseline, prefetch};
 use crate::{Bytes, Provenance, grouped};
 
@@ -59,10 +59,11 @@ impl Pooled {
     fn new(pools: &Pools<'_>, estimate: &MemoryEstimate, asked: &Asked<'_>, accumulates: bool) -> Self {
         let usage = pools.usage(estimate.batch, accumulates);
         let input = asked.workload.sample.input.unwrap_or_default().times(estimate.batch);
-        let line = match (usage.is_measured, usage.is_beyond) {
-            (true, _) => "",
-            (false, true) => ", extrapolated beyond the largest measured micro-batch",
-            (false, false) => ", interpolated between measured micro-batches",
+        let line = match usage.origin {
+            Origin::Measured => "",
+            Origin::WithGradients => " without accumulation, with a set of gradients",
+            Origin::Extrapolated => ", extrapolated beyond the largest measured micro-batch",
+            Origin::Interpolated => ", interpolated between measured micro-batches",
         };
         Self {
             source: format!("{}{line}", pools.baseline.source()),
