@@ -12,6 +12,15 @@ fn what_is_stale_or_does_not_fit_is_told_in_a_line_with_what_mends_it() {
 }
 
 #[test]
+fn an_interrupted_measurement_is_noted() {
+    let project = Project::new("measured");
+    project.replace("gpu-tuned.lock", "method = \"dry-run\"\n", "method = \"dry-run\"\npartial = true\n");
+    let checked = project.run(&["check"]).ended(0);
+    assert!(checked.contains("lm on h200: a measurement was interrupted: sizes that were not tried"), "{checked}");
+    assert!(project.run(&["plan", "h200"]).ended(0).contains("lm"), "it is planned");
+}
+
+#[test]
 fn each_reason_to_measure_again_is_found_by_itself() {
     let stale = |change: &dyn Fn(&Project)| {
         let project = Project::new("measured");

@@ -75,6 +75,9 @@ pub struct MeasuredOn {
 pub struct MeasuredMode {
     /// How the memory was measured.
     pub method: MeasurementMethod,
+    /// True until all sizes were tried, as after an interruption: sizes that were not tried may be better.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_partial: bool,
     /// Every measured micro-batch, by its number of samples.
     pub batch: BTreeMap<u64, MeasuredBatch>,
 }

@@ -189,8 +189,9 @@ pub(super) fn batches<'a>(device: &'a DeviceFacts, workload: &'a Workload) -> im
     BaselineMeasurement::all(device, workload).flat_map(|baseline| baseline.measured.batch.keys().copied())
 }
 
-/// Micro-batches that were measured on this device in this mode; `None` where nothing was.
+/// Micro-batches that were measured on this device in this mode; `None` where not all sizes were tried.
 pub(super) fn batches_here(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Option<Vec<u64>> {
-    let mut exact = BaselineMeasurement::all(device, workload).filter(|baseline| baseline.is_exact(mode));
+    let is_complete = |baseline: &BaselineMeasurement<'_>| baseline.is_exact(mode) && !baseline.measured.is_partial;
+    let mut exact = BaselineMeasurement::all(device, workload).filter(is_complete);
     exact.next().map(|baseline| baseline.measured.batch.keys().copied().collect())
 }

@@ -23,7 +23,7 @@ fn point(mib: u64) -> MeasuredBatch {
 
 fn mode(batch: impl IntoIterator<Item = (u64, MeasuredBatch)>) -> MeasuredMode {
     let batch = batch.into_iter().collect();
-    MeasuredMode { method: MeasurementMethod::DryRun, batch }
+    MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch }
 }
 
 /// Declared costs of which nobody said what checkpointing saves, with measurements on an RTX 4090.

@@ -34,7 +34,11 @@ fn h200() -> MeasuredOn {
         };
         (batch, point)
     };
-    let measured = MeasuredMode { method: MeasurementMethod::DryRun, batch: RUN.into_iter().map(point).collect() };
+    let measured = MeasuredMode {
+        method: MeasurementMethod::DryRun,
+        is_partial: false,
+        batch: RUN.into_iter().map(point).collect(),
+    };
     let mode = Mode::new(Precision::F32, false);
     MeasuredOn {
         device: "NVIDIA H200".to_owned(),
@@ -59,6 +63,19 @@ fn nominal(id: &str) -> DeviceFacts {
 fn pinned(batch: u64) -> Goal {
     let pins = crate::Pins { batch_size: Some(batch), gradient_checkpointing: Some(false), ..crate::Pins::default() };
     Goal { pins, ..Goal::default() }
+}
+
+#[test]
+fn an_interrupted_measurement_does_not_limit_the_sizes() {
+    let mut workload = measured();
+    let goal = Goal { global_batch: Some(512), ..Goal::default() };
+    let mode = workload.measured.on.get_mut("h200").and_then(|on| on.mode.values_mut().next()).expect("a mode");
+    mode.batch.retain(|batch, _| *batch == 8);
+    mode.batch.values_mut().for_each(|batch| batch.micro_step_ms = None);
+    assert_eq!(plan(&nominal("h200"), &workload, &goal).expect("it fits").settings.batch_size, 8);
+    let mode = workload.measured.on.get_mut("h200").and_then(|on| on.mode.values_mut().next()).expect("a mode");
+    mode.is_partial = true;
+    assert!(plan(&nominal("h200"), &workload, &goal).expect("it fits").settings.batch_size > 8);
 }
 
 #[test]
@@ -226,7 +243,7 @@ fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
         for (checkpointing, points) in [(false, [(8, 500.0), (256, 700.0)]), (true, [(32, 900.0), (64, 950.0)])] {
             let batch = points.map(|(batch, speed)| (batch, at(speed, batch))).into();
             let mode = Mode::new(Precision::F32, checkpointing);
-            on.mode.insert(mode, MeasuredMode { method: MeasurementMethod::DryRun, batch });
+            on.mode.insert(mode, MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch });
         }
     }
     for batch in [16, 32, 48, 64, 128, 256] {

@@ -34,7 +34,7 @@ fn measured(sizes: &[(u64, u64, u64)], keep: fn(u64) -> Option<u64>) -> Workload
         };
         (size, measured)
     });
-    let mode = MeasuredMode { method: MeasurementMethod::DryRun, batch: batch.collect() };
+    let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch: batch.collect() };
     let on = MeasuredOn {
         mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]),
         ..MeasuredOn::new(&h200(), "0.22.1")

@@ -36,7 +36,7 @@ fn on(gpu: &str, method: MeasurementMethod, mib: u64) -> MeasuredOn {
         cubecl: Some("0.11.3".to_owned()),
         context_bytes: is_run.then_some(Bytes::from_mib(537)),
         kernels_bytes: is_run.then_some(Bytes::from_mib(30)),
-        mode: [("f32".parse().expect("a mode"), MeasuredMode { method, batch })].into(),
+        mode: [("f32".parse().expect("a mode"), MeasuredMode { method, is_partial: false, batch })].into(),
     }
 }
 

@@ -31,10 +31,11 @@ pub(super) fn mode<M: Module, B: Clone>(
         let tried = measured(bench, size, checkpointing)?;
         bench.say(checkpointing, &tried);
         batch.insert(size, tried.measured());
-        keep(MeasuredMode { method: MeasurementMethod::Executed, batch: batch.clone() })?;
         // A larger micro-batch takes at most as much longer as it is larger.
-        let Some(next) = sizes.get(index + 1) else { break };
-        if begin.elapsed() + started.elapsed() * next.div_ceil(size) as u32 > BUDGET {
+        let expected = |next: &u64| begin.elapsed() + started.elapsed() * next.div_ceil(size) as u32;
+        let is_partial = sizes.get(index + 1).is_some_and(|next| expected(next) <= BUDGET);
+        keep(MeasuredMode { method: MeasurementMethod::Executed, is_partial, batch: batch.clone() })?;
+        if !is_partial {
             break;
         }
     }

@@ -177,10 +177,11 @@ impl BatchSearch<'_, '_> {
         timed.find(|(batch, _)| *batch >= 2 * smallest).is_some_and(|(_, twice)| ms >= LAUNCH_BOUND * twice)
     }
 
-    /// Stores all tries so far.
+    /// Stores all tries so far, with the bytes of `kernels` once they are complete.
     fn store(&mut self, kernels: Option<Bytes>) -> Result<(), MeasureError> {
         let batch = self.tried.values().map(|tried| (tried.batch, tried.measured())).collect();
-        (self.keep)(Found { mode: MeasuredMode { method: MeasurementMethod::DryRun, batch }, kernels })
+        let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: kernels.is_none(), batch };
+        (self.keep)(Found { mode, kernels })
     }
 }
 

@@ -160,6 +160,7 @@ fn no_dry_run_needs_more_than_is_free() {
 fn every_try_has_the_memory_of_accumulated_gradients() {
     let found = fake().measured(300);
     for mode in ["f32", "f32-checkpointed"] {
+        assert!(!found.modes[&mode.parse().expect("a mode")].is_partial);
         for (batch, measured) in batches(&found, mode) {
             let single = measured.reserved_bytes.expect("measured");
             let accumulating = measured.reserved_accumulating_bytes;
@@ -173,6 +174,7 @@ fn every_try_is_stored_when_it_is_done() {
     let fake = fake();
     let mut sizes = Vec::new();
     let keep = &mut |found: super::Found| {
+        assert!(found.mode.is_partial && found.kernels.is_none());
         sizes.push(found.mode.batch.len());
         assert_eq!(fake.calls("dry").len(), 2 * found.mode.batch.len());
         // An error stops the search, as when the disk is full.

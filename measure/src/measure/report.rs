@@ -191,7 +191,7 @@ mod tests {
     fn the_summary_has_the_fastest_batch() {
         let run = |ms| MeasuredBatch { micro_step_ms: Some(ms), ..MeasuredBatch::default() };
         let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, MeasuredBatch::default())].into();
-        let found = MeasuredMode { method: MeasurementMethod::DryRun, batch };
+        let found = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
         assert_eq!(summary(&found), "batches 1, 8, 64, 128; 800 samples/s at 8");
     }
 }

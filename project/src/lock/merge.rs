@@ -18,6 +18,7 @@ pub struct Merged {
 /// Merges the new measurements `entry` of the workload `name` into the text of a lock.
 ///
 /// - Replaced: the values of the workload, and the device's modes in `entry` with all their micro-batches.
+/// - Added: the micro-batches of a partial mode, until all sizes were tried.
 /// - Kept: values that `entry` lacks (host time, context, kernels); other modes, devices and workloads; keys of newer
 ///   releases. The larger `kernels_bytes` is kept if other modes of the device are.
 /// - Removed: all old measurements of the workload if the model or its training changed. The device's other modes if the
@@ -127,8 +128,29 @@ fn replace_device(known: &mut Table, mut new: Table, path: &str, dropped: &mut V
     known.remove("driver");
     known.extend(new);
     if let Some(Value::Table(anew)) = anew {
-        below(known, "mode").extend(anew);
+        let modes = below(known, "mode");
+        for (name, mode) in anew {
+            if !add_partial(modes.get_mut(&name), &mode) {
+                modes.insert(name, mode);
+            }
+        }
     }
+}
+
+/// Adds the micro-batches of a partial mode to those of an earlier measurement by the same method. Returns false if there
+/// is none.
+fn add_partial(known: Option<&mut Value>, new: &Value) -> bool {
+    let is_partial = new.get("partial").is_some();
+    let known = known.filter(|known| is_partial && known.get("method") == new.get("method"));
+    let known = known.and_then(|known| known.get_mut("batch")?.as_table_mut());
+    let (Some(known), Some(Value::Table(new))) = (known, new.get("batch")) else { return false };
+    for (size, batch) in new {
+        match (known.get_mut(size), batch) {
+            (Some(Value::Table(known)), Value::Table(batch)) => known.extend(batch.clone()),
+            _ => drop(known.insert(size.clone(), batch.clone())),
+        }
+    }
+    true
 }
 
 /// Modes of a device that are not measured again.

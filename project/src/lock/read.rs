@@ -141,6 +141,7 @@ fn device(mut facts: TableReader<'_, '_>) -> Option<MeasuredOn> {
 fn mode(mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
     facts.needs(&["batch", "method"]);
     let method = facts.choice("method", "executed, dry-run, simulated");
+    let is_partial = facts.flag("partial").unwrap_or_default();
     let sizes = facts.tables("batch");
     if sizes.is_empty() {
         facts.reader.mistake(&facts.place, format!("{} needs a batch", facts.path));
@@ -154,7 +155,7 @@ fn mode(mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<Meas
         Some((size, batch(facts)))
     });
     let batch = batch.collect();
-    Some(MeasuredMode { method: method?, batch })
+    Some(MeasuredMode { method: method?, is_partial, batch })
 }
 
 /// Samples of a micro-batch, by the name of its table.

@@ -119,6 +119,10 @@ impl<'r, 'i> TableReader<'r, 'i> {
         self.take(key, |value| value.as_str().map(str::to_owned), || "a text in quotes".to_owned())
     }
 
+    pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
+        self.take(key, |value| value.as_bool(), || "true or false".to_owned())
+    }
+
     /// Reads a choice by its name.
     pub(super) fn choice<T: DeserializeOwned>(&mut self, key: &str, names: &str) -> Option<T> {
         let read = |value: &DeValue| {

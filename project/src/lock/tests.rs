@@ -73,7 +73,7 @@ fn whole() -> LockedWorkload {
     };
     let large = MeasuredBatch { reserved_bytes: Some(Bytes(24_779_960_320)), ..MeasuredBatch::default() };
     let batch = [(64, small), (1024, large)].into();
-    let mode = MeasuredMode { method: MeasurementMethod::DryRun, batch };
+    let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,
@@ -117,6 +117,29 @@ fn a_lock_is_sorted_with_one_short_fact_a_line() {
     let merged = merged(None, "char-lm", &whole()).expect("it is valid");
     assert_eq!(merged.text, WHOLE);
     assert_eq!(parse(WHOLE).expect("it was just written").to_toml(), WHOLE);
+}
+
+#[test]
+fn an_interrupted_measurement_keeps_the_tries_before() {
+    let mut entry = whole();
+    let mode = entry.measured.on.get_mut("h200").and_then(|on| on.mode.values_mut().next()).expect("a mode");
+    mode.is_partial = true;
+    mode.batch =
+        [(2, mode.batch[&1024]), (64, MeasuredBatch { reserved_bytes: Some(Bytes(1 << 31)), ..mode.batch[&1024] })]
+            .into();
+    let tries = |text: &str| {
+        let mode =
+            parse(text).expect("it is valid").workload["char-lm"].measured.on["h200"].mode.values().next().cloned();
+        mode.expect("a mode")
+    };
+    // A first measurement is partial, and a later one adds to what is there.
+    let first = merged(None, "char-lm", &entry).expect("it is valid").text;
+    assert!(first.contains("method = \"dry-run\"\npartial = true\n") && tries(&first).is_partial);
+    let again = tries(&merge(WHOLE, &entry).text);
+    assert!(!again.is_partial && again.batch.keys().eq([&2, &64, &1024]), "{again:?}");
+    assert_eq!((again.batch[&64].reserved_bytes, again.batch[&64].micro_step_ms), (Some(Bytes(1 << 31)), Some(12.31)));
+    // A complete one replaces it.
+    assert_eq!(merge(&first, &whole()).text, WHOLE);
 }
 
 #[test]

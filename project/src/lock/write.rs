@@ -63,6 +63,7 @@ fn device(on: &MeasuredOn) -> Table {
 fn mode(mode: &MeasuredMode) -> Table {
     table([
         ("method", Some(name(&mode.method))),
+        ("partial", mode.is_partial.then_some(Value::Boolean(true))),
         ("batch", tables(mode.batch.iter().map(|(size, measured)| (size.to_string(), batch(measured))))),
     ])
 }

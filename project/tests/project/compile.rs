@@ -59,7 +59,7 @@ fn measured(all: &[(&str, &[(u64, u64)])]) -> Workload {
             (batch, MeasuredBatch { reserved_bytes: Some(Bytes::from_mib(mib)), ..MeasuredBatch::default() })
         };
         let batch = points.iter().map(point).collect();
-        let mode = MeasuredMode { method: MeasurementMethod::DryRun, batch };
+        let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
         let on = MeasuredOn {
             mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]),
             ..MeasuredOn::new(&facts, "0.22.1")

@@ -16,7 +16,11 @@ use tempfile::{TempDir, tempdir};
 fn measured(round: u64) -> LockedWorkload {
     let point =
         MeasuredBatch { reserved_bytes: Some(Bytes(1 << 30)), micro_step_ms: Some(12.5), ..MeasuredBatch::default() };
-    let mode = MeasuredMode { method: MeasurementMethod::Executed, batch: [(64, point), (1024, point)].into() };
+    let mode = MeasuredMode {
+        method: MeasurementMethod::Executed,
+        is_partial: false,
+        batch: [(64, point), (1024, point)].into(),
+    };
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),
         kind: DeviceKind::Gpu,

@@ -97,7 +97,7 @@ fn measured() -> Workload {
         (batch, point)
     };
     let batch = [(8, 1477), (32, 4738), (128, 16000), (256, 31872)].map(point);
-    let mode = MeasuredMode { method: MeasurementMethod::DryRun, batch: batch.into() };
+    let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch: batch.into() };
     let facts = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
     let on = MeasuredOn {
         device: "NVIDIA H200".to_owned(),

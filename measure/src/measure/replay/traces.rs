@@ -70,6 +70,6 @@ impl Traces {
         let missing: Vec<_> =
             missing.take(MOST_MICRO_BATCHES.saturating_sub(batch.len())).filter_map(simulated).collect();
         batch.extend(missing);
-        Some(MeasuredMode { method: MeasurementMethod::Simulated, batch })
+        Some(MeasuredMode { method: MeasurementMethod::Simulated, is_partial: false, batch })
     }
 }

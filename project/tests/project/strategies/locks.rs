@@ -55,9 +55,10 @@ prop_compose! {
 prop_compose! {
     fn modes()(
         method in select(vec![MeasurementMethod::Executed, MeasurementMethod::DryRun, MeasurementMethod::Simulated]),
+        is_partial in any::<bool>(),
         batch in btree_map(sizes(), batches(), 1..13),
     ) -> MeasuredMode {
-        MeasuredMode { method, batch }
+        MeasuredMode { method, is_partial, batch }
     }
 }
 

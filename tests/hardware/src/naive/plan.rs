@@ -204,7 +204,7 @@ fn on(facts: &DeviceFacts, measured: &[Timed]) -> MeasuredOn {
     };
     let batch = measured.iter().map(|timed| (timed.batch, point(timed))).collect();
     let mode = Mode::new(Precision::F32, false);
-    let of_mode = MeasuredMode { method: MeasurementMethod::Executed, batch };
+    let of_mode = MeasuredMode { method: MeasurementMethod::Executed, is_partial: false, batch };
     MeasuredOn {
         device: facts.name.clone(),
         kind: facts.kind,
