@@ -57,7 +57,7 @@ pub(crate) enum Error {
     UnknownStruct { name: String, hint: String, names: Vec<String> },
     #[error("several annotated structs have this name\n  help: name one with --struct: {}", names.join(", "))]
     SeveralStructs { names: Vec<String> },
-    #[error("--model: {source}")]
+    #[error("--model: {source}\n  help: give each dimension as --dim NAME=VALUE")]
     Model { source: PairsError },
     #[error("{source}\n  help: write the file's name into the call, as \"gpu-tuned.toml\"")]
     ConfigFile { source: ConfigFileError },
@@ -76,6 +76,8 @@ pub(crate) enum Error {
          Cargo.toml: [features] h200 = []"
     )]
     NoTargets { package: String },
+    #[error("no GPU is named\n  help: name one, such as `h200`, or take --here for this machine's")]
+    NoneNamed,
     #[error("`{package}` declares several GPUs\n  help: name one: {}", names.join(", "))]
     SeveralTargets { package: String, names: Vec<String> },
     #[error("{workload}: {source}")]
@@ -198,7 +200,11 @@ impl Error {
     pub(crate) const fn leaves_plans_open(&self) -> bool {
         matches!(
             self,
-            Self::NoManifest | Self::SeveralPackages { .. } | Self::NoWorkload { .. } | Self::NoTargets { .. }
+            Self::NoManifest
+                | Self::SeveralPackages { .. }
+                | Self::NoWorkload { .. }
+                | Self::NoTargets { .. }
+                | Self::NoneNamed
         )
     }
 

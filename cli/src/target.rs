@@ -56,14 +56,13 @@ impl Target {
         if let Some(name) = name {
             return Ok((Self::named(project, name)?, Vec::new()));
         }
-        let package = project.name().to_owned();
         let mut declared = Self::declared(project);
         match (declared.pop(), declared.is_empty()) {
-            (None, _) => Err(Error::NoTargets { package }),
+            (None, _) => Err(project.without_targets()),
             (Some(only), true) => Ok((only, Vec::new())),
             (Some(last), false) => {
                 let names = declared.into_iter().chain([last]).map(|target| target.name).collect();
-                Err(Error::SeveralTargets { package, names })
+                Err(Error::SeveralTargets { package: project.name().to_owned(), names })
             }
         }
     }
@@ -87,7 +86,7 @@ impl Target {
             names => Self::all_named(project, names)?,
         };
         if targets.is_empty() {
-            return Err(Error::NoTargets { package: project.name().to_owned() });
+            return Err(project.without_targets());
         }
         Ok((targets, Vec::new()))
     }

@@ -131,6 +131,12 @@ impl Project {
         self.package.as_ref().map_or("this folder", |package| package.name.as_str())
     }
 
+    /// Returns the error of a package without GPUs, or of a model without a package and without a named GPU.
+    pub(crate) fn without_targets(&self) -> Error {
+        let package = self.package.as_ref().map(|package| package.name.to_string());
+        package.map_or(Error::NoneNamed, |package| Error::NoTargets { package })
+    }
+
     pub(crate) fn manifest(&self) -> &Path {
         self.package().manifest_path.as_std_path()
     }

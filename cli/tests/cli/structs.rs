@@ -155,11 +155,23 @@ fn a_model_is_planned_and_explained_without_a_package() {
 }
 
 #[test]
+fn a_model_without_a_package_needs_a_named_gpu() {
+    for command in ["plan", "explain"] {
+        let said = in_empty_folder(&[command, "--model", "mlp", "--dim", "widths=[8,8]"]).refused(2);
+        assert_eq!(
+            said,
+            "error: no GPU is named\n  help: name one, such as `h200`, or take --here for this machine's\n"
+        );
+    }
+}
+
+#[test]
 fn a_model_with_a_slip_is_refused_with_what_would_do() {
     for (args, expected) in [
         ("--model transfromer", "error: --model: there is no model `transfromer`; did you mean `transformer`?"),
         ("--model mlp --dim width=8", "error: --model: unknown key `width`; did you mean `widths`?; mlp takes widths"),
         ("--model recurrent --dim hidden=64", "error: --model: recurrent needs inputs, "),
+        ("--model gru --dim hidden=64 layers=2", "\n  help: give each dimension as --dim NAME=VALUE"),
         ("--model mlp --dim widths", "expected NAME=VALUE, such as seq=512"),
         ("--dim widths=[8,8]", "--model <KIND>"),
         ("--model mlp --dim widths=[8,8] --workload x", "cannot be used with"),
