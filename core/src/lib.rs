@@ -5,6 +5,9 @@
 
 #![forbid(unsafe_code)]
 
+// Macros name this crate as other crates do.
+extern crate self as gpu_tuned_core;
+
 pub mod atomic_file;
 mod bytes;
 pub mod device;
@@ -20,6 +23,7 @@ mod provenance;
 mod setting;
 /// Named source texts, and errors with a position in them.
 pub mod source;
+pub mod sparse;
 mod suggest;
 pub mod telemetry;
 pub mod workload;

@@ -1,6 +1,7 @@
 //! GPU profiles: published, derived and observed figures of GPU models.
 
 mod builtin;
+mod figures;
 mod id;
 mod model;
 mod names;
@@ -8,6 +9,7 @@ mod sources;
 mod table;
 mod validate;
 
+pub use figures::Figure;
 pub use id::{ParseIdError, ProfileId};
 pub use model::{Basis, Board, Compute, Memory, Peak, Peaks, Profile};
 pub use names::ProfileNames;

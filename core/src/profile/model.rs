@@ -4,80 +4,68 @@ use super::ProfileId;
 use crate::Bytes;
 use crate::device::{ComputeCapability, PciId};
 
-/// Figures of one GPU model. An unavailable figure is absent, never guessed.
-///
-/// `SOURCES.md`, in the folder of the profile files, explains the source codes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Profile {
-    /// The profile's name, which is also the name of the Cargo feature.
-    pub id: ProfileId,
-    /// The whole product names under which drivers report this GPU.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<String>,
-    /// Source of the names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub names_source: Option<String>,
-    /// The PCI ids of the boards sold under this name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pci_ids: Vec<PciId>,
-    /// Source of the PCI ids.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pci_ids_source: Option<String>,
-    /// The marketing name of the architecture.
-    pub architecture: String,
-    /// The chip, such as `AD102`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chip: Option<String>,
-    /// The CUDA compute capability.
-    pub compute_capability: ComputeCapability,
-    /// True for a laptop part.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub mobile: bool,
-    /// Sources of the figures without a source of their own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<String>,
-    /// Properties without a reliable source, in words.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unknown: Vec<String>,
-    /// Notes for readers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub notes: Option<String>,
-    /// Memory sizes and bandwidth.
-    pub memory: Memory,
-    /// Multiprocessors and clocks.
-    pub compute: Compute,
-    /// Peak arithmetic rates.
-    pub peaks: Peaks,
-    /// The board around the chip.
-    #[serde(default)]
-    pub board: Board,
-}
+crate::sparse! {
+    /// Figures of one GPU model. An unavailable figure is absent, never guessed.
+    ///
+    /// `SOURCES.md`, in the folder of the profile files, explains the source codes.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Profile {
+        /// The profile's name, which is also the name of the Cargo feature.
+        pub id: ProfileId,
+        /// The whole product names under which drivers report this GPU.
+        pub names: Vec<String>,
+        /// Source of the names.
+        pub names_source: Option<String>,
+        /// The PCI ids of the boards sold under this name.
+        pub pci_ids: Vec<PciId>,
+        /// Source of the PCI ids.
+        pub pci_ids_source: Option<String>,
+        /// The marketing name of the architecture.
+        pub architecture: String,
+        /// The chip, such as `AD102`.
+        pub chip: Option<String>,
+        /// The CUDA compute capability.
+        pub compute_capability: ComputeCapability,
+        /// True for a laptop part.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        pub mobile: bool,
+        /// Sources of the figures without a source of their own.
+        pub sources: Vec<String>,
+        /// Properties without a reliable source, in words.
+        pub unknown: Vec<String>,
+        /// Notes for readers.
+        pub notes: Option<String>,
+        /// Memory sizes and bandwidth.
+        pub memory: Memory,
+        /// Multiprocessors and clocks.
+        pub compute: Compute,
+        /// Peak arithmetic rates.
+        pub peaks: Peaks,
+        /// The board around the chip.
+        #[serde(default)]
+        pub board: Board,
+    }
 
-/// A GPU's memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Memory {
-    /// The advertised size in MiB.
-    pub nominal_mib: u64,
-    /// The kind of memory, such as `GDDR6X`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Total sizes in MiB that NVML was seen to report.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nvml_total_mib: Vec<u64>,
-    /// Total sizes in MiB that CUDA was seen to report on Linux.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cuda_total_mib: Vec<u64>,
-    /// Width of the memory bus in bits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bus_bits: Option<u32>,
-    /// Peak bandwidth in GB/s (10^9 bytes per second).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bandwidth_gb_s: Option<f64>,
-    /// True if error correction is enabled by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ecc_default_on: Option<bool>,
+    /// A GPU's memory.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Memory {
+        /// The advertised size in MiB.
+        pub nominal_mib: u64,
+        /// The kind of memory, such as `GDDR6X`.
+        pub kind: Option<String>,
+        /// Total sizes in MiB that NVML was seen to report.
+        pub nvml_total_mib: Vec<u64>,
+        /// Total sizes in MiB that CUDA was seen to report on Linux.
+        pub cuda_total_mib: Vec<u64>,
+        /// Width of the memory bus in bits.
+        pub bus_bits: Option<u32>,
+        /// Peak bandwidth in GB/s (10^9 bytes per second).
+        pub bandwidth_gb_s: Option<f64>,
+        /// True if error correction is enabled by default.
+        pub ecc_default_on: Option<bool>,
+    }
 }
 
 impl Memory {
@@ -88,55 +76,45 @@ impl Memory {
     }
 }
 
-/// A GPU's arithmetic units.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Compute {
-    /// Streaming multiprocessors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sm_count: Option<u32>,
-    /// FP32 lanes in all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cuda_cores: Option<u32>,
-    /// Boost clock of the data sheet in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boost_mhz: Option<f64>,
-    /// Clock in MHz of the published tensor peaks, if it differs from the boost clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tensor_clock_mhz: Option<f64>,
-    /// L2 cache in MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub l2_mib: Option<f64>,
-    /// Source of the L2 size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub l2_source: Option<String>,
-    /// True if the product halves tensor rates with fp32 accumulation (a property of the product, not of the chip).
-    #[serde(default)]
-    pub half_rate_fp32_accumulate: bool,
-}
+crate::sparse! {
+    /// A GPU's arithmetic units.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Compute {
+        /// Streaming multiprocessors.
+        pub sm_count: Option<u32>,
+        /// FP32 lanes in all.
+        pub cuda_cores: Option<u32>,
+        /// Boost clock of the data sheet in MHz.
+        pub boost_mhz: Option<f64>,
+        /// Clock in MHz of the published tensor peaks, if it differs from the boost clock.
+        pub tensor_clock_mhz: Option<f64>,
+        /// L2 cache in MiB.
+        pub l2_mib: Option<f64>,
+        /// Source of the L2 size.
+        pub l2_source: Option<String>,
+        /// True if the product halves tensor rates with fp32 accumulation (a property of the product, not of the chip).
+        #[serde(default)]
+        pub half_rate_fp32_accumulate: bool,
+    }
 
-/// Peak rates, dense, in 10^12 floating-point operations per second; tensor rates accumulate in f32.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Peaks {
-    /// f32 on the ordinary units.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fp32: Option<Peak>,
-    /// f32 through TF32 tensor cores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tf32: Option<Peak>,
-    /// bf16 tensor cores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bf16: Option<Peak>,
-    /// f16 tensor cores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fp16: Option<Peak>,
-    /// f16 on the ordinary units, for GPUs without tensor cores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fp16_native: Option<Peak>,
-    /// fp8 tensor cores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fp8: Option<Peak>,
+    /// Peak rates, dense, in 10^12 floating-point operations per second; tensor rates accumulate in f32.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Peaks {
+        /// f32 on the ordinary units.
+        pub fp32: Option<Peak>,
+        /// f32 through TF32 tensor cores.
+        pub tf32: Option<Peak>,
+        /// bf16 tensor cores.
+        pub bf16: Option<Peak>,
+        /// f16 tensor cores.
+        pub fp16: Option<Peak>,
+        /// f16 on the ordinary units, for GPUs without tensor cores.
+        pub fp16_native: Option<Peak>,
+        /// fp8 tensor cores.
+        pub fp8: Option<Peak>,
+    }
 }
 
 /// A peak rate with its source.
@@ -161,23 +139,20 @@ pub enum Basis {
     Derived,
 }
 
-/// The board around the chip.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Board {
-    /// PCI Express generation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pcie_gen: Option<u32>,
-    /// PCI Express lanes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pcie_lanes: Option<u32>,
-    /// NVLink bandwidth in GB/s, both directions together; 0 without NVLink.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nvlink_gb_s: Option<f64>,
-    /// Source of the NVLink figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nvlink_source: Option<String>,
-    /// Board power in watts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tdp_w: Option<f64>,
+crate::sparse! {
+    /// The board around the chip.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Board {
+        /// PCI Express generation.
+        pub pcie_gen: Option<u32>,
+        /// PCI Express lanes.
+        pub pcie_lanes: Option<u32>,
+        /// NVLink bandwidth in GB/s, both directions together; 0 without NVLink.
+        pub nvlink_gb_s: Option<f64>,
+        /// Source of the NVLink figure.
+        pub nvlink_source: Option<String>,
+        /// Board power in watts.
+        pub tdp_w: Option<f64>,
+    }
 }
