@@ -3,19 +3,21 @@
 use std::path::Path;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::device::{GpuReading, MigSlice, PciAddress};
+use gpu_tuned_core::device::GpuReading;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use thiserror::Error;
 
-use crate::answer::{optional, text};
-use crate::{DriverError, Trouble, gpu, library, mig, raw};
+use crate::error::optional;
+use crate::{DriverError, Trouble, Unit, gpu, library, read_all};
 
 /// Reads one GPU repeatedly; keeps the management library open.
 #[derive(Debug)]
 pub struct Gauge {
     nvml: Nvml,
-    location: DeviceSlot,
+    /// NVML's index of the GPU, and the slot of a MIG slice.
+    index: u32,
+    slot: Option<u32>,
 }
 
 /// Memory use and utilisation of a GPU at one moment. A figure that the driver does not report is `None`.
@@ -50,21 +52,6 @@ pub enum GaugeError {
     Trouble(#[from] Trouble),
 }
 
-/// NVML's index of a GPU, and the MIG slot for a slice.
-#[derive(Clone, Copy, Debug)]
-struct DeviceSlot {
-    index: u32,
-    slot: Option<u32>,
-}
-
-/// A GPU or a MIG slice with its identifiers.
-struct VisibleGpu {
-    location: DeviceSlot,
-    uuid: Option<String>,
-    pci_address: Option<PciAddress>,
-    slice: Option<MigSlice>,
-}
-
 impl Gauge {
     /// Opens the library, as [`read`](crate::read) does, and finds the GPU of an earlier reading from CUDA or the
     /// driver.
@@ -77,11 +64,11 @@ impl Gauge {
     /// See [`GaugeError`].
     pub fn open(library: Option<&Path>, gpu: &GpuReading) -> Result<Self, GaugeError> {
         let nvml = library::open(library)?;
-        let units = units(&nvml)?;
-        let location = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
+        let (units, _) = read_all(&nvml)?;
+        let (slot, reading) = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
             name: gpu.name.clone().or_else(|| gpu.uuid.clone()).unwrap_or_else(|| "the GPU".to_owned()),
         })?;
-        Ok(Self { nvml, location })
+        Ok(Self { nvml, index: reading.index, slot: *slot })
     }
 
     /// Reads the GPU now.
@@ -91,8 +78,8 @@ impl Gauge {
     /// [`Trouble`] if the GPU is gone for good, or can no longer be opened.
     pub fn read(&self) -> Result<Load, Trouble> {
         let open = |error: NvmlError| Trouble::from_nvml(&error);
-        let whole = self.nvml.device_by_index(self.location.index).map_err(open)?;
-        match self.location.slot {
+        let whole = self.nvml.device_by_index(self.index).map_err(open)?;
+        match self.slot {
             Some(slot) => load(&whole.mig_device_by_index(slot).map_err(open)?),
             None => load(&whole),
         }
@@ -110,56 +97,21 @@ fn load(device: &Device<'_>) -> Result<Load, Trouble> {
     })
 }
 
-/// All GPUs that can be opened. GPUs with MIG enabled are replaced by their slices.
-fn units(nvml: &Nvml) -> Result<Vec<VisibleGpu>, GaugeError> {
-    let count = nvml.device_count().map_err(|error| DriverError::from_call("counting the GPUs", &error))?;
-    let mut units = Vec::new();
-    for index in 0..count {
-        match nvml.device_by_index(index) {
-            // A failing GPU must not hide the others.
-            Ok(device) => units.extend(open_units(&device, index).unwrap_or_default()),
-            // Some drivers report a higher count than they have GPUs.
-            Err(NvmlError::InvalidArg) => break,
-            Err(_) => {}
-        }
-    }
-    Ok(units)
-}
-
-fn open_units(device: &Device<'_>, index: u32) -> Result<Vec<VisibleGpu>, Trouble> {
-    let pci_address = optional(device.pci_info())?.and_then(|pci| gpu::address(&pci));
-    let unit = |device: &Device<'_>, slot, slice| -> Result<VisibleGpu, Trouble> {
-        Ok(VisibleGpu { location: DeviceSlot { index, slot }, uuid: text(device.uuid())?, pci_address, slice })
-    };
-    if !mig::is_enabled(device)? {
-        return Ok(vec![unit(device, None, None)?]);
-    }
-    let mut units = Vec::new();
-    for slot in 0..optional(device.mig_device_count())?.unwrap_or(0) {
-        let Some(slice) = optional(device.mig_device_by_index(slot))? else { continue };
-        let instances = optional(raw::gpu_instance(&slice))?.zip(optional(raw::compute_instance(&slice))?);
-        let numbers = instances.map(|(gpu_instance, compute_instance)| MigSlice { gpu_instance, compute_instance });
-        units.push(unit(&slice, Some(slot), numbers)?);
-    }
-    Ok(units)
-}
-
 /// Finds the unit that is certainly the wanted GPU.
-fn find_gpu(units: &[VisibleGpu], wanted: &GpuReading) -> Option<DeviceSlot> {
-    let same_uuid = |unit: &VisibleGpu| {
-        Some(bare_uuid(unit.uuid.as_deref()?).eq_ignore_ascii_case(bare_uuid(wanted.uuid.as_deref()?)))
-    };
-    let same_address = |unit: &VisibleGpu| Some(unit.pci_address? == wanted.pci_address?);
-    let same_slice = |unit: &VisibleGpu| Some(unit.slice? == wanted.mig?);
+fn find_gpu<'u>(units: &'u [Unit], wanted: &GpuReading) -> Option<&'u Unit> {
+    let same_uuid =
+        |(_, it): &Unit| Some(bare_uuid(it.uuid.as_deref()?).eq_ignore_ascii_case(bare_uuid(wanted.uuid.as_deref()?)));
+    let same_address = |(_, it): &Unit| Some(it.pci_address? == wanted.pci_address?);
+    let same_slice = |(_, it): &Unit| Some(it.mig? == wanted.mig?);
     if let Some(unit) = units.iter().find(|unit| same_uuid(unit) == Some(true)) {
-        return Some(unit.location);
+        return Some(unit);
     }
     // A different UUID at the right address belongs to another slice of that GPU.
-    let could_be = |unit: &&VisibleGpu| same_uuid(unit).is_none() && same_slice(unit) != Some(false);
+    let could_be = |unit: &&Unit| same_uuid(unit).is_none() && same_slice(unit) != Some(false);
     let mut there = units.iter().filter(could_be).filter(|unit| same_address(unit) == Some(true));
     match (there.next(), there.next(), units) {
-        (Some(unit), None, _) => Some(unit.location),
-        (None, _, [only]) if could_be(&only) && same_address(only).is_none() => Some(only.location),
+        (Some(unit), None, _) => Some(unit),
+        (None, _, [only]) if could_be(&only) && same_address(only).is_none() => Some(only),
         _ => None,
     }
 }

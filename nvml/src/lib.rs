@@ -6,12 +6,11 @@
 
 #![deny(unsafe_code)]
 
-mod answer;
 mod error;
 mod gauge;
 mod gpu;
 mod library;
-mod mig;
+
 #[allow(unsafe_code, reason = "calls that nvml-wrapper does not wrap")]
 mod raw;
 mod telemetry;
@@ -20,8 +19,8 @@ use std::fmt;
 use std::path::Path;
 
 use gpu_tuned_core::device::GpuReading;
-use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
 use serde::{Deserialize, Serialize};
 
 pub use error::{DriverError, GpuTrouble, Trouble};
@@ -79,29 +78,46 @@ impl CudaVersion {
 /// [`DriverError`] if the library is missing or fails to start.
 pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     let nvml = library::open(library)?;
-    let count = nvml.device_count().map_err(|error| DriverError::from_call("counting the GPUs", &error))?;
-    let mut reading = DriverReading {
+    let (gpus, trouble) = read_all(&nvml)?;
+    Ok(DriverReading {
         driver_version: nvml.sys_driver_version().ok().filter(|version| !version.is_empty()),
         cuda_driver_version: nvml.sys_cuda_driver_version().ok().and_then(CudaVersion::from_nvml),
-        ..DriverReading::default()
-    };
+        gpus: gpus.into_iter().map(|(_, reading)| reading).collect(),
+        trouble,
+    })
+}
+
+/// A GPU, or a MIG slice with its slot.
+type Unit = (Option<u32>, GpuReading);
+
+/// Reads all GPUs, each as one unit or as its MIG slices, and reasons why others cannot be read.
+fn read_all(nvml: &Nvml) -> Result<(Vec<Unit>, Vec<GpuTrouble>), DriverError> {
+    let count = nvml.device_count().map_err(|error| DriverError::from_call("counting the GPUs", &error))?;
+    let (mut units, mut trouble) = (Vec::new(), Vec::new());
     for index in 0..count {
         let device = nvml.device_by_index(index);
         // Some drivers report a higher count than they have GPUs; no later index exists either.
         let is_last = matches!(device, Err(NvmlError::InvalidArg));
         match device.map_err(|error| Trouble::from_nvml(&error)).and_then(|device| read_gpu(&device, index)) {
-            Ok(units) => reading.gpus.extend(units),
-            Err(what) => reading.trouble.push(GpuTrouble { index, what }),
+            Ok(of_gpu) => units.extend(of_gpu),
+            Err(what) => trouble.push(GpuTrouble { index, what }),
         }
         if is_last {
             break;
         }
     }
-    Ok(reading)
+    Ok((units, trouble))
 }
 
 /// Reads the GPU as one unit, or as its MIG slices.
-fn read_gpu(device: &Device<'_>, index: u32) -> Result<Vec<GpuReading>, Trouble> {
+fn read_gpu(device: &Device<'_>, index: u32) -> Result<Vec<Unit>, Trouble> {
     let whole = gpu::read(device, index)?;
-    if mig::is_enabled(device)? { mig::read_slices(device, &whole) } else { Ok(vec![whole]) }
+    if !gpu::is_mig_enabled(device)? {
+        return Ok(vec![(None, whole)]);
+    }
+    let slices = gpu::read_slices(device, &whole)?;
+    if slices.is_empty() {
+        return Err(Trouble::NoMigSlice);
+    }
+    Ok(slices.into_iter().map(|(slot, slice)| (Some(slot), slice)).collect())
 }

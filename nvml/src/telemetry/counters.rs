@@ -7,7 +7,7 @@ use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::{Device, Nvml};
 
 use crate::Trouble;
-use crate::answer::optional;
+use crate::error::optional;
 use crate::raw::KeptSample;
 
 /// The counters read, in the order of the destructuring below.

@@ -7,7 +7,7 @@ use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 
-use crate::answer::{nonzero, optional};
+use crate::error::{nonzero, optional};
 use crate::{Trouble, gpu};
 
 /// Implausible board power in milliwatts (100 kW).

@@ -12,8 +12,8 @@ use gpu_tuned_core::telemetry::{Gpu, GpuSample};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-use crate::answer::{nonzero, optional, text};
-use crate::{DriverError, GpuTrouble, Trouble, gpu, library, mig, raw};
+use crate::error::{nonzero, text};
+use crate::{DriverError, GpuTrouble, Trouble, gpu, library};
 use counters::Counters;
 
 /// Minimum time between two throughput queries of one GPU. The driver samples a PCIe link for 20 ms a query, so at
@@ -135,13 +135,11 @@ impl Watched {
     fn open(device: &Device<'_>, index: u32) -> Result<Vec<Self>, Trouble> {
         let whole = gpu::read(device, index)?;
         let mut units = vec![Self::new(&identity(device, &whole)?, whole.clone(), None)];
-        if mig::is_enabled(device)? {
-            for slot in 0..optional(device.mig_device_count())?.unwrap_or(0) {
-                let Some(slice) = optional(device.mig_device_by_index(slot))? else { continue };
-                let Some(reading) = mig::read_slice(&slice, &whole)? else { continue };
+        if gpu::is_mig_enabled(device)? {
+            for (slot, reading) in gpu::read_slices(device, &whole)? {
                 let mut gpu = Gpu::new(index);
                 gpu.mig_slot = Some(slot);
-                let instance = optional(raw::gpu_instance(&slice))?;
+                let instance = reading.mig.map(|slice| slice.gpu_instance);
                 units.push(Self::new(&gpu, reading, instance));
             }
         }
