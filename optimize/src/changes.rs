@@ -246,8 +246,8 @@ impl Editor<'_> {
         let (tf32, checkpointing) = (settings.allow_tf32, settings.gradient_checkpointing);
         if let Some(key) = config.matched(Role::Tf32) {
             let word = match key.spelling {
-                Spelling::Words { .. } if config.tf32 == Some(tf32) => key.entry.value.bare().unwrap_or_default(),
-                Spelling::Words { yes, no } => (if tf32 { yes } else { no[0] }).to_owned(),
+                Spelling::HighOrHighest if config.tf32 == Some(tf32) => key.entry.value.bare().unwrap_or_default(),
+                Spelling::HighOrHighest => (if tf32 { "high" } else { "highest" }).to_owned(),
                 _ => tf32.to_string(),
             };
             self.replace(key, &word, Some(Setting::AllowTf32));

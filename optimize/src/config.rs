@@ -169,7 +169,7 @@ fn devices(key: &MatchedKey, source: Source<'_>) -> Result<Option<u64>, FileErro
 fn tf32(keys: &mut MatchedKeys<'_>) -> Option<bool> {
     let key = keys.only(Role::Tf32)?;
     let read = match (&key.spelling, &key.entry.value) {
-        (Spelling::Words { no, .. }, Value::Text(text)) => Ok(Some(!no.contains(&text.as_str()))),
+        (Spelling::HighOrHighest, Value::Text(text)) => Ok(Some(text != "highest")),
         _ => key.flag(keys.source),
     };
     keys.keep(read)

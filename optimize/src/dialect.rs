@@ -1,10 +1,15 @@
 //! Keys of training configs: the setting of each, and the spelling of its value.
 
-use gpu_tuned_core::Precision::{Bf16Params, F32, MixedBf16, MixedF16};
+use std::sync::LazyLock;
+
 use gpu_tuned_core::{Precision, Setting};
+use serde::Deserialize;
+
+use crate::names::Words;
 
 /// Setting that a key configures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Samples of a micro-batch on one device.
     Batch,
@@ -60,7 +65,8 @@ impl Role {
 }
 
 /// Spelling of a value.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Spelling {
     Count,
     /// A count for each loader worker.
@@ -68,33 +74,31 @@ pub(crate) enum Spelling {
     Flag,
     /// A flag for one precision.
     FlagFor(Precision),
-    /// A name from one of these vocabularies.
-    Precision(&'static [Vocabulary]),
-    /// A name, of which these mean no.
-    Words {
-        yes: &'static str,
-        no: &'static [&'static str],
-    },
+    /// A name of a vocabulary.
+    Precision,
+    /// `high` or `medium` for yes, `highest` for no.
+    HighOrHighest,
     /// Any value.
     Any,
 }
 
-/// Names of precisions in one dialect.
-pub(crate) type Vocabulary = &'static [(Precision, &'static str)];
-
-#[derive(Debug, PartialEq)]
+/// Keys of a setting with one spelling.
+#[derive(Debug, Deserialize)]
 pub(crate) struct Key {
     pub role: Role,
-    /// Normal name; with a dot, the name of the table and of the key.
-    pub name: &'static str,
     pub spelling: Spelling,
-    /// Programs that read the key.
+    /// Programs that read the keys.
+    #[serde(default)]
     pub family: Family,
+    /// Normal names; with a dot, the name of the table and of the key.
+    names: Words,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Family {
     /// Any program.
+    #[default]
     Any,
     /// `TrainingArguments` of Hugging Face's transformers.
     HuggingFace,
@@ -102,72 +106,19 @@ pub(crate) enum Family {
     Lightning,
 }
 
-const OWN: Vocabulary =
-    &[(F32, "f32"), (MixedBf16, "mixed_bf16"), (MixedF16, "mixed_f16"), (Bf16Params, "bf16_params")];
-const LIGHTNING: Vocabulary =
-    &[(F32, "32-true"), (MixedBf16, "bf16-mixed"), (MixedF16, "16-mixed"), (Bf16Params, "bf16-true")];
-const BITS: Vocabulary = &[(F32, "32"), (MixedBf16, "bf16"), (MixedF16, "16")];
-const ACCELERATE: Vocabulary = &[(F32, "no"), (MixedBf16, "bf16"), (MixedF16, "fp16")];
-const SHORT: Vocabulary = &[(F32, "fp32"), (MixedBf16, "bf16"), (MixedF16, "fp16")];
-const NUMPY: Vocabulary = &[(F32, "float32"), (MixedBf16, "bfloat16"), (MixedF16, "float16")];
-const AMP: Vocabulary = &[(F32, "fp32"), (MixedBf16, "amp_bf16"), (MixedF16, "amp_fp16")];
-/// Vocabularies in the order in which names are looked up.
-const ALL: &[Vocabulary] = &[OWN, LIGHTNING, ACCELERATE, BITS, SHORT, NUMPY, AMP];
+/// Names of precisions in one dialect.
+pub(crate) type Vocabulary = Vec<(Precision, String)>;
 
-macro_rules! keys {
-    ($($role:ident $spelling:expr, $of:ident: $($name:literal)*;)*) => {
-        pub(crate) const KEYS: &[Key] =
-            &[$($(Key { role: Role::$role, name: $name, spelling: $spelling, family: Family::$of }),*),*];
-    };
+/// The tables of `dialect.toml`.
+#[derive(Deserialize)]
+pub(crate) struct Dialects {
+    pub vocabularies: Vec<Vocabulary>,
+    #[serde(rename = "key")]
+    pub keys: Vec<Key>,
 }
 
-use Spelling::{Any, Count, CountPerWorker, Flag, FlagFor, Words};
-keys! {
-    Batch Count, Any: "batch_size" "train_batch_size" "training_batch_size" "per_device_batch_size" "batch_size_per_gpu"
-        "per_gpu_train_batch_size" "per_gpu_batch_size" "device_batch_size" "micro_batch_size" "microbatch_size"
-        "mini_batch_size" "minibatch_size" "train_micro_batch_size_per_gpu" "device_train_microbatch_size"
-        "samples_per_gpu" "batchsize" "train_batchsize" "bs" "batch";
-    Batch Count, HuggingFace: "per_device_train_batch_size";
-    GlobalBatch Count, Any: "global_batch" "global_batch_size" "global_train_batch_size" "effective_batch_size"
-        "total_batch_size" "ims_per_batch";
-    Accumulation Count, Any: "gradient_accumulation" "grad_accumulation_steps" "grad_accumulation" "accumulation_steps"
-        "gradient_accumulation_step" "grad_accum" "grad_accum_steps" "accumulate_steps" "accum_steps" "accum_iter"
-        "accumulate";
-    Accumulation Count, Any: "gradient_accumulation_steps";
-    Accumulation Count, Lightning: "accumulate_grad_batches";
-    Ranks Any, Any: "world_size" "num_processes";
-    RanksOfNode Any, Any: "devices" "num_gpus" "gpus" "n_gpus" "n_gpu" "ngpus" "num_devices" "nproc_per_node"
-        "gpus_per_node";
-    Nodes Any, Any: "num_nodes" "nnodes" "n_nodes";
-    Workers Count, Any: "num_workers" "n_workers" "workers" "nworkers" "num_data_workers" "data_workers" "loader_workers"
-        "dataloader_workers" "workers_per_gpu" "num_dataloader_workers" "num_loader_workers";
-    Workers Count, HuggingFace: "dataloader_num_workers";
-    Prefetch Count, Any: "prefetch_depth" "prefetch_batches" "num_prefetch" "prefetch_size" "prefetch";
-    Prefetch CountPerWorker, Any: "prefetch_factor";
-    Prefetch CountPerWorker, HuggingFace: "dataloader_prefetch_factor";
-    Precision Spelling::Precision(ALL), Any: "precision" "mixed_precision" "dtype" "train_dtype" "compute_dtype"
-        "amp_dtype" "amp.dtype" "autocast_dtype";
-    Precision FlagFor(MixedF16), Any: "fp16" "fp16.enabled" "use_fp16" "amp" "amp.enabled" "use_amp" "enable_amp"
-        "autocast";
-    Precision FlagFor(MixedBf16), Any: "bf16" "bf16.enabled" "use_bf16";
-    Tf32 Flag, Any: "tf32" "allow_tf32" "use_tf32" "enable_tf32";
-    Tf32 Words { yes: "high", no: &["highest"] }, Any: "float32_matmul_precision" "matmul_precision";
-    Checkpointing Flag, Any: "gradient_checkpointing" "grad_checkpointing" "activation_checkpointing" "grad_checkpoint"
-        "use_gradient_checkpointing" "gradient_checkpoint" "checkpoint_activations" "use_checkpointing"
-        "enable_gradient_checkpointing" "gradient_checkpointing.enabled" "activation_checkpointing.enabled";
-    EvalBatch Count, Any: "eval_batch_size" "per_device_eval_batch_size" "val_batch_size" "valid_batch_size"
-        "validation_batch_size" "test_batch_size";
-    Samples Count, Any: "train_samples" "num_samples" "n_samples" "num_train_samples" "n_train_samples"
-        "num_training_samples" "n_training_samples" "training_samples" "max_train_samples" "total_samples" "n_train"
-        "num_train" "train_size" "train_set_size" "train_dataset_size" "training_set_size" "dataset_size" "dataset_length"
-        "dataset_len" "dataset.size" "dataset.length" "num_examples" "n_examples" "num_train_examples"
-        "n_train_examples" "num_training_examples" "train_examples";
-    Optimizer Any, Any: "optim" "optimizer" "optimizer.name" "optimizer.type" "optimizer.class_path" "optimizer._target_"
-        "optimizer_name" "optimizer_type";
-    NoCounterpart Any, Any: "pin_memory" "dataloader_pin_memory" "persistent_workers" "dataloader_persistent_workers"
-        "non_blocking" "channels_last" "cudnn_benchmark" "cudnn.benchmark" "cudnn_deterministic" "benchmark" "compile"
-        "torch_compile" "set_to_none" "zero_grad_set_to_none" "use_compile" "find_unused_parameters";
-}
+pub(crate) static DIALECTS: LazyLock<Dialects> =
+    LazyLock::new(|| toml::from_str(include_str!("dialect.toml")).expect("BUG: the tables of keys are valid"));
 
 /// Normal name of a key: in lower case, with underscores between words.
 pub(crate) fn normal(key: &str) -> String {
@@ -189,11 +140,11 @@ pub(crate) fn normal(key: &str) -> String {
 /// Looks up the key at the end of a path of normal names.
 pub(crate) fn known(path: &[String]) -> Option<&'static Key> {
     let (last, before) = path.split_last()?;
-    let matches = |key: &&Key| match key.name.split_once('.') {
+    let matches = |name: &str| match name.split_once('.') {
         Some((table, own)) => own == last && before.last().is_some_and(|name| name == table),
-        None => key.name == last,
+        None => name == last,
     };
-    KEYS.iter().find(matches)
+    DIALECTS.keys.iter().find(|key| key.names.iter().any(matches))
 }
 
 impl Family {
@@ -211,13 +162,14 @@ impl Family {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEYS, known, normal};
+    use super::{DIALECTS, Role, known, normal};
 
     #[test]
     fn every_name_is_normal_and_unique() {
-        for (index, key) in KEYS.iter().enumerate() {
-            assert_eq!(normal(key.name), key.name);
-            assert!(KEYS[..index].iter().all(|other| other.name != key.name), "{} is there twice", key.name);
+        let names: Vec<_> = DIALECTS.keys.iter().flat_map(|key| key.names.iter()).collect();
+        for (index, name) in names.iter().enumerate() {
+            assert_eq!(normal(name), *name);
+            assert!(!names[..index].contains(name), "{name} is there twice");
         }
     }
 
@@ -238,8 +190,8 @@ mod tests {
     #[test]
     fn dotted_names_match_table_and_key() {
         let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(known(&path(&["deepspeed", "fp16", "enabled"])).map(|key| key.name), Some("fp16.enabled"));
-        assert_eq!(known(&path(&["logger", "enabled"])), None);
-        assert_eq!(known(&path(&["train", "batch_size"])).map(|key| key.name), Some("batch_size"));
+        assert_eq!(known(&path(&["deepspeed", "fp16", "enabled"])).map(|key| key.role), Some(Role::Precision));
+        assert!(known(&path(&["logger", "enabled"])).is_none());
+        assert_eq!(known(&path(&["train", "batch_size"])).map(|key| key.role), Some(Role::Batch));
     }
 }

@@ -1,8 +1,9 @@
 //! Larger models that would fill a device. The config's model is never changed.
 
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::dims::DimValue;
 use gpu_tuned_core::plan::{filling, plan};
-use gpu_tuned_core::workload::{Convnet, Mlp, ModelSpec, Recurrent, Stage, Transformer, Unet, WorkloadSpec};
+use gpu_tuned_core::workload::{ModelSpec, WorkloadSpec};
 use gpu_tuned_core::{Goal, Pins};
 use serde::Serialize;
 
@@ -61,82 +62,56 @@ pub(crate) fn advise(facts: &DeviceFacts, spec: &WorkloadSpec, goal: &Goal, util
     Some(TooSmall { utilization, larger: all })
 }
 
-type Variant = (String, ModelSpec);
+/// Changes that make a model of a kind larger: words, the part that is reported, dimensions, and factors.
+type Change = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [u64]);
+const CHANGES: [Change; 12] = [
+    ("transformer", "wider", "d_model", &["d_model", "heads", "kv_heads", "d_ff"], &[2]),
+    ("transformer", "deeper", "layers", &["layers"], &[2]),
+    ("transformer", "longer sequences", "seq", &["seq"], &[2]),
+    ("recurrent", "wider", "hidden", &["hidden"], &[2, 8]),
+    ("recurrent", "deeper", "layers", &["layers"], &[2]),
+    ("recurrent", "longer sequences", "seq", &["seq"], &[2]),
+    ("convnet", "wider", "channels", &["stages"], &[2]),
+    ("convnet", "deeper", "blocks", &["stages"], &[2]),
+    ("convnet", "larger patches", "image", &["image"], &[2]),
+    ("unet", "wider", "channels", &["widths"], &[2]),
+    ("unet", "larger patches", "image", &["image"], &[2]),
+    ("mlp", "wider", "hidden", &["widths"], &[2, 8]),
+];
 
-/// Larger models of the kind: wider, deeper, with longer sequences or larger images.
-fn variants(model: &ModelSpec) -> Vec<Variant> {
-    match model {
-        ModelSpec::Transformer(now) => transformers(now),
-        ModelSpec::Recurrent(now) => recurrent(now),
-        ModelSpec::Convnet(now) => convnets(now),
-        ModelSpec::Unet(now) => unets(now),
-        ModelSpec::Mlp(now) => perceptrons(now),
-        ModelSpec::Declared(_) => Vec::new(),
+/// Larger models of the kind, each with its change.
+fn variants(model: &ModelSpec) -> Vec<(String, ModelSpec)> {
+    let kind = model.kind();
+    let changes = CHANGES.iter().filter(|(name, ..)| *name == kind.name);
+    let variant = |(change, part, dims, factor): (&str, &str, &[&'static str], u64)| {
+        let mut values = model.values();
+        let first = dims.iter().filter_map(|dim| grow(values.get_mut(dim)?, part, factor)).collect::<Vec<_>>();
+        let from = first.first()?;
+        Some((format!("{change} ({part} {from} -> {})", from * factor), ModelSpec::from_values(kind, &values)))
+    };
+    let all =
+        changes.flat_map(|(_, change, part, dims, factors)| factors.iter().map(|it| (*change, *part, *dims, *it)));
+    all.filter_map(variant).collect()
+}
+
+/// Multiplies a part of a dimension, and returns its first number before.
+fn grow(value: &mut DimValue, part: &str, factor: u64) -> Option<u64> {
+    let numbers: Vec<&mut u64> = match value {
+        DimValue::Count(count) => vec![count],
+        DimValue::Stages(stages) => stages.iter_mut().map(|stage| &mut stage[usize::from(part == "blocks")]).collect(),
+        // The input and the result keep their sizes.
+        DimValue::Counts(widths) if part == "hidden" => {
+            let last = widths.len().saturating_sub(1);
+            widths.get_mut(1..last)?.iter_mut().collect()
+        }
+        DimValue::Counts(widths) => widths.iter_mut().collect(),
+        _ => return None,
+    };
+    let first = **numbers.first()?;
+    for number in numbers {
+        *number *= factor;
     }
-}
-
-fn variant(change: &str, name: &str, [from, to]: [u64; 2], model: impl Into<ModelSpec>) -> Variant {
-    (format!("{change} ({name} {from} -> {to})"), model.into())
-}
-
-fn transformers(now: &Transformer) -> Vec<Variant> {
-    let twice = |size: Option<u64>| size.map(|size| size * 2);
-    let (width, layers, seq) = (now.d_model * 2, now.layers * 2, now.seq * 2);
-    let (heads, kv_heads, d_ff) = (twice(now.heads), twice(now.kv_heads), twice(now.d_ff));
-    let wide = Transformer { d_model: width, heads, kv_heads, d_ff, ..now.clone() };
-    vec![
-        variant("wider", "d_model", [now.d_model, width], wide),
-        variant("deeper", "layers", [now.layers, layers], Transformer { layers, ..now.clone() }),
-        variant("longer sequences", "seq", [now.seq, seq], Transformer { seq, ..now.clone() }),
-    ]
-}
-
-fn recurrent(now: &Recurrent) -> Vec<Variant> {
-    let (layers, seq) = (now.layers * 2, now.seq * 2);
-    let wider = |factor: u64| {
-        let hidden = now.hidden * factor;
-        variant("wider", "hidden", [now.hidden, hidden], Recurrent { hidden, ..now.clone() })
-    };
-    vec![
-        wider(2),
-        wider(8),
-        variant("deeper", "layers", [now.layers, layers], Recurrent { layers, ..now.clone() }),
-        variant("longer sequences", "seq", [now.seq, seq], Recurrent { seq, ..now.clone() }),
-    ]
-}
-
-fn convnets(now: &Convnet) -> Vec<Variant> {
-    let stages = |channels: u64, blocks: u64| {
-        let stage = |stage: &Stage| Stage { channels: stage.channels * channels, blocks: stage.blocks * blocks };
-        Convnet { stages: now.stages.iter().map(stage).collect(), ..now.clone() }
-    };
-    let first = now.stages.first().copied().unwrap_or(Stage { channels: 0, blocks: 0 });
-    let image = now.image * 2;
-    vec![
-        variant("wider", "channels", [first.channels, first.channels * 2], stages(2, 1)),
-        variant("deeper", "blocks", [first.blocks, first.blocks * 2], stages(1, 2)),
-        variant("larger patches", "image", [now.image, image], Convnet { image, ..now.clone() }),
-    ]
-}
-
-fn unets(now: &Unet) -> Vec<Variant> {
-    let widths = now.widths.iter().map(|width| width * 2).collect();
-    let (first, image) = (now.widths.first().copied().unwrap_or_default(), now.image * 2);
-    vec![
-        variant("wider", "channels", [first, first * 2], Unet { widths, ..now.clone() }),
-        variant("larger patches", "image", [now.image, image], Unet { image, ..now.clone() }),
-    ]
-}
-
-fn perceptrons(now: &Mlp) -> Vec<Variant> {
-    let last = now.widths.len().saturating_sub(1);
-    let hidden = now.widths.get(1).copied().unwrap_or_default();
-    let wider = |factor: u64| {
-        let inner = |(index, width): (usize, &u64)| if index == 0 || index == last { *width } else { width * factor };
-        let widths = now.widths.iter().enumerate().map(inner).collect();
-        variant("wider", "hidden", [hidden, hidden * factor], Mlp { widths })
-    };
-    vec![wider(2), wider(8)]
+    Some(first)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
 //! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The tables of names are in
-//! `dialect.rs` and `names.toml`. [`proposal`] looks for training configs in Rust sources.
+//! `dialect.toml` and `names.toml`. [`proposal`] looks for training configs in Rust sources.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,6 @@ pub mod diff;
 mod document;
 mod entry;
 mod error;
-mod expectation;
 mod larger;
 mod matched;
 mod model;
@@ -25,6 +24,8 @@ mod spelling;
 mod step;
 mod suggestions;
 mod task;
+#[cfg(test)]
+mod tests;
 mod tuner;
 
 pub use changes::{Change, State};
@@ -33,14 +34,10 @@ pub use dialect::Role;
 pub use document::{ConfigText, Format};
 pub use entry::ConfigEntry;
 pub use error::OptimizeError;
-pub use expectation::Expectation;
 pub use larger::{Larger, TooSmall};
 pub use matched::KeyOverride;
 pub use model::{Dimension, Model, ModelRequest, Origin};
 pub use step::Step;
 pub use suggestions::{Gain, Suggestions};
 pub use task::Task;
-pub use tuner::{Host, Tuned, Tuner};
-
-#[cfg(test)]
-mod tests;
+pub use tuner::{Expectation, Host, Tuned, Tuner};

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::{Precision, suggest};
 
-use crate::dialect::{Family, KEYS, Key, Role, Spelling, known};
+use crate::dialect::{DIALECTS, Family, Key, Role, Spelling, known};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
@@ -63,7 +63,7 @@ impl<'t> MatchedKeys<'t> {
             .filter_map(|entry| {
                 let assigned = overrides.iter().find(|it| it.key == entry.shown);
                 let key = match assigned {
-                    Some(assigned) => KEYS.iter().find(|key| key.role == assigned.role),
+                    Some(assigned) => DIALECTS.keys.iter().find(|key| key.role == assigned.role),
                     None => known(&entry.path),
                 }?;
                 let own = known(&entry.path).filter(|own| own.role == key.role).unwrap_or(key);
@@ -138,7 +138,7 @@ impl MatchedKey {
     fn new(key: &Key, entry: ConfigEntry) -> Self {
         let spelling = match (key.spelling, &entry.value) {
             // `mixed_precision: true`
-            (Spelling::Precision(_), Value::Flag(true)) => Spelling::FlagFor(Precision::MixedF16),
+            (Spelling::Precision, Value::Flag(true)) => Spelling::FlagFor(Precision::MixedF16),
             (spelling, _) => spelling,
         };
         Self { role: key.role, spelling, entry, family: key.family }

@@ -3,7 +3,7 @@
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::source::FileError;
 
-use crate::dialect::{Role, Spelling, Vocabulary};
+use crate::dialect::{DIALECTS, Role, Spelling, Vocabulary};
 use crate::document::Value;
 use crate::matched::{MatchedKey, MatchedKeys};
 
@@ -54,7 +54,7 @@ pub(crate) fn is_amp(key: &MatchedKey) -> bool {
 
 enum Lookup {
     /// A precision, with the vocabulary that lists the name.
-    Known(Precision, Vocabulary),
+    Known(Precision, &'static Vocabulary),
     /// No name: the config leaves the precision open.
     Open,
     /// A name that no vocabulary lists.
@@ -62,7 +62,9 @@ enum Lookup {
 }
 
 fn lookup(key: &MatchedKey, text: &str) -> Lookup {
-    let Spelling::Precision(vocabularies) = key.spelling else { return Lookup::Unknown };
+    if key.spelling != Spelling::Precision {
+        return Lookup::Unknown;
+    }
     let word = match &key.entry.value {
         Value::Null => return Lookup::Open,
         Value::Text(word) if word == "auto" => return Lookup::Open,
@@ -73,11 +75,11 @@ fn lookup(key: &MatchedKey, text: &str) -> Lookup {
     let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
     // `precision: false`
     let word = if word == "false" || word == "none" { "no" } else { &word };
-    let entry = |vocabulary: &Vocabulary| {
+    let entry = |vocabulary: &'static Vocabulary| {
         let (precision, _) = vocabulary.iter().find(|(_, name)| *name == word)?;
         Some(Lookup::Known(*precision, vocabulary))
     };
-    vocabularies.iter().find_map(entry).unwrap_or(Lookup::Unknown)
+    DIALECTS.vocabularies.iter().find_map(entry).unwrap_or(Lookup::Unknown)
 }
 
 fn unknown(key: &MatchedKey, keys: &MatchedKeys<'_>) -> FileError {

@@ -3,7 +3,6 @@
 mod dims;
 mod evidence;
 mod read;
-mod shape;
 
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named};
 use gpu_tuned_core::suggest;
@@ -52,7 +51,7 @@ impl Model {
         let names = evidence.as_ref().map(|evidence| evidence.names).filter(|names| names.name == kind.name);
         if let Some(names) = names {
             reader.dims(names, kind, &mut dims);
-            shape::compose(names, &mut reader, &mut dims);
+            read::compose(names, &mut reader, &mut dims);
         }
         let word = evidence.as_ref().and_then(|evidence| evidence.word);
         add_layout(kind, word, &mut dims);

@@ -8,12 +8,11 @@ use syn::{Attribute, Field, Type, Visibility};
 
 use super::candidate::{Candidate, is_batch};
 use super::code::{self, Code};
-use super::family::Family;
 use super::nested::{self, NestedDim};
 use super::numbers;
+use super::numbers::Family;
 use super::optimizer::{self, Annotated};
-use super::patch::Patch;
-use super::sources::Source;
+use super::sources::{Patch, Source};
 
 /// Fields of a setting with another name.
 const SETTINGS: &[(&str, &str)] = &[

@@ -1,14 +1,11 @@
 //! Proposed annotations for structs that look like training configs, and other edits of the program.
 
 mod annotation;
-mod batch;
 mod candidate;
 mod code;
-mod family;
 mod nested;
 mod numbers;
 mod optimizer;
-mod patch;
 mod program;
 mod sources;
 mod training_loop;
@@ -21,11 +18,10 @@ use serde::Serialize;
 use annotation::Given;
 use candidate::Candidate;
 use code::Code;
-use family::Family;
-pub use patch::Edit;
-use patch::Patch;
+use numbers::Family;
 use program::Program;
-use sources::Source;
+pub use sources::Edit;
+use sources::{Patch, Source};
 use training_loop::TrainingLoop;
 
 /// An annotation for a struct with other edits, to be shown.
@@ -145,7 +141,7 @@ impl<'a> ModelHints<'a> {
         let mut left = Vec::new();
         if let Some(training) = self.training {
             left = training.edit(candidate, krate, &mut patch);
-            batch::edit(self.sources, krate, &mut patch);
+            training_loop::derive_micro_batch(self.sources, krate, &mut patch);
             if let Some(source) = chosen {
                 program::edit(source, krate, &mut patch);
             }

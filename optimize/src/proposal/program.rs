@@ -8,8 +8,7 @@ use syn::visit::{self, Visit};
 use syn::{Expr, ExprPath, Item, Local, Pat, Stmt};
 
 use super::code::path;
-use super::patch::Patch;
-use super::sources::{self, Source};
+use super::sources::{self, Patch, Source};
 use super::training_loop::TrainingLoop;
 
 pub(super) struct Program {
