@@ -4,18 +4,21 @@
 //! by any path that ends in `gpu_tuned`, by a renamed import in the same file, and in `cfg_attr`. It evaluates no `cfg` but
 //! `cfg(test)`, and expands no macros.
 
-mod annotated;
 mod build_script;
 mod collect;
-mod file;
 mod modules;
 mod recognize;
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-pub use annotated::Annotated;
+use gpu_tuned_core::source::{FileError, Position};
+use proc_macro2::{LineColumn, TokenStream};
+use thiserror::Error;
+
+use crate::{Mistakes, PlanInput, Table, parse, plan_input};
 pub use build_script::{ConfigFileError, config_file};
-pub use file::{SourceError, SourceFile};
 pub use recognize::{Aliases, find_attribute};
 
 /// The root file of a target.
@@ -57,5 +60,113 @@ impl Sources {
             reader.read_target(&target);
         }
         reader.into_sources()
+    }
+}
+
+/// A parsed source file.
+pub struct SourceFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The text, with `\n` line ends. The places of `syntax` refer to this text.
+    pub text: String,
+    /// The parsed text.
+    pub syntax: syn::File,
+}
+
+/// A source file that cannot be parsed.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// The system cannot read the file.
+    #[error("cannot read `{}`: {cause}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The file is not Rust.
+    #[error("{}:{line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The parser's message.
+        message: String,
+    },
+}
+
+impl SourceFile {
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or is not Rust.
+    pub fn read(path: &Path) -> Result<Self, SourceError> {
+        let text = std::fs::read_to_string(path).map_err(|cause| SourceError::Io { path: path.to_owned(), cause })?;
+        let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+        // syn removes a shebang and counts places from there: a comment keeps the places right.
+        let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };
+        match syn::parse_file(&text) {
+            Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax }),
+            Err(error) => Err(SourceError::Syntax {
+                path: path.to_owned(),
+                line: error.span().start().line,
+                message: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// An annotated struct of a source file.
+#[derive(Clone, Debug)]
+pub struct Annotated {
+    /// The struct's name, without `r#`.
+    pub name: String,
+    /// The struct's path, from the target's name on: `digits::config::TrainingConfig`.
+    pub path: String,
+    /// The file.
+    pub file: PathBuf,
+    /// The line of the attribute, from 1.
+    pub line: usize,
+    /// The file's text.
+    pub text: Rc<str>,
+    /// True for a struct of a test or a bench.
+    pub is_test: bool,
+    arguments: TokenStream,
+    item: TokenStream,
+    place: LineColumn,
+}
+
+impl Annotated {
+    /// Checks the attribute and returns the input of the struct's plan, by the code that the macro runs.
+    ///
+    /// # Errors
+    ///
+    /// The macro's mistakes, each with its place. `file` is the file's name in messages.
+    pub fn plan_input(&self, table: Table, file: &str) -> Result<PlanInput, Vec<FileError>> {
+        let mut mistakes = Mistakes::default();
+        let model = parse(self.arguments.clone(), self.item.clone(), &mut mistakes);
+        let model = model.map_err(|error| {
+            let LineColumn { line, column } = error.span().start();
+            vec![FileError {
+                file: file.to_owned(),
+                place: Position { line, column: column + 1 },
+                message: error.to_string(),
+            }]
+        })?;
+        let input = plan_input(&model, table, &mut mistakes).filter(|_| mistakes.is_empty());
+        input.ok_or_else(|| {
+            mistakes.iter().map(|mistake| self.file_error(mistake.text(), mistake.span(), file)).collect()
+        })
+    }
+
+    fn file_error(&self, text: &str, span: Option<proc_macro2::Span>, file: &str) -> FileError {
+        let LineColumn { line, column } = span.map_or(self.place, |span| span.start());
+        FileError {
+            file: file.to_owned(),
+            place: Position { line, column: column + 1 },
+            message: text.replace("\n= help: ", "; "),
+        }
     }
 }
