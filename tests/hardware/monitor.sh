@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What it costs a training run to be watched: monitor.sh FOLDER [MODEL]
-# `hardware`, `cargo-gpu-tuned` and the example `sample_cost` of `gpu-tuned-observe` are on the PATH, built in release mode. The model trains
+# `hardware`, `cargo-gpu-tuned` and the example `sample_cost` of this package are on the PATH, built in release mode. The model trains
 # alone and watched, in turns, ROUNDS times, each in a process of its own; lines of JSON go to FOLDER/monitor.jsonl, those of
 # `hardware overhead` with `watched` before them. INTERVAL is the time between looks. The first round fills caches of kernels
 # and is marked.

@@ -6,38 +6,34 @@ use serde::{Deserialize, Serialize};
 
 use gpu_tuned_core::{Bytes, grouped, three_digits};
 
-/// Measured figures of a setup.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Samples per second of whole steps, over the repeats.
-    pub samples_per_s: Interval,
-    /// Number of repeats.
-    pub repeats: u64,
-    /// Median milliseconds of a whole step, with overlapping parts.
-    pub step_ms: f64,
-    /// Parts of the step, each timed with a wait: their sum exceeds the step if the host runs ahead of the device.
-    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
-    pub phases: Option<Phases>,
-    /// Percent of the time in which a step waits for its batch, for batches prepared meanwhile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting_percent: Option<f64>,
-    /// Bytes reserved by a GPU's pools after the steps; on a CPU, the peak of allocations. `None` if nothing counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserved_bytes: Option<Bytes>,
-    /// Bytes in use after the forward pass.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_use_bytes: Option<Bytes>,
-    /// Reserved bytes that a dry run predicted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicted_bytes: Option<Bytes>,
-    /// GPU utilization by all processes, in percent: the mean of the driver's samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_percent: Option<f64>,
-    /// CPU time of the process in percent of all cores that it may use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_percent: Option<f64>,
-    /// The loss after the steps is finite; the weights are, where steps return no loss.
-    pub is_finite: bool,
+gpu_tuned_core::sparse! {
+    /// Measured figures of a setup.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Figures {
+        /// Samples per second of whole steps, over the repeats.
+        pub samples_per_s: Interval,
+        /// Number of repeats.
+        pub repeats: u64,
+        /// Median milliseconds of a whole step, with overlapping parts.
+        pub step_ms: f64,
+        /// Parts of the step, each timed with a wait: their sum exceeds the step if the host runs ahead of the device.
+        #[serde(flatten)]
+        pub phases: Option<Phases>,
+        /// Percent of the time in which a step waits for its batch, for batches prepared meanwhile.
+        pub waiting_percent: Option<f64>,
+        /// Bytes reserved by a GPU's pools after the steps; on a CPU, the peak of allocations. `None` if nothing counts.
+        pub reserved_bytes: Option<Bytes>,
+        /// Bytes in use after the forward pass.
+        pub in_use_bytes: Option<Bytes>,
+        /// Reserved bytes that a dry run predicted.
+        pub predicted_bytes: Option<Bytes>,
+        /// GPU utilization by all processes, in percent: the mean of the driver's samples.
+        pub gpu_percent: Option<f64>,
+        /// CPU time of the process in percent of all cores that it may use.
+        pub cpu_percent: Option<f64>,
+        /// The loss after the steps is finite; the weights are, where steps return no loss.
+        pub is_finite: bool,
+    }
 }
 
 /// Median and range of some repeats.

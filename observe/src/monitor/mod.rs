@@ -24,17 +24,15 @@
 //! # }
 //! ```
 
-mod csv;
 #[cfg(feature = "nvml")]
 mod driver;
 mod gpus;
 mod host;
-mod options;
-mod prometheus;
 mod sampler;
 mod series;
 mod state;
 mod summary;
+mod text;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -43,21 +41,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::recording::{Record, Value};
 use thiserror::Error;
 
 pub use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES, throttle_key};
-use crate::recording::{Writer, now};
-pub use csv::{csv_header, csv_line};
-pub use options::{LEAST_INTERVAL, Options};
-pub(crate) use prometheus::expose;
-pub use prometheus::to_prometheus;
-pub use sampler::Sampler;
+use crate::recording::{Record, Value, Writer, now};
+pub use sampler::{LEAST_INTERVAL, Options, Sampler};
 pub use series::{Series, Stats};
 pub use state::Latest;
-pub use summary::{Gathering, GpuSummary, StepSummary, Summary};
-
 use state::State;
+pub use summary::{Gathering, GpuSummary, StepSummary, Summary};
+pub(crate) use text::expose;
+pub use text::{csv_header, csv_line, to_prometheus};
 
 /// Samples the machine at intervals, in a thread of its own, until it is stopped or dropped.
 #[derive(Debug)]

@@ -5,8 +5,7 @@ use core::fmt::{self, Write as _};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision, three_digits};
 
-use super::scale::{BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP};
-use super::svg::{escaped, open};
+use super::svg::{BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, escaped, open};
 
 /// A plot of batches: samples per second over the memory needed.
 #[derive(Clone, Debug, Default)]
@@ -72,19 +71,7 @@ pub struct Ring {
 }
 
 /// Colors that differ for all kinds of color vision, on light and on dark ground.
-const STYLE: &str = "<style>
-  text { font: 12px system-ui, sans-serif; fill: #333 }
-  .ground { fill: #fff } .grid { stroke: #e4e4e4 } .axis { stroke: #666 } .card { stroke: #999; stroke-dasharray: 2 3 }
-  .line { fill: none; stroke-width: 2 } .checkpointed { stroke-dasharray: 6 4 } .title { font-weight: 600; font-size: 14px }
-  .planned { fill: none; stroke: #222; stroke-width: 1.5 } .spare { stroke: #888; stroke-width: 1 }
-  .f32 { stroke: #0065a8; fill: #0065a8 } .bf16 { stroke: #c44f00; fill: #c44f00 } .hollow { fill: #fff }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #ccc } .ground { fill: #15181c } .grid { stroke: #2b3036 } .axis { stroke: #999 } .card { stroke: #777 }
-    .planned { stroke: #eee } .spare { stroke: #888 }
-    .f32 { stroke: #5db4f0; fill: #5db4f0 } .bf16 { stroke: #ff9a4d; fill: #ff9a4d } .hollow { fill: #15181c }
-  }
-  .line { fill: none }
-</style>";
+const STYLE: &str = include_str!("memory_speed.css");
 
 impl MemorySpeedPlot {
     /// Draws the plot as an SVG file with light and dark colors, and with the names of points where a pointer rests.

@@ -3,10 +3,9 @@
 //! Equal figures give equal text, so that plots can be committed beside their data.
 
 mod memory_speed;
-mod scale;
 mod svg;
 mod time_series;
 
 pub use memory_speed::{Limit, MemorySpeedPlot, ModeLine, Point, Ring};
-pub use scale::step;
+pub use svg::step;
 pub use time_series::{TimeSeries, TimeSeriesPlot};

@@ -4,9 +4,8 @@ use core::fmt::{self, Write as _};
 
 use gpu_tuned_core::three_digits;
 
-use super::scale::{LEFT, RIGHT};
 use super::step;
-use super::svg::{escaped, open};
+use super::svg::{LEFT, RIGHT, escaped, open};
 
 const HEIGHT: f64 = 190.0;
 const TOP: f64 = 36.0;
@@ -18,16 +17,7 @@ const LARGEST: f64 = 1e100;
 /// Colors for lines.
 const COLORS: usize = 4;
 
-const STYLE: &str = "<style>
-  text { font: 12px system-ui, sans-serif; fill: #333 } .title { font-weight: 600; font-size: 14px }
-  .ground { fill: #fff } .grid { stroke: #e4e4e4 } .axis { stroke: #666 } .card { stroke: #999; stroke-dasharray: 2 3 }
-  .course { fill: none; stroke-width: 1.5 }
-  .c0 { stroke: #0065a8 } .c1 { stroke: #c44f00 } .c2 { stroke: #3d7a1f } .c3 { stroke: #8a3ca8 }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #ccc } .ground { fill: #15181c } .grid { stroke: #2b3036 } .axis { stroke: #999 } .card { stroke: #777 }
-    .c0 { stroke: #5db4f0 } .c1 { stroke: #ff9a4d } .c2 { stroke: #9bd36e } .c3 { stroke: #d59af0 }
-  }
-</style>";
+const STYLE: &str = include_str!("time_series.css");
 
 /// A plot of figures of one unit over time.
 #[derive(Clone, Debug, Default)]

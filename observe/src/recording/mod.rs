@@ -32,11 +32,9 @@
 //! # }
 //! ```
 
-mod observers;
 mod read;
 mod record;
 mod recorder;
-mod run;
 mod step;
 mod write;
 
@@ -44,12 +42,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use gpu_tuned_core::plan::Expected;
 pub use gpu_tuned_core::telemetry::{Gpu, GpuProcess, GpuSample, Throttle};
-pub use observers::{Observer, Observers};
+
 pub use read::{Recording, RecordingError, parse, read};
-pub use record::{HostSample, ProcessSample, Record, Start, VERSION, Value};
+pub use record::{Device, HostSample, ProcessSample, Record, Run, Start, VERSION, Value};
 pub(crate) use record::{belongs_to, is_of_process, last_run};
-pub use recorder::Recorder;
-pub use run::{Device, Run};
+pub use recorder::{Observer, Observers, Recorder};
 pub use step::StepRecord;
 pub use write::Writer;
 

@@ -1,9 +1,11 @@
 //! Lines of a recording, and the last of several runs.
 
+use gpu_tuned_core::Settings;
+use gpu_tuned_core::plan::Expected;
 use gpu_tuned_core::telemetry::{Gpu, GpuSample};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Run, StepRecord};
+use super::StepRecord;
 
 /// The version of the format that is written.
 pub const VERSION: u32 = 1;
@@ -53,21 +55,22 @@ pub struct Start {
     pub trouble: Vec<String>,
 }
 
-/// A value that the program recorded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct Value {
-    /// Time of the value.
-    pub at: f64,
-    /// The name, such as `valid/loss`.
-    pub name: String,
-    /// The value; NaN and infinities are written as `null`.
-    #[serde(deserialize_with = "number_or_nan")]
-    pub value: f64,
-    /// The optimizer step of the value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub step: Option<u64>,
+gpu_tuned_core::sparse! {
+    /// A value that the program recorded.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    #[non_exhaustive]
+    pub struct Value {
+        /// Time of the value.
+        pub at: f64,
+        /// The name, such as `valid/loss`.
+        pub name: String,
+        /// The value; NaN and infinities are written as `null`.
+        #[serde(deserialize_with = "number_or_nan")]
+        pub value: f64,
+        /// The optimizer step of the value.
+        pub step: Option<u64>,
+    }
 }
 
 /// Reads `null`, which JSON has in place of NaN and infinities, as NaN.
@@ -97,40 +100,36 @@ impl Value {
     }
 }
 
-/// A sample of the host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct HostSample {
-    /// Time of the sample.
-    pub at: f64,
-    /// CPU time of all processes since the last sample, in percent of all cores.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_percent: Option<f64>,
-    /// Memory in use, in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_used_bytes: Option<u64>,
-    /// The monitored program and its children.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub process: Option<ProcessSample>,
-}
+gpu_tuned_core::sparse! {
+    /// A sample of the host.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    #[non_exhaustive]
+    pub struct HostSample {
+        /// Time of the sample.
+        pub at: f64,
+        /// CPU time of all processes since the last sample, in percent of all cores.
+        pub cpu_percent: Option<f64>,
+        /// Memory in use, in bytes.
+        pub memory_used_bytes: Option<u64>,
+        /// The monitored program and its children.
+        pub process: Option<ProcessSample>,
+    }
 
-/// A sample of a program.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct ProcessSample {
-    /// Process ID.
-    pub pid: u32,
-    /// CPU time since the last sample, in percent of one core: 400 is four busy cores.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_percent: Option<f64>,
-    /// Resident memory in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    /// CPU time of its busiest thread since the last sample, in percent of one core.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub busiest_thread_percent: Option<f64>,
+    /// A sample of a program.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    #[non_exhaustive]
+    pub struct ProcessSample {
+        /// Process ID.
+        pub pid: u32,
+        /// CPU time since the last sample, in percent of one core: 400 is four busy cores.
+        pub cpu_percent: Option<f64>,
+        /// Resident memory in bytes.
+        pub memory_bytes: Option<u64>,
+        /// CPU time of its busiest thread since the last sample, in percent of one core.
+        pub busiest_thread_percent: Option<f64>,
+    }
 }
 
 impl HostSample {
@@ -164,4 +163,70 @@ pub(crate) fn is_of_process(run: &Run, step: &StepRecord) -> bool {
 /// Returns whether the run took the step. Without a recorded run every step matches.
 pub(crate) fn belongs_to(run: Option<&Run>, step: &StepRecord) -> bool {
     run.is_none_or(|run| step.at >= run.at && is_of_process(run, step))
+}
+
+gpu_tuned_core::sparse! {
+    /// The start of a training program: the build's target, the device, and the settings.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    #[non_exhaustive]
+    pub struct Run {
+        /// Time of the start.
+        pub at: f64,
+        /// Process ID.
+        pub pid: u32,
+        /// Name of the workload.
+        pub workload: String,
+        /// Target of the build, such as `h200`.
+        pub target: Option<String>,
+        /// The device.
+        pub device: Device,
+        /// Fallbacks, in words.
+        pub fallbacks: Vec<String>,
+        /// The settings.
+        pub settings: Option<Settings>,
+        /// Requested samples of an optimizer step over all ranks.
+        pub global_batch: Option<u64>,
+        /// Ranks that train together.
+        pub world_size: u64,
+        /// The model has batch statistics, which depend on the micro-batch.
+        pub batch_statistics: bool,
+        /// Parts of the model are frozen, which makes the backward pass shorter.
+        #[serde(skip_serializing_if = "core::ops::Not::not")]
+        pub partly_frozen: bool,
+        /// Memory budget after headroom, in bytes.
+        pub memory_budget_bytes: Option<u64>,
+        /// Memory that the plan predicts, in bytes.
+        pub memory_planned_bytes: Option<u64>,
+        /// The planner's predictions for micro-batches on this device in this precision, smallest first.
+        pub expected: Vec<Expected>,
+        /// Reason and provenance of each setting, one line each.
+        pub reasons: Vec<String>,
+    }
+
+    /// The device of a training program.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    #[non_exhaustive]
+    pub struct Device {
+        /// Name of the device.
+        pub name: String,
+        /// The device is a GPU; else it is the CPU.
+        pub is_gpu: bool,
+        /// Profile of the device; `None` for a CPU or an unknown GPU.
+        pub profile: Option<String>,
+        /// UUIDs of the GPUs, one for each rank of this process.
+        pub gpu_uuids: Vec<String>,
+        /// The device has bf16 tensor cores.
+        pub has_bf16: bool,
+        /// The device has TF32.
+        pub has_tf32: bool,
+    }
+}
+
+impl Run {
+    /// Creates a start without figures.
+    pub fn new(at: f64, pid: u32) -> Self {
+        Self { at, pid, world_size: 1, ..Self::default() }
+    }
 }

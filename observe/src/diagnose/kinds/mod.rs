@@ -2,13 +2,11 @@
 
 mod batch;
 mod clocks;
-mod fragmentation;
 mod host;
 mod leak;
 mod loader;
 mod not_finite;
 mod other_process;
-mod pcie;
 mod prefetch;
 mod settings;
 mod utilization;
@@ -46,11 +44,11 @@ pub(super) const ALL: [Find; 21] = [
     settings::wrong_target,
     clocks::thermal,
     clocks::power,
-    pcie::find,
+    clocks::pcie,
     host::bound,
     batch::no_accumulation,
     settings::needless_checkpointing,
-    fragmentation::find,
+    leak::fragmentation,
     settings::no_amp,
     settings::no_tf32,
     utilization::idle,

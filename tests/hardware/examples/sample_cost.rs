@@ -1,7 +1,7 @@
 //! The cost of one sample of the monitor on this machine: CPU time and elapsed time.
 //!
 //! ```text
-//! cargo run --release -p gpu-tuned-observe --features nvml --example sample_cost -- 200 100
+//! cargo run --release -p hardware-tests --example sample_cost -- 200 100
 //! ```
 //!
 //! takes 200 samples of GPUs, host and this process, 100 ms apart, and prints their cost. A sample that reads the PCIe
@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use gpu_tuned_observe::monitor::{Options, Sampler};
+use gpu_tuned::monitor::{Options, Sampler};
 
 fn main() {
     let number = |place| env::args().nth(place).and_then(|text| text.parse().ok());
