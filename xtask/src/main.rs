@@ -2,13 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-mod commands;
-mod dimensions;
 mod limits;
+mod markdown;
 mod profiles;
 mod proof;
 mod prose;
-mod replayed;
+mod references;
 mod size;
 
 use std::fs;
@@ -61,10 +60,9 @@ type Generated = (&'static str, fn(&Path) -> Result<String>);
 const FILES: &[Generated] = &[
     ("core/src/profile/builtin.rs", profiles::builtin),
     ("README.md", profiles::readme),
-    ("docs/cli.md", commands::reference),
-    ("docs/profiles.md", profiles::reference),
-    ("macros/src/reference.md", dimensions::reference),
-    ("tests/models/REPLAYED.md", replayed::report),
+    ("docs/cli.md", |_| Ok(references::commands())),
+    ("docs/profiles.md", |_| Ok(profiles::reference())),
+    ("macros/src/reference.md", |_| Ok(references::reference())),
 ];
 
 fn main() -> Result<()> {

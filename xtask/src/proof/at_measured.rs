@@ -1,13 +1,12 @@
 //! Reserved memory at measured micro-batches, compared with the lock.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
 use gpu_tuned_core::Bytes;
 
 use super::data::{Line, Results};
-use super::figures::{difference, max, mib};
+use super::figures::{difference, folded, max, mib};
 use super::subject::{Run, Subject};
+use crate::markdown::{cells, table};
 
 /// A run at a measured micro-batch.
 pub(super) struct AtMeasured {
@@ -92,48 +91,28 @@ fn worst<'a>(runs: impl Iterator<Item = &'a AtMeasured> + Clone) -> (f64, f64) {
     (largest(runs.clone().map(AtMeasured::excess_mib).collect()), largest(runs.map(AtMeasured::excess).collect()))
 }
 
-/// Writes the section.
-pub(super) fn section(text: &mut String, all: &[AtMeasured]) -> Result<()> {
-    if all.is_empty() {
-        return Ok(());
-    }
-    text.push_str(INTRODUCTION);
-    for (name, is_confirmed) in [("traced", false), ("[confirmed](#smaller-cards)", true)] {
+/// Formats a summary and all runs.
+pub(super) fn section(all: &[AtMeasured]) -> String {
+    let group = |(name, is_confirmed): (&str, bool)| {
         let runs = all.iter().filter(|run| run.free_mib.is_some() == is_confirmed);
+        let count = |exceeds: fn(&AtMeasured) -> bool| runs.clone().filter(|run| exceeds(run)).count();
+        let (locked, room) = (count(AtMeasured::exceeds_lock), count(AtMeasured::exceeds_room));
         let (mib, relative) = worst(runs.clone());
-        let above_lock = runs.clone().filter(|run| run.exceeds_lock()).count();
-        let above_room = runs.clone().filter(|run| run.exceeds_room()).count();
-        let count = runs.count();
-        if count > 0 {
-            let relative = difference(relative);
-            writeln!(text, "| {name} | {count} | {above_lock} | {mib:+.0} | {relative} | {above_room} |")?;
-        }
-    }
-    text.push_str("| goal | | 0 | | | 0 |\n");
-    writeln!(text, "\n<details><summary>at measured micro-batches: {} runs</summary>\n", all.len())?;
-    text.push_str("| model | mode | step | free, MiB | reserved, MiB | in the lock, MiB | more, MiB | |\n");
-    text.push_str("|---|---|---|---|---|---|---|---|\n");
-    for run in all {
+        let cells = cells![name, runs.clone().count(), locked, format!("{mib:+.0}"), difference(relative), room];
+        runs.clone().next().map(|_| cells)
+    };
+    let groups = [("traced", false), ("[confirmed](#smaller-cards)", true)].into_iter().filter_map(group);
+    let summary = table(
+        ["", "runs", "reserved more than the lock has", "max, MiB", "max", "more than that and headroom"],
+        groups.chain([cells!["goal", "", 0, "", "", 0]]),
+    );
+    let row = |run: &AtMeasured| {
         let free = run.free_mib.map_or_else(|| "all".to_owned(), |free| free.to_string());
-        let AtMeasured { model, run: Run { mode, .. }, predicted, reserved, .. } = run;
-        let (step, reserved, predicted) = (run.run.step(), mib(*reserved), mib(*predicted));
-        let (excess, relative) = (run.excess_mib(), difference(run.excess()));
-        writeln!(
-            text,
-            "| {model} | {mode} | {step} | {free} | {reserved} | {predicted} | {excess:+.1} | {relative} |"
-        )?;
-    }
-    text.push_str("\n</details>\n");
-    Ok(())
+        let (excess, relative) = (format!("{:+.1}", run.excess_mib()), difference(run.excess()));
+        let Run { mode, .. } = run.run;
+        cells![run.model, mode, run.run.step(), free, mib(run.reserved), mib(run.predicted), excess, relative]
+    };
+    let headings = ["model", "mode", "step", "free, MiB", "reserved, MiB", "in the lock, MiB", "more, MiB", ""];
+    let title = format!("at measured micro-batches: {} runs", all.len());
+    format!("{summary}\n{}", folded(&title, &table(headings, all.iter().map(row))))
 }
-
-const INTRODUCTION: &str = "
-### At measured micro-batches
-
-At a measured micro-batch a plan uses the bytes of the dry run, without a margin. Excess reduces the headroom, or the unused part of
-context and kernels. The last column compares with the smallest device that the plan fits. It counts runs that reserved more than the
-measured bytes and the headroom of that device.
-
-| | runs | reserved more than the lock has | max, MiB | max | more than that and headroom |
-|---|---|---|---|---|---|
-";

@@ -1,8 +1,7 @@
-//! Smallest free memory with which a step ran, compared with the plan's need.
+//! Runs beside a process that occupies memory: planned settings, and the smallest free memory with which a step ran.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use anyhow::Result;
 use gpu_tuned_core::Bytes;
@@ -10,6 +9,7 @@ use gpu_tuned_core::Bytes;
 use super::data::Line;
 use super::figures::{difference, mib, or_dash, three_digits};
 use super::subject::{Run, Subject};
+use crate::markdown::{cells, table};
 
 /// A run whose free memory was bisected.
 pub(super) struct Bisection {
@@ -107,40 +107,35 @@ pub(super) fn extremes(all: &[Bisection]) -> [String; 2] {
     ]
 }
 
-/// Writes the section about the boundary.
-pub(super) fn section(text: &mut String, all: &[Bisection]) -> Result<()> {
-    text.push_str(INTRODUCTION);
-    if all.is_empty() {
-        text.push_str("\nNot measured yet.\n");
-        return Ok(());
-    }
-    text.push_str(
-        "\n| model | mode | batch | failed with, MiB | ran with, MiB | samples/s there | bound, MiB | above | |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
-    );
-    for bisected in all {
-        let Bisection { model, run, enough, too_little, bound } = bisected;
-        let speed = or_dash(enough.and_then(|(_, speed)| speed), three_digits);
-        writeln!(
-            text,
-            "| {model} | {} | {} | {} | {} | {speed} | {} | {} | {} |",
-            run.mode,
-            run.batch,
-            or_dash(*too_little, mib),
-            or_dash(enough.map(|(free, _)| free), mib),
-            mib(*bound),
-            bisected.range(),
-            bisected.verdict(),
-        )?;
-    }
-    Ok(())
+/// Formats all bisections.
+pub(super) fn section(all: &[Bisection]) -> String {
+    let row = |it: &Bisection| {
+        let (failed, ran) = (or_dash(it.too_little, mib), or_dash(it.enough.map(|(free, _)| free), mib));
+        let speed = or_dash(it.enough.and_then(|(_, speed)| speed), three_digits);
+        let Run { mode, batch, .. } = it.run;
+        cells![it.model, mode, batch, failed, ran, speed, mib(it.bound), it.range(), it.verdict()]
+    };
+    let headings =
+        ["model", "mode", "batch", "failed with, MiB", "ran with, MiB", "samples/s there", "bound, MiB", "above", ""];
+    table(headings, all.iter().map(row))
 }
 
-const INTRODUCTION: &str = "
-## The boundary
+/// Returns true if all steps ran.
+fn ran(line: &Line) -> bool {
+    !line.out_of_memory && line.reserved().is_some()
+}
 
-Another process occupied memory, and the free rest was bisected. The bound is the plan's need, without headroom and without prefetched
-batches, which these runs do not have. The goal is a bound at or above the boundary, and at most 3% above. The boundary lies between the
-largest memory that failed and the smallest that was enough. Therefore `above` is a range: over the memory that was enough, to over the
-memory that failed.
-";
+/// Number of failed runs, of all.
+pub(super) fn failed(lines: &[Line]) -> String {
+    format!("{} of {}", lines.iter().filter(|line| !ran(line)).count(), lines.len())
+}
+
+/// Formats all runs.
+pub(super) fn confirmed(lines: &[Line]) -> String {
+    let row = |line: &Line| {
+        let (split, reserved) = (format!("{} x {}", line.accumulate, line.batch), or_dash(line.reserved(), mib));
+        let free = or_dash(line.free_mib, |free| free.to_string());
+        cells![line.model, line.mode(), free, split, reserved, if ran(line) { "ran" } else { "failed" }]
+    };
+    table(["model", "mode", "free, MiB", "planned", "pools reserved, MiB", ""], lines.iter().map(row))
+}

@@ -58,6 +58,11 @@ pub(super) fn or_dash<T>(figure: Option<T>, text: impl Fn(T) -> String) -> Strin
     figure.map_or_else(|| "-".to_owned(), text)
 }
 
+/// A table below a summary that unfolds it.
+pub(super) fn folded(summary: &str, table: &str) -> String {
+    format!("<details><summary>{summary}</summary>\n\n{table}\n</details>\n\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{geometric_mean, median, percentile};

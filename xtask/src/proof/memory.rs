@@ -1,15 +1,14 @@
 //! Predicted and reserved memory at sizes that are not in the lock.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use anyhow::Result;
 use gpu_tuned_core::Bytes;
 
 use super::data::{Line, Results};
-use super::figures::{difference, max, median, mib, or_dash, percent, percentile};
-use super::pairs::Pairs;
+use super::figures::{difference, folded, max, median, mib, or_dash, percent, percentile};
 use super::subject::{Run, Subject};
+use crate::markdown::{cells, table};
 
 /// A run at a size that is not in the lock.
 pub(super) struct HeldOut {
@@ -37,15 +36,13 @@ pub(super) struct Comparison {
     excluded: Excluded,
     /// Runs of `pairs.jsonl`, whose kernels may differ from the lock's.
     in_pairs: Vec<HeldOut>,
-    pairs: Pairs,
 }
 
 /// Runs of at least this size are summarised separately: an eighth of an 8 GiB card.
 const LARGE: Bytes = Bytes::from_mib(1024);
 
-fn is_large(run: &HeldOut) -> bool {
-    run.observed >= LARGE
-}
+/// Runs that pass a condition, with their name.
+type Group<'a> = (&'a str, &'a [HeldOut], fn(&HeldOut) -> bool);
 
 impl Comparison {
     pub(super) fn new(subjects: &[Subject], results: &Results) -> Result<Self> {
@@ -54,7 +51,7 @@ impl Comparison {
             all.extend(excluded.held_out(subject, results.traced().chain(&results.confirmed))?);
             in_pairs.extend(Excluded::default().held_out(subject, results.pairs.iter())?);
         }
-        Ok(Self { all, excluded, in_pairs, pairs: Pairs::new(results) })
+        Ok(Self { all, excluded, in_pairs })
     }
 
     /// Absolute values of the relative errors.
@@ -72,46 +69,62 @@ impl Comparison {
         exceeded(&self.in_pairs)
     }
 
-    pub(super) fn section(&self, text: &mut String) -> Result<()> {
-        text.push_str(INTRODUCTION);
-        summary(text, "all", &self.all, |_| true)?;
-        summary(text, "of 1 GiB and more", &self.all, is_large)?;
-        summary(text, "executed", &self.all, |run| run.is_executed)?;
-        summary(text, "dry", &self.all, |run| !run.is_executed)?;
-        summary(text, "accumulating, or with batches waiting", &self.all, |run| !run.is_plain())?;
-        summary(
-            text,
-            "of [pairs](../tests/hardware/results/README.md), some with other kernels than the lock's",
-            &self.in_pairs,
-            |_| true,
-        )?;
-        summary(text, "the same, of 1 GiB and more", &self.in_pairs, is_large)?;
-        summary(text, "the same, accumulating, or with batches waiting", &self.in_pairs, |run| !run.is_plain())?;
-        text.push_str("| goal | | | | | 0 |\n");
-        text.push_str(WITHOUT_GPU);
-        self.excluded.note(text)?;
-        self.pairs.note(text)?;
-        for (runs, suffix) in [(&self.all, ""), (&self.in_pairs, ", pairs")] {
-            for runs in runs.chunk_by(|a, b| a.model == b.model) {
-                details(text, &format!("{}{suffix}", runs[0].model), runs)?;
+    /// Formats the errors of groups of runs.
+    pub(super) fn summary(&self) -> String {
+        let groups: [Group<'_>; 8] = [
+            ("all", &self.all, |_| true),
+            ("of 1 GiB and more", &self.all, HeldOut::is_large),
+            ("executed", &self.all, |run| run.is_executed),
+            ("dry", &self.all, |run| !run.is_executed),
+            ("accumulating, or with batches waiting", &self.all, HeldOut::is_divided),
+            (
+                "of [pairs](../tests/hardware/results/README.md), some with other kernels than the lock's",
+                &self.in_pairs,
+                |_| true,
+            ),
+            ("the same, of 1 GiB and more", &self.in_pairs, HeldOut::is_large),
+            ("the same, accumulating, or with batches waiting", &self.in_pairs, HeldOut::is_divided),
+        ];
+        let row = |(name, all, passes): Group<'_>| {
+            let passing: Vec<_> = all.iter().filter(|run| passes(run)).collect();
+            let errors: Vec<f64> = passing.iter().map(|run| run.error().abs()).collect();
+            let [median, tail, largest] =
+                [median(&errors), percentile(&errors, 0.95), max(&errors)].map(|error| or_dash(error, percent));
+            let exceeded = passing.iter().filter(|run| run.excess().is_some()).count();
+            (!passing.is_empty()).then(|| cells![name, errors.len(), median, tail, largest, exceeded])
+        };
+        table(
+            ["", "runs", "median error", "95th percentile", "largest", "above the bound"],
+            groups.into_iter().filter_map(row).chain([cells!["goal", "", "", "", "", 0]]),
+        )
+    }
+
+    /// Numbers of runs that are not compared; empty without any.
+    pub(super) fn excluded(&self) -> String {
+        let Excluded { measured, other_modes, out_of_memory, failed } = self.excluded;
+        let counts = [
+            (measured, "at measured micro-batches (below)"),
+            (other_modes, "in modes that are not in the lock"),
+            (out_of_memory, "ran out of memory"),
+            (failed, "failed otherwise"),
+        ];
+        let listed = counts.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}"));
+        let listed = listed.collect::<Vec<_>>().join(", ");
+        if listed.is_empty() { listed } else { format!("Excluded runs: {listed}.\n") }
+    }
+
+    /// Formats all runs, by model.
+    pub(super) fn details(&self) -> String {
+        let headings = ["mode", "step", "method", "observed, MiB", "predicted, MiB", "error", "bound, MiB"];
+        let mut text = String::new();
+        for (all, suffix) in [(&self.all, ""), (&self.in_pairs, ", pairs")] {
+            for runs in all.chunk_by(|a, b| a.model == b.model) {
+                let title = format!("{}{suffix}: {} runs", runs[0].model, runs.len());
+                text += &folded(&title, &table(headings, runs.iter().map(HeldOut::cells)));
             }
         }
-        Ok(())
+        text
     }
-}
-
-/// Writes the errors of the runs that pass.
-fn summary(text: &mut String, name: &str, all: &[HeldOut], passes: impl Fn(&HeldOut) -> bool) -> Result<()> {
-    let passing: Vec<_> = all.iter().filter(|run| passes(run)).collect();
-    if passing.is_empty() {
-        return Ok(());
-    }
-    let errors: Vec<f64> = passing.iter().map(|run| run.error().abs()).collect();
-    let [median, tail, largest] =
-        [median(&errors), percentile(&errors, 0.95), max(&errors)].map(|error| or_dash(error, percent));
-    let exceeded = passing.iter().filter(|run| run.excess().is_some()).count();
-    writeln!(text, "| {name} | {} | {median} | {tail} | {largest} | {exceeded} |", errors.len())?;
-    Ok(())
 }
 
 /// Number of runs above the bound, of all, with the largest excess.
@@ -122,16 +135,6 @@ fn exceeded(all: &[HeldOut]) -> String {
     let excesses: Vec<f64> = all.iter().filter_map(HeldOut::excess).collect();
     let at_most = max(&excesses).map_or_else(String::new, |max| format!(", by at most {}", percent(max)));
     format!("{} of {}{at_most}", excesses.len(), all.len())
-}
-
-/// Writes a table of runs.
-fn details(text: &mut String, name: &str, runs: &[HeldOut]) -> Result<()> {
-    writeln!(text, "\n<details><summary>{name}: {} runs</summary>\n", runs.len())?;
-    text.push_str("| mode | step | method | observed, MiB | predicted, MiB | error | bound, MiB |\n");
-    text.push_str("|---|---|---|---|---|---|---|\n");
-    runs.iter().try_for_each(|run| run.row(text))?;
-    text.push_str("\n</details>\n");
-    Ok(())
 }
 
 impl HeldOut {
@@ -157,18 +160,21 @@ impl HeldOut {
         (self.observed > self.bound).then(|| self.observed.0 as f64 / self.bound.0 as f64 - 1.0)
     }
 
-    const fn is_plain(&self) -> bool {
-        self.run.accumulate == 1 && self.run.queue == 0
+    fn is_large(&self) -> bool {
+        self.observed >= LARGE
     }
 
-    fn row(&self, text: &mut String) -> Result<()> {
-        let (mode, step) = (self.run.mode, self.run.step());
+    /// Returns true for several micro-batches or prefetched batches.
+    const fn is_divided(&self) -> bool {
+        self.run.accumulate != 1 || self.run.queue != 0
+    }
+
+    fn cells(&self) -> [String; 7] {
         let method = if self.is_executed { "executed" } else { "dry" };
         let over = if self.excess().is_some() { " (exceeded)" } else { "" };
         let [observed, predicted, bound] = [self.observed, self.predicted, self.bound].map(mib);
-        let error = difference(self.error());
-        writeln!(text, "| {mode} | {step} | {method} | {observed} | {predicted} | {error} | {bound}{over} |")?;
-        Ok(())
+        let bound = format!("{bound}{over}");
+        cells![self.run.mode, self.run.step(), method, observed, predicted, difference(self.error()), bound]
     }
 }
 
@@ -192,34 +198,56 @@ impl Excluded {
         }
         observed.into_iter().map(|((run, is_dry), observed)| HeldOut::new(subject, run, !is_dry, observed)).collect()
     }
-
-    fn note(&self, text: &mut String) -> Result<()> {
-        let counts = [
-            (self.measured, "at measured micro-batches (below)"),
-            (self.other_modes, "in modes that are not in the lock"),
-            (self.out_of_memory, "ran out of memory"),
-            (self.failed, "failed otherwise"),
-        ];
-        let listed: Vec<_> =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}")).collect();
-        if !listed.is_empty() {
-            writeln!(text, "\nExcluded runs: {}.", listed.join(", "))?;
-        }
-        Ok(())
-    }
 }
 
-const INTRODUCTION: &str = "
-## Memory
+/// Differences between executed and dry steps.
+#[derive(Default)]
+pub(super) struct Pairs {
+    all: usize,
+    same: usize,
+    /// Largest excess of an executed step over its dry run.
+    more: Bytes,
+    /// Largest excess of a dry run over its executed step.
+    less: Bytes,
+}
 
-Maximum bytes reserved by the memory pools, at sizes that are not in the lock, compared with interpolation between measured neighbours. The
-error is predicted over observed, less one. The bound is the prediction plus the plan's margin. `executed` steps ran their kernels, `dry`
-steps did not. Runs beside a process that occupied memory are included. Up to 8 MiB left by another thread at device start-up are excluded.
+impl Pairs {
+    /// Compares each dry run with the last executed step before it, because other runs may have autotuned other kernels.
+    pub(super) fn new(results: &Results) -> Self {
+        let mut pairs = Self::default();
+        let mut executed: BTreeMap<(&str, Run), Bytes> = BTreeMap::new();
+        for line in results.traced().chain(&results.pairs) {
+            let Some(reserved) = line.reserved() else { continue };
+            let step = (line.model.as_str(), Run::new(line));
+            if line.was_executed() == Some(true) {
+                executed.insert(step, reserved);
+            } else if let Some(executed) = executed.get(&step) {
+                pairs.add(*executed, reserved);
+            }
+        }
+        pairs
+    }
 
-| | runs | median error | 95th percentile | largest | above the bound |
-|---|---|---|---|---|---|
-";
+    fn add(&mut self, executed: Bytes, dry: Bytes) {
+        self.all += 1;
+        self.same += usize::from(executed == dry);
+        self.more = self.more.max(executed - dry);
+        self.less = self.less.max(dry - executed);
+    }
 
-const WITHOUT_GPU: &str = "
-[Another report](../tests/models/REPLAYED.md) evaluates memory that is simulated without a GPU.
-";
+    /// Describes the differences.
+    pub(super) fn describe(&self) -> String {
+        let Self { all, same, more, less } = self;
+        match all {
+            0 => "No step ran both dry and executed, except at [measured micro-batches](#at-measured-micro-batches)."
+                .into(),
+            _ if same == all => format!("All {all} pairs of dry and executed steps reserved the same bytes."),
+            _ => format!(
+                "{same} of {all} pairs of dry and executed steps reserved the same bytes. Executed steps reserved up to {:.0} MiB more, \
+                 and up to {:.0} MiB less.",
+                more.mib(),
+                less.mib()
+            ),
+        }
+    }
+}

@@ -1,11 +1,8 @@
 //! One method of choosing a batch, over all rows.
 
-use std::fmt::Write as _;
-
-use anyhow::Result;
-
 use super::Table;
-use super::choice::{Choice, Outcome};
+use super::row::{Choice, Outcome};
+use crate::markdown::cells;
 use crate::proof::figures::{geometric_mean, or_dash};
 use crate::proof::subject::MemorySource;
 use crate::proof::sweep::RateSource;
@@ -71,35 +68,28 @@ impl Column {
         self.memory_sources.iter().filter(|(source, _)| *source != MemorySource::Lock).count()
     }
 
-    /// Writes a list of the sources of memory, with the number of their choices.
-    pub(super) fn list_memory_sources(&self, text: &mut String) -> Result<()> {
+    /// Lists the sources of memory, with the number of their choices.
+    pub(in crate::proof) fn memory_sources(&self) -> String {
         let sources = [
             (MemorySource::Step, "observed in [such steps](#smaller-cards)"),
             (MemorySource::MicroBatch, "observed with one micro-batch, plus the lock's difference for accumulation"),
             (MemorySource::Lock, "predicted by the lock"),
         ];
-        for (source, description) in sources {
+        let line = |(source, description)| {
             let places = self.memory_sources.iter().filter(|(its, _)| *its == source);
             let places: Vec<&str> = places.map(|(_, place)| place.as_str()).collect();
             let list = if source == MemorySource::Step { String::new() } else { format!(": {}", places.join("; ")) };
-            if !places.is_empty() {
-                writeln!(text, "- {description} in {} rows{list}", places.len())?;
-            }
-        }
-        Ok(())
+            (!places.is_empty()).then(|| format!("- {description} in {} rows{list}\n", places.len()))
+        };
+        sources.into_iter().filter_map(line).collect()
     }
 
-    /// Writes a line of the summary.
-    pub(super) fn line(&self, text: &mut String, name: &str) -> Result<()> {
+    /// Formats a row of the summary.
+    pub(super) fn cells(&self, name: &str) -> [String; 10] {
         let count = |source| self.ratios.iter().filter(|(_, its, _)| *its == source).count();
         let (interpolated, extrapolated) = (count(RateSource::Interpolated), count(RateSource::Extrapolated));
         let Self { ratios, out_of_memory, no_choice, not_timed, .. } = self;
         let (rows, mean, worst, observed) = (ratios.len(), self.mean(), self.worst(), self.observed());
-        writeln!(
-            text,
-            "| {name} | {rows} | {interpolated} | {extrapolated} | {mean} | {worst} | {out_of_memory} | {observed} | \
-             {no_choice} | {not_timed} |"
-        )?;
-        Ok(())
+        cells![name, rows, interpolated, extrapolated, mean, worst, out_of_memory, observed, no_choice, not_timed]
     }
 }
