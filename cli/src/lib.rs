@@ -25,7 +25,6 @@ mod report;
 mod stdio;
 mod target;
 mod targets;
-mod time;
 mod trace;
 mod view;
 mod warm;

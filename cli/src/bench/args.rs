@@ -10,18 +10,6 @@ use gpu_tuned_observe::bench::{Feed, powers_of_two};
 
 use crate::args::{ProgramArgs, no_standard_stream};
 
-const HELP: &str = "\
-Examples:
-  cargo gpu-tuned bench -F cuda                          batches around the planned one
-  cargo gpu-tuned bench --batch 16..512 --precision f32,bf16_params --svg frontier.svg
-  cargo gpu-tuned bench --batch 64 --checkpointing off --workers 0,2,4 --prefetch 1,2
-
-Exit codes:
-  0  ok, even if some configurations failed: the table shows each outcome
-  1  the answer is no: nothing ran, or there is no memory for a picture
-  2  bad input or usage
-  3  the program failed outside of steps, was interrupted, or measured nothing";
-
 /// Time the program's steps over a range of settings: speed, memory, utilization, and the Pareto frontier
 ///
 /// The program is built in release mode and run with `GPU_TUNED_BENCH` set: where it would be measured, it times its steps in
@@ -29,7 +17,7 @@ Exit codes:
 /// skipped. One that fails, runs out of memory or kills the process is reported, and the others still run. Results are kept in
 /// `gpu-tuned.bench.jsonl` beside Cargo.toml: after an interruption, the same command continues.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = include_str!("help.txt"))]
 pub(crate) struct BenchArgs {
     /// Micro-batches in samples: numbers, and ranges such as 16..512 for powers of two; by default from an eighth of the planned
     /// one to four times the planned one

@@ -3,7 +3,6 @@
 mod args;
 mod drive;
 mod found;
-mod picture;
 mod results;
 mod table;
 
@@ -12,13 +11,12 @@ use std::time::Instant;
 use gpu_tuned_observe::bench::{Header, Planned};
 use serde::Serialize;
 
-pub(crate) use args::BenchArgs;
-
 use crate::args::Common;
 use crate::error::Error;
 use crate::files::write;
 use crate::output::{Answer, Code, pretty};
 use crate::project::Project;
+pub(crate) use args::BenchArgs;
 use drive::Drive;
 use found::{Found, Row};
 use results::Results;
@@ -57,7 +55,7 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     let mut notes = Vec::new();
     let svg = args.svg.as_deref().filter(|_| found.has_memory());
     if let Some(path) = svg {
-        write(path, |file| file.write_all(picture::figure(&found).svg().as_bytes()))?;
+        write(path, |file| file.write_all(found::figure(&found).svg().as_bytes()))?;
     }
     if args.svg.is_some() && svg.is_none() {
         notes.push(format!("no picture: {}", found.without_memory()));

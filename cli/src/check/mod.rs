@@ -1,15 +1,17 @@
 //! `cargo gpu-tuned check`.
 
 mod finding;
-mod fitting;
 mod freshness;
 
+use gpu_tuned_core::plan;
+use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::without_controls;
 
-use crate::args::{Common, help};
+use crate::args::Common;
 use crate::error::Error;
 use crate::output::{Answer, Code, Table, pretty};
-use crate::project::{Project, WorkloadArgs};
+use crate::project::{Described, Project, WorkloadArgs};
+use crate::target::Target;
 use finding::{Finding, Level};
 
 /// Check that the files are valid and up to date, and that workloads fit the GPUs
@@ -19,12 +21,7 @@ use finding::{Finding, Level};
 /// than Cargo.lock has. A Cargo.lock that cannot be read is a mistake; without one, a note says that releases are not
 /// compared.
 #[derive(Debug, clap::Args)]
-#[command(after_help = help!(
-    "cargo gpu-tuned check --workload digits",
-    0: "everything holds",
-    1: "something is stale, or does not fit a declared GPU",
-    2: "bad input or usage, such as a mistake in a file"
-))]
+#[command(after_help = include_str!("help.txt"))]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -56,7 +53,7 @@ fn findings(project: &Project, wanted: &WorkloadArgs) -> Result<Vec<Finding>, Er
     found.extend(freshness::without_releases(project, &workloads));
     for described in &workloads {
         found.extend(freshness::of(project, described));
-        found.extend(fitting::of(project, described));
+        found.extend(misfits(project, described));
     }
     Ok(found)
 }
@@ -67,4 +64,41 @@ fn lines(found: &[Finding]) -> String {
         table.row(finding.level.style(), [finding.level.name().to_owned()], finding.describe());
     }
     table.print()
+}
+
+/// A finding for each GPU that a workload does not fit; or one that it fits all.
+fn misfits(project: &Project, described: &Described<'_>) -> Vec<Finding> {
+    let targets = Target::declared(project);
+    if targets.is_empty() {
+        let message = "the package declares no GPU as a feature: nothing to check against";
+        return vec![Finding::new(Level::Note, message).of(described.name)];
+    }
+    let mut found = Vec::new();
+    for target in &targets {
+        let Err(error) =
+            plan(&target.facts, &described.workload_on(&target.facts), &target.goal(described.goal.clone()))
+        else {
+            continue;
+        };
+        let finding = match &error {
+            PlanError::DoesNotFit(misfit) => {
+                let explain = format!("see `cargo gpu-tuned explain {} --workload {}`", target.name, described.name);
+                let message = misfit.in_one_line();
+                let message = message.trim_start_matches("does not fit: ");
+                Finding::new(Level::Misfit, message).on(&target.name).with_fix(explain)
+            }
+            PlanError::PrecisionUnsupported { .. } => Finding::new(Level::Misfit, error.to_string()).on(&target.name),
+            // Other errors are mistakes in the goal.
+            _ => return vec![Finding::new(Level::Mistake, error.to_string()).of(described.name)],
+        };
+        found.push(finding.of(described.name));
+    }
+    if found.is_empty() {
+        let message = match targets.as_slice() {
+            [target] => format!("fits {}", target.name),
+            several => format!("fits all {} declared GPUs", several.len()),
+        };
+        found.push(Finding::new(Level::Ok, message).of(described.name));
+    }
+    found
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gpu_tuned_observe::recording::Record;
 use tempfile::TempDir;
 
-use super::args::DiagnoseArgs;
+use super::DiagnoseArgs;
 use super::program::{self, Ended};
 use crate::error::Error;
 use crate::output::say;

@@ -3,7 +3,7 @@
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 
-use crate::args::{Common, GoalArgs, help};
+use crate::args::{Common, GoalArgs};
 use crate::error::Error;
 use crate::output::{Answer, BAD, BOLD, Code, pretty, styled, wrapped};
 use crate::project::{ModelOrWorkloadArgs, Project};
@@ -12,12 +12,7 @@ use crate::view;
 
 /// Explain a plan: every figure, every item of the memory, and the alternatives
 #[derive(Debug, clap::Args)]
-#[command(after_help = help!(
-    "cargo gpu-tuned explain rtx4090 --workload digits",
-    0: "it fits",
-    1: "it does not fit",
-    2: "bad input or usage"
-))]
+#[command(after_help = include_str!("help.txt"))]
 pub(crate) struct ExplainArgs {
     /// GPU: the name of a profile, such as `h200`; by default the one that the package declares
     #[arg(value_name = "TARGET", conflicts_with = "here")]

@@ -15,20 +15,9 @@ use crate::output::{Answer, Code};
 use crate::recording::{Recorded, read};
 use crate::stdio::is_standard;
 
-const HELP: &str = "\
-Examples:
-  cargo gpu-tuned export run.jsonl --tensorboard runs/first
-  cargo gpu-tuned export run.jsonl --csv > steps.csv
-  cargo gpu-tuned export run.jsonl --csv=gpus -o gpus.csv
-  cargo gpu-tuned export run.jsonl --prometheus -o /var/lib/node_exporter/training.prom
-
-Exit codes:
-  0  ok
-  2  bad input or usage, or a file that cannot be written";
-
 /// Convert a recording for other programs: TensorBoard's event files, CSV, or Prometheus' text format
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP, group = clap::ArgGroup::new("form").required(true))]
+#[command(after_help = include_str!("help.txt"), group = clap::ArgGroup::new("form").required(true))]
 pub(crate) struct ExportArgs {
     /// Recording of a program or the monitor, `-` for standard input
     #[arg(value_name = "RECORDING")]
@@ -47,7 +36,6 @@ pub(crate) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-/// A table of a recording.
 /// Parses the name of a table.
 fn table() -> impl TypedValueParser<Value = Table> {
     PossibleValuesParser::new(["steps", "gpus", "host", "values"]).map(|name| match name.as_str() {

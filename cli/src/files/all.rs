@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::atomic_file::Draft;
 
-use super::change::Change;
+use super::Change;
 use crate::error::Error;
 
 /// Writes drafts of all files, then renames them. When a rename fails, earlier files are restored.

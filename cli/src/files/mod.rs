@@ -1,18 +1,18 @@
 //! Files that commands read and write.
 
 mod all;
-mod change;
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::atomic_file;
+use gpu_tuned_optimize::diff::unified;
 
 use crate::error::Error;
+use crate::output::{BAD, BOLD, FAINT, GOOD, PLAIN, styled};
 use crate::stdio::is_standard;
 pub(crate) use all::write_all;
-pub(crate) use change::{Change, colored};
 
 /// Refuses to read the standard input twice.
 pub(crate) fn once<'a>(inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Error> {
@@ -43,4 +43,37 @@ pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Resul
         buffer.flush()
     });
     written.map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
+/// A changed file. Without a text before, the file is new.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub path: PathBuf,
+    /// Path from the folder of the workspace on, with slashes.
+    pub name: String,
+    pub before: Option<String>,
+    pub after: String,
+}
+
+impl Change {
+    pub(crate) fn is_needed(&self) -> bool {
+        self.before.as_deref() != Some(&self.after)
+    }
+
+    pub(crate) fn diff(&self) -> String {
+        let (old, new) = (self.before.as_deref().unwrap_or_default(), &self.after);
+        let from = if self.before.is_some() { format!("a/{}", self.name) } else { "/dev/null".to_owned() };
+        unified(old, new, &from, &format!("b/{}", self.name))
+    }
+}
+
+pub(crate) fn colored(diff: &str) -> String {
+    let style = |line: &str| match line.as_bytes() {
+        [b'-', b'-', b'-', b' ', ..] | [b'+', b'+', b'+', b' ', ..] => BOLD,
+        [b'+', ..] => GOOD,
+        [b'-', ..] => BAD,
+        [b'@', ..] => FAINT,
+        _ => PLAIN,
+    };
+    diff.lines().flat_map(|line| [styled(style(line), line), "\n".to_owned()]).collect()
 }

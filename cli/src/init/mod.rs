@@ -1,19 +1,16 @@
 //! `cargo gpu-tuned init`.
 
-mod args;
 mod manifest;
 mod script;
 mod setup;
 mod text;
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
+use std::path::PathBuf;
 
 use anstream::AutoStream;
-use serde::Serialize;
-
-pub(crate) use args::InitArgs;
-
 use gpu_tuned_optimize::proposal::{Edit, Proposal};
+use serde::Serialize;
 
 use crate::args::Common;
 use crate::error::Error;
@@ -21,6 +18,29 @@ use crate::files::{Change, colored, write_all};
 use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::project::Project;
 use setup::Setup;
+
+/// Set up a package: dependencies, features, build script and gpu-tuned.toml, shown as a diff before they are written
+///
+/// Formatting, comments, features and the build script are kept; the build script gets one line where that is safe. The crate
+/// for the build script has the origin of `gpu-tuned`: the folder beside it, the same repository, or the release. A package that
+/// is set up is not changed. For structs that look like training configs, an annotation is shown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = include_str!("help.txt"))]
+pub(crate) struct InitArgs {
+    /// GPUs to declare as features, such as `h200`; by default this machine's GPU, `h200` and `rtx4090`, unless the package
+    /// declares one
+    #[arg(long = "target", value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub targets: Vec<String>,
+    /// Write without asking
+    #[arg(long, short, conflicts_with = "dry_run")]
+    pub yes: bool,
+    /// Show the changes and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Depend on this checkout of gpu-tuned, in place of the release or another checkout
+    #[arg(long, value_name = "DIR")]
+    pub checkout: Option<PathBuf>,
+}
 
 #[derive(Serialize)]
 struct Report<'a> {

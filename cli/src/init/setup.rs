@@ -24,20 +24,8 @@ const BURN: (u64, u64) = (0, 22);
 /// Change of a training loop that was not found.
 const LOOP: &str = "the training loop: `.with_training_strategy(session.strategy()?)`";
 
-const FILE: &str = "\
-# Goals and workloads that the code does not have; this file may stay empty.
-
-# [goal]
-# global_batch = 256       # samples of one optimizer step
-# memory_headroom = 0.15   # fraction of the memory
-
-# A workload by name, for `#[gpu_tuned(workload = \"NAME\")]`: the model's dimensions, or its costs.
-# [workload.NAME.transformer]
-# layers = 12
-# d_model = 768
-# vocab = 50257
-# seq = 1024
-";
+/// Content of a new `gpu-tuned.toml`.
+const FILE: &str = include_str!("template.toml");
 
 /// Changes, and remaining work.
 #[derive(Debug, Default)]

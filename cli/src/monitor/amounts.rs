@@ -6,6 +6,16 @@ pub(super) fn gib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 30)
 }
 
+pub(super) fn watts(milliwatts: u32) -> f64 {
+    f64::from(milliwatts) / 1e3
+}
+
+/// A part, with the whole where that is known.
+pub(super) fn part_of(part: f64, all: Option<f64>, unit: &str, digits: usize) -> String {
+    let all = all.map(|all| format!("/{all:.digits$}")).unwrap_or_default();
+    format!("{part:.digits$}{all} {unit}")
+}
+
 pub(super) fn size(bytes: u64) -> String {
     let gib = gib(bytes as f64);
     if gib >= 1.0 { format!("{gib:.1} GiB") } else { format!("{:.0} MiB", gib * 1024.0) }

@@ -5,42 +5,8 @@ use std::fmt::Write;
 use gpu_tuned_observe::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, Summary};
 
 use super::amounts::{clock, energy, gib, reason, short};
-use crate::output::{BOLD, MARKED, PLAIN, Table, styled};
-
-/// Display of a figure: name, unit, factor, and digits.
-struct Shown {
-    key: &'static str,
-    name: &'static str,
-    unit: &'static str,
-    scale: f64,
-    digits: usize,
-}
-
-const fn shown(key: &'static str, name: &'static str, unit: &'static str, scale: f64, digits: usize) -> Shown {
-    Shown { key, name, unit, scale, digits }
-}
-
-const GIB: f64 = 1.0 / 1_073_741_824.0;
-
-const SHOWN: [Shown; 17] = [
-    shown("utilisation_percent", "utilisation", "%", 1.0, 1),
-    shown("sm_activity_percent", "SM activity", "%", 1.0, 1),
-    shown("sm_occupancy_percent", "SM occupancy", "%", 1.0, 1),
-    shown("tensor_activity_percent", "tensor cores", "%", 1.0, 1),
-    shown("dram_activity_percent", "memory bandwidth", "%", 1.0, 1),
-    shown("memory_activity_percent", "memory activity", "%", 1.0, 1),
-    shown("memory_used_bytes", "memory used", "GiB", GIB, 2),
-    shown("power_w", "power", "W", 1.0, 1),
-    shown("sm_clock_mhz", "SM clock", "MHz", 1.0, 0),
-    shown("temperature_c", "temperature", "°C", 1.0, 1),
-    shown("pcie_to_gpu_bytes_per_s", "PCIe to the GPU", "MB/s", 1e-6, 1),
-    shown("pcie_from_gpu_bytes_per_s", "PCIe from the GPU", "MB/s", 1e-6, 1),
-    shown("cpu_percent", "processors", "%", 1.0, 1),
-    shown("process_cpu_percent", "program", "% of a processor", 1.0, 1),
-    shown("process_memory_bytes", "program's memory", "GiB", GIB, 2),
-    shown("process_busiest_thread_percent", "busiest thread", "%", 1.0, 1),
-    shown("samples_per_s", "samples per second", "", 1.0, 1),
-];
+use crate::output::{BOLD, MARKED, PLAIN, Table, or_dash, styled};
+use crate::view::readable;
 
 pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
     let mut text = format!("\n{}\n", styled(BOLD, format!("Watched for {}", clock(summary.seconds))));
@@ -57,23 +23,16 @@ pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
         text.push('\n');
         text.extend(lines);
     }
-    let host = HOST_FIGURES.iter().filter_map(|figure| Some((figure.key, *summary.host.get(figure.key)?)));
+    let host = HOST_FIGURES.iter().filter_map(|figure| Some((figure.key, summary.host.get(figure.key)?)));
     text.push_str(&table("Host", host));
     if let Some(steps) = &summary.steps {
         let heading = format!("Steps: {}, {} samples", steps.steps, steps.samples);
-        text.push_str(&table(&heading, [("samples_per_s", steps.samples_per_s)].into_iter()));
+        text.push_str(&table(&heading, [("samples/s", &steps.samples_per_s)].into_iter()));
         if let Some(loss) = steps.last_loss {
             let _ = writeln!(text, "  loss {} at the end", short(loss));
         }
     }
-    if !summary.values.is_empty() {
-        let mut table = Table::new(2, columns());
-        for (name, stats) in &summary.values {
-            table.row(PLAIN, cells(name, stats, 1.0, None), "");
-        }
-        let _ = write!(text, "\n{}\n{}", styled(BOLD, "Values"), table.print());
-    }
-    text
+    text + &table("Values", summary.values.iter().map(|(name, stats)| (name.as_str(), stats)))
 }
 
 fn of_gpu(gpu: &GpuSummary, seconds: f64) -> String {
@@ -81,7 +40,7 @@ fn of_gpu(gpu: &GpuSummary, seconds: f64) -> String {
     let name = gpu.gpu.name.as_deref().unwrap_or("a GPU without a name");
     let profile = gpu.gpu.profile.as_deref().map(|profile| format!(" ({profile})")).unwrap_or_default();
     let heading = format!("GPU {}{slot} {name}{profile}", gpu.gpu.gpu);
-    let figures = GPU_FIGURES.iter().filter_map(|figure| Some((figure.key, *gpu.figures.get(figure.key)?)));
+    let figures = GPU_FIGURES.iter().filter_map(|figure| Some((figure.key, gpu.figures.get(figure.key)?)));
     let mut text = table(&heading, figures);
     if let Some(total) = gpu.gpu.memory_total_bytes {
         let _ = writeln!(text, "  of {:.2} GiB of memory", gib(total as f64));
@@ -100,28 +59,16 @@ fn of_gpu(gpu: &GpuSummary, seconds: f64) -> String {
     text
 }
 
-fn table(heading: &str, figures: impl Iterator<Item = (&'static str, Stats)>) -> String {
-    let mut table = Table::new(2, columns());
+fn table<'s>(heading: &str, figures: impl Iterator<Item = (&'s str, &'s Stats)>) -> String {
+    let mut table = Table::new(2, ["", ">mean", ">min", ">max", ">std. dev."]);
     let mut is_empty = true;
     for (key, stats) in figures {
-        let Some(shown) = SHOWN.iter().find(|shown| shown.key == key) else { continue };
-        let name =
-            if shown.unit.is_empty() { shown.name.to_owned() } else { format!("{}, {}", shown.name, shown.unit) };
-        table.row(PLAIN, cells(&name, &stats, shown.scale, Some(shown.digits)), "");
+        let (name, scale) = readable(key);
+        let number = |figure: f64| short(figure / scale);
+        let [mean, min, max] = [stats.mean, stats.min, stats.max].map(number);
+        let deviation = or_dash(stats.standard_deviation.map(number));
+        table.row(PLAIN, [format!("{name:<26}"), mean, min, max, deviation], "");
         is_empty = false;
     }
     if is_empty { String::new() } else { format!("\n{}\n{}", styled(BOLD, heading), table.print()) }
-}
-
-fn columns() -> [&'static str; 5] {
-    ["", ">mean", ">min", ">max", ">std. dev."]
-}
-
-fn cells(name: &str, stats: &Stats, scale: f64, digits: Option<usize>) -> Vec<String> {
-    let number = |figure: f64| {
-        let figure = figure * scale;
-        digits.map_or_else(|| short(figure), |digits| format!("{figure:.digits$}"))
-    };
-    let deviation = stats.standard_deviation.map_or_else(|| "-".to_owned(), number);
-    vec![format!("{name:<26}"), number(stats.mean), number(stats.min), number(stats.max), deviation]
 }

@@ -2,20 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::args::{GoalArgs, ProgramArgs, no_standard_stream};
-
-const HELP: &str = "\
-Examples:
-  cargo gpu-tuned optimize config.json --target rtx4090,h200 --dry-run
-  cargo gpu-tuned optimize train.yaml --here --model recurrent --dim inputs=8
-  cargo gpu-tuned optimize args.json --target h200 --model-config model/config.json
-  cargo gpu-tuned optimize config.toml --workload lm --benchmark -F h200,cuda
-
-Exit codes:
-  0  ok: written, or nothing to change
-  1  the answer is no: the model does not fit one of the targets, whose copy is not written
-  2  bad input or usage
-  3  the program of --benchmark failed, or did not do what it was run for";
+use crate::args::{GoalArgs, ProgramArgs, no_standard_stream, pair};
 
 /// Plan a training config for GPUs, and write a copy of it with the planned settings
 ///
@@ -23,7 +10,7 @@ Exit codes:
 /// accumulation times devices) and the model stay. Values are changed in place: order, formatting and comments stay. The copy
 /// of `config.json` for an RTX 4090 is `config.rtx4090.json`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = include_str!("help.txt"))]
 pub(crate) struct OptimizeArgs {
     /// Config to tune
     #[arg(value_name = "CONFIG", value_parser = no_standard_stream())]
@@ -88,14 +75,4 @@ pub(crate) struct WriteArgs {
     /// Overwrite a copy that differs
     #[arg(long)]
     pub force: bool,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| "expected NAME=VALUE".to_owned())?;
-    let (name, value) = (name.trim(), value.trim());
-    if name.is_empty() || value.is_empty() {
-        Err("expected NAME=VALUE".to_owned())
-    } else {
-        Ok((name.to_owned(), value.to_owned()))
-    }
 }

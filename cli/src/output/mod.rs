@@ -9,7 +9,7 @@ use anstream::AutoStream;
 use serde::Serialize;
 
 pub(crate) use table::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
-pub(crate) use wrap::wrapped;
+pub(crate) use wrap::{wrapped, wrapped_at};
 
 pub(crate) struct Answer {
     pub text: String,

@@ -13,10 +13,15 @@ pub(super) fn columns(text: &str) -> usize {
 /// Wraps a text at 80 columns. The first line begins at column `indent` without spaces, the others with them. Longer words
 /// and text in backticks stay on one line: they may be commands.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
+    wrapped_at(text, indent, WIDTH)
+}
+
+/// Wraps a text at this number of columns.
+pub(crate) fn wrapped_at(text: &str, indent: usize, width: usize) -> String {
     let (mut lines, mut column) = (String::new(), indent);
     for word in words(text) {
         let length = columns(&word);
-        if column > indent && column + 1 + length > WIDTH {
+        if column > indent && column + 1 + length > width {
             lines.push('\n');
             lines.extend(core::iter::repeat_n(' ', indent));
             column = indent;

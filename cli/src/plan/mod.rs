@@ -4,7 +4,7 @@ use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
 use gpu_tuned_core::{Goal, plan};
 use serde::Serialize;
 
-use crate::args::{Common, GoalArgs, TargetArgs, help};
+use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
 use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, pretty, styled};
 use crate::project::{Described, ModelOrWorkloadArgs, Project};
@@ -15,12 +15,7 @@ use crate::view;
 ///
 /// Without a target, for those that the package declares as features.
 #[derive(Debug, clap::Args)]
-#[command(after_help = help!(
-    "cargo gpu-tuned plan h200 rtx4090 --global-batch 512",
-    0: "everything fits",
-    1: "something does not fit, or a GPU lacks a requested feature",
-    2: "bad input or usage"
-))]
+#[command(after_help = include_str!("help.txt"))]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     targets: TargetArgs,

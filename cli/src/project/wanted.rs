@@ -3,6 +3,7 @@
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_project::config::workload_from_pairs;
 
+use crate::args::pair;
 use crate::error::Error;
 
 /// The workload or the struct of a package.
@@ -48,9 +49,4 @@ impl ModelOrWorkloadArgs {
         let spec = workload_from_pairs(kind, &self.dims).map_err(|source| Error::Model { source })?;
         Ok(Some((kind, spec)))
     }
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let pair = text.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
-    pair.filter(|(name, _)| !name.is_empty()).ok_or_else(|| "expected NAME=VALUE, such as seq=512".to_owned())
 }

@@ -1,28 +1,53 @@
 //! `cargo gpu-tuned report`.
 
-mod args;
-mod measured;
 mod page;
 mod planned;
 mod recorded;
 
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub(crate) use args::ReportArgs;
-
-use crate::args::Common;
+use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
 use crate::files::{alone, distinct, once, write};
 use crate::output::{Answer, Code, pretty};
-use crate::project::Project;
+use crate::project::{Project, WorkloadArgs};
 use crate::recording::read;
 use crate::stdio::is_standard;
 use crate::target::Target;
 use page::Section;
+
+/// Write one self-contained HTML page with plans, measurements, pictures, and recorded runs
+///
+/// Without a target, for those that the package declares as features. A recording adds the run, its findings, and the steps,
+/// GPUs and host over time. A page of recordings only needs no package.
+#[derive(Debug, clap::Args)]
+#[command(after_help = include_str!("help.txt"))]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// Recording of a training run, `-` for standard input; may be given several times
+    #[arg(long = "recording", value_name = "FILE")]
+    pub recordings: Vec<PathBuf>,
+    /// File of the page, `-` for standard output
+    #[arg(long, short, value_name = "FILE", default_value = "gpu-tuned.report.html")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub goal: GoalArgs,
+}
+
+impl ReportArgs {
+    /// Returns true if any argument concerns plans.
+    fn asks_for_plans(&self) -> bool {
+        let Self { targets, workload, goal, .. } = self;
+        targets.here || !targets.names().is_empty() || workload.is_given() || goal.is_given()
+    }
+}
 
 #[derive(Serialize)]
 struct Written {
@@ -91,7 +116,7 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     let mut sections = Vec::new();
     for described in &workloads {
         sections.push(planned::section(&project, described, &targets, &args.goal)?);
-        sections.extend(measured::section(described));
+        sections.extend(planned::measurements(described));
     }
     Ok(Planned {
         package: Some(project.name().to_owned()),

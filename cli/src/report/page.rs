@@ -4,19 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(super) const BEGIN: &str = "<!DOCTYPE html>";
 
-const STYLE: &str = "
-:root { color-scheme: light dark; --ground: #fff; --text: #222; --faint: #666; --line: #ddd; --bad: #b3261e; --good: #2c6e2f }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #15181c; --text: #ddd; --faint: #999; --line: #333a42; --bad: #ff8a80; --good: #9bd36e }
-}
-body { font: 15px/1.45 system-ui, sans-serif; background: var(--ground); color: var(--text); max-width: 68em; margin: 2em auto;
-  padding: 0 1em }
-h2 { margin-top: 2.2em; border-bottom: 1px solid var(--line); padding-bottom: .2em }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; display: block; overflow-x: auto }
-th, td { padding: .2em .7em .2em 0; text-align: left; vertical-align: top; white-space: nowrap; border-bottom: 1px solid var(--line) }
-.number { text-align: right } .faint { color: var(--faint) } .bad { color: var(--bad) } .good { color: var(--good) }
-pre { font-size: 12.5px; overflow-x: auto } svg { max-width: 100%; height: auto; margin: .6em 0 } summary { cursor: pointer }
-";
+const STYLE: &str = include_str!("page.css");
 
 pub(super) struct Section {
     pub heading: String,

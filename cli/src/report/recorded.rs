@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use super::page::{Section, picture, table};
 use crate::stdio::input_name;
-use crate::view::expectation;
+use crate::view::{expectation, readable};
 
 const COLUMNS: [&str; 7] = ["of", "figure", ">mean", ">min", ">max", ">std. dev.", ">samples"];
 
@@ -89,23 +89,6 @@ fn cells(of: String, key: &str, stats: &Stats) -> Vec<String> {
     let cell = |figure: f64| format!("{:.2}", figure / scale);
     let deviation = stats.standard_deviation.map(cell).unwrap_or_default();
     vec![of, name, cell(stats.mean), cell(stats.min), cell(stats.max), deviation, stats.count.to_string()]
-}
-
-/// Name of a key with its unit, and the divisor of the figure.
-fn readable(key: &str) -> (String, f64) {
-    const UNITS: [(&str, &str, f64); 6] = [
-        ("_bytes_per_s", "MB/s", 1e6),
-        ("_bytes", "GiB", (1_u64 << 30) as f64),
-        ("_percent", "%", 1.0),
-        ("_mhz", "MHz", 1.0),
-        ("_w", "W", 1.0),
-        ("_c", "°C", 1.0),
-    ];
-    let unit = UNITS.into_iter().find_map(|(suffix, unit, scale)| Some((key.strip_suffix(suffix)?, unit, scale)));
-    unit.map_or_else(
-        || (key.to_owned(), 1.0),
-        |(name, unit, scale)| (format!("{}, {unit}", name.replace('_', " ")), scale),
-    )
 }
 
 /// Pictures of figures over time, on one time axis.

@@ -2,8 +2,8 @@
 
 use gpu_tuned_core::profile::Profile;
 
-use super::args::{FilterArgs, TargetsArgs};
 use super::catalogue::{Catalogue, Entry};
+use super::{FilterArgs, TargetsArgs};
 
 pub(super) struct Search<'a> {
     filter: &'a FilterArgs,

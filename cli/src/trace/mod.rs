@@ -13,24 +13,11 @@ use crate::output::{Answer, Code};
 use crate::recording::{Recorded, beside, read};
 use crate::stdio::{is_standard, quoted};
 
-const HELP: &str = "\
-Examples:
-  GPU_TUNED_RECORD=run.jsonl cargo run --release --features h200,cuda
-  cargo gpu-tuned trace run.jsonl --steps 100..120
-  GPU_TUNED_TRACE=steps.json GPU_TUNED_TRACE_STEPS=11..20 cargo run --release --features h200,cuda
-
-The last example needs no recording: the program traces ten steps itself, with micro-batches and workers.
-
-Exit codes:
-  0  ok
-  1  the recording has none of these steps
-  2  bad input or usage";
-
 /// Convert a recording to a trace for Perfetto (<https://ui.perfetto.dev>) or `chrome://tracing`
 ///
 /// Every optimizer step is shown with the phases of the host. Samples of the monitor in the same recording become counters.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = include_str!("help.txt"))]
 pub(crate) struct TraceArgs {
     /// Recording of a program or the monitor, `-` for standard input
     #[arg(value_name = "RECORDING")]

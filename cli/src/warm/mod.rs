@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{Common, ProgramArgs, help};
+use crate::args::{Common, ProgramArgs};
 use crate::error::Error;
 use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::program::{Program, Run};
@@ -21,12 +21,7 @@ use crate::project::Project;
 /// session's trainer ends the program, and there is no archive. The archive is for GPUs, drivers and releases as they are
 /// here, and its kernels are for this build: enable the features that the program will run with.
 #[derive(Debug, clap::Args)]
-#[command(after_help = help!(
-    "cargo gpu-tuned warm --features h200,cuda",
-    0: "there is an archive",
-    2: "bad input or usage",
-    3: "the program failed, was killed, or made no archive"
-))]
+#[command(after_help = include_str!("help.txt"))]
 pub(crate) struct WarmArgs {
     #[command(flatten)]
     program: ProgramArgs,

@@ -1,7 +1,6 @@
 //! `monitor` without a terminal: lines, JSON, tables, recordings, and what it says when something is missing.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use gpu_tuned_observe::recording::{Record, Run, StepRecord, Writer, now, read};
 use serde_json::Value;
@@ -9,7 +8,7 @@ use serde_json::Value;
 use crate::project::{Project, Ran};
 
 /// The command on the machine of a scenario in which figures change.
-fn on(scenario: &str, project: &Project, args: &[&str]) -> Command {
+pub(crate) fn on(scenario: &str, project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(&[&["monitor"], args].concat());
     command.env("GPU_TUNED_NVML_PATH", fake_nvml::library());
     command.env(fake_nvml::SCENARIO_VARIABLE, fake_nvml::scenario(&format!("watch/{scenario}")));
@@ -17,7 +16,7 @@ fn on(scenario: &str, project: &Project, args: &[&str]) -> Command {
 }
 
 /// A few looks, as quick as may be.
-fn looked(scenario: &str, project: &Project, args: &[&str]) -> Ran {
+pub(crate) fn looked(scenario: &str, project: &Project, args: &[&str]) -> Ran {
     Ran::of(&mut on(scenario, project, &[&["--interval", "100ms", "--duration", "1500ms"], args].concat()))
 }
 
@@ -33,9 +32,7 @@ fn in_a_pipe_each_look_is_a_line_and_the_summary_is_last() {
     assert!(gpu.contains("SM ") && gpu.contains("/700 W") && gpu.contains("1980 MHz"), "{gpu}");
     assert!(text.lines().any(|line| line.contains("  host   ")), "{text}");
     let (_, summary) = text.split_once("\nWatched for").expect("a summary");
-    for word in
-        ["GPU 0 NVIDIA H200 (h200)", "mean", "std. dev.", "SM activity, %", "of energy", "Host", "processors, %"]
-    {
+    for word in ["GPU 0 NVIDIA H200 (h200)", "mean", "std. dev.", "SM activity, %", "of energy", "Host", "CPU, %"] {
         assert!(summary.contains(word), "no `{word}`: {summary}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
@@ -225,7 +222,7 @@ fn a_process_is_watched_until_it_ends() {
     let waiting = std::thread::spawn(move || sleeper.wait());
     let text = Ran::of(&mut on("idle", &project, &["--interval", "100ms", "--pid", &pid])).ended(0);
     waiting.join().expect("it is waited for").expect("it ends");
-    assert!(text.contains(&format!("process {pid}")) && text.contains("program's memory, GiB"), "{text}");
+    assert!(text.contains(&format!("process {pid}")) && text.contains("process memory, GiB"), "{text}");
     let said = Ran::of(&mut on("idle", &project, &["--pid", "4194400"])).refused(2);
     assert!(said.starts_with("error: there is no process 4194400"), "{said}");
 }
@@ -250,68 +247,4 @@ fn bad_input_is_2() {
         let refused = project.run(&[&["monitor"], args].concat()).refused(2);
         assert!(refused.starts_with("error: ") && refused.contains(said), "{args:?}: {refused}");
     }
-}
-
-/// Starts it with a pipe, and waits for its first line.
-fn started(project: &Project, args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, String) {
-    let mut child = on("training", project, args).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    output.read_line(&mut line).expect("a line");
-    (child, output, line)
-}
-
-#[test]
-#[cfg(unix)]
-fn signals_end_it_with_its_summary_and_whole_files() {
-    for signal in ["-INT", "-TERM", "-HUP"] {
-        let project = Project::new("bare");
-        let args = ["--interval", "100ms", "--record", "run.jsonl", "--csv", "gpu.csv"];
-        let (mut child, mut output, first) = started(&project, &args);
-        let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
-        assert!(kill.expect("kill is there").success());
-        let mut rest = String::new();
-        output.read_to_string(&mut rest).expect("lines");
-        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal}");
-        assert!(first.contains("GPU 0") && rest.contains("Watched for"), "{signal}: {first}{rest}");
-        assert_eq!(read(&project.path("run.jsonl")).expect("a recording").torn, [0; 0]);
-        assert!(project.read("gpu.csv").ends_with('\n'));
-    }
-}
-
-#[test]
-fn a_reader_that_has_seen_enough_ends_it() {
-    let (mut child, output, first) = started(&Project::new("bare"), &["--interval", "100ms", "--json"]);
-    drop(output);
-    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{first}");
-}
-
-#[test]
-fn a_gpu_that_a_recording_lacks_is_refused_with_those_that_it_has() {
-    let project = Project::new("bare");
-    let gpu = |number: u32| format!("{{\"kind\":\"gpu\",\"at\":1.0,\"gpu\":{number},\"utilisation_percent\":5.0}}\n");
-    project.write("run.jsonl", &(gpu(0) + &gpu(2)));
-    let replay = |gpu: &str| project.run(&["monitor", "--replay", "run.jsonl", "--gpu", gpu]);
-    assert!(replay("2").ended(0).contains("GPU 2"));
-    assert_eq!(replay("5").refused(2), "error: there is no GPU 5\n  help: the recording has 0, 2\n");
-    project.write("run.jsonl", "{\"kind\":\"host\",\"at\":1.0}\n");
-    assert_eq!(replay("0").refused(2), "error: there is no GPU 0\n  help: the recording has none\n");
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_recording_that_cannot_be_written_ends_it() {
-    let project = Project::new("bare");
-    let said = looked("training", &project, &["--record", "/dev/full"]).refused(2);
-    assert!(said.starts_with("error: cannot write the recording `/dev/full`: No space left"), "{said}");
-    // The same after a while: no file may have more than a few blocks here, and no signal says so.
-    let command = on("training", &project, &["--interval", "100ms", "--duration", "30s", "--record", "run.jsonl"]);
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(command.get_program());
-    limited.args(command.get_args()).current_dir(project.path(""));
-    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = Ran::of(&mut limited);
-    assert_eq!(ran.code, 2, "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: cannot write the recording `run.jsonl`: File too large"), "{}", ran.stderr);
-    assert!(ran.stdout.contains("GPU 0"), "{}", ran.stdout);
 }

@@ -65,7 +65,7 @@ fn it_holds_plans_measurements_and_runs_and_needs_nothing_else() {
         })
         .collect();
     let named = |word: &str| titles.iter().any(|title| title.starts_with(word));
-    assert!(["samples/s over", "loss", "utilisation, %", "memory used, GiB", "host: cpu, %"].into_iter().all(named));
+    assert!(["samples/s over", "loss", "utilisation, %", "memory used, GiB", "host: CPU, %"].into_iter().all(named));
     assert!(titles.iter().any(|title| title.contains("samples per second by the memory needed")), "{titles:?}");
 }
 

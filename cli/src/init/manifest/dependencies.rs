@@ -21,10 +21,7 @@ pub(in crate::init) struct Wanted<'a> {
 
 impl Manifest {
     /// Adds or completes a dependency, and returns its name in the package.
-    ///
-    /// # Errors
-    ///
-    /// A dependency that is optional, or for some targets only.
+    /// A dependency that is optional, or for some targets only, is an error.
     pub(in crate::init) fn depend(
         &mut self,
         wanted: &Wanted<'_>,

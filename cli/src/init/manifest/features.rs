@@ -11,10 +11,7 @@ const TABLES: [&str; 2] = ["dependencies", "build-dependencies"];
 
 impl Manifest {
     /// Declares GPUs.
-    ///
-    /// # Errors
-    ///
-    /// An optional dependency of the same name.
+    /// An optional dependency of the same name is an error.
     pub(in crate::init) fn declare(&mut self, targets: &[ProfileId]) -> Result<(), Error> {
         self.has_new_features = self.get(&["features"]).is_none();
         for target in targets {
@@ -27,10 +24,7 @@ impl Manifest {
     }
 
     /// Declares `native` and `cuda`, which enable features of these dependencies. Returns notes on changed features.
-    ///
-    /// # Errors
-    ///
-    /// An optional dependency of the same name.
+    /// An optional dependency of the same name is an error.
     pub(in crate::init) fn pass_on(&mut self, [runtime, build]: [&str; 2]) -> Result<Vec<String>, Error> {
         let native = self.feature("native", Some(format!("{build}/native")))?;
         let cuda = self.feature("cuda", Some(format!("{runtime}/cuda")))?;

@@ -3,7 +3,7 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::palette::Palette;
+use super::styles::FAINT;
 
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
@@ -27,13 +27,13 @@ pub(super) struct Bar {
 
 impl Bar {
     /// The line in a number of cells, with `figures` of them behind the bar.
-    pub(super) fn line(&self, cells: usize, figures: usize, palette: Palette) -> Line<'static> {
+    pub(super) fn line(&self, cells: usize, figures: usize) -> Line<'static> {
         let name = format!("{:<13}", self.name);
         let length = cells.saturating_sub(name.len() + figures + 2);
         let mut spans = vec![Span::raw(name)];
         if let Some(share) = self.share.filter(|_| length >= 4) {
             let (filled, left) = bar(length, share);
-            spans.extend([Span::styled(filled, self.style), Span::styled(left, palette.faint()), Span::raw(" ")]);
+            spans.extend([Span::styled(filled, self.style), Span::styled(left, FAINT), Span::raw(" ")]);
             spans.push(Span::raw(format!("{:>figures$}", self.figures)));
         } else {
             let room = if length >= 4 { length + 1 + figures } else { figures };

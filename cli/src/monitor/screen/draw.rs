@@ -3,14 +3,16 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::graphs::Graph;
-use super::palette::{CHOSEN, STRONG};
-use super::{Screen, gpu, help, host, list};
+use super::styles::{BAD, CHOSEN, FAINT, STRONG, remove_colors};
+use super::{Screen, gpu, host};
 use crate::monitor::amounts::clock;
 use crate::monitor::seen::{Seen, Track};
+use crate::output::wrapped_at;
 
+const HELP: &str = include_str!("help.txt");
 const MOST_TROUBLE: usize = 3;
 const LEAST_GRAPHS: u16 = 4;
 
@@ -26,7 +28,10 @@ impl Screen {
         self.draw_body(frame, body, seen);
         self.draw_foot(frame, foot, seen);
         if self.is_help_open {
-            help::draw(frame);
+            draw_help(frame);
+        }
+        if !self.has_colors {
+            remove_colors(frame.buffer_mut());
         }
     }
 
@@ -52,7 +57,7 @@ impl Screen {
         let keys = format!(" q quit  {keys}{others}  +/- zoom  ? help");
         let scale = format!("a column is {} ", interval(self.seconds_per_cell));
         let gap = usize::from(area.width).saturating_sub(keys.len() + scale.len());
-        let line = Line::styled(format!("{keys}{}{scale}", " ".repeat(gap)), self.palette.faint());
+        let line = Line::styled(format!("{keys}{}{scale}", " ".repeat(gap)), FAINT);
         frame.render_widget(line, area);
     }
 
@@ -63,14 +68,14 @@ impl Screen {
         let mut above = Vec::new();
         if seen.gpus.len() > 1 {
             let rows = seen.gpus.len().min((usize::from(area.height) * 2 / 5).max(3));
-            above.extend(list::lines(&seen.gpus, chosen, end, rows, cells, self.palette));
+            above.extend(gpu::list(&seen.gpus, chosen, end, rows, cells));
             above.push(Line::raw(""));
         }
         let track = seen.gpus.get(chosen);
         if track.is_some() {
             // Errors of other GPUs.
             let trouble = seen.start.trouble.iter().take(MOST_TROUBLE);
-            above.extend(trouble.map(|trouble| Line::styled(trouble.clone(), self.palette.bad())));
+            above.extend(trouble.map(|trouble| Line::styled(trouble.clone(), BAD)));
         }
         let mut below: Vec<_> = host::steps(seen, end).into_iter().collect();
         below.extend(host::program(seen, end));
@@ -87,33 +92,24 @@ impl Screen {
                 match sample {
                     Some(sample) if sample.trouble.is_none() => {
                         let traffic = gpu::Traffic::of(track, end);
-                        above.extend(gpu::lines(&track.gpu, sample, traffic, cells, self.palette));
+                        above.extend(gpu::lines(&track.gpu, sample, traffic, cells));
                         let left = usize::from(area.height).saturating_sub(above.len() + below.len());
                         let rows = (left / 3).clamp(2, 10);
-                        let mut processes = gpu::processes(sample, rows, cells, self.palette);
+                        let mut processes = gpu::processes(sample, rows, cells);
                         if left > 14 {
                             processes.insert(0, Line::raw(""));
                         }
                         below.splice(0..0, processes);
                     }
                     Some(sample) => {
-                        let trouble = sample.trouble.clone().unwrap_or_default();
-                        let trouble = wrapped(&trouble, cells).into_iter();
-                        above.extend(trouble.map(|line| Line::styled(line, self.palette.bad())));
+                        above.extend(bad(sample.trouble.as_deref().unwrap_or_default(), cells));
                     }
-                    None => above.push(Line::styled("no sample yet", self.palette.faint())),
+                    None => above.push(Line::styled("no sample yet", FAINT)),
                 }
             }
-            None => above.extend(self.why(seen, cells)),
+            None => above.extend(why(seen, cells)),
         }
         self.draw_parts(frame, area, above, below, &self.graphs(seen, track, end), end);
-    }
-
-    fn why(&self, seen: &Seen, cells: usize) -> Vec<Line<'static>> {
-        let why = seen.start.trouble.first().map_or("waiting for the first sample", String::as_str);
-        let heading = Line::styled("No GPU is watched", STRONG);
-        let why = wrapped(why, cells).into_iter().map(|line| Line::styled(line, self.palette.bad()));
-        [heading].into_iter().chain(why).collect()
     }
 
     /// Lines above and below, and graphs between them.
@@ -160,6 +156,23 @@ impl Screen {
     }
 }
 
+/// The window with keys and figures.
+fn draw_help(frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let (width, height) = (area.width.min(64), area.height.min(HELP.lines().count() as u16 + 2));
+    let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    frame.render_widget(Clear, place);
+    let block = Block::bordered().title(Line::styled(" Help ", STRONG));
+    frame.render_widget(Paragraph::new(HELP).block(block).wrap(Wrap { trim: false }), place);
+}
+
+/// The reason why no GPU is watched.
+fn why(seen: &Seen, cells: usize) -> Vec<Line<'static>> {
+    let why = seen.start.trouble.first().map_or("waiting for the first sample", String::as_str);
+    let heading = Line::styled("No GPU is watched", STRONG);
+    [heading].into_iter().chain(bad(why, cells)).collect()
+}
+
 fn heading(track: &Track) -> String {
     let profile = track.gpu.profile.as_deref().map(|profile| format!(" ({profile})")).unwrap_or_default();
     format!("{}{profile}", track.title())
@@ -179,19 +192,7 @@ const fn whole_rows(graphs: usize, columns: usize) -> usize {
     if graphs > columns && left * 2 < columns { graphs - left } else { graphs }
 }
 
-/// The text wrapped at a number of cells.
-fn wrapped(text: &str, cells: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("BUG: there is always a line");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= cells {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
+/// Lines of a problem, wrapped at a number of cells.
+fn bad(text: &str, cells: usize) -> Vec<Line<'static>> {
+    wrapped_at(text, 0, cells).lines().map(|line| Line::styled(line.to_owned(), BAD)).collect()
 }

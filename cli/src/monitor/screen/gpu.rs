@@ -1,11 +1,11 @@
-//! The selected GPU: figures and processes.
+//! The list of GPUs, and figures and processes of the selected one.
 
 use gpu_tuned_observe::recording::{Gpu, GpuSample};
 use ratatui::text::{Line, Span};
 
-use super::bars::Bar;
-use super::palette::{Palette, STRONG};
-use crate::monitor::amounts::{gib, rate, reasons, size};
+use super::bars::{Bar, bar};
+use super::styles::{BAD, CHOSEN, CLOCK, FAINT, HEAT, MEMORY, POWER, STRONG, WORK};
+use crate::monitor::amounts::{gib, part_of, rate, reasons, size, watts};
 use crate::monitor::seen::Track;
 
 const FIGURES: usize = 15;
@@ -33,76 +33,66 @@ impl Traffic {
 }
 
 /// Lines of figures, in two columns where there is room.
-pub(super) fn lines(
-    gpu: &Gpu,
-    sample: &GpuSample,
-    traffic: Traffic,
-    cells: usize,
-    palette: Palette,
-) -> Vec<Line<'static>> {
-    let (left, right) = (left(gpu, sample, palette), right(gpu, sample, traffic, palette));
+pub(super) fn lines(gpu: &Gpu, sample: &GpuSample, traffic: Traffic, cells: usize) -> Vec<Line<'static>> {
+    let (left, right) = (left(gpu, sample), right(gpu, sample, traffic));
     if cells < 70 {
-        return left.iter().chain(&right).map(|bar| bar.line(cells, FIGURES, palette)).collect();
+        return left.iter().chain(&right).map(|bar| bar.line(cells, FIGURES)).collect();
     }
     let half = (cells - 2) / 2;
     let rows = left.len().max(right.len());
     let row = |row: usize| {
         let blank = || Line::from(" ".repeat(half));
-        let mut line = left.get(row).map_or_else(blank, |bar| bar.line(half, FIGURES, palette));
+        let mut line = left.get(row).map_or_else(blank, |bar| bar.line(half, FIGURES));
         line.push_span(Span::raw("  "));
-        line.extend(right.get(row).map(|bar| bar.line(cells - 2 - half, FIGURES, palette)).unwrap_or_default());
+        line.extend(right.get(row).map(|bar| bar.line(cells - 2 - half, FIGURES)).unwrap_or_default());
         line
     };
     let mut lines: Vec<_> = (0..rows).map(row).collect();
     if !sample.throttle.is_empty() {
-        lines.push(Line::from(vec![
-            Span::raw(format!("{:<13}", "Throttled by")),
-            Span::styled(reasons(sample), palette.bad()),
-        ]));
+        lines.push(Line::from(vec![Span::raw(format!("{:<13}", "Throttled by")), Span::styled(reasons(sample), BAD)]));
     }
     lines
 }
 
-fn left(gpu: &Gpu, sample: &GpuSample, palette: Palette) -> Vec<Bar> {
+fn left(gpu: &Gpu, sample: &GpuSample) -> Vec<Bar> {
     let used = sample.memory_used_bytes.map(|bytes| bytes as f64);
     let total = gpu.memory_total_bytes.map(|bytes| bytes as f64);
-    let memory = used.map_or_else(none, |used| of(gib(used), total.map(gib), "GiB", 1));
-    let watts = |milliwatts: u32| f64::from(milliwatts) / 1e3;
+    let memory = used.map_or_else(none, |used| part_of(gib(used), total.map(gib), "GiB", 1));
     let (power, limit) = (sample.power_mw.map(watts), sample.power_limit_mw.map(watts));
     let clock = sample.sm_clock_mhz.map(f64::from);
     let top = gpu.max_sm_clock_mhz.map(f64::from);
     let is_held = !sample.throttle.is_empty();
     let bar = |name, share: Option<f64>, figures, style| Bar { name, share, figures, style };
     vec![
-        percent("Utilisation", sample.utilisation_percent, palette.work()),
-        bar("Memory", share(used, total), memory, palette.memory()),
-        bar("Power", share(power, limit), power.map_or_else(none, |power| of(power, limit, "W", 0)), palette.power()),
+        percent("Utilisation", sample.utilisation_percent, WORK),
+        bar("Memory", share(used, total), memory, MEMORY),
+        bar("Power", share(power, limit), power.map_or_else(none, |power| part_of(power, limit, "W", 0)), POWER),
         bar(
             "SM clock",
             share(clock, top),
-            clock.map_or_else(none, |clock| of(clock, top, "MHz", 0)),
-            if is_held { palette.bad() } else { palette.clock() },
+            clock.map_or_else(none, |clock| part_of(clock, top, "MHz", 0)),
+            if is_held { BAD } else { CLOCK },
         ),
         bar(
             "Temperature",
             share(sample.temperature_c.map(f64::from), Some(100.0)),
             sample.temperature_c.map_or_else(none, |celsius| format!("{celsius} °C")),
-            if sample.temperature_c >= Some(83) { palette.bad() } else { palette.heat() },
+            if sample.temperature_c >= Some(83) { BAD } else { HEAT },
         ),
     ]
 }
 
-fn right(gpu: &Gpu, sample: &GpuSample, traffic: Traffic, palette: Palette) -> Vec<Bar> {
+fn right(gpu: &Gpu, sample: &GpuSample, traffic: Traffic) -> Vec<Bar> {
     let has_counters = sample.sm_activity_percent.is_some() || sample.dram_activity_percent.is_some();
     let mut bars = if has_counters {
         vec![
-            percent("SM activity", sample.sm_activity_percent, palette.work()),
-            percent("SM occupancy", sample.sm_occupancy_percent, palette.work()),
-            percent("Tensor cores", sample.tensor_activity_percent, palette.work()),
-            percent("Bandwidth", sample.dram_activity_percent, palette.memory()),
+            percent("SM activity", sample.sm_activity_percent, WORK),
+            percent("SM occupancy", sample.sm_occupancy_percent, WORK),
+            percent("Tensor cores", sample.tensor_activity_percent, WORK),
+            percent("Bandwidth", sample.dram_activity_percent, MEMORY),
         ]
     } else {
-        vec![percent("Mem activity", sample.memory_activity_percent, palette.memory())]
+        vec![percent("Mem activity", sample.memory_activity_percent, MEMORY)]
     };
     let plain = |name, figures| Bar { name, share: None, figures, style: STRONG };
     let told = |bytes: Option<u64>| bytes.map_or_else(none, |bytes| rate(bytes as f64));
@@ -135,12 +125,12 @@ fn link(gpu: &Gpu, sample: &GpuSample) -> String {
 }
 
 /// Processes by memory, largest first, within `rows` lines.
-pub(super) fn processes(sample: &GpuSample, rows: usize, cells: usize, palette: Palette) -> Vec<Line<'static>> {
+pub(super) fn processes(sample: &GpuSample, rows: usize, cells: usize) -> Vec<Line<'static>> {
     let Some(processes) = &sample.processes else {
-        return vec![Line::styled("the driver does not report processes", palette.faint())];
+        return vec![Line::styled("the driver does not report processes", FAINT)];
     };
     if processes.is_empty() {
-        return vec![Line::styled("no compute process", palette.faint())];
+        return vec![Line::styled("no compute process", FAINT)];
     }
     let mut processes: Vec<_> = processes.iter().collect();
     processes.sort_by_key(|process| (std::cmp::Reverse(process.memory_bytes), process.pid));
@@ -153,7 +143,7 @@ pub(super) fn processes(sample: &GpuSample, rows: usize, cells: usize, palette: 
         lines.push(Line::from(format!("{:>8} {memory:>10}  {name}", process.pid)));
     }
     if shown < processes.len() {
-        lines.push(Line::styled(format!("{:>8} more", processes.len() - shown), palette.faint()));
+        lines.push(Line::styled(format!("{:>8} more", processes.len() - shown), FAINT));
     }
     lines
 }
@@ -167,11 +157,43 @@ fn share(part: Option<f64>, all: Option<f64>) -> Option<f64> {
     Some(part? / all.filter(|all| *all > 0.0)?)
 }
 
-fn of(part: f64, all: Option<f64>, unit: &str, digits: usize) -> String {
-    let all = all.map(|all| format!("/{all:.digits$}")).unwrap_or_default();
-    format!("{part:.digits$}{all} {unit}")
-}
-
 fn none() -> String {
     "-".to_owned()
+}
+
+/// Rows of the list, always with the selected GPU.
+pub(super) fn list(tracks: &[Track], chosen: usize, end: f64, rows: usize, cells: usize) -> Vec<Line<'static>> {
+    let first = chosen.saturating_sub(rows.saturating_sub(1)).min(tracks.len().saturating_sub(rows));
+    let shown = tracks.iter().enumerate().skip(first).take(rows);
+    shown.map(|(place, track)| row(track, place == chosen, end, cells)).collect()
+}
+
+fn row(track: &Track, is_chosen: bool, end: f64, cells: usize) -> Line<'static> {
+    let name = track.gpu.name.as_deref().unwrap_or("?").trim_start_matches("NVIDIA ");
+    let number = track.number();
+    let head = format!("{}{:<8}{:<16.16}", if is_chosen { "▸" } else { " " }, number.trim_start_matches("GPU "), name);
+    let head = Span::styled(head, if is_chosen { CHOSEN } else { STRONG });
+    let Some(sample) = track.at(end) else {
+        return Line::from(vec![head, Span::styled(" no sample yet", FAINT)]);
+    };
+    if let Some(trouble) = &sample.trouble {
+        let trouble: String = trouble.chars().take(cells.saturating_sub(26)).collect();
+        return Line::from(vec![head, Span::raw(" "), Span::styled(trouble, BAD)]);
+    }
+    let length = (cells.saturating_sub(68) / 2).clamp(4, 24);
+    let mut spans = vec![head, Span::raw(" ")];
+    let busy = sample.sm_activity_percent.filter(|_| track.gpu.mig_slot.is_some()).or(sample.utilisation_percent);
+    let (filled, left) = bar(length, busy.unwrap_or_default() / 100.0);
+    spans.extend([Span::styled(filled, WORK), Span::styled(left, FAINT)]);
+    spans.push(Span::raw(busy.map_or_else(|| "    -  ".to_owned(), |percent| format!("{percent:>4.0} % "))));
+    let memory = sample.memory_used_bytes.zip(track.gpu.memory_total_bytes);
+    let (filled, left) = bar(length, memory.map_or(0.0, |(used, total)| used as f64 / total.max(1) as f64));
+    spans.extend([Span::styled(filled, MEMORY), Span::styled(left, FAINT)]);
+    let figures = memory.map_or_else(|| "-".to_owned(), |(used, _)| format!("{:.1} GiB", gib(used as f64)));
+    spans.push(Span::raw(format!("{figures:>10}")));
+    let power = sample.power_mw.map(|milliwatts| format!("{:.0} W", f64::from(milliwatts) / 1e3));
+    let celsius = sample.temperature_c.map(|celsius| format!("{celsius} °C"));
+    spans.push(Span::raw(format!("{:>7}{:>7} ", power.unwrap_or_default(), celsius.unwrap_or_default())));
+    spans.push(Span::styled(reasons(sample), BAD));
+    Line::from(spans)
 }

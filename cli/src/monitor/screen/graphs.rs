@@ -1,12 +1,18 @@
-//! Figures over time.
+//! Figures over time: graphs with the tops of their scales.
 
+use std::collections::VecDeque;
+
+use gpu_tuned_observe::recording::GpuSample;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Sparkline;
 
-use super::palette::STRONG;
+use super::Screen;
+use super::styles::{CLOCK, HEAT, MEMORY, POWER, STRONG, WORK};
+use crate::monitor::amounts::{gib, rate, short, watts};
+use crate::monitor::seen::{Seen, Track};
 
 /// A figure over time, with the top of its scale.
 pub(super) struct Graph {
@@ -16,30 +22,19 @@ pub(super) struct Graph {
     pub top: f64,
     /// Format of a value.
     pub said: fn(f64) -> String,
-    /// The last value, formatted.
-    pub last: String,
     pub style: Style,
 }
 
 const SCALE: f64 = 1000.0;
 
 impl Graph {
-    /// Sets the last value up to this time.
-    pub(super) fn close(&mut self, end: f64) {
-        let last = self.points.iter().find(|(at, _)| *at <= end);
-        self.last = last.map(|(_, value)| (self.said)(*value)).unwrap_or_default();
-    }
-
     /// Draws the title above columns, each the mean of its time.
     pub(super) fn draw(&self, frame: &mut Frame<'_>, area: Rect, end: f64, seconds_per_cell: f64) {
         if area.height < 2 || area.width < 8 {
             return;
         }
-        let title = Line::from(vec![
-            Span::styled(self.title, STRONG),
-            Span::raw(" "),
-            Span::styled(self.last.clone(), self.style),
-        ]);
+        let last = self.points.first().map(|(_, value)| (self.said)(*value)).unwrap_or_default();
+        let title = Line::from(vec![Span::styled(self.title, STRONG), Span::raw(" "), Span::styled(last, self.style)]);
         frame.render_widget(title, Rect { height: 1, ..area });
         let columns = self.columns(area.width.into(), end, seconds_per_cell);
         let plot = Rect { y: area.y + 1, height: area.height - 1, ..area };
@@ -77,6 +72,83 @@ fn bridge(columns: &mut [Option<u64>]) {
     }
 }
 
+impl Screen {
+    pub(super) fn graphs(&self, seen: &Seen, track: Option<&Track>, end: f64) -> Vec<Graph> {
+        let span = Period { from: end - MOST_CELLS * self.seconds_per_cell, to: end };
+        let mut graphs: Vec<Graph> = track.map(|track| of_gpu(track, span)).unwrap_or_default();
+        let rates = span.points(&seen.steps, |step| step.at, |step| Some(step.samples as f64 / step.seconds));
+        let losses = span.points(&seen.steps, |step| step.at, |step| step.loss);
+        let own = [graph("Samples/s", rates, None, short, CLOCK), graph("Loss", losses, None, short, HEAT)];
+        let place = graphs.len().min(2);
+        graphs.splice(place..place, own.into_iter().flatten());
+        let busy = span.points(&seen.host, |host| host.at, |host| host.cpu_percent);
+        let memory = span.points(&seen.host, |host| host.at, |host| host.memory_used_bytes.map(|bytes| bytes as f64));
+        graphs.extend(graph("Processors", busy, Some(100.0), percent, WORK));
+        graphs.extend(graph("Host memory", memory, Some(seen.start.memory_bytes as f64), gibs, MEMORY));
+        graphs
+    }
+}
+
+fn of_gpu(track: &Track, span: Period) -> Vec<Graph> {
+    let of = |figure: fn(&GpuSample) -> Option<f64>| span.points(&track.samples, |sample| sample.at, figure);
+    let limit = track.samples.iter().rev().find_map(|sample| sample.power_limit_mw).map(watts);
+    let total = track.gpu.memory_total_bytes.map(|bytes| bytes as f64);
+    let top_clock = track.gpu.max_sm_clock_mhz.map(f64::from);
+    let whole = Some(100.0);
+    let memory = of(|gpu| gpu.memory_used_bytes.map(|bytes| bytes as f64));
+    let power = of(|gpu| gpu.power_mw.map(watts));
+    let clock = of(|gpu| gpu.sm_clock_mhz.map(f64::from));
+    let celsius = of(|gpu| gpu.temperature_c.map(f64::from));
+    let traffic = of(|gpu| gpu.pcie_to_gpu_bytes_per_s.map(|bytes| bytes as f64));
+    let graphs = [
+        graph("Utilisation", of(|gpu| gpu.utilisation_percent), whole, percent, WORK),
+        graph("SM activity", of(|gpu| gpu.sm_activity_percent), whole, percent, WORK),
+        graph("Memory", memory, total, gibs, MEMORY),
+        graph("Power", power, limit, |watts| format!("{watts:.0} W"), POWER),
+        graph("SM clock", clock, top_clock, |clock| format!("{clock:.0} MHz"), CLOCK),
+        graph("Temperature", celsius, whole, |celsius| format!("{celsius:.0} °C"), HEAT),
+        graph("PCIe to the GPU", traffic, None, rate, CLOCK),
+    ];
+    graphs.into_iter().flatten().collect()
+}
+
+const MOST_CELLS: f64 = 400.0;
+
+#[derive(Clone, Copy)]
+struct Period {
+    from: f64,
+    to: f64,
+}
+
+impl Period {
+    /// Times and values, the last first.
+    fn points<T>(self, kept: &VecDeque<T>, at: fn(&T) -> f64, of: fn(&T) -> Option<f64>) -> Vec<(f64, f64)> {
+        let shown = kept.iter().rev().skip_while(|item| at(item) > self.to).take_while(|item| at(item) >= self.from);
+        shown.filter_map(|item| Some((at(item), of(item).filter(|value| value.is_finite())?))).collect()
+    }
+}
+
+fn percent(figure: f64) -> String {
+    format!("{figure:.0} %")
+}
+
+fn gibs(bytes: f64) -> String {
+    format!("{:.1} GiB", gib(bytes))
+}
+
+/// A graph with at least one point; without a top, as high as its highest value.
+fn graph(
+    title: &'static str,
+    points: Vec<(f64, f64)>,
+    top: Option<f64>,
+    said: fn(f64) -> String,
+    style: Style,
+) -> Option<Graph> {
+    let highest = points.iter().map(|(_, value)| *value).fold(f64::MIN, f64::max);
+    let top = top.unwrap_or(highest).max(f64::MIN_POSITIVE);
+    (!points.is_empty()).then_some(Graph { title, points, top, said, style })
+}
+
 #[cfg(test)]
 mod tests {
     use ratatui::style::Style;
@@ -84,8 +156,7 @@ mod tests {
     use super::Graph;
 
     fn columns(points: &[(f64, f64)], count: usize, end: f64, seconds: f64) -> Vec<Option<u64>> {
-        let (title, last) = ("", String::new());
-        Graph { title, points: points.to_vec(), top: 100.0, said: |_| String::new(), last, style: Style::new() }
+        Graph { title: "", points: points.to_vec(), top: 100.0, said: |_| String::new(), style: Style::new() }
             .columns(count, end, seconds)
     }
 

@@ -3,7 +3,7 @@
 use gpu_tuned_observe::recording::{HostSample, Run, StepRecord};
 use ratatui::text::{Line, Span};
 
-use super::palette::STRONG;
+use super::styles::STRONG;
 use crate::monitor::amounts::{gib, short, size};
 use crate::monitor::seen::Seen;
 

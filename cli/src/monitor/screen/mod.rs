@@ -1,30 +1,26 @@
 //! The screen: present figures, and their history.
 
 mod bars;
-mod charts;
 mod draw;
 mod gpu;
 mod graphs;
-mod help;
 mod host;
 mod keys;
-mod list;
-mod palette;
+mod styles;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use gpu_tuned_observe::recording::Record;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
-use super::args::MonitorArgs;
+use super::MonitorArgs;
 use super::output::Table;
 use super::seen::Seen;
 use super::source::Source;
@@ -33,7 +29,7 @@ use crate::error::Error;
 use crate::output::Code;
 use crate::process::Stop;
 use keys::Act;
-use palette::Palette;
+use styles::has_colors;
 
 const REST: Duration = Duration::from_millis(100);
 
@@ -45,7 +41,7 @@ pub(super) struct Screen {
     /// End of the shown time, unless that is now.
     until: Option<f64>,
     is_help_open: bool,
-    palette: Palette,
+    has_colors: bool,
     /// Name of the replayed file.
     replayed: Option<String>,
     /// Poll interval.
@@ -103,7 +99,7 @@ pub(super) fn live(
     mut table: Option<&mut Table>,
     stop: &Stop,
 ) -> Result<Seen, Error> {
-    let mut screen = Screen::new(Palette::new(common.color), None, args.interval);
+    let mut screen = Screen::new(has_colors(common.color), None, args.interval);
     let begin = Instant::now();
     let (mut seen, mut is_old, mut has_ended) = (Seen::since(source.begun()), true, false);
     let mut stage = Stage::open(stop)?;
@@ -133,7 +129,7 @@ pub(super) fn live(
 /// Shows a recording until the user quits.
 pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), Error> {
     let name = crate::stdio::input_name(path);
-    let mut screen = Screen::new(Palette::new(common.color), Some(name), interval_of(seen));
+    let mut screen = Screen::new(has_colors(common.color), Some(name), interval_of(seen));
     screen.until = seen.last;
     screen.fit(seen);
     let mut stage = Stage::open(stop)?;
@@ -164,9 +160,9 @@ fn interval_of(seen: &Seen) -> Duration {
 }
 
 impl Screen {
-    fn new(palette: Palette, replayed: Option<String>, interval: Duration) -> Self {
+    fn new(has_colors: bool, replayed: Option<String>, interval: Duration) -> Self {
         let seconds_per_cell = interval.as_secs_f64();
-        Self { chosen: 0, until: None, is_help_open: false, palette, replayed, interval, seconds_per_cell }
+        Self { chosen: 0, until: None, is_help_open: false, has_colors, replayed, interval, seconds_per_cell }
     }
 
     /// Waits briefly for a key.

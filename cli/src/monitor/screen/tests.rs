@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use clap::ColorChoice;
 use gpu_tuned_observe::monitor::{Options, Sampler};
 use gpu_tuned_observe::recording::{HostSample, ProcessSample, Record, Run, StepRecord};
 use ratatui::Terminal;
@@ -10,7 +9,6 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::keys::Act;
-use super::palette::Palette;
 use super::{Screen, Seen};
 
 /// So many looks at a scenario, a second apart, with a host that is the same everywhere.
@@ -59,7 +57,7 @@ fn moved(record: Record, at: f64) -> Record {
 }
 
 fn screen() -> Screen {
-    Screen::new(Palette::new(ColorChoice::Never), None, Duration::from_secs(1))
+    Screen::new(false, None, Duration::from_secs(1))
 }
 
 fn drawn(screen: &Screen, seen: &Seen, width: u16, height: u16) -> String {
@@ -201,5 +199,5 @@ fn colors_are_left_out_when_they_are_not_wanted() {
         cells.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count()
     };
     assert_eq!(colors(&screen()), 0);
-    assert!(colors(&Screen { palette: Palette::new(ColorChoice::Always), ..screen() }) > 100);
+    assert!(colors(&Screen { has_colors: true, ..screen() }) > 100);
 }

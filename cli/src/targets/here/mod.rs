@@ -1,6 +1,5 @@
 //! The GPUs of this machine.
 
-mod certainty;
 mod compared;
 
 use gpu_tuned::Recognised;
@@ -58,7 +57,7 @@ fn gpu<'a>(reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
     Gpu {
         name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
         device: found.into(),
-        why: certainty::describe(reading, found),
+        why: compared::describe(reading, found),
         power_capped_to: compared::power_cap(reading),
         limits: DeviceFacts::from_reading(reading, found.profile(), None).as_ref().map(Limits::of),
         found,

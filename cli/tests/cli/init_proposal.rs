@@ -1,0 +1,94 @@
+//! Annotations that `init` proposes.
+
+use crate::init::{PLAIN, package};
+use crate::project::{Project, Ran};
+
+/// The training config of a program on handwritten digits, as Burn's guides have it.
+const CONFIG: &str = "\
+mod model;
+
+use burn::config::Config;
+
+/// How it is trained.
+#[derive(Config, Debug)]
+pub struct TrainingConfig {
+    pub model: ModelConfig,
+    #[config(default = 10)]
+    pub num_epochs: usize,
+    #[config(default = 64)]
+    pub batch_size: usize,
+    #[config(default = 4)]
+    pub num_workers: usize,
+    #[config(default = 42)]
+    pub seed: u64,
+    #[config(default = 1.0e-4)]
+    pub learning_rate: f64,
+}
+
+/// How it is looked at.
+pub struct ViewConfig { pub batch_size: usize, pub seed: u64 }
+
+fn main() { let _ = SupervisedTraining::new; }
+";
+
+fn proposed(files: &[(&str, &str)]) -> (Project, Ran) {
+    let project = package(PLAIN);
+    for (name, text) in files {
+        project.write(name, text);
+    }
+    project.run(&["init", "--yes", "--target", "h200"]).ended(0);
+    let ran = project.run(&["init"]);
+    (project, ran)
+}
+
+#[test]
+fn a_training_config_is_told_with_its_annotation() {
+    let model = "// Not a TransformerEncoder.\npub struct Model { conv: Conv2d, linear: Linear }\n";
+    let (project, ran) = proposed(&[("src/main.rs", CONFIG), ("src/model.rs", model)]);
+    assert!(ran.stderr.contains("src/main.rs:22: `ViewConfig` also looks like a training config"), "{}", ran.stderr);
+    insta::assert_snapshot!("init_proposal", ran.ended(0));
+    // It is only shown.
+    assert_eq!(project.read("src/main.rs"), CONFIG);
+    let report = project.run(&["init", "--json"]).json(0);
+    assert_eq!((&report["proposal"]["line"], &report["proposal"]["family"]), (&7.into(), &"convnet".into()));
+    // What has been annotated is not proposed again, nor is anything else.
+    project.replace("src/main.rs", "#[derive(Config, Debug)]", "#[gpu_tuned::gpu_tuned(mlp(widths = [1, 1]))]");
+    let said = project.run(&["init"]).ended(0);
+    assert!(!said.contains("looks like"), "{said}");
+}
+
+#[test]
+fn dimensions_that_fields_hold_are_proposed_as_such() {
+    let config = "pub mod config {\n    #[derive(Clone)]\n    pub(crate) struct LmConfig {\n        pub n_layers: usize,\n        \
+                  pub d_model: usize,\n        /// Of a text.\n        pub max_seq_length: usize,\n        pub batch_size: \
+                  usize,\n        pub lr: f64,\n    }\n}\nstruct Model(TransformerEncoder, Lstm);\n";
+    let (_, ran) = proposed(&[("src/lib.rs", config), ("src/broken.rs", "fn (\n")]);
+    assert!(ran.stderr.contains("src/broken.rs:1: ") && ran.stderr.contains("was skipped"), "{}", ran.stderr);
+    insta::assert_snapshot!("init_proposal_dims", ran.ended(0));
+}
+
+#[test]
+fn a_model_of_no_known_kind_is_declared() {
+    let config = "struct TrainConfig { batch_size: u32, gradient_checkpointing: bool }\n";
+    let (_, ran) = proposed(&[("src/lib.rs", config)]);
+    let said = ran.ended(0);
+    let line =
+        "+#[gpu_tuned::gpu_tuned(declared(parameters = …, activation_bytes_per_sample = …, flops_per_sample = …))]\n";
+    assert!(said.contains(line), "{said}");
+    assert!(
+        said.contains("+struct TrainConfig { #[tuned] batch_size: u32, #[tuned] gradient_checkpointing: bool }"),
+        "{said}"
+    );
+    assert!(said.contains("help: the code does not identify the kind of model"), "{said}");
+}
+
+#[test]
+fn a_config_that_has_a_default_is_told_to_lose_it() {
+    let derived = "#[derive(Clone, Default)]\nstruct TrainConfig { batch_size: usize, seed: u64 }\n";
+    let (_, ran) = proposed(&[("src/lib.rs", derived)]);
+    assert!(ran.stdout.contains("help: remove `Default` from the derive"), "{}", ran.stdout);
+    let other = "struct TrainConfig { batch_size: usize, seed: u64 }\nmod more {}\n";
+    let by_hand = "impl Clone for super::TrainConfig {}\n\nimpl Default for super::TrainConfig {}\n";
+    let (_, ran) = proposed(&[("src/lib.rs", other), ("src/more.rs", by_hand)]);
+    assert!(ran.stdout.contains("help: src/more.rs:3: remove this `impl Default`"), "{}", ran.stdout);
+}
