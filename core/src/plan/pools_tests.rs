@@ -94,6 +94,22 @@ fn a_size_that_was_measured_without_accumulation_gets_the_margin_of_accumulation
 }
 
 #[test]
+fn an_interrupted_measurement_does_not_limit_the_sizes() {
+    let sizes = &MEASURED[..3];
+    let mut workload = measured(sizes, Some);
+    let batch = |workload: &Workload| {
+        let goal = Goal { global_batch: Some(512), ..Goal::default() };
+        plan(&h200(), workload, &goal).expect("it fits").settings.batch_size
+    };
+    let is_measured = |batch: u64| sizes.iter().any(|(size, ..)| *size == batch);
+    assert!(is_measured(batch(&workload)));
+    for mode in workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut()) {
+        mode.is_partial = true;
+    }
+    assert!(!is_measured(batch(&workload)), "{}", batch(&workload));
+}
+
+#[test]
 fn other_sizes_stay_below_the_bound() {
     // Micro-batches, how many, and MiB that the pools reserved in training.
     for (batch, micro_batches, reserved) in
