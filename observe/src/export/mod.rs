@@ -1,6 +1,6 @@
 //! Recordings for other programs: CSV tables, Prometheus text, and with feature `tensorboard` TensorBoard's event files.
 //!
-//! All are functions over [`Record`](crate::recording::Record)s. `tensorboard::EventWriter` also exports a run that goes on.
+//! All are functions over [`Record`]s. `tensorboard::EventWriter` also exports a run that goes on.
 
 #[cfg(feature = "tensorboard")]
 pub mod tensorboard;
