@@ -84,7 +84,7 @@ struct Arguments {
 
 impl Arguments {
     fn corpus(&self) -> anyhow::Result<Corpus> {
-        Ok(self.text.as_deref().map_or_else(Corpus::austen, Corpus::read)?)
+        self.text.as_deref().map_or_else(Corpus::austen, Corpus::read)
     }
 
     fn checkpoints(&self) -> Option<Checkpoints> {
@@ -160,12 +160,12 @@ fn last_checkpoint(arguments: &Arguments, checkpoints: Option<&Checkpoints>) -> 
         Some(checkpoints) if arguments.resume => {
             let (checkpoint, skipped) = checkpoints.newest()?;
             for reason in skipped {
-                eprintln!("skipped checkpoint: {:#}", anyhow::Error::from(reason));
+                eprintln!("skipped checkpoint: {reason:#}");
             }
             eprintln!("resuming from {}, after step {}", checkpoint.path.display(), checkpoint.run.steps_taken);
             Ok(Some(checkpoint))
         }
-        Some(checkpoints) => Ok(checkpoints.check_unused().map(|()| None)?),
+        Some(checkpoints) => checkpoints.check_unused().map(|()| None),
         None => Ok(None),
     }
 }
@@ -204,7 +204,7 @@ fn restore(checkpoint: Checkpoint, training: &Training, device: &Device) -> anyh
         !on_cpu || Device::default() == Device::flex(),
         "Burn loads moments on its default device, which is not the CPU: set BURN_DEVICE=flex"
     );
-    Ok(checkpoint.restore(device)?)
+    checkpoint.restore(device)
 }
 
 /// Progress bar on standard error; draws nothing if that is not a terminal.

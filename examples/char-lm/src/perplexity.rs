@@ -1,25 +1,14 @@
 //! Perplexity: the number of equally likely characters with the same uncertainty as the model.
 
-use burn::tensor::{Device, Tensor, TensorReadError};
+use anyhow::Context;
+use burn::tensor::{Device, Tensor};
 
 use crate::{
     config::TrainingConfig,
     model::Model,
-    text::{Corpus, TextError},
+    text::Corpus,
     windows::{adjacent, predicted},
 };
-
-/// Errors of measuring perplexity.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PerplexityError {
-    /// The text is too short.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// The result could not be read from the device.
-    #[error("cannot read the perplexity from the device")]
-    Device(#[from] TensorReadError),
-}
 
 /// Perplexities per character on the same validation characters.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +26,8 @@ impl Perplexities {
     ///
     /// # Errors
     ///
-    /// See [`PerplexityError`].
-    pub fn measure(
-        model: &Model,
-        corpus: &Corpus,
-        config: &TrainingConfig,
-        device: &Device,
-    ) -> Result<Self, PerplexityError> {
+    /// If the text is too short, or the result cannot be read from the device.
+    pub fn measure(model: &Model, corpus: &Corpus, config: &TrainingConfig, device: &Device) -> anyhow::Result<Self> {
         let network = network(model, &corpus.validation, config, device)?;
         let scored = &corpus.validation[..=predicted(&corpus.validation, config.window)];
         let characters = corpus.vocabulary.size();
@@ -55,15 +39,15 @@ impl Perplexities {
 ///
 /// # Errors
 ///
-/// See [`PerplexityError`].
-pub fn network(model: &Model, ids: &[u32], config: &TrainingConfig, device: &Device) -> Result<f64, PerplexityError> {
+/// If the text is too short, or the result cannot be read from the device.
+pub fn network(model: &Model, ids: &[u32], config: &TrainingConfig, device: &Device) -> anyhow::Result<f64> {
     let mut sum = Tensor::<1>::zeros([1], device);
     for batch in adjacent(ids, config.window, config.eval_batch_size, device)? {
         let predictions = batch.predictions() as f64;
         sum = sum + model.loss(batch) * predictions;
     }
-    let nats = f64::from(sum.try_into_scalar::<f32>()?) / predicted(ids, config.window) as f64;
-    Ok(nats.exp())
+    let nats: f32 = sum.try_into_scalar().context("cannot read the perplexity from the device")?;
+    Ok((f64::from(nats) / predicted(ids, config.window) as f64).exp())
 }
 
 /// Perplexity of a bigram model with add-one smoothing, trained on `train`, on all characters of `ids` but the first.

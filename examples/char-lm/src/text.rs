@@ -1,52 +1,13 @@
 //! Reads the text, splits off a validation part, and encodes both as numbers.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, io::Read, path::Path};
 
+use anyhow::{Context, anyhow};
 use flate2::{Crc, read::GzDecoder};
 use serde::{Deserialize, Serialize};
 
 const AUSTEN_GZ: &[u8] = include_bytes!("../data/austen.txt.gz");
 const VALIDATION_SHARE: usize = 10;
-
-/// Errors of reading a text.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TextError {
-    /// The text in this program is damaged.
-    #[error("the text in this program is damaged")]
-    Damaged(#[source] io::Error),
-    /// The file cannot be read.
-    #[error("cannot read the text {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The file is not UTF-8.
-    #[error("{} is not UTF-8 at byte {byte_offset}; convert the file, for example with iconv", path.display())]
-    NotUtf8 {
-        /// The file.
-        path: PathBuf,
-        /// Offset of the first invalid byte.
-        byte_offset: usize,
-    },
-    /// A part has fewer characters than one optimizer step or one evaluation needs.
-    #[error("the {part} has {characters} characters but needs {needed}; use a longer text or shorter windows")]
-    TooShort {
-        /// Name of the part.
-        part: &'static str,
-        /// Characters in it.
-        characters: usize,
-        /// Characters needed.
-        needed: usize,
-    },
-}
 
 /// Size and checksum of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,10 +66,10 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// [`TextError::Damaged`].
-    pub fn austen() -> Result<Self, TextError> {
+    /// If the text is damaged.
+    pub fn austen() -> anyhow::Result<Self> {
         let mut text = String::new();
-        GzDecoder::new(AUSTEN_GZ).read_to_string(&mut text).map_err(TextError::Damaged)?;
+        GzDecoder::new(AUSTEN_GZ).read_to_string(&mut text).context("the text in this program is damaged")?;
         Ok(Self::new(&text))
     }
 
@@ -117,13 +78,14 @@ impl Corpus {
     /// # Errors
     ///
     /// If the file cannot be read, or is not UTF-8.
-    pub fn read(path: &Path) -> Result<Self, TextError> {
-        let bytes = fs::read(path).map_err(|source| TextError::Read { path: path.to_owned(), source })?;
-        let text = String::from_utf8(bytes).map_err(|error| TextError::NotUtf8 {
-            path: path.to_owned(),
-            byte_offset: error.utf8_error().valid_up_to(),
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display();
+        let bytes = fs::read(path).with_context(|| format!("cannot read the text {name}"))?;
+        let text = str::from_utf8(&bytes).map_err(|error| {
+            let byte = error.valid_up_to();
+            anyhow!("{name} is not UTF-8 at byte {byte}; convert the file, for example with iconv")
         })?;
-        Ok(Self::new(&text))
+        Ok(Self::new(text))
     }
 
     /// Splits and encodes a text.

@@ -1,5 +1,6 @@
 //! The training loop: optimizer steps, and checkpoints between them.
 
+use anyhow::{Context, anyhow};
 use burn::{
     lr_scheduler::{
         LrSchedulerConfig, cosine::CosineAnnealingLrSchedulerConfig, linear::LinearLrSchedulerConfig,
@@ -8,39 +9,18 @@ use burn::{
     optim::{AdamWConfig, ModuleOptimizer},
     tensor::Device,
 };
-use gpu_tuned::{
-    measure::Subject,
-    train::{StepError, Trainer},
-};
+use gpu_tuned::{measure::Subject, train::Trainer};
 use indicatif::ProgressBar;
 
 use crate::{
-    checkpoint::{CheckpointError, Checkpoints, Run},
+    checkpoint::{Checkpoints, Run},
     config::TrainingConfig,
     model::Model,
-    text::{Corpus, TextError},
+    text::Corpus,
     windows::{Batch, Windows},
 };
 
 const STEPS_PER_LOSS: usize = 50;
-
-/// Errors of a training run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrainingError {
-    /// Burn rejects the learning rate or the number of steps.
-    #[error("invalid learning-rate schedule: {0}")]
-    Schedule(String),
-    /// The text does not fill one optimizer step.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// A checkpoint could not be written.
-    #[error("cannot write a checkpoint")]
-    Checkpoint(#[from] CheckpointError),
-    /// An optimizer step failed.
-    #[error(transparent)]
-    Step(#[from] StepError),
-}
 
 /// State changed by the optimizer steps of a run.
 pub struct State {
@@ -80,13 +60,8 @@ impl Training<'_> {
     ///
     /// # Errors
     ///
-    /// See [`TrainingError`].
-    pub fn run(
-        &self,
-        mut trainer: Trainer<Model>,
-        mut steps_taken: usize,
-        bar: &ProgressBar,
-    ) -> Result<State, TrainingError> {
+    /// If the text is too short, a step fails, or a checkpoint cannot be written.
+    pub fn run(&self, mut trainer: Trainer<Model>, mut steps_taken: usize, bar: &ProgressBar) -> anyhow::Result<State> {
         let Self { corpus, config, global_batch, .. } = *self;
         let windows = Windows::new(&corpus.train, config.window, global_batch, config.seed)?;
         let mut schedule = learning_rates(config, steps_taken)?;
@@ -111,7 +86,9 @@ impl Training<'_> {
             if let Some(checkpoints) = self.checkpoints
                 && (checkpoints.is_due(steps_taken) || steps_taken == end)
             {
-                checkpoints.write(&self.describe(steps_taken), trainer.master(), trainer.optimizer())?;
+                let written = checkpoints.write(&self.describe(steps_taken), trainer.master(), trainer.optimizer());
+                written
+                    .with_context(|| format!("cannot write a checkpoint to {}", checkpoints.directory().display()))?;
             }
         }
         let (model, optimizer) = trainer.into_parts();
@@ -144,8 +121,8 @@ pub fn subject<'a>(windows: Windows<'a>, config: &'a TrainingConfig) -> Subject<
 ///
 /// # Errors
 ///
-/// [`TrainingError::Schedule`].
-pub fn learning_rates(config: &TrainingConfig, steps_taken: usize) -> Result<ModuleLrScheduler, TrainingError> {
+/// If Burn rejects the learning rate or the number of steps.
+pub fn learning_rates(config: &TrainingConfig, steps_taken: usize) -> anyhow::Result<ModuleLrScheduler> {
     let (highest, warm_up) = (config.learning_rate, config.warm_up_steps.min(config.steps / 2));
     let cosine = CosineAnnealingLrSchedulerConfig::new(highest, config.steps - warm_up);
     let schedule = if warm_up == 0 {
@@ -155,7 +132,7 @@ pub fn learning_rates(config: &TrainingConfig, steps_taken: usize) -> Result<Mod
         let parts = vec![LrSchedulerConfig::Linear(line), LrSchedulerConfig::Cosine(cosine)];
         SequentialLrSchedulerConfig::new(parts, vec![warm_up]).init()
     };
-    let mut schedule = schedule.map_err(TrainingError::Schedule)?;
+    let mut schedule = schedule.map_err(|message| anyhow!("invalid learning-rate schedule: {message}"))?;
     for _ in 0..steps_taken {
         schedule.step();
     }

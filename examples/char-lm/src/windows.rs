@@ -1,10 +1,9 @@
 //! Splits the text into windows, and selects the windows of an optimizer step.
 
+use anyhow::ensure;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpu_tuned::MicroBatch;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
-
-use crate::text::TextError;
 
 /// A batch of windows.
 #[derive(Clone, Debug, MicroBatch)]
@@ -50,15 +49,17 @@ impl<'a> Windows<'a> {
     ///
     /// # Errors
     ///
-    /// [`TextError::TooShort`] when the text does not fill one step.
-    pub fn new(ids: &'a [u32], length: usize, per_step: usize, seed: u64) -> Result<Self, TextError> {
+    /// If the text does not fill one step.
+    pub fn new(ids: &'a [u32], length: usize, per_step: usize, seed: u64) -> anyhow::Result<Self> {
         let windows = Self { ids, length, per_step, seed };
         // This length suffices for any offset, with the last window and its last target.
         let needed = (per_step.max(1) + 1) * length;
-        if length > 0 && windows.steps_per_epoch() > 0 {
-            return Ok(windows);
-        }
-        Err(TextError::TooShort { part: "part of the text to learn from", characters: ids.len(), needed })
+        ensure!(
+            length > 0 && windows.steps_per_epoch() > 0,
+            "the training text has {} characters but needs {needed}; use a longer text or shorter windows",
+            ids.len()
+        );
+        Ok(windows)
     }
 
     /// Optimizer steps without a repeated window.
@@ -97,18 +98,20 @@ impl<'a> Windows<'a> {
 ///
 /// # Errors
 ///
-/// [`TextError::TooShort`] when the text does not fill one window.
+/// If the text does not fill one window.
 pub fn adjacent<'a>(
     ids: &'a [u32],
     length: usize,
     batch: usize,
     device: &'a Device,
-) -> Result<impl Iterator<Item = Batch> + 'a, TextError> {
+) -> anyhow::Result<impl Iterator<Item = Batch> + 'a> {
     let starts: Vec<usize> = (0..predicted(ids, length)).step_by(length.max(1)).collect();
-    if starts.is_empty() {
-        let needed = length + 1;
-        return Err(TextError::TooShort { part: "validation part of the text", characters: ids.len(), needed });
-    }
+    ensure!(
+        !starts.is_empty(),
+        "the validation text has {} characters but needs {}; use a longer text or shorter windows",
+        ids.len(),
+        length + 1
+    );
     let chunks: Vec<_> = starts.chunks(batch.max(1)).map(<[usize]>::to_vec).collect();
     Ok(chunks.into_iter().map(move |starts| Batch::new(ids, &starts, length, device)))
 }

@@ -1,7 +1,8 @@
 //! Parses the handwritten digits from the included CSV, splits them, and builds batches.
 
-use std::{num::ParseIntError, sync::Arc};
+use std::sync::Arc;
 
+use anyhow::{Context, ensure};
 use burn::{
     data::{dataloader::batcher::Batcher, dataset::InMemDataset},
     tensor::{Device, Int, Tensor, TensorData},
@@ -17,42 +18,6 @@ const PIXEL_MAX: u8 = 16;
 const VALIDATION_EVERY: usize = 5;
 const CSV: &str = include_str!("../data/digits.csv");
 
-/// Errors in a table of digits.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DataError {
-    /// A row has too few or too many values.
-    #[error("line {line}: expected {} values, found {found}", PIXELS + 1)]
-    RowLength {
-        /// Line number, from 1.
-        line: usize,
-        /// Values in the row.
-        found: usize,
-    },
-    /// A value is not a small whole number.
-    #[error("line {line}, value {column}: not a number from 0 to 255")]
-    NotANumber {
-        /// Line number, from 1.
-        line: usize,
-        /// Position in the row, from 1.
-        column: usize,
-        /// The parser's error.
-        source: ParseIntError,
-    },
-    /// A pixel is darker than black, or a label is not a digit.
-    #[error("line {line}, value {column}: {value} is above {max}")]
-    OutOfRange {
-        /// Line number, from 1.
-        line: usize,
-        /// Position in the row, from 1.
-        column: usize,
-        /// The value found.
-        value: u8,
-        /// The largest value allowed there.
-        max: u8,
-    },
-}
-
 /// An image with its digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digit {
@@ -63,19 +28,16 @@ pub struct Digit {
 }
 
 impl Digit {
-    fn parse(line: usize, row: &str) -> Result<Self, DataError> {
+    fn parse(row: &str) -> anyhow::Result<Self> {
         let values: Vec<&str> = row.split(',').collect();
-        let found = values.len();
-        if found != PIXELS + 1 {
-            return Err(DataError::RowLength { line, found });
-        }
+        ensure!(values.len() == PIXELS + 1, "expected {} values, found {}", PIXELS + 1, values.len());
         let value = |index: usize, max: u8| {
-            let column = index + 1;
-            match values[index].trim().parse::<u8>() {
-                Ok(value) if value <= max => Ok(value),
-                Ok(value) => Err(DataError::OutOfRange { line, column, value, max }),
-                Err(source) => Err(DataError::NotANumber { line, column, source }),
-            }
+            let value = values[index].trim().parse().ok().context("not a number from 0 to 255");
+            let checked = value.and_then(|value: u8| {
+                ensure!(value <= max, "{value} is above {max}");
+                Ok(value)
+            });
+            checked.with_context(|| format!("value {}", index + 1))
         };
         let mut pixels = [0; PIXELS];
         for (index, pixel) in pixels.iter_mut().enumerate() {
@@ -99,8 +61,8 @@ impl Digits {
     ///
     /// # Errors
     ///
-    /// [`DataError`] if the CSV is damaged.
-    pub fn load() -> Result<Self, DataError> {
+    /// If the CSV is damaged.
+    pub fn load() -> anyhow::Result<Self> {
         Self::parse(CSV)
     }
 
@@ -108,12 +70,12 @@ impl Digits {
     ///
     /// # Errors
     ///
-    /// [`DataError`] for the first invalid row.
-    pub fn parse(csv: &str) -> Result<Self, DataError> {
+    /// For the first invalid row.
+    pub fn parse(csv: &str) -> anyhow::Result<Self> {
         let (mut train, mut validation) = (Vec::new(), Vec::new());
         for (index, row) in csv.lines().enumerate() {
             let part = if index % VALIDATION_EVERY == 0 { &mut validation } else { &mut train };
-            part.push(Digit::parse(index + 1, row)?);
+            part.push(Digit::parse(row).with_context(|| format!("line {}", index + 1))?);
         }
         Ok(Self { train: Arc::new(InMemDataset::new(train)), validation: Arc::new(InMemDataset::new(validation)) })
     }

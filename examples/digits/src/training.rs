@@ -2,23 +2,16 @@
 
 use std::time::Instant;
 
+use anyhow::{Context, anyhow};
 use burn::{
-    data::{
-        dataloader::batcher::Batcher,
-        dataset::{Dataset, DatasetError},
-    },
+    data::{dataloader::batcher::Batcher, dataset::Dataset},
     lr_scheduler::cosine::CosineAnnealingLrSchedulerConfig,
     module::Module,
     nn::loss::CrossEntropyLossConfig,
     optim::AdamWConfig,
     tensor::{Device, Tensor},
 };
-use gpu_tuned::{
-    Session,
-    load::{EvaluateError, evaluate},
-    measure::Subject,
-    train::{StepError, TrainerError},
-};
+use gpu_tuned::{Session, load::evaluate, measure::Subject};
 use indicatif::ProgressBar;
 
 use crate::{
@@ -26,27 +19,6 @@ use crate::{
     data::{Batch, Digit, DigitBatcher, Digits},
     model::Model,
 };
-
-/// Errors of a training run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrainingError {
-    /// Burn rejects the learning rate or the number of steps.
-    #[error("no learning-rate schedule: {0}")]
-    Schedule(String),
-    /// Images could not be read.
-    #[error("cannot read the images")]
-    Data(#[from] DatasetError),
-    /// The session's trainer could not be created.
-    #[error(transparent)]
-    Trainer(#[from] TrainerError),
-    /// An optimizer step failed.
-    #[error(transparent)]
-    Step(#[from] StepError),
-    /// Accuracy could not be measured.
-    #[error("cannot measure accuracy")]
-    Evaluation(#[from] EvaluateError),
-}
 
 /// Results of a training run.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +37,8 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// See [`TrainingError`].
-pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar) -> Result<Outcome, TrainingError> {
+/// If images cannot be read, a step fails, or accuracy cannot be measured.
+pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar) -> anyhow::Result<Outcome> {
     let begin = Instant::now();
     let (config, device) = (session.config(), session.device());
     device.seed(config.seed);
@@ -75,7 +47,7 @@ pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar
     let optimizer_steps = steps_per_epoch * config.num_epochs;
     let mut schedule = CosineAnnealingLrSchedulerConfig::new(config.learning_rate, optimizer_steps)
         .init()
-        .map_err(TrainingError::Schedule)?;
+        .map_err(|message| anyhow!("invalid learning-rate schedule: {message}"))?;
     let mut trainer = session.trainer(config.model.init(&device), AdamWConfig::new().init())?;
     let loader = session.loader(data.train.clone(), DigitBatcher).shuffle(config.seed);
     let mut accuracy = 0.0;
@@ -85,12 +57,12 @@ pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar
         let mut loss_sum = 0.0;
         for (index, batch) in loader.iter().enumerate() {
             bar.set_prefix(format!("epoch {epoch}/{}, step {}/{steps_per_epoch}", config.num_epochs, index + 1));
-            let step = trainer.step(schedule.step().base(), batch?, loss)?;
+            let step = trainer.step(schedule.step().base(), batch.context("cannot read the images")?, loss)?;
             loss_sum += step.loss;
             bar.inc(step.samples as u64);
         }
         let loss = loss_sum / steps_per_epoch as f32;
-        accuracy = validation_accuracy(trainer.model(), session, data)?;
+        accuracy = validation_accuracy(trainer.model(), session, data).context("cannot measure accuracy")?;
         bar.set_message(format!("loss {loss:.4}"));
         bar.suspend(|| eprintln!("epoch {epoch:>2}: loss {loss:.4}, validation accuracy {:.2}%", accuracy * 100.0));
     }
@@ -118,7 +90,7 @@ pub fn subject<'a>(data: &'a Digits, config: &'a TrainingConfig) -> Subject<'a, 
 }
 
 /// Accuracy of the network on the validation images.
-fn validation_accuracy(model: &Model, session: &Session<TrainingConfig>, data: &Digits) -> Result<f64, EvaluateError> {
+fn validation_accuracy(model: &Model, session: &Session<TrainingConfig>, data: &Digits) -> anyhow::Result<f64> {
     let model = model.valid();
     let right = evaluate(&session.eval_loader(data.validation.clone(), DigitBatcher), |(images, labels)| {
         model.forward(images).argmax(1).flatten::<1>(0, 1).equal(labels).int()

@@ -11,7 +11,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use char_lm::{
-    checkpoint::{CheckpointError, Checkpoints},
+    checkpoint::Checkpoints,
     config::TrainingConfig,
     model::Model,
     text::Corpus,
@@ -92,14 +92,15 @@ fn damaged_and_unfinished_checkpoints_are_passed_over_with_a_reason() {
         ("cut model", |last| cut(&last.join("model.bpk")), "model.bpk is damaged"),
         ("cut moments", |last| cut(&last.join("optimizer.bpk")), "optimizer.bpk is damaged"),
         ("cut description", |last| cut(&last.join("run.json")), "run.json is damaged"),
-        ("lost file", |last| fs::remove_file(last.join("run.json")).unwrap(), "cannot read or write"),
+        ("lost file", |last| fs::remove_file(last.join("run.json")).unwrap(), "cannot read run.json"),
     ];
     for (name, damage, expected) in cases {
         let (directory, checkpoints) = interrupted();
         damage(&directory.path().join("step-00000010"));
         let (checkpoint, passed_over) = checkpoints.newest().unwrap();
         assert_eq!((checkpoint.run.steps_taken, passed_over.len()), (5, 1), "{name}");
-        assert!(passed_over[0].to_string().contains(expected), "{name}: {}", passed_over[0]);
+        let reason = format!("{:#}", passed_over[0]);
+        assert!(reason.contains(expected) && reason.contains("step-00000010"), "{name}: {reason}");
 
         let corpus = corpus();
         let resumed = checkpoint.restore(&device()).unwrap();
@@ -122,7 +123,8 @@ fn a_directory_without_checkpoints_is_named() {
 #[test]
 fn a_new_run_does_not_mix_its_checkpoints_with_those_of_another() {
     let (_directory, checkpoints) = interrupted();
-    assert!(matches!(checkpoints.check_unused(), Err(CheckpointError::Occupied { .. })));
+    let error = checkpoints.check_unused().unwrap_err().to_string();
+    assert!(error.contains("has checkpoints of another run"), "{error}");
 }
 
 #[test]
@@ -130,9 +132,10 @@ fn another_text_or_global_batch_cannot_be_resumed_with() {
     let (_directory, checkpoints) = interrupted();
     let run = checkpoints.newest().unwrap().0.run;
     run.check(&corpus(), 8).unwrap();
-    assert!(matches!(run.check(&corpus(), 16), Err(CheckpointError::OtherGlobalBatch { saved: 8, planned: 16 })));
+    let refused = |corpus: &Corpus, global_batch| run.check(corpus, global_batch).unwrap_err().to_string();
+    assert!(refused(&corpus(), 16).contains("a global batch of 8, but this program plans 16"));
     let other = Corpus::new("another text");
-    assert!(matches!(run.check(&other, 8), Err(CheckpointError::OtherText { .. })));
+    assert!(refused(&other, 8).contains("was started with another text"));
 }
 
 fn corpus() -> Corpus {

@@ -1,7 +1,7 @@
 //! The included digits, and parser errors for other texts.
 
 use burn::data::dataset::Dataset;
-use digits::data::{DataError, Digits};
+use digits::data::Digits;
 
 #[test]
 fn every_fifth_image_is_validation() {
@@ -17,13 +17,13 @@ fn a_short_row_is_named_by_its_line() {
 
 #[test]
 fn a_pixel_that_is_not_a_number_is_named_by_its_position() {
-    assert_eq!(error(&row("x", "9")), "line 1, value 1: not a number from 0 to 255");
+    assert_eq!(error(&row("x", "9")), "line 1: value 1: not a number from 0 to 255");
 }
 
 #[test]
 fn pixels_above_16_and_labels_above_9_are_refused() {
-    assert_eq!(error(&row("17", "9")), "line 1, value 1: 17 is above 16");
-    assert_eq!(error(&row("16", "10")), "line 1, value 65: 10 is above 9");
+    assert_eq!(error(&row("17", "9")), "line 1: value 1: 17 is above 16");
+    assert_eq!(error(&row("16", "10")), "line 1: value 65: 10 is above 9");
 }
 
 fn row(first: &str, label: &str) -> String {
@@ -31,6 +31,5 @@ fn row(first: &str, label: &str) -> String {
 }
 
 fn error(csv: &str) -> String {
-    let error: DataError = Digits::parse(csv).err().expect("the text is damaged");
-    error.to_string()
+    format!("{:#}", Digits::parse(csv).err().expect("the text is damaged"))
 }

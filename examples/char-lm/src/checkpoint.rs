@@ -4,8 +4,6 @@
 //! the run's state (`run.json`). A checkpoint is written under a temporary name and renamed when complete, so a
 //! killed run keeps its earlier checkpoints.
 
-mod error;
-
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -13,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::{Context, bail, ensure};
 use burn::{
     module::Module,
     optim::{AdamWConfig, ModuleOptimizer, OptimizerRecord},
@@ -20,9 +19,6 @@ use burn::{
     tensor::Device,
 };
 use serde::{Deserialize, Serialize};
-
-pub use error::CheckpointError;
-use error::{io_error, record_error};
 
 use crate::{
     config::TrainingConfig,
@@ -58,14 +54,18 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::OtherText`] or [`CheckpointError::OtherGlobalBatch`].
-    pub fn check(&self, corpus: &Corpus, global_batch: usize) -> Result<(), CheckpointError> {
-        if self.text != corpus.fingerprint || self.vocabulary != corpus.vocabulary {
-            return Err(CheckpointError::OtherText { saved: self.text });
-        }
-        if self.global_batch != global_batch {
-            return Err(CheckpointError::OtherGlobalBatch { saved: self.global_batch, planned: global_batch });
-        }
+    /// If the text or the global batch differs.
+    pub fn check(&self, corpus: &Corpus, global_batch: usize) -> anyhow::Result<()> {
+        let Self { text, global_batch: saved, vocabulary, .. } = self;
+        ensure!(
+            *text == corpus.fingerprint && *vocabulary == corpus.vocabulary,
+            "the run was started with another text, of {} bytes; pass that text with --text",
+            text.bytes
+        );
+        ensure!(
+            *saved == global_batch,
+            "the run was started with a global batch of {saved}, but this program plans {global_batch}"
+        );
         Ok(())
     }
 }
@@ -81,17 +81,13 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    fn read(path: PathBuf) -> Result<Self, CheckpointError> {
-        if is_unfinished(&path) {
-            return Err(CheckpointError::Unfinished { path });
-        }
-        let file = path.join(RUN);
-        let json = fs::read(&file).map_err(io_error(&file))?;
-        let run = serde_json::from_slice(&json).map_err(|source| CheckpointError::Run { path: file, source })?;
-        let file = path.join(MODEL);
-        let model = ModuleRecord::load(&file).map_err(record_error(&file))?;
-        let file = path.join(OPTIMIZER);
-        let optimizer = OptimizerRecord::load(&file).map_err(record_error(&file))?;
+    fn read(path: PathBuf) -> anyhow::Result<Self> {
+        ensure!(!is_unfinished(&path), "{} is unfinished", path.display());
+        let damaged = |name| move || format!("{name} is damaged");
+        let json = fs::read(path.join(RUN)).with_context(|| format!("cannot read {RUN}"))?;
+        let run = serde_json::from_slice(&json).with_context(damaged(RUN))?;
+        let model = ModuleRecord::load(path.join(MODEL)).with_context(damaged(MODEL))?;
+        let optimizer = OptimizerRecord::load(path.join(OPTIMIZER)).with_context(damaged(OPTIMIZER))?;
         Ok(Self { path, run, model, optimizer })
     }
 
@@ -101,10 +97,10 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Record`] if the parameters do not match the config's network.
-    pub fn restore(self, device: &Device) -> Result<State, CheckpointError> {
+    /// If the parameters do not match the config's network.
+    pub fn restore(self, device: &Device) -> anyhow::Result<State> {
         let model = Model::new(&self.run.config, device).try_load_record(self.model);
-        let model = model.map_err(record_error(&self.path.join(MODEL)))?;
+        let model = model.with_context(|| format!("{} does not fit the network", self.path.join(MODEL).display()))?;
         let optimizer = AdamWConfig::new().init().load_record(self.optimizer);
         Ok(State { model, optimizer, steps_taken: self.run.steps_taken })
     }
@@ -137,42 +133,37 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Occupied`].
-    pub fn check_unused(&self) -> Result<(), CheckpointError> {
-        if self.list()?.is_empty() {
-            return Ok(());
-        }
-        Err(CheckpointError::Occupied { directory: self.directory.clone() })
+    /// If it has.
+    pub fn check_unused(&self) -> anyhow::Result<()> {
+        let directory = self.directory.display();
+        ensure!(
+            self.list()?.is_empty(),
+            "{directory} has checkpoints of another run; resume with --resume, or use another directory"
+        );
+        Ok(())
     }
 
     /// Writes a checkpoint, and removes all but the last two.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Io`] and [`CheckpointError::Record`].
-    pub fn write(&self, run: &Run, model: &Model, optimizer: &ModuleOptimizer) -> Result<PathBuf, CheckpointError> {
+    /// If a file cannot be written or removed.
+    pub fn write(&self, run: &Run, model: &Model, optimizer: &ModuleOptimizer) -> anyhow::Result<()> {
         let path = self.directory.join(format!("{PREFIX}{:08}", run.steps_taken));
         let unfinished = path.with_extension(UNFINISHED);
-        for left_behind in [&path, &unfinished] {
-            remove(left_behind)?;
-        }
-        fs::create_dir_all(&unfinished).map_err(io_error(&unfinished))?;
-
-        let json = serde_json::to_vec_pretty(run);
-        let json = json.map_err(|source| CheckpointError::Run { path: unfinished.join(RUN), source })?;
-        let model = model.clone().into_record().into_bytes().map_err(record_error(&unfinished.join(MODEL)))?;
-        let optimizer = optimizer.into_bytes().map_err(record_error(&unfinished.join(OPTIMIZER)))?;
-        for (name, bytes) in [(RUN, &json[..]), (MODEL, &model), (OPTIMIZER, &optimizer)] {
-            write_through(&unfinished.join(name), bytes)?;
-        }
-        fs::rename(&unfinished, &path).map_err(io_error(&path))?;
-        self.remove_others(run.steps_taken)?;
-        Ok(path)
+        remove(&path)?;
+        remove(&unfinished)?;
+        fs::create_dir_all(&unfinished)?;
+        write_through(&unfinished.join(RUN), &serde_json::to_vec_pretty(run)?)?;
+        write_through(&unfinished.join(MODEL), &model.clone().into_record().into_bytes()?)?;
+        write_through(&unfinished.join(OPTIMIZER), &optimizer.into_bytes()?)?;
+        fs::rename(&unfinished, &path)?;
+        self.remove_others(run.steps_taken)
     }
 
     /// Keeps the last two checkpoints up to a step. Later ones were damaged, else the run would have resumed from
     /// them.
-    fn remove_others(&self, steps_taken: usize) -> Result<(), CheckpointError> {
+    fn remove_others(&self, steps_taken: usize) -> anyhow::Result<()> {
         let mut kept = 0;
         for (step, path) in self.list()? {
             if step <= steps_taken && !is_unfinished(&path) && kept < KEPT {
@@ -188,32 +179,31 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::None`] if none is complete.
-    pub fn newest(&self) -> Result<(Checkpoint, Vec<CheckpointError>), CheckpointError> {
+    /// If none is complete.
+    pub fn newest(&self) -> anyhow::Result<(Checkpoint, Vec<anyhow::Error>)> {
         let mut skipped = Vec::new();
         for (_, path) in self.list()? {
+            let name = path.display().to_string();
             match Checkpoint::read(path) {
                 Ok(checkpoint) => return Ok((checkpoint, skipped)),
-                Err(error) => skipped.push(error),
+                Err(error) => skipped.push(error.context(name)),
             }
         }
-        Err(CheckpointError::None { directory: self.directory.clone() })
+        bail!("there is no complete checkpoint in {}", self.directory.display())
     }
 
     /// Lists all checkpoints with their steps, unfinished ones included, newest first.
-    fn list(&self) -> Result<Vec<(usize, PathBuf)>, CheckpointError> {
+    fn list(&self) -> anyhow::Result<Vec<(usize, PathBuf)>> {
         let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(io_error(&self.directory))?,
+            entries => entries.with_context(|| format!("cannot read {}", self.directory.display()))?,
         };
         let mut found = Vec::new();
         for entry in entries {
-            let path = entry.map_err(io_error(&self.directory))?.path();
-            if path.extension().is_some() && !is_unfinished(&path) {
-                continue;
-            }
-            let step =
-                path.file_stem().and_then(OsStr::to_str).and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
+            let path = entry?.path();
+            let name =
+                path.file_stem().and_then(OsStr::to_str).filter(|_| path.extension().is_none_or(|it| it == UNFINISHED));
+            let step = name.and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
             found.extend(step.map(|step: usize| (step, path)));
         }
         found.sort_unstable_by(|left, right| right.cmp(left));
@@ -222,22 +212,19 @@ impl Checkpoints {
 }
 
 fn is_unfinished(path: &Path) -> bool {
-    path.extension() == Some(OsStr::new(UNFINISHED))
+    path.extension().is_some_and(|extension| extension == UNFINISHED)
 }
 
 /// Writes a file and flushes it to disk, so that it survives a crash after the rename.
-fn write_through(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
-    let write = || {
-        let mut file = File::create(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(io_error(path))
+fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
-fn remove(directory: &Path) -> Result<(), CheckpointError> {
+fn remove(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done.map_err(io_error(directory)),
+        done => done,
     }
 }
