@@ -1,8 +1,7 @@
 //! Metrics of the GPU.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::TensorReadError;
 use burn::train::metric::{
@@ -39,63 +38,40 @@ impl Gpu {
 
     /// Its memory.
     pub fn memory(&self) -> GpuMemory {
-        GpuMemory { gpu: self.clone(), total: None, series: Series::default() }
+        GpuMemory::new(self.clone())
     }
 
     /// Utilisation of the GPU.
     pub fn utilisation(&self) -> GpuUtilisation {
-        GpuUtilisation { gpu: self.clone(), series: Series::default() }
+        GpuUtilisation::new(self.clone())
+    }
+
+    fn sampler(&self) -> MutexGuard<'_, Sampler> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Latest sample, with its number.
-    fn latest<T>(&self, read: impl Fn(&Load) -> Option<T>) -> Result<(u64, T), Cow<'static, str>> {
-        let (number, load) = self.0.lock().unwrap_or_else(PoisonError::into_inner).latest()?;
-        Ok((number, read(&load).ok_or(Cow::Borrowed("the driver does not tell it"))?))
+    fn latest(&self, read: impl Fn(&Load) -> Option<f64>) -> Result<(u64, f64), String> {
+        let (number, load) = self.sampler().latest()?;
+        Ok((number, read(&load).ok_or("the driver does not report it")?))
     }
 }
 
-/// Used GPU memory in GiB, as the driver counts it: by all processes, including contexts, kernels and free pages of
-/// Burn's pools. `Device::memory_pool_usage` has the part of Burn's tensors.
-#[derive(Clone, Debug)]
-pub struct GpuMemory {
-    gpu: Gpu,
-    total: Option<Bytes>,
-    series: Series,
-}
-
-/// Share of the time in which a kernel ran on the GPU, of any process, in percent. A kernel that uses a small part of the
-/// GPU counts in full; a GPU at 100% need not be a well used one.
-#[derive(Clone, Debug)]
-pub struct GpuUtilisation {
-    gpu: Gpu,
-    series: Series,
-}
-
-impl GpuMemory {
-    fn seen(&mut self, _: &MetricMetadata) -> Result<(u64, f64), Cow<'static, str>> {
-        let (number, (used, total)) = self.gpu.latest(|load| Some((load.memory_used?, load.memory_total)))?;
-        self.total = total;
-        Ok((number, used.gib()))
-    }
-
-    fn text(&self, gib: f64) -> String {
-        match self.total {
-            Some(total) => format!("{gib:.2} of {:.2} GiB", total.gib()),
-            None => format!("{gib:.2} GiB"),
-        }
+numeric_metric! {
+    /// Used GPU memory in GiB, as the driver counts it: by all processes, including contexts, kernels and free pages of
+    /// Burn's pools. `Device::memory_pool_usage` has the part of Burn's tensors.
+    GpuMemory(Gpu): "GPU Memory", Some("GiB"), "Memory of the GPU that processes hold",
+    seen: |gpu, _| gpu.latest(|load| load.memory_used.map(Bytes::gib)),
+    text: |gpu, gib| match gpu.sampler().last_load().and_then(|load| load.memory_total) {
+        Some(total) => format!("{gib:.2} of {:.2} GiB", total.gib()),
+        None => format!("{gib:.2} GiB"),
     }
 }
 
-impl GpuUtilisation {
-    fn seen(&self, _: &MetricMetadata) -> Result<(u64, f64), Cow<'static, str>> {
-        self.gpu.latest(|load| load.utilisation_percent.map(f64::from))
-    }
-
-    #[expect(clippy::unused_self, reason = "the metric's macro asks every metric")]
-    fn text(&self, percent: f64) -> String {
-        format!("{percent:.0} %")
-    }
+numeric_metric! {
+    /// Share of the time in which a kernel ran on the GPU, of any process, in percent. A kernel that uses a small part of the
+    /// GPU counts in full; a GPU at 100% need not be a well used one.
+    GpuUtilisation(Gpu): "GPU Utilisation", Some("%"), "Share of the time in which a kernel ran on the GPU",
+    seen: |gpu, _| gpu.latest(|load| load.utilisation_percent.map(f64::from)),
+    text: |_, percent| format!("{percent:.0} %")
 }
-
-numeric_metric!(GpuMemory, "GPU Memory", Some("GiB"), "Memory of the GPU that processes hold");
-numeric_metric!(GpuUtilisation, "GPU Utilisation", Some("%"), "Share of the time in which a kernel ran on the GPU");

@@ -60,14 +60,14 @@ impl StepHistory {
         self.lock().steps.back().map(|entry| entry.step.clone())
     }
 
-    /// Reads the step of a training item, with the step's number; `None` for validation items.
-    pub(super) fn find<T>(&self, of: &MetricMetadata, read: impl FnOnce(&Step) -> T) -> Option<(u64, T)> {
-        // Training items have a learning rate. Validation batches have the same numbers as steps.
-        of.lr.as_ref()?;
+    /// Reads the step of a training item, with the step's number; an error for validation items.
+    pub(super) fn find<T>(&self, item: &MetricMetadata, read: impl FnOnce(&Step) -> T) -> Result<(u64, T), String> {
         let history = self.lock();
-        let mut newest_first = history.steps.iter().rev();
-        let entry = newest_first.find(|entry| of.iteration.is_none_or(|iteration| iteration == entry.iteration))?;
-        Some((entry.number, read(&entry.step)))
+        // Training items have a learning rate. Validation batches have the same numbers as steps.
+        let mut newest_first = history.steps.iter().rev().filter(|_| item.lr.is_some());
+        let entry = newest_first.find(|entry| item.iteration.is_none_or(|iteration| iteration == entry.iteration));
+        let entry = entry.ok_or("no step of the session's strategy")?;
+        Ok((entry.number, read(&entry.step)))
     }
 
     fn lock(&self) -> MutexGuard<'_, History> {

@@ -57,11 +57,9 @@ impl Metric for GradientReport {
     }
 
     fn update(&mut self, (): &(), of: &MetricMetadata) -> Result<SerializedEntry, TensorReadError> {
-        let last = self.last;
-        let counted = self.history.find(of, |step| step.gradient_health.clone());
-        let new =
-            counted.filter(|(number, _)| last != Some(*number)).and_then(|(number, health)| Some((number, health?)));
-        if let Some((number, health)) = new {
+        if let Ok((number, Some(health))) = self.history.find(of, |step| step.gradient_health.clone())
+            && self.last != Some(number)
+        {
             let text = format!("step {number}: {}", text(&health));
             (self.last, self.shown) = (Some(number), Some(text.clone()));
             let line = Line { iteration: of.iteration, health: &health };

@@ -1,6 +1,5 @@
 //! Samples of a GPU's load.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -43,17 +42,16 @@ impl Sampler {
     }
 
     /// The latest read and its number, or why there is nothing to see.
-    pub(super) fn latest(&mut self) -> Result<(u64, Load), Cow<'static, str>> {
+    pub(super) fn latest(&mut self) -> Result<(u64, Load), String> {
         let read = self.read.as_mut().map_err(|reason| reason.clone())?;
-        let is_fresh = |last: &&(Instant, u64, Load)| last.0.elapsed() < self.every;
-        if let Some((_, number, load)) = self.last.as_ref().filter(is_fresh) {
-            return Ok((*number, *load));
+        if let Some((_, number, load)) = self.last.filter(|(time, ..)| time.elapsed() < self.every) {
+            return Ok((number, load));
         }
         match read() {
             Ok(load) => {
                 let number = self.last.map_or(0, |(_, number, _)| number + 1);
                 if number == 0 {
-                    say_what_is_missing(&load);
+                    warn_of_missing(&load);
                 }
                 self.last = Some((Instant::now(), number, load));
                 Ok((number, load))
@@ -61,18 +59,23 @@ impl Sampler {
             Err(reason) => {
                 tracing::warn!("no metrics of the GPU: {reason}");
                 self.read = Err(reason.clone());
-                Err(reason.into())
+                Err(reason)
             }
         }
     }
+
+    /// The last load that was read.
+    pub(super) fn last_load(&self) -> Option<Load> {
+        self.last.map(|(_, _, load)| load)
+    }
 }
 
-fn say_what_is_missing(load: &Load) {
+fn warn_of_missing(load: &Load) {
     if load.memory_used.is_none() {
-        tracing::warn!("no metric of the GPU's memory: the driver does not tell it");
+        tracing::warn!("no metric of the GPU's memory: the driver does not report it");
     }
     if load.utilisation_percent.is_none() {
-        tracing::warn!("no metric of the GPU's utilisation: the driver does not tell it");
+        tracing::warn!("no metric of the GPU's utilisation: the driver does not report it");
     }
 }
 

@@ -29,18 +29,20 @@ impl Series {
 
     /// Entry of the last item. A repeated value is not logged.
     pub(super) fn entry(&self, text: impl Fn(f64) -> String) -> SerializedEntry {
-        let formatted = format!("epoch {} - batch {}", text(self.mean()), text(self.current));
         let serialized = if self.is_new { self.current_entry().serialize() } else { not_logged() };
-        SerializedEntry::new(formatted, serialized)
+        self.formatted(text, serialized)
     }
 
     /// Entry of the epoch; empty without a value.
     pub(super) fn epoch_entry(&self, text: impl Fn(f64) -> String) -> SerializedEntry {
-        if self.count == 0 {
-            return missing("no value in this epoch");
+        match self.count {
+            0 => missing("no value in this epoch"),
+            _ => self.formatted(text, self.epoch_value().serialize()),
         }
-        let formatted = format!("epoch {} - batch {}", text(self.mean()), text(self.current));
-        SerializedEntry::new(formatted, self.epoch_value().serialize())
+    }
+
+    fn formatted(&self, text: impl Fn(f64) -> String, serialized: String) -> SerializedEntry {
+        SerializedEntry::new(format!("epoch {} - batch {}", text(self.mean()), text(self.current)), serialized)
     }
 
     /// Plotted value of the last item.
@@ -56,11 +58,6 @@ impl Series {
     /// The mean of the epoch; not a number where there was none.
     pub(super) fn epoch_value(&self) -> NumericEntry {
         NumericEntry::Final(self.mean())
-    }
-
-    /// Begins another epoch.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
     }
 
     fn current_entry(&self) -> NumericEntry {
@@ -82,10 +79,33 @@ pub(super) fn not_logged() -> String {
     SerializedEntry::NOT_AVAILABLE.to_owned()
 }
 
-/// Implements Burn's metric traits for a type with a field `series` and two functions: `seen`, which returns the value
-/// or the reason why there is none, and `text`.
+/// Declares a metric with the numbers of a source, and implements Burn's metric traits for it. `seen` returns a value with its
+/// step or sample number, or the reason why there is none; `text` formats a value.
 macro_rules! numeric_metric {
-    ($metric:ty, $name:literal, $unit:expr, $description:literal) => {
+    (
+        $(#[$doc:meta])*
+        $metric:ident($source:ty): $name:literal, $unit:expr, $description:literal,
+        seen: $seen:expr,
+        text: $text:expr
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $metric {
+            source: $source,
+            series: Series,
+        }
+
+        impl $metric {
+            pub(super) fn new(source: $source) -> Self {
+                Self { source, series: Series::default() }
+            }
+
+            fn text(&self) -> impl Fn(f64) -> String {
+                let text: fn(&$source, f64) -> String = $text;
+                move |value| text(&self.source, value)
+            }
+        }
+
         impl Metric for $metric {
             type Input = ();
 
@@ -102,25 +122,22 @@ macro_rules! numeric_metric {
                 NumericAttributes { unit: unit.map(str::to_owned), higher_is_better: false }.into()
             }
 
-            fn update(&mut self, (): &(), of: &MetricMetadata) -> Result<SerializedEntry, TensorReadError> {
-                Ok(match self.seen(of) {
-                    Ok(seen) => {
-                        self.series.take(Some(seen));
-                        self.series.entry(|value| self.text(value))
-                    }
-                    Err(reason) => {
-                        self.series.take(None);
-                        missing(&reason)
-                    }
+            fn update(&mut self, (): &(), item: &MetricMetadata) -> Result<SerializedEntry, TensorReadError> {
+                let seen: fn(&$source, &MetricMetadata) -> Result<(u64, f64), String> = $seen;
+                let seen = seen(&self.source, item);
+                self.series.take(seen.as_ref().ok().copied());
+                Ok(match seen {
+                    Ok(_) => self.series.entry(self.text()),
+                    Err(reason) => missing(&reason),
                 })
             }
 
             fn compute(&mut self) -> Result<SerializedEntry, TensorReadError> {
-                Ok(self.series.epoch_entry(|value| self.text(value)))
+                Ok(self.series.epoch_entry(self.text()))
             }
 
             fn clear(&mut self) {
-                self.series.clear();
+                self.series = Series::default();
             }
         }
 

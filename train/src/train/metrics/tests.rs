@@ -92,7 +92,7 @@ fn what_a_slice_or_a_driver_does_not_have_is_not_shown() {
             assert_eq!(update(&mut gpu.memory(), 1).serialized, format!("{},1", 13.0 / 1024.0));
             let mut utilisation = gpu.utilisation();
             let entry = update(&mut utilisation, 1);
-            assert_eq!(entry.formatted, "not available: the driver does not tell it");
+            assert_eq!(entry.formatted, "not available: the driver does not report it");
             assert!(entry.is_not_available() && utilisation.value().is_none() && utilisation.running_value().is_none());
             assert!(epoch(&mut utilisation).is_not_available());
         },
