@@ -3,31 +3,23 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use gpu_tuned_observe::recording::StepRecord;
+
 use super::AtomicDuration;
 
 /// Work of a loader since the last step.
 #[derive(Default)]
 pub(super) struct LoaderCounters {
     is_used: AtomicBool,
+    /// Time that the trainer waited.
     waited: AtomicDuration,
+    /// Batches that were ready at the last wait.
     queued: AtomicU64,
+    /// Batches that workers prepared.
     prepared: AtomicU64,
+    /// Time and CPU time of preparation, summed over workers.
     preparing: AtomicDuration,
     cpu_time: AtomicDuration,
-}
-
-/// Work of a loader for one step.
-pub(super) struct LoaderSample {
-    /// Time that the trainer waited.
-    pub waited: Duration,
-    /// Batches that were ready at the last wait.
-    pub queued: u64,
-    /// Batches that workers prepared.
-    pub prepared: u64,
-    /// Time of preparation, summed over workers.
-    pub preparing: Duration,
-    /// CPU time of preparation, summed over workers.
-    pub cpu_time: Duration,
 }
 
 impl LoaderCounters {
@@ -43,14 +35,18 @@ impl LoaderCounters {
         self.cpu_time.add(cpu_time.unwrap_or_default());
     }
 
-    /// Returns the counters and resets them; `None` without an instrumented loader.
-    pub(super) fn take(&self) -> Option<LoaderSample> {
-        self.is_used.load(Relaxed).then(|| LoaderSample {
-            waited: self.waited.take(),
-            queued: self.queued.load(Relaxed),
-            prepared: self.prepared.swap(0, Relaxed),
-            preparing: self.preparing.take(),
-            cpu_time: self.cpu_time.take(),
-        })
+    /// Adds the counters to a record and resets them. Returns the time that the trainer waited; zero without an instrumented
+    /// loader.
+    pub(super) fn fill(&self, record: &mut StepRecord) -> Duration {
+        if !self.is_used.load(Relaxed) {
+            return Duration::ZERO;
+        }
+        let waited = self.waited.take();
+        record.waited_s = Some(waited.as_secs_f64());
+        record.queued = Some(self.queued.load(Relaxed));
+        record.prepared = Some(self.prepared.swap(0, Relaxed));
+        record.prepared_s = Some(self.preparing.take().as_secs_f64());
+        record.prepared_cpu_s = Some(self.cpu_time.take().as_secs_f64()).filter(|_| cfg!(unix));
+        waited
     }
 }

@@ -87,7 +87,7 @@ impl StepInstrumentation {
         let waited = wait();
         let end = Instant::now();
         state.loader.add_wait(end - begin, queued);
-        state.trace(Track::Rank(state.rank), "wait for loader", begin, end);
+        state.trace("wait for loader", begin, end, &[]);
         waited
     }
 
@@ -98,7 +98,7 @@ impl StepInstrumentation {
         let (prepared, cpu_time) = cpu_time::measured(prepare);
         let end = Instant::now();
         state.loader.add_preparation(end - begin, cpu_time);
-        state.trace(Track::Thread, "prepare batch", begin, end);
+        state.trace_thread("prepare batch", begin, end);
         prepared
     }
 
@@ -107,18 +107,9 @@ impl StepInstrumentation {
         let Some(state) = &self.0 else { return work() };
         let begin = Instant::now();
         let done = work();
-        state.trace(Track::Thread, name, begin, Instant::now());
+        state.trace_thread(name, begin, Instant::now());
         done
     }
-}
-
-/// Track of the trace that shows a span.
-#[derive(Clone, Copy)]
-enum Track {
-    /// Steps of a rank.
-    Rank(u64),
-    /// Current thread.
-    Thread,
 }
 
 impl RankState {
@@ -133,21 +124,19 @@ impl RankState {
         self.previous_end.lock().unwrap_or_else(PoisonError::into_inner).replace(end).unwrap_or(created)
     }
 
-    fn trace(&self, track: Track, name: &'static str, begin: Instant, end: Instant) {
-        let Some(tracer) = self.tracer.as_ref().filter(|tracer| tracer.is_on()) else { return };
-        match track {
-            Track::Rank(rank) => tracer.span(&rank_track(rank), name, begin, end, &[]),
-            Track::Thread => {
-                let thread = std::thread::current();
-                tracer.span(thread.name().unwrap_or("a thread"), name, begin, end, &[]);
-            }
+    /// Adds a span to the trace, among the steps of the rank.
+    fn trace(&self, name: &str, begin: Instant, end: Instant, figures: &[(&'static str, f64)]) {
+        if let Some(tracer) = self.tracer.as_ref().filter(|tracer| tracer.is_on()) {
+            tracer.span(&format!("steps of rank {}", self.rank), name, begin, end, figures);
         }
     }
-}
 
-/// Name of a rank's track in a trace.
-fn rank_track(rank: u64) -> String {
-    format!("steps of rank {rank}")
+    /// Adds a span of the current thread to the trace.
+    fn trace_thread(&self, name: &str, begin: Instant, end: Instant) {
+        if let Some(tracer) = self.tracer.as_ref().filter(|tracer| tracer.is_on()) {
+            tracer.span(std::thread::current().name().unwrap_or("a thread"), name, begin, end, &[]);
+        }
+    }
 }
 
 impl fmt::Debug for StepInstrumentation {

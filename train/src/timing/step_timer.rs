@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use burn::tensor::Device;
 use gpu_tuned_observe::recording::{Record, StepRecord, now};
 
-use super::{AtomicDuration, RankState, StepInstrumentation, cpu_time, rank_track};
+use super::{AtomicDuration, RankState, StepInstrumentation, cpu_time};
 
 /// Shortest interval between two queries of Burn's memory pools, each of which blocks the threads that launch kernels.
 const POOL_INTERVAL: Duration = Duration::from_millis(50);
@@ -103,7 +103,7 @@ impl StepTimer {
         };
         let end = Instant::now();
         times.phases[phase as usize].add(end - begin);
-        times.trace(phase.name(), begin, end, &[]);
+        times.rank.trace(phase.name(), begin, end, &[]);
         done
     }
 
@@ -112,7 +112,7 @@ impl StepTimer {
         let Some(times) = &self.0 else { return work() };
         let begin = Instant::now();
         let done = work();
-        times.trace("micro-batch", begin, Instant::now(), &[("samples", samples as f64)]);
+        times.rank.trace("micro-batch", begin, Instant::now(), &[("samples", samples as f64)]);
         done
     }
 
@@ -129,18 +129,12 @@ impl StepTimes {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn trace(&self, name: &str, begin: Instant, end: Instant, figures: &[(&'static str, f64)]) {
-        if let Some(tracer) = self.rank.tracer.as_ref().filter(|tracer| tracer.is_on()) {
-            tracer.span(&rank_track(self.rank.rank), name, begin, end, figures);
-        }
-    }
-
     fn end(&self, samples: usize, device: &Device, fill: impl FnOnce(&mut StepRecord)) {
         let end = Instant::now();
         let number = self.rank.steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         let (marks, queries_pools) = self.pass_marks(end);
         let previous_end = self.rank.replace_end(marks.created, end);
-        self.trace(&format!("step {number}"), marks.begin, end, &[("samples", samples as f64)]);
+        self.rank.trace(&format!("step {number}"), marks.begin, end, &[("samples", samples as f64)]);
         if let Some(tracer) = &self.rank.tracer {
             tracer.end_step(self.rank.rank, number);
         }
@@ -181,16 +175,8 @@ impl StepTimes {
         record.update_s = seconds(phase(Phase::Update));
         record.exchange_s = seconds(exchange).filter(|_| !exchange.is_zero());
         record.drain_s = seconds(phase(Phase::Drain));
-        let mut outside = begin.saturating_duration_since(previous_end);
-        if let Some(loader) = self.rank.loader.take() {
-            outside = outside.saturating_sub(loader.waited);
-            record.waited_s = seconds(loader.waited);
-            record.queued = Some(loader.queued);
-            record.prepared = Some(loader.prepared);
-            record.prepared_s = seconds(loader.preparing);
-            record.prepared_cpu_s = seconds(loader.cpu_time).filter(|_| cfg!(unix));
-        }
-        record.outside_s = seconds(outside);
+        let waited = self.rank.loader.fill(&mut record);
+        record.outside_s = seconds(begin.saturating_duration_since(previous_end).saturating_sub(waited));
         record
     }
 }
