@@ -7,7 +7,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Bool, FloatDType, Int, IntDType, Tensor, TensorReadError};
 use serde::{Deserialize, Serialize};
 
-use super::update::{ReadbackError, watched_read};
+use super::step_failure::StepFailure;
+use super::update::watched_read;
 use crate::mixed::{ModulePath, track_path};
 
 /// Counts of the gradients of a model, displayed as a table with a line a parameter.
@@ -146,7 +147,7 @@ impl Counts {
     }
 
     /// Reads them within a step.
-    pub(super) fn watched(self) -> Result<GradientHealth, ReadbackError> {
+    pub(super) fn watched(self) -> Result<GradientHealth, StepFailure> {
         watched_read(|| self.read())
     }
 }

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use gpu_tuned_core::plan::{MemoryEstimate, Plan};
 use gpu_tuned_core::{Bytes, Precision};
 
-use super::replanning::{MemoryPlanner, Replanning};
+use super::replanning::Replanning;
 use super::stepper::Stepper;
 use crate::load::PrefetchLoader;
 use crate::mixed::Half;
@@ -24,21 +24,13 @@ pub struct Recipe {
     /// True for a model whose norms compute statistics over a micro-batch.
     batch_statistics: bool,
     replanning: Option<Replanning>,
-    loading: Loading,
-    instrumentation: StepInstrumentation,
-}
-
-/// Loading of a rank's part of a step.
-#[derive(Clone, Copy)]
-struct Loading {
     /// Samples of a step on this rank.
     samples: usize,
     drop_last: bool,
-    /// Batches that wait on the device.
-    depth: usize,
-    /// Samples of those batches.
-    device_samples: usize,
+    /// Micro-batches that wait on the device.
+    prefetch_depth: usize,
     workers: usize,
+    instrumentation: StepInstrumentation,
 }
 
 impl Recipe {
@@ -58,13 +50,10 @@ impl Recipe {
             group_bytes: group_bytes(&plan.memory),
             batch_statistics,
             replanning: Some(replanning),
-            loading: Loading {
-                samples: size(schedule.samples_per_rank()),
-                drop_last: schedule.drop_last,
-                depth: size(settings.prefetch_depth),
-                device_samples: size(settings.prefetch_depth.saturating_mul(settings.batch_size)),
-                workers: size(settings.num_workers),
-            },
+            samples: size(schedule.samples_per_rank()),
+            drop_last: schedule.drop_last,
+            prefetch_depth: size(settings.prefetch_depth),
+            workers: size(settings.num_workers),
             instrumentation,
             device,
         }
@@ -79,13 +68,10 @@ impl Recipe {
             group_bytes: Bytes(u64::MAX),
             batch_statistics: false,
             replanning: None,
-            loading: Loading {
-                samples: micro_batch,
-                drop_last: false,
-                depth: 2,
-                device_samples: 2 * micro_batch,
-                workers: 1,
-            },
+            samples: micro_batch,
+            drop_last: false,
+            prefetch_depth: 2,
+            workers: 1,
             instrumentation: StepInstrumentation::default(),
         }
     }
@@ -96,11 +82,11 @@ impl Recipe {
         dataset: impl Dataset<I> + 'static,
         batcher: impl Batcher<I, B> + 'static,
     ) -> PrefetchLoader<I, B> {
-        PrefetchLoader::new(dataset, batcher, self.loading.samples)
-            .drop_last(self.loading.drop_last)
-            .depth(self.loading.depth)
-            .device_samples(self.loading.device_samples)
-            .num_workers(self.loading.workers)
+        PrefetchLoader::new(dataset, batcher, self.samples)
+            .drop_last(self.drop_last)
+            .depth(self.prefetch_depth)
+            .device_samples(self.prefetch_depth.saturating_mul(self.micro_batch))
+            .num_workers(self.workers)
             .device(self.device.clone())
             .with_instrumentation(self.instrumentation.clone())
     }
@@ -110,7 +96,7 @@ impl Recipe {
         stepper.timer = StepTimer::new(&self.instrumentation);
         stepper.group_bytes = stepper.group_bytes.with_planned(self.group_bytes.0);
         stepper.warns_of_statistics = self.batch_statistics;
-        stepper.planner = self.replanning.clone().map(|replanning| Box::new(replanning) as Box<dyn MemoryPlanner>);
+        stepper.planner.clone_from(&self.replanning);
         stepper
     }
 }

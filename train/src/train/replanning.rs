@@ -1,5 +1,7 @@
 //! Plans for the memory that is left after an out-of-memory.
 
+use std::sync::Arc;
+
 use burn::tensor::Device;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
@@ -8,33 +10,14 @@ use gpu_tuned_core::{Bytes, Goal, Pins};
 
 use crate::device::OpenGpu;
 
-/// Planner for the memory that is left after an out-of-memory.
-pub(super) trait MemoryPlanner: Send {
-    /// Memory available for training, including the memory of this process; `None` if unknown.
-    fn memory(&self) -> Option<Bytes>;
-
-    /// Plans for so much memory, with a given micro-batch or the best one.
-    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError>;
-}
-
 /// Planner of smaller micro-batches on a session's device.
 #[derive(Clone)]
 pub struct Replanning {
-    facts: DeviceFacts,
-    workload: Workload,
-    goal: Goal,
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "a CPU does not report its free memory"))]
-    free: FreeMemory,
-}
-
-/// Source of the free memory of a GPU.
-#[derive(Clone)]
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "a CPU does not report its free memory"))]
-struct FreeMemory {
-    device: Device,
-    gpu: Option<OpenGpu>,
-    /// Memory allocated by opening the device.
-    opening: Bytes,
+    pub(super) facts: DeviceFacts,
+    pub(super) workload: Workload,
+    pub(super) goal: Goal,
+    /// Reads the memory available for training, including the memory of this process; `None` if unknown.
+    pub(super) memory: Arc<dyn Fn() -> Option<Bytes> + Send + Sync>,
 }
 
 impl Replanning {
@@ -47,17 +30,31 @@ impl Replanning {
         device: &Device,
         gpu: Option<OpenGpu>,
     ) -> Self {
-        Self {
-            facts,
-            workload,
-            goal: with_free_micro_batch(goal, current),
-            free: FreeMemory {
-                device: device.clone().without_autodiff(),
-                gpu,
-                opening: current.memory.context + current.memory.kernels,
-            },
-        }
+        let (device, opening) = (device.clone().without_autodiff(), current.memory.context + current.memory.kernels);
+        let memory = Arc::new(move || Some(memory_left(&device, gpu.as_ref()?)? + opening));
+        Self { facts, workload, goal: with_free_micro_batch(goal, current), memory }
     }
+
+    /// Plans for so much memory, with a given micro-batch or the best one.
+    pub(super) fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError> {
+        let facts = DeviceFacts { memory_available: memory, ..self.facts.clone() };
+        let mut goal = self.goal.clone();
+        goal.pins.batch_size = micro_batch;
+        plan(&facts, &self.workload, &goal)
+    }
+}
+
+/// Free memory and memory of this process's pools.
+#[cfg(feature = "cuda")]
+fn memory_left(device: &Device, gpu: &OpenGpu) -> Option<Bytes> {
+    let free = crate::device::memory_free(&gpu.gpu).ok()?;
+    Some(free + Bytes(device.memory_pool_usage()?.bytes_reserved))
+}
+
+/// Unknown: a CPU swaps before it runs out of memory.
+#[cfg(not(feature = "cuda"))]
+fn memory_left(_: &Device, _: &OpenGpu) -> Option<Bytes> {
+    None
 }
 
 /// The goal of `plan` with its settings pinned, except for the micro-batch.
@@ -69,30 +66,6 @@ fn with_free_micro_batch(goal: &Goal, plan: &Plan) -> Goal {
         memory_headroom: plan.memory.headroom_share(),
         pins,
         ..goal.clone()
-    }
-}
-
-impl MemoryPlanner for Replanning {
-    /// Free memory and memory of this process.
-    #[cfg(feature = "cuda")]
-    fn memory(&self) -> Option<Bytes> {
-        let FreeMemory { device, gpu, opening } = &self.free;
-        let reserved = Bytes(device.memory_pool_usage()?.bytes_reserved);
-        let free = crate::device::memory_free(&gpu.as_ref()?.gpu).ok()?;
-        Some(free + reserved + *opening)
-    }
-
-    /// Unknown: a CPU swaps before it runs out of memory.
-    #[cfg(not(feature = "cuda"))]
-    fn memory(&self) -> Option<Bytes> {
-        None
-    }
-
-    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError> {
-        let facts = DeviceFacts { memory_available: memory, ..self.facts.clone() };
-        let mut goal = self.goal.clone();
-        goal.pins.batch_size = micro_batch;
-        plan(&facts, &self.workload, &goal)
     }
 }
 

@@ -13,7 +13,7 @@ use super::gradients::{Sizes, groups};
 use super::outcome::{Rescue, StepError};
 use super::step_failure::StepFailure;
 use super::stepper::Stepper;
-use super::update::{ReadbackError, Weights, changed, read, update_in_groups};
+use super::update::{Weights, changed, read, update_in_groups};
 use crate::out_of_memory::{Moment, OutOfMemory};
 
 /// Values allocated twice for a parameter during an update: the parameter, two of optimizer state and a gradient.
@@ -25,12 +25,11 @@ impl Stepper {
     pub(super) fn rescue(&mut self, failure: OutOfMemory, samples: usize) -> Result<Rescue, StepError> {
         release_memory(&self.device);
         // Allocations also fail on a lost device, where no value can be read.
-        if let Err(ReadbackError::Device(error)) =
-            read(vec![Tensor::ones([1], &self.device.clone().without_autodiff())])
-        {
-            return Err(StepError::Device(error));
+        let value = Tensor::ones([1], &self.device.clone().without_autodiff());
+        if let Err(StepFailure::Error(error)) = read(vec![value]) {
+            return Err(error);
         }
-        let memory = self.planner.as_ref().and_then(|planner| planner.memory());
+        let memory = self.planner.as_ref().and_then(|planner| (planner.memory)());
         let plan = |stepper: &Self, micro_batch| Some(stepper.planner.as_ref()?.plan(memory?, micro_batch));
         let planned = plan(self, None).and_then(Result::ok).map(|plan| plan.settings.batch_size);
         let OutOfMemory { moment, message } = failure;

@@ -1,14 +1,31 @@
 //! Failures inside an attempt at a step.
 
 use super::outcome::StepError;
-use super::ranks::Ended;
-use crate::mixed::MixedError;
-use crate::out_of_memory::OutOfMemory;
+use crate::out_of_memory::{Moment, OutOfMemory};
 
 /// Failure of an attempt: out of memory leads to another attempt, an error ends the step.
 pub(super) enum StepFailure {
     OutOfMemory(OutOfMemory),
     Error(StepError),
+}
+
+impl StepFailure {
+    /// Replaces the moment of an out-of-memory.
+    pub(super) fn at(self, moment: Moment) -> Self {
+        match self {
+            Self::OutOfMemory(failure) => Self::OutOfMemory(OutOfMemory { moment, ..failure }),
+            error @ Self::Error(_) => error,
+        }
+    }
+
+    /// Turns a failure of the device, out-of-memory included, into an error with its message. Keeps other errors.
+    pub(super) fn as_final(self, error: impl FnOnce(String) -> StepError) -> Self {
+        Self::Error(match self {
+            Self::OutOfMemory(failure) => error(failure.message),
+            Self::Error(StepError::Device(failure)) => error(failure.to_string()),
+            Self::Error(other) => other,
+        })
+    }
 }
 
 impl From<OutOfMemory> for StepFailure {
@@ -17,20 +34,8 @@ impl From<OutOfMemory> for StepFailure {
     }
 }
 
-impl From<StepError> for StepFailure {
-    fn from(error: StepError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<MixedError> for StepFailure {
-    fn from(error: MixedError) -> Self {
+impl<E: Into<StepError>> From<E> for StepFailure {
+    fn from(error: E) -> Self {
         Self::Error(error.into())
-    }
-}
-
-impl From<Ended> for StepFailure {
-    fn from(ended: Ended) -> Self {
-        Self::Error(ended.into())
     }
 }

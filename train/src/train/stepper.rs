@@ -13,9 +13,9 @@ use super::gradients::{Sizes, witness};
 use super::health::Counts;
 use super::outcome::{Step, StepError};
 use super::ranks::{RankHandle, StepSamples};
-use super::replanning::MemoryPlanner;
+use super::replanning::Replanning;
 use super::step_failure::StepFailure;
-use super::update::{ReadbackError, Update, Weights, difference, read, updated};
+use super::update::{Update, Weights, difference, read, updated};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 use crate::timing::{Phase, StepTimer};
@@ -33,7 +33,7 @@ pub(super) struct Stepper {
     pub max_norm: Option<f32>,
     /// Bytes of parameters and optimizer state that may be allocated twice.
     pub group_bytes: AdaptiveSize,
-    pub planner: Option<Box<dyn MemoryPlanner>>,
+    pub planner: Option<Replanning>,
     /// True until the user was warned that smaller micro-batches change the model's statistics.
     pub warns_of_statistics: bool,
     pub timer: StepTimer,
@@ -187,9 +187,8 @@ impl Stepper {
         weights: &W,
         gradients: GradientsParams,
         pending: &[Tensor<1>; 2],
-    ) -> Result<(W, Vec<f32>, Option<f32>), ReadbackError> {
-        let update = || updated(weights, gradients, None);
-        let new = self.timer.time(Phase::Update, update).map_err(ReadbackError::OutOfMemory)?;
+    ) -> Result<(W, Vec<f32>, Option<f32>), StepFailure> {
+        let new = self.timer.time(Phase::Update, || updated(weights, gradients, None))?;
         let moved = self.checks_for_stall().then(|| difference(&weights.master(), &new.master(), |_| true)).flatten();
         let has_moved = moved.is_some();
         let values = pending.iter().cloned().chain(witness(&new.model(), |_| true)).chain(moved).collect();
@@ -286,7 +285,7 @@ impl Stepper {
 }
 
 /// Attributes a failure to the optimizer if the pending values can be read, else to the whole step.
-fn with_moment(error: ReadbackError, pending: &[Tensor<1>; 2]) -> ReadbackError {
-    let is_optimizers = matches!(&error, ReadbackError::OutOfMemory(_)) && read(pending.to_vec()).is_ok();
+fn with_moment(error: StepFailure, pending: &[Tensor<1>; 2]) -> StepFailure {
+    let is_optimizers = matches!(&error, StepFailure::OutOfMemory(_)) && read(pending.to_vec()).is_ok();
     error.at(if is_optimizers { Moment::Optimizer } else { Moment::Step })
 }

@@ -47,45 +47,17 @@ pub(super) struct Update {
     pub health: Option<GradientHealth>,
 }
 
-/// Failure to read a value.
-pub(super) enum ReadbackError {
-    OutOfMemory(OutOfMemory),
-    Device(TensorReadError),
-}
-
-impl ReadbackError {
-    /// Replaces the moment of an out-of-memory.
-    pub(super) fn at(self, moment: Moment) -> Self {
-        match self {
-            Self::OutOfMemory(failure) => Self::OutOfMemory(OutOfMemory { moment, ..failure }),
-            error @ Self::Device(_) => error,
-        }
-    }
-}
-
-impl From<ReadbackError> for StepFailure {
-    fn from(unread: ReadbackError) -> Self {
-        match unread {
-            ReadbackError::OutOfMemory(failure) => Self::OutOfMemory(failure),
-            ReadbackError::Device(error) => Self::Error(StepError::Device(error)),
-        }
-    }
-}
-
 /// Reads fp32 values of shape `[1]`, all at once. Only a read reports that work on the device failed.
-pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, ReadbackError> {
+pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, StepFailure> {
     let all = Tensor::cat(values, 0);
     watched_read(|| all.try_into_vec_as::<f32>())
 }
 
 /// Reads from the device.
-pub(super) fn watched_read<T>(read: impl FnOnce() -> Result<T, TensorReadError>) -> Result<T, ReadbackError> {
-    let read = watched(Moment::Step, read).map_err(ReadbackError::OutOfMemory)?;
-    read.map_err(|error| match error.to_string() {
-        message if is_out_of_memory(&message) => {
-            ReadbackError::OutOfMemory(OutOfMemory { moment: Moment::Step, message })
-        }
-        _ => ReadbackError::Device(error),
+pub(super) fn watched_read<T>(read: impl FnOnce() -> Result<T, TensorReadError>) -> Result<T, StepFailure> {
+    watched(Moment::Step, read)?.map_err(|error| match error.to_string() {
+        message if is_out_of_memory(&message) => OutOfMemory { moment: Moment::Step, message }.into(),
+        _ => StepError::Device(error).into(),
     })
 }
 
@@ -106,7 +78,7 @@ pub(super) fn updated<W: Weights>(
 pub(super) fn update_in_groups<W: Weights>(
     weights: &mut W,
     groups: Vec<Vec<ParamId>>,
-    changed: impl Fn(&W, &[ParamId]) -> Result<W, ReadbackError>,
+    changed: impl Fn(&W, &[ParamId]) -> Result<W, StepFailure>,
     release: impl Fn(),
 ) -> Result<u32, StepFailure> {
     let mut left = VecDeque::from(groups);
@@ -119,13 +91,13 @@ pub(super) fn update_in_groups<W: Weights>(
                 (done, failures) = (done + 1, 0);
                 continue;
             }
-            Err(ReadbackError::OutOfMemory(failure)) => failure,
-            Err(error @ ReadbackError::Device(_)) => return Err(torn(error, done, left.len())),
+            Err(failure) => failure,
         };
         failures += 1;
         let is_single = group.len() == 1;
-        if is_single && failures >= TRIALS {
-            return Err(torn(ReadbackError::OutOfMemory(failure), done, left.len()));
+        if matches!(failure, StepFailure::Error(_)) || is_single && failures >= TRIALS {
+            let torn = |message| StepError::Torn { done, all: done + left.len(), message };
+            return Err(if done == 0 { failure } else { failure.as_final(torn) });
         }
         release();
         // Other processes may free memory meanwhile.
@@ -138,18 +110,6 @@ pub(super) fn update_in_groups<W: Weights>(
     Ok(halvings)
 }
 
-/// Failure of an update after so many groups were `done`.
-fn torn(unread: ReadbackError, done: usize, left: usize) -> StepFailure {
-    if done == 0 {
-        return unread.into();
-    }
-    let message = match unread {
-        ReadbackError::OutOfMemory(failure) => failure.message,
-        ReadbackError::Device(error) => error.to_string(),
-    };
-    StepError::Torn { done, all: done + left, message }.into()
-}
-
 /// Updates one group and waits for it. Returns the weights, and the sum of parameter changes if `measures_change`.
 pub(super) fn changed<W: Weights>(
     weights: &W,
@@ -157,9 +117,9 @@ pub(super) fn changed<W: Weights>(
     group: &[ParamId],
     measures_change: bool,
     timer: &StepTimer,
-) -> Result<(W, Option<f32>), ReadbackError> {
+) -> Result<(W, Option<f32>), StepFailure> {
     let update = || updated(weights, copied(gradients, &weights.model(), group), Some(group));
-    let new = timer.time(Phase::Update, update).map_err(ReadbackError::OutOfMemory)?;
+    let new = timer.time(Phase::Update, update)?;
     let is_in_group = |id| group.contains(&id);
     let moved = measures_change.then(|| difference(&weights.master(), &new.master(), is_in_group)).flatten();
     let has_moved = moved.is_some();
@@ -178,14 +138,11 @@ fn halves(mut group: Vec<ParamId>) -> impl Iterator<Item = Vec<ParamId>> {
 }
 
 /// Retries for some seconds while memory runs out; `release` frees memory before each retry.
-pub(super) fn patiently<T>(
-    release: impl Fn(),
-    trial: impl Fn() -> Result<T, ReadbackError>,
-) -> Result<T, ReadbackError> {
+pub(super) fn patiently<T>(release: impl Fn(), trial: impl Fn() -> Result<T, StepFailure>) -> Result<T, StepFailure> {
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIALS {
         match trial() {
-            Err(ReadbackError::OutOfMemory(_)) => {
+            Err(StepFailure::OutOfMemory(_)) => {
                 release();
                 // Other processes may free memory meanwhile.
                 sleep(wait);

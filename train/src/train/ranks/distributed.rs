@@ -33,13 +33,6 @@ impl StepSamples {
     }
 }
 
-/// Gradients of this rank.
-struct LocalGradients {
-    gradients: GradientsParams,
-    loss: Tensor<1>,
-    samples: usize,
-}
-
 /// Gradients summed over all ranks.
 struct ReducedGradients {
     buckets: Buckets,
@@ -70,8 +63,8 @@ impl Stepper {
         // Read before the exchange: after it, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
-        let local = LocalGradients { gradients, loss, samples: batch.len() };
-        let reduced = self.all_reduce_gradients(rank, samples, weights, local)?;
+        let of_ranks = self.timer.time(Phase::Exchange, || samples.exchanged(rank, batch.len()))?;
+        let reduced = self.all_reduce_gradients(rank, &of_ranks, weights, gradients, loss)?;
         let (loss, gradient_norm, samples) = (reduced.agreement.loss, reduced.norm, reduced.samples);
         let (rescue, moved) =
             if gradient_norm.is_finite() { self.apply_update(weights, reduced)? } else { (None, None) };
@@ -83,20 +76,20 @@ impl Stepper {
     fn all_reduce_gradients<W: Weights>(
         &self,
         rank: &RankHandle,
-        samples: &mut StepSamples,
+        of_ranks: &[usize],
         weights: &W,
-        local: LocalGradients,
+        gradients: GradientsParams,
+        loss: Tensor<1>,
     ) -> Result<ReducedGradients, StepFailure> {
-        let of_ranks = self.timer.time(Phase::Exchange, || samples.exchanged(rank, local.samples))?;
         let samples = of_ranks.iter().sum();
         if samples == 0 {
             return Err(StepError::Empty.into());
         }
-        let share = local.samples as f64 / samples as f64;
-        let buckets = || Buckets::new(local.gradients, &weights.master(), share);
+        let share = of_ranks[rank.rank] as f64 / samples as f64;
+        let buckets = || Buckets::new(gradients, &weights.master(), share);
         let mut buckets = watched(Moment::Backward, buckets)?;
-        let loss = self.wait_for_gradients(local.loss, &buckets)?;
-        let agree = || rank.agree(&of_ranks, loss, buckets.present.clone());
+        let loss = self.wait_for_gradients(loss, &buckets)?;
+        let agree = || rank.agree(of_ranks, loss, buckets.present.clone());
         let agreement = self.timer.time(Phase::Exchange, agree)?;
         let norm = self.timer.time(Phase::Exchange, || self.exchange(rank, &mut buckets))?;
         Ok(ReducedGradients { buckets, agreement, norm, samples })
@@ -115,7 +108,7 @@ impl Stepper {
             buckets.vectors = rank.all_reduce(std::mem::take(&mut buckets.vectors))?;
             // A model without gradients has no norm to wait for.
             let norm = || buckets.norm().map_or(Ok(0.0), |norm| Ok(read(vec![norm])?[0]));
-            Ok::<_, StepFailure>(patiently(|| release_memory(&self.device), norm)?)
+            patiently(|| release_memory(&self.device), norm)
         });
         Ok(rank.first_norm(exchanged.map_err(late)?)?)
     }
@@ -139,9 +132,5 @@ impl Stepper {
 
 /// Turns a failure after the exchange into an error, because other ranks have taken the step.
 fn late(failure: StepFailure) -> StepFailure {
-    match failure {
-        StepFailure::OutOfMemory(failure) => StepError::Late { message: failure.message }.into(),
-        StepFailure::Error(StepError::Device(error)) => StepError::Late { message: error.to_string() }.into(),
-        error @ StepFailure::Error(_) => error,
-    }
+    failure.as_final(|message| StepError::Late { message })
 }

@@ -1,7 +1,6 @@
 //! Threads of ranks and their outcomes.
 
 use std::error::Error;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -11,7 +10,7 @@ use burn::tensor::Device;
 
 use super::group::Group;
 use super::{Ended, Rank, Ranks, RanksError};
-use crate::device::{has_collectives, panic_message};
+use crate::device::{catching, has_collectives};
 
 /// Interval of checks for an exchange that hangs.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -56,17 +55,13 @@ impl Ranks {
     /// Checks that the devices can exchange gradients.
     fn check(&self) -> Result<(), RanksError> {
         let cpus = self.devices.iter().filter(|device| **device == Device::flex()).count();
-        let mut seen = Vec::new();
         match cpus {
             0 => {}
             cpus if cpus == self.devices.len() => return Ok(()),
             _ => return Err(RanksError::Mixed),
         }
-        for (rank, device) in self.devices.iter().enumerate() {
-            if seen.contains(&device) {
-                return Err(RanksError::SameDevice { rank });
-            }
-            seen.push(device);
+        if let Some(rank) = (1..self.devices.len()).find(|&rank| self.devices[..rank].contains(&self.devices[rank])) {
+            return Err(RanksError::SameDevice { rank });
         }
         let is_joined = self.devices.len() < 2 || self.devices.iter().all(has_collectives);
         is_joined.then_some(()).ok_or(RanksError::NoCollectives)
@@ -96,12 +91,10 @@ fn run_rank<T>(
     body: impl Fn(&Rank) -> Result<T, Box<dyn Error + Send + Sync>>,
     sender: &Sender<(usize, Outcome<T>)>,
 ) {
-    let outcome = match catch_unwind(AssertUnwindSafe(|| body(rank))) {
+    let outcome = match catching(|| body(rank)) {
         Ok(Ok(value)) => Outcome::Done(value),
         Ok(Err(error)) => Outcome::Failed(error),
-        Err(payload) => {
-            Outcome::Panicked(panic_message(payload.as_ref()).unwrap_or("a panic without a message").to_owned())
-        }
+        Err(message) => Outcome::Panicked(message),
     };
     match &outcome {
         Outcome::Done(_) => rank.handle.group.done(rank.index()),
@@ -123,15 +116,9 @@ fn result<T>(ended: Option<Ended>, mut outcomes: Vec<Option<Outcome<T>>>) -> Res
             Some(Outcome::Done(_)) | None => RanksError::Rank { rank, source: message.into(), left },
         }),
         Some(source) => Err(RanksError::Ended { source, left }),
-        None => Ok(outcomes.into_iter().flatten().filter_map(Outcome::done).collect()),
-    }
-}
-
-impl<T> Outcome<T> {
-    fn done(self) -> Option<T> {
-        match self {
-            Self::Done(value) => Some(value),
-            Self::Failed(_) | Self::Panicked(_) => None,
+        None => {
+            let done = |outcome| if let Outcome::Done(value) = outcome { Some(value) } else { None };
+            Ok(outcomes.into_iter().flatten().filter_map(done).collect())
         }
     }
 }

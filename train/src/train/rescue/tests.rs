@@ -15,7 +15,7 @@ use crate::train::gradients::Sizes;
 use crate::train::step_failure::StepFailure;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
-use crate::train::update::{ReadbackError, Weights, update_in_groups};
+use crate::train::update::{Weights, update_in_groups};
 use crate::train::weights::{ModelAndOptimizer, ModelWeights, accumulate};
 use crate::train::{Step, StepError};
 
@@ -210,7 +210,7 @@ fn whatever_ends_it_once_a_group_was_changed_leaves_the_model_torn() {
             if done.fetch_add(1, Ordering::Relaxed) < changed_before {
                 return Ok(weights.clone());
             }
-            Err(ReadbackError::Device(TensorReadError::InvalidShape { expected: 1, actual: 0 }))
+            Err(StepError::Device(TensorReadError::InvalidShape { expected: 1, actual: 0 }).into())
         };
         let error = update_in_groups(&mut hungry, all.map(|id| vec![id]).to_vec(), changed, || ()).unwrap_err();
         let StepFailure::Error(error) = error else { panic!("memory did not run out") };

@@ -18,7 +18,6 @@ use burn::train::{
 use gpu_tuned_core::Provenance;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::workload::Workload;
-use thiserror::Error;
 
 use super::batch_check::BatchCheck;
 use super::differentiated;
@@ -120,8 +119,8 @@ where
                     drop(components.event_processor.renderer());
                     process::exit(0);
                 }
-                Err(error) => {
-                    fail(&interrupter, error.to_string());
+                Err(message) => {
+                    fail(&interrupter, message);
                     return (learner.model(), components.event_processor);
                 }
             }
@@ -172,30 +171,15 @@ where
 }
 
 /// Measures the step of the loader's first batch.
-fn measure<M>(
-    first_step: TakeLearnersFirstStep<M>,
-    learner: &Learner<M>,
-    loader: &TrainLoader<M>,
-) -> Result<(), MeasureFailure>
+fn measure<M>(first_step: TakeLearnersFirstStep<M>, learner: &Learner<M>, loader: &TrainLoader<M>) -> Result<(), String>
 where
     M: LearnerModel,
     <M as TrainStep>::Input: MicroBatch,
 {
     // Drops the loader's other batches before the measurement.
-    let batch = loader.iter().next().ok_or(MeasureFailure::NoBatch)?;
-    let batch = batch.map_err(|error| MeasureFailure::Loader(error.to_string()))?;
-    first_step(learner, &batch).map_err(MeasureFailure::Measure)
-}
-
-/// Failure to measure a step of Burn's loop.
-#[derive(Debug, Error)]
-enum MeasureFailure {
-    #[error("nothing to measure: the training loader has no batch")]
-    NoBatch,
-    #[error("nothing to measure: {0}")]
-    Loader(String),
-    #[error(transparent)]
-    Measure(Box<dyn Error + Send + Sync>),
+    let batch = loader.iter().next().ok_or("nothing to measure: the training loader has no batch")?;
+    let batch = batch.map_err(|error| format!("nothing to measure: {error}"))?;
+    first_step(learner, &batch).map_err(|error| error.to_string())
 }
 
 /// Ends training with a message. Burn has no error type for custom strategies.

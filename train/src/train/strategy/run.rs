@@ -10,7 +10,6 @@ use burn::train::{
     LearnerModel, MetricError, SupervisedTrainingEventProcessor, TrainLoader, TrainOutput, TrainStep, TrainingItem,
     ValidLoader,
 };
-use thiserror::Error;
 
 use super::fail;
 use crate::micro_batch::MicroBatch;
@@ -110,7 +109,7 @@ where
                     let processed = self.events.process_valid(LearnerEvent::ProcessedItem(item));
                     self.validated(epoch, processed);
                 }
-                Ok(Err(failure)) => self.out_of_memory(epoch, failure.message),
+                Ok(Err(failure)) => self.out_of_memory(epoch, &failure.message),
                 Err(error) => self.interrupter.fail(error),
             }
             if self.interrupter.should_stop() {
@@ -128,7 +127,7 @@ where
     fn validated(&self, epoch: usize, outcome: Result<(), EventProcessorError>) {
         match outcome {
             Err(error) if error.failures().iter().any(is_out_of_memory_in_validation) => {
-                self.out_of_memory(epoch, error.to_string());
+                self.out_of_memory(epoch, &error.to_string());
             }
             other => self.interrupter.fail_on_error(other),
         }
@@ -136,9 +135,14 @@ where
 
     /// Ends training after an out-of-memory in validation. The batch is not retried, because metrics may have counted it before
     /// the failure shows.
-    fn out_of_memory(&self, epoch: usize, message: String) {
+    fn out_of_memory(&self, epoch: usize, message: &str) {
         release_memory(&self.stepper.device);
-        fail(self.interrupter, ValidationOutOfMemory { epoch, planned: self.eval_batch, message }.to_string());
+        let text = format!(
+            "out of memory in the validation of epoch {epoch}: validation batches are not cut; build the validation loader \
+             with a smaller `batch_size` ({} is planned as `eval_batch_size`)\nBurn reports: {message}",
+            self.eval_batch
+        );
+        fail(self.interrupter, text);
     }
 }
 
@@ -147,16 +151,4 @@ fn is_out_of_memory_in_validation(failure: &EventProcessorFailure) -> bool {
     let (EventProcessorFailure::Metric(MetricError { split, .. }) | EventProcessorFailure::Sync { split, .. }) =
         failure;
     *split == Split::Valid && is_out_of_memory(&failure.to_string())
-}
-
-/// Out of memory in validation.
-#[derive(Debug, Error)]
-#[error(
-    "out of memory in the validation of epoch {epoch}: validation batches are not cut; build the validation loader with a \
-     smaller `batch_size` ({planned} is planned as `eval_batch_size`)\nBurn reports: {message}"
-)]
-struct ValidationOutOfMemory {
-    epoch: usize,
-    planned: u64,
-    message: String,
 }

@@ -7,7 +7,6 @@ use burn::module::Module;
 use burn::optim::Optimizer;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::workload::Mlp;
 use gpu_tuned_core::{Bytes, Goal};
@@ -15,7 +14,7 @@ use gpu_tuned_core::{Bytes, Goal};
 use super::{Batch, Network, OUT_OF_MEMORY, batch, device, furthest, parameters, sgd, trained, trainer};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, OutOfMemory};
-use crate::train::replanning::MemoryPlanner;
+use crate::train::replanning::Replanning;
 use crate::train::stepper::Stepper;
 use crate::train::{StepError, Trainer};
 
@@ -75,21 +74,13 @@ fn larger_micro_batches_come_back() {
     assert_eq!((sizes[0], sizes[7]), (64, 128));
 }
 
-/// A GPU with so many MiB left.
-struct Left(u64);
-
-impl MemoryPlanner for Left {
-    fn memory(&self) -> Option<Bytes> {
-        Some(Bytes::from_mib(self.0))
-    }
-
-    fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError> {
-        assert_eq!(memory, Bytes::from_mib(self.0));
-        let generic = ProfileTable::builtin().get(ProfileId::GENERIC).unwrap();
-        let facts = DeviceFacts { memory_available: memory, ..DeviceFacts::nominal(generic) };
-        let mut goal = Goal { global_batch: Some(8), ..Goal::default() };
-        goal.pins.batch_size = micro_batch;
-        plan(&facts, &Mlp { widths: vec![12, 16, 5] }.workload(), &goal)
+/// Planner for a GPU with so many MiB left.
+fn left(mib: u64) -> Replanning {
+    Replanning {
+        facts: DeviceFacts::nominal(ProfileTable::builtin().get(ProfileId::GENERIC).unwrap()),
+        workload: Mlp { widths: vec![12, 16, 5] }.workload(),
+        goal: Goal { global_batch: Some(8), ..Goal::default() },
+        memory: Arc::new(move || Some(Bytes::from_mib(mib))),
     }
 }
 
@@ -97,7 +88,7 @@ impl MemoryPlanner for Left {
 fn what_never_fits_is_an_itemised_error_and_the_model_is_as_it_was() {
     for (mib, said) in [(100, "does not fit"), (8000, "the plan predicts that they fit")] {
         let mut stepper = Stepper::new(device(), 4);
-        stepper.planner = Some(Box::new(Left(mib)));
+        stepper.planner = Some(left(mib));
         let mut trainer = Trainer::with_stepper(Network::new(&device(), false), sgd(), stepper);
         let before = parameters(trainer.model());
         let error = trainer.step(0.1, batch(8, 0), failing(usize::MAX)).unwrap_err();
