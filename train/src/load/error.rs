@@ -12,14 +12,6 @@ pub enum LoaderError {
     },
 }
 
-impl LoaderError {
-    pub(super) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Self::Panicked { message: message.unwrap_or_else(|| "of a type that is no text".to_owned()) }
-    }
-}
-
 impl From<LoaderError> for DatasetError {
     fn from(error: LoaderError) -> Self {
         Self::new(error)

@@ -115,7 +115,6 @@ mod error;
 mod gradients;
 mod half;
 mod island;
-mod loss;
 mod loss_scale;
 mod master;
 mod module_path;
@@ -126,6 +125,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
+pub use cast::in_f32;
 pub use error::MixedError;
 pub(crate) use gradients::TOGETHER;
 #[cfg(feature = "train")]
@@ -133,7 +133,6 @@ pub(crate) use gradients::widen_by;
 pub use gradients::{clip, global_norm, widen, widen_onto};
 pub use half::Half;
 pub use island::InF32;
-pub use loss::in_f32;
 pub use loss_scale::{LossScale, StepOutcome};
 pub use master::Master;
 pub(crate) use module_path::{ModulePath, track_path};

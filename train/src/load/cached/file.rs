@@ -4,7 +4,7 @@
 //! the key, the end of each item, the length of the key, the number of items, and a CRC-32 of the tail so far. Numbers
 //! are 8-byte and little-endian, checksums 4-byte. The tail is written last, so a file that was cut short has none.
 
-use gpu_tuned_core::atomic_file;
+use gpu_tuned_core::atomic_file::Draft;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -82,26 +82,22 @@ pub(super) fn write(
     chunks: impl Iterator<Item = Result<Vec<Vec<u8>>, CacheError>>,
     failed: impl Fn(io::Error) -> CacheError,
 ) -> Result<(), CacheError> {
-    let written = atomic_file::replace_with(path, |file| {
-        let mut file = BufWriter::new(file);
-        let mut end = MARK.len();
-        let mut ends = Vec::new();
-        file.write_all(MARK)?;
-        for chunk in chunks {
-            for item in chunk? {
-                file.write_all(&item)?;
-                file.write_all(&crc32fast::hash(&item).to_le_bytes())?;
-                end += item.len() + CHECKSUM;
-                ends.extend((end as u64).to_le_bytes());
-            }
+    let mut draft = Draft::new(path).map_err(&failed)?;
+    let mut file = BufWriter::new(draft.file());
+    let mut end = MARK.len();
+    let mut ends = Vec::new();
+    file.write_all(MARK).map_err(&failed)?;
+    for chunk in chunks {
+        for item in chunk? {
+            let checksum = crc32fast::hash(&item).to_le_bytes();
+            file.write_all(&item).and_then(|()| file.write_all(&checksum)).map_err(&failed)?;
+            end += item.len() + CHECKSUM;
+            ends.extend((end as u64).to_le_bytes());
         }
-        file.write_all(&tail(key, &ends))?;
-        Ok(file.flush()?)
-    });
-    written.map_err(|stopped| match stopped {
-        Stopped::Items(error) => error,
-        Stopped::File(error) => failed(error),
-    })
+    }
+    file.write_all(&tail(key, &ends)).and_then(|()| file.flush()).map_err(&failed)?;
+    drop(file);
+    draft.commit().map_err(failed)
 }
 
 /// The key and what follows it.
@@ -112,22 +108,4 @@ fn tail(key: &str, ends: &[u8]) -> Vec<u8> {
     let checksum = crc32fast::hash(&tail);
     tail.extend(checksum.to_le_bytes());
     tail
-}
-
-/// Why a file is not written to its end.
-enum Stopped {
-    Items(CacheError),
-    File(io::Error),
-}
-
-impl From<CacheError> for Stopped {
-    fn from(error: CacheError) -> Self {
-        Self::Items(error)
-    }
-}
-
-impl From<io::Error> for Stopped {
-    fn from(error: io::Error) -> Self {
-        Self::File(error)
-    }
 }

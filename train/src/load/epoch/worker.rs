@@ -1,6 +1,5 @@
 //! Loop of a worker: claim, fetch, batch, hand over.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::data::dataset::DatasetError;
@@ -8,6 +7,7 @@ use burn::data::dataset::DatasetError;
 use super::prefetch::Shared;
 use super::source::Claim;
 use super::{Preparation, Source};
+use crate::device::catching;
 use crate::load::error::LoaderError;
 use crate::micro_batch::MicroBatch;
 
@@ -43,5 +43,5 @@ impl<I, B: MicroBatch> Work<I, B> {
 
 /// The result of `work`, a panic as an error.
 pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, DatasetError>) -> Result<T, DatasetError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(LoaderError::panicked(&*payload).into()))
+    catching(work).unwrap_or_else(|message| Err(LoaderError::Panicked { message }.into()))
 }
