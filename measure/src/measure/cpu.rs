@@ -8,7 +8,7 @@ use gpu_tuned_core::measured::{MeasuredMode, MeasurementMethod, micro_batches};
 
 use super::bench::{Bench, Tried};
 use super::timed::timed;
-use super::{MeasureError, Memory, Step};
+use super::{MeasureError, Step, counted};
 
 /// Time for a mode.
 const BUDGET: Duration = Duration::from_secs(25);
@@ -54,21 +54,9 @@ fn measured<M: Module, B: Clone>(
     let times = timed(device, subject, single, SPEND)?;
     Ok(Tried {
         batch,
-        memory: memory(bench, single)?,
-        accumulating: memory(bench, Step::accumulating(batch, checkpointing))?,
+        memory: counted(device, subject, single)?,
+        accumulating: counted(device, subject, Step::accumulating(batch, checkpointing))?,
         times: Some(times),
         ..Tried::default()
     })
-}
-
-#[cfg(feature = "counting-allocator")]
-fn memory<M: Module, B: Clone>(bench: &Bench<'_, '_, M, B>, step: Step) -> Result<Option<Memory>, MeasureError> {
-    super::held(bench.device, bench.subject, step).map(Some)
-}
-
-/// Nothing counts it.
-#[cfg(not(feature = "counting-allocator"))]
-#[expect(clippy::unnecessary_wraps, reason = "the signature is that of the version that counts")]
-fn memory<M: Module, B: Clone>(_: &Bench<'_, '_, M, B>, _: Step) -> Result<Option<Memory>, MeasureError> {
-    Ok(None)
 }

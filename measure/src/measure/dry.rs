@@ -56,7 +56,8 @@ fn steps<M: Module, B: Clone>(
     let mut training = Training::new(subject, step, device);
     let begin = Instant::now();
     for taken in 1..=STEPS {
-        training = training.with_next_batch().step(step.micro_batches);
+        training.next_batch();
+        training.step(step.micro_batches);
         if taken >= FEWEST && begin.elapsed() > PATIENCE {
             break;
         }

@@ -8,16 +8,9 @@ use super::Step;
 
 /// Reports progress after each interval without output, until dropped.
 pub(super) struct Heartbeat {
-    events: Option<Sender<Event>>,
+    /// Sends the step that begins, or `None` after other output.
+    events: Option<Sender<Option<Step>>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Event of the work.
-enum Event {
-    /// Other output was printed.
-    Output,
-    /// A step begins.
-    Step(Step),
 }
 
 impl Heartbeat {
@@ -31,15 +24,15 @@ impl Heartbeat {
 
     /// Restarts the interval after other output.
     pub(super) fn output(&self) {
-        self.send(Event::Output);
+        self.send(None);
     }
 
     /// Sets the current step.
     pub(super) fn at(&self, step: Step) {
-        self.send(Event::Step(step));
+        self.send(Some(step));
     }
 
-    fn send(&self, event: Event) {
+    fn send(&self, event: Option<Step>) {
         if let Some(events) = &self.events {
             // Without a thread there are no reports.
             events.send(event).ok();
@@ -47,7 +40,7 @@ impl Heartbeat {
     }
 }
 
-fn run(interval: Duration, received: &Receiver<Event>, report: impl Fn(Duration, Option<Step>)) {
+fn run(interval: Duration, received: &Receiver<Option<Step>>, report: impl Fn(Duration, Option<Step>)) {
     let (mut since, mut step) = (Instant::now(), None);
     let mut due = since + interval;
     loop {
@@ -58,8 +51,8 @@ fn run(interval: Duration, received: &Receiver<Event>, report: impl Fn(Duration,
             due = now + interval;
         }
         match received.recv_timeout(due - now) {
-            Ok(Event::Step(next)) => step = Some(next),
-            Ok(Event::Output) => {
+            Ok(next @ Some(_)) => step = next,
+            Ok(None) => {
                 since = Instant::now();
                 due = since + interval;
             }

@@ -39,6 +39,7 @@ pub use dry::dry;
 pub use error::MeasureError;
 pub use gpu_tuned_train::shape::{parameters, shape};
 pub use memory::Memory;
+use memory::counted;
 #[cfg(feature = "counting-allocator")]
 pub use memory::held;
 pub use range::requested_precision;

@@ -9,8 +9,6 @@ use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Precision, Settings};
 use gpu_tuned_project::lock::{LockFile, LockedWorkload};
-#[cfg(feature = "cuda")]
-use gpu_tuned_train::device::CudaDevice;
 use gpu_tuned_train::device::{OpenGpu, tf32_is_off};
 
 use super::bench::{Bench, Tried};
@@ -61,14 +59,6 @@ pub struct BuiltFor {
     pub targets: &'static [&'static str],
     /// The build script's table.
     pub table: Option<&'static str>,
-}
-
-/// Versions of a measurement's software.
-pub(super) struct Releases {
-    /// Driver version; `None` on the CPU, as for `cubecl`.
-    pub(super) driver: Option<String>,
-    pub(super) burn: String,
-    pub(super) cubecl: Option<String>,
 }
 
 impl MeasurementTarget {
@@ -207,24 +197,6 @@ impl MeasurementTarget {
     /// Returns true for a CPU.
     pub(super) fn is_cpu(&self) -> bool {
         self.reading.is_none()
-    }
-
-    /// The open GPU.
-    #[cfg(feature = "cuda")]
-    pub(super) fn cuda(&self) -> Option<&CudaDevice> {
-        self.gpu.as_ref().map(|gpu| &gpu.gpu)
-    }
-
-    /// Versions of the measurement's software.
-    pub(super) fn releases(&self) -> Releases {
-        let package = package();
-        let burn = versions::burn(package.as_deref());
-        match &self.gpu {
-            Some(_) => {
-                Releases { driver: self.driver.clone(), burn, cubecl: Some(versions::cubecl(package.as_deref())) }
-            }
-            None => Releases { driver: None, burn, cubecl: None },
-        }
     }
 
     /// Measures the modes of the device. Passes the results so far to `keep`, after each try.

@@ -81,15 +81,7 @@ pub(super) fn run<M: Module, B: Clone>(
     step: Step,
     spend: Duration,
 ) -> Result<Run, MeasureError> {
-    let run = isolated(step, || {
-        let before = reserved(device);
-        let clock = Clock { device, step, is_cpu: before.is_none() };
-        let held = || reserved(device).zip(before).map(|(held, before)| held - before);
-        let run = clock.run(Training::new(subject, step, device), spend, held)?;
-        release(device, step)?;
-        Ok(run)
-    });
-    run?
+    Clock::on_a_thread(device, subject, step, |clock| clock.run(spend, Clock::held))
 }
 
 /// Seconds of a step and of its parts.
@@ -101,11 +93,13 @@ struct Seconds {
 }
 
 /// Steps that are waited for.
-#[derive(Clone, Copy)]
-pub(super) struct Clock<'d> {
-    pub(super) device: &'d Device,
-    pub(super) step: Step,
-    pub(super) is_cpu: bool,
+pub(super) struct Clock<'s, 'a, M, B> {
+    device: &'s Device,
+    step: Step,
+    is_cpu: bool,
+    /// Bytes that the device's memory pools reserved before; `None` on the CPU.
+    before: Option<Bytes>,
+    pub(super) training: Training<'s, 'a, M, B>,
 }
 
 /// Numbers of steps.
@@ -133,29 +127,49 @@ impl Repeats {
     }
 }
 
-pub(super) type Outcome<'s, 'a, M, B, T> = Result<(Training<'s, 'a, M, B>, T), MeasureError>;
+impl<'s, 'a, M: Module, B: Clone> Clock<'s, 'a, M, B> {
+    fn new(device: &'s Device, subject: &'s Subject<'a, M, B>, step: Step) -> Self {
+        let before = reserved(device);
+        Self { device, step, is_cpu: before.is_none(), before, training: Training::new(subject, step, device) }
+    }
 
-impl Clock<'_> {
+    /// Times steps on a new thread, then releases their memory.
+    pub(super) fn on_a_thread<T: Send>(
+        device: &'s Device,
+        subject: &'s Subject<'a, M, B>,
+        step: Step,
+        timed: impl FnOnce(&mut Self) -> Result<T, MeasureError> + Send,
+    ) -> Result<T, MeasureError> {
+        let outcome = isolated(step, || {
+            let mut clock = Self::new(device, subject, step);
+            let timed = timed(&mut clock)?;
+            drop(clock);
+            release(device, step)?;
+            Ok(timed)
+        });
+        outcome?
+    }
+
+    /// Bytes that the device's memory pools reserve for the steps; `None` on the CPU.
+    pub(super) fn held(&self) -> Option<Bytes> {
+        reserved(self.device).zip(self.before).map(|(held, before)| held - before)
+    }
+
     /// Steps, and what the device's memory pools `held` after the first of them.
-    fn run<M: Module, B: Clone>(
-        self,
-        training: Training<'_, '_, M, B>,
-        spend: Duration,
-        held: impl Fn() -> Option<Bytes>,
-    ) -> Result<Run, MeasureError> {
-        let (training, first) = self.time(training, 1, if self.is_cpu { 1 } else { ACCUMULATING })?;
+    fn run(&mut self, spend: Duration, held: impl Fn(&Self) -> Option<Bytes>) -> Result<Run, MeasureError> {
+        let first = self.time(1, if self.is_cpu { 1 } else { ACCUMULATING })?;
         let begin = Instant::now();
-        let (training, is_steady) = if self.is_cpu { (training, false) } else { self.equal(training)? };
-        let reserved = held().filter(|_| is_steady);
-        self.check(&training)?;
-        let (training, warm) = self.warm_up(training, first, spend)?;
-        let (training, times) = self.repeat(training, warm, spend)?;
-        self.check(&training)?;
+        let is_steady = !self.is_cpu && self.equal()?;
+        let reserved = held(self).filter(|_| is_steady);
+        self.check()?;
+        let warm = self.warm_up(first, spend)?;
+        let times = self.repeat(warm, spend)?;
+        self.check()?;
         Ok(Run { times, took: begin.elapsed(), reserved })
     }
 
-    /// More steps like the first one, and whether they were as many as a dry run takes.
-    fn equal<'s, 'a, M: Module, B: Clone>(self, mut training: Training<'s, 'a, M, B>) -> Outcome<'s, 'a, M, B, bool> {
+    /// Takes more steps like the first one. Returns true if they were as many as a dry run takes.
+    fn equal(&mut self) -> Result<bool, MeasureError> {
         let begin = Instant::now();
         let mut taken = 1;
         while taken < MOST_EQUAL {
@@ -163,98 +177,77 @@ impl Clock<'_> {
             if is_late {
                 break;
             }
-            (training, _) = self.time(training, 1, ACCUMULATING)?;
+            self.time(1, ACCUMULATING)?;
             taken += 1;
         }
-        Ok((training, taken >= FEWEST_EQUAL))
+        Ok(taken >= FEWEST_EQUAL)
     }
 
-    /// Steps until they get no faster: kernels are compiled and tuned in the first ones.
-    pub(super) fn warm_up<'s, 'a, M: Module, B: Clone>(
-        self,
-        mut training: Training<'s, 'a, M, B>,
-        first: f64,
-        spend: Duration,
-    ) -> Outcome<'s, 'a, M, B, f64> {
+    /// Takes steps until they get no faster: kernels are compiled and tuned in the first ones. Returns the seconds of a step.
+    pub(super) fn warm_up(&mut self, first: f64, spend: Duration) -> Result<f64, MeasureError> {
         let (begin, mut last) = (Instant::now(), first);
         for _ in 0..MOST_WARM_UPS {
-            let seconds;
-            (training, seconds) = self.time(training, 1, 1)?;
+            let seconds = self.time(1, 1)?;
             let settled = seconds > 0.8 * last;
             last = seconds.min(last);
             if settled || begin.elapsed() > spend {
                 break;
             }
         }
-        Ok((training, last))
+        Ok(last)
     }
 
-    fn repeat<'s, 'a, M: Module, B: Clone>(
-        self,
-        mut training: Training<'s, 'a, M, B>,
-        warm: f64,
-        spend: Duration,
-    ) -> Outcome<'s, 'a, M, B, Times> {
+    fn repeat(&mut self, warm: f64, spend: Duration) -> Result<Times, MeasureError> {
         let repeats = Repeats::for_duration(warm, spend, self.is_cpu);
-        let mut all = Vec::with_capacity(repeats.count);
-        for _ in 0..repeats.count {
-            let seconds;
-            (training, seconds) =
-                if self.is_cpu { watch(training, repeats.steps) } else { self.compare(training, repeats)? };
-            all.push(seconds);
-        }
-        Ok((training, Times::from_repeats(&all)))
+        let once = |_| if self.is_cpu { Ok(self.watch(repeats.steps)) } else { self.compare(repeats) };
+        let all: Vec<_> = (0..repeats.count).map(once).collect::<Result<_, _>>()?;
+        Ok(Times::from_repeats(&all))
     }
 
     /// Steps with one and with many micro-batches: the parts follow.
-    fn compare<'s, 'a, M: Module, B: Clone>(
-        self,
-        training: Training<'s, 'a, M, B>,
-        repeats: Repeats,
-    ) -> Outcome<'s, 'a, M, B, Seconds> {
-        let (training, step) = self.time(training, repeats.steps, 1)?;
-        let (training, longer) = self.time(training, repeats.longer_steps, repeats.many)?;
-        Ok((training, Seconds::from_steps(step, longer, repeats.many)))
+    fn compare(&mut self, repeats: Repeats) -> Result<Seconds, MeasureError> {
+        let step = self.time(repeats.steps, 1)?;
+        let longer = self.time(repeats.longer_steps, repeats.many)?;
+        Ok(Seconds::from_steps(step, longer, repeats.many))
+    }
+
+    /// Steps on the CPU, and their parts as they are.
+    fn watch(&mut self, steps: usize) -> Seconds {
+        let (mut micro_step, mut optimizer) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..steps {
+            let begin = Instant::now();
+            let gradients = self.training.gradients(1);
+            let between = Instant::now();
+            self.training.optimize(gradients);
+            micro_step += between - begin;
+            optimizer += between.elapsed();
+        }
+        let each = |all: Duration| all.as_secs_f64() / steps as f64;
+        let (micro_step, optimizer) = (each(micro_step), each(optimizer));
+        Seconds { step: micro_step + optimizer, micro_step, optimizer }
     }
 
     /// Times so many equal steps, in seconds a step.
-    pub(super) fn time<'s, 'a, M: Module, B: Clone>(
-        self,
-        mut training: Training<'s, 'a, M, B>,
-        steps: usize,
-        micro_batches: usize,
-    ) -> Outcome<'s, 'a, M, B, f64> {
+    pub(super) fn time(&mut self, steps: usize, micro_batches: usize) -> Result<f64, MeasureError> {
         let begin = Instant::now();
-        for _ in 0..steps {
-            training = training.step(micro_batches);
-        }
-        self.device.sync().map_err(|error| self.step.failed(&error))?;
-        Ok((training, begin.elapsed().as_secs_f64() / steps as f64))
+        (0..steps).for_each(|_| self.training.step(micro_batches));
+        self.wait()?;
+        Ok(begin.elapsed().as_secs_f64() / steps as f64)
+    }
+
+    pub(super) fn wait(&self) -> Result<(), MeasureError> {
+        self.device.sync().map_err(|error| self.step.failed(&error))
     }
 
     /// Checks for an out-of-memory. On the CPU the process would have been killed.
-    pub(super) fn check<M: Module, B: Clone>(self, training: &Training<'_, '_, M, B>) -> Result<(), MeasureError> {
-        if self.is_cpu { Ok(()) } else { training.check().map(drop).map_err(|error| self.step.failed(&error)) }
+    pub(super) fn check(&self) -> Result<(), MeasureError> {
+        if self.is_cpu { Ok(()) } else { self.is_finite().map(drop) }
     }
-}
 
-/// Steps on the CPU, and their parts as they are.
-fn watch<'s, 'a, M: Module, B: Clone>(
-    mut training: Training<'s, 'a, M, B>,
-    steps: usize,
-) -> (Training<'s, 'a, M, B>, Seconds) {
-    let (mut micro_step, mut optimizer) = (Duration::ZERO, Duration::ZERO);
-    for _ in 0..steps {
-        let begin = Instant::now();
-        let gradients = training.gradients(1);
-        let between = Instant::now();
-        training = training.optimize(gradients);
-        micro_step += between - begin;
-        optimizer += between.elapsed();
+    /// Returns true for a finite loss, or for finite weights where there is none.
+    pub(super) fn is_finite(&self) -> Result<bool, MeasureError> {
+        self.training.check().map_err(|error| self.step.failed(&error))
     }
-    let each = |all: Duration| all.as_secs_f64() / steps as f64;
-    let (micro_step, optimizer) = (each(micro_step), each(optimizer));
-    (training, Seconds { step: micro_step + optimizer, micro_step, optimizer })
 }
 
 impl Seconds {

@@ -6,7 +6,7 @@ use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 
-use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Repeats, Seconds, Times, Training, median};
+use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Repeats, Seconds, Times, median};
 use crate::measure::{Step, Subject};
 
 fn close(found: (f64, f64), expected: (f64, f64)) {
@@ -87,12 +87,12 @@ fn pools_are_looked_at_before_steps_of_another_kind() {
     );
     let step = Step { batch: 1, micro_batches: 1, checkpointing: false };
     let seen = Mutex::new(Vec::new());
-    let clock = Clock { device: &device, step, is_cpu: false };
-    let look = || {
+    let mut clock = Clock { is_cpu: false, ..Clock::new(&device, &subject, step) };
+    let look = |_: &Clock<'_, '_, _, _>| {
         seen.lock().expect("one thread").push(*passes.lock().expect("one thread"));
         Some(Bytes(7))
     };
-    let run = clock.run(Training::new(&subject, step, &device), Duration::from_millis(50), look).expect("it runs");
+    let run = clock.run(Duration::from_millis(50), look).expect("it runs");
     assert_eq!(run.reserved, Some(Bytes(7)));
     let seen = seen.into_inner().expect("one thread");
     let [passes] = seen.as_slice() else { panic!("{seen:?}") };

@@ -1,5 +1,5 @@
 use burn::module::Module;
-use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
 use gpu_tuned_train::mixed::{LossScale, Master, MixedError};
 use gpu_tuned_train::train::{ModelWeights, accumulate, witness};
@@ -47,7 +47,8 @@ impl core::fmt::Display for Step {
 /// A throwaway model in training.
 pub(super) struct Training<'s, 'a, M, B> {
     subject: &'s Subject<'a, M, B>,
-    weights: ModelWeights<M>,
+    /// `None` only while the optimizer updates them.
+    weights: Option<ModelWeights<M>>,
     /// In mixed precision.
     scale: Option<LossScale>,
     optimizer: Optimizer<M>,
@@ -69,7 +70,7 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         Self {
             batch: subject.batch(step.batch, &device),
             subject,
-            weights,
+            weights: Some(weights),
             scale,
             optimizer,
             #[cfg(feature = "cuda")]
@@ -77,45 +78,41 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         }
     }
 
-    /// With a batch of its own for the next step, made while the last one is there, as in training: it comes to lie where the
-    /// last step left room.
+    fn weights(&self) -> &ModelWeights<M> {
+        self.weights.as_ref().expect("BUG: an update puts the weights back")
+    }
+
+    /// Makes a batch for the next step while the last one is there, as in training: it comes to lie where the last step left
+    /// room.
     #[cfg(feature = "cuda")]
-    pub(super) fn with_next_batch(self) -> Self {
+    pub(super) fn next_batch(&mut self) {
         let (device, samples) = &self.next;
-        Self { batch: self.subject.batch(*samples, device), ..self }
+        self.batch = self.subject.batch(*samples, device);
     }
 
     /// Takes an optimizer step of so many micro-batches.
-    pub(super) fn step(self, micro_batches: usize) -> Self {
+    pub(super) fn step(&mut self, micro_batches: usize) {
         let gradients = self.gradients(micro_batches);
-        self.optimize(gradients)
+        self.optimize(gradients);
     }
 
     /// The gradients of a step of so many micro-batches.
     pub(super) fn gradients(&self, micro_batches: usize) -> GradientsParams {
-        let backward = || self.backward(micro_batches, || ());
-        if micro_batches == 1 || self.weights.is_mixed() {
-            return (0..micro_batches).fold(GradientsParams::new(), |sum, _| self.added(sum, backward()));
-        }
-        let mut accumulator = GradientsAccumulator::new();
-        for _ in 0..micro_batches {
-            accumulator.accumulate(self.weights.model(), backward());
-        }
-        accumulator.grads()
+        let added = |sum, _| self.added(sum, self.backward(micro_batches, || ()));
+        (0..micro_batches).fold(GradientsParams::new(), added)
     }
 
     /// Applies the optimizer to the gradients.
-    pub(super) fn optimize(mut self, gradients: GradientsParams) -> Self {
+    pub(super) fn optimize(&mut self, gradients: GradientsParams) {
         let step = |model| self.optimizer.step(LEARNING_RATE, model, gradients);
-        self.weights = match self.weights {
+        self.weights = self.weights.take().map(|weights| match weights {
             ModelWeights::Plain(model) => ModelWeights::Plain(step(model)),
             ModelWeights::Mixed { master, copy } => {
                 // Its memory is free for the optimizer.
                 drop(copy);
                 ModelWeights::mixed(master.update(step))
             }
-        };
-        self
+        });
     }
 
     /// The gradients of a micro-batch that is all of a step. `between` is called between the passes, where there is a place
@@ -127,20 +124,20 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     /// As the model computes them, of a micro-batch that is one of so many.
     fn backward(&self, micro_batches: usize, between: impl FnOnce()) -> GradientsParams {
         let (pass, scale) = (self.subject.pass(), self.scale.as_ref());
-        pass.gradients(self.weights.model(), self.batch.clone(), micro_batches, scale, between)
+        pass.gradients(self.weights().model(), self.batch.clone(), micro_batches, scale, between)
     }
 
     /// The sum as the optimizer takes it.
     fn added(&self, sum: GradientsParams, gradients: GradientsParams) -> GradientsParams {
         let scale = self.scale.clone().unwrap_or_else(LossScale::none);
-        accumulate(self.weights.is_mixed(), self.weights.model(), sum, gradients, &scale)
-            .unwrap_or_else(|error| cannot(&error))
+        let weights = self.weights();
+        accumulate(weights.is_mixed(), weights.model(), sum, gradients, &scale).unwrap_or_else(|error| cannot(&error))
     }
 
     /// Calls `observe` between the forward and the backward pass of a micro-batch; `None` if they are not separate.
     #[cfg(any(feature = "cuda", feature = "counting-allocator"))]
     pub(super) fn after_forward<T>(&self, observe: impl FnOnce() -> T) -> Option<T> {
-        self.subject.pass().after_forward(self.weights.model(), self.batch.clone(), observe)
+        self.subject.pass().after_forward(self.weights().model(), self.batch.clone(), observe)
     }
 
     /// Reads the loss or a weight, which depends on all steps before, to detect an out-of-memory. Returns true for a
@@ -148,12 +145,12 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     pub(super) fn check(&self) -> Result<bool, TensorReadError> {
         let value = match self.subject.pass() {
             Pass::Loss(loss) => {
-                let loss = loss(self.weights.model(), self.batch.clone());
+                let loss = loss(self.weights().model(), self.batch.clone());
                 let value = loss.clone().inner();
                 drop(loss.backward());
                 Some(value)
             }
-            Pass::Whole(_) => witness(self.weights.model(), |_| true),
+            Pass::Whole(_) => witness(self.weights().model(), |_| true),
         };
         let read = |value: Tensor<1>| value.cast(FloatDType::F32).try_into_scalar::<f32>();
         value.map_or(Ok(true), |value| read(value).map(f32::is_finite))
@@ -194,7 +191,7 @@ mod tests {
             let step = Step { batch: 1, micro_batches: 1, checkpointing: false };
             let training = Training::new(&subject, step, &Device::flex());
             for gradients in [training.gradients(1), training.passes(|| ())] {
-                let gradient = gradients.get::<1>(training.weights.model().id).expect("a gradient").into_data();
+                let gradient = gradients.get::<1>(training.weights().model().id).expect("a gradient").into_data();
                 let right = [SMALL[0] * SMALL[1]; 3];
                 assert_eq!(gradient.try_to_vec::<f32>().expect("f32"), right, "{half:?}");
             }

@@ -4,35 +4,17 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use gpu_tuned_observe::bench::{Feed, Interval, Phases};
+use gpu_tuned_observe::bench::{Feed, Figures, Interval, Phases};
 
-use super::super::timed::{Clock, Outcome, median};
-use super::super::training::Training;
-use super::super::{MeasureError, Step, Subject, isolated, release, reserved};
-use super::feed::{Fed, Prepare, feeding};
+use super::super::timed::{Clock, median};
+use super::super::{MeasureError, Step, Subject};
+use super::feed::{Prepare, feeding};
 use super::sampler::{DeviceSampler, Utilization};
 
 /// Shorter windows than this are mostly waiting for the device.
 const WINDOW: f64 = 0.1;
 const MOST_STEPS: usize = 100;
 const REPEATS: (usize, usize) = (3, 9);
-
-/// Measured times of steps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timed {
-    pub(super) samples_per_s: Interval,
-    pub(super) repeats: usize,
-    pub(super) step_ms: f64,
-    /// `None` of steps that are fed, and of those that are one piece.
-    pub(super) phases: Option<Phases>,
-    /// Time that fed steps waited.
-    pub(super) waiting_percent: Option<f64>,
-    pub(super) utilization: Utilization,
-    /// Bytes reserved by the device's memory pools; `None` on a CPU.
-    pub(super) reserved: Option<gpu_tuned_core::Bytes>,
-    /// True if the loss is finite; without a loss, if the weights are.
-    pub(super) is_finite: bool,
-}
 
 /// Device, sampler and time limit of timed steps.
 #[derive(Clone, Copy)]
@@ -64,14 +46,13 @@ pub(super) fn alone<M: Module, B: Clone>(
     timing: Timing<'_>,
     subject: &Subject<'_, M, B>,
     step: Step,
-) -> Result<Timed, MeasureError> {
-    on_a_thread(timing, subject, step, |run, training, warm| {
+) -> Result<Figures, MeasureError> {
+    warm(timing, subject, step, |clock, warm| {
         let repeats = Repeats::for_duration(warm, timing.spend);
         let watch = timing.eye.watch();
-        let (training, seconds) = run.repeat(training, repeats, |_| Duration::ZERO)?;
+        let seconds = clock.repeat_steps(repeats, || Duration::ZERO)?;
         let utilization = watch.end();
-        let (training, phases) = run.parts(training, repeats)?;
-        Ok((training, Figures { phases, waiting: None, seconds, utilization }))
+        Ok(Figures { phases: clock.parts(repeats.repeats)?, ..figures(step, &seconds, utilization) })
     })
 }
 
@@ -81,34 +62,44 @@ pub(super) fn fed<M: Module, B: Clone>(
     subject: &Subject<'_, M, B>,
     step: Step,
     (prepare, feed): (&Prepare<'_>, Feed),
-) -> Result<Timed, MeasureError> {
-    on_a_thread(timing, subject, step, |run, training, warm| {
+) -> Result<Figures, MeasureError> {
+    warm(timing, subject, step, |clock, warm| {
         feeding(prepare, step.batch, feed, |batches| {
             let before_it_flows = feed.workers.saturating_add(feed.prefetch).min(MOST_STEPS as u64) as usize;
             let first = Repeats { steps: before_it_flows.max(1), repeats: 1 };
-            let take = |batches: &mut Fed<'_>| {
+            let mut take = || {
                 batches.take();
                 batches.waited()
             };
-            let (training, seconds) = run.repeat(training, first, |_| take(batches))?;
+            let seconds = clock.repeat_steps(first, &mut take)?;
             // Slow preparation is what a step takes, too.
             let repeats = Repeats::for_duration(warm.max(seconds[0].step), timing.spend);
             let watch = timing.eye.watch();
-            let (training, seconds) = run.repeat(training, repeats, |_| take(batches))?;
+            let seconds = clock.repeat_steps(repeats, take)?;
             let utilization = watch.end();
             let share = |seconds: &Seconds| 100.0 * seconds.waited / seconds.step;
-            let waiting = Some(median(&mut seconds.iter().map(share).collect::<Vec<_>>()));
-            Ok((training, Figures { phases: None, waiting, seconds, utilization }))
+            let waiting_percent = Some(median(&mut seconds.iter().map(share).collect::<Vec<_>>()));
+            Ok(Figures { waiting_percent, ..figures(step, &seconds, utilization) })
         })
     })
 }
 
-/// Results of the repeats.
-struct Figures {
-    seconds: Vec<Seconds>,
-    phases: Option<Phases>,
-    waiting: Option<f64>,
-    utilization: Utilization,
+/// Figures of the repeats, without those of their parts and of memory.
+fn figures(step: Step, seconds: &[Seconds], utilization: Utilization) -> Figures {
+    let rates: Vec<f64> = seconds.iter().map(|seconds| step.batch as f64 / seconds.step).collect();
+    Figures {
+        samples_per_s: Interval::from_figures(&rates).expect("BUG: there is a repeat at least"),
+        repeats: seconds.len() as u64,
+        step_ms: 1e3 * median(&mut seconds.iter().map(|seconds| seconds.step).collect::<Vec<_>>()),
+        phases: None,
+        waiting_percent: None,
+        reserved_bytes: None,
+        in_use_bytes: None,
+        predicted_bytes: None,
+        gpu_percent: utilization.gpu_percent,
+        cpu_percent: utilization.cpu_percent,
+        is_finite: true,
+    }
 }
 
 /// A step, and what of it was waited for its batch.
@@ -118,108 +109,69 @@ struct Seconds {
     waited: f64,
 }
 
-/// Warms up and times steps on a new thread, then releases its memory.
-fn on_a_thread<'s, 'a: 's, M: Module, B: Clone>(
+/// Warms up and times steps on a new thread.
+fn warm<M: Module, B: Clone>(
     Timing { device, spend, .. }: Timing<'_>,
-    subject: &'s Subject<'a, M, B>,
+    subject: &Subject<'_, M, B>,
     step: Step,
-    timed: impl FnOnce(Run<'_>, Training<'s, 'a, M, B>, f64) -> Outcome<'s, 'a, M, B, Figures> + Send,
-) -> Result<Timed, MeasureError> {
-    let outcome = isolated(step, || {
-        let before = reserved(device);
-        let clock = Clock { device, step, is_cpu: before.is_none() };
-        let (training, first) = clock.time(Training::new(subject, step, device), 1, 1)?;
-        clock.check(&training)?;
-        let (training, warm) = clock.warm_up(training, first, spend)?;
-        let (training, figures) = timed(Run { clock }, training, warm)?;
-        let held = reserved(device).zip(before).map(|(held, before)| held - before);
-        let is_finite = training.check().map_err(|error| step.failed(&error))?;
-        drop(training);
-        release(device, step)?;
-        Ok(figures.timed(step.batch, held, is_finite))
-    });
-    outcome?
+    timed: impl FnOnce(&mut Clock<'_, '_, M, B>, f64) -> Result<Figures, MeasureError> + Send,
+) -> Result<Figures, MeasureError> {
+    Clock::on_a_thread(device, subject, step, |clock| {
+        let first = clock.time(1, 1)?;
+        clock.check()?;
+        let warm = clock.warm_up(first, spend)?;
+        let figures = timed(clock, warm)?;
+        Ok(Figures { reserved_bytes: clock.held(), is_finite: clock.is_finite()?, ..figures })
+    })
 }
 
-impl Figures {
-    fn timed(self, batch: usize, reserved: Option<gpu_tuned_core::Bytes>, is_finite: bool) -> Timed {
-        let rates: Vec<f64> = self.seconds.iter().map(|seconds| batch as f64 / seconds.step).collect();
-        Timed {
-            samples_per_s: Interval::from_figures(&rates).expect("BUG: there is a repeat at least"),
-            repeats: self.seconds.len(),
-            step_ms: 1e3 * median(&mut self.seconds.iter().map(|seconds| seconds.step).collect::<Vec<_>>()),
-            phases: self.phases,
-            waiting_percent: self.waiting,
-            utilization: self.utilization,
-            reserved,
-            is_finite,
-        }
-    }
-}
-
-/// Steps that are warm.
-#[derive(Clone, Copy)]
-struct Run<'d> {
-    clock: Clock<'d>,
-}
-
-impl Run<'_> {
-    fn wait(self) -> Result<(), MeasureError> {
-        self.clock.device.sync().map_err(|error| self.clock.step.failed(&error))
-    }
-
+impl<M: Module, B: Clone> Clock<'_, '_, M, B> {
     /// Repeats steps, each after `before`, which returns the time it waited.
-    fn repeat<'s, 'a, M: Module, B: Clone>(
-        self,
-        mut training: Training<'s, 'a, M, B>,
+    fn repeat_steps(
+        &mut self,
         Repeats { steps, repeats }: Repeats,
-        mut before: impl FnMut(usize) -> Duration,
-    ) -> Outcome<'s, 'a, M, B, Vec<Seconds>> {
+        mut before: impl FnMut() -> Duration,
+    ) -> Result<Vec<Seconds>, MeasureError> {
         let mut all = Vec::with_capacity(repeats);
-        for repeat in 0..repeats {
+        for _ in 0..repeats {
             let (begin, mut waited) = (Instant::now(), Duration::ZERO);
             for _ in 0..steps {
-                waited += before(repeat);
-                training = training.step(1);
+                waited += before();
+                self.training.step(1);
             }
             self.wait()?;
             let each = |all: Duration| all.as_secs_f64() / steps as f64;
             all.push(Seconds { step: each(begin.elapsed()), waited: each(waited) });
         }
-        Ok((training, all))
+        Ok(all)
     }
 
     /// Forward and backward pass and optimizer, each waited for; `None` where the passes are one piece.
-    fn parts<'s, 'a, M: Module, B: Clone>(
-        self,
-        mut training: Training<'s, 'a, M, B>,
-        Repeats { repeats, .. }: Repeats,
-    ) -> Outcome<'s, 'a, M, B, Option<Phases>> {
+    fn parts(&mut self, repeats: usize) -> Result<Option<Phases>, MeasureError> {
         let mut parts = [const { Vec::new() }; 3];
         self.wait()?;
         for _ in 0..repeats {
             let mut last = Instant::now();
-            let mut waited = |part: &mut Vec<f64>| {
-                self.wait()?;
+            let mut waited = |clock: &Self, part: usize| {
+                clock.wait()?;
                 let now = Instant::now();
-                part.push((now - last).as_secs_f64() * 1e3);
+                parts[part].push((now - last).as_secs_f64() * 1e3);
                 last = now;
                 Ok::<_, MeasureError>(())
             };
-            let [forward, backward, optimizer] = &mut parts;
             let mut between = Ok(());
-            let gradients = training.passes(|| between = waited(forward));
+            let gradients = self.training.passes(|| between = waited(self, 0));
             between?;
-            waited(backward)?;
-            training = training.optimize(gradients);
-            waited(optimizer)?;
+            waited(self, 1)?;
+            self.training.optimize(gradients);
+            waited(self, 2)?;
         }
         // A step of the program's own may be one piece.
         let phases = parts.iter().all(|part| !part.is_empty()).then(|| {
             let [forward_ms, backward_ms, optimizer_ms] = parts.map(|mut part| median(&mut part));
             Phases { forward_ms, backward_ms, optimizer_ms }
         });
-        Ok((training, phases))
+        Ok(phases)
     }
 }
 

@@ -40,7 +40,7 @@ fn steps_and_their_parts_are_timed_apart() {
     assert!(timed.step_ms >= 20.0 && timed.repeats >= 3, "{timed:?}");
     let speed = timed.samples_per_s;
     assert!(speed.least <= speed.median && speed.median <= speed.most && speed.most <= 16.0 / 0.02, "{speed:?}");
-    assert!(timed.is_finite && timed.waiting_percent.is_none() && timed.reserved.is_none());
+    assert!(timed.is_finite && timed.waiting_percent.is_none() && timed.reserved_bytes.is_none());
 }
 
 #[test]

@@ -22,7 +22,8 @@ use gpu_tuned_observe::bench::{Begin, Header, Planned, Request};
 use super::heartbeat::Heartbeat;
 use super::target::MeasurementTarget;
 use super::{MeasureError, Step, Subject, parameters, shape};
-use crate::requests::non_empty;
+use crate::requests::{non_empty, package};
+use crate::versions;
 use journal::Journal;
 use runner::OnDevice;
 use sweep::Sweep;
@@ -97,8 +98,8 @@ impl MeasurementTarget {
         let model = subject.model(&Step::single(1, false).device(&self.device));
         let (parameters, shape) = (parameters(&model), shape(&model));
         let facts = self.facts.clone();
-        let releases = self.releases();
-        let is_cpu = self.is_cpu();
+        let (is_cpu, package) = (self.is_cpu(), package());
+        let gpu = self.gpu.as_ref();
         Header {
             format: Header::FORMAT,
             workload: workload.to_owned(),
@@ -107,9 +108,9 @@ impl MeasurementTarget {
             memory_bytes: facts.memory_total,
             sm_count: facts.sm_count,
             cpu_threads: is_cpu.then(|| rayon::current_num_threads() as u64),
-            driver: releases.driver,
-            burn: releases.burn,
-            cubecl: releases.cubecl,
+            driver: gpu.and(self.driver.clone()),
+            burn: versions::burn(package.as_deref()),
+            cubecl: gpu.map(|_| versions::cubecl(package.as_deref())),
             parameters,
             shape,
             described: self.described.clone(),

@@ -8,8 +8,8 @@ use gpu_tuned_observe::Host;
 use gpu_tuned_observe::bench::{Feed, Figures};
 
 use super::super::target::MeasurementTarget;
-use super::super::{MeasureError, Memory, Step, Subject};
-use super::clock::{Timed, Timing, alone, fed};
+use super::super::{MeasureError, Memory, Step, Subject, counted};
+use super::clock::{Timing, alone, fed};
 use super::sampler::DeviceSampler;
 
 /// The part of what is free that steps may take: a device must never run out of it.
@@ -53,75 +53,37 @@ impl<'c, 's, 'a, M: Module, B: Clone> OnDevice<'c, 's, 'a, M, B> {
 }
 
 impl<M: Module, B: Clone> StepRunner for OnDevice<'_, '_, '_, M, B> {
-    #[cfg(feature = "cuda")]
     fn room(&self) -> Result<Bytes, MeasureError> {
-        let Some(gpu) = self.case.cuda() else { return Ok(available_host_memory()) };
-        let free = gpu_tuned_train::device::memory_free(gpu).map_err(MeasureError::Driver)?;
-        Ok((free + super::super::reserved(&self.case.device).unwrap_or_default()).scaled(SHARE))
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.case.gpu {
+            let free = gpu_tuned_train::device::memory_free(&gpu.gpu).map_err(MeasureError::Driver)?;
+            return Ok((free + super::super::reserved(&self.case.device).unwrap_or_default()).scaled(SHARE));
+        }
+        Ok(Host::read().memory_available.scaled(SHARE))
     }
 
-    #[cfg(not(feature = "cuda"))]
-    fn room(&self) -> Result<Bytes, MeasureError> {
-        Ok(available_host_memory())
-    }
-
-    #[cfg(feature = "cuda")]
     fn foresee(&self, step: Step) -> Result<Option<Memory>, MeasureError> {
-        if self.case.is_cpu() {
-            return Ok(None);
-        }
-        super::super::dry(&self.case.device, self.subject, step).map(Some)
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn foresee(&self, _: Step) -> Result<Option<Memory>, MeasureError> {
-        Ok(None)
-    }
-
-    #[cfg(feature = "counting-allocator")]
-    fn probe(&self, step: Step) -> Result<Option<Memory>, MeasureError> {
+        #[cfg(feature = "cuda")]
         if !self.case.is_cpu() {
-            return Ok(None);
+            return super::super::dry(&self.case.device, self.subject, step).map(Some);
         }
-        super::super::held(&self.case.device, self.subject, step).map(Some)
+        let _ = step;
+        Ok(None)
     }
 
-    #[cfg(not(feature = "counting-allocator"))]
-    fn probe(&self, _: Step) -> Result<Option<Memory>, MeasureError> {
-        Ok(None)
+    fn probe(&self, step: Step) -> Result<Option<Memory>, MeasureError> {
+        if self.case.is_cpu() { counted(&self.case.device, self.subject, step) } else { Ok(None) }
     }
 
     fn run(&self, step: Step) -> Result<Figures, MeasureError> {
-        let timed = alone(self.timing(), self.subject, step)?;
+        let figures = alone(self.timing(), self.subject, step)?;
         // Counted separately, because threads allocate scratch memory once and keep it.
-        let counted = self.probe(step)?;
-        Ok(figures(timed, counted))
+        let Some(Memory { reserved_bytes, in_use_bytes }) = self.probe(step)? else { return Ok(figures) };
+        Ok(Figures { reserved_bytes: figures.reserved_bytes.or(Some(reserved_bytes)), in_use_bytes, ..figures })
     }
 
     fn run_fed(&self, step: Step, feed: Feed) -> Result<Option<Figures>, MeasureError> {
-        let Some(prepare) = self.subject.preparation() else { return Ok(None) };
-        let timed = fed(self.timing(), self.subject, step, (prepare, feed))?;
-        Ok(Some(figures(timed, None)))
-    }
-}
-
-/// Available part of host memory.
-fn available_host_memory() -> Bytes {
-    Host::read().memory_available.scaled(SHARE)
-}
-
-fn figures(timed: Timed, counted: Option<Memory>) -> Figures {
-    Figures {
-        samples_per_s: timed.samples_per_s,
-        repeats: timed.repeats as u64,
-        step_ms: timed.step_ms,
-        phases: timed.phases,
-        waiting_percent: timed.waiting_percent,
-        reserved_bytes: timed.reserved.or(counted.map(|memory| memory.reserved_bytes)),
-        in_use_bytes: counted.and_then(|memory| memory.in_use_bytes),
-        predicted_bytes: None,
-        gpu_percent: timed.utilization.gpu_percent,
-        cpu_percent: timed.utilization.cpu_percent,
-        is_finite: timed.is_finite,
+        let timed = |prepare| fed(self.timing(), self.subject, step, (prepare, feed));
+        self.subject.preparation().map(timed).transpose()
     }
 }
