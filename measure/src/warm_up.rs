@@ -11,7 +11,7 @@ use gpu_tuned_core::plan::Plan;
 use gpu_tuned_train::device::catching;
 use gpu_tuned_train::mixed::Half;
 use gpu_tuned_train::train::{Trainer, TrainerError, group_bytes};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::measure::Subject;
 use crate::requests::{archive_folder, is_on};
@@ -37,15 +37,6 @@ pub struct WarmUp<'s> {
     pub plan: &'s Plan,
 }
 
-/// Output under `GPU_TUNED_WARM_JSON`.
-#[derive(Serialize)]
-struct Report<'a> {
-    warmed: &'a str,
-    bundle: &'a Saved,
-    micro_batches: &'a [usize],
-    seconds: f64,
-}
-
 impl WarmUp<'_> {
     /// Writes an archive and ends the process under `cargo gpu-tuned warm`; else returns at once.
     ///
@@ -68,8 +59,10 @@ impl WarmUp<'_> {
         let Saved { path, bytes, entries } = &bundle;
         print(&format!("{name}: {entries} entries, {} MiB, in {}, {seconds:.0} s", bytes >> 20, path.display()));
         if is_on(JSON) {
-            let report = Report { warmed: name, bundle: &bundle, micro_batches: &micro_batches, seconds };
-            println!("{}", serde_json::to_string(&report).expect("BUG: a report is always JSON"));
+            let report = json!({
+                "warmed": name, "bundle": bundle, "micro_batches": micro_batches, "seconds": seconds,
+            });
+            println!("{report}");
         }
         process::exit(0);
     }

@@ -91,20 +91,11 @@ fn others(folder: &Path) -> Vec<String> {
 
 /// Fills the active environment with what is in the file, for the GPUs with these numbers.
 pub(super) fn take(path: PathBuf, fingerprint: &Fingerprint, gpus: &[usize]) -> Bundled {
-    match filled(&path, fingerprint, gpus) {
-        Ok(Filled { entries, kernels, driver_files }) => Bundled::Taken { path, entries, kernels, driver_files },
-        Err(error) => Bundled::Ignored { path, because: error.to_string() },
-    }
+    let filled = filled(&path, fingerprint, gpus);
+    filled.unwrap_or_else(|error| Bundled::Ignored { path, because: error.to_string() })
 }
 
-/// Result of filling the caches.
-struct Filled {
-    entries: usize,
-    kernels: bool,
-    driver_files: usize,
-}
-
-fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Filled, BundleError> {
+fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Bundled, BundleError> {
     let found = Found::open(path)?;
     found.header.check(fingerprint)?;
     let kernels = found.header.build.is_some() && found.header.build == build();
@@ -112,8 +103,9 @@ fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Fill
     let numbers = gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let key = [found.header.key(), format!(" {kernels} {numbers}").into_bytes()].concat();
     let notes = persistence::open(NOTES);
+    let taken = |entries, driver_files| Bundled::Taken { path: path.to_owned(), entries, kernels, driver_files };
     if notes.get(&key).is_some() {
-        return Ok(Filled { entries: 0, kernels, driver_files: 0 });
+        return Ok(taken(0, 0));
     }
     let bundle = found.read()?;
     let driver_files = if kernels { driver_files(&bundle) } else { 0 };
@@ -129,7 +121,7 @@ fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Fill
     if let Insertion::Failed(message) = notes.insert(&key, Bytes::from_bytes_vec(vec![1]), Origin::Local) {
         tracing::debug!(message, "the bundle will be taken again at the next start");
     }
-    Ok(Filled { entries, kernels, driver_files })
+    Ok(taken(entries, driver_files))
 }
 
 /// Lays the driver's cache out, where it has none. Without it, kernels are compiled by the driver, and that is all.
