@@ -6,7 +6,7 @@ use burn::tensor::distributed::{CollectiveTensor, ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor};
 
 use super::Ended;
-use super::group::{Group, RankMessage};
+use super::group::Group;
 
 /// Handle of a rank to the group.
 #[derive(Clone)]
@@ -30,14 +30,10 @@ impl RankHandle {
         self.devices.len()
     }
 
-    /// Exchanges a message with all ranks, which must send the same kind.
-    pub(super) fn exchange<T>(
-        &self,
-        message: RankMessage,
-        read: impl Fn(&RankMessage) -> Option<T>,
-    ) -> Result<Vec<T>, Ended> {
-        let messages = self.group.exchange(self.rank, message)?;
-        let all: Option<Vec<T>> = messages.iter().map(read).collect();
+    /// Exchanges a value with all ranks, which must send values of the same type. Returns the values, rank by rank.
+    pub(super) fn exchange<T: Clone + Send + Sync + 'static>(&self, own: T) -> Result<Vec<T>, Ended> {
+        let messages = self.group.exchange(self.rank, Box::new(own))?;
+        let all: Option<Vec<T>> = messages.iter().map(|message| message.downcast_ref().cloned()).collect();
         all.ok_or_else(|| {
             self.group.end(Ended::OutOfStep);
             Ended::OutOfStep
@@ -51,31 +47,23 @@ impl RankHandle {
 
     /// Samples of a step, rank by rank.
     pub(in crate::train) fn samples(&self, own: usize) -> Result<Vec<usize>, Ended> {
-        self.exchange(RankMessage::Samples(own), |message| match message {
-            RankMessage::Samples(samples) => Some(*samples),
-            _ => None,
-        })
+        self.exchange(own)
     }
 
     /// Waits until the gradients of all ranks were computed.
     pub(in crate::train) fn agree(&self, samples: &[usize], loss: f32, present: Vec<bool>) -> Result<Agreement, Ended> {
-        let all = self.exchange(RankMessage::Ready { loss, present }, |message| match message {
-            RankMessage::Ready { loss, present } => Some((*loss, present.clone())),
-            _ => None,
-        })?;
+        let all = self.exchange((loss, present))?;
         let total = samples.iter().sum::<usize>() as f64;
-        let mut agreed = Agreement { loss: 0.0, present: Vec::new() };
-        let mut mean = 0.0;
+        let (mut mean, mut any_present) = (0.0, Vec::new());
         for ((loss, present), samples) in all.into_iter().zip(samples) {
             // A rank without samples has no loss.
             if *samples > 0 {
                 mean += f64::from(loss) * *samples as f64 / total;
             }
-            agreed.present.resize(present.len().max(agreed.present.len()), false);
-            agreed.present.iter_mut().zip(present).for_each(|(any, one)| *any |= one);
+            any_present.resize(present.len().max(any_present.len()), false);
+            any_present.iter_mut().zip(present).for_each(|(any, one)| *any |= one);
         }
-        agreed.loss = mean as f32;
-        Ok(agreed)
+        Ok(Agreement { loss: mean as f32, present: any_present })
     }
 
     /// Sums `parts` over all ranks.
@@ -92,20 +80,14 @@ impl RankHandle {
             let reduced: Vec<_> = parts.into_iter().map(reduce).collect();
             return Ok(reduced.into_iter().map(CollectiveTensor::resolve).collect());
         }
-        let all = self.exchange(RankMessage::Part(parts), |message| match message {
-            RankMessage::Part(parts) => Some(parts.clone()),
-            _ => None,
-        })?;
+        let all = self.exchange(parts)?;
         let add = |sum: Vec<Tensor<1>>, parts: Vec<Tensor<1>>| sum.into_iter().zip(parts).map(|(a, b)| a + b).collect();
         Ok(all.into_iter().reduce(add).unwrap_or_default())
     }
 
     /// Returns the norm of the first rank, because the norms of ranks may differ in the last bit.
     pub(in crate::train) fn first_norm(&self, own: f32) -> Result<f32, Ended> {
-        let all = self.exchange(RankMessage::Norm(own), |message| match message {
-            RankMessage::Norm(norm) => Some(*norm),
-            _ => None,
-        })?;
+        let all = self.exchange(own)?;
         Ok(all.first().copied().unwrap_or(own))
     }
 
