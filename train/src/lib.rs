@@ -25,3 +25,4 @@ pub mod out_of_memory;
 pub mod shape;
 pub mod timing;
 pub mod train;
+mod visit;

@@ -3,6 +3,8 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, Int, Shape, Tensor};
 
+use crate::visit::visit_floats;
+
 /// Hash of the names and shapes of a model's parameters, in hexadecimal; equal on every machine and in every run.
 ///
 /// The hash identifies a measured model. It depends neither on weights nor on their number format.
@@ -14,19 +16,11 @@ pub fn shape<M: Module>(model: &M) -> String {
 
 /// Number of trained values. `Module::num_params` also counts the statistics of a `BatchNorm`.
 pub fn parameters<M: Module>(model: &M) -> u64 {
-    let mut trained = Trained(0);
-    model.visit(&mut trained);
-    trained.0
-}
-
-struct Trained(u64);
-
-impl ModuleVisitor for Trained {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+    visit_floats!(model, trained = 0, u64, |param| {
         if param.is_require_grad() {
-            self.0 += param.lazy_shape().num_elements() as u64;
+            *trained += param.lazy_shape().num_elements() as u64;
         }
-    }
+    })
 }
 
 /// FNV-1a with 64 bits. The standard library's hashes may change between releases.

@@ -4,6 +4,7 @@ use burn::tensor::{FloatDType, Tensor};
 
 use super::MixedError;
 use super::module_path::{ModulePath, track_path};
+use crate::visit::visit_floats;
 
 /// Added to the norm before the division by [`clip`]; the value of PyTorch's `clip_grad_norm_`.
 const CLIP_EPSILON: f64 = 1e-6;
@@ -161,22 +162,14 @@ impl ModuleVisitor for SumOfSquares<'_> {
 #[must_use]
 pub fn clip<M: Module>(gradients: GradientsParams, model: &M, norm: &Tensor<1>, most: f64) -> GradientsParams {
     let factor = norm.clone().add_scalar(CLIP_EPSILON).recip().mul_scalar(most).clamp_max(1.0);
-    let mut visitor = Multiply { gradients, factor };
-    model.visit(&mut visitor);
-    visitor.gradients
-}
-
-struct Multiply {
-    gradients: GradientsParams,
-    factor: Tensor<1>,
-}
-
-impl ModuleVisitor for Multiply {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(gradient) = self.gradients.remove::<D>(param.id) else { return };
-        let factor = self.factor.clone().to_device(&gradient.device()).cast(gradient.dtype());
-        self.gradients.register(param.id, gradient * factor.reshape([1; D]));
-    }
+    let clipped =
+        visit_floats!(model, (gradients, factor) = (gradients, factor), (GradientsParams, Tensor<1>), |param| {
+            if let Some(gradient) = gradients.remove::<D>(param.id) {
+                let factor = factor.clone().to_device(&gradient.device()).cast(gradient.dtype());
+                gradients.register(param.id, gradient * factor.reshape([1; D]));
+            }
+        });
+    clipped.0
 }
 
 #[cfg(test)]

@@ -1,25 +1,19 @@
 //! Devices of a model's parameters.
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor};
+use burn::module::Module;
+use burn::tensor::Device;
+
+use crate::visit::visit_floats;
 
 /// Devices of the float parameters that have autodiff, one a parameter. A module's own list merges devices that differ only
 /// in activation checkpointing.
 pub fn differentiated(model: &impl Module) -> Vec<Device> {
-    let mut devices = Devices(Vec::new());
-    model.visit(&mut devices);
-    devices.0
-}
-
-struct Devices(Vec<Device>);
-
-impl ModuleVisitor for Devices {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+    visit_floats!(model, devices = Vec::new(), Vec<Device>, |param| {
         let device = param.val().device();
         if device.gradient_checkpointing_strategy().is_some() {
-            self.0.push(device);
+            devices.push(device);
         }
-    }
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{DType, FloatDType, Tensor};
 
 use crate::mixed::TOGETHER;
+use crate::visit::visit_floats;
 
 /// The sum of gradients, parameter by parameter, in the type that they have.
 pub(super) fn added<M: Module>(sum: GradientsParams, gradients: GradientsParams, model: &M) -> GradientsParams {
@@ -19,71 +20,56 @@ pub(super) fn added<M: Module>(sum: GradientsParams, gradients: GradientsParams,
 
 /// The gradients times a factor.
 pub fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
-    let mut scaling = Scaling { gradients, factor };
-    model.visit(&mut scaling);
-    scaling.gradients
-}
-
-struct Scaling {
-    gradients: GradientsParams,
-    factor: f64,
-}
-
-impl ModuleVisitor for Scaling {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
-            self.gradients.register(param.id, gradient.mul_scalar(self.factor));
+    let scaled = visit_floats!(model, (gradients, factor) = (gradients, factor), (GradientsParams, f64), |param| {
+        if let Some(gradient) = gradients.remove::<D>(param.id) {
+            gradients.register(param.id, gradient.mul_scalar(*factor));
         }
-    }
+    });
+    scaled.0
 }
 
 /// Parameters with gradients in groups of at most so many bytes, in the order of the model; one that is larger is alone.
 pub(super) fn groups<M: Module>(gradients: &GradientsParams, model: &M, bytes: u64) -> Vec<Vec<ParamId>> {
-    let mut grouping = Grouping { gradients, bytes, groups: Vec::new(), room: 0 };
-    model.visit(&mut grouping);
-    grouping.groups
-}
-
-struct Grouping<'g> {
-    gradients: &'g GradientsParams,
-    bytes: u64,
-    groups: Vec<Vec<ParamId>>,
-    /// Bytes left in the last group.
-    room: u64,
-}
-
-impl ModuleVisitor for Grouping<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
-        let bytes = (gradient.shape().num_elements() * gradient.dtype().size()) as u64;
-        if bytes > self.room || self.groups.is_empty() {
-            self.groups.push(Vec::new());
-            self.room = self.bytes.max(bytes);
+    let sizes = visit_floats!(
+        model,
+        (sizes, gradients) = (Vec::new(), gradients),
+        (Vec<(ParamId, u64)>, &'v GradientsParams),
+        |param| {
+            if let Some(gradient) = gradients.get::<D>(param.id) {
+                sizes.push((param.id, (gradient.shape().num_elements() * gradient.dtype().size()) as u64));
+            }
         }
-        self.groups.last_mut().expect("BUG: one was just begun").push(param.id);
-        self.room -= bytes;
+    );
+    let mut groups: Vec<Vec<ParamId>> = Vec::new();
+    // Bytes left in the last group.
+    let mut room = 0;
+    for (id, size) in sizes.0 {
+        match groups.last_mut() {
+            Some(group) if size <= room => group.push(id),
+            _ => {
+                groups.push(vec![id]);
+                room = bytes.max(size);
+            }
+        }
+        room -= size;
     }
+    groups
 }
 
 /// Copies of the gradients of some parameters, of the same bytes.
 pub(super) fn copied<M: Module>(gradients: &GradientsParams, model: &M, ids: &[ParamId]) -> GradientsParams {
-    let mut copying = Copying { gradients, ids, copies: GradientsParams::new() };
-    model.visit(&mut copying);
-    copying.copies
-}
-
-struct Copying<'g> {
-    gradients: &'g GradientsParams,
-    ids: &'g [ParamId],
-    copies: GradientsParams,
-}
-
-impl ModuleVisitor for Copying<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some(gradient) = self.gradients.get::<D>(param.id).filter(|_| self.ids.contains(&param.id)) {
-            self.copies.register(param.id, gradient);
+    let state = (GradientsParams::new(), gradients, ids);
+    let copied = visit_floats!(
+        model,
+        (copies, gradients, ids) = state,
+        (GradientsParams, &'v GradientsParams, &'v [ParamId]),
+        |param| {
+            if let Some(gradient) = gradients.get::<D>(param.id).filter(|_| ids.contains(&param.id)) {
+                copies.register(param.id, gradient);
+            }
         }
-    }
+    );
+    copied.0
 }
 
 /// A value on the device, of shape `[1]`, that depends on every trained parameter of a model that is `seen`; `None` if
@@ -136,18 +122,12 @@ pub(super) struct Sizes {
 
 impl Sizes {
     pub(super) fn from_model<M: Module>(model: &M) -> Self {
-        let mut sizes = Self::default();
-        model.visit(&mut sizes);
-        sizes
-    }
-}
-
-impl ModuleVisitor for Sizes {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if param.is_require_grad() {
-            let bytes = (param.shape().num_elements() * param.dtype().size()) as u64;
-            *self = Self { all: self.all + bytes, largest: self.largest.max(bytes) };
-        }
+        visit_floats!(model, sizes = Self::default(), Sizes, |param| {
+            if param.is_require_grad() {
+                let bytes = (param.shape().num_elements() * param.dtype().size()) as u64;
+                *sizes = Sizes { all: sizes.all + bytes, largest: sizes.largest.max(bytes) };
+            }
+        })
     }
 }
 

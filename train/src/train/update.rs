@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::Duration;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor, TensorReadError};
 
@@ -14,6 +14,7 @@ use super::outcome::{Rescue, StepError};
 use super::step_failure::StepFailure;
 use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
 use crate::timing::{Phase, StepTimer};
+use crate::visit::visit_floats;
 
 /// Trials of work that cannot be begun again.
 const TRIALS: u32 = 6;
@@ -156,39 +157,18 @@ pub(super) fn patiently<T>(release: impl Fn(), trial: impl Fn() -> Result<T, Ste
 
 /// Sum of absolute differences of the trained parameters that are `seen`, in fp32 and of shape `[1]`; `None` without any.
 pub(super) fn difference<M: Module>(old: &M, new: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
-    let mut values = Values { values: GradientsParams::new(), seen };
-    old.visit(&mut values);
-    let mut differences = Differences { old: values.values, sum: None };
-    new.visit(&mut differences);
-    differences.sum
-}
-
-struct Values<F> {
-    values: GradientsParams,
-    seen: F,
-}
-
-impl<F: Fn(ParamId) -> bool> ModuleVisitor for Values<F> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if param.is_require_grad() && (self.seen)(param.id) {
-            self.values.register(param.id, param.base().without_autodiff());
+    let state = (GradientsParams::new(), &seen as &dyn Fn(ParamId) -> bool);
+    let old = visit_floats!(old, (values, seen) = state, (GradientsParams, &'v dyn Fn(ParamId) -> bool), |param| {
+        if param.is_require_grad() && seen(param.id) {
+            values.register(param.id, param.base().without_autodiff());
         }
-    }
-}
-
-struct Differences {
-    old: GradientsParams,
-    sum: Option<Tensor<1>>,
-}
-
-impl ModuleVisitor for Differences {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(old) = self.old.remove::<D>(param.id) else { return };
-        let [old, new] = [old, param.base().without_autodiff()].map(|value| value.cast(FloatDType::F32));
-        let difference = new.sub(old).abs().sum();
-        self.sum = Some(match self.sum.take() {
-            Some(sum) => sum + difference,
-            None => difference,
+    });
+    let changes =
+        visit_floats!(new, (old, changes) = (old.0, Vec::new()), (GradientsParams, Vec<Tensor<1>>), |param| {
+            if let Some(old) = old.remove::<D>(param.id) {
+                let [old, new] = [old, param.base().without_autodiff()].map(|value| value.cast(FloatDType::F32));
+                changes.push(new.sub(old).abs().sum());
+            }
         });
-    }
+    changes.1.into_iter().reduce(|sum, change| sum + change)
 }

@@ -112,23 +112,18 @@ where
         let refused = self.refused(&learner.model(), components.grad_accumulation);
         check_parameters(self.parameters, &learner.model());
         let first_step = self.first_step.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(first_step) = first_step {
-            match measure(first_step, &learner, &train) {
-                Ok(()) => {
-                    // Releases the terminal.
-                    drop(components.event_processor.renderer());
-                    process::exit(0);
-                }
-                Err(message) => {
-                    fail(&interrupter, message);
-                    return (learner.model(), components.event_processor);
-                }
-            }
+        let measured = first_step.map(|first_step| measure(first_step, &learner, &train)).transpose();
+        if let Ok(Some(())) = measured {
+            // Releases the terminal.
+            drop(components.event_processor.renderer());
+            process::exit(0);
         }
-        let learning = match Learning::new(learner.clone(), self.recipe.half.filter(|_| refused.is_none())) {
+        let half = self.recipe.half.filter(|_| refused.is_none());
+        let learning = measured.and_then(|_| Learning::new(learner.clone(), half).map_err(|error| error.to_string()));
+        let learning = match learning {
             Ok(learning) => learning,
-            Err(error) => {
-                fail(&interrupter, error.to_string());
+            Err(message) => {
+                fail(&interrupter, message);
                 return (learner.model(), components.event_processor);
             }
         };
