@@ -53,16 +53,9 @@ pub(super) struct Plan<'p> {
     pub(super) progress: &'p dyn Fn(Mode, &Tried),
 }
 
-/// Measurements of a mode so far.
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) mode: MeasuredMode,
-    /// Bytes beyond the memory pools and the context, once all steps of the mode ran.
-    pub(super) kernels: Option<Bytes>,
-}
-
-/// Stores the measurements of a mode so far.
-pub(super) type Keep<'k> = dyn FnMut(Found) -> Result<(), MeasureError> + 'k;
+/// Stores the measurements of a mode so far; once all steps of the mode ran, also the bytes beyond the memory pools and the
+/// context.
+pub(super) type Keep<'k> = dyn FnMut(MeasuredMode, Option<Bytes>) -> Result<(), MeasureError> + 'k;
 
 /// Measures steps in a mode, and calls `keep` after every try.
 pub(super) fn measure(trial: &dyn Trial, plan: Plan<'_>, mode: Mode, keep: &mut Keep<'_>) -> Result<(), MeasureError> {
@@ -181,7 +174,7 @@ impl BatchSearch<'_, '_> {
     fn store(&mut self, kernels: Option<Bytes>) -> Result<(), MeasureError> {
         let batch = self.tried.values().map(|tried| (tried.batch, tried.measured())).collect();
         let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: kernels.is_none(), batch };
-        (self.keep)(Found { mode, kernels })
+        (self.keep)(mode, kernels)
     }
 }
 

@@ -67,9 +67,9 @@ impl Fake {
         let (mut modes, mut kernels) = (BTreeMap::new(), Bytes::ZERO);
         for checkpointing in [false, true] {
             let mode = Mode::new(Precision::F32, checkpointing);
-            let keep = &mut |found: super::Found| {
-                kernels = kernels.max(found.kernels.unwrap_or_default());
-                modes.insert(mode, found.mode);
+            let keep = &mut |found: MeasuredMode, bytes: Option<Bytes>| {
+                kernels = kernels.max(bytes.unwrap_or_default());
+                modes.insert(mode, found);
                 Ok(())
             };
             measure(self, self.plan(largest_batch), mode, keep).expect("it can be measured");
@@ -173,10 +173,10 @@ fn every_try_has_the_memory_of_accumulated_gradients() {
 fn every_try_is_stored_when_it_is_done() {
     let fake = fake();
     let mut sizes = Vec::new();
-    let keep = &mut |found: super::Found| {
-        assert!(found.mode.is_partial && found.kernels.is_none());
-        sizes.push(found.mode.batch.len());
-        assert_eq!(fake.calls("dry").len(), 2 * found.mode.batch.len());
+    let keep = &mut |found: MeasuredMode, kernels: Option<Bytes>| {
+        assert!(found.is_partial && kernels.is_none());
+        sizes.push(found.batch.len());
+        assert_eq!(fake.calls("dry").len(), 2 * found.batch.len());
         // An error stops the search, as when the disk is full.
         if sizes.len() < 3 { Ok(()) } else { Err(Step::single(1, false).failed(&"no room")) }
     };
@@ -199,7 +199,7 @@ fn a_tensor_that_is_too_large_ends_the_search() {
         assert_eq!(batches(&found, mode).last().expect("tries").0, 32, "{mode}");
     }
     let none = Fake { largest: 0, ..fake() };
-    assert!(matches!(measure(&none, none.plan(8), PLAIN, &mut |_| Ok(())), Err(MeasureError::Step { .. })));
+    assert!(matches!(measure(&none, none.plan(8), PLAIN, &mut |_, _| Ok(())), Err(MeasureError::Step { .. })));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn launch_bound_steps_are_timed_at_two_batches() {
 fn divisors_of_the_step_are_tried_from_the_whole_step_down() {
     let fake = fake();
     let plan = Plan { global: Some(100), ..fake.plan(100) };
-    measure(&fake, plan, PLAIN, &mut |_| Ok(())).expect("it can be measured");
+    measure(&fake, plan, PLAIN, &mut |_, _| Ok(())).expect("it can be measured");
     assert_eq!(fake.ran(false)[..4], [100, 50, 25, 20]);
 }
 
@@ -243,8 +243,8 @@ fn below_the_memory_limit_gaps_are_filled_up_to_twelve_tries() {
     let fake = fake();
     let plan = Plan { global: Some(720), ..fake.plan(720) };
     let mut tries = Vec::new();
-    measure(&fake, plan, PLAIN, &mut |found| {
-        tries = found.mode.batch.into_keys().collect();
+    measure(&fake, plan, PLAIN, &mut |found, _| {
+        tries = found.batch.into_keys().collect();
         Ok(())
     })
     .expect("it can be measured");
@@ -255,7 +255,7 @@ fn below_the_memory_limit_gaps_are_filled_up_to_twelve_tries() {
 /// Batches that are dry-run where each has kernels of its own to tune, for so many seconds.
 fn slowly(seconds: u64) -> Vec<usize> {
     let fake = Fake { tuning: Duration::from_secs(seconds), fixed: 160, sample: 14, ..fake() };
-    measure(&fake, fake.plan(512), PLAIN, &mut |_| Ok(())).expect("it can be measured");
+    measure(&fake, fake.plan(512), PLAIN, &mut |_, _| Ok(())).expect("it can be measured");
     fake.calls("dry").iter().filter(|step| step.micro_batches == 1).map(|step| step.batch).collect()
 }
 

@@ -249,9 +249,9 @@ impl MeasurementTarget {
         };
         for &checkpointing in bench.subject.checkpointing() {
             let mode = bench.mode(checkpointing);
-            measure(&trial, plan, mode, &mut |found| {
-                on.kernels_bytes = on.kernels_bytes.max(found.kernels);
-                on.mode.insert(mode, found.mode);
+            measure(&trial, plan, mode, &mut |found, kernels| {
+                on.kernels_bytes = on.kernels_bytes.max(kernels);
+                on.mode.insert(mode, found);
                 keep(&on)
             })?;
         }

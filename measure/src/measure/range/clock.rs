@@ -67,15 +67,11 @@ pub(super) fn fed<M: Module, B: Clone>(
         feeding(prepare, step.batch, feed, |batches| {
             let before_it_flows = feed.workers.saturating_add(feed.prefetch).min(MOST_STEPS as u64) as usize;
             let first = Repeats { steps: before_it_flows.max(1), repeats: 1 };
-            let mut take = || {
-                batches.take();
-                batches.waited()
-            };
-            let seconds = clock.repeat_steps(first, &mut take)?;
+            let seconds = clock.repeat_steps(first, || batches.take())?;
             // Slow preparation is what a step takes, too.
             let repeats = Repeats::for_duration(warm.max(seconds[0].step), timing.spend);
             let watch = timing.eye.watch();
-            let seconds = clock.repeat_steps(repeats, take)?;
+            let seconds = clock.repeat_steps(repeats, || batches.take())?;
             let utilization = watch.end();
             let share = |seconds: &Seconds| 100.0 * seconds.waited / seconds.step;
             let waiting_percent = Some(median(&mut seconds.iter().map(share).collect::<Vec<_>>()));

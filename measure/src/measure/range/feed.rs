@@ -15,27 +15,21 @@ pub(super) struct Fed<'p> {
     samples: usize,
     /// `None` without workers.
     prepared: Option<Receiver<()>>,
-    waited: Duration,
 }
 
 impl Fed<'_> {
-    /// Waits for a prepared batch, or prepares it.
+    /// Waits for a prepared batch, or prepares it. Returns the time that it took.
     ///
     /// # Panics
     ///
     /// When no worker is left, as all of them have panicked.
-    pub(super) fn take(&mut self) {
+    pub(super) fn take(&mut self) -> Duration {
         let begin = Instant::now();
         match &self.prepared {
             Some(prepared) => prepared.recv().expect("the preparation of a batch panicked"),
             None => (self.prepare)(self.samples),
         }
-        self.waited += begin.elapsed();
-    }
-
-    /// Time waited since the last call.
-    pub(super) fn waited(&mut self) -> Duration {
-        std::mem::take(&mut self.waited)
+        begin.elapsed()
     }
 }
 
@@ -52,7 +46,7 @@ pub(super) fn feeding<T>(
     work: impl FnOnce(&mut Fed<'_>) -> T,
 ) -> T {
     if workers == 0 {
-        return work(&mut Fed { prepare, samples, prepared: None, waited: Duration::ZERO });
+        return work(&mut Fed { prepare, samples, prepared: None });
     }
     let (sender, prepared) = sync_channel(usize::try_from(prefetch).unwrap_or(usize::MAX).clamp(1, MOST_WAITING));
     thread::scope(|scope| {
@@ -62,8 +56,7 @@ pub(super) fn feeding<T>(
         }
         drop(sender);
         // Workers end when it is dropped, also where the work panics.
-        let mut fed = Fed { prepare, samples, prepared: Some(prepared), waited: Duration::ZERO };
-        work(&mut fed)
+        work(&mut Fed { prepare, samples, prepared: Some(prepared) })
     })
 }
 
@@ -117,12 +110,11 @@ mod tests {
                 for _ in 0..3 {
                     fed.take();
                 }
-                fed.waited();
-                for _ in 0..5 {
+                let take = |_| {
                     sleep(10 * MS);
-                    fed.take();
-                }
-                fed.waited()
+                    fed.take()
+                };
+                (0..5).map(take).sum::<Duration>()
             })
         };
         let (alone, fed) = (waited(0), waited(4));

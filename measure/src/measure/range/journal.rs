@@ -47,16 +47,8 @@ impl Journal {
         self.add(&Line::Begin(begin))
     }
 
-    pub(super) fn start(&mut self, setup: Setup) -> Result<(), MeasureError> {
-        self.add(&Line::Started(setup))
-    }
-
-    pub(super) fn end(&mut self, setup: Setup, outcome: Outcome) -> Result<(), MeasureError> {
-        self.add(&Line::Ended { setup, outcome: Box::new(outcome) })
-    }
-
     /// Adds a line in one piece, and sees that it lasts.
-    fn add(&mut self, line: &Line) -> Result<(), MeasureError> {
+    pub(super) fn add(&mut self, line: &Line) -> Result<(), MeasureError> {
         let mut text = serde_json::to_string(line).expect("BUG: a line is always JSON");
         text.push('\n');
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());

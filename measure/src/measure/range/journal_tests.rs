@@ -68,8 +68,9 @@ fn what_was_written_is_known_again_and_what_was_cut_off_is_not() {
         let mut journal = Journal::open(&path).expect("it is opened");
         journal.begin(header(), begin()).expect("it is written");
         for (setup, outcome) in &outcomes {
-            journal.start(*setup).expect("it is written");
-            journal.end(*setup, outcome.clone()).expect("it is written");
+            journal.add(&Line::Started(*setup)).expect("it is written");
+            let ended = Line::Ended { setup: *setup, outcome: Box::new(outcome.clone()) };
+            journal.add(&ended).expect("it is written");
         }
     }
     let whole = fs::read_to_string(&path).expect("the file");

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::Mode;
-use gpu_tuned_observe::bench::{Figures, Outcome, Setup};
+use gpu_tuned_observe::bench::{Figures, Line, Outcome, Setup};
 use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
 use super::super::{MeasureError, Memory, Step};
@@ -40,9 +40,9 @@ impl Sweep<'_> {
         let mut memory = self.known_memory();
         for setup in todo {
             let begin = Instant::now();
-            self.journal.start(setup)?;
+            self.journal.add(&Line::Started(setup))?;
             let outcome = self.attempt(setup, memory.entry(setup.mode()).or_default())?;
-            self.journal.end(setup, outcome.clone())?;
+            self.journal.add(&Line::Ended { setup, outcome: Box::new(outcome.clone()) })?;
             report::point(&progress.after(setup, begin.elapsed()), &outcome);
             (self.said)();
             let is_over = matches!(outcome, Outcome::OutOfMemory { .. });
@@ -95,7 +95,7 @@ impl Sweep<'_> {
     fn alone(&self, step: Step, memory: &mut KnownMemory) -> Result<Outcome, MeasureError> {
         let batch = step.batch as u64;
         for probe in PROBES.into_iter().filter(|probe| *probe < batch) {
-            if memory.is_unknown() || memory.has_only(PROBES[0]) {
+            if memory.0.keys().all(|known| *known == PROBES[0]) {
                 // Models that take no batch so small are run without knowing.
                 let probed = self.runner.probe(Step { batch: probe as usize, ..step }).ok().flatten();
                 memory.add(probe, probed.map(|memory| memory.reserved_bytes));
@@ -134,14 +134,6 @@ fn failure(error: MeasureError) -> Result<Outcome, MeasureError> {
 struct KnownMemory(BTreeMap<u64, Bytes>);
 
 impl KnownMemory {
-    fn is_unknown(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn has_only(&self, batch: u64) -> bool {
-        self.0.len() == 1 && self.0.contains_key(&batch)
-    }
-
     fn add(&mut self, batch: u64, bytes: Option<Bytes>) {
         let known = self.0.get(&batch).copied();
         self.0.extend(bytes.max(known).map(|bytes| (batch, bytes)));
