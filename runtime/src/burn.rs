@@ -27,16 +27,10 @@ pub fn device() -> Device {
     let machine = first_look();
     let gpus = cuda_devices().unwrap_or_default();
     let first = machine.gpus.first().and_then(|gpu| Place::of(gpu, machine.gpus.len() == 1).find(&gpus).ok());
-    first.map_or_else(cpu, on_cuda)
-}
-
-#[cfg(feature = "cuda")]
-fn on_cuda(gpu: &CudaDevice) -> Device {
-    Device::cuda(gpu.index)
-}
-
-/// Without CUDA there are no GPUs.
-#[cfg(not(feature = "cuda"))]
-fn on_cuda(_: &CudaDevice) -> Device {
+    #[cfg(feature = "cuda")]
+    if let Some(gpu) = first {
+        return Device::cuda(gpu.index);
+    }
+    let _ = first;
     cpu()
 }

@@ -12,7 +12,10 @@ pub(super) struct Drivers {
 
 /// Reads NVML, then CUDA: the first reports free memory, the second the GPUs of this program and their order.
 pub(super) fn read(library: Option<&Path>) -> Drivers {
-    in_cuda_order(management(library))
+    let drivers = management(library);
+    #[cfg(feature = "cuda")]
+    let drivers = in_cuda_order(drivers);
+    drivers
 }
 
 #[cfg(feature = "nvml")]
@@ -48,10 +51,5 @@ fn in_cuda_order(mut drivers: Drivers) -> Drivers {
         }
         Err(error) => drivers.trouble.push(error.to_string()),
     }
-    drivers
-}
-
-#[cfg(not(feature = "cuda"))]
-fn in_cuda_order(drivers: Drivers) -> Drivers {
     drivers
 }
