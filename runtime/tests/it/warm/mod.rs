@@ -1,10 +1,11 @@
 //! Warm starts in processes of their own, since CubeCL is configured once in a process.
 
+mod bundles;
+
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::thread;
 
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const TASK: &str = "WARM_TEST_TASK";
-const BUNDLE: &str = "GPU_TUNED_WARM_BUNDLE";
 
 /// What CubeCL keeps on the first GPU, and for all.
 const TUNED: &str = "autotune/0.11.3/device-0-0-cuda/matmul";
@@ -193,93 +193,6 @@ fn a_run_that_measures_leaves_what_it_tuned_to_training() {
     assert_eq!(machine.run("fill", &[])["tuned"], "the third is fastest");
 }
 
-#[test]
-fn a_bundle_of_one_machine_fills_the_caches_of_another_once() {
-    let (maker, machine) = (Machine::new(), Machine::new());
-    let saved = maker.run("save", &[]);
-    assert_eq!(saved["entries"], 3, "records stay at home: {saved:#}");
-    let file = PathBuf::from(saved["path"].as_str().expect("a path"));
-    let folder = file.parent().expect("a folder");
-    assert_eq!(fs::read_dir(folder).expect("a folder").count(), 1, "drafts are removed");
-
-    let first = machine.run("begin", &[(BUNDLE, folder)]);
-    assert_eq!((&first["tuned"], &first["kernel"]), (&json!("the third is fastest"), &json!("PTX")), "{first:#}");
-    assert_eq!(first["spoilt"], Value::Null, "it was chosen without memory");
-    let bundle = &first["warm"]["bundle"];
-    assert_eq!((&bundle["bundle"], &bundle["entries"], &bundle["kernels"]), (&json!("taken"), &json!(2), &json!(true)));
-    let second = machine.run("begin", &[(BUNDLE, folder)]);
-    assert_eq!(second["warm"]["bundle"]["entries"], 0);
-    // On other GPUs of the machine it is taken for them.
-    let others = machine.run("begin-on 1 2", &[(BUNDLE, folder)]);
-    assert_eq!(others["tuned_on_the_third"], "the third is fastest", "{others:#}");
-
-    // In the current folder it is found without being named.
-    let fresh = Machine::new();
-    let found = fresh.work().join("gpu-tuned.warm");
-    fs::create_dir(&found).expect("a folder");
-    fs::copy(&file, found.join(file.file_name().expect("a name"))).expect("it is copied");
-    assert_eq!(fresh.run("begin", &[])["kernel"], "PTX");
-    let elsewhere = fresh.run("begin-elsewhere", &[]);
-    let because = elsewhere["warm"]["bundle"]["because"].as_str().expect("a reason");
-    assert!(because.starts_with("none of its bundles is gpu-tuned-nvidia-h200-sm90-driver-550.1-"), "{because}");
-}
-
-#[test]
-fn processes_that_start_at_once_share_the_caches() {
-    let (maker, machine) = (Machine::new(), Machine::new());
-    let file = PathBuf::from(maker.run("save", &[])["path"].as_str().expect("a path"));
-    let begun: Vec<_> = thread::scope(|scope| {
-        let start = || machine.run("begin", &[(BUNDLE, file.as_path())]);
-        let started: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
-        started.into_iter().map(|process| process.join().expect("it ends")).collect()
-    });
-    for begun in &begun {
-        assert_eq!((&begun["warm"]["caches"], &begun["kernel"]), (&json!("on"), &json!("PTX")), "{begun:#}");
-        assert_eq!(begun["warm"]["bundle"]["bundle"], "taken", "{begun:#}");
-    }
-    // Each entry was new to one of them.
-    let new: u64 = begun.iter().filter_map(|begun| begun["warm"]["bundle"]["entries"].as_u64()).sum();
-    assert_eq!(new, 2, "{begun:#?}");
-}
-
-#[test]
-fn a_bundle_that_is_of_no_use_is_ignored_with_the_reason() {
-    let (maker, machine) = (Machine::new(), Machine::new());
-    let file = PathBuf::from(maker.run("save", &[])["path"].as_str().expect("a path"));
-    let whole = fs::read(&file).expect("a bundle");
-    let reason = |task: &str, contents: &[u8]| {
-        let copy = machine.work().join("copy.bundle");
-        fs::write(&copy, contents).expect("it is written");
-        let begun = machine.run(task, &[(BUNDLE, copy.as_path())]);
-        assert_eq!((&begun["warm"]["caches"], &begun["tuned"]), (&json!("on"), &Value::Null), "{begun:#}");
-        begun["warm"]["bundle"]["because"].as_str().expect("a reason").to_owned()
-    };
-    assert_eq!(reason("begin-elsewhere", &whole), "made with driver 580.95.05, here it is 550.1");
-    assert!(reason("begin", &whole[..whole.len() - 1]).starts_with("it is damaged: "));
-    assert_eq!(reason("begin", &whole[..20]), "it is no bundle of gpu-tuned");
-    let mut flipped = whole.clone();
-    *flipped.last_mut().expect("bytes") ^= 1;
-    assert_eq!(reason("begin", &flipped), "it is damaged: its checksum does not match");
-    assert_eq!(reason("begin", b""), "it is no bundle of gpu-tuned");
-
-    let missing = machine.run("begin", &[(BUNDLE, Path::new("/nowhere/one.bundle"))]);
-    assert!(missing["warm"]["bundle"]["because"].as_str().expect("a reason").starts_with("it cannot be read: "));
-}
-
-#[test]
-fn the_kernels_of_another_build_are_left_out_and_its_choices_are_taken() {
-    let (maker, machine) = (Machine::new(), Machine::new());
-    let file = PathBuf::from(maker.run("save", &[])["path"].as_str().expect("a path"));
-    let bytes = fs::read(&file).expect("a bundle");
-    let end = bytes.iter().position(|byte| *byte == b'\n').expect("a first line");
-    let mut header: Value = serde_json::from_slice(&bytes[..end]).expect("JSON");
-    header["build"] = json!("0123456789abcdef");
-    fs::write(&file, [header.to_string().as_bytes(), &bytes[end..]].concat()).expect("it is written");
-    let begun = machine.run("begin", &[(BUNDLE, file.as_path())]);
-    assert_eq!((&begun["tuned"], &begun["kernel"]), (&json!("the third is fastest"), &Value::Null), "{begun:#}");
-    assert!(begun["said"].as_str().expect("a report").ends_with("of another build, and left out"));
-}
-
 #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 10, target = "generic")]
 #[derive(Clone, Debug)]
 struct Config {
@@ -314,20 +227,6 @@ fn warming_up_takes_steps_of_every_micro_batch_that_is_planned_or_would_be() {
     let three = |step: &[usize]| step.repeat(3);
     let expected = [three(&[4, 4, 2]), three(&[2, 2]), three(&[1, 1])].concat();
     assert_eq!(sizes.into_inner().expect("no panic"), expected);
-}
-
-#[test]
-fn no_bundle_is_made_without_a_gpu() {
-    let machine = Machine::new();
-    let bundles = machine.work().join("gpu-tuned.warm");
-    let refused = machine.run("bundle-on-cpu", &[("GPU_TUNED_WARM", &bundles)]);
-    assert!(refused.as_str().expect("a reason").starts_with("there is no GPU: "), "{refused}");
-    assert!(!bundles.exists());
-}
-
-#[test]
-fn nothing_is_no_bundle() {
-    assert_eq!(Machine::new().run("save-nothing", &[]), "nothing was compiled or tuned");
 }
 
 #[test]
