@@ -4,7 +4,6 @@ use burn::data::dataloader::Progress;
 use burn::data::dataset::DatasetError;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::plan::Schedule;
-use thiserror::Error;
 
 use crate::micro_batch::MicroBatch;
 
@@ -18,18 +17,6 @@ pub struct BatchCheck {
     /// True if the program specifies the size of a step. Otherwise any batch size is accepted, except for the micro-batch of a
     /// larger step.
     pub(super) is_specified: bool,
-}
-
-/// Batches of another size than the planned steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "a batch of the training loader has {batch} samples, and an optimizer step has {step}: build the loader with \
-     `.batch_size(session.schedule().samples_per_rank() as usize)`, which is cut into micro-batches; or, where its batches are \
-     the steps that are meant, say `global_batch = batch_size` in `#[gpu_tuned(…)]`, of a field that is not `#[tuned]`"
-)]
-pub(super) struct WrongBatchSize {
-    batch: usize,
-    step: usize,
 }
 
 impl BatchCheck {
@@ -48,11 +35,11 @@ impl BatchCheck {
     ///
     /// # Errors
     ///
-    /// [`WrongBatchSize`] unless they are whole steps.
+    /// A message unless they are whole steps.
     pub(super) fn checked<B: MicroBatch>(
         self,
         batches: &mut impl Iterator<Item = Loaded<B>>,
-    ) -> Result<Vec<Loaded<B>>, WrongBatchSize> {
+    ) -> Result<Vec<Loaded<B>>, String> {
         // An empty batch is an error of the step.
         let samples = |(batch, _): &Loaded<B>| batch.as_ref().ok().map(B::len).filter(|samples| *samples > 0);
         let mut first = Vec::from_iter(batches.next());
@@ -60,7 +47,13 @@ impl BatchCheck {
             first.extend(batches.next());
             let next = first.get(1).and_then(samples);
             if batch > self.step || next.is_some_and(|next| next != self.step) {
-                return Err(WrongBatchSize { batch, step: self.step });
+                return Err(format!(
+                    "a batch of the training loader has {batch} samples, and an optimizer step has {}: build the loader with \
+                     `.batch_size(session.schedule().samples_per_rank() as usize)`, which is cut into micro-batches; or, if its \
+                     batches are the intended steps, write `global_batch = batch_size` in `#[gpu_tuned(…)]`, with a field that \
+                     is not `#[tuned]`",
+                    self.step
+                ));
             }
         }
         Ok(first)

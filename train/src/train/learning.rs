@@ -9,16 +9,11 @@ use super::update::Weights;
 use crate::mixed::{Half, Master, MixedError, widen_by};
 
 /// Learner of Burn's loop, and in mixed precision the 16-bit copy of its model.
+#[derive(Clone)]
 pub(super) struct Learning<M: LearnerModel> {
     pub learner: Learner<M>,
     /// Copy that computes.
     copy: Option<(Half, M)>,
-}
-
-impl<M: LearnerModel> Clone for Learning<M> {
-    fn clone(&self) -> Self {
-        Self { learner: self.learner.clone(), copy: self.copy.clone() }
-    }
 }
 
 impl<M: LearnerModel> Learning<M> {

@@ -12,7 +12,7 @@ use super::buffers::Buffers;
 use super::gradients::{Sizes, witness};
 use super::health::Counts;
 use super::outcome::{Step, StepError};
-use super::ranks::{RankHandle, StepSamples};
+use super::ranks::RankHandle;
 use super::replanning::Replanning;
 use super::step_failure::StepFailure;
 use super::update::{Update, Weights, difference, read, updated};
@@ -95,7 +95,7 @@ impl Stepper {
         }
         self.timer.begin();
         let mut rescues = Vec::new();
-        let mut samples = StepSamples::default();
+        let mut samples = None;
         let rank = self.rank.clone();
         loop {
             let buffers = Buffers::copy_of(&weights.model());

@@ -3,9 +3,9 @@
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 
+use super::RankHandle;
 use super::buckets::Buckets;
 use super::handle::Agreement;
-use super::{Ended, RankHandle};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::Phase;
@@ -20,19 +20,6 @@ use crate::train::{Rescue, Step, StepError};
 /// Added to the norm before the division, as in [`clip`](crate::mixed::clip).
 const CLIP_EPSILON: f64 = 1e-6;
 
-/// Samples of every rank in a step, exchanged once a step, however many attempts it takes.
-#[derive(Default)]
-pub(in crate::train) struct StepSamples(Option<Vec<usize>>);
-
-impl StepSamples {
-    fn exchanged(&mut self, rank: &RankHandle, own: usize) -> Result<Vec<usize>, Ended> {
-        if self.0.is_none() {
-            self.0 = Some(rank.samples(own)?);
-        }
-        Ok(self.0.clone().unwrap_or_default())
-    }
-}
-
 /// Gradients summed over all ranks.
 struct ReducedGradients {
     buckets: Buckets,
@@ -43,14 +30,15 @@ struct ReducedGradients {
 }
 
 impl Stepper {
-    /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
+    /// Attempts a step over the samples of all ranks; `batch` has those of this rank. The first attempt exchanges `samples`,
+    /// the samples of every rank.
     ///
     /// A rank that runs out of memory may retry until all ranks have read that their gradients were computed. After
     /// that, it retries the update until it succeeds, or ends all ranks.
     pub(in crate::train) fn distributed_attempt<W: Weights, B: MicroBatch, T>(
         &mut self,
         rank: &RankHandle,
-        samples: &mut StepSamples,
+        samples: &mut Option<Vec<usize>>,
         weights: &mut W,
         learns: bool,
         batch: &B,
@@ -63,8 +51,11 @@ impl Stepper {
         // Read before the exchange: after it, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
-        let of_ranks = self.timer.time(Phase::Exchange, || samples.exchanged(rank, batch.len()))?;
-        let reduced = self.all_reduce_gradients(rank, &of_ranks, weights, gradients, loss)?;
+        let of_ranks = match samples {
+            Some(known) => known,
+            None => samples.insert(self.timer.time(Phase::Exchange, || rank.samples(batch.len()))?),
+        };
+        let reduced = self.all_reduce_gradients(rank, of_ranks, weights, gradients, loss)?;
         let (loss, gradient_norm, samples) = (reduced.agreement.loss, reduced.norm, reduced.samples);
         let (rescue, moved) =
             if gradient_norm.is_finite() { self.apply_update(weights, reduced)? } else { (None, None) };

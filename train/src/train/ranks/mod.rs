@@ -20,7 +20,6 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 
-pub(super) use distributed::StepSamples;
 pub use error::{Ended, RanksError};
 pub(super) use handle::RankHandle;
 

@@ -47,8 +47,8 @@ where
         let mut all = loader.iter();
         let mut rest = iter::from_fn(|| all.next().map(|batch| (batch, all.progress()))).fuse();
         let first = self.batch_check.take().map_or_else(|| Ok(Vec::new()), |check| check.checked(&mut rest));
-        let first = first.unwrap_or_else(|error| {
-            fail(self.interrupter, error.to_string());
+        let first = first.unwrap_or_else(|message| {
+            fail(self.interrupter, message);
             Vec::new()
         });
         let mut batches = first.into_iter().chain(rest);
