@@ -6,6 +6,7 @@ mod devices;
 mod error;
 mod planning;
 mod restore;
+mod saving;
 
 use std::fmt;
 

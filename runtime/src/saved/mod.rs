@@ -6,7 +6,7 @@ mod file;
 
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::plan::Schedule;
+use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Pins, Precision, Setting, SettingRow, SettingValue, Settings};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,6 @@ use serde_json::Value;
 pub use error::{LoadError, SaveError};
 pub use figures::FigureChange;
 
-use crate::decide::Decision;
 use crate::tuned::Tuned;
 
 /// Plan of a run: enough to resume it with the same schedule, or to explain why it cannot be resumed.
@@ -65,18 +64,18 @@ impl SavedRun {
     /// The name of the file.
     pub const FILE_NAME: &'static str = "gpu-tuned-run.json";
 
-    /// The saved form of a decision for `config`.
-    pub fn new<C: Tuned>(config: &C, decision: &Decision) -> Self {
+    /// The saved form of a plan for `config`.
+    pub(crate) fn from_plan<C: Tuned>(config: &C, plan: &Plan) -> Self {
         Self {
             format: Self::FORMAT,
             gpu_tuned: env!("CARGO_PKG_VERSION").to_owned(),
             config: C::BUILT.config.to_owned(),
-            device: decision.plan.device.clone(),
+            device: plan.device.clone(),
             parameters: config.workload().parameters(),
             workload: in_json(&config.workload()),
             goal: config.asked(),
-            schedule: decision.plan.schedule,
-            settings: decision.plan.settings,
+            schedule: plan.schedule,
+            settings: plan.settings,
         }
     }
 
