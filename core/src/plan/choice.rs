@@ -231,7 +231,7 @@ impl Choice {
         }
         vec![format!(
             "a global batch of {global} does not fill {}: {larger} would run about {gain:.1}x as many samples per second \
-             ({}). It is left as it is, because it is part of what the run means",
+             ({}). The plan keeps {global}, because another global batch would change the run",
             device.name, unbound.best.provenance
         )]
     }

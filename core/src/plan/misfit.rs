@@ -89,8 +89,8 @@ impl fmt::Display for TooLarge {
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unpin => f.write_str("leave the fixed settings to the planner: with its own it fits"),
-            Self::Checkpointing => f.write_str("allow gradient checkpointing: with it it fits"),
+            Self::Unpin => f.write_str("leave the fixed settings to the planner: it has some that fit"),
+            Self::Checkpointing => f.write_str("allow gradient checkpointing: then the workload fits"),
             Self::Bf16Params => {
                 f.write_str("precision = \"bf16_params\" fits: weights, gradients and optimizer in bf16")
             }

@@ -18,7 +18,7 @@ impl fmt::Display for Plan {
         writeln!(f, "  {:<22} {:>9}  {}", "global batch", schedule.global_batch, self.split_in_words())?;
         let memory = &self.memory;
         let total = memory.total();
-        writeln!(f, "  {:<22} {total:>9}  of {}, {} left alone", "memory", memory.available, memory.headroom)?;
+        writeln!(f, "  {:<22} {total:>9}  of {}, {} headroom", "memory", memory.available, memory.headroom)?;
         for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
             writeln!(f, "    {item:<22}{bytes:>8}")?;
         }

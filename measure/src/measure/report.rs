@@ -1,4 +1,4 @@
-//! What is said of measurements while they are taken, and afterwards.
+//! Output of measurements, while they are taken and afterwards.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
 }
 
-/// That others compute on the GPU, if the driver says so.
+/// Warns of other processes that compute on the GPU, if the driver reports them.
 pub(super) fn shared(gpu: Option<&GpuReading>) {
     if let Some(said) = gpu.and_then(|gpu| beside(gpu.other_processes?)) {
         eprintln!("  {said}");
@@ -34,10 +34,10 @@ fn beside(others: u32) -> Option<String> {
     ))
 }
 
-/// So long nothing may be said.
+/// Longest time without output.
 pub(super) const QUIET: Duration = Duration::from_secs(10);
 
-/// Says that it goes on and where, as nothing was said for so long.
+/// Returns a report of the current step after a time without output.
 pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
     let why = if is_gpu { "; before a GPU's first step with a batch its kernels are compiled and tuned" } else { "" };
     move |quiet, step| {
@@ -81,7 +81,7 @@ pub(super) fn not_replayed(why: &dyn std::fmt::Display) {
     eprintln!("  not replayed for GPUs: {why}; until one is measured, they are planned by the description");
 }
 
-/// What it takes to know of GPUs, said once in a process.
+/// Names the feature that measures memory, once in a process.
 #[cfg(not(feature = "counting-allocator"))]
 pub(super) fn not_counted() {
     static SAID: std::sync::Once = std::sync::Once::new();
@@ -93,7 +93,7 @@ pub(super) fn not_counted() {
     });
 }
 
-/// What is kept, and where.
+/// Prints the stored measurements, and the file.
 pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &[String]) {
     eprintln!("{}: workload {name} of {} parameters", path.display(), workload.measured.parameters);
     for (device, on) in &workload.measured.on {
@@ -108,14 +108,14 @@ pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &
     self::dropped(dropped);
 }
 
-/// What a lock no longer has.
+/// Prints the measurements that were removed.
 pub(super) fn dropped(dropped: &[String]) {
     for gone in dropped {
         eprintln!("  dropped {gone}");
     }
 }
 
-/// That the model is not the one that is described, if their parameters differ by more than a tenth.
+/// Warns of a model whose parameters differ from the description by more than a tenth.
 pub(super) fn other_model(described: u64, counted: u64) -> Option<String> {
     (described.abs_diff(counted) > described / 10).then(|| {
         format!(
@@ -127,7 +127,7 @@ pub(super) fn other_model(described: u64, counted: u64) -> Option<String> {
     })
 }
 
-/// What the smallest and the largest point reserve.
+/// Bytes reserved at the smallest and the largest micro-batch.
 #[cfg(feature = "counting-allocator")]
 fn ends(found: &MeasuredMode) -> String {
     let reserved = |(batch, point): (&u64, &MeasuredBatch)| Some(format!("{} at batch {batch}", point.reserved_bytes?));
