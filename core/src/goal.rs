@@ -1,5 +1,6 @@
+use crate::device::DeviceFacts;
 use crate::dims::{Schema, schema};
-use crate::{Pins, Precision, SettingRow, SettingValue};
+use crate::{Pins, Precision, PrecisionPolicy, SettingRow, SettingValue};
 
 schema! {
     /// The user's request to the planner.
@@ -21,9 +22,10 @@ schema! {
         /// True if each rank stores only its share of the optimizer's state.
         shard_optimizer: bool = false, Flag,
             "store only a rank's share of the optimizer's state on each rank (default false)";
-        /// Precision. Default: fp32, with TF32 where the GPU supports it.
-        precision?: Precision, Choice(&Precision::CHOICES),
-            "precision (default fp32, with TF32 where the GPU supports it)";
+        /// Precision. Default: fp32, with TF32 where the GPU supports it; `auto` where a tuned field has the precision.
+        precision?: PrecisionPolicy, Choice(&PrecisionPolicy::CHOICES),
+            "precision; `auto` lets the planner choose (default fp32, with TF32 where the GPU supports it; `auto` with a \
+             tuned precision field)";
         /// Memory headroom: fraction of the available memory left free, 0 to 0.9.
         memory_headroom: f64 = 0.10, Number(0.0..=0.9),
             "memory headroom: fraction of the memory left free (default 0.1)";
@@ -49,6 +51,16 @@ impl Goal {
     /// Fraction of the headroom that stays free on a probed GPU. The rest is reserved for other processes, and a
     /// probe measures their memory.
     pub const HEADROOM_KEPT: f64 = 0.5;
+
+    /// Precisions that the planner compares on a device: the requested one, or under [`Auto`](PrecisionPolicy::Auto) fp32
+    /// and the 16-bit mixed precision of the tensor cores.
+    pub fn precisions(&self, device: &DeviceFacts) -> Vec<Precision> {
+        let policy = self.precision.unwrap_or(Precision::F32.into());
+        match self.pins.precision.or(policy.fixed()) {
+            Some(fixed) => vec![fixed],
+            None => core::iter::once(Precision::F32).chain(device.mixed_precision()).collect(),
+        }
+    }
 
     /// Errors in the goal, as `(key, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {

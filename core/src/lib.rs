@@ -32,7 +32,7 @@ pub use bytes::Bytes;
 pub use goal::Goal;
 pub use grouped::{grouped, three_digits};
 pub use plan::plan;
-pub use precision::{ParsePrecisionError, Precision};
+pub use precision::{ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy};
 pub use provenance::Provenance;
 pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};
 pub use suggest::suggest;

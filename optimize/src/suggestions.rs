@@ -67,8 +67,11 @@ impl Suggestions {
             None => larger,
         };
         let is_f32 = plan.settings.precision == Precision::F32 && facts.has_bf16 && task.precision.is_none();
-        let mixed =
-            if is_f32 { gain(&Goal { precision: Some(Precision::MixedBf16), ..unpinned.clone() })? } else { None };
+        let mixed = if is_f32 {
+            gain(&Goal { precision: Some(Precision::MixedBf16.into()), ..unpinned.clone() })?
+        } else {
+            None
+        };
         unpinned.pins = Pins::default();
         if small_set.is_some() {
             // With a pin the planner gives no advice on larger steps.

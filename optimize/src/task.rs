@@ -3,7 +3,7 @@
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Goal, Pins, Precision, Provenance, Setting, plan, three_digits};
+use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, plan, three_digits};
 
 use crate::config::Config;
 use crate::dialect::Role;
@@ -23,7 +23,7 @@ pub struct Task<'a> {
     /// The goal without batch and precision.
     pub goal: Goal,
     /// The precision that the user asks for.
-    pub precision: Option<Precision>,
+    pub precision: Option<PrecisionPolicy>,
     /// Adds keys that the file lacks, for a program that reads all of them.
     pub add_keys: bool,
 }
@@ -33,6 +33,8 @@ struct AllowedEdits {
     accumulation: bool,
     checkpointing: bool,
 }
+
+const F32: PrecisionPolicy = PrecisionPolicy::Fixed(Precision::F32);
 
 /// Reason for fp32 in place of bf16.
 const NO_BF16: &str = "no bf16 tensor cores";
@@ -71,11 +73,11 @@ impl Task<'_> {
         let goal = Goal { world_size: self.step.ranks, ..goal };
         let before = self.before(facts, &goal)?;
         let mut warnings = Vec::new();
-        let precision = Some(self.precision_on(facts, &mut warnings)).filter(|precision| *precision != Precision::F32);
+        let precision = Some(self.precision_on(facts, &mut warnings)).filter(|policy| *policy != F32);
         let goal = self.pin(Goal { global_batch: Some(self.step.global), precision, ..goal }, &mut warnings);
         let free = self.outcome(facts, &goal)?;
         let (mut after, with_accumulation) = self.expressible(facts, &goal, free)?;
-        let falls_back = goal.precision.is_none() && self.requested_precision() != Precision::F32;
+        let falls_back = goal.precision.is_none() && self.requested_precision() != F32;
         if let (Outcome::Plan(plan), true) = (&mut after, falls_back) {
             explain(plan, Setting::Precision, NO_BF16);
         }
@@ -90,22 +92,22 @@ impl Task<'_> {
         pins.gradient_checkpointing = Some(config.checkpointing.unwrap_or(false));
         (pins.num_workers, pins.prefetch_depth) = (config.workers, config.prefetch_depth());
         pins.allow_tf32 = config.tf32;
-        let (global_batch, precision) = (Some(step.configured()), Some(config.precision));
+        let (global_batch, precision) = (Some(step.configured()), Some(config.precision.into()));
         self.outcome(facts, &Goal { global_batch, precision, pins, ..goal.clone() })
     }
 
-    fn requested_precision(&self) -> Precision {
-        self.precision.unwrap_or(self.config.precision)
+    fn requested_precision(&self) -> PrecisionPolicy {
+        self.precision.unwrap_or(self.config.precision.into())
     }
 
     /// The requested precision, or fp32 where the device lacks the config's.
-    fn precision_on(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> Precision {
-        let requested = self.requested_precision();
-        if self.precision.is_none() && requested.needs_bf16() && !facts.has_bf16 {
-            warnings.push(format!("{NO_BF16}: f32 in place of {requested}, which changes how the run rounds"));
-            return Precision::F32;
+    fn precision_on(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> PrecisionPolicy {
+        let configured = self.config.precision;
+        if self.precision.is_none() && configured.needs_bf16() && !facts.has_bf16 {
+            warnings.push(format!("{NO_BF16}: f32 in place of {configured}, which changes how the run rounds"));
+            return F32;
         }
-        requested
+        self.requested_precision()
     }
 
     fn allowed(&self) -> AllowedEdits {

@@ -5,7 +5,7 @@ use std::path::Path;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Provenance};
+use gpu_tuned_core::{Bytes, Goal, Precision, Provenance};
 use serde::Serialize;
 
 use crate::changes::{Change, Changes, State};
@@ -105,7 +105,7 @@ impl Tuner<'_> {
         };
         let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
         let changes = Changes::new(task.config, self.file, self.entries, plan, task.add_keys);
-        self.verify(&changes.text)?;
+        self.verify(&changes.text, plan.settings.precision)?;
         if changes.all.iter().any(|change| change.setting == "num_workers" && change.state != State::ByHand) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
         }
@@ -113,7 +113,7 @@ impl Tuner<'_> {
         let filling = filling(facts, task.workload, plan);
         tuned.filling = Some(filling);
         tuned.suggestions = Suggestions::new(plan, task, facts, &planned.goal)?;
-        let goal = Goal { precision: Some(plan.settings.precision), ..planned.goal };
+        let goal = Goal { precision: Some(plan.settings.precision.into()), ..planned.goal };
         tuned.too_small = self.spec.and_then(|spec| larger::advise(facts, spec, &goal, filling.utilization));
         (tuned.changes, tuned.text) = (changes.all, Some(changes.text));
         tuned.plan = Some(plan.clone());
@@ -121,7 +121,7 @@ impl Tuner<'_> {
     }
 
     /// Reads the edited text back, and refuses one whose step or precision is not the plan's.
-    fn verify(&self, text: &str) -> Result<(), OptimizeError> {
+    fn verify(&self, text: &str, planned: Precision) -> Result<(), OptimizeError> {
         let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
         let edited = ConfigText::new(Path::new(&self.file.name), self.file.format, text);
         let broken = |error: OptimizeError| {
@@ -134,8 +134,8 @@ impl Tuner<'_> {
         if samples != Some(task.step.global) {
             return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
         }
-        let lost = task.precision.filter(|wanted| config.key(Role::Precision).is_some() && *wanted != config.precision);
-        lost.map_or(Ok(()), |wanted| Err(refuse(wanted.name().to_owned())))
+        let is_asked = task.precision.is_some() && config.key(Role::Precision).is_some();
+        if is_asked && config.precision != planned { Err(refuse(planned.name().to_owned())) } else { Ok(()) }
     }
 }
 

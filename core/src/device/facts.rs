@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ComputeCapability, GpuReading};
 use crate::profile::{Peak, Profile};
-use crate::{Bytes, Provenance};
+use crate::{Bytes, Precision, Provenance};
 
 /// Facts about a device that the planner uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct DeviceFacts {
     pub has_tf32: bool,
     /// True if there are bf16 tensor cores.
     pub has_bf16: bool,
+    /// True if there are fp16 tensor cores.
+    #[serde(default)]
+    pub has_f16: bool,
     /// Peak fp32 rate of the ordinary units, 10^12 operations per second.
     pub fp32_tflops: Option<f64>,
     /// Peak memory bandwidth, 10^9 bytes per second.
@@ -71,6 +74,7 @@ impl DeviceFacts {
             sm_count,
             has_tf32: profile.compute_capability.has_tf32(),
             has_bf16: profile.compute_capability.has_tensor_bf16(),
+            has_f16: has_f16(profile.compute_capability, Some(profile)),
             fp32_tflops: profile.peaks.fp32.as_ref().map(|peak: &Peak| peak.tflops),
             bandwidth_gb_s: profile.memory.bandwidth_gb_s,
             host_cores: None,
@@ -102,6 +106,7 @@ impl DeviceFacts {
             sm_count,
             has_tf32: capability.has_tf32(),
             has_bf16: capability.has_tensor_bf16(),
+            has_f16: has_f16(capability, profile),
             fp32_tflops: nominal
                 .as_ref()
                 .and_then(|facts| Some(facts.fp32_tflops? * share))
@@ -126,10 +131,20 @@ impl DeviceFacts {
             sm_count: 0,
             has_tf32: false,
             has_bf16: false,
+            has_f16: false,
             // An AVX2 core: 8 lanes, 2 operations, 2 units at 3 GHz.
             fp32_tflops: Some(cores as f64 * 0.096),
             bandwidth_gb_s: Some(20.0),
             host_cores: Some(cores),
+        }
+    }
+
+    /// Mixed precision of the tensor cores: bf16, else fp16; `None` without 16-bit tensor cores.
+    pub const fn mixed_precision(&self) -> Option<Precision> {
+        match (self.has_bf16, self.has_f16) {
+            (true, _) => Some(Precision::MixedBf16),
+            (false, true) => Some(Precision::MixedF16),
+            (false, false) => None,
         }
     }
 
@@ -148,11 +163,19 @@ impl DeviceFacts {
             sm_count: a.sm_count.max(b.sm_count),
             has_tf32: a.has_tf32 && b.has_tf32,
             has_bf16: a.has_bf16 && b.has_bf16,
+            has_f16: a.has_f16 && b.has_f16,
             fp32_tflops: least(a.fp32_tflops, b.fp32_tflops),
             bandwidth_gb_s: least(a.bandwidth_gb_s, b.bandwidth_gb_s),
             host_cores: least(a.host_cores, b.host_cores),
         })
     }
+}
+
+/// Returns true for fp16 tensor cores. Compute capability 7.5 also covers GPUs without tensor cores, such as the GTX 16
+/// series: there a profile with a tensor peak decides.
+fn has_f16(capability: ComputeCapability, profile: Option<&Profile>) -> bool {
+    let has_peak = profile.is_some_and(|profile| profile.peaks.fp16.is_some());
+    capability.has_tensor_f16() && (has_peak || capability != ComputeCapability::new(7, 5))
 }
 
 /// Lists each name once, in order of first appearance, with its count: `2 x NVIDIA L4 + NVIDIA T4`.

@@ -130,6 +130,7 @@ impl<'a> BaselineMeasurement<'a> {
             sm_count: on.sm_count,
             has_tf32: true,
             has_bf16: true,
+            has_f16: true,
             fp32_tflops: on.fp32_tflops,
             bandwidth_gb_s: on.bandwidth_gb_s,
             host_cores: None,
@@ -187,6 +188,12 @@ pub(super) fn context(device: &DeviceFacts, workload: &Workload) -> Option<Bytes
 /// Micro-batches that were measured on devices of the same kind.
 pub(super) fn batches<'a>(device: &'a DeviceFacts, workload: &'a Workload) -> impl Iterator<Item = u64> {
     BaselineMeasurement::all(device, workload).flat_map(|baseline| baseline.measured.batch.keys().copied())
+}
+
+/// Returns true if steps in this mode were timed on this device.
+pub(super) fn is_timed_here(device: &DeviceFacts, workload: &Workload, mode: Mode) -> bool {
+    BaselineMeasurement::all(device, workload)
+        .any(|baseline| baseline.is_exact(mode) && baseline.micro_steps().next().is_some())
 }
 
 /// Micro-batches that were measured on this device in this mode; `None` where not all sizes were tried.

@@ -143,7 +143,12 @@ pub(super) fn bandwidth(device: &DeviceFacts) -> f64 {
 /// Operations per second that training is predicted to reach.
 pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, precision: Precision) -> f64 {
     let peak = device.fp32_tflops.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used_cores(device);
-    let speedup = if precision == Precision::F32 || !device.has_bf16 { 1.0 } else { BF16_SPEEDUP };
+    let has_tensor_cores = match precision {
+        Precision::F32 => false,
+        Precision::MixedF16 => device.has_f16,
+        Precision::MixedBf16 | Precision::Bf16Params => device.has_bf16,
+    };
+    let speedup = if has_tensor_cores { BF16_SPEEDUP } else { 1.0 };
     peak * for_family(workload.family).efficiency(device.kind, workload.channels) * speedup
 }
 

@@ -9,7 +9,7 @@ use super::{candidates, precision};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::workload::Workload;
-use crate::{Bytes, Goal};
+use crate::{Bytes, Goal, Precision};
 
 /// Costs of one way to run an optimizer step.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,8 @@ pub struct Costs {
     pub batch: u64,
     /// Samples of the step on one rank.
     pub samples: u64,
+    /// Precision of the step.
+    pub precision: Precision,
     /// Activation checkpointing.
     pub checkpointing: bool,
     /// Memory of training, in bytes.
@@ -43,7 +45,7 @@ pub fn costs(
     splits: &[(u64, u64)],
 ) -> Result<Vec<Costs>, PlanError> {
     let goal = &goal.in_samples(workload)?;
-    let precision = precision::decide(device, goal)?.value;
+    let precision = precision::value(device, workload, goal)?;
     let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
     let of_mode = |mode: Mode| {
         let time = StepTime::new(device, workload, mode);
@@ -54,6 +56,7 @@ pub fn costs(
             Costs {
                 batch,
                 samples,
+                precision,
                 checkpointing: mode.checkpointing,
                 memory: memory.total(),
                 samples_per_s: time.samples_per_s(split) * goal.world_size as f64,

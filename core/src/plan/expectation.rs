@@ -25,7 +25,7 @@ use crate::{Goal, Pins, Provenance};
 /// As [`plan()`](super::plan()), except that a workload that does not fit is no error.
 pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
     let mut goal = goal.in_samples(workload)?;
-    let precision = precision::decide(device, &goal)?.value;
+    let precision = precision::value(device, workload, &goal)?;
     let Pins { prefetch_depth, allow_tf32, .. } = goal.pins;
     goal.pins = Pins { precision: Some(precision), prefetch_depth, allow_tf32, ..Pins::default() };
     let free = Goal { global_batch: None, ..goal.clone() };

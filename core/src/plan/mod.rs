@@ -40,6 +40,7 @@ pub use filling::{Filling, filling};
 pub use host::ASSUMED_CORES;
 pub use limits::largest_piece;
 pub use misfit::{Misfit, Remedy, TooLarge};
+pub use precision::{ConsideredPrecision, PrecisionVerdict};
 pub use reason::Reason;
 pub use schedule::Schedule;
 
@@ -74,6 +75,10 @@ pub struct Plan {
 
 /// Plans a training run.
 ///
+/// If the goal leaves the precision to the planner, fp32 and the device's mixed precision are planned. Mixed precision is
+/// taken if it gains at least 5% or only it fits. If one of them was measured on this device, only measured ones are
+/// compared.
+///
 /// Enumerates checkpointing and the splits of the global batch, and drops those that do not fit into the memory left after
 /// the headroom. Of the rest the smallest micro-batch within the goal's tolerance of the best predicted throughput is
 /// chosen, preferably without checkpointing and splitting evenly. Loader settings follow from the choice.
@@ -92,8 +97,8 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         return Err(PlanError::Goal { message });
     }
     let goal = &goal.in_samples(workload)?;
-    let precision = precision::decide(device, goal)?;
-    let Some(choice) = Choice::find(device, workload, goal, precision.value)? else {
+    let precision = precision::decide(device, workload, goal)?;
+    let Some(choice) = precision.choice else {
         let misfit = remedy::explain_misfit(device, workload, goal, precision.value)?;
         return Err(PlanError::DoesNotFit(Box::new(misfit)));
     };
@@ -139,8 +144,8 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
 /// Returns true if the device has a plan.
 pub fn fits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> bool {
     let Ok(goal) = goal.in_samples(workload) else { return false };
-    let precision = precision::decide(device, &goal);
-    precision.is_ok_and(|precision| Choice::exists(device, workload, &goal, precision.value))
+    let precisions = precision::supported(device, &goal).unwrap_or_default();
+    precisions.into_iter().any(|precision| Choice::exists(device, workload, &goal, precision))
 }
 
 impl Plan {
@@ -166,6 +171,8 @@ impl Plan {
 mod fits_tests;
 #[cfg(test)]
 mod measured_tests;
+#[cfg(test)]
+mod precision_tests;
 #[cfg(test)]
 mod simulated_tests;
 #[cfg(test)]

@@ -45,7 +45,7 @@ fn cheaper_change(device: &DeviceFacts, workload: &Workload, goal: &Goal, precis
     if !goal.pins.is_empty() && fits(workload, &with(Pins::default())) {
         return Some(Remedy::Unpin);
     }
-    let has_bf16 = precision == Precision::F32 && device.has_bf16;
+    let has_bf16 = precision != Precision::Bf16Params && device.has_bf16;
     if has_bf16 && Choice::exists(device, workload, goal, Precision::Bf16Params) {
         return Some(Remedy::Bf16Params);
     }

@@ -26,7 +26,7 @@ fn a_remedy_that_is_offered_works() {
         panic!("1.3 B parameters with AdamW in f32 must not fit 24 GiB")
     };
     assert_eq!(misfit.remedy, Remedy::Bf16Params);
-    let remedied = Goal { precision: Some(Precision::Bf16Params), ..global(32) };
+    let remedied = Goal { precision: Some(Precision::Bf16Params.into()), ..global(32) };
     assert!(plan(&nominal("rtx4090"), &workload, &remedied).is_ok());
 }
 
@@ -77,7 +77,7 @@ fn what_the_device_cannot_compute_in_is_refused() {
         (Precision::MixedBf16, "gtx1080", "gtx1080 has no bf16 tensor cores for mixed_bf16; use f32"),
         (Precision::Bf16Params, "gtx1080", "gtx1080 has no bf16 tensor cores for bf16_params; use f32"),
     ] {
-        let goal = Goal { precision: Some(precision), ..global(64) };
+        let goal = Goal { precision: Some(precision.into()), ..global(64) };
         assert_eq!(plan(&nominal(device), &small(), &goal).expect_err("refused").to_string(), message);
     }
 }
@@ -185,7 +185,7 @@ fn seven_billion(training: Training) -> Workload {
 #[test]
 fn adapters_over_packed_weights_fit_where_the_whole_model_does_not() {
     let adapted = Training { lora_rank: Some(8), frozen_weights: WeightFormat::Q4, ..Training::default() };
-    let goal = Goal { precision: Some(Precision::Bf16Params), ..global(16) };
+    let goal = Goal { precision: Some(Precision::Bf16Params.into()), ..global(16) };
     let plan = plan(&nominal("rtx4090"), &seven_billion(adapted.clone()), &goal).expect("it fits in bf16");
     // Queries and values, 32 layers, rank 8: `r (i + o)` each. Huggingface's peft says 4,194,304 for these.
     assert_eq!(plan.memory.weights, Bytes(2 * 4_194_304));
@@ -210,7 +210,7 @@ fn a_frozen_teacher_is_held_and_asked_beside_the_student() {
     // A forward pass more, and its logits are kept until the student has answered.
     assert!((taught.sample.flops / alone.sample.flops - 4.0 / 3.0).abs() < 1e-9);
     assert_eq!(taught.sample.activations - alone.sample.activations, Bytes(4 * 256 * 32000));
-    let goal = Goal { precision: Some(Precision::Bf16Params), ..global(16) };
+    let goal = Goal { precision: Some(Precision::Bf16Params.into()), ..global(16) };
     let memory = |workload| plan(&nominal("b200"), workload, &goal).expect("it fits").memory;
     assert_eq!(memory(&taught).frozen_weights, Bytes(2 * (2 * table + 6_738_415_616)));
 }
@@ -303,8 +303,8 @@ fn an_epoch_may_leave_out_its_last_step() {
 fn mixed_precision_keeps_the_optimizer_in_f32_and_a_copy_to_compute_with() {
     // GPT-2 small has 124,439,808 parameters.
     let gpt2 = Transformer { heads: Some(12), ..Transformer::new(12, 768, 50257, 1024) }.workload();
-    let memory = |precision| {
-        let goal = Goal { precision: Some(precision), ..global(8) };
+    let memory = |precision: Precision| {
+        let goal = Goal { precision: Some(precision.into()), ..global(8) };
         plan(&nominal("h200"), &gpt2, &goal).expect("it fits").memory
     };
     let (f32, mixed, f16, bf16) = (

@@ -18,12 +18,12 @@ pub enum SettingKind {
 }
 
 impl SettingKind {
-    /// Types of the config fields that can hold such a value.
+    /// Types of the config fields that can hold such a value; a precision also fits an enum with the usual names.
     pub const fn field_types(self) -> &'static [&'static str] {
         match self {
             Self::Count => &["usize", "u32", "u64", "i32", "i64"],
             Self::Flag => &["bool"],
-            Self::Precision => &["Precision"],
+            Self::Precision => &["Precision", "String", "&str", "bool"],
         }
     }
 }

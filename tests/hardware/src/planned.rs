@@ -24,7 +24,7 @@ pub(crate) fn goal(precision: Precision) -> Goal {
         Precision::F32 => Planned::F32,
         Precision::Bf16 => Planned::Bf16Params,
     };
-    Goal { global_batch: Some(GLOBAL_BATCH as u64), precision: Some(precision), ..Goal::default() }
+    Goal { global_batch: Some(GLOBAL_BATCH as u64), precision: Some(precision.into()), ..Goal::default() }
 }
 
 /// An H200 with `memory`, or with all of its own.

@@ -165,7 +165,7 @@ fn need(device: &str, workload: &Workload, run: Run) -> Result<Need> {
     pins.batch_size = Some(run.batch);
     pins.gradient_accumulation = Some(run.accumulate);
     pins.gradient_checkpointing = Some(run.mode.checkpointing);
-    let goal = Goal { precision: Some(run.mode.precision), pins, ..Goal::default() };
+    let goal = Goal { precision: Some(run.mode.precision.into()), pins, ..Goal::default() };
     let memory = plan(&facts, workload, &goal)?.memory;
     let input = workload.sample.input.unwrap_or_default().times(run.batch);
     let MemoryEstimate { margin, kernels, context, .. } = memory;

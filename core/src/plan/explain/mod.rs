@@ -10,8 +10,7 @@ pub use considered::{Considered, Verdict};
 pub use memory::Item;
 pub use time::TimeTerm;
 
-use super::choice::Choice;
-use super::{MemoryEstimate, Misfit, Plan, PlanError, plan, precision};
+use super::{ConsideredPrecision, MemoryEstimate, Misfit, Plan, PlanError, plan, precision};
 use crate::device::DeviceFacts;
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
@@ -34,6 +33,8 @@ pub struct Explanation {
     pub budget: Bytes,
     /// The predicted time of an optimizer step, term by term; empty where nothing fits.
     pub time: Vec<TimeTerm>,
+    /// The precisions that were compared.
+    pub precisions: Vec<ConsideredPrecision>,
     /// The chosen micro-batch among its neighbours, largest first.
     pub considered: Vec<Considered>,
     /// Result of planning.
@@ -62,9 +63,9 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
         Err(error) => return Err(error),
     };
     let goal = goal.in_samples(workload)?;
-    let precision = precision::decide(device, &goal)?.value;
+    let precision::Decision { value: precision, choice, considered: precisions, .. } =
+        precision::decide(device, workload, &goal)?;
     let asked = Asked { device, workload, goal: &goal, precision };
-    let choice = Choice::find(device, workload, &goal, precision)?;
     let estimate = outcome.memory();
     let (checkpointing, accumulates) = match &outcome {
         Outcome::Plan(plan) => (plan.settings.gradient_checkpointing, plan.schedule.micro_steps() > 1),
@@ -81,6 +82,7 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
         needed,
         budget,
         time,
+        precisions,
         considered,
         outcome,
         device: device.clone(),

@@ -5,11 +5,11 @@
 
 mod readings;
 
-use gpu_tuned_core::device::{DeviceFacts, GpuReading, ProductName, Virtualization};
+use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, GpuReading, ProductName, Virtualization};
 use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 use gpu_tuned_core::workload::Transformer;
-use gpu_tuned_core::{Bytes, Goal, plan};
+use gpu_tuned_core::{Bytes, Goal, Precision, plan};
 use proptest::prelude::*;
 
 use readings::{
@@ -214,5 +214,54 @@ fn a_share_is_always_a_variant_of_its_gpu() {
         assert!(differences.contains(&difference), "{name}: {differences:?}");
         let facts = DeviceFacts::from_reading(&reading, Some(profile), None);
         assert_eq!(facts.map(|facts| facts.memory_total), reading.memory_total, "{name}");
+    }
+}
+
+#[test]
+fn mixed_precision_follows_the_tensor_cores() {
+    for (id, precision) in [
+        ("gtx1080", None),
+        ("generic", None),
+        ("titan-v", Some(Precision::MixedF16)),
+        ("v100-sxm2-16gb", Some(Precision::MixedF16)),
+        ("t4", Some(Precision::MixedF16)),
+        ("rtx2080-ti", Some(Precision::MixedF16)),
+        ("rtx3060-12gb", Some(Precision::MixedBf16)),
+        ("rtx4090", Some(Precision::MixedBf16)),
+        ("b200", Some(Precision::MixedBf16)),
+    ] {
+        let profile = ProfileTable::builtin().get(id).expect("it is shipped");
+        assert_eq!(DeviceFacts::nominal(profile).mixed_precision(), precision, "{id}");
+    }
+    let cpu = DeviceFacts::cpu(Bytes::from_mib(1024), Bytes::from_mib(1024), 4);
+    assert_eq!(cpu.mixed_precision(), None);
+}
+
+#[test]
+fn a_gtx_1660_has_the_compute_capability_of_a_t4_and_no_tensor_cores() {
+    let mut reading = reading("NVIDIA GeForce GTX 1660 Ti");
+    reading.memory_total = Some(Bytes::from_mib(6144));
+    for (capability, has_f16) in [((6, 1), false), ((7, 0), true), ((7, 5), false), ((8, 6), true)] {
+        reading.compute_capability = Some(ComputeCapability::new(capability.0, capability.1));
+        let facts = DeviceFacts::from_reading(&reading, None, None).expect("its memory is known");
+        assert_eq!(facts.has_f16, has_f16, "{capability:?}");
+    }
+    let t4 = ProfileTable::builtin().get("t4").expect("it is shipped");
+    reading.compute_capability = Some(ComputeCapability::new(7, 5));
+    let facts = DeviceFacts::from_reading(&reading, Some(t4), None).expect("its memory is known");
+    assert_eq!(facts.mixed_precision(), Some(Precision::MixedF16));
+}
+
+#[test]
+fn several_devices_share_the_precision_that_all_can_do() {
+    let nominal = |id: &&str| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("it is shipped"));
+    for (ids, precision) in [
+        (&["rtx4090", "h200"][..], Some(Precision::MixedBf16)),
+        (&["rtx4090", "t4"], Some(Precision::MixedF16)),
+        (&["rtx4090", "t4", "gtx1080"], None),
+    ] {
+        let all: Vec<_> = ids.iter().map(nominal).collect();
+        let common = DeviceFacts::common(&all).expect("there are devices");
+        assert_eq!(common.mixed_precision(), precision, "{ids:?}");
     }
 }

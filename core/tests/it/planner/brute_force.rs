@@ -96,7 +96,7 @@ fn planned(
 ) -> Result<Option<(Plan, Vec<Costs>)>, TestCaseError> {
     let planned = plan(device, workload, goal);
     tally.pairs += 1;
-    if goal.precision == Some(Precision::Bf16Params) && !device.has_bf16 {
+    if goal.precision == Some(Precision::Bf16Params.into()) && !device.has_bf16 {
         tally.without_bf16 += 1;
         prop_assert!(matches!(planned, Err(PlanError::PrecisionUnsupported { .. })), "{:?}", planned);
         return Ok(None);
@@ -197,6 +197,7 @@ fn costs_are_those_of_plans_with_fixed_micro_batches() {
             let mut pins = Pins::default();
             pins.batch_size = Some(batch);
             pins.gradient_checkpointing = Some(way.checkpointing);
+            pins.precision = Some(way.precision);
             let (fits, memory) = match plan(&device, &workload, &Goal { pins, ..goal.clone() }) {
                 Ok(plan) => {
                     prop_assert_eq!(plan.samples_per_s.to_bits(), way.samples_per_s.to_bits(), "{}", plan);

@@ -87,7 +87,7 @@ proptest! {
         let device = DeviceFacts { memory_available: device.memory_available.scaled(0.1), ..device };
         let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &workload, &goal) else { return Ok(()) };
         let remedied = match misfit.remedy.clone() {
-            Remedy::Bf16Params => plan(&device, &workload, &Goal { precision: Some(Precision::Bf16Params), ..goal }),
+            Remedy::Bf16Params => plan(&device, &workload, &Goal { precision: Some(Precision::Bf16Params.into()), ..goal }),
             Remedy::Optimizer(optimizer) => plan(&device, &Workload { optimizer, ..workload }, &goal),
             Remedy::LargerGpu { profile: Some(id), needed } => {
                 let named = DeviceFacts::nominal(ProfileTable::builtin().get(&id).expect("a shipped profile"));

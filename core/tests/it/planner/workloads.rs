@@ -4,7 +4,7 @@ use gpu_tuned_core::workload::{
     Block, Cell, Convnet, Declared, Family, LoraTarget, Mlp, ModelSpec, Norm, Optimizer, Positions, Recurrent, Stage,
     Teacher, Training, Transformer, Unet, WeightFormat, Workload, WorkloadSpec,
 };
-use gpu_tuned_core::{Goal, Precision};
+use gpu_tuned_core::{Goal, Precision, PrecisionPolicy};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -163,7 +163,7 @@ pub(crate) fn goals() -> impl Strategy<Value = Goal> {
 /// Goals with a global batch of at most `most` samples on each rank.
 pub(crate) fn goals_of(most: u64) -> impl Strategy<Value = Goal> {
     let step = (prop_oneof![up_to(most), 1..=most], 1..=8u64, any::<bool>());
-    let precision = select(vec![None, None, Some(Precision::Bf16Params)]);
+    let precision = select(vec![None, Some(PrecisionPolicy::Auto), Some(Precision::Bf16Params.into())]);
     let bounds = (0.0..0.3f64, prop_oneof![Just(0.02), 0.0..0.5f64], option::weighted(0.25, 0.05..0.99f64));
     (step, precision, bounds, select(vec![0, 16, 1024, 16_384])).prop_map(
         |((share, world_size, shard_optimizer), precision, (headroom, tolerance, target), prefetch_mib)| Goal {

@@ -117,7 +117,7 @@ impl Case {
         let mut pins = Pins::default();
         pins.batch_size = Some(best.settings.batch_size);
         // Without bf16 the session reports it.
-        let precision = Some(half).filter(|half| facts.has_bf16 || !half.needs_bf16());
+        let precision = Some(half).filter(|half| facts.has_bf16 || !half.needs_bf16()).map(Into::into);
         let in_half = plan::plan(&facts, &workload, &Goal { precision, pins, ..goal });
         Ok([best, in_half.context("nothing is planned in 16 bits")?])
     }

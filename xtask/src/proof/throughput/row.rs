@@ -25,7 +25,7 @@ impl Row {
     pub(super) fn new(subject: &Subject, precision: Precision, card: Card) -> Result<Self> {
         let memory = card.facts.memory_available;
         let choice = |mode, batch, provenance| Choice::new(subject, memory, (mode, batch), provenance);
-        let goal = Goal { precision: Some(precision), ..subject.goal.clone() };
+        let goal = Goal { precision: Some(precision.into()), ..subject.goal.clone() };
         let planned = |workload: &Workload| match plan(&card.facts, workload, &goal) {
             Ok(plan) => {
                 let reason = plan.reasons.iter().find(|reason| reason.setting == Setting::BatchSize);

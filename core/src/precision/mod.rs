@@ -1,8 +1,12 @@
+mod policy;
+mod spelling;
+
 use core::str::FromStr;
 
 use thiserror::Error;
 
 use crate::dims::choices;
+pub use policy::{ParsePolicyError, PrecisionPolicy};
 
 choices! {
     /// Number formats of a training step.
@@ -24,6 +28,18 @@ impl Precision {
     /// Returns true for mixed precision: arithmetic in 16 bits, weights in fp32.
     pub const fn is_mixed(self) -> bool {
         matches!(self, Self::MixedBf16 | Self::MixedF16)
+    }
+
+    /// Precision of a switch for 16-bit mixed precision. A switch as in the build has the build's precision, `self`. One that
+    /// was turned on has bf16, which the runtime replaces by what the device supports.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn switched(self, is_on: bool) -> Self {
+        match (is_on == self.is_mixed(), is_on) {
+            (true, _) => self,
+            (false, true) => Self::MixedBf16,
+            (false, false) => Self::F32,
+        }
     }
 
     /// Returns true if the step computes in bf16.
