@@ -16,6 +16,6 @@ mod table;
 
 pub use check::{Checked, PlanInput, Role, check, plan_input};
 pub use mistakes::{Mistake, Mistakes};
-pub use model::{Argument, Derives, Field, ForeignDefault, Helper, Model, Nested, Value, bare};
+pub use model::{Argument, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Value, bare};
 pub use parse::parse;
 pub use table::Table;

@@ -1,6 +1,6 @@
 //! The parsed attribute and item, unchecked, with every token's span.
 
-use gpu_tuned_core::Setting;
+use gpu_tuned_core::{Setting, SettingKind};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
@@ -75,6 +75,22 @@ pub struct Field {
     pub has_action: bool,
 }
 
+/// Form of a setting in a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A number or flag.
+    Plain,
+    /// A precision by its name.
+    Text {
+        /// True for a `String`.
+        is_owned: bool,
+    },
+    /// A precision as `true` for 16-bit mixed precision.
+    Switch,
+    /// A precision as a variant: of `Precision`, or of an enum with the usual names.
+    Enum,
+}
+
 /// One `#[tuned(…)]`.
 pub struct Helper {
     /// The path, `tuned`.
@@ -136,6 +152,24 @@ impl Field {
         let Type::Path(path) = bare(&self.ty) else { return None };
         let last = path.path.segments.last().filter(|last| last.arguments.is_none())?;
         Some(last.ident.to_string())
+    }
+
+    /// Returns how the field holds a setting of this kind; `None` for a type that cannot.
+    pub fn holder(&self, kind: SettingKind) -> Option<Holder> {
+        if let Type::Reference(reference) = bare(&self.ty) {
+            let is_text = matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("str"));
+            return (is_text && kind == SettingKind::Precision).then_some(Holder::Text { is_owned: false });
+        }
+        let name = self.type_name()?;
+        match (kind, name.as_str()) {
+            (SettingKind::Count | SettingKind::Flag, name) => {
+                kind.field_types().contains(&name).then_some(Holder::Plain)
+            }
+            (SettingKind::Precision, "String") => Some(Holder::Text { is_owned: true }),
+            (SettingKind::Precision, "bool") => Some(Holder::Switch),
+            // Only the compiler sees the variants.
+            (SettingKind::Precision, name) => name.starts_with(char::is_uppercase).then_some(Holder::Enum),
+        }
     }
 
     /// Returns the setting with the field's name.

@@ -103,6 +103,8 @@ mod start;
 #[cfg(feature = "burn")]
 pub mod train;
 mod tuned;
+#[doc(hidden)]
+pub mod variant;
 
 #[cfg(feature = "burn")]
 pub use burn::device;
@@ -114,8 +116,8 @@ pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
 pub use gpu_tuned_core::workload;
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{
-    Bytes, Goal, OnResume, Pins, Precision, Provenance, SetError, Setting, SettingKind, SettingRow, SettingValue,
-    Settings,
+    Bytes, Goal, OnResume, Pins, Precision, PrecisionPolicy, Provenance, SetError, Setting, SettingKind, SettingRow,
+    SettingValue, Settings,
 };
 #[cfg(feature = "burn")]
 pub use gpu_tuned_macros::MicroBatch;

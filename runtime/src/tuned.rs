@@ -6,6 +6,9 @@ pub trait Tuned {
     /// Constants of the build.
     const BUILT: Built;
 
+    /// True if a field has the precision as a switch for 16-bit mixed precision.
+    const HAS_AMP_SWITCH: bool = false;
+
     /// Goal of the build: its attribute over `gpu-tuned.toml` over the defaults.
     fn goal() -> Goal;
 
@@ -19,6 +22,11 @@ pub trait Tuned {
 
     /// The values of the tuned fields; `None` for the settings that the struct has no field for.
     fn tuned(&self) -> Pins;
+
+    /// Name of a tuned field whose value is none of its setting's, such as a text that names no precision.
+    fn unreadable(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Writes planned values into the tuned fields.
     fn apply(&mut self, settings: &Settings);

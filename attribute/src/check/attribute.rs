@@ -3,7 +3,7 @@
 use gpu_tuned_core::dims::{self, DimValue, Schema};
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
-use gpu_tuned_core::{Goal, suggest};
+use gpu_tuned_core::{Goal, PrecisionPolicy, Setting, suggest};
 use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
 
@@ -185,7 +185,10 @@ impl AttributeArgs<'_> {
             WorkloadSource::Named { name, .. } => name,
             WorkloadSource::Family { .. } => None,
         };
-        let Self { resolved, has_build_script, goal, places, global_batch, .. } = self;
+        let Self { resolved, has_build_script, mut goal, places, global_batch, .. } = self;
+        if roles.iter().any(|role| matches!(role, Role::Tuned(Setting::Precision))) {
+            goal.precision.get_or_insert(PrecisionPolicy::Auto);
+        }
         Some(PlanInput { resolved: resolved?, has_build_script, goal, name, spec, global_batch, roles, places })
     }
 

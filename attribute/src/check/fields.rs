@@ -251,17 +251,15 @@ pub(super) fn check_is_there(field: &Field, mistakes: &mut Mistakes) {
 
 /// Reports a field of another type than the kind needs.
 pub(super) fn check_type(field: &Field, kind: SettingKind, what: &str, mistakes: &mut Mistakes) {
-    let expected = kind.field_types();
-    if field.type_name().is_some_and(|name| expected.contains(&name.as_str())) {
+    if field.holder(kind).is_some() {
         return;
     }
-    let list = match expected {
-        [one] => format!("`{one}`"),
-        [others @ .., last] => {
-            format!("{} or `{last}`", others.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", "))
-        }
-        [] => String::new(),
-    };
+    let mut types: Vec<_> = kind.field_types().iter().map(|name| format!("`{name}`")).collect();
+    if kind == SettingKind::Precision {
+        types.push("an enum".to_owned());
+    }
+    let last = types.pop().unwrap_or_default();
+    let list = if types.is_empty() { last } else { format!("{} or {last}", types.join(", ")) };
     mistakes.at(&field.ty, format!("{what} needs a field of type {list}"));
 }
 

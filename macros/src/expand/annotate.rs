@@ -31,7 +31,7 @@ pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) ->
     let present = Derive::among(&derives);
     for ((field, known), role) in fields_mut(&mut item).zip(&known).zip(&checked.input.roles) {
         let value = match role {
-            Role::Tuned(setting) => literal::setting(checked.compiled.plan.settings.get(*setting)),
+            Role::Tuned(setting) => literal::held(known, checked.compiled.plan.settings.get(*setting)),
             Role::Dimension { default, is_declared: false, .. } => default.clone(),
             Role::Dimension { .. } | Role::Nested { .. } | Role::Untouched(_) => continue,
         };
@@ -47,7 +47,8 @@ pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) ->
 
 /// Gives the field a default by the derive's own attribute.
 pub(crate) fn inject(derive: Derive, field: &mut Field, value: &TokenStream, has_action: bool) {
-    let is_literal = syn::parse2::<syn::Lit>(value.clone()).is_ok();
+    let literal = syn::parse2::<syn::Lit>(value.clone());
+    let is_literal = literal.is_ok_and(|literal| !matches!(literal, syn::Lit::Str(_)));
     field.attrs.push(match derive {
         Derive::Burn if is_literal => parse_quote!(#[config(default = #value)]),
         // Burn takes one literal, and parses a string as an expression.

@@ -16,7 +16,7 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     for (field, role) in model.fields.iter().zip(&checked.input.roles) {
         let (ident, cfgs) = (&field.ident, &field.cfgs);
         let value = match role {
-            Role::Tuned(setting) => literal::setting(checked.compiled.plan.settings.get(*setting)),
+            Role::Tuned(setting) => literal::held(field, checked.compiled.plan.settings.get(*setting)),
             Role::Dimension { default, .. }
             | Role::Nested { default: Some(default), .. }
             | Role::Untouched(Some(default)) => default.clone(),

@@ -1,9 +1,11 @@
 //! Values as tokens.
 
+use gpu_tuned_attribute::{Field, Holder};
 use gpu_tuned_core::dims::{Choices, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence, Schema};
-use gpu_tuned_core::{Goal, Precision, SettingValue, Settings};
+use gpu_tuned_core::{Goal, Precision, SettingKind, SettingValue, Settings};
 use proc_macro2::{Literal, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned as _;
 
 /// Returns an unsuffixed whole number.
 pub(super) fn count(value: u64) -> Literal {
@@ -66,8 +68,26 @@ pub(super) fn dim(kind: &DimKind, value: &DimValue) -> TokenStream {
 fn variant(choices: &Choices, name: &str) -> TokenStream {
     let found = choices.names.iter().find(|(known, _)| *known == name);
     let (_, variant) = found.expect("BUG: the name was read as one of these");
-    let (path, variant) = (choices.path.split("::").map(|part| format_ident!("{part}")), format_ident!("{variant}"));
+    let path = choices.path.split("::").map(|part| format_ident!("{part}"));
+    let variant: TokenStream = variant.parse().expect("BUG: a variant is Rust");
     quote!(::gpu_tuned #(::#path)* ::#variant)
+}
+
+/// Returns the value of a setting in the form of its field.
+pub(super) fn held(field: &Field, value: SettingValue) -> TokenStream {
+    let SettingValue::Precision(precision) = value else { return setting(value) };
+    match field.holder(SettingKind::Precision) {
+        Some(Holder::Text { is_owned: true }) => {
+            let name = precision.name();
+            quote!(::std::string::String::from(#name))
+        }
+        Some(Holder::Text { is_owned: false }) => precision.name().to_token_stream(),
+        Some(Holder::Switch) => precision.is_mixed().to_token_stream(),
+        Some(Holder::Plain | Holder::Enum) | None => {
+            let (ty, variant) = (&field.ty, format_ident!("{precision:?}"));
+            quote_spanned!(ty.span()=> ::gpu_tuned::__precision_variant!(#ty, #variant))
+        }
+    }
 }
 
 pub(super) fn setting(value: SettingValue) -> TokenStream {

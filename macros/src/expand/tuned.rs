@@ -4,12 +4,13 @@ use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::{Setting, SettingKind};
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned as _;
 
 use super::{literal, workload};
 use gpu_tuned_attribute::{Checked, Role};
-use gpu_tuned_attribute::{Field, Model};
+use gpu_tuned_attribute::{Field, Holder, Model};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let name = &model.item.ident;
@@ -22,11 +23,13 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let allow = allow(&tuned);
     let reads = tuned.iter().map(|(field, setting)| read(field, *setting));
     let writes = tuned.iter().map(|(field, setting)| write(field, *setting));
+    let (switch, unreadable) = (amp_switch(&tuned), unreadable(&tuned));
     quote! {
         #[automatically_derived]
         #allow
         impl #impl_generics ::gpu_tuned::Tuned for #name #type_generics #where_clause {
             const BUILT: ::gpu_tuned::Built = #built;
+            #switch
 
             fn goal() -> ::gpu_tuned::Goal {
                 #goal
@@ -43,6 +46,8 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
                 #(#reads)*
                 pins
             }
+
+            #unreadable
 
             fn apply(&mut self, settings: &::gpu_tuned::Settings) {
                 #(#writes)*
@@ -116,11 +121,88 @@ fn allow(tuned: &[(&Field, Setting)]) -> TokenStream {
 fn read(field: &Field, setting: Setting) -> TokenStream {
     let ident = &field.ident;
     let pin = format_ident!("{}", setting.name());
-    let value = if setting.kind() == SettingKind::Count { workload::as_u64(field) } else { quote!(self.#ident) };
+    let value = match setting.kind() {
+        SettingKind::Count => workload::as_u64(field),
+        SettingKind::Flag => quote!(self.#ident),
+        SettingKind::Precision => {
+            let precision = precision(field);
+            return guarded(field, quote!(pins.#pin = #precision;));
+        }
+    };
     guarded(field, quote!(pins.#pin = ::core::option::Option::Some(#value);))
 }
 
+/// Returns the precision in a field as an `Option`, which is `None` for a value that names none.
+fn precision(field: &Field) -> TokenStream {
+    let (ident, ty) = (&field.ident, &field.ty);
+    match field.holder(SettingKind::Precision) {
+        Some(Holder::Text { .. }) => quote!(::gpu_tuned::Precision::spelled(&self.#ident)),
+        Some(Holder::Switch) => {
+            let built = quote!(<Self as ::gpu_tuned::Tuned>::BUILT.settings.precision);
+            quote!(::core::option::Option::Some(#built.switched(self.#ident)))
+        }
+        Some(Holder::Plain | Holder::Enum) | None => {
+            quote_spanned!(ty.span()=> ::gpu_tuned::__precision_of!(#ty, self.#ident))
+        }
+    }
+}
+
+/// Returns the statement that writes the planned precision, unless the field has the precision in another spelling.
+fn write_precision(field: &Field) -> TokenStream {
+    let (ident, ty) = (&field.ident, &field.ty);
+    let write = match field.holder(SettingKind::Precision) {
+        Some(Holder::Text { is_owned: true }) => {
+            quote!(self.#ident = ::std::string::String::from(settings.precision.name());)
+        }
+        Some(Holder::Text { is_owned: false }) => quote!(self.#ident = settings.precision.name();),
+        Some(Holder::Switch) => return quote!(self.#ident = settings.precision.is_mixed();),
+        Some(Holder::Plain | Holder::Enum) | None => {
+            quote_spanned!(ty.span()=> ::gpu_tuned::__set_precision!(#ty, self.#ident, settings.precision);)
+        }
+    };
+    let held = precision(field);
+    quote!(if #held != ::core::option::Option::Some(settings.precision) { #write })
+}
+
+/// Returns `Tuned::unreadable`; `None` if every value of the fields is a setting's.
+fn unreadable(tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
+    let can_fail =
+        |field: &Field| matches!(field.holder(SettingKind::Precision), Some(Holder::Text { .. } | Holder::Enum));
+    let precisions = tuned.iter().filter(|(_, setting)| setting.kind() == SettingKind::Precision);
+    let checks: Vec<_> = precisions
+        .filter(|(field, _)| can_fail(field))
+        .map(|(field, _)| {
+            let (name, held) = (field.name(), precision(field));
+            let found = quote!(::core::option::Option::Some(#name));
+            guarded(field, quote!(if ::core::option::Option::is_none(&#held) { return #found; }))
+        })
+        .collect();
+    (!checks.is_empty()).then(|| {
+        quote! {
+            fn unreadable(&self) -> ::core::option::Option<&'static str> {
+                #(#checks)*
+                ::core::option::Option::None
+            }
+        }
+    })
+}
+
+/// Returns `Tuned::HAS_AMP_SWITCH`; `None` without such a field.
+fn amp_switch(tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
+    let is_switch = |(field, setting): &(&Field, Setting)| {
+        setting.kind() == SettingKind::Precision && field.holder(setting.kind()) == Some(Holder::Switch)
+    };
+    tuned.iter().any(is_switch).then(|| {
+        quote!(
+            const HAS_AMP_SWITCH: bool = true;
+        )
+    })
+}
+
 fn write(field: &Field, setting: Setting) -> TokenStream {
+    if setting.kind() == SettingKind::Precision {
+        return guarded(field, write_precision(field));
+    }
     let (ident, ty) = (&field.ident, &field.ty);
     let planned = format_ident!("{}", setting.name());
     let is_cast = setting.kind() == SettingKind::Count && field.type_name().as_deref() != Some("u64");

@@ -14,6 +14,7 @@ use gpu_tuned_attribute::Table;
 
 mod forms;
 mod named;
+mod precision;
 mod several;
 mod timing;
 
@@ -276,7 +277,8 @@ fn every_setting_is_generated_for_a_field() {
     for setting in Setting::ALL {
         assert!(reference.contains(&format!("| `{setting}` |")), "{setting}");
         for ty in setting.kind().field_types() {
-            let (field, ty) = (format_ident!("{}", setting.name()), format_ident!("{ty}"));
+            let field = format_ident!("{}", setting.name());
+            let ty: syn::Type = syn::parse_str(ty).expect("a type of Rust");
             let item = quote! {
                 #[derive(Debug)]
                 struct Config {
@@ -285,8 +287,7 @@ fn every_setting_is_generated_for_a_field() {
                 }
             };
             let expanded = run(quote!(workload = "digits"), &item, table(&["h200"])).to_string();
-            let (read, written) =
-                (quote!(pins.#field = ::core::option::Option::Some), quote!(self.#field = settings.#field));
+            let (read, written) = (quote!(pins.#field =), quote!(settings.#field));
             for code in [read, written, quote!(#field:)] {
                 assert!(expanded.contains(&code.to_string()), "{code}: {expanded}");
             }

@@ -10,7 +10,7 @@ struct Mistakes {
     #[tuned]
     allow_tf32: Option<bool>,
     #[tuned]
-    precision: String,
+    precision: u8,
     #[tuned]
     gradient_accumulation: f32,
     #[tuned(settings = prefetch_depth)]

@@ -145,6 +145,60 @@ fn clap_takes_the_planned_value_where_none_is_given() {
     assert_eq!((given.batch, given.allow_tf32, given.precision), (3, true, Precision::Bf16Params));
 }
 
+/// Formats of numbers by their usual names.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+enum Numbers {
+    Fp32,
+    Bf16,
+    Fp16,
+}
+
+#[gpu_tuned(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512), global_batch = 512, target = "rtx4090")]
+#[derive(Clone, Debug, PartialEq, Parser, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+struct Mixed {
+    #[arg(long)]
+    #[tuned(setting = precision)]
+    amp: bool,
+}
+
+#[gpu_tuned(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512), global_batch = 512, target = "t4")]
+#[derive(Clone, Debug, PartialEq, Parser, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+struct MixedByName {
+    #[arg(long, value_enum)]
+    #[tuned(setting = precision)]
+    numbers: Numbers,
+}
+
+#[gpu_tuned(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512), global_batch = 512, target = "t4")]
+#[derive(Clone, Debug, PartialEq, Parser, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+struct MixedByText {
+    #[arg(long)]
+    #[tuned]
+    precision: String,
+}
+
+#[test]
+fn clap_and_serde_take_the_planned_precision_where_none_is_given() {
+    assert!(Mixed::parse_from(["train"]).amp && !Mixed::parse_from(["train", "--amp", "false"]).amp);
+    assert_eq!(MixedByName::parse_from(["train"]).numbers, Numbers::Fp16);
+    assert_eq!(MixedByName::parse_from(["train", "--numbers", "bf16"]).numbers, Numbers::Bf16);
+    assert_eq!(MixedByText::parse_from(["train"]).precision, "mixed_f16");
+    fn empty<C: serde::de::DeserializeOwned>() -> C {
+        serde_json::from_str("{}").expect("every field has a default")
+    }
+    assert_eq!(empty::<Mixed>(), Mixed { amp: true });
+    assert_eq!(empty::<MixedByName>().numbers, Numbers::Fp16);
+    assert_eq!(empty::<MixedByText>().precision, "mixed_f16");
+    let off: Mixed = serde_json::from_str(r#"{ "amp": false }"#).expect("a switch");
+    assert_eq!(
+        (off.tuned().precision, Mixed::default().tuned().precision),
+        (Some(Precision::F32), Some(Precision::MixedBf16))
+    );
+}
+
 #[gpu_tuned(transformer(seq = 256, vocab = 8192, layers = 2, d_model = 64), target = "rtx4090")]
 #[derive(Debug)]
 #[allow(dead_code)]

@@ -1,0 +1,181 @@
+//! Precisions as variants of a user's enum. Code that `#[gpu_tuned]` generates uses this module.
+//!
+//! A macro sees no variants, so the generated code names all usual ones. A name without a variant resolves to a constant
+//! of [`Names`], of type [`NoVariantForPrecision`].
+
+/// A name without a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoVariantForPrecision;
+
+/// A variant, or [`NoVariantForPrecision`].
+pub struct Candidate<T>(pub T);
+
+/// Defines [`Names`], and the macro that lists the variants of a precision.
+macro_rules! names {
+    ($d:tt $($precision:ident: $($name:ident)+;)+) => {
+        /// Usual names of variants. A variant of the same name takes precedence.
+        pub trait Names {
+            $($(
+                #[allow(missing_docs, non_upper_case_globals, reason = "these are names of variants")]
+                const $name: NoVariantForPrecision = NoVariantForPrecision;
+            )+)+
+        }
+
+        impl<T> Names for T {}
+
+        /// Passes the names of a precision to the macro `then`.
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! __precision_names {
+            $(($d then:ident $d arguments:tt $precision) => { $crate::$d then! { $d arguments $($name)+ } };)+
+        }
+
+        #[cfg(test)]
+        const NAMES: &[(gpu_tuned_core::Precision, &[&str])] =
+            &[$((gpu_tuned_core::Precision::$precision, &[$(stringify!($name)),+])),+];
+    };
+}
+
+names! { $
+    F32: F32 Fp32 FP32 Float32 Full;
+    MixedBf16: MixedBf16 Bf16Mixed AmpBf16 Bf16 BF16 BFloat16 Bfloat16;
+    MixedF16: MixedF16 MixedFp16 F16Mixed Fp16Mixed AmpF16 AmpFp16 F16 Fp16 FP16 Float16 Half;
+    Bf16Params: Bf16Params Bf16True PureBf16;
+}
+
+impl Candidate<NoVariantForPrecision> {
+    /// Returns the other candidate.
+    #[must_use]
+    pub fn or<U>(self, other: Candidate<U>) -> Candidate<U> {
+        other
+    }
+
+    /// Returns `None`.
+    #[must_use]
+    pub fn found<T>(self) -> Option<T> {
+        None
+    }
+}
+
+/// Methods of a candidate with a variant. Those of a missing one take precedence.
+pub trait Or<T>: Sized {
+    /// Returns this candidate.
+    #[must_use]
+    fn or<U>(self, other: Candidate<U>) -> Self;
+
+    /// Returns the variant.
+    fn found(self) -> Option<T>;
+}
+
+impl<T> Or<T> for Candidate<T> {
+    fn or<U>(self, _: Candidate<U>) -> Self {
+        self
+    }
+
+    fn found(self) -> Option<T> {
+        Some(self.0)
+    }
+}
+
+/// The first variant of the type `held` with a name of a precision. Does not compile if there is none.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __precision_variant {
+    ($held:ty, $precision:ident) => {
+        $crate::__precision_names! { __first_variant [$held] $precision }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __first_variant {
+    ([$held:ty] $first:ident $($name:ident)*) => {{
+        #[allow(unused_imports)]
+        use $crate::variant::{Candidate, Names as _, Or as _};
+        let variant: $held = Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))* .0;
+        variant
+    }};
+}
+
+/// The precision of a value of the type `held`; `None` for a variant without a usual name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __precision_of {
+    ($held:ty, $value:expr) => {{
+        let held = ::core::mem::discriminant::<$held>(&$value);
+        let is = |other: ::core::option::Option<$held>| match other {
+            ::core::option::Option::Some(other) => ::core::mem::discriminant(&other) == held,
+            ::core::option::Option::None => false,
+        };
+        if $crate::__precision_names! { __any_variant [$held, is] F32 } {
+            ::core::option::Option::Some($crate::Precision::F32)
+        } else if $crate::__precision_names! { __any_variant [$held, is] MixedBf16 } {
+            ::core::option::Option::Some($crate::Precision::MixedBf16)
+        } else if $crate::__precision_names! { __any_variant [$held, is] MixedF16 } {
+            ::core::option::Option::Some($crate::Precision::MixedF16)
+        } else if $crate::__precision_names! { __any_variant [$held, is] Bf16Params } {
+            ::core::option::Option::Some($crate::Precision::Bf16Params)
+        } else {
+            ::core::option::Option::None
+        }
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __any_variant {
+    ([$held:ty, $is:ident] $($name:ident)+) => {{
+        #[allow(unused_imports)]
+        use $crate::variant::{Candidate, Names as _, Or as _};
+        $($is(Candidate(<$held>::$name).found()))||+
+    }};
+}
+
+/// Writes a precision to a place of the type `held`. A type without a variant for pure bf16 keeps its value in that
+/// precision; a type without one for the other precisions does not compile.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __set_precision {
+    ($held:ty, $place:expr, $precision:expr) => {
+        match $precision {
+            $crate::Precision::F32 => $place = $crate::__precision_variant!($held, F32),
+            $crate::Precision::MixedBf16 => $place = $crate::__precision_variant!($held, MixedBf16),
+            $crate::Precision::MixedF16 => $place = $crate::__precision_variant!($held, MixedF16),
+            $crate::Precision::Bf16Params => {
+                if let ::core::option::Option::Some(variant) =
+                    $crate::__precision_names! { __found_variant [$held] Bf16Params }
+                {
+                    $place = variant;
+                }
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __found_variant {
+    ([$held:ty] $first:ident $($name:ident)*) => {{
+        #[allow(unused_imports)]
+        use $crate::variant::{Candidate, Names as _, Or as _};
+        let variant: ::core::option::Option<$held> =
+            Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))* .found();
+        variant
+    }};
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::Precision;
+
+    use super::NAMES;
+
+    #[test]
+    fn a_variant_is_spelled_as_its_precision() {
+        for (precision, names) in NAMES {
+            for name in *names {
+                assert_eq!(Precision::spelled(name), Some(*precision), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+use gpu_tuned::gpu_tuned;
+
+#[derive(Clone, Copy, Debug)]
+enum Numbers {
+    F32,
+    Bf16,
+}
+
+#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), target = "h200")]
+#[derive(Debug)]
+struct Config {
+    #[tuned(setting = precision)]
+    numbers: Numbers,
+}
+
+fn main() {}
