@@ -14,6 +14,17 @@ pub(super) fn is_target(gpu: &GpuReading, built: &Built, profiles: &ProfileTable
     matches!(identify(gpu, profiles), Match::Exact { profile } if profile.id.as_str() == *target)
 }
 
+/// Returns true if each of these GPUs is a target of the build that its settings apply to. `built_for_them` is the result of
+/// [`are_built_for`].
+pub(super) fn are_targets(built: &Built, gpus: &[Gpu], built_for_them: Option<bool>) -> bool {
+    let is_named = |gpu: &Gpu| {
+        let Match::Exact { profile } = &gpu.found else { return false };
+        let is = |id: &&str| profile.id.as_str() == *id;
+        built.targets.iter().any(is) && !built.misfits.iter().any(is)
+    };
+    built_for_them.unwrap_or_else(|| !gpus.is_empty() && gpus.iter().all(is_named))
+}
+
 /// Returns true if the constants of the build are for all of these GPUs; `None` if the build left the decision to the
 /// runtime.
 pub(super) fn are_built_for(built: &Built, resolved: Option<&Resolved>, gpus: &[Gpu]) -> Option<bool> {

@@ -14,6 +14,8 @@ pub(crate) enum DecideError {
     Plan(#[from] PlanError),
     #[error("{0}")]
     Dimensions(String),
+    #[error("`{0}` names no precision")]
+    Precision(&'static str),
     #[error(transparent)]
     Gpus(#[from] GpusError),
     #[error(transparent)]

@@ -16,7 +16,7 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Goal, Pins, Setting};
+use gpu_tuned_core::{Goal, Pins, Precision, Setting};
 use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
 
@@ -107,6 +107,9 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let resolved = resolved.as_ref();
     let spec = config.workload();
+    if let Some(field) = config.unreadable() {
+        return Err(DecideError::Precision(field));
+    }
     if let Some((_, message)) = spec.mistakes().into_iter().next() {
         return Err(DecideError::Dimensions(message));
     }
@@ -121,7 +124,11 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
         workload = resolved.workload_on(C::BUILT.workload, &spec, core::slice::from_ref(&facts));
     }
     let built_for_them = built_for::are_built_for(&C::BUILT, resolved, &gpus);
-    let planning = Planning { built: &C::BUILT, resolved, facts: &facts, workload: &workload };
+    if context.saved.is_none() && is_switched_on::<C>(&goal, context.set) {
+        goal.pins.precision = facts.mixed_precision().or(goal.pins.precision);
+    }
+    let is_target = built_for::are_targets(&C::BUILT, &gpus, built_for_them);
+    let planning = Planning { built: &C::BUILT, resolved, facts: &facts, workload: &workload, is_target };
     let mut plan = match context.saved {
         None => planning.run(goal.clone(), built_for_them, &mut fallbacks)?,
         Some(saved) => planning.restore(saved, goal.clone(), built_for_them, &mut fallbacks)?,
@@ -152,10 +159,20 @@ fn goal<C: Tuned>(
     }
     goal.pins = context.set.or(&goal.pins);
     if let Some(saved) = context.saved {
+        let precision = saved.settings().precision;
+        if is_switched_on::<C>(&goal, context.set) && precision.is_mixed() {
+            goal.pins.precision = Some(precision);
+        }
         resume::check(saved, config, spec, workload, &goal)?;
         goal.global_batch = Some(saved.schedule().global_batch);
     }
     Ok(goal)
+}
+
+/// Returns true if the user turned on a switch for mixed precision, without naming a precision.
+fn is_switched_on<C: Tuned>(goal: &Goal, set: &Pins) -> bool {
+    let is_mixed = goal.pins.precision.is_some_and(Precision::is_mixed);
+    C::HAS_AMP_SWITCH && is_mixed && set.precision.is_none()
 }
 
 fn selection<C: Tuned>(
@@ -177,7 +194,7 @@ fn selection<C: Tuned>(
     }
 }
 
-/// Differences from the constants of the build, among settings with a config field.
+/// Differences from the constants of the build, in the precision and in settings with a config field.
 fn changes<C: Tuned>(config: &C, set: &Pins, built: &Built, plan: &Plan) -> Vec<Change> {
     let tuned = config.tuned();
     let by_user = set.or(&asked::pins(&tuned, built));
@@ -188,7 +205,8 @@ fn changes<C: Tuned>(config: &C, set: &Pins, built: &Built, plan: &Plan) -> Vec<
         used: plan.settings.get(setting),
         by_user: by_user.has(setting),
     };
-    Setting::ALL.into_iter().filter(|setting| tuned.has(*setting)).filter(differs).map(change).collect()
+    let is_reported = |setting: &Setting| *setting == Setting::Precision || tuned.has(*setting);
+    Setting::ALL.into_iter().filter(is_reported).filter(differs).map(change).collect()
 }
 
 #[cfg(test)]

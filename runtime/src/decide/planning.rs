@@ -3,7 +3,7 @@
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::{Plan, PlanError, plan};
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Goal, Provenance, Setting};
+use gpu_tuned_core::{Goal, PrecisionPolicy, Provenance, Setting};
 use gpu_tuned_project::compile::{Compiled, compile};
 use gpu_tuned_project::resolved::Resolved;
 
@@ -16,6 +16,17 @@ pub(super) struct Planning<'a> {
     pub resolved: Option<&'a Resolved>,
     pub facts: &'a DeviceFacts,
     pub workload: &'a Workload,
+    /// True if the device is one that the build names.
+    pub is_target: bool,
+}
+
+/// Parts of the build's plan that are kept as long as they fit, because others change the results.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// The micro-batch of a model with batch statistics.
+    statistics: bool,
+    /// The precision that the planner chose for the build.
+    precision: bool,
 }
 
 impl Planning<'_> {
@@ -39,13 +50,31 @@ impl Planning<'_> {
             fallbacks.push(Fallback::OtherGpu { found: self.facts.name.clone() });
         }
         self.lower_headroom(&mut goal);
-        if self.workload.batch_statistics && goal.pins.batch_size.is_none() {
-            let built = self.built.settings.batch_size;
-            goal.pins.batch_size = Some(built);
-            let plan = self.plan_or_give_way(goal, true, fallbacks)?;
-            return Ok(if plan.settings.batch_size == built { kept_for_statistics(plan) } else { plan });
+        let (built, is_auto) = (&self.built.settings, goal.precision == Some(PrecisionPolicy::Auto));
+        let is_planned = is_auto && goal.pins.precision.is_none();
+        let kept = Kept {
+            statistics: self.workload.batch_statistics && goal.pins.batch_size.is_none(),
+            precision: is_planned && self.is_target,
+        };
+        if kept.statistics {
+            goal.pins.batch_size = Some(built.batch_size);
         }
-        self.plan_or_give_way(goal, false, fallbacks)
+        if kept.precision {
+            goal.precision = Some(built.precision.into());
+        }
+        let mut plan = self.plan_or_give_way(goal, kept, fallbacks)?;
+        if kept.statistics && plan.settings.batch_size == built.batch_size {
+            give_reason(&mut plan, Setting::BatchSize, KEPT_FOR_STATISTICS);
+        }
+        let (asked, used) = (built.precision, plan.settings.precision);
+        if kept.precision && used == asked {
+            give_reason(&mut plan, Setting::Precision, "as built: another precision would change the results");
+        }
+        let is_promised = built_for_them.is_some() || !self.built.targets.is_empty();
+        if is_planned && is_promised && used != asked {
+            fallbacks.push(Fallback::Precision { asked, used });
+        }
+        Ok(plan)
     }
 
     /// Lowers the memory headroom where the memory of other processes is known.
@@ -65,12 +94,7 @@ impl Planning<'_> {
     }
 
     /// Plans again, and drops requests that the device cannot meet, one at a time.
-    fn plan_or_give_way(
-        &self,
-        mut goal: Goal,
-        keeps_statistics: bool,
-        fallbacks: &mut Vec<Fallback>,
-    ) -> Result<Plan, PlanError> {
+    fn plan_or_give_way(&self, mut goal: Goal, kept: Kept, fallbacks: &mut Vec<Fallback>) -> Result<Plan, PlanError> {
         let error = match plan(self.facts, self.workload, &goal) {
             Ok(plan) => return Ok(plan),
             Err(error) => error,
@@ -78,26 +102,33 @@ impl Planning<'_> {
         match error {
             PlanError::PrecisionUnsupported { precision, .. } if goal.pins.precision.is_none() => {
                 goal.precision = None;
-                fallbacks.push(Fallback::Precision { asked: precision });
+                let mut plan = self.plan_or_give_way(goal, kept, fallbacks)?;
+                fallbacks.push(Fallback::Precision { asked: precision, used: plan.settings.precision });
+                give_reason(&mut plan, Setting::Precision, &format!("this device cannot train in {precision}"));
+                Ok(plan)
             }
-            PlanError::DoesNotFit(_) | PlanError::Pins { .. } if keeps_statistics => {
+            PlanError::DoesNotFit(_) if kept.precision => {
+                goal.precision = Some(PrecisionPolicy::Auto);
+                self.plan_or_give_way(goal, Kept { precision: false, ..kept }, fallbacks)
+            }
+            PlanError::DoesNotFit(_) | PlanError::Pins { .. } if kept.statistics => {
                 goal.pins.batch_size = None;
                 fallbacks.push(Fallback::BatchStatistics { planned: self.built.settings.batch_size });
-                return self.plan_or_give_way(goal, false, fallbacks);
+                self.plan_or_give_way(goal, Kept { statistics: false, ..kept }, fallbacks)
             }
-            other => return Err(other),
+            other => Err(other),
         }
-        self.plan_or_give_way(goal, keeps_statistics, fallbacks)
     }
 }
 
-/// The plan with the reason for a micro-batch that is the build's wherever it fits.
-fn kept_for_statistics(mut plan: Plan) -> Plan {
-    let of_batch = plan.reasons.iter_mut().filter(|reason| reason.setting == Setting::BatchSize);
-    for reason in of_batch {
+/// Reason for the build's micro-batch.
+const KEPT_FOR_STATISTICS: &str =
+    "as built: the model's statistics are those of a micro-batch, and another would change the results";
+
+/// Replaces the reason of a setting.
+fn give_reason(plan: &mut Plan, setting: Setting, why: &str) {
+    for reason in plan.reasons.iter_mut().filter(|reason| reason.setting == setting) {
         reason.provenance = Provenance::Derived;
-        "as built: the model's statistics are those of a micro-batch, and another would change the results"
-            .clone_into(&mut reason.why);
+        why.clone_into(&mut reason.why);
     }
-    plan
 }

@@ -46,7 +46,7 @@ impl Planning<'_> {
             return Err(self.statistics_change(saved, &goal).into());
         }
         self.lower_headroom(&mut goal);
-        goal.precision = Some(saved.settings().precision);
+        goal.precision = Some(saved.settings().precision.into());
         let plan = plan(self.facts, self.workload, &goal)?;
         let (micro_batch, used) = (saved.settings().batch_size, plan.settings.batch_size);
         fallbacks.push(match obstacle {

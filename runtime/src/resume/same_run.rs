@@ -1,7 +1,7 @@
 //! Checks that the config still describes the saved run. The plan checks everything that depends on the device.
 
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Goal, Setting, SettingValue};
+use gpu_tuned_core::{Goal, Precision, PrecisionPolicy, Setting, SettingValue};
 
 use super::ResumeError;
 use crate::saved::SavedRun;
@@ -46,7 +46,9 @@ pub(crate) fn check<C: Tuned>(
 
 fn check_precision(saved: &SavedRun, goal: &Goal) -> Result<(), ResumeError> {
     let then = saved.settings().precision;
-    let now = goal.pins.precision.or(goal.precision).unwrap_or_default();
+    let asked = goal.precision.unwrap_or(PrecisionPolicy::Fixed(Precision::F32));
+    // The planner's choice depends on the device: the saved run keeps its own.
+    let Some(now) = goal.pins.precision.or(asked.fixed()) else { return Ok(()) };
     // A run whose device could not meet a request resumes as it was trained.
     let gave_way = goal.pins.precision.is_none() && goal.precision == saved.goal().precision;
     if now == then || gave_way { Ok(()) } else { Err(ResumeError::Precision { then, now }) }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Goal, Pins, Precision, Setting, SettingRow, SettingValue, Settings};
+use gpu_tuned_core::{Goal, Pins, PrecisionPolicy, Setting, SettingRow, SettingValue, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ struct GoalWithoutPins {
     world_size: u64,
     shard_optimizer: bool,
     #[serde(default)]
-    precision: Option<Precision>,
+    precision: Option<PrecisionPolicy>,
     memory_headroom: f64,
     throughput_tolerance: f64,
     #[serde(default)]

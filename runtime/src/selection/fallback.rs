@@ -56,10 +56,12 @@ pub enum Fallback {
         /// Samples of an optimizer step on one rank.
         share: u64,
     },
-    /// The device cannot carry the precision out. This changes what the run computes.
+    /// The device trains in another precision than was requested or planned. This changes what the run computes.
     Precision {
-        /// Requested precision.
+        /// The requested precision, or the one of the build.
         asked: Precision,
+        /// The precision that is used.
+        used: Precision,
     },
     /// The micro-batch of a model that computes statistics over it had to change. This changes what the run computes.
     BatchStatistics {
@@ -99,7 +101,9 @@ impl fmt::Display for Fallback {
             Self::SavedShare { saved, used, share } => {
                 write!(f, "the saved micro-batch of {saved} is more than a rank's {share} samples, {used} is used")
             }
-            Self::Precision { asked } => write!(f, "this device cannot train in {asked}; f32 changes the results"),
+            Self::Precision { asked, used } => {
+                write!(f, "precision {used} in place of {asked}, which changes the results")
+            }
             Self::BatchStatistics { planned } => {
                 write!(f, "the micro-batch of {planned} cannot be kept; another one changes the batch statistics")
             }

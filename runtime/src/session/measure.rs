@@ -79,10 +79,13 @@ impl<C: Tuned> Session<C> {
             Recognised::Exact { profile } => Some(profile.clone()),
             _ => None,
         };
+        let facts = self.facts();
+        let mut other_precisions = self.decision.inputs.goal.precisions(&facts);
+        other_precisions.retain(|precision| *precision != self.plan().settings.precision);
         let built_for = BuiltFor { targets: C::BUILT.targets, table: C::BUILT.table };
         MeasurementTarget {
             device: self.inner_device(),
-            facts: self.facts(),
+            facts,
             reading: selection.gpu.clone(),
             gpu: self.opened.gpus.first().cloned(),
             driver: self.machine.driver_version.clone(),
@@ -93,6 +96,7 @@ impl<C: Tuned> Session<C> {
             goal,
             max_samples: None,
             built_for: selection.gpus.is_empty().then_some(built_for),
+            other_precisions,
         }
     }
 }

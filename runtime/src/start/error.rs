@@ -1,7 +1,7 @@
 //! Why there is no session.
 
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::{Pins, SetError};
+use gpu_tuned_core::{Pins, Precision, SetError};
 use gpu_tuned_project::resolved::ResolvedError;
 use thiserror::Error;
 
@@ -49,6 +49,15 @@ pub enum StartError {
         /// The dimension and its range.
         message: String,
     },
+    /// The value of a tuned field is no precision.
+    #[error(
+        "the config's `{field}` names no precision: expected {}, or a usual name of one, such as bf16",
+        Precision::ALL.map(Precision::name).join(", ")
+    )]
+    Precision {
+        /// The field.
+        field: &'static str,
+    },
     /// [`STRICT_VARIABLE`](Options::STRICT_VARIABLE) is neither yes nor no.
     #[error("{} is `{said}`: expected 1 or 0", Options::STRICT_VARIABLE)]
     StrictVariable {
@@ -84,6 +93,7 @@ impl StartError {
             DecideError::Gpus(error) => Self::Gpus(error),
             DecideError::Resume(error) => Self::Resume(error),
             DecideError::Dimensions(message) => Self::Dimensions { message },
+            DecideError::Precision(field) => Self::Precision { field },
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn run_record<C: Tuned>(decision: &Decision) -> Run {
     let Decision { selection, plan, workload, inputs } = decision;
     let memory = &plan.memory;
     let mut goal = inputs.goal.clone();
-    goal.precision = Some(plan.settings.precision);
+    goal.precision = Some(plan.settings.precision.into());
     // What was left alone when it was planned, whichever way led there.
     goal.memory_headroom = memory.headroom_share();
     let reason = |reason: &gpu_tuned_core::plan::Reason| {

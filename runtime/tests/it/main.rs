@@ -29,6 +29,8 @@ mod metrics;
 mod mixed;
 #[cfg(feature = "counting-allocator")]
 mod mixed_bytes;
+#[cfg(feature = "nvml")]
+mod precision;
 #[cfg(feature = "burn")]
 mod ranks;
 #[cfg(feature = "burn")]

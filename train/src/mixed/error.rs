@@ -7,7 +7,8 @@ use thiserror::Error;
 pub enum MixedError {
     /// Running statistics, of a `BatchNorm` for example, whose updates would be rounded away.
     #[error(
-        "running statistics would be kept in 16 bits, which rounds their updates away: {}; hold the module in an `InF32`",
+        "running statistics would be kept in 16 bits, which rounds their updates away: {}; hold the module in an \
+         `InF32`, or set precision = \"f32\"",
         .paths.join(", ")
     )]
     HalfStatistics {

@@ -16,7 +16,12 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 /// Built for one GPU.
-#[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
+#[gpu_tuned(
+    transformer(d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 512,
+    precision = "f32",
+    target = "rtx4090"
+)]
 #[derive(Clone, Debug)]
 struct Lm {
     #[tuned]

@@ -87,7 +87,7 @@ impl<M: LearnerModel> PlannedSteps<M> {
         }
         (self.recipe.half == Some(Half::F16)).then_some(
             "mixed_f16 needs a scaled loss, but the model's training step calls `backward` itself: \
-             take steps with `Session::trainer`, or use mixed_bf16",
+             take steps with `Session::trainer`, or set precision = \"mixed_bf16\" or \"f32\"",
         )
     }
 }
