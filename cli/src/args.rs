@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use gpu_tuned_core::{Goal, Precision};
+use gpu_tuned_core::{Goal, PrecisionPolicy};
 
 /// Arguments of every command.
 #[derive(Debug, clap::Args)]
@@ -81,9 +81,10 @@ pub(crate) struct GoalArgs {
     /// Ranks that train together
     #[arg(long, value_name = "RANKS")]
     pub world_size: Option<u64>,
-    /// Precision: `f32`, `mixed_bf16` (bf16 AMP), `mixed_f16` (fp16 AMP) or `bf16_params` (pure bf16)
+    /// Precision: `auto` (the planner chooses), `f32`, `mixed_bf16` (bf16 AMP), `mixed_f16` (fp16 AMP) or `bf16_params`
+    /// (pure bf16)
     #[arg(long)]
-    pub precision: Option<Precision>,
+    pub precision: Option<PrecisionPolicy>,
     /// Memory headroom as a fraction, 0 to 0.9
     #[arg(long, value_name = "SHARE")]
     pub headroom: Option<f64>,

@@ -1,5 +1,6 @@
 //! The user's program, run by cargo.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,13 +8,14 @@ use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 
 use clap::ColorChoice;
-use gpu_tuned::detect;
+use gpu_tuned::{Options, Precision, Setting, detect};
 use gpu_tuned_project::lock::Lock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::args::{Common, ProgramArgs};
 use crate::error::Error;
+use crate::output::say;
 use crate::process::{Started, Stop};
 use crate::project::Project;
 
@@ -148,15 +150,45 @@ struct Line {
     _lock: String,
     #[serde(rename = "measured")]
     _measured: serde::de::IgnoredAny,
+    /// Precisions that the planner compares with the measured one.
+    #[serde(default)]
+    other_precisions: Vec<Precision>,
 }
 
-/// Runs the program so that it measures itself, and returns the workloads that it measured.
+/// Runs the program so that it measures itself, once for each precision that the planner compares, and returns the
+/// workloads that it measured.
 pub(crate) fn measure(project: &Project, common: &Common, args: &ProgramArgs) -> Result<Vec<String>, Error> {
-    let program = Program::new(project, common.color, Run { args, feature: counting_feature(project)? })?;
-    let lock = (LOCK_VARIABLE, project.root.join(Lock::NAME));
-    let lines = program.with(MEASURE).with(MEASURE_JSON).with(lock).run::<Line>();
-    let lines = lines.map_err(|error| error.leaving("; gpu-tuned.lock is complete up to the last measured batch"))?;
-    Ok(lines.into_iter().map(|line| line.workload).collect())
+    let feature = counting_feature(project)?;
+    // A process computes in one precision.
+    let in_precision = |precision: Option<Precision>| -> Result<Vec<Line>, Error> {
+        let program = Program::new(project, common.color, Run { args, feature: feature.clone() })?;
+        let lock = (LOCK_VARIABLE, project.root.join(Lock::NAME));
+        let program = program.with(MEASURE).with(MEASURE_JSON).with(lock);
+        let program = match precision {
+            Some(precision) => program.with((Options::SET_VARIABLE, set_with(precision))),
+            None => program,
+        };
+        let lines = program.run::<Line>();
+        lines.map_err(|error| error.leaving("; gpu-tuned.lock is complete up to the last measured batch"))
+    };
+    let mut lines = in_precision(None)?;
+    let others: BTreeSet<_> = lines.iter().flat_map(|line| &line.other_precisions).copied().collect();
+    for precision in others {
+        say(&format!("measuring {precision}, which the planner compares with the planned precision"));
+        lines.extend(in_precision(Some(precision))?);
+    }
+    let workloads: BTreeSet<_> = lines.into_iter().map(|line| line.workload).collect();
+    Ok(workloads.into_iter().collect())
+}
+
+/// The settings that the user pins for this start, and a precision.
+fn set_with(precision: Precision) -> OsString {
+    let mut set = env::var_os(Options::SET_VARIABLE).unwrap_or_default();
+    if !set.is_empty() {
+        set.push(",");
+    }
+    set.push(format!("{}={precision}", Setting::Precision));
+    set
 }
 
 /// The feature that counts memory, where there is no GPU and the package can enable it.

@@ -30,7 +30,11 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
     if facts.kind == DeviceKind::Gpu {
         let from = if is_read { "read from this machine" } else { "profile" };
         all.push(("multiprocessors", facts.sm_count.to_string(), from.to_owned()));
-        let units = if facts.has_bf16 { "TF32 and bf16" } else { "neither TF32 nor bf16" };
+        let units = match (facts.has_bf16, facts.has_f16) {
+            (true, _) => "TF32 and bf16",
+            (false, true) => "fp16",
+            (false, false) => "neither TF32 nor bf16",
+        };
         all.push(("tensor cores for", units.to_owned(), capability(profile)));
     }
     all

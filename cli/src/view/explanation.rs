@@ -1,7 +1,7 @@
 //! Explanations of plans, section by section.
 
 use gpu_tuned_core::measured::{Measured, MeasurementMethod};
-use gpu_tuned_core::plan::{Explanation, Outcome, Plan, Verdict};
+use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict};
 use gpu_tuned_core::{Bytes, Provenance, Setting, grouped, three_digits};
 
 use super::device;
@@ -17,6 +17,9 @@ pub(crate) fn explanation(project: &Project, target: &Target, explanation: &Expl
     text += &section(&memory_heading(explanation), &memory(explanation));
     if let Outcome::Plan(plan) = &explanation.outcome {
         text += &section(&time_heading(plan), &time(explanation, plan));
+    }
+    if explanation.precisions.len() > 1 {
+        text += &section("precisions considered", &precisions(explanation));
     }
     text += &section("micro-batches considered", &considered(explanation));
     match &explanation.outcome {
@@ -152,6 +155,23 @@ fn provenance(provenance: Provenance) -> String {
         Provenance::Derived => "from the data sheet: for ranking only".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// Precisions that were compared: a line each.
+fn precisions(explanation: &Explanation) -> String {
+    let mut table = Table::new(0, ["", "precision", ">batch", ">memory", ">samples/s"]);
+    for one in &explanation.precisions {
+        let is_taken = one.verdict == PrecisionVerdict::Taken;
+        let cells = [
+            if is_taken { ">" } else { "" }.to_owned(),
+            one.precision.to_string(),
+            or_dash(one.batch_size.map(grouped)),
+            or_dash(one.memory.map(|bytes| bytes.to_string())),
+            or_dash(one.samples_per_s.map(three_digits)),
+        ];
+        table.row(if is_taken { GOOD } else { PLAIN }, cells, one.verdict.to_string());
+    }
+    table.print()
 }
 
 fn considered(explanation: &Explanation) -> String {

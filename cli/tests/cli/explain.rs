@@ -44,6 +44,25 @@ fn json_adds_up() {
 }
 
 #[test]
+fn each_compared_precision_is_explained() {
+    let project = Project::new("measured");
+    let text = project.run(&["explain", "t4", "--precision", "auto"]).ended(0);
+    let section =
+        text.split("precisions considered").nth(1).expect("a section").split("\n\n").next().expect("its lines");
+    assert!(["  f32 ", "  mixed_f16 ", "  taken", " slower"].iter().all(|word| section.contains(word)), "{section}");
+    let explained = project.run(&["explain", "h200", "--precision", "auto", "--json"]).json(0);
+    let compared = explained["precisions"].as_array().expect("precisions");
+    let verdict = |at: usize| (compared[at]["precision"].as_str(), compared[at]["verdict"].as_str());
+    assert_eq!(verdict(0), (Some("f32"), Some("taken")));
+    assert_eq!(verdict(1), (Some("mixed_bf16"), Some("not_measured")));
+    assert!(compared[1]["samples_per_s"].is_number() && compared[1]["memory"].is_number(), "{compared:?}");
+    let text = project.run(&["explain", "h200", "--precision", "auto"]).ended(0);
+    assert!(text.contains("not measured here: run"), "{text}");
+    // A fixed precision is compared with nothing.
+    assert!(!project.run(&["explain", "h200"]).ended(0).contains("precisions considered"));
+}
+
+#[test]
 fn one_workload_is_explained_at_a_time() {
     let said = Project::new("declared").run(&["explain", "h200"]).refused(2);
     assert_eq!(

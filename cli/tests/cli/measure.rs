@@ -48,6 +48,23 @@ fn what_the_program_measured_is_told() {
 }
 
 #[test]
+fn each_precision_that_the_planner_compares_is_measured_in_a_process_of_its_own() {
+    let project = project();
+    let measured = |set: &str| {
+        let mut command = project.command(&["measure", "--", "auto"]);
+        let ran = Ran::of(command.env("GPU_TUNED_SET", set));
+        let pins: Vec<_> = ran.stderr.lines().filter(|line| line.starts_with("set: ")).map(str::to_owned).collect();
+        (pins, ran.stderr)
+    };
+    let (pins, said) = measured("num_workers=2");
+    assert_eq!(pins, ["set: num_workers=2.", "set: num_workers=2,precision=mixed_bf16."], "{said}");
+    assert!(said.contains("measuring mixed_bf16, which the planner compares"), "{said}");
+    assert_eq!(measured("").0, ["set: .", "set: precision=mixed_bf16."]);
+    // A pinned precision is compared with nothing.
+    assert_eq!(measured("precision=f32").0, ["set: precision=f32."]);
+}
+
+#[test]
 fn features_are_those_that_are_asked_for_and_the_counting_one_where_there_is_no_gpu() {
     let project = project();
     let said = project.run(&["measure", "--no-default-features", "-F", "quiet", "--", "same"]).stderr;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
-use gpu_tuned_core::{grouped, three_digits};
+use gpu_tuned_core::{Precision, grouped, three_digits};
 use gpu_tuned_project::lock::LockedWorkload;
 
 use super::Step;
@@ -147,9 +147,9 @@ fn summary(found: &MeasuredMode) -> String {
 }
 
 /// The outcome for programs.
-pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload) -> String {
-    serde_json::json!({ "workload": name, "lock": path.display().to_string(), "measured": workload.measured })
-        .to_string()
+pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload, others: &[Precision]) -> String {
+    let (lock, measured) = (path.display().to_string(), &workload.measured);
+    serde_json::json!({ "workload": name, "lock": lock, "measured": measured, "other_precisions": others }).to_string()
 }
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ pub struct MeasurementTarget {
     pub max_samples: Option<usize>,
     /// GPUs that the program was built for, if it runs on a CPU.
     pub built_for: Option<BuiltFor>,
+    /// Precisions that the planner compares with the session's, each for a process of its own.
+    pub other_precisions: Vec<Precision>,
 }
 
 /// GPUs that a program was built for.
@@ -122,7 +124,7 @@ impl MeasurementTarget {
             eprintln!("  {other}");
         }
         if is_json_requested() {
-            println!("{}", report::json(name, lock.path(), &workload));
+            println!("{}", report::json(name, lock.path(), &workload, &self.other_precisions));
         }
         Ok(())
     }
