@@ -19,7 +19,7 @@ impl StepFailure {
     }
 
     /// Turns a failure of the device, out-of-memory included, into an error with its message. Keeps other errors.
-    pub(super) fn as_final(self, error: impl FnOnce(String) -> StepError) -> Self {
+    pub(super) fn into_final(self, error: impl FnOnce(String) -> StepError) -> Self {
         Self::Error(match self {
             Self::OutOfMemory(failure) => error(failure.message),
             Self::Error(StepError::Device(failure)) => error(failure.to_string()),

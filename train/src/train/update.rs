@@ -98,7 +98,7 @@ pub(super) fn update_in_groups<W: Weights>(
         let is_single = group.len() == 1;
         if matches!(failure, StepFailure::Error(_)) || is_single && failures >= TRIALS {
             let torn = |message| StepError::Torn { done, all: done + left.len(), message };
-            return Err(if done == 0 { failure } else { failure.as_final(torn) });
+            return Err(if done == 0 { failure } else { failure.into_final(torn) });
         }
         release();
         // Other processes may free memory meanwhile.

@@ -123,5 +123,5 @@ impl Stepper {
 
 /// Turns a failure after the exchange into an error, because other ranks have taken the step.
 fn late(failure: StepFailure) -> StepFailure {
-    failure.as_final(|message| StepError::Late { message })
+    failure.into_final(|message| StepError::Late { message })
 }
