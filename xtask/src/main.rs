@@ -9,6 +9,7 @@ mod proof;
 mod prose;
 mod references;
 mod size;
+mod transfer;
 
 use std::fs;
 use std::path::Path;
@@ -62,6 +63,7 @@ const FILES: &[Generated] = &[
     ("README.md", profiles::readme),
     ("docs/cli.md", |_| Ok(references::commands())),
     ("docs/profiles.md", |_| Ok(profiles::reference())),
+    ("docs/transfer.md", transfer::page),
     ("macros/src/reference.md", |_| Ok(references::reference())),
 ];
 

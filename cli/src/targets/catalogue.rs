@@ -131,8 +131,9 @@ fn codes(profile: &Profile) -> impl Iterator<Item = &str> {
     let Profile { names_source, pci_ids_source, sources, compute, peaks, board, .. } = profile;
     let fields = [names_source, pci_ids_source, &compute.l2_source, &board.nvlink_source];
     let peaks = [&peaks.fp32, &peaks.tf32, &peaks.bf16, &peaks.fp16, &peaks.fp16_native, &peaks.fp8];
-    let said = fields.into_iter().flatten().chain(sources);
-    said.chain(peaks.into_iter().flatten().map(|peak| &peak.source)).flat_map(|codes| codes.split(' '))
+    let of_peaks = peaks.into_iter().flatten().flat_map(|peak| [Some(&peak.source), peak.reached_source.as_ref()]);
+    let sources = fields.into_iter().flatten().chain(sources).chain(of_peaks.flatten());
+    sources.flat_map(|codes| codes.split(' '))
 }
 
 fn left_out(packages: &[String]) -> String {

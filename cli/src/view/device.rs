@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::Provenance;
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::profile::{Basis, Memory, Profile};
+use gpu_tuned_core::profile::{Basis, Memory, Peak, Peaks, Profile};
 
 use crate::project::Project;
 use crate::target::Target;
@@ -25,7 +25,8 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
     if facts.memory_available != facts.memory_total {
         all.push(("available", facts.memory_available.to_string(), "free at this moment".to_owned()));
     }
-    all.push(("f32 peak", known(facts.fp32_tflops, "TFLOP/s"), peak(target)));
+    all.push(("fp32 peak", known(facts.fp32_tflops, "TFLOP/s"), peak(target)));
+    all.extend(products(target));
     all.push(("bandwidth", known(facts.bandwidth_gb_s, "GB/s"), bandwidth(target)));
     if facts.kind == DeviceKind::Gpu {
         let from = if is_read { "read from this machine" } else { "profile" };
@@ -72,6 +73,31 @@ fn peak(target: &Target) -> String {
         }
         _ => "from cores and clock".to_owned(),
     }
+}
+
+/// Rates of matrix products, with the fraction of the peak.
+fn products(target: &Target) -> Vec<Fact> {
+    let facts = &target.facts;
+    let peaks = target.profile.as_ref().map(|profile| &profile.peaks);
+    let half = if facts.has_bf16 { facts.rates.bf16 } else { facts.rates.fp16 };
+    let peak_of = |peak: fn(&Peaks) -> &Option<Peak>| peaks.and_then(|peaks| peak(peaks).as_ref());
+    let half_peak = peak_of(if facts.has_bf16 { |peaks| &peaks.bf16 } else { |peaks| &peaks.fp16 });
+    let all = [
+        ("  fp32 products", facts.rates.fp32, peak_of(|peaks| &peaks.fp32)),
+        ("  TF32 products", facts.rates.tf32.filter(|_| facts.has_tf32), peak_of(|peaks| &peaks.tf32)),
+        ("  16-bit products", half.filter(|rate| Some(*rate) != facts.rates.fp32), half_peak),
+    ];
+    let fact = |(name, rate, peak): (&'static str, Option<f64>, Option<&Peak>)| {
+        let rate = rate?;
+        let source = peak.and_then(|peak| peak.reached_source.as_deref());
+        let source = source.map_or_else(|| ", as similar GPUs".to_owned(), |source| format!(" ({source})"));
+        let origin = match peak {
+            Some(peak) => format!("{:.0}% of {} TFLOP/s{source}", 100.0 * rate / peak.tflops, peak.tflops),
+            None => "by similar GPUs".to_owned(),
+        };
+        Some((name, format!("{rate:.1} TFLOP/s"), origin))
+    };
+    all.into_iter().filter_map(fact).collect()
 }
 
 fn bandwidth(target: &Target) -> String {

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ComputeCapability, GpuReading};
+use super::{ComputeCapability, GpuReading, Rates};
 use crate::profile::{Peak, Profile};
 use crate::{Bytes, Precision, Provenance};
 
@@ -35,6 +35,9 @@ pub struct DeviceFacts {
     pub fp32_tflops: Option<f64>,
     /// Peak memory bandwidth, 10^9 bytes per second.
     pub bandwidth_gb_s: Option<f64>,
+    /// Rates that large matrix products reach. Unavailable for a CPU.
+    #[serde(default)]
+    pub rates: Rates,
     /// Host cores available to prepare batches; `None` at compile time.
     pub host_cores: Option<u64>,
 }
@@ -77,6 +80,7 @@ impl DeviceFacts {
             has_f16: has_f16(profile.compute_capability, Some(profile)),
             fp32_tflops: profile.peaks.fp32.as_ref().map(|peak: &Peak| peak.tflops),
             bandwidth_gb_s: profile.memory.bandwidth_gb_s,
+            rates: Rates::from_profile(profile),
             host_cores: None,
         }
     }
@@ -95,6 +99,7 @@ impl DeviceFacts {
         let share = share_of_profile(reading, profile);
         let usable = total - reading.memory_reserved.unwrap_or_default();
         let sm_count = nonzero(reading.sm_count).or(nominal.as_ref().map(|facts| facts.sm_count)).unwrap_or(WIDEST);
+        let by_units = fp32_from_units(reading, capability);
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
             profile: profile.map(|profile| profile.id.to_string()),
@@ -107,10 +112,11 @@ impl DeviceFacts {
             has_tf32: capability.has_tf32(),
             has_bf16: capability.has_tensor_bf16(),
             has_f16: has_f16(capability, profile),
-            fp32_tflops: nominal
-                .as_ref()
-                .and_then(|facts| Some(facts.fp32_tflops? * share))
-                .or_else(|| fp32_from_units(reading, capability)),
+            fp32_tflops: nominal.as_ref().and_then(|facts| Some(facts.fp32_tflops? * share)).or(by_units),
+            rates: match &nominal {
+                Some(facts) => facts.rates.scaled(share),
+                None => Rates::estimate(by_units, capability, is_geforce(reading)),
+            },
             bandwidth_gb_s: nominal
                 .and_then(|facts| Some(facts.bandwidth_gb_s? * share))
                 .or_else(|| bandwidth_from_bus(reading)),
@@ -135,6 +141,7 @@ impl DeviceFacts {
             // An AVX2 core: 8 lanes, 2 operations, 2 units at 3 GHz.
             fp32_tflops: Some(cores as f64 * 0.096),
             bandwidth_gb_s: Some(20.0),
+            rates: Rates::default(),
             host_cores: Some(cores),
         }
     }
@@ -166,6 +173,7 @@ impl DeviceFacts {
             has_f16: a.has_f16 && b.has_f16,
             fp32_tflops: least(a.fp32_tflops, b.fp32_tflops),
             bandwidth_gb_s: least(a.bandwidth_gb_s, b.bandwidth_gb_s),
+            rates: a.rates.lowest(b.rates),
             host_cores: least(a.host_cores, b.host_cores),
         })
     }
@@ -203,6 +211,11 @@ fn share_of_profile(reading: &GpuReading, profile: Option<&Profile>) -> f64 {
         (Some(slice), Some(whole)) if whole > 0 => (f64::from(slice) / f64::from(whole)).min(1.0),
         _ => 1.0,
     }
+}
+
+/// Returns true for a GeForce, whose tensor cores run at half rate with fp32 accumulation.
+fn is_geforce(reading: &GpuReading) -> bool {
+    reading.name.as_deref().is_some_and(|name| name.contains("GeForce"))
 }
 
 /// SMs x lanes x 2 operations x clock, as data sheets count.

@@ -4,10 +4,12 @@ mod capability;
 mod facts;
 mod name;
 mod pci;
+mod rates;
 mod reading;
 
 pub use capability::{ComputeCapability, ParseCapabilityError};
 pub use facts::{DeviceFacts, DeviceKind};
 pub use name::ProductName;
 pub use pci::{ParsePciError, PciAddress, PciId};
+pub use rates::Rates;
 pub use reading::{GpuReading, MigSlice, Virtualization};

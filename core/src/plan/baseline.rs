@@ -1,7 +1,8 @@
 //! Selection of the measurements that a device and mode are planned from.
 
-use crate::device::{DeviceFacts, DeviceKind};
+use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::{Interpolation, Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
+use crate::profile::ProfileTable;
 use crate::workload::Workload;
 use crate::{Bytes, Provenance};
 
@@ -116,9 +117,11 @@ impl<'a> BaselineMeasurement<'a> {
         all.get(all.len() / 2).map(|ms| ms / 1e3)
     }
 
-    /// The measured device, as far as speed is concerned.
-    pub(super) fn facts(&self) -> DeviceFacts {
+    /// The measured device, as far as speed is concerned. Its rates are those of its shipped profile, or of the planned
+    /// device if that is like it.
+    pub(super) fn facts(&self, device: &DeviceFacts) -> DeviceFacts {
         let Self { on, .. } = self;
+        let rates = if self.is_here { device.rates } else { shipped_rates(self.name, on) };
         DeviceFacts {
             name: on.device.clone(),
             profile: Some(self.name.to_owned()),
@@ -133,6 +136,7 @@ impl<'a> BaselineMeasurement<'a> {
             has_f16: true,
             fp32_tflops: on.fp32_tflops,
             bandwidth_gb_s: on.bandwidth_gb_s,
+            rates,
             host_cores: None,
         }
     }
@@ -167,6 +171,16 @@ impl<'a> BaselineMeasurement<'a> {
         };
         ratio(self.on.fp32_tflops, device.fp32_tflops) + ratio(self.on.bandwidth_gb_s, device.bandwidth_gb_s)
     }
+}
+
+/// Rates of a measured GPU that has a shipped profile, scaled to the measured share of the GPU.
+fn shipped_rates(name: &str, on: &MeasuredOn) -> Rates {
+    let Some(profile) = ProfileTable::shipped_profile(name) else { return Rates::default() };
+    let share = match (on.sm_count, profile.compute.sm_count) {
+        (measured, Some(whole)) if measured > 0 => (f64::from(measured) / f64::from(whole)).min(1.0),
+        _ => 1.0,
+    };
+    Rates::from_profile(profile).scaled(share)
 }
 
 /// Bytes of loaded kernels, where they were measured, scaled by the number of multiprocessors.

@@ -3,9 +3,29 @@
 //! All come from Burn 0.22.1 with CubeCL 0.11.3. "H200" is one NVIDIA H200; its raw data are in `tests/hardware/results`.
 //! The constants rank choices and bound memory. Figures that use them are labelled `derived`.
 
-use crate::device::{DeviceFacts, DeviceKind};
+use super::transfer::Speeds;
+use crate::device::{DeviceFacts, DeviceKind, Rates};
+use crate::measured::Mode;
 use crate::workload::{Family, Workload};
 use crate::{Bytes, Precision};
+
+/// The H200 that was measured: speeds of other GPUs are relative to it. Source: its profile.
+pub(super) const REFERENCE: Speeds = Speeds {
+    rates: Rates { fp32: Some(51.59), tf32: Some(388.3395), fp16: Some(761.838), bf16: Some(791.52) },
+    fp32_tflops: Some(67.0),
+    bandwidth_gb_s: Some(4800.0),
+};
+
+/// Exponent of the ratio of matrix-product rates in the ratio of two GPUs' speeds; that of the bandwidths has the rest.
+/// Source: least squares over published training speeds, the workloads for fitting in `docs/transfer.md`.
+pub const COMPUTE_SHARE: f64 = 0.35;
+
+/// Factor by which a ratio of two GPUs' speeds may be off: the 90th percentile on the workloads that were not fitted.
+/// Source: `docs/transfer.md`.
+pub const TRANSFER_ERROR: f64 = 1.67;
+
+/// Speed of a device without any figures, relative to the H200. Source: an assumption.
+const UNKNOWN_SPEED: f64 = 0.004;
 
 /// Constants that differ between kinds of network.
 pub(super) struct Calibration {
@@ -13,8 +33,10 @@ pub(super) struct Calibration {
     gpu_reserve: f64,
     /// Bytes that loaded kernels take for each multiprocessor: code, and the stacks of all threads that could run at once.
     pub kernels_per_sm: Bytes,
-    /// Fraction of the f32 peak that training in f32 reaches on a GPU.
+    /// Operations per second of training in f32 on the H200, as a fraction of its fp32 peak.
     gpu_efficiency: f64,
+    /// Rate of operations in 16 bits over the rate in f32, on the H200.
+    half_speedup: f64,
     /// Fraction of one core's f32 peak of 96 GFLOP/s that training reaches.
     cpu_efficiency: f64,
 }
@@ -79,7 +101,7 @@ const BANDWIDTH_EFFICIENCY: f64 = 0.6;
 /// Bytes per second of a device with unknown bandwidth, before [`BANDWIDTH_EFFICIENCY`]. Source: an assumption.
 const UNKNOWN_BANDWIDTH: f64 = 20e9;
 
-/// Operations per second of a device with unknown peak. Source: an assumption.
+/// Operations per second of a CPU with unknown peak. Source: an assumption.
 const UNKNOWN_FLOPS: f64 = 0.1e12;
 
 /// Times that a kept activation crosses the memory bus: written and read forward, read and its gradient written backward.
@@ -89,8 +111,16 @@ pub(super) const ACTIVATION_TRIPS: f64 = 4.0;
 /// Step time with checkpointing over without. Ratio. Source: H200, transformer at batch 64: 832 against 800 samples/s.
 pub(super) const CHECKPOINTING_SLOWDOWN: f64 = 1.04;
 
-/// Throughput with bf16 parameters over f32. Ratio. Source: H200, transformer at batch 32: 1172 against 816 samples/s.
-const BF16_SPEEDUP: f64 = 1.4;
+/// Throughput of a transformer in 16 bits over f32. Ratio. Source: H200: bf16 parameters 1.39 at 64 samples, and 1.23 at 32 in
+/// another program, where mixed precision had 1.09 (bf16) and 1.22 (fp16).
+const TRANSFORMER_HALF: f64 = 1.3;
+
+/// Throughput of convolutions in 16 bits over f32. Ratio. Source: H200, convnet: 1.45 to 1.56 with bf16 parameters, 1.49 in bf16
+/// mixed precision. A ResNet-18 on images of 32 pixels had 0.58 on an H100: measure such networks.
+const CONVNET_HALF: f64 = 1.5;
+
+/// Throughput of a recurrent network in 16 bits over f32. Ratio. Source: H100, LSTM: 0.96 to 1.02; launches dominate.
+const RECURRENT_HALF: f64 = 1.0;
 
 /// Device memory over the largest single allocation that CubeCL accepts. Ratio. Source: CubeCL 0.11.3.
 pub(super) const LARGEST_ALLOCATION: u64 = 4;
@@ -105,12 +135,14 @@ pub(super) const fn for_family(family: Family) -> Calibration {
             gpu_reserve: TRANSFORMER_RESERVE,
             kernels_per_sm: TRANSFORMER_KERNELS,
             gpu_efficiency: MATRIX_PRODUCTS,
+            half_speedup: TRANSFORMER_HALF,
             cpu_efficiency: CPU_MATRIX_PRODUCTS,
         },
         Family::Convnet | Family::Recurrent | Family::Other => Calibration {
             gpu_reserve: CONVNET_RESERVE,
             kernels_per_sm: CONVNET_KERNELS,
             gpu_efficiency: CONVOLUTIONS,
+            half_speedup: if matches!(family, Family::Recurrent) { RECURRENT_HALF } else { CONVNET_HALF },
             cpu_efficiency: CPU_CONVOLUTIONS,
         },
     }
@@ -135,21 +167,46 @@ impl Calibration {
     }
 }
 
-/// Bytes per second that training is predicted to move.
-pub(super) fn bandwidth(device: &DeviceFacts) -> f64 {
-    device.bandwidth_gb_s.map_or(UNKNOWN_BANDWIDTH, |peak| peak * 1e9) * BANDWIDTH_EFFICIENCY
+/// Bytes per second that the samples of training are predicted to move: on the H200 for a GPU, on the device for a CPU.
+pub(super) fn sample_bandwidth(device: &DeviceFacts) -> f64 {
+    match device.kind {
+        DeviceKind::Gpu => bytes_per_s(REFERENCE.bandwidth_gb_s),
+        DeviceKind::Cpu => bytes_per_s(device.bandwidth_gb_s),
+    }
 }
 
-/// Operations per second that training is predicted to reach.
+/// Bytes per second that the optimizer is predicted to move.
+pub(super) fn optimizer_bandwidth(device: &DeviceFacts) -> f64 {
+    bytes_per_s(device.bandwidth_gb_s)
+}
+
+fn bytes_per_s(bandwidth_gb_s: Option<f64>) -> f64 {
+    bandwidth_gb_s.map_or(UNKNOWN_BANDWIDTH, |peak| peak * 1e9) * BANDWIDTH_EFFICIENCY
+}
+
+/// Operations per second that training is predicted to reach: on the H200 for a GPU, on the device for a CPU.
 pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, precision: Precision) -> f64 {
-    let peak = device.fp32_tflops.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used_cores(device);
+    let peak = match device.kind {
+        DeviceKind::Gpu => REFERENCE.fp32_tflops,
+        DeviceKind::Cpu => device.fp32_tflops,
+    };
+    let peak = peak.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used_cores(device);
+    let calibration = for_family(workload.family);
     let has_tensor_cores = match precision {
         Precision::F32 => false,
         Precision::MixedF16 => device.has_f16,
         Precision::MixedBf16 | Precision::Bf16Params => device.has_bf16,
     };
-    let speedup = if has_tensor_cores { BF16_SPEEDUP } else { 1.0 };
-    peak * for_family(workload.family).efficiency(device.kind, workload.channels) * speedup
+    let speedup = if has_tensor_cores { calibration.half_speedup } else { 1.0 };
+    peak * calibration.efficiency(device.kind, workload.channels) * speedup
+}
+
+/// Seconds of a sample on the device over those on the H200; 1 for a CPU, which has its own rates.
+pub(super) fn slowdown(device: &DeviceFacts, mode: Mode) -> f64 {
+    match device.kind {
+        DeviceKind::Gpu => 1.0 / Speeds::from(device).relative_to(&REFERENCE, mode).unwrap_or(UNKNOWN_SPEED),
+        DeviceKind::Cpu => 1.0,
+    }
 }
 
 /// Fraction of the peak of all cores that a CPU's threads can use at a time; 1 for a GPU.

@@ -73,7 +73,7 @@ impl Choice {
         for &mode in &modes {
             let splits = candidates::splits(device, workload, goal, mode, sizes)?;
             considered = splits.first().map_or(0, |split| split.batch).max(considered);
-            transfer = StepTime::new(device, workload, mode).transfer(workload);
+            transfer = StepTime::new(device, workload, mode).transfer(device, workload);
             fitting.extend(candidates::fitting(device, workload, goal, mode, sizes)?);
         }
         let Some((fastest, best)) = best(&fitting, goal, |candidate| candidate.counted_per_s) else { return Ok(None) };

@@ -26,9 +26,11 @@ mod schedule;
 mod simulation;
 mod split;
 mod time;
+mod transfer;
 
 use serde::{Deserialize, Serialize};
 
+pub use calibration::{COMPUTE_SHARE, TRANSFER_ERROR};
 #[doc(hidden)]
 pub use costs::{Costs, costs};
 pub use error::PlanError;
@@ -43,6 +45,7 @@ pub use misfit::{Misfit, Remedy, TooLarge};
 pub use precision::{ConsideredPrecision, PrecisionVerdict};
 pub use reason::Reason;
 pub use schedule::Schedule;
+pub use transfer::{relative_speed, speed_interval};
 
 use crate::device::DeviceFacts;
 use crate::workload::Workload;

@@ -10,8 +10,9 @@ use crate::workload::Workload;
 
 /// Predicted time of an optimizer step.
 ///
-/// Measured micro-batches take as long as measured. Without measurements a roofline with derated peaks ranks choices.
-/// Between the two, the roofline is corrected by its error at a measured micro-batch.
+/// Measured micro-batches take as long as measured. Without measurements a roofline that was calibrated on an H200 is scaled
+/// to the device by the ratio of published rates. Between the two, the roofline is corrected by its error at a measured
+/// micro-batch.
 pub(super) struct StepTime<'a> {
     pub roofline: Roofline,
     pub measured: Option<MeasuredTime<'a>>,
@@ -19,7 +20,7 @@ pub(super) struct StepTime<'a> {
     plain: Option<Box<Self>>,
 }
 
-/// Seconds by peak rates and the fractions of them that training reaches.
+/// Seconds by rates, and the fractions of them that training reaches.
 pub(super) struct Roofline {
     /// Seconds of each micro-batch, whatever its size.
     pub launch: f64,
@@ -77,10 +78,10 @@ impl<'a> StepTime<'a> {
     }
 
     /// Describes where the times come from and their error elsewhere, when another device was measured.
-    pub(super) fn transfer(&self, workload: &Workload) -> Option<String> {
+    pub(super) fn transfer(&self, device: &DeviceFacts, workload: &Workload) -> Option<String> {
         let measured = self.measured.as_ref().filter(|measured| !measured.baseline.is_here())?;
         let name = measured.baseline.name;
-        Some(match measured.worst_elsewhere(workload) {
+        Some(match measured.worst_elsewhere(device, workload) {
             Some((other, error)) => {
                 format!("times scaled from {name}, which miss {other} by {:.0}%", error * 100.0)
             }
@@ -120,17 +121,17 @@ impl<'a> StepTime<'a> {
 impl Roofline {
     fn new(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
         let Mode { precision, checkpointing, .. } = mode;
-        let bandwidth = calibration::bandwidth(device);
         let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload, precision);
         let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
+        let sample_s = compute_s.max(moved / calibration::sample_bandwidth(device));
         let slowdown = if checkpointing { calibration::CHECKPOINTING_SLOWDOWN } else { 1.0 };
         // Reads weights, gradients and state; writes weights and state.
         let (trained, state) = (workload.parameters.trained(), workload.parameters.state(workload.optimizer));
         let touched = (3.0 * trained as f64 + 2.0 * state as f64) * precision.parameter_bytes() as f64;
         Self {
             launch: workload.kernels as f64 * calibration::launch_s(device.kind) * slowdown,
-            sample: compute_s.max(moved / bandwidth) * slowdown,
-            optimizer: touched / bandwidth,
+            sample: sample_s * calibration::slowdown(device, mode) * slowdown,
+            optimizer: touched / calibration::optimizer_bandwidth(device),
         }
     }
 
@@ -142,7 +143,7 @@ impl Roofline {
 impl<'a> MeasuredTime<'a> {
     fn new(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
         let baseline = BaselineMeasurement::for_time(device, workload, mode)?;
-        let there = Roofline::new(&baseline.facts(), workload, baseline.mode);
+        let there = Roofline::new(&baseline.facts(device), workload, baseline.mode);
         let micro_step = baseline.micro_step()?;
         Some(Self { mode, micro_step, optimizer: baseline.optimizer().unwrap_or(there.optimizer), there, baseline })
     }
@@ -152,9 +153,9 @@ impl<'a> MeasuredTime<'a> {
     }
 
     /// The measured device at which these times err most, with the relative error.
-    fn worst_elsewhere<'w>(&self, workload: &'w Workload) -> Option<(&'w str, f64)> {
+    fn worst_elsewhere<'w>(&self, device: &DeviceFacts, workload: &'w Workload) -> Option<(&'w str, f64)> {
         let errors = self.baseline.others(workload).filter_map(|other| {
-            let roofline = Roofline::new(&other.facts(), workload, other.mode);
+            let roofline = Roofline::new(&other.facts(device), workload, other.mode);
             let error = |(batch, seconds): (u64, f64)| {
                 let there = self.there.micro_step(batch);
                 (self.micro_step.at(batch) * roofline.micro_step(batch) / there / seconds - 1.0).abs()

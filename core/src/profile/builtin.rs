@@ -4,7 +4,7 @@ use super::table::{Shipped, shipped};
 
 /// The shipped profiles, ordered by id.
 #[rustfmt::skip]
-pub(super) const PROFILES: &[Shipped] = &[
+pub(super) static PROFILES: [Shipped; 60] = [
     shipped!("a10", ["NVIDIA A10"], [0x2236]),
     shipped!("a100-pcie-40gb", ["NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB"], [0x20f1]),
     shipped!("a100-pcie-80gb", ["NVIDIA A100 80GB PCIe"], [0x20b5]),

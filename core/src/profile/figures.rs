@@ -28,7 +28,11 @@ impl Profile {
         let kind = memory.kind.as_ref().map_or_else(String::new, |kind| format!(" {kind}"));
         let lanes = board.pcie_lanes.map_or_else(String::new, |lanes| format!(" x{lanes}"));
         let nvlink = board.nvlink_gb_s.map(|rate| if rate > 0.0 { format!("{rate} GB/s") } else { "none".to_owned() });
-        let source = |peak: &Option<Peak>| peak.as_ref().map(|peak| peak.source.clone());
+        let source = |peak: &Option<Peak>| {
+            let peak = peak.as_ref()?;
+            let tests = peak.reached_source.as_ref().map_or_else(String::new, |tests| format!(" {tests}"));
+            Some(peak.source.clone() + &tests)
+        };
         let figures = [
             ("family", Some(format!("{}{chip}{laptop}", self.architecture)), None),
             ("capability", Some(self.compute_capability.to_string()), None),
@@ -66,5 +70,6 @@ fn describe(peak: Option<&Peak>) -> Option<String> {
         Basis::Published => "published",
         Basis::Derived => "units x clock",
     };
-    Some(format!("{} TFLOP/s, {basis}", peak.tflops))
+    let reached = peak.reached.map_or_else(String::new, |reached| format!(", {:.0}% reached", reached * 100.0));
+    Some(format!("{} TFLOP/s, {basis}{reached}", peak.tflops))
 }

@@ -127,6 +127,12 @@ pub struct Peak {
     pub basis: Basis,
     /// The code of the source; several are separated by spaces.
     pub source: String,
+    /// Fraction of the peak that large matrix products reach in published tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<f64>,
+    /// The codes of the tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_source: Option<String>,
 }
 
 /// Basis of a peak rate.

@@ -19,12 +19,17 @@ impl ProfileTable {
     /// The profiles that ship with this crate, parsed at the first call.
     pub fn builtin() -> &'static Self {
         static TABLE: OnceLock<ProfileTable> = OnceLock::new();
-        TABLE.get_or_init(|| PROFILES.iter().map(Shipped::parse).collect())
+        TABLE.get_or_init(|| PROFILES.iter().map(Shipped::profile).cloned().collect())
     }
 
-    /// Parses one shipped profile only.
+    /// One shipped profile, parsed at the first call.
     pub fn builtin_profile(id: &str) -> Option<Profile> {
-        Shipped::find(id).map(Shipped::parse)
+        Self::shipped_profile(id).cloned()
+    }
+
+    /// [`builtin_profile`](Self::builtin_profile), borrowed.
+    pub(crate) fn shipped_profile(id: &str) -> Option<&'static Profile> {
+        Shipped::find(id).map(Shipped::profile)
     }
 
     /// The ids of the shipped profiles, sorted.
@@ -35,7 +40,7 @@ impl ProfileTable {
     /// Shipped profiles that satisfy `wanted(id, names, pci_ids)`; only these are parsed.
     pub(crate) fn shipped_where(wanted: impl Fn(&str, &[&str], &[PciId]) -> bool) -> impl Iterator<Item = Profile> {
         let wanted = move |shipped: &&Shipped| wanted(shipped.id, shipped.names, shipped.pci_ids);
-        PROFILES.iter().filter(wanted).map(Shipped::parse)
+        PROFILES.iter().filter(wanted).map(Shipped::profile).cloned()
     }
 
     /// The profile with this id.
@@ -106,6 +111,7 @@ pub(super) struct Shipped {
     pub text: &'static str,
     pub names: &'static [&'static str],
     pub pci_ids: &'static [PciId],
+    pub parsed: OnceLock<Profile>,
 }
 
 /// Entry of a shipped profile: its id, the names of its GPU, and NVIDIA's PCI device ids.
@@ -117,6 +123,7 @@ macro_rules! shipped {
             text: include_str!(concat!("../../profiles/", $id, ".toml")),
             names: &$names,
             pci_ids: &[$($crate::device::PciId { vendor: 0x10de, device: $device }),*],
+            parsed: std::sync::OnceLock::new(),
         }
     };
 }
@@ -127,9 +134,10 @@ impl Shipped {
         PROFILES.iter().find(|shipped| shipped.id == id)
     }
 
-    fn parse(&self) -> Profile {
+    fn profile(&self) -> &Profile {
         let Self { file, text, .. } = *self;
-        parse(Source { file, text }).expect("BUG: a shipped profile is invalid; its test must have failed")
+        let parse = || parse(Source { file, text });
+        self.parsed.get_or_init(|| parse().expect("BUG: a shipped profile is invalid; its test must have failed"))
     }
 }
 

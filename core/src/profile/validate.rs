@@ -63,6 +63,13 @@ fn rates(profile: &Profile, found: &mut Vec<String>) {
         ("board.nvlink_gb_s", board.nvlink_gb_s, 0.0..=1e5),
         ("board.tdp_w", board.tdp_w, 1.0..=1e5),
     ];
+    let reached = [("fp32", &peaks.fp32), ("tf32", &peaks.tf32), ("bf16", &peaks.bf16), ("fp16", &peaks.fp16)];
+    for (key, peak) in reached {
+        let fraction = peak.as_ref().and_then(|peak| peak.reached);
+        if let Some(fraction) = fraction.filter(|fraction| !(0.05..=1.5).contains(fraction)) {
+            found.push(format!("peaks.{key}.reached: {fraction} is out of range, expected 0.05 to 1.5"));
+        }
+    }
     for (key, figure, plausible) in figures {
         if let Some(figure) = figure.filter(|figure| !plausible.contains(figure)) {
             found.push(format!(

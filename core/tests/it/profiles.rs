@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Match, identify};
-use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable, describe_source};
+use gpu_tuned_core::profile::{Peak, Profile, ProfileId, ProfileTable, describe_source};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
 
@@ -35,7 +35,8 @@ fn every_file_is_named_after_its_profile_and_every_source_is_explained() {
         assert!(file.is_file(), "{}", file.display());
         let peaks = &profile.peaks;
         let peaks = [&peaks.fp32, &peaks.tf32, &peaks.bf16, &peaks.fp16, &peaks.fp16_native, &peaks.fp8];
-        let of_peaks = peaks.into_iter().flatten().flat_map(|peak| peak.source.split(' '));
+        let of_peak = |peak: &'static Peak| [Some(&peak.source), peak.reached_source.as_ref()];
+        let of_peaks = peaks.into_iter().flatten().flat_map(of_peak).flatten().flat_map(|codes| codes.split(' '));
         let of_fields =
             [&profile.names_source, &profile.pci_ids_source, &profile.compute.l2_source, &profile.board.nvlink_source];
         let codes =
@@ -53,6 +54,14 @@ fn the_generic_profile_promises_no_more_than_any_other() {
         let facts = DeviceFacts::nominal(profile);
         assert!(generic.memory_available <= facts.memory_available, "{}", profile.id);
         assert!(generic.fp32_tflops <= facts.fp32_tflops, "{}", profile.id);
+        for (lowest, rate) in [
+            (generic.rates.fp32, facts.rates.fp32),
+            (generic.rates.tf32, facts.rates.tf32),
+            (generic.rates.fp16, facts.rates.fp16),
+            (generic.rates.bf16, facts.rates.bf16),
+        ] {
+            assert!(lowest <= rate, "{}", profile.id);
+        }
         assert!(generic.bandwidth_gb_s <= facts.bandwidth_gb_s, "{}", profile.id);
         assert!(!generic.has_tf32 && !generic.has_bf16);
     }

@@ -29,7 +29,7 @@ pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> V
     let step = StepTime::new(asked.device, asked.workload, mode);
     match &step.measured {
         Some(measured) => by_measurements(&step, measured, mode, candidate, samples),
-        None => by_peaks(asked, &step, candidate, samples),
+        None => by_rates(asked, &step, mode, candidate, samples),
     }
 }
 
@@ -44,7 +44,7 @@ fn by_measurements(
     let by_roofline = |is_at_it: bool, there: f64, here: f64| match measured.baseline.is_exact(mode) {
         true if is_at_it => String::new(),
         true => format!(" x {:.4} by the roofline", here / there),
-        false => format!(" x {:.4} by peak rates", here / there),
+        false => format!(" x {:.4} by published rates", here / there),
     };
     let micro_steps = |name_of_term, count: u64, batch: u64| {
         let known = batch.max(measured.micro_step.first());
@@ -80,7 +80,7 @@ fn by_measurements(
     [micro_steps("micro-batches", full, candidate.batch)].into_iter().chain(rest).chain([optimizer]).collect()
 }
 
-fn by_peaks(asked: &Asked<'_>, step: &StepTime<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
+fn by_rates(asked: &Asked<'_>, step: &StepTime<'_>, mode: Mode, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
     let Asked { device, workload, precision, .. } = asked;
     let slower =
         if candidate.checkpointing { format!(" x {}", calibration::CHECKPOINTING_SLOWDOWN) } else { String::new() };
@@ -94,32 +94,34 @@ fn by_peaks(asked: &Asked<'_>, step: &StepTime<'_>, candidate: &Candidate, sampl
         grouped(trained),
         grouped(state),
         precision.parameter_bytes(),
-        bandwidth(asked)
+        gb_per_s(calibration::optimizer_bandwidth(device))
     );
     let term = |name, formula, seconds| TimeTerm { name, formula, seconds, provenance: Provenance::Derived };
     vec![
         term("launches", launches, candidate.micro_steps as f64 * step.roofline.launch),
-        term("samples", samples_formula(asked, samples, &slower), samples as f64 * step.roofline.sample),
+        term("samples", samples_formula(asked, mode, samples, &slower), samples as f64 * step.roofline.sample),
         term("optimizer", optimizer, step.roofline.optimizer),
     ]
 }
 
-/// Formula of the samples: arithmetic or memory traffic, whichever takes longer.
-fn samples_formula(asked: &Asked<'_>, samples: u64, slower: &str) -> String {
+/// Formula of the samples: arithmetic or memory traffic, whichever takes longer; for a GPU on the H200, and the ratio of the
+/// two GPUs' speeds.
+fn samples_formula(asked: &Asked<'_>, mode: Mode, samples: u64, slower: &str) -> String {
     let Asked { device, workload, precision, .. } = asked;
     let rate = calibration::flops_per_s(device, workload, *precision);
     let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
     let samples = grouped(samples);
-    if workload.sample.flops / rate >= moved / calibration::bandwidth(device) {
-        let share = device
-            .fp32_tflops
-            .map_or_else(String::new, |peak| format!(" ({:.0}% of the f32 peak)", rate / peak / 1e10));
-        format!("{samples} x {:.3e} FLOP{slower} / {:.1} GFLOP/s{share}", workload.sample.flops, rate / 1e9)
+    let bandwidth = calibration::sample_bandwidth(device);
+    let cost = if workload.sample.flops / rate >= moved / bandwidth {
+        format!("{samples} x {:.3e} FLOP{slower} / {:.1} GFLOP/s", workload.sample.flops, rate / 1e9)
     } else {
-        format!("{samples} x {moved:.3e} B moved{slower} / {}", bandwidth(asked))
-    }
+        format!("{samples} x {moved:.3e} B moved{slower} / {}", gb_per_s(bandwidth))
+    };
+    let slowdown = calibration::slowdown(device, mode);
+    let is_reference = (slowdown - 1.0).abs() < 1e-4;
+    if is_reference { cost } else { format!("{cost} on h200 x {slowdown:.4} by published rates") }
 }
 
-fn bandwidth(asked: &Asked<'_>) -> String {
-    format!("{:.0} GB/s", calibration::bandwidth(asked.device) / 1e9)
+fn gb_per_s(bytes_per_s: f64) -> String {
+    format!("{:.0} GB/s", bytes_per_s / 1e9)
 }

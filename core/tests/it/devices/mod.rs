@@ -97,7 +97,8 @@ proptest! {
             prop_assert!(reading.memory_total.is_none_or(|total| facts.memory_total <= total));
             prop_assert!(reading.memory_free.is_none_or(|free| facts.memory_available <= free));
             prop_assert!(facts.memory_available <= facts.memory_total);
-            for rate in [facts.fp32_tflops, facts.bandwidth_gb_s].into_iter().flatten() {
+            let rates = [facts.rates.fp32, facts.rates.tf32, facts.rates.fp16, facts.rates.bf16];
+            for rate in rates.into_iter().chain([facts.fp32_tflops, facts.bandwidth_gb_s]).flatten() {
                 prop_assert!(rate.is_finite() && rate > 0.0, "{facts:?}");
             }
             if let Ok(plan) = plan(&facts, &Transformer::new(2, 64, 512, 32).workload(), &Goal::default()) {

@@ -1,0 +1,147 @@
+//! Speed of one GPU relative to another.
+
+use super::calibration::{COMPUTE_SHARE, TRANSFER_ERROR};
+use crate::Provenance;
+use crate::device::{DeviceFacts, DeviceKind, Rates};
+use crate::measured::Mode;
+
+/// Rates that decide the speed of a filled GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speeds {
+    /// Rates of matrix products, 10^12 operations per second.
+    pub rates: Rates,
+    /// Peak fp32 rate of the ordinary units, 10^12 operations per second.
+    pub fp32_tflops: Option<f64>,
+    /// Peak memory bandwidth, 10^9 bytes per second.
+    pub bandwidth_gb_s: Option<f64>,
+}
+
+impl From<&DeviceFacts> for Speeds {
+    fn from(device: &DeviceFacts) -> Self {
+        let DeviceFacts { rates, fp32_tflops, bandwidth_gb_s, .. } = *device;
+        Self { rates, fp32_tflops, bandwidth_gb_s }
+    }
+}
+
+impl Speeds {
+    /// Samples per second of this GPU over those of `other`, where samples fill both: the ratio of the rates of the matrix
+    /// products to the power of [`COMPUTE_SHARE`], times that of the bandwidths to the power of the rest. fp32 peaks stand
+    /// in for unavailable rates; `None` if neither ratio is available.
+    pub(super) fn relative_to(&self, other: &Self, mode: Mode) -> Option<f64> {
+        let ratio = |here: Option<f64>, there: Option<f64>| Some(here? / there?).filter(|ratio| *ratio > 0.0);
+        let compute = ratio(self.rates.in_mode(mode), other.rates.in_mode(mode));
+        let compute = compute.or_else(|| ratio(self.fp32_tflops, other.fp32_tflops));
+        match (compute, ratio(self.bandwidth_gb_s, other.bandwidth_gb_s)) {
+            (Some(compute), Some(memory)) => Some(compute.powf(COMPUTE_SHARE) * memory.powf(1.0 - COMPUTE_SHARE)),
+            (compute, memory) => compute.or(memory),
+        }
+    }
+}
+
+/// Samples per second of a GPU over those of another in this mode, where samples fill both; `None` without figures of
+/// either. `docs/transfer.md` compares this ratio with published ones.
+pub fn relative_speed(device: &DeviceFacts, other: &DeviceFacts, mode: Mode) -> Option<f64> {
+    Speeds::from(device).relative_to(&Speeds::from(other), mode)
+}
+
+/// Lowest and highest speed that a predicted speed of a GPU stands for: nine of ten published ratios are within this
+/// interval around the predicted ratio. `None` for measured speeds and for CPUs.
+pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, provenance: Provenance) -> Option<[f64; 2]> {
+    let is_predicted = matches!(provenance, Provenance::Derived | Provenance::Transferred);
+    let interval = [samples_per_s / TRANSFER_ERROR, samples_per_s * TRANSFER_ERROR];
+    (device.kind == DeviceKind::Gpu && is_predicted).then_some(interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Speeds, relative_speed, speed_interval};
+    use crate::device::{DeviceFacts, Rates};
+    use crate::measured::Mode;
+    use crate::plan::calibration::{REFERENCE, TRANSFER_ERROR};
+    use crate::profile::ProfileTable;
+    use crate::workload::{Block, Convnet, Stage, Transformer, Workload};
+    use crate::{Bytes, Goal, Pins, Precision, Provenance, plan};
+
+    fn shipped(id: &str) -> DeviceFacts {
+        DeviceFacts::nominal(&ProfileTable::builtin_profile(id).expect("a shipped profile"))
+    }
+
+    /// Networks that fill a GPU.
+    fn workloads() -> [Workload; 2] {
+        let stages = vec![Stage { channels: 256, blocks: 8 }];
+        let convnet = Convnet { image: 64, classes: 10, block: Block::Plain, stages, ..Convnet::default() };
+        [Transformer::new(12, 768, 50_257, 512).workload(), convnet.workload()]
+    }
+
+    #[test]
+    fn the_reference_has_the_figures_of_its_profile() {
+        let h200 = Speeds::from(&shipped("h200"));
+        for precision in Precision::ALL {
+            let ratio = h200.relative_to(&REFERENCE, Mode::new(precision, false)).expect("rates");
+            assert!((ratio - 1.0).abs() < 1e-5, "{precision}: {ratio}");
+        }
+        let full = Mode { full_f32: true, ..Mode::new(Precision::F32, false) };
+        assert!(h200.relative_to(&REFERENCE, full).is_some_and(|ratio| (ratio - 1.0).abs() < 1e-5));
+    }
+
+    #[test]
+    fn gpus_are_ordered_as_they_train_in_every_precision_that_both_have() {
+        let pairs = [
+            ("a100-pcie-40gb", "rtx4070"),
+            ("a100-sxm4-40gb", "rtx4070-super"),
+            ("h100-sxm5-80gb", "a100-sxm4-80gb"),
+            ("h100-pcie", "a100-pcie-80gb"),
+            ("rtx4090", "rtx3090"),
+            ("rtx3090", "rtx2080-ti"),
+            ("rtx5090", "rtx4090"),
+            ("h200", "h100-sxm5-80gb"),
+        ];
+        for workload in workloads() {
+            for precision in Precision::ALL {
+                let pins = Pins { batch_size: Some(16), ..Pins::default() };
+                let goal = Goal { precision: Some(precision), pins, ..Goal::default() };
+                let speed = |id| plan(&shipped(id), &workload, &goal).ok().map(|plan| plan.samples_per_s);
+                for (faster, slower) in pairs {
+                    let (Some(fast), Some(slow)) = (speed(faster), speed(slower)) else { continue };
+                    assert!(fast > slow, "{precision}: {faster} {fast}, {slower} {slow}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_gpu_with_tensor_cores_gains_more_from_16_bits() {
+        let gain = |id: &str, precision| {
+            let (device, reference) = (shipped(id), shipped("h200"));
+            let ratio = |precision| relative_speed(&device, &reference, Mode::new(precision, false)).expect("rates");
+            ratio(precision) / ratio(Precision::F32)
+        };
+        assert!(gain("v100-sxm2-16gb", Precision::MixedF16) > 1.4);
+        assert!(gain("gtx1080", Precision::MixedF16) < 0.9);
+    }
+
+    #[test]
+    fn without_rates_the_peaks_stand_in_and_without_figures_nothing() {
+        let mode = Mode::new(Precision::F32, false);
+        let (l4, h200) = (shipped("l4"), shipped("h200"));
+        let old = DeviceFacts { rates: Rates::default(), ..l4.clone() };
+        let ratio = relative_speed(&old, &h200, mode).expect("peaks");
+        let expected = (30.3_f64 / 67.0).powf(0.35) * (300.0_f64 / 4800.0).powf(0.65);
+        assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} {expected}");
+        let bandwidth_only = DeviceFacts { fp32_tflops: None, ..old };
+        assert_eq!(relative_speed(&bandwidth_only, &h200, mode), Some(300.0 / 4800.0));
+        assert_eq!(relative_speed(&DeviceFacts { bandwidth_gb_s: None, ..bandwidth_only }, &h200, mode), None);
+    }
+
+    #[test]
+    fn predicted_speeds_of_gpus_have_an_interval() {
+        let gpu = shipped("l4");
+        for provenance in [Provenance::Derived, Provenance::Transferred] {
+            let [low, high] = speed_interval(&gpu, 100.0, provenance).expect("an interval");
+            assert!((low * TRANSFER_ERROR - 100.0).abs() < 1e-9 && (high / TRANSFER_ERROR - 100.0).abs() < 1e-9);
+        }
+        assert_eq!(speed_interval(&gpu, 100.0, Provenance::Measured), None);
+        let cpu = DeviceFacts::cpu(Bytes(1 << 34), Bytes(1 << 34), 8);
+        assert_eq!(speed_interval(&cpu, 100.0, Provenance::Derived), None);
+    }
+}
