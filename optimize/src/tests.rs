@@ -67,8 +67,8 @@ fn a_batch_that_does_not_fit_is_cut_and_the_rest_of_the_file_stays() {
     insta::assert_snapshot!(changed.replace(MODEL, ""), @r"
     # kept
     train:
-      batch_size: 32   # all at once
-      grad_accum: 16
+      batch_size: 16   # all at once
+      grad_accum: 32
       'num_workers': 4
       bf16: no
     last: [1,  2] # kept

@@ -90,10 +90,10 @@ fn products(target: &Target) -> Vec<Fact> {
     let fact = |(name, rate, peak): (&'static str, Option<f64>, Option<&Peak>)| {
         let rate = rate?;
         let source = peak.and_then(|peak| peak.reached_source.as_deref());
-        let source = source.map_or_else(|| ", as similar GPUs".to_owned(), |source| format!(" ({source})"));
+        let source = source.map_or_else(|| ", from similar tests".to_owned(), |source| format!(" ({source})"));
         let origin = match peak {
             Some(peak) => format!("{:.0}% of {} TFLOP/s{source}", 100.0 * rate / peak.tflops, peak.tflops),
-            None => "by similar GPUs".to_owned(),
+            None => "from similar tests".to_owned(),
         };
         Some((name, format!("{rate:.1} TFLOP/s"), origin))
     };

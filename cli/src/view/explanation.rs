@@ -1,7 +1,7 @@
 //! Explanations of plans, section by section.
 
 use gpu_tuned_core::measured::{Measured, MeasurementMethod};
-use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict};
+use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict, with_interval};
 use gpu_tuned_core::{Bytes, Provenance, Setting, grouped, three_digits};
 
 use super::device;
@@ -144,15 +144,15 @@ fn time(explanation: &Explanation, plan: &Plan) -> String {
         table.row(PLAIN, [term.name.to_owned(), milliseconds(term.seconds)], made_of(&term.formula, term.provenance));
     }
     let total = explanation.time.iter().map(|term| term.seconds).sum();
-    let speed =
-        format!("{} samples/s, {}", three_digits(plan.samples_per_s), provenance(plan.samples_per_s_provenance));
+    let speed = with_interval(plan.samples_per_s, plan.samples_per_s_interval);
+    let speed = format!("{speed} samples/s, {}", provenance(plan.samples_per_s_provenance));
     table.row(BOLD, ["step".to_owned(), milliseconds(total)], format!("= the sum; {speed}"));
     table.print()
 }
 
 fn provenance(provenance: Provenance) -> String {
     match provenance {
-        Provenance::Derived => "from the data sheet: for ranking only".to_owned(),
+        Provenance::Derived => "from the data sheet".to_owned(),
         other => other.to_string(),
     }
 }
@@ -185,7 +185,7 @@ fn considered(explanation: &Explanation) -> String {
             grouped(one.micro_steps),
             if one.gradient_checkpointing { "on" } else { "off" }.to_owned(),
             one.memory.to_string(),
-            or_dash(one.samples_per_s.map(three_digits)),
+            or_dash(one.samples_per_s.map(|speed| with_interval(speed, one.samples_per_s_interval))),
         ];
         table.row(if is_taken { GOOD } else { PLAIN }, cells, one.verdict.to_string());
     }

@@ -1,7 +1,7 @@
 //! Plans in tables, and workloads in one line.
 
-use gpu_tuned_core::plan::Plan;
-use gpu_tuned_core::{Provenance, Setting, SettingKind, SettingValue, grouped, three_digits};
+use gpu_tuned_core::plan::{Plan, with_interval};
+use gpu_tuned_core::{Provenance, Setting, SettingKind, SettingValue, grouped};
 
 use crate::args::GoalArgs;
 use crate::output::{BOLD, styled, wrapped};
@@ -28,7 +28,8 @@ pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
         SettingValue::Precision(precision) => precision.to_string(),
     });
     let memory = &plan.memory;
-    let others = [memory.total().to_string(), memory.available.to_string(), three_digits(plan.samples_per_s)];
+    let speed = with_interval(plan.samples_per_s, plan.samples_per_s_interval);
+    let others = [memory.total().to_string(), memory.available.to_string(), speed];
     core::iter::once(target.to_owned()).chain(settings).chain(others).collect()
 }
 

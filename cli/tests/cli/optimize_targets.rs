@@ -108,7 +108,7 @@ fn that_the_data_set_bounds_a_step_is_said() {
     let of = |args: &[&str]| optimize(&project, &[&["few.yaml", "--dry-run"], args].concat()).ended(0);
     let one = of(&["--target", "rtx4090", "--dim", "host_ms_per_sample=2"]);
     let one = one.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(one.contains("allows 1501, which would run about 133.4x as many samples per second"), "{one}");
+    assert!(one.contains("allows 1501, which would run about 56.6x as many samples per second"), "{one}");
     assert!(one.contains("The data set of 1,501 samples (`data.num_samples`)"), "{one}");
     // What else there is to say is still said, and each thing once.
     assert_eq!((one.matches("does not fill").count(), one.matches("the loader limits").count()), (1, 1), "{one}");

@@ -1,7 +1,7 @@
 //! Calibration constants: factors that were measured rather than derived.
 //!
 //! All come from Burn 0.22.1 with CubeCL 0.11.3. "H200" is one NVIDIA H200; its raw data are in `tests/hardware/results`.
-//! The constants rank choices and bound memory. Figures that use them are labelled `derived`.
+//! The constants predict speeds and bound memory. Figures that use them are labelled `derived`.
 
 use super::transfer::Speeds;
 use crate::device::{DeviceFacts, DeviceKind, Rates};

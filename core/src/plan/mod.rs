@@ -45,7 +45,7 @@ pub use misfit::{Misfit, Remedy, TooLarge};
 pub use precision::{ConsideredPrecision, PrecisionVerdict};
 pub use reason::Reason;
 pub use schedule::Schedule;
-pub use transfer::{relative_speed, speed_interval};
+pub use transfer::{relative_speed, speed_interval, with_interval};
 
 use crate::device::DeviceFacts;
 use crate::workload::Workload;
@@ -63,10 +63,13 @@ pub struct Plan {
     pub schedule: Schedule,
     /// The memory that training is predicted to take.
     pub memory: MemoryEstimate,
-    /// Predicted samples per second on this device; unless measured, good for ranking settings only.
+    /// Predicted samples per second on this device.
     pub samples_per_s: f64,
     /// Provenance of [`samples_per_s`](Self::samples_per_s).
     pub samples_per_s_provenance: Provenance,
+    /// Lowest and highest samples per second that the prediction stands for; `None` for a measured speed or a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_interval: Option<[f64; 2]>,
     /// The reason for each setting, in the order of [`Setting::ALL`].
     pub reasons: Vec<Reason>,
     /// Threads that train, where the device is a CPU.
@@ -139,6 +142,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         memory: best.memory.clone(),
         samples_per_s: best.samples_per_s,
         samples_per_s_provenance: best.provenance,
+        samples_per_s_interval: speed_interval(device, best.samples_per_s, best.provenance),
         advice: advice.into_iter().chain(workers.advice).collect(),
         reasons: Setting::ALL.map(|setting| Reason::new(setting, &goal.pins, &reasons)).into(),
     })

@@ -1,7 +1,7 @@
 use core::fmt;
 
-use super::Plan;
-use crate::{Bytes, three_digits};
+use super::{Plan, with_interval};
+use crate::Bytes;
 
 /// The values with their reasons, the schedule and the memory: some twenty lines.
 impl fmt::Display for Plan {
@@ -26,7 +26,7 @@ impl fmt::Display for Plan {
             f,
             "  {:<22} {:>9}  samples/s ({})",
             "speed",
-            three_digits(self.samples_per_s),
+            with_interval(self.samples_per_s, self.samples_per_s_interval),
             self.samples_per_s_provenance
         )?;
         for advice in &self.advice {

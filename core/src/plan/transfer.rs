@@ -1,9 +1,9 @@
 //! Speed of one GPU relative to another.
 
 use super::calibration::{COMPUTE_SHARE, TRANSFER_ERROR};
-use crate::Provenance;
 use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::Mode;
+use crate::{Provenance, three_digits};
 
 /// Rates that decide the speed of a filled GPU.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +52,15 @@ pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, provenance: Prov
     (device.kind == DeviceKind::Gpu && is_predicted).then_some(interval)
 }
 
+/// Formats a speed, with the factor of its interval where there is one: `1,234 ±x1.7`.
+pub fn with_interval(samples_per_s: f64, interval: Option<[f64; 2]>) -> String {
+    let factor = interval.map_or_else(String::new, |[_, high]| format!(" ±x{:.1}", high / samples_per_s));
+    three_digits(samples_per_s) + &factor
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Speeds, relative_speed, speed_interval};
+    use super::{Speeds, relative_speed, speed_interval, with_interval};
     use crate::device::{DeviceFacts, Rates};
     use crate::measured::Mode;
     use crate::plan::calibration::{REFERENCE, TRANSFER_ERROR};
@@ -140,7 +146,9 @@ mod tests {
             let [low, high] = speed_interval(&gpu, 100.0, provenance).expect("an interval");
             assert!((low * TRANSFER_ERROR - 100.0).abs() < 1e-9 && (high / TRANSFER_ERROR - 100.0).abs() < 1e-9);
         }
+        assert_eq!(with_interval(1234.0, speed_interval(&gpu, 1234.0, Provenance::Derived)), "1,234 ±x1.7");
         assert_eq!(speed_interval(&gpu, 100.0, Provenance::Measured), None);
+        assert_eq!(with_interval(1234.0, None), "1,234");
         let cpu = DeviceFacts::cpu(Bytes(1 << 34), Bytes(1 << 34), 8);
         assert_eq!(speed_interval(&cpu, 100.0, Provenance::Derived), None);
     }

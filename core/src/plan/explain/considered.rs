@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::Asked;
 use crate::measured::Mode;
-use crate::plan::PlanError;
 use crate::plan::candidates::{self, Candidate, Sizes};
 use crate::plan::choice::Choice;
 use crate::plan::limits::largest_batch_in_one_piece;
 use crate::plan::memory::MemoryModel;
 use crate::plan::split::Split;
+use crate::plan::{PlanError, speed_interval};
 use crate::{Bytes, Provenance};
 
 /// A candidate, and why it was chosen or not.
@@ -29,6 +29,9 @@ pub struct Considered {
     /// Predicted samples per second over all ranks; `None` where it does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,
+    /// Lowest and highest samples per second that the prediction stands for; `None` for a measured speed or a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_interval: Option<[f64; 2]>,
     /// Provenance of the throughput; `None` where it does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
@@ -139,6 +142,7 @@ fn misfits(asked: &Asked<'_>, mode: Mode, sizes: Sizes) -> Result<Vec<Considered
             gradient_checkpointing: mode.checkpointing,
             memory: memory.total(),
             samples_per_s: None,
+            samples_per_s_interval: None,
             provenance: None,
             verdict,
         })
@@ -153,6 +157,7 @@ fn judged(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Consider
         gradient_checkpointing: candidate.checkpointing,
         memory: candidate.memory.total(),
         samples_per_s: Some(candidate.samples_per_s),
+        samples_per_s_interval: speed_interval(asked.device, candidate.samples_per_s, candidate.provenance),
         provenance: Some(candidate.provenance),
         verdict: verdict(candidate, choice, asked),
     }
