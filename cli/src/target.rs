@@ -35,6 +35,11 @@ impl Target {
         table.get(name).map(Self::nominal).ok_or_else(unknown)
     }
 
+    /// Returns true if this is the name of the target or of its profile.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.profile.as_ref().is_some_and(|profile| profile.id.as_str() == name)
+    }
+
     /// Devices with these profiles, each once.
     fn all_named(project: &Project, names: &[String]) -> Result<Vec<Self>, Error> {
         let mut targets: Vec<Self> = Vec::new();

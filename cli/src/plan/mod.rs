@@ -1,5 +1,10 @@
 //! `cargo gpu-tuned plan`.
 
+mod costs;
+
+use core::cmp::Ordering;
+
+use costs::{Costs, Price, Sort};
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
 use gpu_tuned_core::{Goal, plan};
 use serde::Serialize;
@@ -22,6 +27,12 @@ pub(crate) struct PlanArgs {
     /// Plan for every shipped profile and your own
     #[arg(long, conflicts_with_all = ["names", "target", "here"])]
     all: bool,
+    /// Sort the GPUs; those on which the workload does not fit come last
+    #[arg(long, value_name = "BY", value_enum, requires_if("cost", "price"))]
+    sort: Option<Sort>,
+    /// Price of a GPU per hour, such as `h200=3.5`, for the cost of samples; repeatable
+    #[arg(long, value_name = "GPU=USD")]
+    price: Vec<Price>,
     #[command(flatten)]
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
@@ -35,6 +46,8 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<String>,
     target: String,
+    #[serde(flatten)]
+    costs: Costs,
     #[serde(flatten)]
     outcome: Outcome,
 }
@@ -58,23 +71,41 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let (targets, mut notes) = Target::wanted(&project, args.targets.names(), args.all, args.targets.here)?;
     notes.extend(project.left_out(&workloads));
     notes.extend(view::kept_from_builds(&workloads, args.targets.here));
+    for Price { gpu, .. } in &args.price {
+        Target::named(&project, gpu)?;
+    }
     let mut rows = Vec::new();
     for described in &workloads {
+        let mut found = Vec::new();
         for target in &targets {
             let goal = args.goal.over(target.goal(described.goal.clone()));
-            rows.push(row(described, target, &goal)?);
+            found.push(row(described, target, &goal, &args.price)?);
         }
+        if let Some(sort) = args.sort {
+            found.sort_by(|one, other| by(sort, one, other));
+        }
+        rows.extend(found);
     }
     let fits = rows.iter().all(|row| matches!(row.outcome, Outcome::Plan(_)));
     let text = if common.json {
         pretty(&rows)
     } else {
-        workloads.iter().map(|described| table(described, &args.goal, &rows)).collect::<Vec<_>>().join("\n")
+        workloads.iter().map(|described| table(described, args, &rows)).collect::<Vec<_>>().join("\n")
     };
     Ok(Answer { text, notes, code: if fits { Code::Ok } else { Code::No } })
 }
 
-fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, Error> {
+/// Compares two rows; those without a plan are last.
+fn by(sort: Sort, one: &Row, other: &Row) -> Ordering {
+    match (&one.outcome, &other.outcome) {
+        (Outcome::Plan(plan), Outcome::Plan(than)) => sort.compare((plan, &one.costs), (than, &other.costs)),
+        (Outcome::Plan(_), _) => Ordering::Less,
+        (_, Outcome::Plan(_)) => Ordering::Greater,
+        _ => Ordering::Equal,
+    }
+}
+
+fn row(described: &Described<'_>, target: &Target, goal: &Goal, prices: &[Price]) -> Result<Row, Error> {
     let facts = target.facts_of(goal.world_size);
     let outcome = match plan(&facts, &described.workload_on(&facts), goal) {
         Ok(plan) => Outcome::Plan(Box::new(plan)),
@@ -84,19 +115,27 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal) -> Result<Row, E
         Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
     };
     let config = described.structure.map(|it| it.name.clone());
-    Ok(Row { workload: described.name.to_owned(), config, target: target.name.clone(), outcome })
+    let costs = match &outcome {
+        Outcome::Plan(plan) => Costs::new(target, plan, prices),
+        _ => Costs::default(),
+    };
+    Ok(Row { workload: described.name.to_owned(), config, target: target.name.clone(), costs, outcome })
 }
 
-fn table(described: &Described<'_>, goal: &GoalArgs, rows: &[Row]) -> String {
-    let mut table = Table::new(2, view::headings("target"));
-    for Row { target, outcome, .. } in rows.iter().filter(|row| row.workload == described.name) {
+fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
+    let headings = view::headings("target").into_iter().chain(Costs::headings(&args.price));
+    let mut table = Table::new(2, headings);
+    for Row { target, outcome, costs, .. } in rows.iter().filter(|row| row.workload == described.name) {
         match outcome {
-            Outcome::Plan(plan) => table.row(PLAIN, view::cells(target, plan), provenance(plan)),
+            Outcome::Plan(plan) => {
+                let cells = view::cells(target, plan).into_iter().chain(costs.cells(&args.price));
+                table.row(PLAIN, cells.collect::<Vec<_>>(), provenance(plan));
+            }
             Outcome::Misfit(misfit) => table.row(PLAIN, [target.clone()], styled(BAD, misfit.in_one_line())),
             Outcome::Unsupported(why) => table.row(PLAIN, [target.clone()], styled(BAD, why)),
         }
     }
-    format!("{}\n{}", view::heading(described, goal), table.print())
+    format!("{}\n{}", view::heading(described, &args.goal), table.print())
 }
 
 fn provenance(plan: &Plan) -> String {

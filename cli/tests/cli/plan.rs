@@ -170,3 +170,54 @@ fn all_that_stands_in_the_way_of_a_workload_is_told() {
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("too much at batch") && words.contains("are allocated in one piece"), "{said}");
 }
+
+#[test]
+fn energy_and_cost_follow_from_power_price_and_speed() {
+    let project = Project::new("declared");
+    let args = ["plan", "h200", "rtx4090", "--workload", "digits", "--price", "h200=3.6", "--json"];
+    let rows = project.run(&args).json(0);
+    let speed = rows[0]["plan"]["samples_per_s"].as_f64().expect("a speed");
+    let near = |figure: &serde_json::Value, expected: f64| {
+        let figure = figure.as_f64().expect("a figure");
+        assert!((figure / expected - 1.0).abs() < 1e-9, "{figure}, not {expected}");
+    };
+    // A step has 512 samples, and the board takes 700 W.
+    near(&rows[0]["wh_per_1000_steps"], 700.0 * 512_000.0 / speed / 3600.0);
+    near(&rows[0]["usd_per_million_samples"], 3.6 * 1e6 / speed / 3600.0);
+    assert!(rows[1].get("usd_per_million_samples").is_none(), "{rows:#}");
+    let [low, high] = [0, 1].map(|end| rows[0]["plan"]["samples_per_s_interval"][end].as_f64().expect("a speed"));
+    assert!(low < speed && speed < high, "{low} {speed} {high}");
+}
+
+#[test]
+fn the_smallest_gpu_that_trains_a_workload_is_the_first_by_memory() {
+    let project = Project::new("declared");
+    let sorted = |args: &[&str]| {
+        let rows = project.run(&[&["plan", "--all", "--workload", "large", "--json", "--sort"], args].concat()).json(1);
+        let rows = rows.as_array().expect("rows").clone();
+        let fitting = rows.iter().take_while(|row| row.get("plan").is_some()).count();
+        assert!(rows[fitting..].iter().all(|row| row.get("misfit").is_some()), "misfits are last");
+        rows
+    };
+    let rows = sorted(&["memory"]);
+    let available = |row: &serde_json::Value| row["plan"]["memory"]["available"].as_u64();
+    assert!(rows.iter().map_while(available).is_sorted());
+    let speed = |row: &serde_json::Value| Some(-row["plan"]["samples_per_s"].as_f64()?);
+    assert!(sorted(&["time"]).iter().map_while(speed).is_sorted_by(|a, b| a <= b));
+    let rows = sorted(&["cost", "--price", "h200=3.5", "--price", "b200=5"]);
+    let cost = |row: &serde_json::Value| row["usd_per_million_samples"].as_f64();
+    assert_eq!(rows.iter().map_while(cost).count(), 2);
+}
+
+#[test]
+fn prices_are_checked() {
+    let project = Project::new("declared");
+    for (args, message) in [
+        (vec!["--price", "h200"], "expected GPU=USD_PER_HOUR"),
+        (vec!["--price", "h2000=3"], "there is no profile `h2000`"),
+        (vec!["--sort", "cost"], "--price"),
+    ] {
+        let error = project.run(&[vec!["plan", "h200"], args].concat()).refused(2);
+        assert!(error.contains(message), "{error}");
+    }
+}
