@@ -67,7 +67,7 @@ pub struct Plan {
     pub samples_per_s: f64,
     /// Provenance of [`samples_per_s`](Self::samples_per_s).
     pub samples_per_s_provenance: Provenance,
-    /// Lowest and highest samples per second that the prediction stands for; `None` for a measured speed or a CPU.
+    /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed or a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_s_interval: Option<[f64; 2]>,
     /// The reason for each setting, in the order of [`Setting::ALL`].

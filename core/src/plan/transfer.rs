@@ -24,9 +24,10 @@ impl From<&DeviceFacts> for Speeds {
 }
 
 impl Speeds {
-    /// Samples per second of this GPU over those of `other`, where samples fill both: the ratio of the rates of the matrix
-    /// products to the power of [`COMPUTE_SHARE`], times that of the bandwidths to the power of the rest. fp32 peaks stand
-    /// in for unavailable rates; `None` if neither ratio is available.
+    /// Samples per second of this GPU over those of `other`, where samples fill both.
+    ///
+    /// The ratio of the rates of matrix products has the exponent [`COMPUTE_SHARE`], and that of the bandwidths the rest.
+    /// fp32 peaks replace unavailable rates. `None` if neither ratio is available.
     pub(super) fn relative_to(&self, other: &Self, mode: Mode) -> Option<f64> {
         let ratio = |here: Option<f64>, there: Option<f64>| Some(here? / there?).filter(|ratio| *ratio > 0.0);
         let compute = ratio(self.rates.in_mode(mode), other.rates.in_mode(mode));
@@ -44,8 +45,8 @@ pub fn relative_speed(device: &DeviceFacts, other: &DeviceFacts, mode: Mode) -> 
     Speeds::from(device).relative_to(&Speeds::from(other), mode)
 }
 
-/// Lowest and highest speed that a predicted speed of a GPU stands for: nine of ten published ratios are within this
-/// interval around the predicted ratio. `None` for measured speeds and for CPUs.
+/// Interval of a predicted speed of a GPU, lowest and highest. Nine of ten published ratios are within it around the predicted
+/// ratio. `None` for measured speeds and for CPUs.
 pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, provenance: Provenance) -> Option<[f64; 2]> {
     let is_predicted = matches!(provenance, Provenance::Derived | Provenance::Transferred);
     let interval = [samples_per_s / TRANSFER_ERROR, samples_per_s * TRANSFER_ERROR];

@@ -29,7 +29,7 @@ pub struct Considered {
     /// Predicted samples per second over all ranks; `None` where it does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,
-    /// Lowest and highest samples per second that the prediction stands for; `None` for a measured speed or a CPU.
+    /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed or a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s_interval: Option<[f64; 2]>,
     /// Provenance of the throughput; `None` where it does not fit.
