@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::measured::{Measured, MeasurementMethod};
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict, with_interval};
-use gpu_tuned_core::{Bytes, Provenance, Setting, grouped, three_digits};
+use gpu_tuned_core::{Bytes, Provenance, Setting, grouped};
 
 use super::device;
 use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, section, styled, wrapped};
@@ -167,7 +167,7 @@ fn precisions(explanation: &Explanation) -> String {
             one.precision.to_string(),
             or_dash(one.batch_size.map(grouped)),
             or_dash(one.memory.map(|bytes| bytes.to_string())),
-            or_dash(one.samples_per_s.map(three_digits)),
+            or_dash(one.samples_per_s.map(|speed| with_interval(speed, one.samples_per_s_interval))),
         ];
         table.row(if is_taken { GOOD } else { PLAIN }, cells, one.verdict.to_string());
     }

@@ -8,7 +8,7 @@ use super::candidates;
 use super::choice::Choice;
 use super::error::PlanError;
 use super::reason::Reason;
-use super::{baseline, remedy};
+use super::{baseline, remedy, speed_interval};
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision, Provenance, Setting};
@@ -41,6 +41,9 @@ pub struct ConsideredPrecision {
     /// Predicted samples per second over all ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,
+    /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed or a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_interval: Option<[f64; 2]>,
     /// Provenance of the throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
@@ -102,7 +105,7 @@ pub(super) fn decide(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> 
             (all[0].precision, provenance, why)
         }
     };
-    let considered = all.iter().map(|candidate| candidate.judged(taken, &all)).collect();
+    let considered = all.iter().map(|candidate| candidate.judged(device, taken, &all)).collect();
     let at = all.iter().position(|candidate| candidate.precision == taken).unwrap_or_default();
     let Candidate { choice, .. } = all.swap_remove(at);
     let reason = Reason { setting: Setting::Precision, provenance, why };
@@ -140,7 +143,7 @@ impl Candidate {
         self.choice.as_ref().map(|choice| choice.best.counted_per_s)
     }
 
-    fn judged(&self, taken: Precision, all: &[Self]) -> ConsideredPrecision {
+    fn judged(&self, device: &DeviceFacts, taken: Precision, all: &[Self]) -> ConsideredPrecision {
         let best = self.choice.as_ref().map(|choice| &choice.best);
         let other = all.iter().find(|other| other.precision == taken).and_then(Self::counted_per_s);
         let verdict = match (self.counted_per_s(), other) {
@@ -157,6 +160,7 @@ impl Candidate {
             batch_size: best.map(|best| best.batch),
             memory: best.map(|best| best.memory.total()),
             samples_per_s: best.map(|best| best.samples_per_s),
+            samples_per_s_interval: best.and_then(|best| speed_interval(device, best.samples_per_s, best.provenance)),
             provenance: best.map(|best| best.provenance),
             verdict,
         }

@@ -106,7 +106,7 @@ mod tests {
         for workload in workloads() {
             for precision in Precision::ALL {
                 let pins = Pins { batch_size: Some(16), ..Pins::default() };
-                let goal = Goal { precision: Some(precision), pins, ..Goal::default() };
+                let goal = Goal { precision: Some(precision.into()), pins, ..Goal::default() };
                 let speed = |id| plan(&shipped(id), &workload, &goal).ok().map(|plan| plan.samples_per_s);
                 for (faster, slower) in pairs {
                     let (Some(fast), Some(slow)) = (speed(faster), speed(slower)) else { continue };
