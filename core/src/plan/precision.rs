@@ -95,15 +95,14 @@ pub(super) fn decide(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> 
         Ok(Candidate { precision, is_measured: is_measured(device, workload, goal, precision), choice })
     };
     let mut all = precisions.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let (taken, provenance, why) = match &all[..] {
-        [f32, mixed] => match compare(f32, mixed) {
+    let (taken, provenance, why) = if let [f32, mixed] = &all[..] {
+        match compare(f32, mixed) {
             Some(found) => found,
             None => (least(device, workload, goal, &all)?, Provenance::Derived, "nothing fits".to_owned()),
-        },
-        _ => {
-            let (provenance, why) = only_one(device, goal);
-            (all[0].precision, provenance, why)
         }
+    } else {
+        let (provenance, why) = only_one(device, goal);
+        (all[0].precision, provenance, why)
     };
     let considered = all.iter().map(|candidate| candidate.judged(device, taken, &all)).collect();
     let at = all.iter().position(|candidate| candidate.precision == taken).unwrap_or_default();
