@@ -157,7 +157,10 @@ fn each_target_of_a_build_for_several_keeps_the_precision_that_all_can_do() {
 
 #[test]
 fn less_free_memory_does_not_change_the_precision() {
-    let decision = decide(&ForRtx4090::default(), "neighbour");
+    let needed = decide(&ForRtx4090::default(), "rtx4090").plan.memory.total();
+    let mut machine = play("rtx4090", |library| detect_through(Some(library)));
+    machine.gpus[0].memory_free = Some(needed.scaled(0.9));
+    let decision = Options::default().machine(machine).decide(&ForRtx4090::default()).expect("less fits");
     assert_eq!(decision.plan.settings.precision, Precision::MixedBf16, "{decision}");
     assert!(why(&decision).starts_with("as built"), "{decision}");
 }
