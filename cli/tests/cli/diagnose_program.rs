@@ -20,8 +20,10 @@ const STUBBORN: &str =
 const WITHOUT_ITS_WORKER: &str = "sleep 1000 & echo worker $!; exit 7";
 /// A program whose worker leaves its group, and holds what both print to.
 const WITH_DAEMON: &str = "setsid sleep 1000 & echo worker $!; exit 0";
-/// Longer than a test waits for anything but an end: below the time that programs have to end when they are asked to.
+/// Time for a program to end without being killed: below the ten seconds after which `diagnose` kills it.
 const LONGEST: Duration = Duration::from_secs(9);
+/// Time for a program to print a line, on a busy machine.
+const PRINTED: Duration = Duration::from_secs(60);
 
 /// Whether a process runs: one that has ended and that nobody has asked about does not.
 fn runs(process: Pid) -> bool {
@@ -67,7 +69,7 @@ impl Started {
     }
 
     fn says(&self, word: &str) {
-        while self.said.recv_timeout(LONGEST).expect("it is said") != word {}
+        while self.said.recv_timeout(PRINTED).expect("it is said") != word {}
     }
 
     fn ended(&mut self) -> ExitStatus {

@@ -120,7 +120,14 @@ impl BatchSearch<'_, '_> {
             }
         };
         let fits = memory.reserved_bytes <= self.most;
-        let accumulating = fits.then(|| self.trial.dry(Step::accumulating(batch, checkpointing))).transpose()?;
+        let accumulating = match fits.then(|| self.trial.dry(Step::accumulating(batch, checkpointing))).transpose() {
+            Err(error) if self.tried.is_empty() => return Err(error),
+            Err(error) => {
+                tracing::info!("batch {batch} is measured without accumulation: {error}");
+                None
+            }
+            Ok(accumulating) => accumulating,
+        };
         let tried = Tried { batch, memory: Some(memory), accumulating, ..Tried::default() };
         (self.plan.progress)(self.mode, &tried);
         self.tried.insert(batch, tried);

@@ -19,6 +19,8 @@ struct Fake {
     sample: u64,
     /// No larger batch can be made.
     largest: usize,
+    /// Largest batch whose gradients can be accumulated.
+    accumulated: usize,
     /// What steps really take, as a share of their dry run.
     really: f64,
     /// Seconds of the repeats of a batch.
@@ -43,6 +45,7 @@ fn fake() -> Fake {
         fixed: 10_000,
         sample: 400,
         largest: usize::MAX,
+        accumulated: usize::MAX,
         really: 1.0,
         took: 1.0,
         tuning: Duration::ZERO,
@@ -91,7 +94,7 @@ impl Trial for Fake {
     fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
         self.calls.borrow_mut().push(("dry", step));
         self.now.set(self.now.get() + self.tuning);
-        if step.batch > self.largest {
+        if step.batch > self.largest || step.micro_batches > 1 && step.batch > self.accumulated {
             return Err(step.failed(&"a tensor is too large"));
         }
         let reserved_bytes = self.reserved(step);
@@ -190,6 +193,15 @@ fn a_model_that_hardly_fits_is_not_run() {
     let found = fake.measured(64);
     assert_eq!(fake.calls("run"), []);
     assert!(batches(&found, "f32").iter().all(|(_, measured)| measured.micro_step_ms.is_none()));
+}
+
+#[test]
+fn a_batch_that_cannot_accumulate_keeps_its_memory() {
+    let found = Fake { accumulated: 32, ..fake() }.measured(64);
+    let points = batches(&found, "f32");
+    let (_, largest) = points.last().expect("a point");
+    assert!(largest.reserved_bytes.is_some() && largest.reserved_accumulating_bytes.is_none(), "{points:?}");
+    assert!(points.iter().any(|(batch, point)| *batch == 32 && point.micro_step_ms.is_some()), "{points:?}");
 }
 
 #[test]

@@ -133,7 +133,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
         None => planning.run(goal.clone(), built_for_them, &mut fallbacks)?,
         Some(saved) => planning.restore(saved, goal.clone(), built_for_them, &mut fallbacks)?,
     };
-    let outdated = resolved.and_then(|resolved| resolved.measured.measured_before(None, &spec));
+    let outdated = resolved.and_then(|resolved| resolved.measured.measured_before(C::BUILT.workload, &spec));
     plan.advice.extend(outdated.map(|outdated| outdated.to_string()));
     if context.saved.is_none() {
         plan.advice.extend(asked::nothing_stated(config, &plan.schedule));
