@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use burn::{
     module::Module,
-    optim::{AdamWConfig, ModuleOptimizer, OptimizerRecord},
+    optim::{ModuleOptimizer, OptimizerRecord},
     store::ModuleRecord,
     tensor::Device,
 };
@@ -24,7 +24,7 @@ use crate::{
     config::TrainingConfig,
     model::Model,
     text::{Corpus, Fingerprint, Vocabulary},
-    training::State,
+    training::{State, optimizer},
 };
 
 const MODEL: &str = "model.bpk";
@@ -101,7 +101,7 @@ impl Checkpoint {
     pub fn restore(self, device: &Device) -> anyhow::Result<State> {
         let model = Model::new(&self.run.config, device).try_load_record(self.model);
         let model = model.with_context(|| format!("{} does not fit the network", self.path.join(MODEL).display()))?;
-        let optimizer = AdamWConfig::new().init().load_record(self.optimizer);
+        let optimizer = optimizer().load_record(self.optimizer);
         Ok(State { model, optimizer, steps_taken: self.run.steps_taken })
     }
 }

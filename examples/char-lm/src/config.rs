@@ -1,7 +1,7 @@
 //! The settings of a training run.
 
 use burn::config::Config;
-use gpu_tuned::gpu_tuned;
+use gpu_tuned::{Precision, gpu_tuned};
 
 /// Settings of a training run.
 #[gpu_tuned(transformer(tied_head = false, dropout = false), global_batch = 64)]
@@ -28,6 +28,9 @@ pub struct TrainingConfig {
     /// Micro-batches in one optimizer step.
     #[tuned]
     pub gradient_accumulation: usize,
+    /// Number formats of the training step: fp32, or mixed precision where the GPU gains from it.
+    #[tuned]
+    pub precision: Precision,
     /// True if activations are recomputed in the backward pass.
     #[tuned]
     pub gradient_checkpointing: bool,
@@ -52,7 +55,8 @@ impl TrainingConfig {
     /// Returns the config with this build's tuned settings, for a machine that may differ.
     #[must_use]
     pub fn replanned(self) -> Self {
-        let Self { batch_size, gradient_accumulation, gradient_checkpointing, eval_batch_size, .. } = Self::new();
-        Self { batch_size, gradient_accumulation, gradient_checkpointing, eval_batch_size, ..self }
+        let Self { batch_size, gradient_accumulation, precision, gradient_checkpointing, eval_batch_size, .. } =
+            Self::new();
+        Self { batch_size, gradient_accumulation, precision, gradient_checkpointing, eval_batch_size, ..self }
     }
 }

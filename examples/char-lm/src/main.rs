@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::Context;
-use burn::{module::Module, tensor::Device};
+use burn::tensor::Device;
 use char_lm::{
     checkpoint::{Checkpoint, Checkpoints},
     config::TrainingConfig,
@@ -184,10 +184,9 @@ fn run(
     };
     let State { model, optimizer, steps_taken: resumed_after } = state;
     let trainer = session.trainer(model, optimizer)?;
-    let state = training.run(trainer, resumed_after, &progress_bar()?).context("training stopped")?;
+    let (state, model) = training.run(trainer, resumed_after, &progress_bar()?).context("training stopped")?;
     let mut report = Report { resumed_after, steps_taken: state.steps_taken, ..Report::default() };
     if state.steps_taken >= config.steps {
-        let model = state.model.valid();
         report.perplexities = Some(Perplexities::measure(&model, corpus, config, &device)?);
         let sampled = sampled.map(|characters| sample(&model, &corpus.vocabulary, config, characters, &device));
         report.sample = sampled.transpose().context("cannot read the generated text")?;

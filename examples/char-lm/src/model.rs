@@ -12,6 +12,7 @@ use burn::{
     },
     tensor::{Bool, Device, Int, Tensor},
 };
+use gpu_tuned::mixed::in_f32;
 
 use crate::{config::TrainingConfig, windows::Batch};
 
@@ -56,7 +57,7 @@ impl Model {
 
     /// Mean negative log-likelihood of a batch's targets, in nats a character.
     pub fn loss(&self, Batch { inputs, targets }: Batch) -> Tensor<1> {
-        let scores = self.forward(inputs).flatten(0, 1);
+        let scores = in_f32(self.forward(inputs)).flatten(0, 1);
         CrossEntropyLossConfig::new().init(&scores.device()).forward(scores, targets.flatten(0, 1))
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use burn::tensor::{Device, Tensor};
+use gpu_tuned::mixed::in_f32;
 
 use crate::{
     config::TrainingConfig,
@@ -41,7 +42,7 @@ impl Perplexities {
 ///
 /// If the text is too short, or the result cannot be read from the device.
 pub fn network(model: &Model, ids: &[u32], config: &TrainingConfig, device: &Device) -> anyhow::Result<f64> {
-    let mut sum = Tensor::<1>::zeros([1], device);
+    let mut sum = in_f32(Tensor::<1>::zeros([1], device));
     for batch in adjacent(ids, config.window, config.eval_batch_size, device)? {
         let predictions = batch.predictions() as f64;
         sum = sum + model.loss(batch) * predictions;

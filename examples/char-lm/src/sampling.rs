@@ -1,6 +1,7 @@
 //! Generates text with the network, one character at a time.
 
 use burn::tensor::{Device, Int, Tensor, TensorData, TensorReadError, activation::softmax};
+use gpu_tuned::mixed::in_f32;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::{config::TrainingConfig, model::Model, text::Vocabulary};
@@ -27,7 +28,7 @@ pub fn sample(
         let seen = &ids[ids.len().saturating_sub(config.window)..];
         let input = Tensor::<2, Int>::from_data(TensorData::new(seen.to_vec(), [1, seen.len()]), device);
         let last = model.forward(input).narrow(1, seen.len() - 1, 1);
-        let mut shares: Vec<f32> = softmax(last, 2).try_into_data_as::<f32>()?.iter::<f32>().collect();
+        let mut shares: Vec<f32> = softmax(in_f32(last), 2).try_into_data_as::<f32>()?.iter::<f32>().collect();
         // The unknown character cannot be generated.
         shares.pop();
         ids.push(draw(&shares, random.random()));

@@ -6,10 +6,11 @@ use burn::{
         LrSchedulerConfig, cosine::CosineAnnealingLrSchedulerConfig, linear::LinearLrSchedulerConfig,
         module_lr_scheduler::ModuleLrScheduler, sequential::SequentialLrSchedulerConfig,
     },
+    module::Module,
     optim::{AdamWConfig, ModuleOptimizer},
     tensor::Device,
 };
-use gpu_tuned::{measure::Subject, train::Trainer};
+use gpu_tuned::{measure::Subject, mixed::F32State, train::Trainer};
 use indicatif::ProgressBar;
 
 use crate::{
@@ -36,8 +37,13 @@ impl State {
     /// State before the first step.
     pub fn new(config: &TrainingConfig, device: &Device) -> Self {
         device.seed(config.seed);
-        Self { model: Model::new(config, device), optimizer: AdamWConfig::new().init(), steps_taken: 0 }
+        Self { model: Model::new(config, device), optimizer: optimizer(), steps_taken: 0 }
     }
+}
+
+/// Creates the optimizer, whose moments stay in fp32 in every precision.
+pub fn optimizer() -> ModuleOptimizer {
+    F32State::new(AdamWConfig::new().build()).into()
 }
 
 /// A training run.
@@ -56,12 +62,18 @@ pub struct Training<'a> {
 }
 
 impl Training<'_> {
-    /// Takes the steps after the first `steps_taken`; writes checkpoints on the way and at the end.
+    /// Takes the steps after the first `steps_taken`; writes checkpoints on the way and at the end. Returns the state,
+    /// and the network to evaluate, which computes in the planned precision without autodiff.
     ///
     /// # Errors
     ///
     /// If the text is too short, a step fails, or a checkpoint cannot be written.
-    pub fn run(&self, mut trainer: Trainer<Model>, mut steps_taken: usize, bar: &ProgressBar) -> anyhow::Result<State> {
+    pub fn run(
+        &self,
+        mut trainer: Trainer<Model>,
+        mut steps_taken: usize,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<(State, Model)> {
         let Self { corpus, config, global_batch, .. } = *self;
         let windows = Windows::new(&corpus.train, config.window, global_batch, config.seed)?;
         let mut schedule = learning_rates(config, steps_taken)?;
@@ -91,8 +103,9 @@ impl Training<'_> {
                     .with_context(|| format!("cannot write a checkpoint to {}", checkpoints.directory().display()))?;
             }
         }
+        let trained = trainer.model().valid();
         let (model, optimizer) = trainer.into_parts();
-        Ok(State { model, optimizer, steps_taken })
+        Ok((State { model, optimizer, steps_taken }, trained))
     }
 
     fn describe(&self, steps_taken: usize) -> Run {
@@ -110,7 +123,7 @@ impl Training<'_> {
 pub fn subject<'a>(windows: Windows<'a>, config: &'a TrainingConfig) -> Subject<'a, Model, Batch> {
     Subject::new(
         |device| Model::new(config, device),
-        || AdamWConfig::new().init(),
+        optimizer,
         move |samples, device| windows.first(samples, device),
         Model::loss,
     )

@@ -1,7 +1,7 @@
 //! The settings of a training run.
 
 use burn::config::Config;
-use gpu_tuned::gpu_tuned;
+use gpu_tuned::{Precision, gpu_tuned};
 
 use crate::model::ModelConfig;
 
@@ -17,6 +17,9 @@ pub struct TrainingConfig {
     /// Micro-batches in one optimizer step.
     #[tuned]
     pub gradient_accumulation: usize,
+    /// Number formats of the training step: fp32, or mixed precision where the GPU gains from it.
+    #[tuned]
+    pub precision: Precision,
     /// True if activations are recomputed in the backward pass.
     #[tuned]
     pub gradient_checkpointing: bool,

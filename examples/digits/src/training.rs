@@ -11,7 +11,7 @@ use burn::{
     optim::AdamWConfig,
     tensor::{Device, Tensor},
 };
-use gpu_tuned::{Session, load::evaluate, measure::Subject};
+use gpu_tuned::{Session, load::evaluate, measure::Subject, mixed::in_f32};
 use indicatif::ProgressBar;
 
 use crate::{
@@ -71,7 +71,7 @@ pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar
 
 /// Mean over the images of a micro-batch.
 pub fn loss(model: &Model, (images, labels): Batch) -> Tensor<1> {
-    CrossEntropyLossConfig::new().init(&images.device()).forward(model.forward(images), labels)
+    CrossEntropyLossConfig::new().init(&images.device()).forward(in_f32(model.forward(images)), labels)
 }
 
 /// The parts of an optimizer step that `cargo gpu-tuned measure` runs.

@@ -177,7 +177,7 @@ fn advance(corpus: &Corpus, state: State, checkpoints: Option<&Checkpoints>, sto
     let config = config(corpus);
     let training = Training { corpus, config: &config, global_batch: GLOBAL_BATCH, checkpoints, stop_after };
     let trainer = Trainer::new(state.model, state.optimizer, device(), MICRO_BATCH);
-    training.run(trainer, state.steps_taken, &ProgressBar::hidden()).unwrap()
+    training.run(trainer, state.steps_taken, &ProgressBar::hidden()).unwrap().0
 }
 
 fn restored(checkpoints: &Checkpoints) -> State {
