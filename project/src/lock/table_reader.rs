@@ -120,7 +120,11 @@ impl<'r, 'i> TableReader<'r, 'i> {
     }
 
     pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
-        self.take(key, |value| value.as_bool(), || "true or false".to_owned())
+        self.take(
+            key,
+            |value| if let DeValue::Boolean(flag) = value { Some(*flag) } else { None },
+            || "true or false".to_owned(),
+        )
     }
 
     /// Reads a choice by its name.

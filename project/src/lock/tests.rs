@@ -268,36 +268,6 @@ fn measurements_of_another_model_go() {
 }
 
 #[test]
-fn modes_of_another_release_of_burn_go() {
-    let mut entry = whole();
-    let on = entry.measured.on.get_mut("h200").expect("it was measured");
-    on.mode = on.mode.values().map(|figures| ("bf16_params".parse().expect("a mode"), figures.clone())).collect();
-    let same = LockedWorkload { ..entry.clone() };
-    assert_eq!(merge(WHOLE, &same).dropped, [""; 0]);
-    entry.measured.on.get_mut("h200").expect("it was measured").burn = "0.23.0".to_owned();
-    let Merged { text, dropped } = merge(WHOLE, &entry);
-    let reason = "measured on another device, or with other releases of Burn or CubeCL";
-    assert_eq!(dropped, [format!("workload.char-lm.on.h200.mode.f32: {reason}")]);
-    assert_eq!(text, merged(None, "char-lm", &entry).expect("it is valid").text);
-}
-
-#[test]
-fn simulations_and_measurements_stay_beside_each_other() {
-    let mut simulated = whole();
-    let on = simulated.measured.on.remove("h200").expect("it was measured");
-    simulated.measured.on.insert(Measured::simulated_name("h200"), MeasuredOn { memory_bytes: Bytes(1), ..on });
-    let both = merge(WHOLE, &simulated);
-    assert_eq!(both.dropped, [""; 0]);
-    let found = &parse(&both.text).expect("it was just written").workload["char-lm"].measured.on;
-    assert_eq!(found.keys().collect::<Vec<_>>(), ["h200", "simulated-h200"]);
-    assert_eq!(found["h200"], parse(WHOLE).expect("it is valid").workload["char-lm"].measured.on["h200"]);
-    // The same in the other order.
-    let first = merged(None, "char-lm", &simulated).expect("it is valid").text;
-    let other = merge(&first, &whole());
-    assert_eq!((other.dropped.as_slice(), other.text), (&[][..], both.text));
-}
-
-#[test]
 fn figures_that_cannot_be_are_not_written() {
     let of = |change: fn(&mut MeasuredBatch)| {
         let mut entry = whole();

@@ -1,9 +1,9 @@
 //! Modes that are measured again.
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::MeasuredBatch;
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn};
 
-use super::{Merged, WHOLE, merge, merged, newer, parse, whole};
+use super::{LockedWorkload, Merged, WHOLE, merge, merged, newer, parse, whole};
 
 #[test]
 fn an_interrupted_measurement_keeps_the_tries_before() {
@@ -46,4 +46,34 @@ fn a_mode_that_is_measured_anew_is_replaced_whole() {
     assert_eq!(found.on["h200"].context_bytes, whole().measured.on["h200"].context_bytes);
     assert_eq!(found.on["h200"].mode, again.measured.on["h200"].mode);
     assert!(text.contains("mode.fp8") && text.contains("l2_bytes") && !text.contains("peak"), "{text}");
+}
+
+#[test]
+fn modes_of_another_release_of_burn_go() {
+    let mut entry = whole();
+    let on = entry.measured.on.get_mut("h200").expect("it was measured");
+    on.mode = on.mode.values().map(|figures| ("bf16_params".parse().expect("a mode"), figures.clone())).collect();
+    let same = LockedWorkload { ..entry.clone() };
+    assert_eq!(merge(WHOLE, &same).dropped, [""; 0]);
+    entry.measured.on.get_mut("h200").expect("it was measured").burn = "0.23.0".to_owned();
+    let Merged { text, dropped } = merge(WHOLE, &entry);
+    let reason = "measured on another device, or with other releases of Burn or CubeCL";
+    assert_eq!(dropped, [format!("workload.char-lm.on.h200.mode.f32: {reason}")]);
+    assert_eq!(text, merged(None, "char-lm", &entry).expect("it is valid").text);
+}
+
+#[test]
+fn simulations_and_measurements_stay_beside_each_other() {
+    let mut simulated = whole();
+    let on = simulated.measured.on.remove("h200").expect("it was measured");
+    simulated.measured.on.insert(Measured::simulated_name("h200"), MeasuredOn { memory_bytes: Bytes(1), ..on });
+    let both = merge(WHOLE, &simulated);
+    assert_eq!(both.dropped, [""; 0]);
+    let found = &parse(&both.text).expect("it was just written").workload["char-lm"].measured.on;
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["h200", "simulated-h200"]);
+    assert_eq!(found["h200"], parse(WHOLE).expect("it is valid").workload["char-lm"].measured.on["h200"]);
+    // The same in the other order.
+    let first = merged(None, "char-lm", &simulated).expect("it is valid").text;
+    let other = merge(&first, &whole());
+    assert_eq!((other.dropped.as_slice(), other.text), (&[][..], both.text));
 }

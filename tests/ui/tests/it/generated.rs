@@ -182,13 +182,14 @@ struct MixedByText {
 
 #[test]
 fn clap_and_serde_take_the_planned_precision_where_none_is_given() {
+    fn empty<C: serde::de::DeserializeOwned>() -> C {
+        serde_json::from_str("{}").expect("every field has a default")
+    }
+
     assert!(Mixed::parse_from(["train"]).amp && !Mixed::parse_from(["train", "--amp", "false"]).amp);
     assert_eq!(MixedByName::parse_from(["train"]).numbers, Numbers::Fp16);
     assert_eq!(MixedByName::parse_from(["train", "--numbers", "bf16"]).numbers, Numbers::Bf16);
     assert_eq!(MixedByText::parse_from(["train"]).precision, "mixed_f16");
-    fn empty<C: serde::de::DeserializeOwned>() -> C {
-        serde_json::from_str("{}").expect("every field has a default")
-    }
     assert_eq!(empty::<Mixed>(), Mixed { amp: true });
     assert_eq!(empty::<MixedByName>().numbers, Numbers::Fp16);
     assert_eq!(empty::<MixedByText>().precision, "mixed_f16");
