@@ -82,9 +82,14 @@ fn plan_for_most(devices: &[DeviceFacts], workload: &Workload, goal: &Goal) -> O
     let fixed = fixed(goal, &planned);
     let (meant, others): (Vec<_>, Vec<_>) = devices.iter().partition(|facts| fits(facts, workload, &fixed));
     planned.device = DeviceFacts::common(meant)?.name;
-    let misfit = |facts| match plan(facts, workload, &fixed) {
-        Err(PlanError::DoesNotFit(misfit)) => Some(*misfit),
-        _ => None,
+    // A GPU without the planned precision is described in its own.
+    let mut free = fixed.clone();
+    free.pins.precision = goal.pins.precision;
+    let misfit = |facts| {
+        [&fixed, &free].into_iter().find_map(|goal| match plan(facts, workload, goal) {
+            Err(PlanError::DoesNotFit(misfit)) => Some(*misfit),
+            _ => None,
+        })
     };
     Some((planned, others.into_iter().filter_map(misfit).collect()))
 }
@@ -108,9 +113,10 @@ fn plan_for_all(devices: &[&DeviceFacts], workload: &Workload, goal: &Goal) -> O
     })
 }
 
-/// Pins the micro-batch and the checkpointing of a plan.
+/// Pins the micro-batch, the precision and the checkpointing of a plan.
 fn fixed(goal: &Goal, plan: &Plan) -> Goal {
     let mut fixed = goal.clone();
+    fixed.pins.precision = Some(plan.settings.precision);
     fixed.pins.batch_size = Some(plan.settings.batch_size);
     fixed.pins.gradient_checkpointing = Some(plan.settings.gradient_checkpointing);
     fixed

@@ -7,7 +7,7 @@ use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 use gpu_tuned_core::workload::{Transformer, Workload};
-use gpu_tuned_core::{Bytes, Goal, Pins, Precision, plan};
+use gpu_tuned_core::{Bytes, Goal, Pins, Precision, PrecisionPolicy, plan};
 use gpu_tuned_project::compile::{Compiled, compile};
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::resolved::{Resolved, Selected};
@@ -22,9 +22,10 @@ fn selecting(profiles: Vec<Profile>) -> Resolved {
     Resolved::new(Selected::Targets(ids), Vec::new(), &ConfigFile::default(), &ProfileTable::from_iter(profiles))
 }
 
-/// The goal with the micro-batch and checkpointing of a plan.
+/// The goal with the micro-batch, precision and checkpointing of a plan.
 fn fixed(goal: &Goal, plan: &Plan) -> Goal {
     let mut pins = Pins::default();
+    pins.precision = Some(plan.settings.precision);
     pins.batch_size = Some(plan.settings.batch_size);
     pins.gradient_checkpointing = Some(plan.settings.gradient_checkpointing);
     Goal { pins, ..goal.clone() }
@@ -97,6 +98,29 @@ fn where_no_plan_is_for_all_the_gpu_with_the_least_memory_is_left_out() {
     assert_eq!((misfit.device.as_str(), misfit.memory.batch), ("t4", 1), "{misfit}");
 }
 
+#[test]
+fn a_gpu_that_needs_16_bits_is_left_out_beside_one_without_them() {
+    let workload = Transformer { dropout: false, ..Transformer::new(6, 512, 8192, 1024) }.workload();
+    let mut goal = Goal { global_batch: Some(8), precision: Some(PrecisionPolicy::Auto), ..Goal::default() };
+    goal.pins.gradient_checkpointing = Some(false);
+    let needed = |precision| {
+        let mut pins = goal.pins.clone();
+        (pins.batch_size, pins.precision) = (Some(1), Some(precision));
+        let facts = DeviceFacts::nominal(&shipped(&["rtx4090"])[0]);
+        plan(&facts, &workload, &Goal { pins, ..goal.clone() }).expect("it fits").memory.total().mib()
+    };
+    let between = (needed(Precision::F32) + needed(Precision::MixedBf16)) / 2.0;
+    let [mut small, old] = <[Profile; 2]>::try_from(shipped(&["rtx4090", "gtx1080"])).expect("two profiles");
+    small.memory.nominal_mib = (between / (1.0 - goal.memory_headroom)) as u64;
+    (small.memory.nvml_total_mib, small.memory.cuda_total_mib) = (Vec::new(), Vec::new());
+    let alone = compile(&selecting(vec![small.clone()]), &workload, &goal).expect("it fits").plan;
+    assert_eq!(alone.settings.precision, Precision::MixedBf16, "{alone}");
+    let both = compile(&selecting(vec![small, old]), &workload, &goal).expect("one fits");
+    assert_eq!((both.target.as_str(), both.plan.settings.precision), ("gtx1080", Precision::F32), "{}", both.plan);
+    let [misfit] = &both.misfits[..] else { panic!("{:?}", both.misfits) };
+    assert_eq!(misfit.device, "rtx4090", "{misfit}");
+}
+
 /// Profiles that have hardly more memory than one sample takes of it: where the multiprocessors decide.
 fn tight(profiles: &[Profile], slack: &[f64], workload: &Workload, goal: &Goal) -> Vec<Profile> {
     let resized = profiles.iter().zip(slack).filter_map(|(profile, slack)| {
@@ -124,6 +148,8 @@ proptest! {
         slack in prop::collection::vec(prop_oneof![1.0..1.1f64, 1.0..3.0f64], 6),
         workload in workloads(), goal in goals(),
     ) {
+        // With `auto` a GPU may hold the workload alone only in a precision that another one lacks.
+        let goal = Goal { precision: goal.precision.filter(|policy| *policy != PrecisionPolicy::Auto), ..goal };
         let profiles = tight(&profiles, &slack, &workload, &goal);
         prop_assume!(!profiles.is_empty());
         let Compiled { plan: planned, misfits, .. } = compile(&selecting(profiles.clone()), &workload, &goal).expect("each fits");
