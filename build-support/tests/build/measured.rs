@@ -124,7 +124,7 @@ fn in_folder(root: Option<&str>, own: Option<&str>) -> Project {
 
 #[test]
 fn a_cargo_lock_that_cargo_passes_over_says_nothing() {
-    // What cargo wrote while the package was none of the workspace.
+    // Cargo's files from when the package was outside the workspace.
     let stale = CARGO_LOCK.replace("[\"burn 0.22.1\"]", "[\"burn 0.21.0\"]");
     let told = |lock: &str, burn: &str, on: &str, now: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! What people read when a build script stops.
+//! Messages of a build script that stops.
 
 use gpu_tuned_build::{Config, configure};
 

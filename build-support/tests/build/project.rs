@@ -76,7 +76,7 @@ impl Project {
         lines.iter().filter_map(|line| line.strip_prefix("warning=")).map(str::to_owned).collect()
     }
 
-    /// What the build script prints before it ends with status 1.
+    /// Output of the build script before it ends with status 1.
     pub(crate) fn report(&self, config: &Config) -> String {
         let mut report = Vec::new();
         config.run(self, &mut Vec::new()).unwrap_err().report(&mut report).unwrap();

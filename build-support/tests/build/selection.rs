@@ -1,4 +1,4 @@
-//! Which profiles a build is for.
+//! Profiles that a build is for.
 
 use gpu_tuned_build::{Selected, configure};
 

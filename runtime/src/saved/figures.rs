@@ -69,7 +69,7 @@ fn flatten(value: &Value, name: String, found: &mut BTreeMap<String, String>) {
             }
         }
         Value::String(text) => drop(found.insert(name, text.clone())),
-        // What serde leaves out and what it writes as null are the same.
+        // Fields that serde leaves out equal fields written as null.
         Value::Null => {}
         other => drop(found.insert(name, other.to_string())),
     }

@@ -52,7 +52,7 @@ pub enum Recognised {
     Variant {
         /// The nearest profile's id.
         profile: String,
-        /// What differs.
+        /// The difference.
         differences: Vec<Difference>,
     },
     /// No profile matches the GPU; its compute capability has the features.

@@ -100,7 +100,7 @@ fn without_cuda(machine: &Machine) -> Option<DeviceRequest> {
         return None;
     }
     let missing = "this program is built without feature `cuda`".to_owned();
-    // What the driver lacks counts where there is a GPU.
+    // Errors of the driver count only if there is a GPU.
     let trouble = machine.trouble.first().filter(|_| !machine.gpus.is_empty()).cloned();
     Some(DeviceRequest::Cpu { because: core::iter::once(missing).chain(trouble).collect() })
 }
@@ -125,7 +125,7 @@ fn open_cpu(plan: &Plan, float: Option<burn::tensor::FloatDType>) -> Result<Open
 /// The default float type that the planned precision needs; `None` for Burn's own, f32.
 #[cfg(feature = "burn")]
 fn float(decision: &Decision) -> Option<burn::tensor::FloatDType> {
-    // What is measured may be asked for in other number formats than are planned, and a process has one.
+    // A measurement may request another number format than the plan's, and a process has one.
     let precision = gpu_tuned_measure::measure::requested_precision().unwrap_or(decision.plan.settings.precision);
     match gpu_tuned_train::mixed::Half::of(precision) {
         Some(half) => Some(half.float()),

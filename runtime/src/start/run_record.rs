@@ -15,7 +15,7 @@ pub(super) fn run_record<C: Tuned>(decision: &Decision) -> Run {
     let memory = &plan.memory;
     let mut goal = inputs.goal.clone();
     goal.precision = Some(plan.settings.precision.into());
-    // What was left alone when it was planned, whichever way led there.
+    // Headroom that the plan leaves, for a nominal or a probed device.
     goal.memory_headroom = memory.headroom_share();
     let reason = |reason: &gpu_tuned_core::plan::Reason| {
         let value = plan.settings.get(reason.setting);

@@ -18,7 +18,7 @@ const WIDTH: usize = 128;
 const FAILS: &str = "TEST_FAILS_AT";
 const DIES: &str = "TEST_DIES_AT";
 const MESSAGE: &str = "TEST_MESSAGE";
-/// What its numbers have to be.
+/// Expected numbers.
 const FLOAT: &str = "TEST_FLOAT";
 
 #[gpu_tuned(mlp(widths = [128, 128]), global_batch = 64, target = "generic")]
@@ -68,7 +68,7 @@ fn program() {
     }
 }
 
-/// Which says nothing of measuring: it trains.
+/// Program that does not call `measure_if_asked`: it trains.
 #[test]
 #[ignore = "a program for the tests below"]
 fn program_that_only_trains() {
@@ -80,7 +80,7 @@ fn program_that_only_trains() {
     println!("went on");
 }
 
-/// What is asked for, and what has been answered.
+/// Requests and answers.
 struct Bench {
     _folder: TempDir,
     request: Request,
@@ -108,7 +108,7 @@ impl Bench {
         command.envs(variables.iter().copied()).output().expect("it runs")
     }
 
-    /// What is on record after a run that ended well.
+    /// Records after a successful run.
     fn ran(&self, program: impl Fn(), variables: &[(&str, &str)]) -> Section {
         let output = self.run(program, variables);
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
@@ -229,7 +229,7 @@ fn other_number_formats_are_timed_where_they_are_asked_for() {
 
 #[test]
 fn what_is_asked_for_counts_before_what_is_planned() {
-    // Of the formats of 16 bits the only one that is planned for a CPU.
+    // The only 16-bit format that is planned for a CPU.
     for asked in [Precision::F32, Precision::Bf16Params, Precision::MixedBf16] {
         times_what_is_asked_for(program_that_only_trains, Precision::MixedF16, asked);
     }

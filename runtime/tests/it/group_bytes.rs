@@ -83,7 +83,7 @@ fn groups() {
         // A parameter and two values of state for each layer, and a 16-bit copy, while gradients are released.
         let each = if half.is_some() { 10.0 } else { 8.0 };
         assert!(at_once > each * (LAYERS - 1) as f64, "{at_once}");
-        // Those of one layer, and what they are computed from.
+        // Parameters of one layer, and their gradients and moments.
         assert!(in_groups < 20.0, "{in_groups}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the runtime decides on machines of every kind, played by a fake management library.
+//! Decisions on machines of every kind, simulated by a fake management library.
 
 use fake_nvml::{Expectation, Scenario, play, play_file};
 use gpu_tuned::{Decision, Fallback, Machine, Options, Recognised, StartError, Tuned, detect_through, gpu_tuned};
@@ -62,7 +62,7 @@ fn kind(value: &Value) -> String {
     name.unwrap_or_else(|| panic!("no kind: {value}")).to_owned()
 }
 
-/// What the runtime makes of a machine, in the words of scenario files.
+/// Decision for a machine, in the words of scenario files.
 fn made_of(machine: &Machine) -> Expectation {
     let (device, fallbacks, refused) = match Options::default().machine(machine.clone()).decide(&ForRtx4090::default())
     {
@@ -232,7 +232,7 @@ fn program() {
     options.start(ForRtx4090::default()).expect("the CPU will do");
 }
 
-/// What the program prints on standard error, with these variables.
+/// Standard error of the program, with these variables.
 fn said_with(variables: &[(&str, &str)]) -> String {
     let output = own_process::command(program).envs(variables.iter().copied()).output().expect("it runs");
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -96,7 +96,7 @@ fn a_batch_is_what_a_rank_trains_on_in_a_step() {
     assert_eq!(sizes, [7, 7]);
 }
 
-/// What is on the session's device has its autodiff; what is on the host has none.
+/// Tensors on the session's device have autodiff; tensors on the host have none.
 #[test]
 fn steps_of_many_micro_batches_stay_on_the_host() {
     for (batch_size, is_uploaded) in [(7, true), (4, true), (3, false), (1, false)] {

@@ -62,7 +62,7 @@ fn names(folder: &TempDir) -> Vec<PathBuf> {
     names
 }
 
-/// What a child process is to do: the file, the workload, and how many times.
+/// Task of a child process: the file, the workload, and the number of rounds.
 const WRITES: [&str; 3] = ["LOCK_TEST_FILE", "LOCK_TEST_NAME", "LOCK_TEST_TIMES"];
 
 fn child(path: &Path, name: &str, times: u64) -> Child {

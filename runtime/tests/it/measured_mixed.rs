@@ -13,7 +13,7 @@ use gpu_tuned::{Options, Precision, gpu_tuned};
 use tempfile::TempDir;
 
 const WIDTH: usize = 256;
-/// What the subject says itself that it computes in.
+/// Environment variable with the precision of the subject.
 const HALF: &str = "TEST_HALF";
 
 #[gpu_tuned(mlp(widths = [256, 256]), global_batch = 1, target = "generic")]
@@ -67,13 +67,13 @@ impl Run {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// What it wrote, if it did.
+    /// The written lock, if any.
     fn measured(&self) -> Option<LockedWorkload> {
         LockFile::new(self.folder.path().join("gpu-tuned.lock")).read().expect("a lock")?.workload.remove("one-layer")
     }
 }
 
-/// What a step takes at most for each parameter, without and with its gradients added up, in each mode of a precision.
+/// Largest bytes of a step for each parameter, without and with accumulation, in each mode of a precision.
 #[cfg(feature = "counting-allocator")]
 fn bytes_per_parameter(precision: Precision) -> Vec<[f64; 2]> {
     let run = Run::of(precision, &[]);

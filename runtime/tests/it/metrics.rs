@@ -58,7 +58,7 @@ fn network(device: &Device) -> Regression {
     Regression::new(&[FEATURES, 4, 1], device).with_unused(device)
 }
 
-/// What the loop hands over of training: names of metrics, in order, and what is to be plotted of each.
+/// Metrics that the loop passes on: names, in order, and the plotted value of each.
 #[derive(Clone, Default)]
 struct Plotted(Arc<Mutex<Vec<Point>>>);
 

@@ -1,4 +1,4 @@
-//! What a session says of its steps.
+//! Records that a session writes of its steps.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What the runtime decides for a process that trains on several GPUs.
+//! Decisions for a process that trains on several GPUs.
 
 use fake_nvml::play;
 use gpu_tuned::{
@@ -103,7 +103,7 @@ fn an_unequal_pair_is_planned_for_the_weaker() {
         let decision = together(scenario);
         assert_eq!(samples(&decision), 512, "{scenario}");
         for gpu in 0..2 {
-            // What one rank has to hold, on this GPU alone.
+            // Memory of one rank, on this GPU alone.
             let mut alone = machine(scenario);
             alone.gpus = vec![alone.gpus[gpu].clone()];
             let config = ForH100 { batch_size: decision.plan.settings.batch_size as usize };

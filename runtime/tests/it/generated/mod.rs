@@ -15,7 +15,7 @@ struct Small {
     batch_size: usize,
 }
 
-/// What is made of the machine; `test` names the file that the library plays.
+/// Decision for the machine; `test` names the scenario file of the library.
 pub(crate) fn look(scenario: &Scenario, test: &str) -> Machine {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}.toml", std::process::id()));
     scenario.save(&file).unwrap_or_else(|error| panic!("{error}"));

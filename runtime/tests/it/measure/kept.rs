@@ -1,4 +1,4 @@
-//! What is in the lock when a measurement is cut short.
+//! Lock after an interrupted measurement.
 
 use std::path::Path;
 use std::{env, fs};

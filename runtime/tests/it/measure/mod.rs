@@ -68,7 +68,7 @@ fn program_that_cannot_be_replayed() {
     session().measure_if_asked("one-layer", &subject).expect("it is measured");
 }
 
-/// Which says nothing of measuring: it trains.
+/// Program that does not call `measure_if_asked`: it trains.
 #[test]
 #[ignore = "a program for the tests below"]
 fn program_that_only_trains() {

@@ -1,4 +1,4 @@
-//! Which losses of Burn can be computed in f32 where the default float type is a 16-bit one.
+//! Losses of Burn that can be computed in f32 with a 16-bit default float type.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -218,7 +218,7 @@ fn those_that_the_table_lists_give_in_f32_what_they_give_in_a_program_of_f32() {
     }
 }
 
-/// What the table has instead of losses that mix types.
+/// Replacements in the table for losses that mix types.
 const INSTEAD: [(&str, Loss); 2] = [
     ("BinaryCrossEntropy", |logits, device| {
         let targets = one_hot(device).cast(FloatDType::F32);
@@ -230,7 +230,7 @@ const INSTEAD: [(&str, Loss); 2] = [
     }),
 ];
 
-/// What stands in for some losses; in f32, the losses themselves.
+/// Replacements for some losses; in f32, the losses themselves.
 pub(crate) fn instead() -> String {
     let device = Device::flex();
     let value = |loss: Loss| loss(real(1, &device), &device).into_scalar::<f64>().to_string();

@@ -1,4 +1,4 @@
-//! What the normalisation layers of Burn lose in 16 bits, against f64.
+//! Errors of Burn's normalisation layers in 16 bits, against f64.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{

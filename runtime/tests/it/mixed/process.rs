@@ -11,7 +11,7 @@ use super::{gradients, losses, positions, ranks, saving, steps, trainer, trainin
 const FLOAT: &str = "MIXED_TEST_FLOAT";
 const TASK: &str = "MIXED_TEST_TASK";
 
-/// What `task` gives in a process whose default float type is `float`.
+/// Output of `task` in a process whose default float type is `float`.
 pub(crate) fn run(float: &str, task: &str) -> String {
     own_process::result(own_process::command(started_again).env(FLOAT, float).env(TASK, task))
 }

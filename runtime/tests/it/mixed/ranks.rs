@@ -101,7 +101,7 @@ fn two(half: Half) -> Ranks {
     session.ranks().expect("two ranks")
 }
 
-/// What two ranks do, of whose losses the second's is multiplied by `factor` in one step.
+/// Steps of two ranks; the second's loss is multiplied by `factor` in one step.
 fn together(half: Half, first: &Network, factor: f64) -> [Vec<Taken>; 2] {
     let first = first.clone();
     let ranks = two(half).run(move |rank: &Rank| {
@@ -115,13 +115,13 @@ fn together(half: Half, first: &Network, factor: f64) -> [Vec<Taken>; 2] {
     ranks.expect("no rank fails").try_into().unwrap_or_else(|_| panic!("two ranks"))
 }
 
-/// How far apart two of them are at most.
+/// Largest difference between two of them.
 fn furthest(one: &[u32], other: &[u32]) -> f32 {
     let apart = one.iter().zip(other).map(|(a, b)| (f32::from_bits(*a) - f32::from_bits(*b)).abs());
     apart.fold(0.0, f32::max)
 }
 
-/// What ranks do in this process's default float type; `factor` is what the loss of one of them is multiplied by once.
+/// Steps of ranks in this process's default float type; the loss of one rank is multiplied by `factor` once.
 pub(crate) fn task(factor: &str) -> String {
     let half = if device().settings().float_dtype == Half::F16.float() { Half::F16 } else { Half::Bf16 };
     let factor = factor.parse().expect("a number");
@@ -157,7 +157,7 @@ fn ranks_have_the_same_masters_and_take_the_steps_of_one() {
 fn an_overflow_of_one_rank_makes_all_leave_the_step_out_and_lower_the_scale() {
     let taken = process::run("f16", "ranks 1e9");
     assert_eq!(taken, "same: true, near: true, left out: [5], unchanged: true, scale: x0.5");
-    // What bf16 holds overflows where f32 does, and no scale helps against that.
+    // bf16 overflows where f32 does, and no loss scale prevents that.
     let taken = process::run("bf16", "ranks 1e39");
     assert_eq!(taken, "same: true, near: true, left out: [5], unchanged: true, scale: x1");
 }

@@ -1,4 +1,4 @@
-//! What a run in mixed precision saves, in a program of f32.
+//! Files saved by a run in mixed precision, loaded by a program in f32.
 
 use std::path::Path;
 

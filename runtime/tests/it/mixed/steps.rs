@@ -63,7 +63,7 @@ pub(crate) fn device() -> Device {
     Device::flex().autodiff()
 }
 
-/// What an overflow at step 30 of 60 does.
+/// Losses around an overflow at step 30 of 60.
 pub(crate) fn overflow() -> String {
     let mut training = Training::new(Half::F16, AdamWConfig::new().init());
     let (mut losses, mut skipped, mut after) = (Vec::new(), Vec::new(), String::new());
@@ -92,7 +92,7 @@ fn a_step_that_overflows_is_left_out_and_training_goes_on() {
 
 const STEPS: u64 = 8;
 
-/// Whether a run that is saved and loaded in the middle ends where one does that is not.
+/// Compares a run that is saved and loaded in the middle with an uninterrupted one.
 pub(crate) fn resume() -> String {
     let half = if device().settings().float_dtype == Half::F16.float() { Half::F16 } else { Half::Bf16 };
     // Without a state: what the optimizer keeps is loaded exactly where some device has f32 as its default only.
@@ -148,7 +148,7 @@ fn an_optimizer_with_its_state_in_f32_is_the_optimizer_itself() {
     assert_eq!(plain, wide);
 }
 
-/// What a step of `AdamW` does whose state was loaded, by Burn and by us.
+/// Step of an `AdamW` with loaded state, by Burn and by us.
 pub(crate) fn loaded_state() -> String {
     let step_after_loading = |optimizer: &dyn Fn() -> ModuleOptimizer| {
         let (training, ..) = Training::new(Half::Bf16, optimizer()).step(0, 1.0);

@@ -25,7 +25,7 @@ fn trainer(half: Half, micro_batch: usize) -> Trainer<Transformer> {
     Trainer::new(model, optimizer, device(), micro_batch).mixed(half).expect("it has no running statistics")
 }
 
-/// What the trainer does in this process's default float type.
+/// Results of the trainer in this process's default float type.
 pub(crate) fn task() -> String {
     let half = if device().settings().float_dtype == Half::F16.float() { Half::F16 } else { Half::Bf16 };
     let by_hand = (0..6).fold(Training::new(half, AdamWConfig::new().init()), |run, seed| run.step(seed, 1.0).0);

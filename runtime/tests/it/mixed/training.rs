@@ -1,4 +1,4 @@
-//! That training in mixed precision goes as training in f32 does.
+//! Training in mixed precision, compared with training in f32.
 
 use std::thread;
 

@@ -86,7 +86,7 @@ fn nothing_saved_is_told_apart_from_something_unreadable() {
     fs::create_dir(file(&directory)).expect("a directory where the file should be");
     let unread = SavedRun::load(directory.path()).expect_err("it is a directory");
     assert!(matches!(&unread, LoadError::Read { .. }));
-    // What an error says itself is not said again by what it is printed with.
+    // An error's own text is not repeated in its chain of sources.
     assert!(unread.to_string().contains("directory") && std::error::Error::source(&unread).is_none(), "{unread}");
 }
 

@@ -38,7 +38,7 @@ struct Lm {
     layers: usize,
 }
 
-/// Asks for no global batch, so that of the saved run holds.
+/// Requests no global batch, so the saved run's is used.
 #[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), target = "rtx4090")]
 #[derive(Clone, Debug)]
 struct Free {
@@ -125,7 +125,7 @@ fn the_same_machine_goes_on_with_the_same_schedule() {
     let config = Lm { batch_size: 48, ..Lm::default() };
     let first = begin(&config, "rtx4090");
     let directory = saved(&config, &first);
-    // What was set in the config then holds on, set or not.
+    // Values set in the saved config stay, set again or not.
     for config in [config, Lm::default()] {
         let again = resume(&config, "rtx4090", &directory).expect("the same machine");
         assert_eq!((again.plan.settings, again.plan.schedule), (first.plan.settings, first.plan.schedule));
@@ -139,7 +139,7 @@ fn the_same_machine_goes_on_with_the_same_schedule() {
 fn every_machine_goes_on_with_what_it_began() {
     fn check<C: Tuned + Default>(scenario: &str) {
         let config = C::default();
-        // Where nothing fits there is no run to go on with.
+        // Nothing fits, so no run can be resumed.
         let Ok(first) = Options::default().machine(machine(scenario)).decide(&config) else {
             assert_eq!(scenario, "full");
             return;

@@ -1,4 +1,4 @@
-//! What an optimizer step is made of, here and on other numbers of ranks.
+//! Parts of an optimizer step, here and on other numbers of ranks.
 
 use gpu_tuned::{Fallback, Options, ResumeError, StartError};
 use proptest::prelude::*;

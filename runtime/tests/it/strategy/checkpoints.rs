@@ -67,7 +67,7 @@ fn checkpoints(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files.map(file).collect()
 }
 
-/// What the optimizer of a checkpoint makes of the model beside it in a further step.
+/// Model after a further step with the optimizer of a checkpoint.
 fn further(folder: &Path, epoch: usize) -> Vec<f32> {
     let device = Device::flex().autodiff();
     let file = |name: &str| folder.join(format!("checkpoint/{name}-{epoch}.bpk"));

@@ -34,7 +34,7 @@ impl Metric for Unread {
     fn clear(&mut self) {}
 }
 
-/// What becomes of three epochs: the error, and the weights.
+/// Result of three epochs: the error, and the weights.
 fn failed(
     starved: usize,
     and: impl FnOnce(SupervisedTraining<Classifier>) -> SupervisedTraining<Classifier>,

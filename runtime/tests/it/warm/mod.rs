@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const TASK: &str = "WARM_TEST_TASK";
 
-/// What CubeCL keeps on the first GPU, and for all.
+/// Caches of CubeCL for the first GPU, and for all.
 const TUNED: &str = "autotune/0.11.3/device-0-0-cuda/matmul";
 const TUNED_ON_THE_THIRD: &str = "autotune/0.11.3/device-0-2-cuda/matmul";
 const KERNELS: &str = "cuda/0.11.3/ptx_sm90-llvm-86";
@@ -41,7 +41,7 @@ impl Machine {
         self.0.path().join("work")
     }
 
-    /// What a task gives in a new process on this machine.
+    /// Output of a task in a new process on this machine.
     fn run(&self, task: &str, variables: &[(&str, &Path)]) -> Value {
         let mut command = own_process::command(started_again);
         command
@@ -116,7 +116,7 @@ fn started_again() {
     own_process::give(result);
 }
 
-/// What a start does, and what is in the caches then.
+/// Result of a start, and the caches after it.
 fn begun(fingerprint: &Fingerprint, gpus: &[usize]) -> Value {
     let warm = begin(fingerprint, gpus);
     let config = CubeClRuntimeConfig::get();
