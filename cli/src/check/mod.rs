@@ -18,7 +18,7 @@ use finding::{Finding, Level};
 ///
 /// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
 /// gpu-tuned.toml are no longer the measured ones, and when it was measured with other releases of Burn or `CubeCL`
-/// than Cargo.lock has. A Cargo.lock that cannot be read is a mistake; without one, a note says that releases are not
+/// than Cargo.lock has. A Cargo.lock that cannot be read is a mistake; without one, a note reports that releases are not
 /// compared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]

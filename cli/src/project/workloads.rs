@@ -124,7 +124,7 @@ impl Project {
         all
     }
 
-    /// Returns true for a workload of the files that a struct stands for: the workload that the struct names, and
+    /// Returns true for a workload of the files that a struct describes: the workload that the struct names, and
     /// measurements of the struct as it is or was.
     fn is_of_struct(&self, name: &str, spec: &WorkloadSpec, structs: &[Described<'_>]) -> bool {
         let is_in_file = self.file.workloads.contains_key(name);

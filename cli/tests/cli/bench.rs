@@ -6,7 +6,7 @@ use crate::project::Project;
 
 const RESULTS: &str = "gpu-tuned.bench.jsonl";
 
-/// A program that writes down what its arguments say.
+/// Program that records its arguments.
 fn project() -> Project {
     Project::new("measuring").beside("runtime")
 }
@@ -24,7 +24,7 @@ fn timeless(report: &str) -> String {
     format!("{before}repeats all; - s, {after}").replace(" (core dumped)", "")
 }
 
-/// How often the program ran a step of this batch, by what it said.
+/// Number of steps of this batch, by the program's output.
 fn ran(stderr: &str) -> usize {
     stderr.lines().filter(|line| line.starts_with("ran ")).count()
 }
@@ -78,7 +78,7 @@ fn what_stops_the_process_is_reported_and_the_rest_is_run() {
     assert_eq!(found.stderr.matches("ran ").count(), 3, "{}", found.stderr);
     let report = found.ended(0);
     insta::assert_snapshot!("bench_stopped", timeless(&report));
-    // It is known from then on, and nothing of it is run again.
+    // Its result is recorded, and nothing of it runs again.
     let known = bench(&project, &flags, &[]);
     assert_eq!((ran(&known.stderr), timeless(&known.ended(0))), (0, timeless(&report)));
 }

@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 
 use crate::project::Project;
 
-/// A program with a worker, which says its number when both are there.
+/// Program with a worker; prints the worker's process id when both run.
 const WITH_WORKER: &str = "sleep 1000 & echo worker $!; wait";
-/// The same, and neither ends when it is asked to, which is said.
+/// The same program, but neither process ends on SIGTERM, which is printed.
 const STUBBORN: &str =
     "trap 'echo asked' TERM; (trap '' TERM; exec sh -c 'echo worker $$; exec sleep 1000') & while :; do sleep 1; done";
 /// A program that leaves its worker behind.
 const WITHOUT_ITS_WORKER: &str = "sleep 1000 & echo worker $!; exit 7";
-/// A program whose worker leaves its group, and holds what both print to.
+/// Program whose worker leaves the process group and keeps the pipe open.
 const WITH_DAEMON: &str = "setsid sleep 1000 & echo worker $!; exit 0";
 /// Time for a program to end without being killed: below the ten seconds after which `diagnose` kills it.
 const LONGEST: Duration = Duration::from_secs(9);
@@ -176,7 +176,7 @@ fn what_has_left_its_group_is_not_waited_for() {
     kill_process(started.worker, Signal::KILL).expect("it is there");
 }
 
-/// Here, because its recording cannot be written: no file may have anything in it, and no signal says so.
+/// Here, because its recording cannot be written: no file may have anything in it, and no signal is raised.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_a_monitor_the_program_does_not_go_on() {
@@ -190,12 +190,12 @@ fn without_a_monitor_the_program_does_not_go_on() {
     limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut started = Started::new(&mut limited);
     assert_eq!(started.ended().code(), Some(2));
-    // Those that it had started had the same pipe for what they say: nobody has it any more.
+    // Processes that it started had the same pipe: no process has the pipe any more.
     let said: Vec<_> = started.said.iter().collect();
     assert!(said.join("\n").contains("error: cannot write the recording"), "{said:?}");
 }
 
-/// As the system holds one that reads from a terminal, where it is not in the foreground.
+/// Stopped as by the system, when a background process reads from a terminal.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_program_that_is_held_is_told_and_ended_all_the_same() {

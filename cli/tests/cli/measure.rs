@@ -6,7 +6,7 @@ use crate::project::{Project, Ran};
 
 const LOCK: &str = "gpu-tuned.lock";
 
-/// A program that does what its arguments say, with the figures of another package to measure.
+/// Program that follows its arguments, with the figures of another package to measure.
 fn project() -> Project {
     Project::new("measuring").beside("runtime").beside("measured")
 }
@@ -15,7 +15,7 @@ fn project() -> Project {
 fn what_the_program_measured_is_told() {
     let project = project();
     let ran = project.run(&["measure", "--", "write", "../measured/gpu-tuned.lock"]);
-    // What cargo and the program say passes through, beside the report.
+    // Output of cargo and the program passes through, beside the report.
     assert!(
         ran.stderr.contains("Compiling measuring") && ran.stderr.contains("counts: true, loud: true"),
         "{}",

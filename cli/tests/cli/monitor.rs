@@ -1,4 +1,4 @@
-//! `monitor` without a terminal: lines, JSON, tables, recordings, and what it says when something is missing.
+//! `monitor` without a terminal: lines, JSON, tables, recordings, and messages when something is missing.
 
 use std::process::Command;
 

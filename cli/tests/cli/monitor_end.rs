@@ -60,7 +60,7 @@ fn a_recording_that_cannot_be_written_ends_it() {
     let project = Project::new("bare");
     let said = looked("training", &project, &["--record", "/dev/full"]).refused(2);
     assert!(said.starts_with("error: cannot write the recording `/dev/full`: No space left"), "{said}");
-    // The same after a while: no file may have more than a few blocks here, and no signal says so.
+    // The same after a while: no file may have more than a few blocks here, and no signal is raised.
     let command = on("training", &project, &["--interval", "100ms", "--duration", "30s", "--record", "run.jsonl"]);
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(command.get_program());

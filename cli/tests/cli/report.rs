@@ -141,7 +141,7 @@ fn a_recording_needs_no_package() {
     let project = Project::new("bare");
     recorded(&project);
     let of = |project: &Project, args: &[&str]| project.run(&[&["report", "--recording", "run.jsonl"], args].concat());
-    // A package that says nothing of plans.
+    // A package without plans.
     let ran = of(&project, &[]);
     assert_eq!(ran.stderr, "note: the page has no plans: `bare` has no workload\n");
     ran.ended(0);
@@ -154,7 +154,7 @@ fn a_recording_needs_no_package() {
     assert_eq!((&written["workloads"], &written["recordings"]), (&serde_json::json!([]), &1.into()));
     let page = project.read("gpu-tuned.report.html");
     assert!(page.contains("<title>training run: gpu-tuned</title>") && page.contains("Run: run.jsonl"), "{page}");
-    // Who asks for plans has them or is told why not.
+    // Requested plans are shown, or the reason why there are none.
     for args in [&["h200"][..], &["--workload", "lm"], &["--global-batch", "8"], &["-p", "bare"]] {
         assert!(of(&project, args).refused(2).starts_with("error: no Cargo.toml"), "{args:?}");
     }

@@ -1,6 +1,6 @@
 use crate::project::Project;
 
-/// A program that does what its arguments say.
+/// Program that follows its arguments.
 fn project() -> Project {
     Project::new("measuring").beside("runtime")
 }
