@@ -109,7 +109,7 @@ fn a_gpu_that_needs_16_bits_is_left_out_beside_one_without_them() {
         let facts = DeviceFacts::nominal(&shipped(&["rtx4090"])[0]);
         plan(&facts, &workload, &Goal { pins, ..goal.clone() }).expect("it fits").memory.total().mib()
     };
-    let between = (needed(Precision::F32) + needed(Precision::MixedBf16)) / 2.0;
+    let between = f64::midpoint(needed(Precision::F32), needed(Precision::MixedBf16));
     let [mut small, old] = <[Profile; 2]>::try_from(shipped(&["rtx4090", "gtx1080"])).expect("two profiles");
     small.memory.nominal_mib = (between / (1.0 - goal.memory_headroom)) as u64;
     (small.memory.nvml_total_mib, small.memory.cuda_total_mib) = (Vec::new(), Vec::new());
