@@ -46,7 +46,7 @@ Exit codes, of which each command has those that its help lists:
   2  bad input or usage, such as a program that cannot be started
   3  a program that was started failed, or did not do what it was run for";
 
-/// Measures workloads, plans them for GPUs, explains the plans, and checks the plans.
+/// Measures workloads, plans them for GPUs, and explains and checks the plans.
 #[derive(Debug, Parser)]
 #[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = CODES, max_term_width = 100)]
 struct Args {
