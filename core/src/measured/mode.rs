@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::Precision;
-use crate::device::DeviceFacts;
+use crate::device::{DeviceFacts, Rates};
 
-/// A way to run the step: what memory and time depend on beside the workload and the micro-batch.
+/// A way to run the step. Memory and time depend on the mode, the workload and the micro-batch.
 ///
 /// In files and on command lines `f32`, `f32-checkpointed`, or `full_f32` without TF32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,9 +15,9 @@ use crate::device::DeviceFacts;
 pub struct Mode {
     /// Number formats.
     pub precision: Precision,
-    /// Whether activations are recomputed.
+    /// True if activations are recomputed.
     pub checkpointing: bool,
-    /// Whether f32 products are those of f32, on a device that has TF32: other kernels then, which take other memory.
+    /// True if f32 products do not use the TF32 of the device. Their kernels differ, and so does their memory.
     pub full_f32: bool,
 }
 
@@ -25,15 +25,25 @@ const CHECKPOINTED: &str = "-checkpointed";
 const FULL_F32: &str = "full_f32";
 
 impl Mode {
-    /// With TF32, where the device has it.
+    /// A mode with TF32, where the device has it.
     pub const fn new(precision: Precision, checkpointing: bool) -> Self {
         Self { precision, checkpointing, full_f32: false }
     }
 
-    /// On a device, with TF32 allowed or not.
+    /// The mode on a device, with TF32 allowed or not.
     #[must_use]
     pub fn allowing(self, tf32: bool, device: &DeviceFacts) -> Self {
         Self { full_f32: !tf32 && device.has_tf32 && self.precision == Precision::F32, ..self }
+    }
+
+    /// Rate of the mode's matrix products.
+    pub const fn rate(self, rates: &Rates) -> Option<f64> {
+        match self.precision {
+            Precision::F32 if self.full_f32 => rates.fp32,
+            Precision::F32 => rates.tf32,
+            Precision::MixedF16 => rates.fp16,
+            Precision::MixedBf16 | Precision::Bf16Params => rates.bf16,
+        }
     }
 }
 

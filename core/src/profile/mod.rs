@@ -1,10 +1,12 @@
 //! GPU profiles: published, derived and observed figures of GPU models.
 
 mod builtin;
+mod facts;
 mod figures;
 mod id;
 mod model;
 mod names;
+mod rates;
 mod sources;
 mod table;
 mod validate;

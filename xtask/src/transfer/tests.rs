@@ -106,7 +106,7 @@ struct Class {
 
 #[test]
 fn classes_have_the_medians_of_their_gpus() {
-    let text = std::fs::read_to_string(root().join("core/src/device/reached.toml")).expect("the table");
+    let text = std::fs::read_to_string(root().join("core/src/profile/reached.toml")).expect("the table");
     let classes: Classes = toml::from_str(&text).expect("it is TOML");
     for class in classes.class {
         let capability = class.like.as_ref().unwrap_or(&class.compute_capability);
