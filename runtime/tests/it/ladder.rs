@@ -1,10 +1,12 @@
 //! Decisions on machines of every kind, simulated by a fake management library.
 
-use fake_nvml::{Expectation, Scenario, play, play_file};
+use fake_nvml::{Expectation, Scenario, play_file};
 use gpu_tuned::{Decision, Fallback, Machine, Options, Recognised, StartError, Tuned, detect_through, gpu_tuned};
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::ProfileTable;
 use serde_json::Value;
+
+use crate::played::{machine, on};
 
 /// Built for one GPU.
 #[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
@@ -41,12 +43,8 @@ struct InBf16 {
     batch_size: usize,
 }
 
-fn machine(scenario: &str) -> Machine {
-    play(scenario, |library| detect_through(Some(library)))
-}
-
 fn decide<C: Tuned>(config: &C, scenario: &str) -> Result<Decision, StartError> {
-    Options::default().machine(machine(scenario)).decide(config)
+    on(scenario).decide(config)
 }
 
 fn decided(scenario: &str) -> Decision {

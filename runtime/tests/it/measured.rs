@@ -1,11 +1,9 @@
 //! Plans by what was measured, on machines that a fake management library plays.
 
-use fake_nvml::play;
-use gpu_tuned::{
-    Built, Decision, Goal, Options, Pins, Provenance, SavedRun, Setting, Settings, Tuned, WorkloadSpec, detect_through,
-    gpu_tuned,
-};
+use gpu_tuned::{Built, Decision, Goal, Pins, Provenance, SavedRun, Setting, Settings, Tuned, WorkloadSpec, gpu_tuned};
 use tempfile::tempdir;
+
+use crate::played::{decide, on};
 
 #[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
 #[derive(Clone, Debug)]
@@ -68,14 +66,6 @@ impl<const NAMED: bool> Tuned for Renamed<NAMED> {
     fn apply(&mut self, settings: &Settings) {
         self.0.apply(settings);
     }
-}
-
-fn on(scenario: &str) -> Options {
-    Options::default().machine(play(scenario, |library| detect_through(Some(library))))
-}
-
-fn decide<C: Tuned>(config: &C, scenario: &str) -> Decision {
-    on(scenario).decide(config).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
 fn stands_behind(decision: &Decision, setting: Setting) -> Provenance {

@@ -1,10 +1,10 @@
 //! Decisions for a process that trains on several GPUs.
 
-use fake_nvml::play;
 use gpu_tuned::{
-    Bytes, Decision, Fallback, GpusError, Machine, Options, PlanError, Recognised, Setting, Shortfall, StartError,
-    Tuned, detect_through, gpu_tuned,
+    Decision, Fallback, GpusError, Options, PlanError, Recognised, Setting, Shortfall, StartError, Tuned, gpu_tuned,
 };
+
+use crate::played::machine_in_fixed_host as machine;
 
 /// Says nothing of ranks.
 #[gpu_tuned(
@@ -51,13 +51,6 @@ struct OnTwoMachines {
 struct WithStatistics {
     #[tuned]
     batch_size: usize,
-}
-
-/// The scenario's GPUs in a host that is the same everywhere.
-fn machine(scenario: &str) -> Machine {
-    let mut machine = play(scenario, |library| detect_through(Some(library)));
-    (machine.host.cores, machine.host.memory_available) = (32, Bytes::from_mib(64 << 10));
-    machine
 }
 
 fn decide<C: Tuned + Default>(scenario: &str, options: Options) -> Result<Decision, StartError> {

@@ -4,12 +4,13 @@
 mod burn;
 mod fields;
 
-use fake_nvml::play;
 use gpu_tuned::{
     Built, Decision, Fallback, Goal, Options, Pins, PlanError, Precision, ResumeError, SavedRun, Setting, Settings,
-    StartError, Tuned, WorkloadSpec, detect_through, gpu_tuned,
+    StartError, Tuned, WorkloadSpec, gpu_tuned,
 };
 use tempfile::{TempDir, tempdir};
+
+use crate::played::{decide, machine, on};
 
 #[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
 #[derive(Clone, Debug)]
@@ -67,14 +68,6 @@ impl Tuned for ForTwo {
     fn apply(&mut self, settings: &Settings) {
         self.0.apply(settings);
     }
-}
-
-fn on(scenario: &str) -> Options {
-    Options::default().machine(play(scenario, |library| detect_through(Some(library))))
-}
-
-fn decide<C: Tuned>(config: &C, scenario: &str) -> Decision {
-    on(scenario).decide(config).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
 fn why(decision: &Decision) -> &str {
@@ -158,7 +151,7 @@ fn each_target_of_a_build_for_several_keeps_the_precision_that_all_can_do() {
 #[test]
 fn less_free_memory_does_not_change_the_precision() {
     let needed = decide(&ForRtx4090::default(), "rtx4090").plan.memory.total();
-    let mut machine = play("rtx4090", |library| detect_through(Some(library)));
+    let mut machine = machine("rtx4090");
     machine.gpus[0].memory_free = Some(needed.scaled(0.9));
     let decision = Options::default().machine(machine).decide(&ForRtx4090::default()).expect("less fits");
     assert_eq!(decision.plan.settings.precision, Precision::MixedBf16, "{decision}");

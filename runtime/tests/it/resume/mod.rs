@@ -7,13 +7,11 @@ mod steps;
 use std::fs;
 use std::path::PathBuf;
 
-use fake_nvml::play;
-use gpu_tuned::{
-    Bytes, Decision, Fallback, Machine, Options, Precision, ResumeError, SavedRun, Setting, StartError, Tuned,
-    detect_through, gpu_tuned,
-};
+use gpu_tuned::{Decision, Fallback, Options, Precision, ResumeError, SavedRun, Setting, StartError, Tuned, gpu_tuned};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
+
+use crate::played::machine_in_fixed_host as machine;
 
 /// Built for one GPU.
 #[gpu_tuned(
@@ -69,13 +67,6 @@ struct WithStatistics {
 struct InBf16 {
     #[tuned]
     batch_size: usize,
-}
-
-/// The scenario's GPUs in a host that is the same everywhere.
-fn machine(scenario: &str) -> Machine {
-    let mut machine = play(scenario, |library| detect_through(Some(library)));
-    (machine.host.cores, machine.host.memory_available) = (32, Bytes::from_mib(64 << 10));
-    machine
 }
 
 fn begin<C: Tuned>(config: &C, scenario: &str) -> Decision {
