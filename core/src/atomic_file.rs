@@ -57,7 +57,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// Where either fails. The draft is removed then.
+    /// The first error. The draft is removed.
     pub fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, &self.destination)?;
@@ -78,7 +78,7 @@ impl Drop for Draft {
 ///
 /// # Errors
 ///
-/// Where it cannot be written.
+/// The reason why the file cannot be written.
 pub fn replace(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     replace_with(path, |file| file.write_all(contents.as_ref()))
 }

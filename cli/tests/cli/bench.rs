@@ -218,7 +218,7 @@ fn lists_that_make_no_sense_are_refused() {
     }
 }
 
-/// As from a terminal: the signal goes to the command, to cargo and to the program.
+/// Signal as from a terminal: to the command, to cargo and to the program.
 #[cfg(unix)]
 #[test]
 fn an_interruption_keeps_what_has_run() {
@@ -236,7 +236,7 @@ fn an_interruption_keeps_what_has_run() {
     assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
     assert_eq!(child.wait().expect("the command ends").signal(), Some(15));
 
-    // What was cut off in the middle of a line is no line.
+    // A line that was cut off is no record.
     let kept = fs::read_to_string(project.path(RESULTS)).expect("the results");
     project.write(RESULTS, &format!("{kept}{{\"ended\":{{\"prec\n"));
     let next = project.run(&flags);
@@ -244,7 +244,7 @@ fn an_interruption_keeps_what_has_run() {
     assert!(!next.ended(0).contains("died"));
 }
 
-/// Where the program alone is told to end, it is no matter of the setup.
+/// A signal to the program alone is no fault of the configuration.
 #[cfg(unix)]
 #[test]
 fn a_program_that_is_told_to_end_has_not_died_of_its_setup() {
@@ -265,7 +265,7 @@ fn a_program_that_is_told_to_end_has_not_died_of_its_setup() {
     assert!(rest.contains("error: interrupted: ") && rest.contains("kept in gpu-tuned.bench.jsonl"), "{rest}");
 }
 
-/// As when a script ends the command, which knows what it has started.
+/// Signal as from a script: to the command, which ends the processes that it started.
 #[cfg(unix)]
 #[test]
 fn a_command_that_is_told_to_end_takes_its_program_with_it() {

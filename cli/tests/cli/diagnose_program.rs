@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(9);
 /// Time for a program to print a line, on a busy machine.
 const PRINTED: Duration = Duration::from_secs(60);
 
-/// Whether a process runs: one that has ended and that nobody has asked about does not.
+/// True if a process runs. A zombie does not.
 fn runs(process: Pid) -> bool {
     let number = process.as_raw_nonzero().to_string();
     let stat = Command::new("ps").args(["-o", "stat=", "-p", &number]).output().expect("there is a ps");
@@ -148,7 +148,7 @@ fn the_second_ctrl_c_ends_everything_at_once() {
     assert!(!runs(started.worker));
 }
 
-/// As `nohup` has it, and scripts for what they start in the background.
+/// Ignores signals, as under `nohup` and for background jobs of scripts.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_whoever_starts_it_wants_ignored_is_ignored() {

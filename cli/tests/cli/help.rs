@@ -23,7 +23,7 @@ fn every_command_has_an_example_and_says_how_it_ends() {
     }
 }
 
-/// What is broken by hand is broken twice where it is printed: a paragraph is one line, and lists are indented.
+/// Checks for manual line breaks, which would break twice: a paragraph is one line, and lists are indented.
 #[test]
 fn paragraphs_are_broken_where_they_are_printed() {
     for command in cargo_gpu_tuned::command().get_subcommands() {

@@ -79,7 +79,7 @@ pub(crate) fn inheriting(dependencies: &str) -> Project {
     project
 }
 
-/// What cargo makes of the package as it is now.
+/// Metadata of the package, by cargo.
 fn metadata(project: &Project) -> serde_json::Value {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--offline", "--no-deps", "--format-version=1"]).current_dir(project.path(""));

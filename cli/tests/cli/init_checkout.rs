@@ -1,4 +1,4 @@
-//! What `init` makes of a checkout that the crates are to come from.
+//! `init` with a checkout as the source of the crates.
 
 use std::fs;
 
@@ -54,7 +54,7 @@ fn a_package_that_has_it_from_elsewhere_is_moved_to_the_checkout() {
         let path = read["packages"][0]["dependencies"][0]["path"].as_str();
         assert_eq!(path, Some(here), "{after}");
     }
-    // What is described for a whole workspace moves there.
+    // Dependencies of the whole workspace move there.
     let project = inheriting("anyhow.workspace = true\n");
     written(&project, &["-p", "two"]);
     let before = project.read("two/Cargo.toml");
@@ -120,7 +120,7 @@ fn the_build_crate_is_described_where_the_runtime_is() {
     let member = project.read("two/Cargo.toml");
     assert!(member.contains("gpu-tuned-build = { path = \"../../tuned/build-support\" }\n"), "{member}");
     assert_eq!(project.read("Cargo.toml"), before);
-    // What the workspace describes already is taken.
+    // Existing dependencies of the workspace are used.
     let offered = "gpu-tuned-build = { path = \"../tuned/build-support\", features = [\"native\"] }\n";
     project.replace("Cargo.toml", "anyhow = ", &format!("{offered}anyhow = "));
     written(&project, &["-p", "one"]);
@@ -149,7 +149,7 @@ fn the_build_crate_comes_from_the_repository_or_the_registry_of_the_runtime() {
 fn where_the_build_crate_would_be_a_release_the_checkout_is_told() {
     let depends = "gpu-tuned = { path = \"../tuned/runtime\", features = [\"burn\"] }\n";
     let project = package(&format!("{PLAIN}\n[dependencies]\n{depends}"));
-    // What lies beside it is another crate.
+    // The folder beside it is another crate.
     checked_out(&project, &[BOTH[0], ("build-support", "other")]);
     for args in [["init", "--dry-run"], ["init", "--yes"], ["init", "--yes"]] {
         let said = project.run(&args);

@@ -1,4 +1,4 @@
-//! What `init` proposes for whole programs with Burn's own loop.
+//! Proposals of `init` for whole programs with Burn's own loop.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn set_up(manifest: &str, files: &[(&str, &str)]) -> Project {
     project
 }
 
-/// What is proposed, and how many lines that is.
+/// The proposal, and its number of lines.
 fn proposed(project: &Project) -> (Ran, u64) {
     let lines = project.run(&["init", "--json"]).json(0)["proposal"]["lines"].as_u64().expect("a number");
     (project.run(&["init"]), lines)

@@ -138,7 +138,7 @@ fn an_interruption_before_anything_is_measured_leaves_the_lock_as_it_was() {
     assert_eq!(project.read(LOCK), before);
 }
 
-/// What is asked for too late costs nothing that is there.
+/// An interruption after the measurement keeps the lock.
 #[cfg(unix)]
 #[test]
 fn an_interruption_after_the_measurement_loses_nothing() {

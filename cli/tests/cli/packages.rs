@@ -1,4 +1,4 @@
-//! Which package is meant, and what is wrong with it.
+//! Selection of the package, and errors in it.
 
 use crate::project::Project;
 

@@ -13,7 +13,7 @@ pub(crate) struct Project {
     name: &'static str,
 }
 
-/// What a command printed, and how it ended.
+/// Output and exit status of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,

@@ -112,7 +112,7 @@ fn names_do_nothing_to_a_terminal() {
     assert!(said.starts_with("error: cannot read `a\u{fffd}[2J\u{fffd}b.jsonl`: "), "{said}");
 }
 
-/// What is no answer is on standard error; where there is an answer, it is JSON.
+/// Messages go to standard error; an answer is JSON.
 #[test]
 fn with_json_standard_output_has_that_or_nothing() {
     // What it had recorded until then is judged.

@@ -73,7 +73,7 @@ pub struct MeasuredOn {
 /// Measurements in one precision, with or without checkpointing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredMode {
-    /// How the memory was measured.
+    /// Method of measuring the memory.
     pub method: MeasurementMethod,
     /// True until all sizes were tried, as after an interruption: sizes that were not tried may be better.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
@@ -82,7 +82,7 @@ pub struct MeasuredMode {
     pub batch: BTreeMap<u64, MeasuredBatch>,
 }
 
-/// How memory was measured; the most reliable method first.
+/// Methods of measuring memory; the most reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasurementMethod {

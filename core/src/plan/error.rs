@@ -46,7 +46,7 @@ pub enum PlanError {
     /// The model knows no tokens, or a sample has fewer than said.
     #[error("{message}")]
     NoTokens {
-        /// What is missing, and what to do.
+        /// The missing part, and the remedy.
         message: String,
     },
     /// The settings that the user fixed do not make up the global batch.

@@ -1,4 +1,4 @@
-//! How much of a device a plan uses.
+//! Fractions of a device that a plan uses.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::workload::Workload;
 
-/// How much of a device a plan uses.
+/// Fractions of a device that a plan uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Filling {
@@ -22,7 +22,7 @@ pub struct Filling {
     pub provenance: Provenance,
 }
 
-/// How much of the device a plan for this workload uses.
+/// Fractions of the device that a plan for this workload uses.
 pub fn filling(device: &DeviceFacts, workload: &Workload, plan: &Plan) -> Filling {
     let settings = &plan.settings;
     let mode = Mode::new(settings.precision, settings.gradient_checkpointing).allowing(settings.allow_tf32, device);

@@ -9,7 +9,7 @@ impl Goal {
     ///
     /// # Errors
     ///
-    /// When the model knows no tokens, or they make up no whole number of samples on each rank.
+    /// When the model has no tokens, or they make up no whole number of samples on each rank.
     pub fn in_samples(&self, workload: &Workload) -> Result<Self, PlanError> {
         let Some(global_tokens) = self.global_tokens else { return Ok(self.clone()) };
         let samples = samples(self, global_tokens, workload)?;

@@ -1,4 +1,4 @@
-//! What feeds the device: loader workers, batches prepared ahead, evaluation batches, and a CPU's threads.
+//! Settings of the host: loader workers, prefetched batches, evaluation batches, and a CPU's threads.
 
 use super::candidates::Candidate;
 use super::prefetch::PREFETCH_DEPTH;
@@ -13,7 +13,7 @@ const MOST_WORKERS: u64 = 4;
 /// The same where it is known how long a sample takes.
 const MOST_NEEDED_WORKERS: u64 = 64;
 
-/// How much more the workers can deliver than the device takes, so that it does not wait for a slow one.
+/// Ratio of the batches that workers can deliver to those that the device takes. Above 1, as single batches may be slow.
 const WORKER_MARGIN: f64 = 1.25;
 
 /// Cores of a host that is not known.
@@ -22,7 +22,7 @@ pub const ASSUMED_CORES: u64 = 8;
 /// Largest live tensors of a forward pass that keeps nothing: input, output and two branches.
 const LIVE_TENSORS: u64 = 4;
 
-/// How much larger than the micro-batch an evaluation batch may be.
+/// Largest evaluation batch, as a multiple of the micro-batch.
 const EVAL_FACTORS: [u64; 2] = [4, 2];
 
 /// Loader workers, and what to tell the user of them.

@@ -176,7 +176,7 @@ fn workers_say_whether_the_time_of_a_sample_was_measured() {
     assert_eq!(workers(&declared), Provenance::Declared);
     let timed = Measured { host_ms_per_sample: Some(3.0), ..measured().measured };
     assert_eq!(workers(&described().with_measured(timed.clone())), Provenance::Measured);
-    // What people say goes before what was measured.
+    // User-specified costs go before measured ones.
     assert_eq!(workers(&declared.with_measured(timed)), Provenance::Declared);
 }
 

@@ -37,7 +37,7 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
-    /// How a step adds up: `2 ranks x (3 x 64 + 8)`.
+    /// Parts of a step: `2 ranks x (3 x 64 + 8)`.
     fn split_in_words(&self) -> String {
         let schedule = &self.schedule;
         let (full, rest) =

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// How optimizer steps are made of micro-batches, on each of `world_size` ranks.
+/// Split of optimizer steps into micro-batches, on each of `world_size` ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Samples in one optimizer step, over all ranks.
@@ -9,7 +9,7 @@ pub struct Schedule {
     pub world_size: u64,
     /// Samples in a micro-batch on one rank; the last of a step may hold fewer.
     pub micro_batch: u64,
-    /// Whether an epoch ends before a step that would hold fewer samples.
+    /// True if an epoch leaves out a last step with fewer samples.
     #[serde(default)]
     pub drop_last: bool,
 }

@@ -52,7 +52,7 @@ fn planned(gpu: &str, workload: &Workload) -> Plan {
     plan(&nominal(gpu), workload, &Goal { pins, ..Goal::default() }).expect("it fits")
 }
 
-/// What the pools are planned to hold, without the micro-batches that wait on the device.
+/// Planned bytes of the pools, without the micro-batches that wait on the device.
 fn pools(plan: &Plan) -> Bytes {
     let memory = &plan.memory;
     let queue = Bytes(2 * BATCH * 256 * 2 * 8);

@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::keys::Act;
 use super::{Screen, Seen};
 
-/// So many looks at a scenario, a second apart, with a host that is the same everywhere.
+/// This many samples of a scenario, a second apart, with a fixed host.
 fn watched(name: &str, looks: usize) -> Seen {
     let mut seen = Seen::default();
     fake_nvml::play(&format!("watch/{name}"), |library| {

@@ -5,7 +5,7 @@ use crate::profile::ProfileTable;
 use crate::workload::{Declared, Optimizer, Training, Transformer, WeightFormat, Workload, WorkloadSpec};
 use crate::{Bytes, Goal, Pins, Precision, Provenance};
 
-/// What a formula says, read and computed as a person would: `a x b + c / d - e`, units and words.
+/// Value of a formula such as `a x b + c / d - e`, with units and words, computed as a reader would.
 fn evaluated(formula: &str) -> f64 {
     let plain = formula.replace(',', "");
     let difference = |terms: &str| {
@@ -32,7 +32,7 @@ fn product(term: &str) -> f64 {
             "GB/s" | "GFLOP/s" => 1e9,
             "ms" => 1e-3,
             "us" => 1e-6,
-            // What a figure was measured at is no factor.
+            // The micro-batch of a measurement is no factor.
             "at" => {
                 words.next();
                 continue;

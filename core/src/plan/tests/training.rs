@@ -1,4 +1,4 @@
-//! What is trained: adapters, teachers, sharded states, single tensors.
+//! Kinds of training: adapters, teachers, sharded states, single tensors.
 
 use super::*;
 

@@ -12,7 +12,7 @@ use proptest::test_runner::{TestCaseError, TestCaseResult};
 use super::workloads::{LARGEST_SHARE, goals, goals_of, workloads};
 use super::{free_memory, profiles, runner};
 
-/// What was compared, and how far the plans were from the best.
+/// Number of comparisons, and the distances of plans from the best.
 #[derive(Debug)]
 struct Tally {
     pairs: u64,
@@ -58,7 +58,7 @@ fn fastest(fitting: &[Costs]) -> Option<f64> {
     fitting.iter().map(|way| way.samples_per_s).max_by(f64::total_cmp)
 }
 
-/// Whether the micro-batches of a step are all of one size; without a global batch, whether it is a power of two.
+/// True if the micro-batches of a step have one size; without a global batch, if that is a power of two.
 fn is_even(way: &Costs, goal: &Goal) -> bool {
     if goal.global_batch.is_some() { way.samples.is_multiple_of(way.batch) } else { way.batch.is_power_of_two() }
 }
@@ -86,7 +86,7 @@ fn best(fitting: &[Costs], goal: &Goal) -> Option<(bool, u64)> {
     Some((checkpointing, batch))
 }
 
-/// What the plan is held against: what fits of these splits, with the plan. `None` where there is nothing to compare.
+/// Fitting candidates among these splits, and the plan to compare. `None` without any.
 fn planned(
     device: &DeviceFacts,
     workload: &Workload,

@@ -14,7 +14,7 @@ use gpu_tuned_core::profile::ProfileTable;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
-/// What every shipped profile promises, with this share of its memory free.
+/// Facts of every shipped profile, with this fraction of its memory free.
 fn profiles(free: f64) -> Vec<DeviceFacts> {
     let all = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
     all.map(|facts| DeviceFacts { memory_available: facts.memory_total.scaled(free), ..facts }).collect()

@@ -1,4 +1,4 @@
-//! What holds of every plan.
+//! Properties of every plan.
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{PlanError, Remedy};

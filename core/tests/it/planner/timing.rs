@@ -1,4 +1,4 @@
-//! How long one plan takes.
+//! Time of one plan.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use gpu_tuned_core::plan::PlanError;
 use super::workloads::{goals_of, workloads};
 use super::{free_memory, profiles, runner};
 
-/// Of each pair the fastest of several plans, which is what other processes disturb least.
+/// Plans of each pair. The fastest counts, because other processes disturb it least.
 const REPEATS: usize = 7;
 
 fn print(what: &str, mut times_us: Vec<f64>) {
