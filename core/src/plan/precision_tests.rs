@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Outcome, Plan, PlanError, PrecisionVerdict, explain, plan};
+use super::{Outcome, Plan, PlanError, PrecisionVerdict, Remedy, explain, plan};
 use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use crate::profile::ProfileTable;
-use crate::workload::{Recurrent, Transformer, Workload};
+use crate::workload::{Declared, Recurrent, Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Precision, PrecisionPolicy, Setting};
 
 fn nominal(id: &str) -> DeviceFacts {
@@ -150,4 +150,17 @@ fn each_compared_precision_is_explained_and_a_fixed_one_alone() {
     assert!(matches!(f32.verdict, PrecisionVerdict::Slower { by } if by > 0.04), "{f32:?}");
     let alone = explain(&nominal("t4"), &small(), &Goal { precision: None, ..auto() }).expect("it fits");
     assert_eq!(alone.precisions.len(), 1);
+}
+
+/// GTX cards with 8 GiB hold this sample in 16 bits, but they train in f32.
+#[test]
+fn the_larger_gpu_that_is_offered_fits_in_the_precision_of_that_gpu() {
+    let declared = Declared { parameters: 1_000_000, activation_bytes_per_sample: 5 << 30, ..Declared::default() };
+    let (workload, t4) = (declared.workload(), nominal("t4"));
+    let small = DeviceFacts { memory_available: t4.memory_available.scaled(0.1), ..t4 };
+    let Err(PlanError::DoesNotFit(misfit)) = plan(&small, &workload, &auto()) else { panic!("it must not fit") };
+    let Remedy::LargerGpu { profile: Some(id), needed } = misfit.remedy else { panic!("{}", misfit.remedy) };
+    let larger = nominal(&id);
+    assert!(needed <= larger.memory_available, "{id} for {needed}");
+    plan(&larger, &workload, &auto()).unwrap_or_else(|error| panic!("{id}: {error}"));
 }

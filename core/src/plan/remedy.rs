@@ -1,6 +1,5 @@
 //! Search for the smallest memory of a workload that does not fit, and for the cheapest remedy.
 
-use super::candidates;
 use super::choice::Choice;
 use super::error::PlanError;
 use super::estimate::MemoryEstimate;
@@ -8,6 +7,7 @@ use super::limits::{self, largest_batch_in_one_piece};
 use super::memory::MemoryModel;
 use super::misfit::{Misfit, Remedy, TooLarge};
 use super::split::{self, Split};
+use super::{candidates, precision};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::profile::ProfileTable;
@@ -30,7 +30,7 @@ pub(super) fn explain_misfit(
         memory,
         checkpointing: mode.checkpointing,
         too_large: too_large(device, workload, precision, split.batch),
-        remedy: remedy.unwrap_or_else(|| larger_gpu(device, workload, goal, &modes, &splits)),
+        remedy: remedy.unwrap_or_else(|| larger_gpu(device, workload, goal, &splits)),
     })
 }
 
@@ -56,18 +56,22 @@ fn cheaper_change(device: &DeviceFacts, workload: &Workload, goal: &Goal, precis
     optimizer.map(Remedy::Optimizer)
 }
 
-/// Returns the smallest shipped GPU that fits the workload.
-fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, modes: &[Mode], splits: &[Split]) -> Remedy {
+/// Returns the smallest shipped GPU that fits the workload, each in the precisions that the goal allows on it.
+fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[Split]) -> Remedy {
+    let modes = |facts: &DeviceFacts| -> Vec<Mode> {
+        let precisions = precision::supported(facts, goal).unwrap_or_default().into_iter();
+        precisions.flat_map(|precision| candidates::modes(facts, workload, goal, precision)).collect()
+    };
     let fits = |facts: &DeviceFacts, mode: Mode| {
         let in_one_piece = largest_batch_in_one_piece(facts, workload, mode.precision);
-        (facts.has_bf16 || !mode.precision.needs_bf16())
-            && candidates::any_fits(splits, &MemoryModel::new(facts, workload, goal, mode), in_one_piece)
+        candidates::any_fits(splits, &MemoryModel::new(facts, workload, goal, mode), in_one_piece)
     };
     let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
-    let fitting = profiles.filter(|facts| modes.iter().any(|&mode| fits(facts, mode)));
+    let fitting = profiles.filter(|facts| modes(facts).into_iter().any(|mode| fits(facts, mode)));
     let smallest = fitting.min_by_key(|facts| facts.memory_available);
     // Memory on that GPU: kernels take more on one with more multiprocessors.
-    let Least { memory, .. } = Least::find(smallest.as_ref().unwrap_or(device), workload, goal, modes, splits);
+    let facts = smallest.as_ref().unwrap_or(device);
+    let Least { memory, .. } = Least::find(facts, workload, goal, &modes(facts), splits);
     let needed = memory.total().scaled(1.0 / (1.0 - goal.memory_headroom));
     Remedy::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
 }

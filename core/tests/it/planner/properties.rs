@@ -49,6 +49,7 @@ proptest! {
         }
     }
 
+    /// With a precision of its choice the planner gives up 5% more for f32, once more memory holds it.
     #[test]
     fn more_memory_never_costs_more_than_the_tolerance(
         device in devices(), workload in workloads(), goal in goals(), more in 1.0..4.0f64,
@@ -61,7 +62,9 @@ proptest! {
         };
         if let Ok(before) = plan(&device, &workload, &goal) {
             let after = plan(&larger, &workload, &goal).expect("it fitted into less");
-            prop_assert!(after.samples_per_s >= before.samples_per_s * (1.0 - goal.throughput_tolerance - 1e-9));
+            let is_now_f32 = after.settings.precision == Precision::F32 && after.settings.precision != before.settings.precision;
+            let least = (1.0 - goal.throughput_tolerance - 1e-9) / if is_now_f32 { 1.05 } else { 1.0 };
+            prop_assert!(after.samples_per_s >= before.samples_per_s * least, "{}\n{}", before, after);
         }
     }
 
