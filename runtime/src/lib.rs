@@ -95,6 +95,7 @@ mod detect;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
+mod restart;
 mod resume;
 mod saved;
 mod selection;

@@ -65,6 +65,13 @@ fn each_precision_that_the_planner_compares_is_measured_in_a_process_of_its_own(
 }
 
 #[test]
+fn a_precision_that_fails_leaves_the_measured_one() {
+    let ran = project().run(&["measure", "--", "auto", "fails"]);
+    assert!(ran.stderr.contains("mixed_bf16 was not measured (exit status 7): builds keep"), "{}", ran.stderr);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
+#[test]
 fn features_are_those_that_are_asked_for_and_the_counting_one_where_there_is_no_gpu() {
     let project = project();
     let said = project.run(&["measure", "--no-default-features", "-F", "quiet", "--", "same"]).stderr;

@@ -23,15 +23,6 @@ pub enum MeasureError {
     /// The device does not report its memory pools.
     #[error("the device has no memory pools, so a dry run measures nothing: measure on a CUDA GPU")]
     NoPools,
-    /// A learner's weights cannot be replaced by a 16-bit copy.
-    #[error(
-        "steps of Burn's own loop in {precision} cannot be measured: measure in f32 or bf16_params, and plan {precision} \
-         without"
-    )]
-    Mixed {
-        /// Precision of the session.
-        precision: Precision,
-    },
     /// A measurement or an archive is requested, but the program trains without a call of `measure_if_asked`.
     #[error(
         "a measurement or a bundle of kernels is asked for, and the program trains without having said what: call \

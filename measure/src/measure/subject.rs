@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Precision;
-use gpu_tuned_train::mixed::Half;
+use gpu_tuned_train::mixed::{Half, MixedError};
+use gpu_tuned_train::train::NotReady;
 
 use super::MeasureError;
 use super::pass::{Optimizer, Pass};
@@ -33,6 +34,7 @@ pub struct Subject<'a, M, B> {
     parts: Arc<Parts<'a, M, B>>,
     host_batch: Option<Prepare<'a>>,
     half: Option<Half>,
+    not_ready: NotReady,
 }
 
 /// Functions of a subject, for any precision.
@@ -78,7 +80,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         pass: Pass<'a, M, B>,
     ) -> Self {
         let parts = Parts { begin: Box::new(begin), batch: Box::new(batch), pass };
-        Self { parts: Arc::new(parts), host_batch: None, half: None }
+        Self { parts: Arc::new(parts), host_batch: None, half: None, not_ready: NotReady::default() }
     }
 
     /// Trains in mixed precision: fp32 weights and optimizer, and a 16-bit copy that computes, as with
@@ -93,17 +95,24 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     ///
     /// # Errors
     ///
-    /// [`MeasureError::Mixed`] for steps of Burn's own loop, whose weights cannot be copied, and
     /// [`MeasureError::OtherPrecision`] for a subject with another mixed precision than the session's.
     pub(super) fn in_precision(&self, precision: Precision) -> Result<Self, MeasureError> {
         let half = Half::of(precision);
-        if half.is_some() && matches!(self.pass(), Pass::Whole(_)) {
-            return Err(MeasureError::Mixed { precision });
-        }
         if let Some(own) = self.half.filter(|own| Some(*own) != half) {
             return Err(MeasureError::OtherPrecision { subject: precision_of(own), session: precision });
         }
-        Ok(Self { parts: Arc::clone(&self.parts), host_batch: self.host_batch.clone(), half })
+        Ok(Self { parts: Arc::clone(&self.parts), host_batch: self.host_batch.clone(), half, ..*self })
+    }
+
+    /// Handles a model that is not ready for 16 bits.
+    pub(super) fn when_not_ready(self, not_ready: NotReady) -> Self {
+        Self { not_ready, ..self }
+    }
+
+    /// Fails a step of a model that is not ready for 16 bits. Panics in steps are caught.
+    pub(super) fn fail_not_ready(&self, error: &MixedError) -> ! {
+        self.not_ready.report(error);
+        panic!("{error}")
     }
 
     /// 16-bit type beside fp32 weights.

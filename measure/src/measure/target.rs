@@ -10,6 +10,7 @@ use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Precision, Settings};
 use gpu_tuned_project::lock::{LockFile, LockedWorkload};
 use gpu_tuned_train::device::{OpenGpu, tf32_is_off};
+use gpu_tuned_train::train::NotReady;
 
 use super::bench::{Bench, Tried};
 use super::heartbeat::Heartbeat;
@@ -52,6 +53,8 @@ pub struct MeasurementTarget {
     pub built_for: Option<BuiltFor>,
     /// Precisions that the planner compares with the session's, each for a process of its own.
     pub other_precisions: Vec<Precision>,
+    /// Handler of a model that is not ready for the session's 16 bits.
+    pub not_ready: NotReady,
 }
 
 /// GPUs that a program was built for.
@@ -140,7 +143,7 @@ impl MeasurementTarget {
         subject: &Subject<'_, M, B>,
         keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
     ) -> Result<LockedWorkload, MeasureError> {
-        let subject = &subject.in_precision(self.settings.precision)?;
+        let subject = &subject.in_precision(self.settings.precision)?.when_not_ready(self.not_ready);
         let heartbeat = Heartbeat::begin(report::QUIET, report::waiting(!self.is_cpu()));
         let progress = |mode, tried: &Tried| {
             report::point(mode, tried);

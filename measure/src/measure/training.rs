@@ -1,7 +1,7 @@
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
-use gpu_tuned_train::mixed::{LossScale, Master, MixedError};
+use gpu_tuned_train::mixed::{LossScale, Master};
 use gpu_tuned_train::train::{ModelWeights, accumulate, witness};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,9 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         let (model, optimizer) = subject.begin(&device);
         let weights = match subject.half() {
             None => ModelWeights::Plain(model),
-            Some(half) => ModelWeights::mixed(Master::new(model, half).unwrap_or_else(|error| cannot(&error))),
+            Some(half) => {
+                ModelWeights::mixed(Master::new(model, half).unwrap_or_else(|error| subject.fail_not_ready(&error)))
+            }
         };
         let scale = subject.half().map(|half| LossScale::for_half(half).with_init_scale(SCALE));
         Self {
@@ -131,7 +133,8 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     fn added(&self, sum: GradientsParams, gradients: GradientsParams) -> GradientsParams {
         let scale = self.scale.clone().unwrap_or_else(LossScale::none);
         let weights = self.weights();
-        accumulate(weights.is_mixed(), weights.model(), sum, gradients, &scale).unwrap_or_else(|error| cannot(&error))
+        let sum = accumulate(weights.is_mixed(), weights.model(), sum, gradients, &scale);
+        sum.unwrap_or_else(|error| self.subject.fail_not_ready(&error))
     }
 
     /// Calls `observe` between the forward and the backward pass of a micro-batch; `None` if they are not separate.
@@ -155,11 +158,6 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         let read = |value: Tensor<1>| value.cast(FloatDType::F32).try_into_scalar::<f32>();
         value.map_or(Ok(true), |value| read(value).map(f32::is_finite))
     }
-}
-
-/// The model cannot be trained so, and the step fails with the reason: its panics are caught.
-fn cannot(error: &MixedError) -> ! {
-    panic!("{error}")
 }
 
 #[cfg(test)]

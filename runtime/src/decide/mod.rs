@@ -16,7 +16,7 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Goal, Pins, Precision, Setting};
+use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Setting};
 use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
 
@@ -100,6 +100,8 @@ pub(crate) struct DecisionContext<'a> {
     pub saved: Option<&'a SavedRun>,
     /// Pins for this start, which override the config.
     pub set: &'a Pins,
+    /// Why the model is not ready for 16 bits.
+    pub not_ready: Option<&'a str>,
 }
 
 /// Decides for the requested devices of the machine, or for the CPU without a usable GPU.
@@ -128,6 +130,12 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
         goal.pins.precision = facts.mixed_precision().or(goal.pins.precision);
     }
     let is_target = built_for::are_targets(&C::BUILT, &gpus, built_for_them);
+    let is_planned = goal.precision == Some(PrecisionPolicy::Auto) && goal.pins.precision.is_none();
+    let not_ready = context.not_ready.filter(|_| is_planned && context.saved.is_none());
+    if let Some(because) = not_ready {
+        goal.precision = Some(Precision::F32.into());
+        fallbacks.push(Fallback::NotReady { because: because.to_owned() });
+    }
     let planning = Planning { built: &C::BUILT, resolved, facts: &facts, workload: &workload, is_target };
     let mut plan = match context.saved {
         None => planning.run(goal.clone(), built_for_them, &mut fallbacks)?,
@@ -137,6 +145,9 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
     plan.advice.extend(outdated.map(|outdated| outdated.to_string()));
     if context.saved.is_none() {
         plan.advice.extend(asked::nothing_stated(config, &plan.schedule));
+    }
+    if not_ready.is_some() {
+        planning::give_reason(&mut plan, Setting::Precision, "the model is not ready for 16 bits");
     }
     asked::name_the_source(&mut plan, context.set);
     let selection = selection(config, context, gpus, fallbacks, &plan);

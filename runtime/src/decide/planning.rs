@@ -126,7 +126,7 @@ const KEPT_FOR_STATISTICS: &str =
     "as built: the model's statistics are those of a micro-batch, and another would change the results";
 
 /// Replaces the reason of a setting.
-fn give_reason(plan: &mut Plan, setting: Setting, why: &str) {
+pub(super) fn give_reason(plan: &mut Plan, setting: Setting, why: &str) {
     for reason in plan.reasons.iter_mut().filter(|reason| reason.setting == setting) {
         reason.provenance = Provenance::Derived;
         why.clone_into(&mut reason.why);

@@ -63,6 +63,12 @@ pub enum Fallback {
         /// The precision that is used.
         used: Precision,
     },
+    /// The model is not ready for 16 bits, and the planner chose the precision: it trains in f32. This changes what the run
+    /// computes.
+    NotReady {
+        /// Why not, and the edit to make.
+        because: String,
+    },
     /// The micro-batch of a model that computes statistics over it had to change. This changes what the run computes.
     BatchStatistics {
         /// The micro-batch that was planned.
@@ -78,7 +84,10 @@ pub enum Fallback {
 impl Fallback {
     /// Returns true if the fallback changes the results of the run.
     pub fn changes_meaning(&self) -> bool {
-        matches!(self, Self::Precision { .. } | Self::BatchStatistics { .. } | Self::Tf32 { .. })
+        matches!(
+            self,
+            Self::Precision { .. } | Self::NotReady { .. } | Self::BatchStatistics { .. } | Self::Tf32 { .. }
+        )
     }
 }
 
@@ -103,6 +112,9 @@ impl fmt::Display for Fallback {
             }
             Self::Precision { asked, used } => {
                 write!(f, "precision {used} in place of {asked}, which changes the results")
+            }
+            Self::NotReady { because } => {
+                write!(f, "precision f32 in place of 16 bits, which changes the results: {because}")
             }
             Self::BatchStatistics { planned } => {
                 write!(f, "the micro-batch of {planned} cannot be kept; another one changes the batch statistics")

@@ -97,6 +97,7 @@ impl<C: Tuned> Session<C> {
             max_samples: None,
             built_for: selection.gpus.is_empty().then_some(built_for),
             other_precisions,
+            not_ready: self.not_ready(),
         }
     }
 }

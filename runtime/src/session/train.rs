@@ -5,13 +5,14 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 #[cfg(feature = "train")]
 use burn::train::{LearnerModel, TrainStep, TrainingStrategy, logger::MetricLogger};
+use gpu_tuned_core::PrecisionPolicy;
 #[cfg(feature = "train")]
 use gpu_tuned_train::micro_batch::MicroBatch;
 #[cfg(feature = "train")]
 use gpu_tuned_train::train::metrics::{Metrics, RecordedMetrics};
 #[cfg(feature = "train")]
 use gpu_tuned_train::train::{BatchCheck, TakeLearnersFirstStep, strategy};
-use gpu_tuned_train::train::{Recipe, Replanning, TakeFirstStep, Trainer, TrainerError};
+use gpu_tuned_train::train::{NotReady, Recipe, Replanning, TakeFirstStep, Trainer, TrainerError};
 
 use super::Session;
 use crate::tuned::Tuned;
@@ -126,6 +127,16 @@ impl<C> Session<C> {
         let batch_statistics = self.workload().batch_statistics;
         let instrumentation = self.instrumentation.for_rank(rank);
         Recipe::planned(self.plan(), precision, batch_statistics, device, replanning, instrumentation)
+            .when_not_ready(self.not_ready())
+    }
+
+    /// Handler of a model that is not ready for 16 bits: the program starts again in f32, if the planner chose the precision
+    /// of a new run.
+    pub(super) fn not_ready(&self) -> NotReady {
+        let goal = &self.decision.inputs.goal;
+        let is_planned = goal.precision == Some(PrecisionPolicy::Auto) && goal.pins.precision.is_none();
+        let is_new = self.selection().resumed.is_none() && gpu_tuned_measure::measure::requested_precision().is_none();
+        NotReady(if is_planned && is_new { crate::restart::HANDLER } else { None })
     }
 
     /// Returns metrics of the [`strategy`](Self::strategy)'s steps and of the session's first GPU, for Burn's training loop: see

@@ -17,6 +17,7 @@ pub use error::StartError;
 
 use crate::decide::{Decision, DecisionContext, DeviceRequest, FailedGpu, decide};
 use crate::detect::{Machine, first_look};
+use crate::restart;
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::session::Session;
@@ -259,7 +260,9 @@ impl Options {
         let fixed = self.fixed()?;
         let mut set = fixed.clone();
         set.allow_tf32 = allow_tf32.or(set.allow_tf32);
-        let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set });
+        let not_ready = restart::reason();
+        let not_ready = not_ready.as_deref();
+        let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set, not_ready });
         let decision = decision.map_err(|error| StartError::with_pins(error, fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;

@@ -18,8 +18,8 @@ pub enum MixedError {
     /// A gradient that does not have the type of its parameter: somewhere the forward pass mixed types, and what it
     /// computed there means nothing.
     #[error(
-        "the gradient of `{path}` is {gradient:?} where the parameter is {parameter:?}: \
-         the forward pass mixes float types there"
+        "the gradient of `{path}` is {gradient:?} where the parameter is {parameter:?}: the forward pass mixes float types \
+         there; convert the model's output and the targets with `in_f32` before the loss, or set precision = \"f32\""
     )]
     MixedTypes {
         /// Path of the parameter.

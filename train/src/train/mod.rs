@@ -14,6 +14,7 @@ mod health;
 mod learning;
 #[cfg(feature = "train")]
 pub mod metrics;
+mod not_ready;
 mod outcome;
 mod ranks;
 mod recipe;
@@ -37,6 +38,7 @@ pub use differentiated::differentiated;
 pub use first_step::{AnyBatch, FirstStep, TakeFirstStep};
 pub use gradients::{times, witness};
 pub use health::{GradientHealth, LayerHealth, gradient_health};
+pub use not_ready::NotReady;
 pub use outcome::{Rescue, Step, StepError, TrainerError};
 pub use ranks::{Ended, Rank, Ranks, RanksError};
 pub use recipe::{Recipe, group_bytes};

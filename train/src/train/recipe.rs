@@ -6,6 +6,7 @@ use burn::tensor::Device;
 use gpu_tuned_core::plan::{MemoryEstimate, Plan};
 use gpu_tuned_core::{Bytes, Precision};
 
+use super::not_ready::NotReady;
 use super::replanning::Replanning;
 use super::stepper::Stepper;
 use crate::load::PrefetchLoader;
@@ -31,6 +32,7 @@ pub struct Recipe {
     prefetch_depth: usize,
     workers: usize,
     instrumentation: StepInstrumentation,
+    pub(super) not_ready: NotReady,
 }
 
 impl Recipe {
@@ -56,7 +58,14 @@ impl Recipe {
             workers: size(settings.num_workers),
             instrumentation,
             device,
+            not_ready: NotReady::default(),
         }
+    }
+
+    /// Handles a model that is not ready for 16 bits.
+    #[must_use]
+    pub fn when_not_ready(self, not_ready: NotReady) -> Self {
+        Self { not_ready, ..self }
     }
 
     /// Steps of any size in fp32, loaded one micro-batch at a time.
@@ -73,6 +82,7 @@ impl Recipe {
             prefetch_depth: 2,
             workers: 1,
             instrumentation: StepInstrumentation::default(),
+            not_ready: NotReady::default(),
         }
     }
 
@@ -97,6 +107,7 @@ impl Recipe {
         stepper.group_bytes = stepper.group_bytes.with_planned(self.group_bytes.0);
         stepper.warns_of_statistics = self.batch_statistics;
         stepper.planner.clone_from(&self.replanning);
+        stepper.not_ready = self.not_ready;
         stepper
     }
 }

@@ -11,12 +11,14 @@ use super::adaptive_size::{AdaptiveSize, SHORT_PATIENCE};
 use super::buffers::Buffers;
 use super::gradients::{Sizes, witness};
 use super::health::Counts;
+use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::ranks::RankHandle;
 use super::replanning::Replanning;
 use super::step_failure::StepFailure;
 use super::update::{Update, Weights, difference, read, updated};
 use crate::micro_batch::MicroBatch;
+use crate::mixed::MixedError;
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 use crate::timing::{Phase, StepTimer};
 
@@ -34,6 +36,7 @@ pub(super) struct Stepper {
     /// Bytes of parameters and optimizer state that may be allocated twice.
     pub group_bytes: AdaptiveSize,
     pub planner: Option<Replanning>,
+    pub not_ready: NotReady,
     /// True until the user was warned that smaller micro-batches change the model's statistics.
     pub warns_of_statistics: bool,
     pub timer: StepTimer,
@@ -57,6 +60,7 @@ impl Stepper {
             max_norm: None,
             group_bytes: AdaptiveSize::new(u64::MAX).with_patience(SHORT_PATIENCE),
             planner: None,
+            not_ready: NotReady::default(),
             warns_of_statistics: false,
             timer: StepTimer::default(),
             health_every: None,
@@ -238,6 +242,14 @@ impl Stepper {
     ) -> Result<Option<Counts>, OutOfMemory> {
         let is_due = self.health_every.is_some_and(|every| self.steps.is_multiple_of(every.max(1)));
         is_due.then(|| watched(Moment::Backward, || Counts::new(gradients, model))).transpose()
+    }
+
+    /// Returns why the model is not ready for 16 bits, if the error is that of a first step.
+    pub(super) fn unready<'e>(&self, error: &'e StepError) -> Option<&'e MixedError> {
+        match error {
+            StepError::Mixed(mixed) if self.steps == 0 => Some(mixed),
+            _ => None,
+        }
     }
 
     /// Ends the other ranks with an error of this one.

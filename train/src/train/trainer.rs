@@ -62,7 +62,7 @@ pub struct Trainer<M> {
     scale: LossScale,
     /// Scale from a checkpoint, for a later switch to mixed precision.
     saved_scale: Option<LossScale>,
-    stepper: Stepper,
+    pub(super) stepper: Stepper,
     /// Measurement in place of the first step.
     first_step: Option<TakeFirstStep<M>>,
     step_size: Option<StepSizeCheck>,
@@ -96,9 +96,14 @@ impl<M: Module> Trainer<M> {
         check_parameters(workload.trained_parameters(), &model);
         let trainer = Self::with_stepper(model, optimizer, recipe.stepper());
         let trainer = Self { first_step, step_size: Some(StepSizeCheck::new(&plan.schedule)), ..trainer };
+        trainer.in_precision_of(recipe)
+    }
+
+    /// A trainer in the precision of planned steps.
+    pub(super) fn in_precision_of(self, recipe: &Recipe) -> Result<Self, MixedError> {
         match recipe.half {
-            Some(half) => trainer.mixed(half),
-            None => Ok(trainer),
+            Some(half) => self.mixed(half).inspect_err(|error| recipe.not_ready.report(error)),
+            None => Ok(self),
         }
     }
 
@@ -227,7 +232,12 @@ impl<M: Module> Trainer<M> {
             Ok(MicroBatchGradients { gradients, loss: Some(value), output: () })
         };
         let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
-        let (step, _) = stepped.inspect_err(|error| self.stepper.end(error))?;
+        let (step, _) = stepped.inspect_err(|error| {
+            if let Some(reason) = self.stepper.unready(error) {
+                self.stepper.not_ready.report(reason);
+            }
+            self.stepper.end(error);
+        })?;
         let loss_scale = self.scale.value();
         let _: StepOutcome = self.scale.update(step.applied);
         let step = Step { loss_scale, ..step };

@@ -70,26 +70,33 @@ fn burns_loop_is_measured_in_place_of_its_first_step() {
 }
 
 #[test]
-fn burns_loop_is_measured_in_no_mixed_precision_and_says_what_to_do() {
+fn burns_loop_is_measured_in_bf16_and_refused_in_f16() {
     let folder = tempfile::tempdir().expect("a folder");
     let (lock, results) = (folder.path().join("gpu-tuned.lock"), folder.path().join("gpu-tuned.bench.jsonl"));
-    let bench = Request {
-        results: results.clone(),
-        precision: Some(Precision::MixedBf16),
-        batches: vec![1],
-        checkpointing: vec![false],
-        feeds: Vec::new(),
-        seconds: 0.05,
-        ignored_bytes: 0,
+    let bench = |precision| {
+        let bench = Request {
+            results: results.clone(),
+            precision: Some(precision),
+            batches: vec![1],
+            checkpointing: vec![false],
+            feeds: Vec::new(),
+            seconds: 0.05,
+            ignored_bytes: 0,
+        };
+        serde_json::to_string(&bench).expect("JSON")
     };
-    let bench = serde_json::to_string(&bench).expect("JSON");
-    let measure = [("GPU_TUNED_MEASURE", "1"), (Options::SET_VARIABLE, "precision=mixed_f16")];
-    for (asked, precision) in [(&measure[..], "mixed_f16"), (&[(Request::VARIABLE, bench.as_str())], "mixed_bf16")] {
-        let refused = run_program(program, &lock, asked);
-        let (stdout, stderr) = (String::from_utf8_lossy(&refused.stdout), String::from_utf8_lossy(&refused.stderr));
-        assert!(!refused.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
-        let told = format!("steps of Burn's own loop in {precision} cannot be measured: measure in f32 or bf16_params");
-        assert!(stderr.contains(&told), "{stderr}");
+    let run = |asked: &[(&str, &str)]| {
+        let ended = run_program(program, &lock, asked);
+        let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        assert!(!stdout.contains("went on"), "{stdout}{stderr}");
+        (ended.status.success(), stderr.into_owned())
+    };
+    let measure = |precision| [("GPU_TUNED_MEASURE", "1"), (Options::SET_VARIABLE, precision)];
+    for asked in [&measure("precision=mixed_f16")[..], &[(Request::VARIABLE, &bench(Precision::MixedF16))]] {
+        let (succeeded, stderr) = run(asked);
+        assert!(!succeeded && stderr.contains("mixed_f16 needs a scaled loss"), "{stderr}");
         assert!(!lock.exists() && !results.exists());
     }
+    let (succeeded, stderr) = run(&[(Request::VARIABLE, &bench(Precision::MixedBf16))]);
+    assert!(succeeded && results.exists(), "{stderr}");
 }

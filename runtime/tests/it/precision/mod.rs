@@ -3,6 +3,8 @@
 #[cfg(feature = "burn")]
 mod burn;
 mod fields;
+#[cfg(unix)]
+mod not_ready;
 
 use gpu_tuned::{
     Built, Decision, Fallback, Goal, Options, Pins, PlanError, Precision, ResumeError, SavedRun, Setting, Settings,

@@ -154,11 +154,7 @@ impl Rank {
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
         let trainer = agree::with_first_ranks_values(&self.handle, model).and_then(|model| {
             let stepper = self.recipe.stepper().with_rank(self.handle.clone());
-            let trainer = Trainer::with_stepper(model, optimizer, stepper);
-            match self.recipe.half {
-                Some(half) => Ok(trainer.mixed(half)?),
-                None => Ok(trainer),
-            }
+            Ok(Trainer::with_stepper(model, optimizer, stepper).in_precision_of(&self.recipe)?)
         });
         trainer.inspect_err(|error| self.handle.fail(error.to_string()))
     }

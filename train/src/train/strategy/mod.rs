@@ -23,6 +23,7 @@ use super::batch_check::BatchCheck;
 use super::differentiated;
 use super::learning::Learning;
 use super::metrics::StepHistory;
+use super::not_ready::NotReady;
 use super::recipe::Recipe;
 use super::sanity_checks::check_parameters;
 use super::update::Weights;
@@ -59,6 +60,10 @@ where
     }))
 }
 
+/// Why Burn's loop does not train in `mixed_f16`.
+const SCALED_LOSS: &str = "mixed_f16 needs a scaled loss, but the model's training step calls `backward` itself: take steps \
+     with `Session::trainer`, or set precision = \"mixed_bf16\" or \"f32\"";
+
 /// Planned steps on one device.
 struct PlannedSteps<M: LearnerModel> {
     recipe: Recipe,
@@ -82,13 +87,28 @@ impl<M: LearnerModel> PlannedSteps<M> {
                  `session.device()`",
             );
         }
-        if accumulation.is_some() {
-            return Some("the session's strategy accumulates gradients as planned: remove `grads_accumulation`");
+        accumulation
+            .is_some()
+            .then_some("the session's strategy accumulates gradients as planned: remove `grads_accumulation`")
+    }
+
+    /// The learner in the planned precision, or why it cannot be trained in it.
+    fn learning(&self, learner: Learner<M>) -> Result<Learning<M>, String> {
+        if self.recipe.half == Some(Half::F16) {
+            return Err(SCALED_LOSS.to_owned());
         }
-        (self.recipe.half == Some(Half::F16)).then_some(
-            "mixed_f16 needs a scaled loss, but the model's training step calls `backward` itself: \
-             take steps with `Session::trainer`, or set precision = \"mixed_bf16\" or \"f32\"",
-        )
+        Learning::new(learner, self.recipe.half).map_err(|error| error.to_string())
+    }
+
+    /// Reports a model that is not ready for 16 bits, after releasing the terminal. Returns without a handler.
+    fn when_not_ready(
+        &self,
+        events: SupervisedTrainingEventProcessor<M>,
+        reason: &str,
+    ) -> SupervisedTrainingEventProcessor<M> {
+        let NotReady(Some(handler)) = self.recipe.not_ready else { return events };
+        drop(events.renderer());
+        handler(reason)
     }
 }
 
@@ -111,25 +131,29 @@ where
         let train = train.to_device(&self.recipe.device);
         let refused = self.refused(&learner.model(), components.grad_accumulation);
         check_parameters(self.parameters, &learner.model());
-        let first_step = self.first_step.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let measured = first_step.map(|first_step| measure(first_step, &learner, &train)).transpose();
-        if let Ok(Some(())) = measured {
-            // Releases the terminal.
-            drop(components.event_processor.renderer());
-            process::exit(0);
+        let end = |learner: &Learner<M>, events, message| {
+            fail(&interrupter, message);
+            (learner.model(), events)
+        };
+        if let Some(reason) = refused {
+            return end(&learner, components.event_processor, reason.to_owned());
         }
-        let half = self.recipe.half.filter(|_| refused.is_none());
-        let learning = measured.and_then(|_| Learning::new(learner.clone(), half).map_err(|error| error.to_string()));
-        let learning = match learning {
+        let learning = match self.learning(learner.clone()) {
             Ok(learning) => learning,
             Err(message) => {
-                fail(&interrupter, message);
-                return (learner.model(), components.event_processor);
+                let events = self.when_not_ready(components.event_processor, &message);
+                return end(&learner, events, message);
             }
         };
         drop(learner);
-        if let Some(reason) = refused {
-            fail(&interrupter, reason.to_owned());
+        if let Some(first_step) = self.first_step.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let Learning { learner, .. } = learning;
+            let Err(message) = measure(first_step, &learner, &train) else {
+                // Releases the terminal.
+                drop(components.event_processor.renderer());
+                process::exit(0);
+            };
+            return end(&learner, components.event_processor, message);
         }
         let valid = valid.to_device(&self.recipe.device.clone().inner());
         let events = components.event_processor;
@@ -137,7 +161,9 @@ where
         stepper.health_every = self.history.begin();
         let (batch_check, eval_batch, history) = (Some(self.batch_check), self.eval_batch, self.history.clone());
         let interrupter = &interrupter;
-        let mut run = TrainingRun { learning, stepper, batch_check, eval_batch, history, events, interrupter };
+        let not_ready = None;
+        let mut run =
+            TrainingRun { learning, stepper, batch_check, eval_batch, history, events, interrupter, not_ready };
         for epoch in starting_epoch..=num_epochs {
             if interrupter.should_stop() {
                 break;
@@ -161,7 +187,12 @@ where
                 break;
             }
         }
-        (run.learning.master(), run.events)
+        let TrainingRun { learning, events, not_ready, .. } = run;
+        let events = match not_ready {
+            Some(reason) => self.when_not_ready(events, &reason),
+            None => events,
+        };
+        (learning.master(), events)
     }
 }
 

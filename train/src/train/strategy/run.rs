@@ -34,6 +34,8 @@ pub(super) struct TrainingRun<'f, M: LearnerModel> {
     pub history: StepHistory,
     pub events: SupervisedTrainingEventProcessor<M>,
     pub interrupter: &'f Interrupter,
+    /// Why the model is not ready for 16 bits, found by the first step.
+    pub not_ready: Option<String>,
 }
 
 impl<M> TrainingRun<'_, M>
@@ -89,7 +91,10 @@ where
                     self.interrupter.fail_on_error(self.events.process_train(LearnerEvent::ProcessedItem(item)));
                 }
             }
-            Err(error) => fail(self.interrupter, error.to_string()),
+            Err(error) => {
+                self.not_ready = self.stepper.unready(&error).map(ToString::to_string);
+                fail(self.interrupter, error.to_string());
+            }
         }
     }
 
