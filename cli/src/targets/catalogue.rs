@@ -161,7 +161,7 @@ impl Limits {
     /// The planner's limits. A detected GPU has a smaller headroom.
     pub(super) fn of(facts: &DeviceFacts) -> Self {
         let kept = if facts.memory_provenance == Provenance::Measured { Goal::HEADROOM_KEPT } else { 1.0 };
-        let headroom_share = Goal::default().memory_headroom * kept;
+        let headroom_share = facts.headroom_share(Goal::default().memory_headroom * kept);
         let available = facts.memory_available;
         let headroom = available.scaled(headroom_share);
         Self {

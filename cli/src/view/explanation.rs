@@ -114,7 +114,7 @@ fn memory(explanation: &Explanation) -> String {
         table.row(PLAIN, [item.name.to_owned(), item.bytes.to_string()], made_of(&item.formula, item.provenance));
     }
     let memory = explanation.outcome.memory();
-    let share = explanation.goal.memory_headroom * 100.0;
+    let share = memory.headroom_share() * 100.0;
     let left = format!("= {} available - {} ({share:.0}%) memory headroom", memory.available, memory.headroom);
     let rest = if explanation.needed <= explanation.budget {
         format!("{} to spare", explanation.budget - explanation.needed)

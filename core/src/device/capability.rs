@@ -52,6 +52,16 @@ impl ComputeCapability {
         self.major >= 7
     }
 
+    /// Returns true if every GPU of this capability shares the host's memory (Jetson modules, GB10).
+    pub const fn is_integrated(self) -> bool {
+        matches!((self.major, self.minor), (5, 3) | (6 | 7, 2) | (8, 7) | (11, _) | (12, 1))
+    }
+
+    /// Distance between two capabilities: generations count ten revisions.
+    pub(crate) const fn distance(self, other: Self) -> u32 {
+        (self.major as u32 * 10 + self.minor as u32).abs_diff(other.major as u32 * 10 + other.minor as u32)
+    }
+
     /// FP32 lanes per streaming multiprocessor (CUDA programming guide, arithmetic throughput); `None` for an
     /// unlisted capability.
     pub const fn cores_per_sm(self) -> Option<u32> {

@@ -1,3 +1,5 @@
+use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Rates;
@@ -13,6 +15,9 @@ pub struct DeviceFacts {
     pub profile: Option<String>,
     /// GPU or CPU.
     pub kind: DeviceKind,
+    /// Memory of its own, or the host's.
+    #[serde(default)]
+    pub memory_kind: MemoryKind,
     /// All memory of the device.
     pub memory_total: Bytes,
     /// Memory available to a new process.
@@ -21,7 +26,7 @@ pub struct DeviceFacts {
     pub memory_provenance: Provenance,
     /// Memory allocated by opening the device, before the first tensor.
     pub context: Bytes,
-    /// Streaming multiprocessors. 0 for a CPU; for an unknown GPU the largest count among shipped profiles.
+    /// Streaming multiprocessors. 0 for a CPU; an estimate is the largest count of such GPUs.
     pub sm_count: u32,
     /// True if fp32 products may run on TF32 tensor cores.
     pub has_tf32: bool,
@@ -37,6 +42,9 @@ pub struct DeviceFacts {
     /// Rates that large matrix products reach. Unavailable for a CPU.
     #[serde(default)]
     pub rates: Rates,
+    /// Figures that are estimates, because neither the driver nor a profile reports them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub estimated: Vec<EstimatedFigure>,
     /// Host cores available to prepare batches; `None` at compile time.
     pub host_cores: Option<u64>,
 }
@@ -51,6 +59,43 @@ pub enum DeviceKind {
     Cpu,
 }
 
+/// Where a device's memory is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Memory of its own.
+    #[default]
+    Dedicated,
+    /// The host's memory, shared by CPU and GPU (Jetson, GB10).
+    Unified,
+}
+
+/// A figure of a GPU that may be an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EstimatedFigure {
+    /// SM count.
+    SmCount,
+    /// Peak fp32 rate, and the rates of matrix products that follow from it.
+    Fp32,
+    /// Memory bandwidth.
+    Bandwidth,
+}
+
+impl fmt::Display for EstimatedFigure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::SmCount => "SM count",
+            Self::Fp32 => "fp32 peak",
+            Self::Bandwidth => "bandwidth",
+        })
+    }
+}
+
+/// Smallest headroom of unified memory, as a fraction of what is available. Loader workers, the page cache and other
+/// programs of the host allocate from the same memory while training runs.
+const UNIFIED_HEADROOM: f64 = 0.2;
+
 impl DeviceFacts {
     /// Facts of a host without a GPU: `memory_available` bytes and `cores` for training.
     pub fn cpu(memory_total: Bytes, memory_available: Bytes, cores: u64) -> Self {
@@ -58,6 +103,7 @@ impl DeviceFacts {
             name: format!("CPU ({cores} cores)"),
             profile: None,
             kind: DeviceKind::Cpu,
+            memory_kind: MemoryKind::Dedicated,
             memory_total,
             memory_available,
             memory_provenance: Provenance::Measured,
@@ -70,7 +116,41 @@ impl DeviceFacts {
             fp32_tflops: Some(cores as f64 * 0.096),
             bandwidth_gb_s: Some(20.0),
             rates: Rates::default(),
+            estimated: Vec::new(),
             host_cores: Some(cores),
+        }
+    }
+
+    /// Memory headroom as a fraction of the available memory, 0 to 1, for a requested one. Unified memory has a minimum of
+    /// its own.
+    pub const fn headroom_share(&self, requested: f64) -> f64 {
+        match self.memory_kind {
+            MemoryKind::Dedicated => requested,
+            MemoryKind::Unified => requested.max(UNIFIED_HEADROOM),
+        }
+    }
+
+    /// Properties of the device that a report of a plan must mention, one sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        let unified = (self.memory_kind == MemoryKind::Unified).then(|| {
+            let percent = UNIFIED_HEADROOM * 100.0;
+            format!("unified memory: the GPU allocates from the host's, of which at least {percent:.0}% stays free")
+        });
+        let figures: Vec<String> = self.estimated.iter().map(EstimatedFigure::to_string).collect();
+        let estimated = (!figures.is_empty()).then(|| {
+            let figures = figures.join(", ");
+            format!("estimates by compute capability and memory, because the driver reports none: {figures}")
+        });
+        unified.into_iter().chain(estimated).collect()
+    }
+
+    /// Returns true if steps in this precision are no slower than in fp32. Without tensor cores a GPU computes 16-bit
+    /// products slower, at 1/64 of the fp32 rate on compute capability 6.1. A CPU computes fp16 in fp32.
+    pub const fn has_units_for(&self, precision: Precision) -> bool {
+        match precision {
+            Precision::F32 => true,
+            Precision::MixedF16 => self.has_f16 || matches!(self.kind, DeviceKind::Cpu),
+            Precision::MixedBf16 | Precision::Bf16Params => self.has_bf16,
         }
     }
 
@@ -91,6 +171,7 @@ impl DeviceFacts {
             name: name.clone(),
             profile: if a.profile == b.profile { a.profile } else { None },
             kind: if a.kind == b.kind { a.kind } else { DeviceKind::Cpu },
+            memory_kind: if a.memory_kind == b.memory_kind { a.memory_kind } else { MemoryKind::Unified },
             memory_total: a.memory_total.min(b.memory_total),
             memory_available: a.memory_available.min(b.memory_available),
             memory_provenance: a.memory_provenance.max(b.memory_provenance),
@@ -102,6 +183,7 @@ impl DeviceFacts {
             fp32_tflops: least(a.fp32_tflops, b.fp32_tflops),
             bandwidth_gb_s: least(a.bandwidth_gb_s, b.bandwidth_gb_s),
             rates: a.rates.lowest(b.rates),
+            estimated: union(a.estimated, &b.estimated),
             host_cores: least(a.host_cores, b.host_cores),
         })
     }
@@ -118,6 +200,13 @@ fn names(all: &[&DeviceFacts]) -> String {
     }
     let named = |(name, count): (&str, usize)| if count == 1 { name.to_owned() } else { format!("{count} x {name}") };
     counted.into_iter().map(named).collect::<Vec<_>>().join(" + ")
+}
+
+fn union(mut figures: Vec<EstimatedFigure>, others: &[EstimatedFigure]) -> Vec<EstimatedFigure> {
+    figures.extend(others);
+    figures.sort_unstable();
+    figures.dedup();
+    figures
 }
 
 fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {

@@ -2,13 +2,15 @@
 
 mod capability;
 mod facts;
+mod line;
 mod name;
 mod pci;
 mod rates;
 mod reading;
 
 pub use capability::{ComputeCapability, ParseCapabilityError};
-pub use facts::{DeviceFacts, DeviceKind};
+pub use facts::{DeviceFacts, DeviceKind, EstimatedFigure, MemoryKind};
+pub(crate) use line::ProductLine;
 pub use name::ProductName;
 pub use pci::{ParsePciError, PciAddress, PciId};
 pub use rates::Rates;

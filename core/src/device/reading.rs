@@ -28,6 +28,10 @@ pub struct GpuReading {
     pub memory_reserved: Option<Bytes>,
     /// Memory free at the moment of the reading.
     pub memory_free: Option<Bytes>,
+    /// True if the GPU shares the host's memory. Then the memory figures are the host's.
+    pub unified_memory: bool,
+    /// Level 2 cache.
+    pub l2_cache: Option<Bytes>,
     /// Streaming multiprocessors (of the slice, under MIG).
     pub sm_count: Option<u32>,
     /// Width of the memory bus in bits.
@@ -57,6 +61,11 @@ impl GpuReading {
     /// Returns true for a virtual share, by the driver's report or by its name. Older guests report the name only.
     pub fn is_vgpu(&self) -> bool {
         self.virtualization == Some(Virtualization::Vgpu) || self.product_name().is_some_and(|name| name.is_vgpu)
+    }
+
+    /// Returns true if the GPU shares the host's memory, by the driver's report or by its compute capability.
+    pub fn has_unified_memory(&self) -> bool {
+        self.unified_memory || self.compute_capability.is_some_and(ComputeCapability::is_integrated)
     }
 
     fn product_name(&self) -> Option<ProductName<'_>> {

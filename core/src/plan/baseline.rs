@@ -126,6 +126,7 @@ impl<'a> BaselineMeasurement<'a> {
             name: on.device.clone(),
             profile: Some(self.name.to_owned()),
             kind: on.kind,
+            memory_kind: device.memory_kind,
             memory_total: on.memory_bytes,
             memory_available: on.memory_bytes,
             memory_provenance: Provenance::Measured,
@@ -137,6 +138,7 @@ impl<'a> BaselineMeasurement<'a> {
             fp32_tflops: on.fp32_tflops,
             bandwidth_gb_s: on.bandwidth_gb_s,
             rates,
+            estimated: Vec::new(),
             host_cores: None,
         }
     }

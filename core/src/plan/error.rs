@@ -60,7 +60,7 @@ pub enum PlanError {
         samples: u64,
     },
     /// The device has no units for this precision.
-    #[error("{device} has no bf16 tensor cores for {precision}; use f32")]
+    #[error("{device} has no {} tensor cores for {precision}; use f32", if precision.needs_bf16() { "bf16" } else { "fp16" })]
     PrecisionUnsupported {
         /// The precision asked for.
         precision: Precision,

@@ -42,7 +42,7 @@ impl<'a> MemoryModel<'a> {
             kernels: kernels(device, workload),
             context: context(device, workload),
             available: device.memory_available,
-            headroom: device.memory_available.scaled(goal.memory_headroom),
+            headroom: device.memory_available.scaled(device.headroom_share(goal.memory_headroom)),
             provenance: workload.provenance,
             ..MemoryEstimate::default()
         };
@@ -91,7 +91,7 @@ impl MemoryEstimate {
     /// Moves the estimate to a probed device, with this fraction of its memory as headroom.
     pub(super) fn move_to(&mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) {
         self.available = device.memory_available;
-        self.headroom = device.memory_available.scaled(headroom);
+        self.headroom = device.memory_available.scaled(device.headroom_share(headroom));
         self.context = context(device, workload);
         self.kernels = kernels(device, workload);
     }

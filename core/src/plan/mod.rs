@@ -30,7 +30,7 @@ mod transfer;
 
 use serde::{Deserialize, Serialize};
 
-pub use calibration::{COMPUTE_SHARE, TRANSFER_ERROR};
+pub use calibration::{COMPUTE_SHARE, ESTIMATE_ERROR, TRANSFER_ERROR};
 #[doc(hidden)]
 pub use costs::{Costs, costs};
 pub use error::PlanError;
@@ -143,7 +143,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         samples_per_s: best.samples_per_s,
         samples_per_s_provenance: best.provenance,
         samples_per_s_interval: speed_interval(device, best.samples_per_s, best.provenance),
-        advice: advice.into_iter().chain(workers.advice).collect(),
+        advice: advice.into_iter().chain(workers.advice).chain(device.remarks()).collect(),
         reasons: Setting::ALL.map(|setting| Reason::new(setting, &goal.pins, &reasons)).into(),
     })
 }

@@ -122,7 +122,7 @@ pub(super) fn value(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> R
 /// Returns the precisions to compare. A single requested one must be supported by the device.
 pub(super) fn supported(device: &DeviceFacts, goal: &Goal) -> Result<Vec<Precision>, PlanError> {
     let all = goal.precisions(device);
-    match all.iter().find(|precision| precision.needs_bf16() && !device.has_bf16) {
+    match all.iter().find(|precision| !device.has_units_for(**precision)) {
         Some(&precision) => Err(PlanError::PrecisionUnsupported { precision, device: device.name.clone() }),
         None => Ok(all),
     }

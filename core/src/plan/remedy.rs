@@ -72,7 +72,7 @@ fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[
     // Memory on that GPU: kernels take more on one with more multiprocessors.
     let facts = smallest.as_ref().unwrap_or(device);
     let Least { memory, .. } = Least::find(facts, workload, goal, &modes(facts), splits);
-    let needed = memory.total().scaled(1.0 / (1.0 - goal.memory_headroom));
+    let needed = memory.total().scaled(1.0 / (1.0 - facts.headroom_share(goal.memory_headroom)));
     Remedy::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
 }
 

@@ -1,6 +1,6 @@
 //! Speed of one GPU relative to another.
 
-use super::calibration::{COMPUTE_SHARE, TRANSFER_ERROR};
+use super::calibration::{COMPUTE_SHARE, ESTIMATE_ERROR, TRANSFER_ERROR};
 use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::Mode;
 use crate::{Provenance, three_digits};
@@ -46,10 +46,11 @@ pub fn relative_speed(device: &DeviceFacts, other: &DeviceFacts, mode: Mode) -> 
 }
 
 /// Interval of a predicted speed of a GPU, lowest and highest. Nine of ten published ratios are within it around the predicted
-/// ratio. `None` for measured speeds and for CPUs.
+/// ratio; wider where figures of the GPU are estimates. `None` for measured speeds and for CPUs.
 pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, provenance: Provenance) -> Option<[f64; 2]> {
     let is_predicted = matches!(provenance, Provenance::Derived | Provenance::Transferred);
-    let interval = [samples_per_s / TRANSFER_ERROR, samples_per_s * TRANSFER_ERROR];
+    let error = if device.estimated.is_empty() { TRANSFER_ERROR } else { TRANSFER_ERROR * ESTIMATE_ERROR };
+    let interval = [samples_per_s / error, samples_per_s * error];
     (device.kind == DeviceKind::Gpu && is_predicted).then_some(interval)
 }
 

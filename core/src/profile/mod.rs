@@ -1,6 +1,7 @@
 //! GPU profiles: published, derived and observed figures of GPU models.
 
 mod builtin;
+mod estimate;
 mod facts;
 mod figures;
 mod id;
@@ -8,6 +9,7 @@ mod model;
 mod names;
 mod rates;
 mod sources;
+mod speed;
 mod table;
 mod validate;
 

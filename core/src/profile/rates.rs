@@ -8,48 +8,45 @@ use super::{Peak, Profile};
 use crate::device::{ComputeCapability, Rates};
 
 impl Rates {
-    /// Rates of a profile. A peak without a test of its own has the fraction of the GPU's other tensor formats, else that
+    /// Rates of a profile, for its fp32 peak in 10^12 operations per second. A peak without a test of its own has the fraction of the GPU's other tensor formats, else that
     /// of GPUs of the same compute capability and product line.
-    pub fn from_profile(profile: &Profile) -> Self {
+    pub(super) fn from_peaks(profile: &Profile, fp32_tflops: f64, has_f16: bool) -> Self {
         let peaks = &profile.peaks;
         let class = Class::find(profile.compute_capability, profile.compute.half_rate_fp32_accumulate);
-        let Some(fp32) = peaks.fp32.as_ref() else { return Self::default() };
         let own: Vec<f64> =
             [&peaks.tf32, &peaks.fp16, &peaks.bf16].into_iter().flatten().filter_map(|peak| peak.reached).collect();
         let own = (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64);
         let tensor = |peak: &Option<Peak>, of_fp16: f64| {
             let published = peak.as_ref().map(|peak| peak.tflops);
-            let tflops = published.or_else(|| Some(fp32.tflops * class?.fp16_per_fp32? * of_fp16))?;
+            let tflops = published.or_else(|| Some(fp32_tflops * class?.fp16_per_fp32? * of_fp16))?;
             let reached = peak.as_ref().and_then(|peak| peak.reached).or(own).or_else(|| class?.tensor)?;
             Some(tflops * reached)
         };
-        let reached = fp32.reached.or_else(|| Some(class?.fp32));
+        let reached = peaks.fp32.as_ref().and_then(|peak| peak.reached).or_else(|| Some(class?.fp32));
         Self {
-            fp32: reached.map(|reached| fp32.tflops * reached),
+            fp32: reached.map(|reached| fp32_tflops * reached),
             tf32: tensor(&peaks.tf32, 0.5),
             fp16: tensor(&peaks.fp16, 1.0),
             bf16: tensor(&peaks.bf16, 1.0),
         }
-        .available(profile.compute_capability)
+        .available(profile.compute_capability, has_f16)
     }
 
     /// Rates of a GPU without a profile, by its fp32 peak in 10^12 operations per second.
-    pub(super) fn estimate(fp32_tflops: Option<f64>, capability: ComputeCapability, is_half_rate: bool) -> Self {
-        let (Some(peak), Some(class)) = (fp32_tflops, Class::find(capability, is_half_rate)) else {
-            return Self::default();
-        };
-        let fp16 = class.fp16_per_fp32.zip(class.tensor).map(|(ratio, reached)| peak * ratio * reached);
-        Self { fp32: Some(peak * class.fp32), tf32: fp16.map(|rate| rate / 2.0), fp16, bf16: fp16 }
-            .available(capability)
+    pub(super) fn estimate(fp32_tflops: f64, capability: ComputeCapability, is_half_rate: bool, has_f16: bool) -> Self {
+        let Some(class) = Class::find(capability, is_half_rate) else { return Self::default() };
+        let fp16 = class.fp16_per_fp32.zip(class.tensor).map(|(ratio, reached)| fp32_tflops * ratio * reached);
+        Self { fp32: Some(fp32_tflops * class.fp32), tf32: fp16.map(|rate| rate / 2.0), fp16, bf16: fp16 }
+            .available(capability, has_f16)
     }
 
     /// Replaces the rates of formats that have no tensor cores by the fp32 rate.
-    fn available(self, capability: ComputeCapability) -> Self {
+    fn available(self, capability: ComputeCapability, has_f16: bool) -> Self {
         let tensor = |is_there: bool, rate: Option<f64>| if is_there { rate } else { self.fp32 };
         Self {
             fp32: self.fp32,
             tf32: tensor(capability.has_tf32(), self.tf32),
-            fp16: tensor(capability.has_tensor_f16(), self.fp16),
+            fp16: tensor(has_f16, self.fp16),
             bf16: tensor(capability.has_tensor_bf16(), self.bf16),
         }
     }
@@ -78,8 +75,10 @@ impl Class {
             let file: File = toml::from_str(include_str!("reached.toml")).expect("BUG: reached.toml is damaged");
             file.class
         });
-        let alike = classes.iter().filter(|class| class.compute_capability == capability);
-        alike.min_by_key(|class| class.half_rate != is_half_rate)
+        // An unlisted capability has the fractions of the one before it.
+        let is_newer = |class: &Self| class.compute_capability > capability;
+        let distance = |class: &Self| class.compute_capability.distance(capability);
+        classes.iter().min_by_key(|class| (is_newer(class), distance(class), class.half_rate != is_half_rate))
     }
 }
 
@@ -121,12 +120,16 @@ mod tests {
 
     #[test]
     fn a_gpu_without_a_profile_gets_the_rates_of_its_class() {
-        let rtx4090 = Rates::estimate(Some(82.6), ComputeCapability::new(8, 9), true);
+        let rtx4090 = Rates::estimate(82.6, ComputeCapability::new(8, 9), true, true);
         let known = shipped("rtx4090").rates;
         for (estimate, known) in [(rtx4090.tf32, known.tf32), (rtx4090.fp16, known.fp16), (rtx4090.fp32, known.fp32)] {
             let (estimate, known) = (estimate.expect("a rate"), known.expect("a rate"));
             assert!((estimate / known - 1.0).abs() < 0.05, "{estimate} {known}");
         }
-        assert_eq!(Rates::estimate(Some(10.0), ComputeCapability::new(99, 0), false), Rates::default());
+        // A later capability has the fractions of the newest one.
+        let later = Rates::estimate(10.0, ComputeCapability::new(99, 0), true, true);
+        assert_eq!(later, Rates::estimate(10.0, ComputeCapability::new(12, 0), true, true));
+        let without_tensor_cores = Rates::estimate(5.0, ComputeCapability::new(7, 5), true, false);
+        assert_eq!(without_tensor_cores.fp16, without_tensor_cores.fp32);
     }
 }

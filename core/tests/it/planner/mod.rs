@@ -5,6 +5,7 @@
 //! of 200.
 
 mod brute_force;
+mod estimates;
 mod properties;
 mod timing;
 mod workloads;

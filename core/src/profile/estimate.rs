@@ -1,0 +1,101 @@
+//! Estimates of figures that neither the driver nor a profile reports.
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use crate::Bytes;
+use crate::device::{ComputeCapability, ProductLine};
+
+/// Largest ratio of a reported rate to its estimate, in either direction. Known GPUs are within a factor of 2.5; a driver
+/// that reports more or less than this reports a placeholder.
+const IMPLAUSIBLE: f64 = 8.0;
+
+/// Compute capability of the estimates for a GPU whose driver does not report one: the commonest.
+const COMMONEST: ComputeCapability = ComputeCapability::new(8, 6);
+
+/// Figures of a GPU with this compute capability, product line and memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Estimate {
+    /// Largest SM count of such GPUs.
+    pub sm_count: u32,
+    /// Peak fp32 rate, 10^12 operations per second.
+    pub fp32_tflops: f64,
+    /// Peak memory bandwidth, GB/s.
+    pub bandwidth_gb_s: f64,
+    /// Boost clock in MHz.
+    pub clock_mhz: f64,
+}
+
+impl Estimate {
+    pub(super) fn new(capability: ComputeCapability, line: ProductLine, memory: Bytes) -> Self {
+        let class = Class::find(capability, line);
+        let at = |figure: [f64; 2]| class.at(figure, memory.0 as f64 / f64::from(1 << 30));
+        Self {
+            sm_count: at(class.sm_count).ceil() as u32,
+            fp32_tflops: at(class.fp32_tflops),
+            bandwidth_gb_s: at(class.bandwidth_gb_s),
+            clock_mhz: class.clock_mhz,
+        }
+    }
+}
+
+/// Returns a reported figure, unless it is too far from its estimate to be one of a GPU.
+pub(super) fn plausible(reported: Option<f64>, estimate: f64) -> Option<f64> {
+    reported.filter(|reported| (1.0 / IMPLAUSIBLE..=IMPLAUSIBLE).contains(&(reported / estimate)))
+}
+
+/// Figures of GPUs of one compute capability and product line, each at the smallest and the largest memory.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Class {
+    compute_capability: ComputeCapability,
+    line: ProductLine,
+    memory_gib: [f64; 2],
+    sm_count: [f64; 2],
+    fp32_tflops: [f64; 2],
+    bandwidth_gb_s: [f64; 2],
+    clock_mhz: f64,
+}
+
+impl Class {
+    /// The class of the capability and the line. An unlisted line has a class of the same capability; an unlisted
+    /// capability that of the one before it.
+    fn find(capability: ComputeCapability, line: ProductLine) -> &'static Self {
+        let capability = if capability.major == 0 { COMMONEST } else { capability };
+        let is_newer = |class: &Self| class.compute_capability > capability;
+        // Of integrated GPUs the line decides first: their memory is the host's.
+        let is_other_kind = |class: &Self| (class.line == ProductLine::Integrated) != (line == ProductLine::Integrated);
+        let distance = |class: &Self| class.compute_capability.distance(capability);
+        let order = |class: &&Self| (is_other_kind(class), is_newer(class), distance(class), class.line != line);
+        classes().iter().min_by_key(order).expect("BUG: there are no estimates")
+    }
+
+    /// Figure at this memory: a power of it through the two known points. Where both points are one, it is constant.
+    fn at(&self, [low, high]: [f64; 2], gib: f64) -> f64 {
+        let [smallest, largest] = self.memory_gib;
+        if smallest >= largest {
+            return low;
+        }
+        // Half the smallest memory and twice the largest are as far as a class is extended.
+        let gib = gib.clamp(smallest / 2.0, largest * 2.0);
+        let exponent = (high / low).ln() / (largest / smallest).ln();
+        low * (gib / smallest).powf(exponent)
+    }
+}
+
+fn classes() -> &'static [Class] {
+    #[derive(Deserialize)]
+    struct File {
+        class: Vec<Class>,
+    }
+    static CLASSES: OnceLock<Vec<Class>> = OnceLock::new();
+    CLASSES.get_or_init(|| {
+        let file: File = toml::from_str(include_str!("estimates.toml")).expect("BUG: estimates.toml is damaged");
+        file.class
+    })
+}
+
+#[cfg(test)]
+#[path = "estimate_tests.rs"]
+mod tests;

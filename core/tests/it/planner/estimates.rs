@@ -1,0 +1,155 @@
+//! Plans for GPUs whose rates are not reported, beside the plans for the same GPUs with all figures.
+
+use gpu_tuned_core::device::{DeviceFacts, EstimatedFigure, GpuReading};
+use gpu_tuned_core::plan::{ESTIMATE_ERROR, Plan};
+use gpu_tuned_core::profile::{Peaks, Profile, ProfileTable};
+use gpu_tuned_core::workload::{Block, Convnet, Mlp, Recurrent, Stage, Transformer, Unet, Workload};
+use gpu_tuned_core::{Bytes, Goal, plan};
+
+/// Largest ratio of micro-batches, in either direction.
+const MICRO_BATCHES: f64 = 2.0;
+/// Largest ratio of speeds, in either direction.
+const SPEEDS: f64 = 3.0;
+
+/// A workload of each family, small enough for every GPU.
+fn workloads() -> Vec<(&'static str, Workload)> {
+    let stages = |channels: &[u64]| channels.iter().map(|&channels| Stage { channels, blocks: 2 }).collect();
+    let convnet =
+        Convnet { image: 64, classes: 10, block: Block::Basic, stages: stages(&[64, 128]), ..Convnet::default() };
+    let unet = Unet { image: 64, classes: 2, widths: vec![16, 32, 64], ..Unet::default() };
+    vec![
+        ("transformer", Transformer::new(6, 512, 8192, 256).workload()),
+        ("convnet", convnet.workload()),
+        (
+            "recurrent",
+            Recurrent { inputs: 8, hidden: 256, layers: 2, seq: 60, outputs: 1, ..Recurrent::default() }.workload(),
+        ),
+        ("mlp", Mlp { widths: vec![784, 4096, 4096, 10] }.workload()),
+        ("unet", unet.workload()),
+    ]
+}
+
+fn profiles() -> impl Iterator<Item = &'static Profile> {
+    ProfileTable::builtin().iter().filter(|profile| profile.id.as_str() != "generic")
+}
+
+/// Compares plans by all figures and by some of them.
+fn assert_near(what: &str, full: &DeviceFacts, some: &DeviceFacts) {
+    for (name, workload) in workloads() {
+        for global_batch in [64, 512] {
+            let goal = Goal { global_batch: Some(global_batch), ..Goal::default() };
+            let planned = |facts: &DeviceFacts| {
+                plan(facts, &workload, &goal).unwrap_or_else(|error| panic!("{what}, {name}: {error}"))
+            };
+            let (full, some) = (planned(full), planned(some));
+            let ratio = some.settings.batch_size as f64 / full.settings.batch_size as f64;
+            assert!(
+                (1.0 / MICRO_BATCHES..=MICRO_BATCHES).contains(&ratio),
+                "{what}, {name}: micro-batch {ratio}\n{full}\n{some}"
+            );
+            let ratio = some.samples_per_s / full.samples_per_s;
+            assert!((1.0 / SPEEDS..=SPEEDS).contains(&ratio), "{what}, {name}: speed {ratio}\n{full}\n{some}");
+        }
+    }
+}
+
+/// Every subset of `count` things, as a bit mask; the empty one excepted.
+fn subsets(count: u32) -> impl Iterator<Item = u32> {
+    1..1 << count
+}
+
+#[test]
+fn a_profile_without_some_of_its_rates_has_nearly_the_plan_of_the_whole() {
+    for profile in profiles() {
+        let full = DeviceFacts::nominal(profile);
+        for removed in subsets(4) {
+            let mut cut = profile.clone();
+            if removed & 1 != 0 {
+                (cut.compute.sm_count, cut.compute.cuda_cores) = (None, None);
+            }
+            if removed & 2 != 0 {
+                cut.compute.boost_mhz = None;
+            }
+            if removed & 4 != 0 {
+                cut.peaks = Peaks::default();
+            }
+            if removed & 8 != 0 {
+                cut.memory.bandwidth_gb_s = None;
+            }
+            assert_near(&format!("{} without {removed:04b}", profile.id), &full, &DeviceFacts::nominal(&cut));
+        }
+    }
+}
+
+/// A driver's reading of the GPU under a name that no profile has. `reported`: SM count, SM clock, bus width, memory clock.
+fn unnamed(profile: &Profile, reported: u32) -> GpuReading {
+    let if_reported = |bit: u32, figure: Option<u32>| figure.filter(|_| reported & bit != 0);
+    let mut reading = GpuReading::default();
+    reading.name = profile.names.first().map(|name| format!("{name} of a make without a profile"));
+    reading.compute_capability = Some(profile.compute_capability);
+    reading.memory_total = Some(profile.memory.usable());
+    reading.sm_count = if_reported(1, profile.compute.sm_count);
+    reading.max_sm_clock_mhz = if_reported(2, profile.compute.boost_mhz.map(|clock| clock as u32));
+    reading.memory_bus_bits = if_reported(4, profile.memory.bus_bits);
+    let clock = |bits: u32| Some((profile.memory.bandwidth_gb_s? * 4e3 / f64::from(bits)) as u32);
+    reading.max_memory_clock_mhz = if_reported(8, profile.memory.bus_bits.and_then(clock));
+    reading
+}
+
+#[test]
+fn a_gpu_without_a_profile_has_nearly_its_plan_whatever_the_driver_reports() {
+    for profile in profiles() {
+        let full = DeviceFacts::nominal(profile);
+        for reported in [0].into_iter().chain(subsets(4)) {
+            let facts =
+                DeviceFacts::from_reading(&unnamed(profile, reported), None, None).expect("its memory is known");
+            assert_near(&format!("{} with {reported:04b}", profile.id), &full, &facts);
+        }
+    }
+}
+
+#[test]
+fn placeholders_are_replaced_by_estimates() {
+    for profile in profiles() {
+        let full = DeviceFacts::nominal(profile);
+        for figure in [1, u32::MAX] {
+            let mut reading = unnamed(profile, 0);
+            reading.sm_count = Some(figure);
+            reading.max_sm_clock_mhz = Some(figure);
+            (reading.memory_bus_bits, reading.max_memory_clock_mhz) = (Some(figure), Some(figure));
+            let facts = DeviceFacts::from_reading(&reading, None, None).expect("its memory is known");
+            assert_near(&format!("{} with {figure} everywhere", profile.id), &full, &facts);
+            let facts = DeviceFacts::from_reading(&reading, Some(profile), None).expect("its memory is known");
+            assert_near(&format!("{} as its profile with {figure} everywhere", profile.id), &full, &facts);
+        }
+    }
+}
+
+#[test]
+fn what_is_estimated_is_named_and_widens_the_interval_of_speeds() {
+    let mut reading = GpuReading::default();
+    reading.name = Some("NVIDIA GeForce RTX 3099".to_owned());
+    reading.compute_capability = Some("8.6".parse().expect("a capability"));
+    reading.memory_total = Some(Bytes::from_mib(12288));
+    let workload = Transformer::new(6, 512, 8192, 256).workload();
+    let planned = |reading: &GpuReading| {
+        let facts = DeviceFacts::from_reading(reading, None, None).expect("its memory is known");
+        (facts.estimated.clone(), plan(&facts, &workload, &Goal::default()).expect("it fits"))
+    };
+    let (estimated, plan) = planned(&reading);
+    assert_eq!(estimated, [EstimatedFigure::SmCount, EstimatedFigure::Fp32, EstimatedFigure::Bandwidth]);
+    let remark =
+        "estimates by compute capability and memory, because the driver reports none: SM count, fp32 peak, bandwidth";
+    assert!(plan.to_string().contains(remark), "{plan}");
+    let width = |plan: &Plan| plan.samples_per_s_interval.map(|[low, high]| (high / low).sqrt());
+    let wide = width(&plan).expect("a predicted speed has an interval");
+
+    reading.sm_count = Some(80);
+    reading.max_sm_clock_mhz = Some(2100);
+    (reading.memory_bus_bits, reading.max_memory_clock_mhz) = (Some(384), Some(9501));
+    let (estimated, plan) = planned(&reading);
+    assert_eq!(estimated, []);
+    assert!(!plan.to_string().contains("estimates by"), "{plan}");
+    let narrow = width(&plan).expect("a predicted speed has an interval");
+    assert!((wide / narrow - ESTIMATE_ERROR).abs() < 1e-9, "{wide} {narrow}");
+}
