@@ -10,7 +10,7 @@ use burn::tensor::Device;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_train::device::catching;
 use gpu_tuned_train::mixed::Half;
-use gpu_tuned_train::train::{Trainer, TrainerError, group_bytes};
+use gpu_tuned_train::train::{NotReady, Trainer, TrainerError, group_bytes};
 use serde_json::json;
 
 use crate::measure::Subject;
@@ -35,6 +35,8 @@ pub struct WarmUp<'s> {
     pub device: Device,
     /// Plan of the steps.
     pub plan: &'s Plan,
+    /// Handler of a model that is not ready for 16 bits.
+    pub not_ready: NotReady,
 }
 
 impl WarmUp<'_> {
@@ -136,7 +138,7 @@ impl WarmUp<'_> {
     ) -> Result<Trainer<M>, WarmError> {
         let (model, optimizer) = subject.begin_with_burns(&self.device);
         let trainer = Trainer::new(model, optimizer, self.device.clone(), micro_batch);
-        let trainer = trainer.hold_twice(group_bytes(&self.plan.memory));
+        let trainer = trainer.hold_twice(group_bytes(&self.plan.memory)).when_not_ready(self.not_ready);
         Ok(match Half::of(self.plan.settings.precision) {
             Some(half) => trainer.mixed(half).map_err(TrainerError::from)?,
             None => trainer,

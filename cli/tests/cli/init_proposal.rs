@@ -92,3 +92,20 @@ fn a_config_that_has_a_default_is_told_to_lose_it() {
     let (_, ran) = proposed(&[("src/lib.rs", other), ("src/more.rs", by_hand)]);
     assert!(ran.stdout.contains("help: src/more.rs:3: remove this `impl Default`"), "{}", ran.stdout);
 }
+
+#[test]
+fn a_field_for_the_precision_is_planned_with_the_edits_for_16_bits() {
+    let config = "mod model;\n#[derive(Clone)]\nstruct TrainConfig { batch_size: usize, amp: bool, seed: u64 }\n";
+    let model = "#[derive(Module, Debug)]\nstruct Model {\n    conv: Conv2d,\n    norms: Vec<BatchNorm>,\n    fine: \
+                 InF32<BatchNorm>,\n    plain: LayerNorm,\n}\nfn loss(output: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> \
+                 {\n    CrossEntropyLossConfig::new().init(&output.device()).forward(output, targets)\n}\n";
+    let (project, ran) = proposed(&[("src/lib.rs", config), ("src/model.rs", model)]);
+    assert!(ran.stdout.contains("#[tuned(setting = precision)] amp: bool"), "{}", ran.stdout);
+    let edits = |said: &str| said.lines().filter(|line| line.contains("model.rs:")).count();
+    assert!(ran.stdout.contains("src/model.rs:4: `norms`: hold the `BatchNorm` in an `InF32`"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("src/model.rs:9: pass the model's output"), "{}", ran.stdout);
+    let of_precision = edits(&ran.stdout);
+    // A program that is in f32 needs none of them.
+    project.replace("src/lib.rs", "amp: bool, ", "");
+    assert_eq!((of_precision - edits(&project.run(&["init"]).ended(0))), 2);
+}

@@ -12,6 +12,7 @@ use super::nested::{self, NestedDim};
 use super::numbers;
 use super::numbers::Family;
 use super::optimizer::{self, Annotated};
+use super::readiness;
 use super::sources::{Patch, Source};
 
 /// Fields of a setting with another name.
@@ -20,11 +21,16 @@ const SETTINGS: &[(&str, &str)] = &[
     ("micro_batch_size", "batch_size"),
     ("grad_accumulation_steps", "gradient_accumulation"),
     ("gradient_accumulation_steps", "gradient_accumulation"),
+    ("amp", "precision"),
+    ("use_amp", "precision"),
+    ("mixed_precision", "precision"),
+    ("use_mixed_precision", "precision"),
 ];
 /// Placeholder for a figure that the code lacks.
 const UNKNOWN: &str = "…";
 
 pub(super) struct Given<'a> {
+    pub sources: &'a [Source],
     pub family: &'a Family,
     /// Code of the whole program, and of the binary that trains.
     pub code: &'a Code,
@@ -61,13 +67,18 @@ pub(super) fn annotate<'a>(
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
         let dim = dimension(&name, &field.ty, given.family).filter(|dim| !annotation.dims.contains(dim));
         match (setting, dim) {
-            (Some(_), _) if given.holds_step => annotation.global_batch_field(field, &name),
+            (Some(setting), _) if given.holds_step && setting != Setting::Precision => {
+                annotation.global_batch_field(field, &name);
+            }
             (Some(setting), _) => annotation.setting(candidate, field, (&name, setting)),
             (None, Some(dim)) => annotation.dimension(field, &name, dim),
             (None, None) => annotation.nested(field),
         }
     }
     annotation.head(candidate);
+    if annotation.settings.contains(&Setting::Precision) {
+        annotation.help.extend(readiness::edits(given.sources));
+    }
     annotation.help
 }
 

@@ -7,6 +7,7 @@ mod nested;
 mod numbers;
 mod optimizer;
 mod program;
+mod readiness;
 mod sources;
 mod training_loop;
 
@@ -134,7 +135,8 @@ impl<'a> ModelHints<'a> {
         let family = Family::new(self.sources);
         let (code, chosen_code) = (Code::new(self.sources.iter().chain(chosen)), Code::new(chosen.into_iter()));
         let holds_step = self.training.is_some();
-        let given = Given { family: &family, code: &code, chosen: &chosen_code, krate, holds_step };
+        let given =
+            Given { sources: self.sources, family: &family, code: &code, chosen: &chosen_code, krate, holds_step };
         let mut patch = Patch::default();
         let mut help = annotation::annotate(source, candidate, &given, &mut patch);
         help.extend(without_default(self.sources, candidate));

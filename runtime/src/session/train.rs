@@ -130,15 +130,6 @@ impl<C> Session<C> {
             .when_not_ready(self.not_ready())
     }
 
-    /// Handler of a model that is not ready for 16 bits: the program starts again in f32, if the planner chose the precision
-    /// of a new run.
-    pub(super) fn not_ready(&self) -> NotReady {
-        let goal = &self.decision.inputs.goal;
-        let is_planned = goal.precision == Some(PrecisionPolicy::Auto) && goal.pins.precision.is_none();
-        let is_new = self.selection().resumed.is_none() && gpu_tuned_measure::measure::requested_precision().is_none();
-        NotReady(if is_planned && is_new { crate::restart::HANDLER } else { None })
-    }
-
     /// Returns metrics of the [`strategy`](Self::strategy)'s steps and of the session's first GPU, for Burn's training loop: see
     /// [`metrics`](crate::train::metrics). [`Gpu`](crate::train::metrics::Gpu) shows other GPUs.
     ///
@@ -168,5 +159,14 @@ impl<C> Session<C> {
     #[cfg(feature = "train")]
     pub fn metric_logger<L: MetricLogger>(&self, logger: L) -> RecordedMetrics<L> {
         RecordedMetrics::new(logger, self.recorder.clone(), self.instrumentation.clone())
+    }
+
+    /// Handler of a model that is not ready for 16 bits: the program starts again in f32, if the planner chose the precision
+    /// of a new run.
+    pub(super) fn not_ready(&self) -> NotReady {
+        let goal = &self.decision.inputs.goal;
+        let is_planned = goal.precision == Some(PrecisionPolicy::Auto) && goal.pins.precision.is_none();
+        let is_new = self.selection().resumed.is_none() && gpu_tuned_measure::measure::requested_precision().is_none();
+        NotReady(if is_planned && is_new { crate::restart::HANDLER } else { None })
     }
 }

@@ -45,6 +45,6 @@ impl<C> Session<C> {
     }
 
     fn planned_warm_up(&self) -> WarmUp<'_> {
-        WarmUp { device: self.device(), plan: self.plan() }
+        WarmUp { device: self.device(), plan: self.plan(), not_ready: self.not_ready() }
     }
 }

@@ -12,6 +12,7 @@ use gpu_tuned_observe::log::warn_user;
 
 use super::accumulation::MicroBatchGradients;
 use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
+use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::recipe::Recipe;
 use super::sanity_checks::{StepSizeCheck, check_parameters};
@@ -102,7 +103,7 @@ impl<M: Module> Trainer<M> {
     /// A trainer in the precision of planned steps.
     pub(super) fn in_precision_of(self, recipe: &Recipe) -> Result<Self, MixedError> {
         match recipe.half {
-            Some(half) => self.mixed(half).inspect_err(|error| recipe.not_ready.report(error)),
+            Some(half) => self.mixed(half),
             None => Ok(self),
         }
     }
@@ -114,9 +115,19 @@ impl<M: Module> Trainer<M> {
     ///
     /// [`MixedError::HalfStatistics`] for a model with running statistics that are not fp32.
     pub fn mixed(mut self, half: Half) -> Result<Self, MixedError> {
-        self.trained.weights = ModelWeights::mixed(Master::new(self.trained.weights.into_master(), half)?);
+        let master = Master::new(self.trained.weights.into_master(), half);
+        let master = master.inspect_err(|error| self.stepper.not_ready.report(error))?;
+        self.trained.weights = ModelWeights::mixed(master);
         self.scale = self.saved_scale.take().unwrap_or_else(|| LossScale::for_half(half));
         Ok(self)
+    }
+
+    /// Handles a model that is not ready for 16 bits.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn when_not_ready(mut self, not_ready: NotReady) -> Self {
+        self.stepper.not_ready = not_ready;
+        self
     }
 
     /// Continues with a saved loss scale. Used in [mixed precision](Self::mixed) only.
