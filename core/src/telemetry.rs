@@ -20,6 +20,9 @@ crate::sparse! {
         pub profile: Option<String>,
         /// Total memory in bytes.
         pub memory_total_bytes: Option<u64>,
+        /// True if the GPU shares the host's memory.
+        #[serde(skip_serializing_if = "core::ops::Not::not")]
+        pub unified_memory: bool,
         /// Default power limit in milliwatts.
         pub default_power_limit_mw: Option<u32>,
         /// Highest SM clock in MHz.

@@ -18,6 +18,7 @@ pub struct Gauge {
     /// NVML's index of the GPU, and the slot of a MIG slice.
     index: u32,
     slot: Option<u32>,
+    has_unified_memory: bool,
 }
 
 /// Memory use and utilisation of a GPU at one moment. A figure that the driver does not report is `None`.
@@ -68,7 +69,8 @@ impl Gauge {
         let (slot, reading) = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
             name: gpu.name.clone().or_else(|| gpu.uuid.clone()).unwrap_or_else(|| "the GPU".to_owned()),
         })?;
-        Ok(Self { nvml, index: reading.index, slot: *slot })
+        let (index, slot, has_unified_memory) = (reading.index, *slot, reading.has_unified_memory());
+        Ok(Self { nvml, index, slot, has_unified_memory })
     }
 
     /// Reads the GPU now.
@@ -80,15 +82,14 @@ impl Gauge {
         let open = |error: NvmlError| Trouble::from_nvml(&error);
         let whole = self.nvml.device_by_index(self.index).map_err(open)?;
         match self.slot {
-            Some(slot) => load(&whole.mig_device_by_index(slot).map_err(open)?),
-            None => load(&whole),
+            Some(slot) => load(&whole.mig_device_by_index(slot).map_err(open)?, false),
+            None => load(&whole, self.has_unified_memory),
         }
     }
 }
 
-fn load(device: &Device<'_>) -> Result<Load, Trouble> {
-    let mut unit = GpuReading::default();
-    gpu::read_memory(device, &mut unit)?;
+fn load(device: &Device<'_>, has_unified_memory: bool) -> Result<Load, Trouble> {
+    let unit = gpu::memory(device, has_unified_memory)?;
     let utilisation = optional(device.utilization_rates())?.map(|rates| rates.gpu);
     Ok(Load {
         memory_used: gpu::memory_used(&unit),
@@ -117,6 +118,6 @@ fn find_gpu<'u>(units: &'u [Unit], wanted: &GpuReading) -> Option<&'u Unit> {
 }
 
 /// A UUID without NVML's prefix, as CUDA writes it.
-fn bare_uuid(uuid: &str) -> &str {
+pub(crate) fn bare_uuid(uuid: &str) -> &str {
     uuid.trim().trim_start_matches("GPU-").trim_start_matches("MIG-")
 }

@@ -7,7 +7,7 @@ use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::struct_wrappers::device::PciInfo;
 
 use crate::error::{nonzero, optional, text};
-use crate::{Trouble, raw};
+use crate::{Trouble, raw, unified};
 
 /// Reads a whole GPU.
 pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Trouble> {
@@ -15,6 +15,7 @@ pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Troubl
     gpu.index = index;
     read_identity(device, &mut gpu)?;
     read_memory(device, &mut gpu)?;
+    unified::read_memory(&mut gpu);
     gpu.sm_count = sm_count(nonzero(device.num_cores())?, gpu.compute_capability);
     gpu.memory_bus_bits = nonzero(device.memory_bus_width())?;
     gpu.max_memory_clock_mhz = nonzero(device.max_clock_info(Clock::Memory))?;
@@ -53,8 +54,17 @@ fn id(packed: u32) -> Option<PciId> {
     (packed != 0).then_some(PciId::from_nvml(packed))
 }
 
+/// Reads the memory figures alone.
+pub(crate) fn memory(device: &Device<'_>, has_unified_memory: bool) -> Result<GpuReading, Trouble> {
+    let mut unit = GpuReading::default();
+    unit.unified_memory = has_unified_memory;
+    read_memory(device, &mut unit)?;
+    unified::read_memory(&mut unit);
+    Ok(unit)
+}
+
 /// Reads the memory of a GPU or of a MIG slice; falls back to the older call on drivers without memory v2.
-pub(crate) fn read_memory(device: &Device<'_>, unit: &mut GpuReading) -> Result<(), Trouble> {
+fn read_memory(device: &Device<'_>, unit: &mut GpuReading) -> Result<(), Trouble> {
     let (total, free, reserved) = if let Some(memory) = optional(device.memory_info())? {
         (memory.total, memory.free, Some(memory.reserved))
     } else if let Some((total, free)) = optional(raw::memory_v1(device))? {

@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod cuda;
 mod error;
 mod gauge;
 mod gpu;
@@ -14,6 +15,7 @@ mod library;
 #[allow(unsafe_code, reason = "calls that nvml-wrapper does not wrap")]
 mod raw;
 mod telemetry;
+mod unified;
 
 use std::fmt;
 use std::path::Path;
@@ -23,6 +25,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use serde::{Deserialize, Serialize};
 
+pub use cuda::add_cuda_figures;
 pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
 pub use telemetry::{Telemetry, WatchedGpu};
@@ -71,18 +74,20 @@ impl CudaVersion {
 /// Reads all GPUs.
 ///
 /// The management library is `library`, else the path in [`LIBRARY_VARIABLE`], else the first one found in the usual
-/// locations. A machine with a working driver and no GPU gives an empty reading.
+/// locations. Where NVML leaves out figures of a GPU, the CUDA driver is asked for them. A machine with a working driver and no GPU gives an empty reading.
 ///
 /// # Errors
 ///
 /// [`DriverError`] if the library is missing or fails to start.
 pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     let nvml = library::open(library)?;
-    let (gpus, trouble) = read_all(&nvml)?;
+    let (units, trouble) = read_all(&nvml)?;
+    let mut gpus: Vec<GpuReading> = units.into_iter().map(|(_, reading)| reading).collect();
+    cuda::complete(&mut gpus);
     Ok(DriverReading {
         driver_version: nvml.sys_driver_version().ok().filter(|version| !version.is_empty()),
         cuda_driver_version: nvml.sys_cuda_driver_version().ok().and_then(CudaVersion::from_nvml),
-        gpus: gpus.into_iter().map(|(_, reading)| reading).collect(),
+        gpus,
         trouble,
     })
 }

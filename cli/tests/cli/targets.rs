@@ -223,6 +223,11 @@ fn every_scenario_is_answered_as_it_expects() {
             assert!(gpu["limits"].is_null(), "{name}");
             continue;
         }
+        assert!(gpu["limits"].is_object(), "{name}");
+        if expected.host_memory_mib.is_some() {
+            // The match depends on the memory of this host.
+            continue;
+        }
         let rung = serde_json::to_value(expected.rung).expect("a rung is JSON");
         let device = &gpu["device"];
         assert_eq!((&device["rung"], device["profile"].as_str()), (&rung, expected.profile.as_deref()), "{name}");

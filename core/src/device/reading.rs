@@ -68,6 +68,21 @@ impl GpuReading {
         self.unified_memory || self.compute_capability.is_some_and(ComputeCapability::is_integrated)
     }
 
+    /// Fills figures that this reading lacks from another one of the same GPU.
+    pub fn complete(&mut self, other: &Self) {
+        self.unified_memory |= other.unified_memory;
+        self.uuid = self.uuid.take().or_else(|| other.uuid.clone());
+        self.name = self.name.take().or_else(|| other.name.clone());
+        self.pci_address = self.pci_address.or(other.pci_address);
+        self.compute_capability = self.compute_capability.or(other.compute_capability);
+        self.memory_total = self.memory_total.or(other.memory_total);
+        self.l2_cache = self.l2_cache.or(other.l2_cache);
+        self.sm_count = self.sm_count.or(other.sm_count);
+        self.memory_bus_bits = self.memory_bus_bits.or(other.memory_bus_bits);
+        self.max_memory_clock_mhz = self.max_memory_clock_mhz.or(other.max_memory_clock_mhz);
+        self.max_sm_clock_mhz = self.max_sm_clock_mhz.or(other.max_sm_clock_mhz);
+    }
+
     fn product_name(&self) -> Option<ProductName<'_>> {
         self.name.as_deref().map(ProductName::parse)
     }

@@ -1,6 +1,5 @@
 //! Reads one sample of a GPU, figure by figure.
 
-use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::telemetry::{GpuProcess, GpuSample, Throttle};
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -18,12 +17,12 @@ const CLOCK_LIMIT: u32 = 20_000;
 const TEMPERATURE_LIMIT: u32 = 200;
 
 /// Reads all figures of a whole GPU, except counters and link throughput.
-pub(super) fn read_whole(device: &Device<'_>, to: &mut GpuSample) -> Result<(), Trouble> {
+pub(super) fn read_whole(device: &Device<'_>, has_unified_memory: bool, to: &mut GpuSample) -> Result<(), Trouble> {
     let rates = optional(device.utilization_rates())?;
     let percent = |figure: u32| (figure <= 100).then(|| f64::from(figure));
     to.utilisation_percent = rates.as_ref().and_then(|rates| percent(rates.gpu));
     to.memory_activity_percent = rates.as_ref().and_then(|rates| percent(rates.memory));
-    read_memory(device, to)?;
+    read_memory(device, has_unified_memory, to)?;
     let power = |milliwatts: &u32| *milliwatts < POWER_LIMIT;
     to.power_mw = optional(device.power_usage())?.filter(power);
     // Laptops hide the administrator's limit and report the enforced one.
@@ -36,14 +35,22 @@ pub(super) fn read_whole(device: &Device<'_>, to: &mut GpuSample) -> Result<(), 
     to.throttle = optional(device.current_throttle_reasons())?.map(throttle).unwrap_or_default();
     let temperature = optional(device.temperature(TemperatureSensor::Gpu))?;
     to.temperature_c = temperature.filter(|celsius| *celsius < TEMPERATURE_LIMIT);
+    if !has_unified_memory {
+        read_link(device, to)?;
+    }
+    read_processes(device, to)
+}
+
+/// Reads the PCIe link. A GPU with unified memory has none: its driver reports generation 1 and one lane.
+fn read_link(device: &Device<'_>, to: &mut GpuSample) -> Result<(), Trouble> {
     to.pcie_generation = nonzero(device.current_pcie_link_gen())?.filter(|generation| is_generation(*generation));
     to.pcie_lanes = nonzero(device.current_pcie_link_width())?.filter(|lanes| is_width(*lanes));
-    read_processes(device, to)
+    Ok(())
 }
 
 /// Reads the figures of a MIG slice; other figures exist only for the whole GPU.
 pub(super) fn read_slice(slice: &Device<'_>, to: &mut GpuSample) -> Result<(), Trouble> {
-    read_memory(slice, to)?;
+    read_memory(slice, false, to)?;
     read_processes(slice, to)
 }
 
@@ -63,9 +70,8 @@ pub(super) const fn is_width(lanes: u32) -> bool {
     lanes <= 32
 }
 
-fn read_memory(device: &Device<'_>, to: &mut GpuSample) -> Result<(), Trouble> {
-    let mut unit = GpuReading::default();
-    gpu::read_memory(device, &mut unit)?;
+fn read_memory(device: &Device<'_>, has_unified_memory: bool, to: &mut GpuSample) -> Result<(), Trouble> {
+    let unit = gpu::memory(device, has_unified_memory)?;
     to.memory_used_bytes = gpu::memory_used(&unit).map(|bytes| bytes.0);
     Ok(())
 }

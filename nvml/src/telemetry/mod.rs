@@ -164,18 +164,23 @@ impl Watched {
         if let Some(slot) = sample.mig_slot {
             figures::read_slice(&whole.mig_device_by_index(slot).map_err(open)?, &mut read)?;
         } else {
-            figures::read_whole(&whole, &mut read)?;
+            figures::read_whole(&whole, self.unit.reading.has_unified_memory(), &mut read)?;
         }
         self.counters.read(nvml, &whole, self.instance, &mut read)?;
         let is_due = self.link_read_at.is_none_or(|asked| asked.elapsed() >= LINK_INTERVAL);
         let is_measured = read.pcie_to_gpu_bytes_per_s.is_some() || self.counters.measures_link();
-        if sample.mig_slot.is_none() && !is_measured && is_due && *may_read_link {
+        if self.has_link() && !is_measured && is_due && *may_read_link {
             *may_read_link = false;
             self.link_read_at = Some(Instant::now());
             figures::read_link_throughput(&whole, &mut read)?;
         }
         *sample = read;
         Ok(())
+    }
+
+    /// Returns true for a GPU on a PCIe link of its own.
+    fn has_link(&self) -> bool {
+        self.unit.gpu.mig_slot.is_none() && !self.unit.reading.has_unified_memory()
     }
 
     /// A GPU that comes back must have the UUID of the lost one.
@@ -197,6 +202,10 @@ fn identity(device: &Device<'_>, whole: &GpuReading) -> Result<Gpu, Trouble> {
     let mut gpu = Gpu::new(whole.index);
     gpu.default_power_limit_mw = whole.default_power_limit_mw;
     gpu.max_sm_clock_mhz = whole.max_sm_clock_mhz;
+    gpu.unified_memory = whole.has_unified_memory();
+    if gpu.unified_memory {
+        return Ok(gpu);
+    }
     gpu.max_pcie_generation =
         nonzero(device.max_pcie_link_gen())?.filter(|generation| figures::is_generation(*generation));
     gpu.max_pcie_lanes = nonzero(device.max_pcie_link_width())?.filter(|lanes| figures::is_width(*lanes));

@@ -39,14 +39,25 @@ fn unread(device: &CudaDevice) -> GpuReading {
     reading
 }
 
+fn figures(device: &CudaDevice) -> GpuReading {
+    let mut figures = unread(device);
+    figures.uuid.clone_from(&device.uuid);
+    figures.name.clone_from(&device.name);
+    figures.pci_address = device.pci_address;
+    figures.compute_capability = device.compute_capability;
+    figures.unified_memory = device.unified_memory;
+    figures.memory_total = device.memory_total;
+    figures.sm_count = device.sm_count;
+    figures.max_sm_clock_mhz = device.max_sm_clock_mhz;
+    figures.max_memory_clock_mhz = device.max_memory_clock_mhz;
+    figures.memory_bus_bits = device.memory_bus_bits;
+    figures.l2_cache = device.l2_cache;
+    figures
+}
+
 /// Fills fields that NVML does not report from CUDA.
 fn completed(mut reading: GpuReading, device: &CudaDevice) -> GpuReading {
-    reading.uuid = reading.uuid.or_else(|| device.uuid.clone());
-    reading.name = reading.name.or_else(|| device.name.clone());
-    reading.pci_address = reading.pci_address.or(device.pci_address);
-    reading.compute_capability = reading.compute_capability.or(device.compute_capability);
-    reading.sm_count = reading.sm_count.or(device.sm_count);
-    reading.memory_total = reading.memory_total.or(device.memory_total);
+    reading.complete(&figures(device));
     // A software limit may apply to CUDA only.
     reading.memory_free = reading.memory_free.map(|free| device.memory_total.map_or(free, |shown| free.min(shown)));
     reading

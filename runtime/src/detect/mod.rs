@@ -39,7 +39,19 @@ pub fn detect_through(library: Option<&Path>) -> Machine {
     for trouble in &driver.trouble {
         tracing::info!("{trouble}");
     }
-    Machine { gpus: driver.gpus, trouble: driver.trouble, driver_version: driver.driver_version, host: Host::read() }
+    let host = Host::read();
+    let mut gpus = driver.gpus;
+    for gpu in gpus.iter_mut().filter(|gpu| gpu.has_unified_memory()) {
+        share_memory(gpu, &host);
+    }
+    Machine { gpus, trouble: driver.trouble, driver_version: driver.driver_version, host }
+}
+
+/// Bounds the memory of a GPU that shares the host's: a control group may allow this process less of it.
+fn share_memory(gpu: &mut GpuReading, host: &Host) {
+    gpu.unified_memory = true;
+    gpu.memory_total = Some(gpu.memory_total.map_or(host.memory_total, |total| total.min(host.memory_total)));
+    gpu.memory_free = Some(gpu.memory_free.map_or(host.memory_available, |free| free.min(host.memory_available)));
 }
 
 /// Machine at the first call in this process. Later, memory of this process would count as used.

@@ -20,6 +20,8 @@ pub struct Expectation {
     /// True if no plan fits, not even the smallest.
     #[serde(default)]
     pub refused: bool,
+    /// Memory of the host in MiB, all of it free, for a GPU that shares it. The result depends on it.
+    pub host_memory_mib: Option<u64>,
     /// Number of readable GPUs and slices.
     #[serde(default = "one")]
     pub gpus: usize,

@@ -27,6 +27,16 @@ pub struct CudaDevice {
     pub sm_count: Option<u32>,
     /// Total memory of the GPU or MIG slice.
     pub memory_total: Option<Bytes>,
+    /// True if the GPU shares the host's memory.
+    pub unified_memory: bool,
+    /// Highest SM clock in MHz.
+    pub max_sm_clock_mhz: Option<u32>,
+    /// Highest memory clock in MHz.
+    pub max_memory_clock_mhz: Option<u32>,
+    /// Width of the memory bus in bits.
+    pub memory_bus_bits: Option<u32>,
+    /// Level 2 cache.
+    pub l2_cache: Option<Bytes>,
 }
 
 impl fmt::Display for CudaDevice {

@@ -58,14 +58,20 @@ fn read(index: usize, handle: CUdevice, names_slices: bool) -> CudaDevice {
         let bus = small(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
         Some(PciAddress { domain, bus, device: small(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)? })
     };
+    let figure = |name| attribute(name).and_then(|value| u32::try_from(value).ok()).filter(|value| *value > 0);
+    let megahertz = |name| figure(name).map(|kilohertz| kilohertz / 1000).filter(|clock| *clock > 0);
     CudaDevice {
         index,
         name: result::device::get_name(handle).ok(),
         pci_address: address(),
         uuid: names_slices.then(|| uuid(handle)).flatten(),
         compute_capability: capability(),
-        sm_count: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-            .and_then(|count| u32::try_from(count).ok()),
+        sm_count: figure(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        unified_memory: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Some(1),
+        max_sm_clock_mhz: megahertz(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+        max_memory_clock_mhz: megahertz(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+        memory_bus_bits: figure(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+        l2_cache: figure(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE).map(|bytes| Bytes(u64::from(bytes))),
         // SAFETY: `handle` comes from `cuDeviceGet`.
         memory_total: unsafe { result::device::total_mem(handle) }.ok().map(|bytes| Bytes(bytes as u64)),
     }
