@@ -22,8 +22,10 @@ pub(crate) fn look(scenario: &Scenario, test: &str) -> Machine {
     play_file(&file, |library| detect_through(Some(library)))
 }
 
+/// Profiles with names, except of GPUs with the host's memory: theirs is that of this machine.
 fn named_profiles() -> Vec<&'static Profile> {
-    ProfileTable::builtin().iter().filter(|profile| !profile.names.is_empty()).collect()
+    let is_board = |profile: &&Profile| !profile.names.is_empty() && !profile.compute_capability.is_integrated();
+    ProfileTable::builtin().iter().filter(is_board).collect()
 }
 
 pub(crate) fn place(bus: u8) -> PciPlace {
