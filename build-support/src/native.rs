@@ -69,6 +69,7 @@ mod driver {
     /// Removes values of the moment and of the single board, so that the same machine gives the same table.
     fn lasting(mut gpu: GpuReading) -> GpuReading {
         gpu.uuid = None;
+        gpu.gpu_uuid = None;
         gpu.pci_address = None;
         gpu.memory_free = None;
         gpu.other_processes = None;

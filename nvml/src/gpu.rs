@@ -154,6 +154,7 @@ fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReadin
     unit.virtualization = whole.virtualization;
     unit.name = text(slice.name())?.or_else(|| whole.name.clone());
     unit.uuid = text(slice.uuid())?;
+    unit.gpu_uuid.clone_from(&whole.uuid);
     unit.sm_count = nonzero(slice.attributes().map(|attributes| attributes.multiprocessor_count))?;
     unit.other_processes = other_processes(slice)?;
     unit.mig = Some(MigSlice { gpu_instance, compute_instance });

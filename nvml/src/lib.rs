@@ -16,6 +16,7 @@ mod library;
 mod raw;
 mod telemetry;
 mod unified;
+mod visible;
 
 use std::fmt;
 use std::path::Path;
@@ -29,6 +30,7 @@ pub use cuda::add_cuda_figures;
 pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
 pub use telemetry::{Telemetry, WatchedGpu};
+pub use visible::{CudaEnvironment, VisibleGpus, hidden};
 
 /// The environment variable with the path of the management library, for machines with the library in an unusual
 /// location.

@@ -12,6 +12,9 @@ pub struct GpuReading {
     pub index: u32,
     /// The GPU's (or the MIG slice's) UUID, as NVML spells it.
     pub uuid: Option<String>,
+    /// The UUID of the whole GPU, for a MIG slice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_uuid: Option<String>,
     /// The product name, as NVML spells it.
     pub name: Option<String>,
     /// Address on the PCI bus.

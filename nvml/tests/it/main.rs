@@ -4,4 +4,5 @@ mod driver_trouble;
 mod gauging;
 mod mig_slices;
 mod telemetry;
+mod visible;
 mod whole_gpus;
