@@ -30,7 +30,7 @@ pub use cuda::add_cuda_figures;
 pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
 pub use telemetry::{Telemetry, WatchedGpu};
-pub use visible::{CudaEnvironment, VisibleGpus, hidden};
+pub use visible::{CudaEnvironment, VisibleGpus};
 
 /// The environment variable with the path of the management library, for machines with the library in an unusual
 /// location.

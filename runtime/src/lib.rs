@@ -132,7 +132,7 @@ pub use gpu_tuned_observe::{Host, diagnose, export, leak, monitor, recording, tr
 pub use gpu_tuned_train::{load, mixed};
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
-pub use selection::{Change, Fallback, Recognised, SelectedGpu, Selection, Shortfall};
+pub use selection::{Change, Fallback, PassedOver, Recognised, SelectedGpu, Selection, Shortfall};
 pub use session::Session;
 pub use start::{Options, StartError, start};
 #[cfg(feature = "burn")]

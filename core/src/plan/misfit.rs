@@ -53,6 +53,26 @@ pub enum Remedy {
     Bf16Params,
     /// Use an optimizer with less state.
     Optimizer(Optimizer),
+    /// Train on another GPU of this machine.
+    TakeGpu {
+        /// Number of the GPU in CUDA's order.
+        position: usize,
+        /// Name of the GPU.
+        gpu: String,
+        /// Free memory of the GPU.
+        free: Bytes,
+    },
+    /// Free the memory of a GPU of this machine.
+    FreeGpu {
+        /// Number of the GPU in CUDA's order.
+        position: usize,
+        /// Name of the GPU.
+        gpu: String,
+        /// Free memory of the GPU.
+        free: Bytes,
+        /// All memory of the GPU.
+        total: Bytes,
+    },
     /// Use a GPU with more memory.
     LargerGpu {
         /// Memory that is needed, headroom included.
@@ -95,6 +115,15 @@ impl fmt::Display for Remedy {
                 f.write_str("precision = \"bf16_params\" fits: weights, gradients and optimizer in bf16")
             }
             Self::Optimizer(optimizer) => write!(f, "optimizer = \"{optimizer}\" fits: it keeps less state"),
+            Self::TakeGpu { position, gpu, free } => {
+                write!(f, "take GPU {position} of this machine, on which it fits: {gpu}, {free} free")
+            }
+            Self::FreeGpu { position, gpu, free, total } => {
+                write!(
+                    f,
+                    "free the memory of GPU {position}, of which it needs more: {gpu}, {free} of {total} are free"
+                )
+            }
             Self::LargerGpu { needed, profile: Some(profile) } => {
                 write!(f, "it needs a GPU with {needed}, such as `{profile}`")
             }

@@ -10,7 +10,7 @@ use super::split::{self, Split};
 use super::{candidates, precision};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
-use crate::profile::ProfileTable;
+use crate::profile::{ProfileId, ProfileTable};
 use crate::workload::{Optimizer, Workload};
 use crate::{Goal, Pins, Precision};
 
@@ -66,7 +66,8 @@ fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[
         let in_one_piece = largest_batch_in_one_piece(facts, workload, mode.precision);
         candidates::any_fits(splits, &MemoryModel::new(facts, workload, goal, mode), in_one_piece)
     };
-    let profiles = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
+    let gpus = ProfileTable::builtin().iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC);
+    let profiles = gpus.map(DeviceFacts::nominal);
     let fitting = profiles.filter(|facts| modes(facts).into_iter().any(|mode| fits(facts, mode)));
     let smallest = fitting.min_by_key(|facts| facts.memory_available);
     // Memory on that GPU: kernels take more on one with more multiprocessors.

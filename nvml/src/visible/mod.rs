@@ -132,7 +132,7 @@ impl VisibleGpus {
 }
 
 /// Reports that CUDA shows none of the driver's GPUs, with the reason.
-pub fn hidden(gpus: &[GpuReading], reason: &str) -> String {
+fn hidden(gpus: &[GpuReading], reason: &str) -> String {
     let names: Vec<_> = gpus.iter().map(|gpu| gpu.name.as_deref().unwrap_or("an unnamed GPU")).collect();
     format!("CUDA shows none of the driver's GPUs ({}): {reason}", names.join(", "))
 }

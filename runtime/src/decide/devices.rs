@@ -15,7 +15,7 @@ use crate::selection::{Fallback, SelectedGpu, Shortfall};
 /// The devices that a decision is for. Positions are those in [`Machine::gpus`].
 #[derive(Clone, Debug, Default)]
 pub(crate) enum DeviceRequest {
-    /// The first GPU of the kind that the build is for, else the first.
+    /// The first GPU on which the plan fits: see [`Machine::preference`].
     #[default]
     Best,
     /// GPUs by their positions.
@@ -62,13 +62,8 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    pub(super) fn choose(
-        here: DecisionContext<'_>,
-        goal: &Goal,
-        profiles: &ProfileTable,
-        is_target: impl Fn(&GpuReading) -> bool,
-    ) -> Result<Self, DecideError> {
-        let asked = here.wanted.positions(here.machine, is_target);
+    pub(super) fn choose(here: DecisionContext<'_>, goal: &Goal, profiles: &ProfileTable) -> Result<Self, DecideError> {
+        let asked = here.wanted.positions(here.machine);
         let (mut gpus, because) = usable(&asked, here, profiles);
         let ranks = Ranks::new(asked.len(), gpus.len(), here, goal, &because)?;
         let mut fallbacks = Vec::new();
@@ -96,12 +91,12 @@ impl DeviceRequest {
         }
     }
 
-    fn positions(&self, machine: &Machine, is_target: impl Fn(&GpuReading) -> bool) -> Vec<usize> {
+    /// Positions of the GPUs. Missing GPUs of the machine have the last ones.
+    fn positions(&self, machine: &Machine) -> Vec<usize> {
         match self {
-            Self::Best if machine.gpus.len() > 1 => vec![machine.gpus.iter().position(is_target).unwrap_or(0)],
             Self::Best => vec![0],
             Self::These(positions) => positions.clone(),
-            Self::All => (0..machine.gpus.len()).collect(),
+            Self::All => (0..machine.gpus.len() + machine.missing.len()).collect(),
             Self::Cpu { .. } => Vec::new(),
         }
     }
@@ -121,7 +116,10 @@ fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -
     let mut gpus = Vec::new();
     for &position in asked {
         let Some(reading) = all.get(position) else {
-            because.push(format!("GPU {position} was asked for and there are {}", all.len()));
+            because.push(match (here.wanted, here.machine.missing.get(position - all.len())) {
+                (DeviceRequest::All, Some(missing)) => missing.clone(),
+                _ => format!("GPU {position} was asked for and there are {}", all.len()),
+            });
             continue;
         };
         if let Some(broken) = here.broken.iter().find(|broken| broken.position == position) {

@@ -1,6 +1,7 @@
 //! From a config and a machine to a selection and a plan. Opens nothing.
 
 mod asked;
+mod best;
 mod built_for;
 mod devices;
 mod error;
@@ -106,6 +107,18 @@ pub(crate) struct DecisionContext<'a> {
 
 /// Decides for the requested devices of the machine, or for the CPU without a usable GPU.
 pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
+    match context.wanted {
+        DeviceRequest::Best => best::decide_best(config, context),
+        DeviceRequest::These(positions) if positions.len() == 1 => {
+            let decided = decide_on(config, context);
+            decided.map_err(|error| best::with_remedy(error, config, context, positions[0]))
+        }
+        _ => decide_on(config, context),
+    }
+}
+
+/// Decides for these devices and no other GPU.
+fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let resolved = resolved.as_ref();
     let spec = config.workload();
@@ -119,8 +132,8 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
     let mut goal = goal(config, &spec, &workload, context)?;
     let none = ProfileTable::default();
     let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
-    let devices = Devices::choose(context, &goal, profiles, |gpu| built_for::is_target(gpu, &C::BUILT, profiles));
-    let Devices { gpus, facts, world_size, mut fallbacks } = devices.map_err(|error| error.for_run(context.saved))?;
+    let devices = Devices::choose(context, &goal, profiles).map_err(|error| error.for_run(context.saved))?;
+    let Devices { gpus, facts, world_size, mut fallbacks } = devices;
     goal.world_size = world_size;
     if let Some(resolved) = resolved {
         workload = resolved.workload_on(C::BUILT.workload, &spec, core::slice::from_ref(&facts));
@@ -165,7 +178,7 @@ fn goal<C: Tuned>(
     let mut goal = asked::goal(config).in_samples(workload)?;
     if goal.global_batch.is_none() && !context.set.is_empty() {
         // Pins of one start cut the steps of the same run.
-        let without_pins = decide(config, DecisionContext { set: &Pins::default(), ..context })?;
+        let without_pins = decide_on(config, DecisionContext { set: &Pins::default(), ..context })?;
         goal.global_batch = Some(without_pins.plan.schedule.global_batch);
     }
     goal.pins = context.set.or(&goal.pins);
@@ -197,6 +210,7 @@ fn selection<C: Tuned>(
         device: gpus.first().map_or(crate::Recognised::Cpu, |gpu| (&gpu.found).into()),
         gpu: gpus.first().map(|gpu| gpu.reading.clone()),
         weakest: devices::shortfalls(&gpus),
+        passed_over: Vec::new(),
         gpus: gpus.into_iter().map(Into::into).collect(),
         built_for: C::BUILT.target.to_owned(),
         fallbacks,

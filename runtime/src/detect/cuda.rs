@@ -3,8 +3,27 @@
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_train::device::{CudaDevice, join};
 
+/// Replaces the predicted GPUs by CUDA's list, if CUDA can be asked. `read` are all GPUs of NVML's.
+#[cfg(feature = "cuda")]
+pub(super) fn listed(mut predicted: super::gpus::Drivers, read: &[GpuReading]) -> super::gpus::Drivers {
+    match gpu_tuned_train::device::cuda_devices() {
+        Ok(devices) => {
+            let shown = in_cuda_order(read, &devices);
+            if devices.is_empty() && !predicted.gpus.is_empty() {
+                let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+                predicted.missing.push(unseen(read, gpu_tuned_train::device::has_driver(), visible.as_deref()));
+            } else {
+                predicted.missing.extend(not_shown(&predicted.gpus, &shown));
+            }
+            predicted.gpus = shown;
+        }
+        Err(error) => predicted.trouble.push(error.to_string()),
+    }
+    predicted
+}
+
 /// Explains why CUDA lists none of NVML's GPUs, from the presence of CUDA's library and `CUDA_VISIBLE_DEVICES`.
-pub(super) fn unseen(read: &[GpuReading], has_driver: bool, visible: Option<&str>) -> String {
+fn unseen(read: &[GpuReading], has_driver: bool, visible: Option<&str>) -> String {
     let names: Vec<_> = read.iter().map(|gpu| gpu.name.as_deref().unwrap_or("an unnamed GPU")).collect();
     let why = match visible {
         _ if !has_driver => {
@@ -17,8 +36,18 @@ pub(super) fn unseen(read: &[GpuReading], has_driver: bool, visible: Option<&str
     format!("CUDA shows none of the driver's GPUs ({}): {why}", names.join(", "))
 }
 
+/// Reports predicted GPUs that CUDA does not show, if it shows fewer.
+fn not_shown(predicted: &[GpuReading], shown: &[GpuReading]) -> Vec<String> {
+    let is_shown =
+        |gpu: &&GpuReading| shown.iter().any(|shown| (&shown.uuid, shown.pci_address) == (&gpu.uuid, gpu.pci_address));
+    let lacking = predicted.len().saturating_sub(shown.len());
+    let missing = predicted.iter().filter(|gpu| !is_shown(gpu)).take(lacking);
+    let name = |gpu: &GpuReading| gpu.name.clone().unwrap_or_else(|| "without a name".to_owned());
+    missing.map(|gpu| format!("GPU {}: CUDA does not show it ({})", gpu.index, name(gpu))).collect()
+}
+
 /// Keeps the GPUs that CUDA lists, in CUDA's order, and adds GPUs that only CUDA lists (Jetson, WSL2).
-pub(super) fn in_cuda_order(read: &[GpuReading], devices: &[CudaDevice]) -> Vec<GpuReading> {
+fn in_cuda_order(read: &[GpuReading], devices: &[CudaDevice]) -> Vec<GpuReading> {
     let alone = read.len() == 1;
     let is_joined = |reading: &GpuReading, device: &CudaDevice| {
         let could_be = join(reading.pci_address, reading.uuid.as_deref(), alone, devices);

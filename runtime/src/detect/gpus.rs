@@ -1,55 +1,56 @@
 use std::path::Path;
 
 use gpu_tuned_core::device::GpuReading;
+#[cfg(feature = "nvml")]
+use gpu_tuned_nvml::{CudaEnvironment, DriverReading};
 
 /// Reports of the drivers.
 #[derive(Default)]
 pub(super) struct Drivers {
     pub gpus: Vec<GpuReading>,
+    /// GPUs that this process should have and does not get: one sentence each.
+    pub missing: Vec<String>,
+    /// Everything else that bounds the GPUs of this process: one sentence each.
     pub trouble: Vec<String>,
     pub driver_version: Option<String>,
 }
 
-/// Reads NVML, then CUDA: the first reports free memory, the second the GPUs of this program and their order.
+/// Reads the GPUs that CUDA gives to this process, in CUDA's order.
+///
+/// NVML reports free memory. The GPUs and their order are CUDA's list if the program is built with CUDA, else predicted
+/// from the environment.
+#[cfg(feature = "nvml")]
 pub(super) fn read(library: Option<&Path>) -> Drivers {
-    let drivers = management(library);
+    let environment = CudaEnvironment::from_process();
+    let (reading, trouble) = match gpu_tuned_nvml::read(library) {
+        Ok(reading) => (reading, None),
+        Err(error) => (DriverReading::default(), Some(error.to_string())),
+    };
+    let visible = environment.select(&reading);
+    let drivers = Drivers {
+        gpus: visible.gpus,
+        missing: visible.missing,
+        trouble: trouble.into_iter().chain(visible.notes).collect(),
+        driver_version: reading.driver_version.clone(),
+    };
     #[cfg(feature = "cuda")]
-    let drivers = in_cuda_order(drivers);
+    let drivers = super::cuda::listed(drivers, &reading.gpus);
+    limited(drivers, &environment)
+}
+
+/// Applies the environment's memory limits.
+#[cfg(feature = "nvml")]
+fn limited(mut drivers: Drivers, environment: &CudaEnvironment) -> Drivers {
+    drivers.trouble.extend(environment.limit(&mut drivers.gpus));
     drivers
 }
 
-#[cfg(feature = "nvml")]
-fn management(library: Option<&Path>) -> Drivers {
-    match gpu_tuned_nvml::read(library) {
-        Ok(reading) => Drivers {
-            gpus: reading.gpus,
-            trouble: reading.trouble.iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what)).collect(),
-            driver_version: reading.driver_version,
-        },
-        Err(error) => Drivers { trouble: vec![error.to_string()], ..Drivers::default() },
-    }
-}
-
+/// Reads CUDA's list alone.
 #[cfg(not(feature = "nvml"))]
-fn management(_library: Option<&Path>) -> Drivers {
+pub(super) fn read(_library: Option<&Path>) -> Drivers {
     let trouble = "built without feature `nvml`: memory held by others is not known".to_owned();
-    Drivers { trouble: vec![trouble], ..Drivers::default() }
-}
-
-/// Keeps the GPUs that CUDA shows, if it can be asked.
-#[cfg(feature = "cuda")]
-fn in_cuda_order(mut drivers: Drivers) -> Drivers {
-    match gpu_tuned_train::device::cuda_devices() {
-        Ok(devices) => {
-            if devices.is_empty() && !drivers.gpus.is_empty() {
-                let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-                let trouble =
-                    super::cuda::unseen(&drivers.gpus, gpu_tuned_train::device::has_driver(), visible.as_deref());
-                drivers.trouble.push(trouble);
-            }
-            drivers.gpus = super::cuda::in_cuda_order(&drivers.gpus, &devices);
-        }
-        Err(error) => drivers.trouble.push(error.to_string()),
-    }
+    let drivers = Drivers { trouble: vec![trouble], ..Drivers::default() };
+    #[cfg(feature = "cuda")]
+    let drivers = super::cuda::listed(drivers, &[]);
     drivers
 }

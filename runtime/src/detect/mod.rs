@@ -16,9 +16,11 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Machine {
-    /// GPUs available to this program, in CUDA's order if known.
+    /// GPUs that CUDA gives to this program, in CUDA's order: see `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`.
     pub gpus: Vec<GpuReading>,
-    /// Why there are no GPUs, or not all of them: one sentence each.
+    /// GPUs that this program should have and does not get, such as a lost one: one sentence each.
+    pub missing: Vec<String>,
+    /// Why there are no GPUs, not all of them, or not all of their memory: one sentence each. Includes the missing ones.
     pub trouble: Vec<String>,
     /// The driver's version, such as `580.95.05`.
     pub driver_version: Option<String>,
@@ -36,15 +38,16 @@ pub fn detect_through(library: Option<&Path>) -> Machine {
     let begin = Instant::now();
     let driver = gpus::read(library);
     tracing::debug!(elapsed = ?begin.elapsed(), "asked the drivers");
-    for trouble in &driver.trouble {
+    let trouble: Vec<_> = driver.missing.iter().chain(&driver.trouble).cloned().collect();
+    for trouble in &trouble {
         tracing::info!("{trouble}");
     }
     let host = Host::read();
-    let mut gpus = driver.gpus;
+    let (mut gpus, missing, driver_version) = (driver.gpus, driver.missing, driver.driver_version);
     for gpu in gpus.iter_mut().filter(|gpu| gpu.has_unified_memory()) {
         share_memory(gpu, &host);
     }
-    Machine { gpus, trouble: driver.trouble, driver_version: driver.driver_version, host }
+    Machine { gpus, missing, trouble, driver_version, host }
 }
 
 /// Bounds the memory of a GPU that shares the host's: a control group may allow this process less of it.

@@ -2,6 +2,7 @@
 
 mod fallback;
 mod gpus;
+mod preference;
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 pub use fallback::Fallback;
 pub use gpus::{SelectedGpu, Shortfall};
+pub use preference::PassedOver;
 
 use crate::resume::Resumed;
 
@@ -27,6 +29,8 @@ pub struct Selection {
     pub gpu: Option<GpuReading>,
     /// Every GPU that this process trains on, in the order in which they were asked for; empty on the CPU.
     pub gpus: Vec<SelectedGpu>,
+    /// GPUs that come before the taken one, and why they are not taken.
+    pub passed_over: Vec<PassedOver>,
     /// In what several GPUs are unequal. The plan is for the least of each.
     pub weakest: Vec<Shortfall>,
     /// Why the constants of the build could not be used as they are; empty when they are confirmed, or when the build
@@ -127,6 +131,9 @@ impl fmt::Display for Selection {
                 write!(f, "found {} GPUs", several.len())?;
                 several.iter().try_for_each(|gpu| write!(f, "\n  GPU {}: {gpu}", gpu.position))?;
             }
+        }
+        for passed_over in &self.passed_over {
+            write!(f, "\n  {passed_over}")?;
         }
         if !self.weakest.is_empty() {
             let weakest: Vec<_> = self.weakest.iter().map(ToString::to_string).collect();

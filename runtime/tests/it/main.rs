@@ -30,6 +30,8 @@ mod mixed;
 #[cfg(feature = "counting-allocator")]
 mod mixed_bytes;
 #[cfg(feature = "nvml")]
+mod one_gpu;
+#[cfg(feature = "nvml")]
 mod played;
 #[cfg(feature = "nvml")]
 mod precision;

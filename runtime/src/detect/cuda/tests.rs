@@ -4,27 +4,21 @@ use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::profile::ProfileTable;
 
-use super::{CudaDevice, in_cuda_order, unseen};
-use crate::detect::Machine;
+use gpu_tuned_nvml::{CudaEnvironment, DriverReading, read};
 
-fn machine(scenario: &str) -> Machine {
-    play(scenario, |library| crate::detect::detect_through(Some(library)))
+use super::{CudaDevice, in_cuda_order, not_shown, unseen};
+
+/// Every GPU of a scenario, in NVML's order.
+fn reading(scenario: &str) -> DriverReading {
+    play(scenario, |library| read(Some(library))).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
-/// List of CUDA for these GPUs: fastest first, then `CUDA_VISIBLE_DEVICES` as in the programming guide: indices, or
-/// beginnings of UUIDs, up to the first unknown one.
-fn shown(gpus: &[GpuReading], visible: Option<&str>) -> Vec<CudaDevice> {
-    let mut order: Vec<&GpuReading> = gpus.iter().collect();
-    order.sort_by_key(|gpu| core::cmp::Reverse(gpu.sm_count.unwrap_or(0) * gpu.max_sm_clock_mhz.unwrap_or(0)));
-    let named = |entry: &str| match entry.parse::<usize>() {
-        Ok(index) => order.get(index).copied(),
-        Err(_) => order.iter().copied().find(|gpu| gpu.uuid.as_deref().is_some_and(|uuid| uuid.starts_with(entry))),
-    };
-    let chosen: Vec<_> = match visible {
-        None => order,
-        Some(list) => list.split(',').filter(|entry| !entry.is_empty()).map_while(named).collect(),
-    };
-    chosen.into_iter().enumerate().map(|(index, gpu)| of_cuda(index, gpu)).collect()
+/// List of CUDA for these GPUs and this value of `CUDA_VISIBLE_DEVICES`.
+fn shown(reading: &DriverReading, visible: Option<&str>) -> Vec<CudaDevice> {
+    let mut environment = CudaEnvironment::default();
+    environment.visible_devices = visible.map(str::to_owned);
+    let gpus = environment.select(reading).gpus;
+    gpus.iter().enumerate().map(|(index, gpu)| of_cuda(index, gpu)).collect()
 }
 
 fn of_cuda(index: usize, gpu: &GpuReading) -> CudaDevice {
@@ -63,9 +57,9 @@ fn the_gpus_that_cuda_shows_come_in_its_order_with_what_nvml_knows() {
         ("h100-mig", Some(mig[1]), &[1]),
         ("h100-mig", Some(mig[0]), &[0]),
     ] {
-        let read = machine(scenario).gpus;
-        let found = in_cuda_order(&read, &shown(&read, visible));
-        let expected: Vec<GpuReading> = expected.iter().map(|place: &usize| read[*place].clone()).collect();
+        let read = reading(scenario);
+        let found = in_cuda_order(&read.gpus, &shown(&read, visible));
+        let expected: Vec<GpuReading> = expected.iter().map(|index: &usize| read.gpus[*index].clone()).collect();
         assert_eq!(uuids(&found), uuids(&expected), "{scenario}, {visible:?}");
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.memory_free, expected.memory_free, "{scenario}, {visible:?}");
@@ -76,24 +70,24 @@ fn the_gpus_that_cuda_shows_come_in_its_order_with_what_nvml_knows() {
 
 #[test]
 fn without_uuids_and_addresses_equal_gpus_are_not_guessed() {
-    let read = machine("two-equal").gpus;
+    let read = reading("two-equal");
     let mut devices = shown(&read, Some("1"));
-    assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, read[1].memory_free);
+    assert_eq!(in_cuda_order(&read.gpus, &devices)[0].memory_free, read.gpus[1].memory_free);
     (devices[0].uuid, devices[0].pci_address) = (None, None);
-    let found = in_cuda_order(&read, &devices);
+    let found = in_cuda_order(&read.gpus, &devices);
     // Free memory of one slice does not apply to the other.
     assert_eq!((found.len(), found[0].memory_free, found[0].memory_total), (1, None, devices[0].memory_total));
 }
 
 #[test]
 fn slices_that_an_older_driver_names_by_their_gpu_are_told_by_cuda_alone() {
-    let mut read = machine("h100-mig").gpus;
+    let mut read = reading("h100-mig");
     let devices = shown(&read, Some("MIG-10000000-0000-5000-8000-000000000002"));
     // Drivers before release 470 spell a slice as GPU, GPU instance and compute instance.
-    for (slice, gpu_instance) in read.iter_mut().zip([9, 2]) {
+    for (slice, gpu_instance) in read.gpus.iter_mut().zip([9, 2]) {
         slice.uuid = Some(format!("MIG-GPU-1ad00000-0000-4000-8000-000000000001/{gpu_instance}/0"));
     }
-    let found = in_cuda_order(&read, &devices);
+    let found = in_cuda_order(&read.gpus, &devices);
     assert_eq!((found[0].sm_count, found[0].memory_free), (Some(60), None));
     let Match::Variant { profile, differences } = identify(&found[0], &ProfileTable::default()) else {
         panic!("{found:?}")
@@ -104,8 +98,7 @@ fn slices_that_an_older_driver_names_by_their_gpu_are_told_by_cuda_alone() {
 
 #[test]
 fn a_gpu_that_only_cuda_knows_is_described_by_it() {
-    let known = machine("rtx4090").gpus;
-    let devices = shown(&known, None);
+    let devices = shown(&reading("rtx4090"), None);
     // WSL2 and Jetson without the management library.
     let found = in_cuda_order(&[], &devices);
     assert_eq!(uuids(&found), ["40900000-0000-4000-8000-000000000001"]);
@@ -116,7 +109,7 @@ fn a_gpu_that_only_cuda_knows_is_described_by_it() {
 #[test]
 fn what_the_management_library_does_not_answer_is_taken_from_cuda() {
     // A Jetson Orin Nano shares its name with the largest Orin; its figures here are made up but for the name.
-    let read = machine("jetson-orin").gpus;
+    let read = reading("jetson-orin").gpus;
     let mut device = of_cuda(0, &read[0]);
     (device.sm_count, device.memory_total) = (Some(8), Some(Bytes::from_mib(7620)));
     let found = in_cuda_order(&read, &[device]);
@@ -128,21 +121,35 @@ fn what_the_management_library_does_not_answer_is_taken_from_cuda() {
 
 #[test]
 fn no_more_memory_is_free_than_cuda_shows_at_all() {
-    let read = machine("eight-h100").gpus;
+    let read = reading("eight-h100");
     let mut devices = shown(&read, Some("0"));
     devices[0].memory_total = Some(Bytes::from_mib(8192));
-    assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, Some(Bytes::from_mib(8192)));
+    assert_eq!(in_cuda_order(&read.gpus, &devices)[0].memory_free, Some(Bytes::from_mib(8192)));
 }
 
 #[test]
 fn gpus_that_cuda_does_not_show_are_missed_with_the_reason() {
-    let read = machine("two-gpus").gpus;
+    let read = reading("two-gpus").gpus;
     for (has_driver, visible, why) in [
         (true, Some("-1"), "CUDA_VISIBLE_DEVICES is `-1`"),
         (false, Some("0"), "its library (libcuda) is not on this machine"),
         (true, None, "does a container"),
     ] {
-        let said = unseen(&read, has_driver, visible);
-        assert!(said.contains("NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090") && said.contains(why), "{said}");
+        let reason = unseen(&read, has_driver, visible);
+        assert!(
+            reason.contains("NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090") && reason.contains(why),
+            "{reason}"
+        );
     }
+}
+
+#[test]
+fn gpus_that_cuda_does_not_list_are_missing() {
+    let read = reading("eight-h100");
+    let predicted = CudaEnvironment::default().select(&read).gpus;
+    let mut devices = shown(&read, None);
+    assert_eq!(not_shown(&predicted, &in_cuda_order(&read.gpus, &devices)), Vec::<String>::new());
+    devices.remove(2);
+    let missing = not_shown(&predicted, &in_cuda_order(&read.gpus, &devices));
+    assert_eq!(missing, ["GPU 2: CUDA does not show it (NVIDIA H100 80GB HBM3)"]);
 }

@@ -1,0 +1,99 @@
+//! Order in which a start for one GPU tries the GPUs of a machine.
+
+use std::fmt;
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_core::plan::Remedy;
+use serde::Serialize;
+
+use super::gpus::name;
+use crate::detect::Machine;
+
+/// A GPU that comes first and is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PassedOver {
+    /// Number of the GPU in CUDA's order.
+    pub position: usize,
+    /// Why another GPU is taken.
+    pub because: String,
+}
+
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.because)
+    }
+}
+
+impl Machine {
+    /// Returns positions of the GPUs in the order in which a start for one GPU tries them.
+    ///
+    /// GPUs that the build names are first. Among these, and among the others, busy GPUs are last: those with less than
+    /// half of their memory free. Otherwise the order is CUDA's.
+    pub fn preference(&self, is_target: impl Fn(&GpuReading) -> bool) -> Vec<usize> {
+        let mut positions: Vec<usize> = (0..self.gpus.len()).collect();
+        positions.sort_by_cached_key(|&position| {
+            let gpu = &self.gpus[position];
+            (!is_target(gpu), is_busy(gpu))
+        });
+        positions
+    }
+
+    /// Returns the GPUs that come before `taken` if none is busy, with the reasons in `failed` or their free memory.
+    pub fn passed_over(
+        &self,
+        taken: usize,
+        is_target: impl Fn(&GpuReading) -> bool,
+        failed: &[(usize, String)],
+    ) -> Vec<PassedOver> {
+        let rank = |position: usize| (!is_target(&self.gpus[position]), position);
+        let earlier = (0..self.gpus.len()).filter(|&position| rank(position) < rank(taken));
+        let because = |position: usize| {
+            let failure = failed.iter().find(|(failed, _)| *failed == position).map(|(_, because)| because.clone());
+            failure.unwrap_or_else(|| self.free_beside(position, taken))
+        };
+        earlier.map(|position| PassedOver { position, because: because(position) }).collect()
+    }
+
+    /// Compares the free memory of a GPU with that of the taken one.
+    fn free_beside(&self, position: usize, taken: usize) -> String {
+        let [gpu, other] = [&self.gpus[position], &self.gpus[taken]];
+        let is_same_kind = (&gpu.name, gpu.memory_total) == (&other.name, other.memory_total);
+        let kind = if is_same_kind { "the same kind".to_owned() } else { name(other) };
+        let free =
+            |gpu: &GpuReading| gpu.memory_free.map_or_else(|| "unknown memory".to_owned(), |free| free.to_string());
+        format!("GPU {position} has {} free; GPU {taken} is {kind} and has {} free", free(gpu), free(other))
+    }
+
+    /// Names the GPU of this machine on which a workload fits that does not fit GPU `refused`; else one on which it fits
+    /// once its memory is free.
+    pub fn remedy(&self, refused: usize, fits: impl Fn(&GpuReading) -> bool) -> Option<Remedy> {
+        let others = self.gpus.iter().enumerate().filter(|(position, _)| *position != refused);
+        let other = others.clone().find(|(_, gpu)| fits(gpu)).map(|(position, gpu)| Remedy::TakeGpu {
+            position,
+            gpu: name(gpu),
+            free: gpu.memory_free.unwrap_or_else(|| usable(gpu)),
+        });
+        let refused = self.gpus.get(refused).map(|gpu| (refused, gpu));
+        other.or_else(|| {
+            let mut all = refused.into_iter().chain(others);
+            all.find_map(|(position, gpu)| {
+                let (free, total) = (gpu.memory_free?, usable(gpu));
+                let mut freed = gpu.clone();
+                freed.memory_free = Some(total);
+                (free < total && fits(&freed)).then(|| Remedy::FreeGpu { position, gpu: name(gpu), free, total })
+            })
+        })
+    }
+}
+
+/// Memory of the GPU without what the driver reserves.
+fn usable(gpu: &GpuReading) -> Bytes {
+    gpu.memory_total.unwrap_or_default() - gpu.memory_reserved.unwrap_or_default()
+}
+
+/// Returns true if less than half of the memory is free.
+fn is_busy(gpu: &GpuReading) -> bool {
+    gpu.memory_free.zip(gpu.memory_total).is_some_and(|(free, total)| free < total.scaled(0.5))
+}

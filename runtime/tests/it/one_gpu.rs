@@ -1,0 +1,136 @@
+//! Choice of one GPU among those that a process gets, and GPUs that it should get and does not.
+
+use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Recognised, StartError, gpu_tuned};
+
+use crate::played::{machine, on};
+
+/// Fits 900 MiB with a small micro-batch, and not 600 MiB.
+#[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
+#[derive(Clone, Debug)]
+struct ForRtx4090 {
+    #[tuned]
+    batch_size: usize,
+}
+
+/// Built for no GPU in particular.
+#[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
+#[derive(Clone, Debug)]
+struct ForAnyGpu {
+    #[tuned]
+    batch_size: usize,
+}
+
+fn on_machine(machine: Machine) -> Decision {
+    let decided = Options::default().machine(machine).decide(&ForRtx4090::default());
+    decided.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Numbers of the taken GPUs.
+fn taken(decision: &Decision) -> Vec<usize> {
+    decision.selection.gpus.iter().map(|gpu| gpu.position).collect()
+}
+
+/// Machine of the scenario with this free memory on each GPU, in MiB.
+fn with_free(scenario: &str, free: &[u64]) -> Machine {
+    let mut machine = machine(scenario);
+    for (gpu, free) in machine.gpus.iter_mut().zip(free) {
+        gpu.memory_free = Some(Bytes::from_mib(*free));
+    }
+    machine
+}
+
+#[test]
+fn an_idle_gpu_of_the_same_kind_is_taken_in_place_of_a_busy_one() {
+    let options = on("first-busy").strict(true);
+    let decision = options.decide(&ForRtx4090::default()).expect("the constants hold on the second GPU");
+    assert_eq!(taken(&decision), [1]);
+    assert!(decision.selection.is_confirmed(), "{}", decision.selection);
+    let report = decision.selection.to_string();
+    let reason = "\n  GPU 0 has 900.0 MiB free; GPU 1 is the same kind and has 23.5 GiB free\n";
+    assert!(report.contains(reason), "{report}");
+    let decision = on("first-busy").decide(&ForAnyGpu::default()).expect("it fits");
+    assert_eq!(taken(&decision), [1]);
+}
+
+#[test]
+fn cudas_first_gpu_is_taken_unless_it_is_busy() {
+    for (free, expected, passed_over) in [
+        // A display is no reason to move, nor is half of the memory.
+        ([23_000, 24_000], 0, 0),
+        ([12_500, 24_000], 0, 0),
+        ([12_000, 24_000], 1, 1),
+        // Both are busy, and the plan fits the first.
+        ([11_000, 12_000], 0, 0),
+        // The plan fits the second only.
+        ([600, 11_000], 1, 1),
+    ] {
+        let decision = on_machine(with_free("first-busy", &free));
+        assert_eq!((taken(&decision), decision.selection.passed_over.len()), (vec![expected], passed_over), "{free:?}");
+    }
+}
+
+#[test]
+fn the_gpu_that_the_build_is_for_goes_before_an_idle_one_of_another_kind() {
+    // CUDA lists the RTX 4090 first, the RTX 3090 second.
+    let profile = |decision: &Decision| match &decision.selection.device {
+        Recognised::Exact { profile } => profile.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(profile(&on_machine(with_free("two-gpus", &[11_000, 24_000]))), "rtx4090");
+    let other = on_machine(with_free("two-gpus", &[600, 24_000]));
+    assert_eq!(profile(&other), "rtx3090");
+    assert!(matches!(other.selection.fallbacks[..], [Fallback::OtherGpu { .. }]), "{}", other.selection);
+    let reason = "GPU 0 has 600.0 MiB free; GPU 1 is NVIDIA GeForce RTX 3090 and has 23.4 GiB free";
+    assert_eq!(other.selection.passed_over[0].because, reason);
+}
+
+#[test]
+fn a_gpu_with_unknown_memory_does_not_hide_the_next_one() {
+    let mut machine = machine("first-busy");
+    let nameless = &mut machine.gpus[0];
+    (nameless.memory_total, nameless.memory_free) = (None, None);
+    (nameless.name, nameless.pci_id) = (None, None);
+    let decision = Options::default().machine(machine).decide(&ForAnyGpu::default()).expect("it fits");
+    assert_eq!(taken(&decision), [1]);
+    let [passed_over] = &decision.selection.passed_over[..] else { panic!("{}", decision.selection) };
+    assert_eq!(passed_over.because, "the driver does not say how much memory GPU 0 has");
+}
+
+#[test]
+fn the_error_names_the_gpu_that_would_do() {
+    let help = |options: Options| {
+        let error = options.decide(&ForRtx4090::default()).expect_err("it does not fit");
+        let message = error.to_string();
+        message.split_once("help: ").expect("a remedy").1.to_owned()
+    };
+    assert_eq!(
+        help(on("first-busy").gpu(0)),
+        "take GPU 1 of this machine, on which it fits: NVIDIA GeForce RTX 4090, 23.5 GiB free"
+    );
+    assert_eq!(
+        help(Options::default().machine(with_free("first-busy", &[600, 500]))),
+        "free the memory of GPU 0, of which it needs more: NVIDIA GeForce RTX 4090, 600.0 MiB of 23.5 GiB are free"
+    );
+    assert_eq!(
+        help(Options::default().machine(with_free("rtx4090", &[600]))),
+        "free the memory of GPU 0, of which it needs more: NVIDIA GeForce RTX 4090, 600.0 MiB of 23.5 GiB are free"
+    );
+}
+
+#[test]
+fn a_lost_gpu_is_missed_by_who_wants_all() {
+    for (scenario, because) in [("gpu-lost", "GPU 0: the GPU is lost"), ("gpu-denied", "GPU 0: no access to the GPU")] {
+        let decision = on(scenario).all_gpus().decide(&ForRtx4090::default()).expect("one is left");
+        let [Fallback::FewerGpus { asked, used, because: why }] = &decision.selection.fallbacks[..] else {
+            panic!("{scenario}: {}", decision.selection)
+        };
+        assert_eq!((&asked[..], &used[..]), (&[0, 1][..], &[0][..]), "{scenario}");
+        assert!(matches!(&why[..], [only] if only.starts_with(because)), "{scenario}: {why:?}");
+        assert_eq!(decision.plan.schedule.micro_batches().sum::<u64>(), 512);
+        let strict = on(scenario).all_gpus().strict(true).decide(&ForRtx4090::default());
+        assert!(matches!(strict, Err(StartError::Strict { .. })), "{scenario}");
+        // One GPU is asked for, and there is one.
+        let one = on(scenario).strict(true).decide(&ForRtx4090::default()).expect("the other is well");
+        assert!(one.selection.is_confirmed(), "{scenario}: {}", one.selection);
+    }
+}
