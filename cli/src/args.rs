@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use gpu_tuned_core::{Goal, PrecisionPolicy};
 
+use crate::target::HereArgs;
+
 /// Arguments of every command.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Common options")]
@@ -55,14 +57,13 @@ pub(crate) struct ProgramArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct TargetArgs {
     /// GPUs to plan for: names of profiles, such as `h200`
-    #[arg(value_name = "TARGET", conflicts_with = "here")]
+    #[arg(value_name = "TARGET", conflicts_with_all = ["here", "gpu"])]
     pub names: Vec<String>,
     /// GPUs to plan for, as an option
-    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["names", "here"])]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["names", "here", "gpu"])]
     pub target: Vec<String>,
-    /// Plan for the GPUs in this machine, or for its CPU where there is none
-    #[arg(long)]
-    pub here: bool,
+    #[command(flatten)]
+    pub here: HereArgs,
 }
 
 impl TargetArgs {

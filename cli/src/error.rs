@@ -158,8 +158,12 @@ pub(crate) enum Error {
     Temporary(#[source] io::Error),
     #[error("`{}` exists and is not a report; not overwritten\n  help: name another file with -o", path.display())]
     NotAReport { path: PathBuf },
+    #[error("{because}\n  help: --here plans for a GPU that a program takes")]
+    UnusableGpu { because: String },
+    #[error("one GPU can be explained, and this machine has {}\n  help: --gpu NUMBER chooses one", names.join(", "))]
+    SeveralHere { names: Vec<String> },
     #[error("there is no GPU {wanted}\n  help: the {whose} {}", if there.is_empty() { "none".to_owned() } else { there.join(", ") })]
-    NoGpu { wanted: u32, whose: &'static str, there: Vec<String> },
+    NoGpu { wanted: u64, whose: &'static str, there: Vec<String> },
     #[error("cannot use the terminal: {0}\n  help: --plain prints lines instead")]
     Terminal(#[source] io::Error),
     #[error("cannot print: {0}")]

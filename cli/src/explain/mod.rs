@@ -7,7 +7,7 @@ use crate::args::{Common, GoalArgs};
 use crate::error::Error;
 use crate::output::{Answer, BAD, BOLD, Code, pretty, styled, wrapped};
 use crate::project::{ModelOrWorkloadArgs, Project};
-use crate::target::Target;
+use crate::target::{HereArgs, Target, Targets};
 use crate::view;
 
 /// Explain a plan: every figure, every item of the memory, and the alternatives
@@ -15,14 +15,13 @@ use crate::view;
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct ExplainArgs {
     /// GPU: the name of a profile, such as `h200`; by default the one that the package declares
-    #[arg(value_name = "TARGET", conflicts_with = "here")]
+    #[arg(value_name = "TARGET", conflicts_with_all = ["here", "gpu"])]
     target: Option<String>,
     /// GPU, as an option
-    #[arg(id = "option", long = "target", value_name = "NAME", conflicts_with_all = ["here", "target"])]
+    #[arg(id = "option", long = "target", value_name = "NAME", conflicts_with_all = ["here", "gpu", "target"])]
     option: Option<String>,
-    /// Explain the plan for the first GPU in this machine, or for its CPU where there is none
-    #[arg(long)]
-    here: bool,
+    #[command(flatten)]
+    here: HereArgs,
     #[command(flatten)]
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
@@ -45,13 +44,24 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         None => project.workload(&args.workload.of_package)?,
     };
     let name = args.target.as_deref().or(args.option.as_deref());
-    let (target, mut notes) = Target::one(&project, name, args.here)?;
+    let targets = Targets::one(&project, name, args.here)?;
+    let mut notes = targets.notes();
+    let fits = |target: &Target| target.fits(&described, &args.goal);
+    let (chosen, reasons) = targets.chosen(fits);
+    notes.extend(reasons);
+    let [target] = chosen else {
+        let names = chosen.iter().map(|target| target.name.clone()).collect();
+        return Err(Error::SeveralHere { names });
+    };
     notes.extend(project.left_out(core::slice::from_ref(&described)));
-    notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.here));
+    notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.here.is_given()));
     let goal = args.goal.over(target.goal(described.goal.clone()));
     let facts = target.facts_of(goal.world_size);
     let explained = explain(&facts, &described.workload_on(&facts), &goal);
-    let explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
+    let mut explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
+    if let Outcome::Misfit(misfit) = &mut explanation.outcome {
+        targets.add_remedy(misfit, fits);
+    }
     let code = match explanation.outcome {
         Outcome::Plan(_) => Code::Ok,
         Outcome::Misfit(_) => Code::No,
@@ -62,7 +72,7 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     } else {
         let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
         let heading = wrapped(&format!("{heading}: {}", summary(&explanation)), 2);
-        format!("{heading}\n{}", view::explanation(&project, &target, &explanation))
+        format!("{heading}\n{}", view::explanation(&project, target, &explanation))
     };
     Ok(Answer { text, notes, code })
 }

@@ -133,7 +133,7 @@ fn chosen(args: &MonitorArgs, mut records: Vec<Record>) -> Result<Vec<Record>, E
     let there = gpus(&records);
     if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
         let there = there.iter().map(u32::to_string).collect();
-        return Err(Error::NoGpu { wanted: *wanted, whose: "recording has", there });
+        return Err(Error::NoGpu { wanted: u64::from(*wanted), whose: "recording has", there });
     }
     let is_wanted = |gpu: u32| args.gpus.is_empty() || args.gpus.contains(&gpu);
     records.retain(|record| !matches!(record, Record::Gpu(sample) if !is_wanted(sample.gpu)));

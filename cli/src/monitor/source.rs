@@ -44,7 +44,7 @@ impl Source {
             let mut numbers: Vec<_> = all.iter().map(|gpu| gpu.index.to_string()).collect();
             numbers.dedup();
             if !numbers.is_empty() {
-                return Err(Error::NoGpu { wanted: *wanted, whose: "driver shows", there: numbers });
+                return Err(Error::NoGpu { wanted: u64::from(*wanted), whose: "driver shows", there: numbers });
             }
         }
         let source = Self { monitor, begun, next: 0, tail, pid: args.pid };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::args::{GoalArgs, ProgramArgs, no_standard_stream, pair};
+use crate::target::HereArgs;
 
 /// Plan a training config for GPUs, and write a copy of it with the planned settings
 ///
@@ -16,11 +17,10 @@ pub(crate) struct OptimizeArgs {
     #[arg(value_name = "CONFIG", value_parser = no_standard_stream())]
     pub config: PathBuf,
     /// GPUs to plan for, such as `h200`; by default those that the package declares
-    #[arg(long = "target", value_name = "NAME", num_args = 1.., value_delimiter = ',', conflicts_with = "here")]
+    #[arg(long = "target", value_name = "NAME", num_args = 1.., value_delimiter = ',', conflicts_with_all = ["here", "gpu"])]
     pub targets: Vec<String>,
-    /// Plan for the GPUs in this machine, or for its CPU where there is none
-    #[arg(long)]
-    pub here: bool,
+    #[command(flatten)]
+    pub here: HereArgs,
     #[command(flatten)]
     pub goal: GoalArgs,
     /// Name the config key for a setting if it cannot be detected, such as `batch_size=train.batch_size`; `train_samples=KEY`

@@ -9,7 +9,7 @@ pub(crate) use args::OptimizeArgs;
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::{ProfileNames, ProfileTable};
-use gpu_tuned_optimize::{Config, ConfigText, KeyOverride, Step, Task, Tuner};
+use gpu_tuned_optimize::{Config, ConfigText, KeyOverride, Step, Task, Tuned, Tuner};
 
 use crate::args::Common;
 use crate::error::Error;
@@ -18,7 +18,7 @@ use crate::output::{Answer, Code};
 use crate::program;
 use crate::project::Project;
 use crate::stdio::is_standard;
-use crate::target::Target;
+use crate::target::{Target, Targets};
 use report::{OnTarget, Report};
 
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
@@ -27,14 +27,15 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     check_program_options(args)?;
     let project = project(common, args)?;
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
-    let (targets, mut notes) = targets(project.as_ref(), &profiles, args)?;
-    check_single_target(args, targets.len())?;
+    let targets = targets(project.as_ref(), &profiles, args)?;
+    let mut notes = targets.notes();
+    check_single_target(args, if targets.is_choice() { 1 } else { targets.all().len() })?;
     let entries = file.entries()?;
     let overrides = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, &entries));
     let overrides = overrides.collect::<Result<Vec<_>, _>>()?;
     let config = Config::read(&entries, &file, &overrides)?;
     let step = Step::new(&config, args.goal.global_batch, args.goal.world_size)?;
-    let devices: Vec<_> = targets.iter().map(|target| target.facts_of(step.ranks)).collect();
+    let devices: Vec<_> = targets.all().iter().map(|target| target.facts_of(step.ranks)).collect();
     let training = training::training(project.as_ref(), args, &entries, &file, config.optimizer, &devices)?;
     notes.extend(
         config
@@ -53,13 +54,20 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         add_keys: args.add,
     };
     let tuner = Tuner { file: &file, entries: &entries, overrides: &overrides, task, spec: Some(&training.spec) };
-    let on = |(target, facts): (&Target, _)| -> Result<OnTarget, Error> {
-        let tuned = tuner.tune(&target.name, facts, target.goal(tuner.task.goal.clone()))?;
+    let tune = |(target, facts): (&Target, _)| tuner.tune(&target.name, facts, target.goal(tuner.task.goal.clone()));
+    let tuned = targets.all().iter().zip(&devices).map(tune).collect::<Result<Vec<_>, _>>()?;
+    let mut tuned: Vec<_> = targets.all().iter().zip(tuned).collect();
+    if targets.is_choice() {
+        let (index, reasons) = targets.choose(tuned.iter().map(|(_, tuned)| tuned.plan.is_some()));
+        notes.extend(reasons);
+        tuned = vec![tuned.swap_remove(index)];
+    }
+    let with_copy = |(target, tuned): (&Target, Tuned)| -> Result<OnTarget, Error> {
         let path = copies::path(&file.path, target, &args.write, &profiles);
         let copy = tuned.text.as_ref().map(|text| copies::prepare(path, &file, text, &args.write)).transpose()?;
         Ok(OnTarget { tuned, copy })
     };
-    let all = targets.iter().zip(&devices).map(on).collect::<Result<Vec<_>, _>>()?;
+    let all = tuned.into_iter().map(with_copy).collect::<Result<Vec<_>, _>>()?;
     if !args.write.dry_run {
         copies::write(all.iter().filter_map(|one| one.copy.clone()))?;
     }
@@ -110,15 +118,12 @@ fn check_program_options(args: &OptimizeArgs) -> Result<(), Error> {
     unused.map_or(Ok(()), |(what, _)| Err(Error::OnlyForBenchmark { what }))
 }
 
-/// The devices to plan for, with problems of detection.
-fn targets(
-    project: Option<&Project>,
-    profiles: &ProfileTable,
-    args: &OptimizeArgs,
-) -> Result<(Vec<Target>, Vec<String>), Error> {
-    if args.here {
-        let (all, trouble) = Target::here_among(profiles);
-        return Ok((with_distinct_copies(all), trouble));
+/// The devices to plan for.
+fn targets(project: Option<&Project>, profiles: &ProfileTable, args: &OptimizeArgs) -> Result<Targets, Error> {
+    if args.here.is_given() {
+        let declared = project.map(Project::declared).unwrap_or_default();
+        let here = Targets::here(profiles, &declared, args.here)?;
+        return Ok(if here.is_choice() { here } else { here.map(with_distinct_copies) });
     }
     let known = project.map_or_else(|| ProfileNames::new(&[]), Project::known);
     let named = |name: &String| {
@@ -133,7 +138,7 @@ fn targets(
         return Err(Error::NoTarget);
     }
     Target::take_cores_here(&mut targets, profiles);
-    Ok((with_distinct_copies(targets), Vec::new()))
+    Ok(with_distinct_copies(targets).into())
 }
 
 /// The targets without those whose copy has the name of an earlier one.

@@ -39,6 +39,15 @@ impl Answer {
     }
 }
 
+/// Adds texts that are not among the others.
+pub(crate) fn add_new(texts: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    for text in more {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+}
+
 /// Prints and flushes a text. Returns false when the reader has closed the pipe.
 pub(crate) fn print(text: &str) -> io::Result<bool> {
     let mut out = AutoStream::auto(io::stdout());

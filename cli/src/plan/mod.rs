@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
-use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, pretty, styled};
+use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, add_new, pretty, styled};
 use crate::project::{Described, ModelOrWorkloadArgs, Project};
-use crate::target::Target;
+use crate::target::{Target, Targets};
 use crate::view;
 
 /// Plan workloads for GPUs: what fits, how it runs, and where the figures come from
@@ -25,7 +25,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     targets: TargetArgs,
     /// Plan for every shipped profile and your own
-    #[arg(long, conflicts_with_all = ["names", "target", "here"])]
+    #[arg(long, conflicts_with_all = ["names", "target", "here", "gpu"])]
     all: bool,
     /// Sort the GPUs; those on which the workload does not fit come last
     #[arg(long, value_name = "BY", value_enum, requires_if("cost", "price"))]
@@ -68,18 +68,26 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         Some(model) => vec![project.model(model)],
         None => project.workloads(&args.workload.of_package)?,
     };
-    let (targets, mut notes) = Target::wanted(&project, args.targets.names(), args.all, args.targets.here)?;
+    let targets = Targets::wanted(&project, args.targets.names(), args.all, args.targets.here)?;
+    let mut notes = targets.notes();
     notes.extend(project.left_out(&workloads));
-    notes.extend(view::kept_from_builds(&workloads, args.targets.here));
+    notes.extend(view::kept_from_builds(&workloads, args.targets.here.is_given()));
     for Price { gpu, .. } in &args.price {
         Target::named(&project, gpu)?;
     }
     let mut rows = Vec::new();
     for described in &workloads {
+        let fits = |target: &Target| target.fits(described, &args.goal);
+        let (chosen, reasons) = targets.chosen(fits);
+        add_new(&mut notes, reasons);
         let mut found = Vec::new();
-        for target in &targets {
+        for target in chosen {
             let goal = args.goal.over(target.goal(described.goal.clone()));
-            found.push(row(described, target, &goal, &args.price)?);
+            let mut row = row(described, target, &goal, &args.price)?;
+            if let Outcome::Misfit(misfit) = &mut row.outcome {
+                targets.add_remedy(misfit, fits);
+            }
+            found.push(row);
         }
         if let Some(sort) = args.sort {
             found.sort_by(|one, other| by(sort, one, other));

@@ -13,11 +13,11 @@ use serde::Serialize;
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
 use crate::files::{alone, distinct, once, write};
-use crate::output::{Answer, Code, pretty};
+use crate::output::{Answer, Code, add_new, pretty};
 use crate::project::{Project, WorkloadArgs};
 use crate::recording::read;
 use crate::stdio::is_standard;
-use crate::target::Target;
+use crate::target::Targets;
 use page::Section;
 
 /// Write one self-contained HTML page with plans, measurements, pictures, and recorded runs
@@ -45,7 +45,7 @@ impl ReportArgs {
     /// Returns true if any argument concerns plans.
     fn asks_for_plans(&self) -> bool {
         let Self { targets, workload, goal, .. } = self;
-        targets.here || !targets.names().is_empty() || workload.is_given() || goal.is_given()
+        targets.here.is_given() || !targets.names().is_empty() || workload.is_given() || goal.is_given()
     }
 }
 
@@ -111,17 +111,21 @@ fn planned(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
 fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     let project = Project::read(common)?;
     let workloads = project.workloads(&args.workload)?;
-    let (targets, mut notes) = Target::wanted(&project, args.targets.names(), false, args.targets.here)?;
+    let targets = Targets::wanted(&project, args.targets.names(), false, args.targets.here)?;
+    let mut notes = targets.notes();
     notes.extend(project.left_out(&workloads));
-    let mut sections = Vec::new();
+    let (mut sections, mut names) = (Vec::new(), Vec::new());
     for described in &workloads {
-        sections.push(planned::section(&project, described, &targets, &args.goal)?);
+        let (chosen, reasons) = targets.chosen(|target| target.fits(described, &args.goal));
+        add_new(&mut notes, reasons);
+        add_new(&mut names, chosen.iter().map(|target| target.name.clone()));
+        sections.push(planned::section(&project, described, chosen, &args.goal)?);
         sections.extend(planned::measurements(described));
     }
     Ok(Planned {
         package: Some(project.name().to_owned()),
         workloads: workloads.iter().map(|described| described.name.to_owned()).collect(),
-        targets: targets.into_iter().map(|target| target.name).collect(),
+        targets: names,
         sections,
         notes,
     })

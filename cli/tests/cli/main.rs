@@ -8,6 +8,7 @@ mod diagnose;
 mod diagnose_program;
 mod explain;
 mod help;
+mod here;
 mod init;
 mod init_checkout;
 mod init_program;

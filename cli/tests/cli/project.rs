@@ -70,7 +70,11 @@ impl Project {
         command.args(args).current_dir(self.path(""));
         command.env("GPU_TUNED_NVML_PATH", "/nonexistent/libnvidia-ml.so.1");
         command.env("CARGO_TARGET_DIR", self.folder.path().join("target"));
-        for variable in ["CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR", "RUSTFLAGS", "GPU_TUNED_TARGET"] {
+        let colours = ["CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR"];
+        let builds = ["RUSTFLAGS", "GPU_TUNED_TARGET"];
+        let gpus =
+            ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "NVIDIA_VISIBLE_DEVICES"];
+        for variable in colours.iter().chain(&builds).chain(&gpus) {
             command.env_remove(variable);
         }
         command

@@ -180,8 +180,8 @@ fn the_gpus_of_this_machine_are_marked() {
     let modified = on("rtx4090-48gb", &project, &["4090"]).ended(0);
     assert!(modified.contains("\n~ rtx4090 ") && modified.contains("\n~: nearest to"), "{modified}");
     assert_eq!(on("rtx4090-48gb", &project, &["rtx4090", "--json"]).json(0)[0]["here"], "variant");
-    // One exact and one slice: it is in this machine.
-    assert_eq!(on("h200-mig-beside-whole", &project, &["h200", "--json"]).json(0)[0]["here"], "exact");
+    // CUDA gives a process a slice in place of the whole GPU beside it.
+    assert_eq!(on("h200-mig-beside-whole", &project, &["h200", "--json"]).json(0)[0]["here"], "variant");
     assert_eq!(on("only-gpu-lost", &project, &["rtx4090", "--json"]).json(0)[0]["here"], Value::Null);
 }
 
@@ -275,7 +275,7 @@ fn here_as_json_has_the_reading_and_what_is_made_of_it() {
     assert_eq!(sliced["gpus"][0]["reading"]["mig"]["gpu_instance"], 9);
     let memory = sliced["gpus"][0]["limits"]["available"].as_u64().expect("bytes");
     assert_eq!(memory, 16371 << 20);
-    assert_eq!(sliced["gpus"][1]["reading"]["mig"], Value::Null);
+    assert_eq!(sliced["gpus"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Recognised, StartEr
 
 use crate::played::{machine, on};
 
-/// Fits 900 MiB with a small micro-batch, and not 600 MiB.
+/// Does not fit 900 MiB.
 #[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
 #[derive(Clone, Debug)]
 struct ForRtx4090 {

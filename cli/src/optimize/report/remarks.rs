@@ -77,7 +77,8 @@ fn host(report: &Report<'_>, tuned: &Tuned) -> Option<String> {
     }
     let shared = if report.step.ranks > 1 { " for each rank" } else { "" };
     let why = "which has such a GPU; memory and speed are the profile's";
-    (!report.args.here).then(|| format!("`{key}` is planned for {cores} CPU cores{shared} of this machine, {why}"))
+    (!report.args.here.is_given())
+        .then(|| format!("`{key}` is planned for {cores} CPU cores{shared} of this machine, {why}"))
 }
 
 /// Gain of a larger step, where the data set is too small for one that fills the device.

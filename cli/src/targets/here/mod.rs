@@ -23,6 +23,8 @@ struct Here<'a> {
 
 #[derive(Serialize)]
 struct Gpu<'a> {
+    /// Number in CUDA's order.
+    number: usize,
     name: String,
     device: Recognised,
     why: String,
@@ -38,10 +40,10 @@ struct Gpu<'a> {
 /// GPUs, and reasons for missing ones. Without a GPU the answer is no.
 pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<String>) -> Answer {
     let machine = &catalogue.machine;
-    let read = machine.gpus.iter().zip(&catalogue.recognised);
+    let read = machine.gpus.iter().zip(&catalogue.recognised).enumerate();
     let here = Here {
         driver_version: machine.driver_version.as_deref(),
-        gpus: read.map(|(reading, found)| gpu(reading, found)).collect(),
+        gpus: read.map(|(number, (reading, found))| gpu(number, reading, found)).collect(),
         trouble: &machine.trouble,
     };
     notes.extend(machine.trouble.iter().cloned());
@@ -53,8 +55,9 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
     Answer { text, notes, code }
 }
 
-fn gpu<'a>(reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
+fn gpu<'a>(number: usize, reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
     Gpu {
+        number,
         name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
         device: found.into(),
         why: compared::describe(reading, found),
@@ -105,13 +108,14 @@ fn building(here: &Here, catalogue: &Catalogue) -> String {
     if ids.is_empty() { undescribed() } else { details::features(&ids, |id| catalogue.declares(id)) }
 }
 
-/// Number of the GPU and of its MIG slice.
+/// Numbers of the GPU, in CUDA's order and in the driver's, and of its MIG slice.
 fn heading(gpu: &Gpu) -> String {
-    let index = gpu.reading.index;
+    let (number, index) = (gpu.number, gpu.reading.index);
+    let other = if number == index as usize { String::new() } else { format!(" ({index} in nvidia-smi)") };
     let slice = gpu.reading.mig.map_or_else(String::new, |slice| {
         format!(", MIG slice {}/{} (GPU/compute instance)", slice.gpu_instance, slice.compute_instance)
     });
-    format!("{}{slice}: {}", styled(BOLD, format!("GPU {index}")), styled(BOLD, &gpu.name))
+    format!("{}{other}{slice}: {}", styled(BOLD, format!("GPU {number}")), styled(BOLD, &gpu.name))
 }
 
 fn undescribed() -> String {

@@ -1,13 +1,20 @@
 //! Devices that commands plan for.
 
+mod here;
+mod targets;
+
 use gpu_tuned::{Machine, detect};
-use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
-use gpu_tuned_core::{Goal, Provenance};
+use gpu_tuned_core::{Goal, Provenance, plan};
 
+pub(crate) use here::HereArgs;
+pub(crate) use targets::Targets;
+
+use crate::args::GoalArgs;
 use crate::error::Error;
-use crate::project::Project;
+use crate::project::{Described, Project};
 
 pub(crate) struct Target {
     /// Name of the profile, or of the device in the driver.
@@ -52,50 +59,6 @@ impl Target {
         Ok(targets)
     }
 
-    /// The requested device: by name, or the first one of this machine; else the only one that the package declares. With
-    /// problems of detection.
-    pub(crate) fn one(project: &Project, name: Option<&str>, here: bool) -> Result<(Self, Vec<String>), Error> {
-        if here {
-            return Ok(Self::first_here(project));
-        }
-        if let Some(name) = name {
-            return Ok((Self::named(project, name)?, Vec::new()));
-        }
-        let mut declared = Self::declared(project);
-        match (declared.pop(), declared.is_empty()) {
-            (None, _) => Err(project.without_targets()),
-            (Some(only), true) => Ok((only, Vec::new())),
-            (Some(last), false) => {
-                let names = declared.into_iter().chain([last]).map(|target| target.name).collect();
-                Err(Error::SeveralTargets { package: project.name().to_owned(), names })
-            }
-        }
-    }
-
-    /// The requested devices: by name, all, or those of this machine; else those that the package declares. With problems of
-    /// detection.
-    pub(crate) fn wanted(
-        project: &Project,
-        names: &[String],
-        all: bool,
-        here: bool,
-    ) -> Result<(Vec<Self>, Vec<String>), Error> {
-        if here {
-            return Ok(Self::here(project));
-        }
-        if all {
-            return Ok((Self::all(project), Vec::new()));
-        }
-        let targets = match names {
-            [] => Self::declared(project),
-            names => Self::all_named(project, names)?,
-        };
-        if targets.is_empty() {
-            return Err(project.without_targets());
-        }
-        Ok((targets, Vec::new()))
-    }
-
     pub(crate) fn all(project: &Project) -> Vec<Self> {
         let table = project.profiles();
         table.iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC).map(Self::nominal).collect()
@@ -104,19 +67,6 @@ impl Target {
     pub(crate) fn declared(project: &Project) -> Vec<Self> {
         let table = project.profiles();
         project.declared().iter().filter_map(|id| table.get(id.as_str())).map(Self::nominal).collect()
-    }
-
-    /// GPUs of this machine, or its CPU without any; with problems of detection.
-    pub(crate) fn here(project: &Project) -> (Vec<Self>, Vec<String>) {
-        Self::here_among(&project.profiles())
-    }
-
-    /// GPUs of this machine, recognised among these profiles.
-    pub(crate) fn here_among(table: &ProfileTable) -> (Vec<Self>, Vec<String>) {
-        let machine = detect();
-        let gpus = gpus(&machine, table);
-        let found = if gpus.is_empty() { vec![Self::cpu(&machine)] } else { gpus };
-        (found, machine.trouble)
     }
 
     /// Profiles of the GPUs in this machine, each once.
@@ -143,9 +93,19 @@ impl Target {
         DeviceFacts { host_cores, ..self.facts.clone() }
     }
 
-    fn first_here(project: &Project) -> (Self, Vec<String>) {
-        let (mut all, trouble) = Self::here(project);
-        (all.swap_remove(0), trouble)
+    /// Returns true if a plan of the workload exists.
+    pub(crate) fn fits(&self, described: &Described<'_>, asked: &GoalArgs) -> bool {
+        let goal = asked.over(self.goal(described.goal.clone()));
+        let facts = self.facts_of(goal.world_size);
+        plan(&facts, &described.workload_on(&facts), &goal).is_ok()
+    }
+
+    /// The GPU with this reading; `None` if its memory is unknown.
+    fn of_gpu(reading: &GpuReading, machine: &Machine, table: &ProfileTable) -> Option<Self> {
+        let found = identify(reading, table);
+        let facts = DeviceFacts::from_reading(reading, found.profile(), Some(machine.host.cores))?;
+        let beside = machine.gpus.len() as u64;
+        Some(Self { name: facts.name.clone(), facts, profile: found.profile().cloned(), beside })
     }
 
     fn cpu(machine: &Machine) -> Self {
@@ -165,19 +125,9 @@ impl Target {
 
 /// Profiles of the GPUs, each once.
 fn recognised(machine: &Machine, table: &ProfileTable) -> Vec<ProfileId> {
-    let mut ids: Vec<_> = gpus(machine, table).into_iter().filter_map(|gpu| Some(gpu.profile?.id)).collect();
+    let mut ids: Vec<_> =
+        machine.gpus.iter().filter_map(|gpu| Some(Target::of_gpu(gpu, machine, table)?.profile?.id)).collect();
     ids.sort_unstable();
     ids.dedup();
     ids
-}
-
-/// GPUs with a known amount of memory.
-fn gpus(machine: &Machine, table: &ProfileTable) -> Vec<Target> {
-    let beside = machine.gpus.len() as u64;
-    let target = |reading| {
-        let found = identify(reading, table);
-        let facts = DeviceFacts::from_reading(reading, found.profile(), Some(machine.host.cores))?;
-        Some(Target { name: facts.name.clone(), facts, profile: found.profile().cloned(), beside })
-    };
-    machine.gpus.iter().filter_map(target).collect()
 }

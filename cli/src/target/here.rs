@@ -1,0 +1,134 @@
+//! GPUs of this machine that a program may take.
+
+use gpu_tuned::{Machine, detect};
+use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_core::matching::{Match, identify};
+use gpu_tuned_core::plan::Remedy;
+use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+
+use super::Target;
+use crate::error::Error;
+
+/// This machine in place of named GPUs.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct HereArgs {
+    /// Plan for the GPU that a program takes in this machine, or for its CPU where there is none
+    #[arg(long)]
+    pub here: bool,
+    /// Plan for this GPU of the machine, by its number in CUDA's order, or for `all` of them
+    #[arg(long, value_name = "NUMBER", value_parser = which)]
+    pub gpu: Option<WhichGpu>,
+}
+
+impl HereArgs {
+    /// Returns true if this machine is asked for.
+    pub(crate) const fn is_given(self) -> bool {
+        self.here || self.gpu.is_some()
+    }
+}
+
+/// GPU of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhichGpu {
+    All,
+    Number(usize),
+}
+
+fn which(text: &str) -> Result<WhichGpu, String> {
+    match text {
+        "all" => Ok(WhichGpu::All),
+        number => number.parse().map(WhichGpu::Number).map_err(|_| "expected a number, or `all`".to_owned()),
+    }
+}
+
+/// This machine, with its GPUs in the order in which a program tries them.
+pub(super) struct Here {
+    machine: Machine,
+    table: ProfileTable,
+    /// The only GPU that the package declares.
+    declared: Option<ProfileId>,
+    /// Positions of GPUs with known memory.
+    positions: Vec<usize>,
+    /// Reasons against GPUs with unknown memory.
+    unusable: Vec<(usize, String)>,
+}
+
+impl Here {
+    pub(super) fn read(table: ProfileTable, declared: &[ProfileId]) -> Self {
+        let declared = if let [only] = declared { Some(only.clone()) } else { None };
+        let (machine, positions, unusable) = (detect(), Vec::new(), Vec::new());
+        let mut here = Self { machine, table, declared, positions, unusable };
+        let preference = here.machine.preference(|gpu| here.is_declared(gpu));
+        let (usable, others): (Vec<_>, Vec<_>) = preference.into_iter().partition(|at| here.target(*at).is_some());
+        here.positions = usable;
+        here.unusable = others.into_iter().map(|position| (position, here.without_memory(position))).collect();
+        here
+    }
+
+    /// Returns true for the GPU that a build of the package is for.
+    fn is_declared(&self, gpu: &GpuReading) -> bool {
+        let Some(declared) = &self.declared else { return false };
+        matches!(identify(gpu, &self.table), Match::Exact { profile } if profile.id == *declared)
+    }
+
+    fn target(&self, position: usize) -> Option<Target> {
+        Target::of_gpu(&self.machine.gpus[position], &self.machine, &self.table)
+    }
+
+    fn without_memory(&self, position: usize) -> String {
+        let name = self.machine.gpus[position].name.as_deref().unwrap_or("without a name");
+        format!("GPU {position} ({name}) cannot be planned for: the driver does not report its memory")
+    }
+
+    /// The requested GPUs; without a number, all in the order in which a program tries them. The CPU without a GPU.
+    pub(super) fn targets(&self, which: Option<WhichGpu>) -> Result<Vec<Target>, Error> {
+        let positions = match which {
+            None => self.positions.clone(),
+            Some(WhichGpu::All) => {
+                let mut all = self.positions.clone();
+                all.sort_unstable();
+                all
+            }
+            Some(WhichGpu::Number(number)) if self.positions.contains(&number) => vec![number],
+            Some(WhichGpu::Number(number)) => {
+                let there = (0..self.machine.gpus.len()).map(|number| number.to_string()).collect();
+                let unusable = self.unusable.iter().find(|(position, _)| *position == number);
+                return Err(match unusable {
+                    Some((_, because)) => Error::UnusableGpu { because: because.clone() },
+                    None => Error::NoGpu { wanted: number as u64, whose: "GPUs of a program are", there },
+                });
+            }
+        };
+        let gpus: Vec<_> = positions.into_iter().filter_map(|position| self.target(position)).collect();
+        Ok(if gpus.is_empty() { vec![Target::cpu(&self.machine)] } else { gpus })
+    }
+
+    /// Notes on GPUs that are missing, limited or unusable.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let unusable = self.unusable.iter().map(|(_, because)| because.clone());
+        let cpu = self.positions.is_empty().then(|| "no usable GPU: the plan is for the CPU".to_owned());
+        self.machine.trouble.iter().cloned().chain(unusable).chain(cpu).collect()
+    }
+
+    /// Reasons for the GPU at `index` in [`targets`](Self::targets) in place of earlier ones, and the other GPUs.
+    pub(super) fn reasons(&self, index: usize) -> Vec<String> {
+        let Some(&taken) = self.positions.get(index) else { return Vec::new() };
+        let passed_over = self.machine.passed_over(taken, |gpu| self.is_declared(gpu), &self.unusable);
+        let is_new = |at: usize| self.unusable.iter().all(|(position, _)| *position != at);
+        let passed_over = passed_over.into_iter().filter(|gpu| is_new(gpu.position)).map(|gpu| gpu.because);
+        let count = self.machine.gpus.len();
+        let others =
+            format!("of {count} GPUs a program takes GPU {taken}; --gpu NUMBER plans for another, --gpu all for each");
+        passed_over.chain((count > 1).then_some(others)).collect()
+    }
+
+    /// Names the GPU of this machine that would do in place of the requested one.
+    pub(super) fn remedy(&self, which: Option<WhichGpu>, fits: impl Fn(&Target) -> bool) -> Option<Remedy> {
+        let refused = match which {
+            None => *self.positions.first()?,
+            Some(WhichGpu::Number(position)) => position,
+            Some(WhichGpu::All) => return None,
+        };
+        self.machine.remedy(refused, |gpu| Target::of_gpu(gpu, &self.machine, &self.table).is_some_and(|it| fits(&it)))
+    }
+}

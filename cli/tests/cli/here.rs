@@ -1,0 +1,130 @@
+//! The GPU that a program takes is the one that commands show with `--here`.
+
+use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
+use serde_json::Value;
+
+use crate::project::{Project, Ran};
+
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+const LM: &[&str] = &["--model", "transformer", "--dim", "layers=12", "--dim", "d_model=768", "--dim", "vocab=8192"];
+
+/// The command on a machine with the GPUs of a scenario, with these variables.
+fn on(machine: &str, project: &Project, variables: &[(&str, &str)], args: &[&str]) -> Ran {
+    let mut command = project.command(args);
+    command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario(machine));
+    Ran::of(command.envs(variables.iter().copied()))
+}
+
+/// Plans of a transformer in a folder without a package.
+fn planned(machine: &str, variables: &[(&str, &str)], args: &[&str]) -> Ran {
+    let project = Project::new("bare");
+    on(machine, &project, variables, &[&["plan", "--dim", "seq=256", "--global-batch", "512"], LM, args].concat())
+}
+
+/// GPUs of the rows of `plan`.
+fn targets(rows: &Value) -> Vec<&str> {
+    rows.as_array().expect("rows").iter().map(|row| row["target"].as_str().expect("a name")).collect()
+}
+
+const RTX_3090: &str = "NVIDIA GeForce RTX 3090";
+const RTX_4090: &str = "NVIDIA GeForce RTX 4090";
+
+#[test]
+fn commands_show_the_gpu_that_cuda_lists_first() {
+    let project = Project::new("declared");
+    let explained = ["explain", "--here", "--workload", "digits", "--json"];
+    let report = ["report", "--here", "--workload", "digits", "--json", "-o", "page.html"];
+    for (variables, expected) in [
+        (&[][..], RTX_4090),
+        (&[("CUDA_DEVICE_ORDER", "FASTEST_FIRST")], RTX_4090),
+        (&[("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], RTX_3090),
+        (&[(VISIBLE, "1")], RTX_3090),
+        (&[(VISIBLE, "1"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], RTX_4090),
+        (&[(VISIBLE, "1,0")], RTX_3090),
+        (&[(VISIBLE, "GPU-309")], RTX_3090),
+        (&[(VISIBLE, "GPU-309,GPU-409")], RTX_3090),
+        (&[(VISIBLE, "1,9,0")], RTX_3090),
+    ] {
+        let shown = |args: &[&str]| on("two-gpus", &project, variables, args).json(0);
+        assert_eq!(
+            targets(&planned("two-gpus", variables, &["--here", "--json"]).json(0)),
+            [expected],
+            "{variables:?}"
+        );
+        assert_eq!(shown(&explained)["target"], expected, "{variables:?}");
+        assert_eq!(shown(&report)["targets"], serde_json::json!([expected]), "{variables:?}");
+        assert_eq!(shown(&["targets", "--here", "--json"])["gpus"][0]["name"], expected, "{variables:?}");
+        project.write("train.yaml", "batch_size: 8\nhidden_sizes: [512, 512]\ninput_dim: 64\noutput_dim: 2\n");
+        let optimized = shown(&["optimize", "train.yaml", "--here", "--dry-run", "--json"]);
+        assert_eq!(optimized["targets"][0]["target"], expected, "{variables:?}");
+        assert_eq!(optimized["targets"].as_array().map(Vec::len), Some(1));
+    }
+}
+
+#[test]
+fn a_list_without_gpus_leaves_the_cpu_with_the_reason() {
+    for (list, reason) in [
+        ("", "CUDA shows none of the driver's GPUs (NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090)"),
+        ("-1", "CUDA shows none of the driver's GPUs"),
+        ("0,0", "CUDA_VISIBLE_DEVICES names a GPU twice (`0`), and CUDA shows no GPU then"),
+        ("7", "CUDA_VISIBLE_DEVICES: no usable GPU is `7`"),
+    ] {
+        let ran = planned("two-gpus", &[(VISIBLE, list)], &["--here", "--json"]);
+        assert!(ran.stderr.starts_with(&format!("note: {reason}")), "{list:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("\nnote: no usable GPU: the plan is for the CPU\n"), "{list:?}: {}", ran.stderr);
+        assert!(targets(&ran.json(0))[0].starts_with("CPU"), "{list:?}");
+    }
+}
+
+#[test]
+fn another_gpu_is_chosen_by_its_number() {
+    let with = |args: &[&str]| planned("two-gpus", &[], &[args, &["--json"]].concat());
+    let note = "note: of 2 GPUs a program takes GPU 0; --gpu NUMBER plans for another, --gpu all for each\n";
+    assert_eq!(with(&["--here"]).stderr, note);
+    let second = with(&["--gpu", "1"]);
+    assert_eq!(second.stderr, "");
+    assert_eq!(targets(&second.json(0)), [RTX_3090]);
+    assert_eq!(targets(&with(&["--gpu", "all"]).json(0)), [RTX_4090, RTX_3090]);
+    let said = with(&["--gpu", "2"]).refused(2);
+    assert_eq!(said, "error: there is no GPU 2\n  help: the GPUs of a program are 0, 1\n");
+    assert!(with(&["--gpu", "first"]).refused(2).contains("expected a number, or `all`"));
+    assert!(with(&["--gpu", "1", "--target", "h200"]).refused(2).contains("cannot be used with"));
+    // Numbers count the GPUs of the process.
+    let rows = planned("two-gpus", &[(VISIBLE, "1")], &["--gpu", "0", "--json"]).json(0);
+    assert_eq!(targets(&rows), [RTX_3090]);
+    let explained = ["explain", "--dim", "seq=256", "--gpu", "all"];
+    let said = on("two-gpus", &Project::new("bare"), &[], &[&explained, LM].concat()).refused(2);
+    assert!(said.contains("--gpu NUMBER chooses one"), "{said}");
+}
+
+#[test]
+fn an_idle_gpu_is_shown_in_place_of_a_busy_one() {
+    let ran = planned("first-busy", &[], &["--here", "--json"]);
+    assert!(
+        ran.stderr.contains("GPU 0 has 900.0 MiB free; GPU 1 is the same kind and has 23.5 GiB free"),
+        "{}",
+        ran.stderr
+    );
+    let rows = ran.json(0);
+    assert_eq!(rows.as_array().map(Vec::len), Some(1));
+    assert_eq!(rows[0]["plan"]["memory"]["available"], 24110_u64 << 20);
+    // Where the busy one is asked for, the idle one is named.
+    let misfit = planned("first-busy", &[], &["--gpu", "0"]).ended(1);
+    let text = misfit.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("take GPU 1 of this machine, on which it fits"), "{misfit}");
+}
+
+#[test]
+fn a_memory_limit_of_mps_bounds_the_plan() {
+    let limit = [("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=4G,1=8G")];
+    let ran = planned("rtx4090", &limit, &["--here", "--json"]);
+    assert_eq!(ran.stderr, "note: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT limits this process to 4.0 GiB of GPU 0\n");
+    assert_eq!(ran.json(0)[0]["plan"]["memory"]["available"], 4_u64 << 30);
+}
+
+#[test]
+fn a_gpu_that_reports_no_memory_is_named_before_the_cpu_is_planned_for() {
+    let ran = planned("vgpu-without-memory", &[], &["--here", "--json"]);
+    assert!(ran.stderr.contains("cannot be planned for: the driver does not report its memory\n"), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("note: no usable GPU: the plan is for the CPU\n"), "{}", ran.stderr);
+}
