@@ -27,6 +27,7 @@ mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
 mod training;
+mod unready;
 mod warm;
 mod weights;
 
@@ -68,6 +69,8 @@ enum Command {
     Naive(naive::Arguments),
     /// Several GPUs that take steps together: speed, gradients, and faults of one
     Ranks(ranks::Arguments),
+    /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
+    Unready(unready::Arguments),
     /// Time of the first optimizer steps of a session, or an archive of kernels for them if `GPU_TUNED_WARM` requests
     /// one
     Warm(warm::Arguments),
@@ -109,6 +112,7 @@ fn main() -> anyhow::Result<()> {
         Command::Feed(arguments) => feed::run(&arguments),
         Command::Naive(arguments) => naive::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
+        Command::Unready(arguments) => unready::run(&arguments),
         Command::Warm(arguments) => warm::run(&arguments),
     }
 }

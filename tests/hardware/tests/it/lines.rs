@@ -135,3 +135,12 @@ fn what_there_is_no_time_for_is_said_and_takes_nothing_from_the_rest() {
     assert_eq!(ways, ["broken", "broken", "verdict"]);
     assert_eq!(found[2]["within"], false);
 }
+
+/// The planner takes f32 on a CPU, so nothing starts again.
+#[test]
+fn a_model_that_is_not_ready_for_16_bits_trains_on_the_cpu() {
+    let (lines, succeeded) = lines("unready");
+    assert!(succeeded && lines.len() == 2, "{lines:?}");
+    assert_eq!(lines[1]["precision"], "f32");
+    assert_eq!(lines[1]["losses"].as_array().map(Vec::len), Some(3));
+}

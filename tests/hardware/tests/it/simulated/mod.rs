@@ -220,3 +220,17 @@ fn what_a_process_has_done_about_tf32_stays() {
     assert!(second.contains("switched off in this process before") && second.contains("used: false"), "{second}");
     assert!(!second.contains("TF32 stays on") && second.contains("full-f32"), "{second}");
 }
+
+/// The second start is the same process, and has all memory again.
+#[test]
+fn a_model_that_is_not_ready_for_16_bits_is_trained_in_f32_after_a_second_start() {
+    let machine = Machine::new("h200");
+    let (output, lines) = run(hardware(&machine, "unready --hold-mib 64"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("norm.running_mean") && errors.contains("starts again and trains in f32"), "{errors}");
+    let [first, second, trained] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!([&first["precision"], &second["precision"], &trained["precision"]], ["mixed_bf16", "f32", "f32"]);
+    assert_eq!(first["fallbacks"], serde_json::json!([]));
+    assert!(second["fallbacks"][0].as_str().expect("a fallback").contains("norm.running_mean"), "{second}");
+}
