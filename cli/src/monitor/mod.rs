@@ -51,8 +51,10 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
     Ok(Answer { text, notes, code: Code::Ok })
 }
 
+/// Returns true if standard input and output are a terminal that can show a screen.
 fn are_terminals() -> bool {
-    io::stdout().is_terminal() && io::stdin().is_terminal()
+    let is_dumb = screen::is_dumb(std::env::var_os("TERM").as_deref());
+    !is_dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
 /// Watches this machine; `None` when the reader has closed the output.
@@ -210,7 +212,16 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::interval;
+    use std::ffi::OsStr;
+
+    use super::{interval, screen};
+
+    #[test]
+    fn a_dumb_terminal_has_no_screen() {
+        let is_dumb = |terminal: Option<&str>| screen::is_dumb(terminal.map(OsStr::new));
+        assert!(is_dumb(Some("dumb")));
+        assert!(![None, Some(""), Some("xterm-256color"), Some("linux")].into_iter().any(is_dumb));
+    }
 
     #[test]
     fn intervals_have_bounds() {

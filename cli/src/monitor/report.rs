@@ -43,7 +43,8 @@ fn of_gpu(gpu: &GpuSummary, seconds: f64) -> String {
     let figures = GPU_FIGURES.iter().filter_map(|figure| Some((figure.key, gpu.figures.get(figure.key)?)));
     let mut text = table(&heading, figures);
     if let Some(total) = gpu.gpu.memory_total_bytes {
-        let _ = writeln!(text, "  of {:.2} GiB of memory", gib(total as f64));
+        let shared = if gpu.gpu.unified_memory { ", shared with the host" } else { "" };
+        let _ = writeln!(text, "  of {:.2} GiB of memory{shared}", gib(total as f64));
     }
     if let Some(joules) = gpu.energy_j {
         let _ = writeln!(text, "  {} of energy", energy(joules));

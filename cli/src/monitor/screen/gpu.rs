@@ -65,7 +65,7 @@ fn left(gpu: &Gpu, sample: &GpuSample) -> Vec<Bar> {
     let bar = |name, share: Option<f64>, figures, style| Bar { name, share, figures, style };
     vec![
         percent("Utilisation", sample.utilisation_percent, WORK),
-        bar("Memory", share(used, total), memory, MEMORY),
+        bar(if gpu.unified_memory { "Host memory" } else { "Memory" }, share(used, total), memory, MEMORY),
         bar("Power", share(power, limit), power.map_or_else(none, |power| part_of(power, limit, "W", 0)), POWER),
         bar(
             "SM clock",

@@ -30,6 +30,7 @@ use crate::output::Code;
 use crate::process::Stop;
 use keys::Act;
 use styles::has_colors;
+pub(super) use styles::is_dumb;
 
 const REST: Duration = Duration::from_millis(100);
 

@@ -1,5 +1,7 @@
 //! Styles of the screen.
 
+use std::ffi::OsStr;
+
 use clap::ColorChoice;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
@@ -17,12 +19,16 @@ pub(super) const FAINT: Style = Style::new().fg(Color::DarkGray);
 /// Returns true if colors are requested; by default, unless `NO_COLOR` is set or the terminal has none.
 pub(super) fn has_colors(color: ColorChoice) -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     match color {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
-        ColorChoice::Auto => !is_set("NO_COLOR") && !is_dumb,
+        ColorChoice::Auto => !is_set("NO_COLOR") && !is_dumb(std::env::var_os("TERM").as_deref()),
     }
+}
+
+/// Returns true for a terminal, by the value of `TERM`, that has neither colors nor an alternate screen.
+pub(crate) fn is_dumb(terminal: Option<&OsStr>) -> bool {
+    terminal.is_some_and(|terminal| terminal == "dumb")
 }
 
 /// Removes the colors of a drawn screen; faint text is dimmed.

@@ -177,8 +177,12 @@ pub(super) fn pcie(input: &DiagnosisInput<'_>) -> Option<Finding> {
     Some(finding(prediction.severity()).with_prediction(prediction))
 }
 
-/// Returns the links, now and possible, of a GPU whose link is reduced under load. Idle links slow down by themselves.
+/// Returns the links, now and possible, of a GPU whose link is reduced under load. Idle links slow down by themselves. A GPU
+/// with unified memory has no link: a GB10 reports generation 1 and one lane.
 fn reduced<'a>(gpu: &'a GpuStats<'a>) -> Option<(&'a GpuStats<'a>, Link, Link)> {
+    if gpu.has_unified_memory() {
+        return None;
+    }
     let possible = (gpu.gpu.max_pcie_generation?, gpu.gpu.max_pcie_lanes?);
     let links: Vec<Link> =
         gpu.loaded().filter_map(|sample| Some((sample.pcie_generation?, sample.pcie_lanes?))).collect();

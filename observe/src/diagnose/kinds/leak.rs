@@ -73,6 +73,10 @@ fn by_time(input: &DiagnosisInput<'_>) -> Option<Finding> {
         return None;
     }
     let grows = |gpu: &GpuStats<'_>| {
+        if gpu.has_unified_memory() {
+            // Its growth is that of all programs of the host.
+            return None;
+        }
         let of = |sample: &&GpuSample| Some((sample.at, sample.memory_used_bytes? as f64));
         let points: Vec<_> = gpu.samples.iter().filter_map(of).collect();
         let left = gpu.gpu.memory_total_bytes.zip(points.last()).map(|(total, last)| total as f64 - last.1);

@@ -24,8 +24,13 @@ pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
             return None;
         }
         let is_much = |other: &OtherMemory| other.bytes >= MUCH * total;
-        let other = listed(input, gpu).filter(is_much).or_else(|| in_use_before(gpu).filter(is_much));
-        let other = other.or_else(|| unaccounted(input, gpu).filter(is_much))?;
+        let mut other = listed(input, gpu).filter(is_much);
+        // Of unified memory, programs without the GPU use a part, too.
+        if !gpu.has_unified_memory() {
+            other = other.or_else(|| in_use_before(gpu).filter(is_much));
+            other = other.or_else(|| unaccounted(input, gpu).filter(is_much));
+        }
+        let other = other?;
         Some((gpu.name(), other, total))
     };
     let (name, other, total) = input.stats.gpus.iter().find_map(others)?;

@@ -1,5 +1,7 @@
 //! Statistics of the run's GPUs during the judged steps.
 
+use gpu_tuned_core::profile::ProfileTable;
+
 use crate::recording::{Gpu, GpuProcess, GpuSample, Run, Start, Throttle};
 
 use crate::stats::{mean, median};
@@ -19,6 +21,12 @@ pub(in super::super) struct GpuStats<'a> {
 }
 
 impl GpuStats<'_> {
+    /// Returns true if the GPU shares the host's memory, by the recording or by the GPU's profile.
+    pub(in super::super) fn has_unified_memory(&self) -> bool {
+        let profile = || ProfileTable::builtin_profile(self.gpu.profile.as_deref()?);
+        self.gpu.unified_memory || profile().is_some_and(|profile| profile.compute_capability.is_integrated())
+    }
+
     /// Returns the mean of a figure.
     pub(in super::super) fn mean(&self, figure: impl Fn(&GpuSample) -> Option<f64>) -> Option<f64> {
         mean(self.samples.iter().filter_map(|sample| figure(sample)))

@@ -51,6 +51,12 @@ pub(super) fn neighbour(made: Made, bytes: u64) -> Made {
     })
 }
 
+/// The run on a GPU that shares the host's memory.
+fn with_unified_memory(mut made: Made) -> Made {
+    made.start.gpus.iter_mut().for_each(|gpu| gpu.unified_memory = true);
+    made
+}
+
 /// A run with the session's loader.
 pub(super) fn ours(made: Made) -> Made {
     made.each_step(|step| (step.prepared_s, step.prepared_cpu_s) = (Some(1e-3), Some(1e-3)))
@@ -224,6 +230,7 @@ fn of_memory() -> Vec<Case> {
         (Kind::Fragmentation, fragmented(40).records(), fragmented(25).records()),
         (Kind::OtherProcess, neighbour(healthy(), 30 * GIB).records(), neighbour(healthy(), GIB / 2).records()),
         (Kind::OtherProcess, before(50).records(), before(1).records()),
+        (Kind::OtherProcess, before(50).records(), with_unified_memory(before(50)).records()),
     ]
 }
 
@@ -256,6 +263,7 @@ fn of_the_machine() -> Vec<Case> {
         (Kind::PcieReduced, linked(4, 96.0).records(), linked(16, 96.0).records()),
         // An idle link slows down by itself.
         (Kind::PcieReduced, linked(4, 96.0).records(), linked(4, 10.0).records()),
+        (Kind::PcieReduced, linked(1, 96.0).records(), with_unified_memory(linked(1, 96.0)).records()),
         (Kind::GpuIdle, idle(30.0), idle(90.0)),
     ]
 }
