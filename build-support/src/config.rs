@@ -77,7 +77,7 @@ impl Config {
         let selected = match self.choose(asked.as_deref(), &package, &known, &mut directives)? {
             Choice::Generic => Selected::Generic,
             Choice::Targets(targets) => Selected::Targets(targets),
-            Choice::Native => native::select(environment, &mut directives)?,
+            Choice::Native => native::select(environment, &file.profiles, &mut directives)?,
         };
         let resolved = resolve(selected, known.among(package.features.keys()), &file).with_measured(lock);
         let text = resolved.to_toml();

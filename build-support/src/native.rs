@@ -5,6 +5,7 @@ pub(crate) use driver::select;
 #[cfg(not(feature = "native"))]
 pub(crate) fn select<W: std::io::Write>(
     _: &impl crate::Environment,
+    _: &[gpu_tuned_core::profile::Profile],
     _: &mut crate::directives::Directives<W>,
 ) -> Result<crate::Selected, crate::BuildError> {
     Err(crate::BuildError::NativeMissing)
@@ -15,7 +16,9 @@ mod driver {
     use std::io::Write;
     use std::path::Path;
 
-    use gpu_tuned_core::device::GpuReading;
+    use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+    use gpu_tuned_core::matching::identify;
+    use gpu_tuned_core::profile::{Profile, ProfileTable};
     use gpu_tuned_nvml::{DriverReading, LIBRARY_VARIABLE};
     use gpu_tuned_project::resolved::Selected;
 
@@ -23,21 +26,27 @@ mod driver {
     use crate::environment::setting;
     use crate::{BuildError, Environment};
 
-    /// Returns the GPU in the build machine, or `generic` with a warning.
+    /// Returns the GPU in the build machine, or `generic` with a warning. `own` are the package's profiles.
     pub(crate) fn select<W: Write>(
         environment: &impl Environment,
+        own: &[Profile],
         directives: &mut Directives<W>,
     ) -> Result<Selected, BuildError> {
         let library = setting(environment, LIBRARY_VARIABLE, directives)?;
-        let (gpu, warnings) = match gpu_tuned_nvml::read(library.as_deref().map(Path::new)) {
+        let (gpu, mut warnings) = match gpu_tuned_nvml::read(library.as_deref().map(Path::new)) {
             Ok(reading) => choose(reading),
             Err(error) => (None, vec![error.to_string()]),
         };
+        let own: ProfileTable = own.iter().cloned().collect();
+        let can_plan = |gpu: &GpuReading| DeviceFacts::from_reading(gpu, identify(gpu, &own).profile(), None).is_some();
+        let unusable = gpu.as_ref().filter(|gpu| !can_plan(gpu));
+        warnings.extend(unusable.map(|gpu| gpu.without_memory(gpu.index as usize)));
+        let gpu = if unusable.is_some() { None } else { gpu };
         for warning in &warnings {
             directives.warning(&format!("native: {warning}"))?;
         }
         let Some(gpu) = gpu else {
-            directives.warning("native: found no GPU; the constants are those of the `generic` profile")?;
+            directives.warning("native: found no usable GPU; the constants are those of the `generic` profile")?;
             return Ok(Selected::Generic);
         };
         Ok(Selected::Native(Box::new(lasting(gpu))))

@@ -52,12 +52,31 @@ fn of_different_gpus_the_one_with_the_least_memory_is_selected_by_name() {
 
 #[test]
 fn without_a_gpu_the_generic_profile_is_selected_and_the_reason_is_a_warning() {
-    let found_none = "native: found no GPU; the constants are those of the `generic` profile";
+    let found_none = "native: found no usable GPU; the constants are those of the `generic` profile";
     for (scenario, reasons) in [("no-gpu", 0), ("driver-not-loaded", 1), ("no-permission", 1)] {
         let (selected, warnings) = in_scenario(scenario);
         assert_eq!(selected, Selected::Generic, "{scenario}");
         assert_eq!(warnings.len(), reasons + 1, "{scenario}: {warnings:?}");
         assert_eq!(warnings.last().unwrap(), found_none, "{scenario}");
+    }
+}
+
+#[test]
+fn a_gpu_that_reports_no_memory_is_named_and_the_generic_profile_is_selected() {
+    let (selected, warnings) = in_scenario("vgpu-without-memory");
+    assert_eq!(selected, Selected::Generic);
+    let found_none = "native: found no usable GPU; the constants are those of the `generic` profile";
+    let why = "native: GPU 0 (GRID A100DX-1-10C) cannot be planned for: the driver does not report its memory";
+    assert_eq!(warnings, [why, found_none]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_gpu_that_shares_the_hosts_memory_is_selected_with_it() {
+    for scenario in ["gb10", "orin-nvgpu", "jetson-orin"] {
+        let (Selected::Native(gpu), warnings) = in_scenario(scenario) else { panic!("{scenario}: no GPU") };
+        assert_eq!(warnings, [""; 0], "{scenario}");
+        assert!(gpu.unified_memory && gpu.memory_total.is_some(), "{gpu:?}");
     }
 }
 

@@ -61,7 +61,7 @@ impl Here {
         let preference = here.machine.preference(|gpu| here.is_declared(gpu));
         let (usable, others): (Vec<_>, Vec<_>) = preference.into_iter().partition(|at| here.target(*at).is_some());
         here.positions = usable;
-        here.unusable = others.into_iter().map(|position| (position, here.without_memory(position))).collect();
+        here.unusable = others.into_iter().map(|at| (at, here.machine.gpus[at].without_memory(at))).collect();
         here
     }
 
@@ -73,11 +73,6 @@ impl Here {
 
     fn target(&self, position: usize) -> Option<Target> {
         Target::of_gpu(&self.machine.gpus[position], &self.machine, &self.table)
-    }
-
-    fn without_memory(&self, position: usize) -> String {
-        let name = self.machine.gpus[position].name.as_deref().unwrap_or("without a name");
-        format!("GPU {position} ({name}) cannot be planned for: the driver does not report its memory")
     }
 
     /// The requested GPUs; without a number, all in the order in which a program tries them. The CPU without a GPU.

@@ -71,6 +71,12 @@ impl GpuReading {
         self.unified_memory || self.compute_capability.is_some_and(ComputeCapability::is_integrated)
     }
 
+    /// Explains that GPU `number` has no plan, because its memory is unknown.
+    pub fn without_memory(&self, number: usize) -> String {
+        let name = self.name.as_deref().unwrap_or("without a name");
+        format!("GPU {number} ({name}) cannot be planned for: the driver does not report its memory")
+    }
+
     /// Fills figures that this reading lacks from another one of the same GPU.
     pub fn complete(&mut self, other: &Self) {
         self.unified_memory |= other.unified_memory;

@@ -130,7 +130,7 @@ fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -
         // A GPU with unknown memory has no plan.
         match DeviceFacts::from_reading(reading, found.profile(), None) {
             Some(facts) => gpus.push(Gpu { position, reading: reading.clone(), found, facts }),
-            None => because.push(format!("the driver does not say how much memory GPU {} has", reading.index)),
+            None => because.push(reading.without_memory(position)),
         }
     }
     (gpus, because)

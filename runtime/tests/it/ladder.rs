@@ -198,7 +198,8 @@ fn a_gpu_that_says_nothing_of_its_memory_is_not_planned_for() {
     nameless.index = 3;
     machine.gpus = vec![nameless];
     let decision = Options::default().machine(machine).decide(&ForRtx4090::default()).expect("the CPU will do");
-    let because = vec!["the driver does not say how much memory GPU 3 has".to_owned()];
+    let because =
+        vec!["GPU 0 (without a name) cannot be planned for: the driver does not report its memory".to_owned()];
     assert_eq!(decision.selection.fallbacks, [Fallback::NoGpu { because }]);
 }
 

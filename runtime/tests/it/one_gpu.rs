@@ -93,7 +93,10 @@ fn a_gpu_with_unknown_memory_does_not_hide_the_next_one() {
     let decision = Options::default().machine(machine).decide(&ForAnyGpu::default()).expect("it fits");
     assert_eq!(taken(&decision), [1]);
     let [passed_over] = &decision.selection.passed_over[..] else { panic!("{}", decision.selection) };
-    assert_eq!(passed_over.because, "the driver does not say how much memory GPU 0 has");
+    assert_eq!(
+        passed_over.because,
+        "GPU 0 (without a name) cannot be planned for: the driver does not report its memory"
+    );
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn native_names_the_gpu_in_the_machine() {
 fn native_without_a_driver_is_generic_with_a_warning() {
     let build = new("native-none").set("GPU_TUNED_NVML_PATH", "/nowhere/nvml.so").build(&["--features", "native"]);
     is_for(&build, "generic", "");
-    assert!(build.stderr.contains("warning: native-none@0.0.0: native: found no GPU"), "{}", build.stderr);
+    assert!(build.stderr.contains("warning: native-none@0.0.0: native: found no usable GPU"), "{}", build.stderr);
 }
 
 #[test]
