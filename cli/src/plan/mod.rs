@@ -46,6 +46,9 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<String>,
     target: String,
+    /// True if figures of the GPU are estimates.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    has_estimates: bool,
     #[serde(flatten)]
     costs: Costs,
     #[serde(flatten)]
@@ -80,6 +83,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         let fits = |target: &Target| target.fits(described, &args.goal);
         let (chosen, reasons) = targets.chosen(fits);
         add_new(&mut notes, reasons);
+        add_new(&mut notes, view::remarks(chosen));
         let mut found = Vec::new();
         for target in chosen {
             let goal = args.goal.over(target.goal(described.goal.clone()));
@@ -127,17 +131,18 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal, prices: &[Price]
         Outcome::Plan(plan) => Costs::new(target, plan, prices),
         _ => Costs::default(),
     };
-    Ok(Row { workload: described.name.to_owned(), config, target: target.name.clone(), costs, outcome })
+    let (workload, name, has_estimates) = (described.name.to_owned(), target.name.clone(), !facts.estimated.is_empty());
+    Ok(Row { workload, config, target: name, has_estimates, costs, outcome })
 }
 
 fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
     let headings = view::headings("target").into_iter().chain(Costs::headings(&args.price));
     let mut table = Table::new(2, headings);
-    for Row { target, outcome, costs, .. } in rows.iter().filter(|row| row.workload == described.name) {
+    for Row { target, outcome, costs, has_estimates, .. } in rows.iter().filter(|row| row.workload == described.name) {
         match outcome {
             Outcome::Plan(plan) => {
                 let cells = view::cells(target, plan).into_iter().chain(costs.cells(&args.price));
-                table.row(PLAIN, cells.collect::<Vec<_>>(), provenance(plan));
+                table.row(PLAIN, cells.collect::<Vec<_>>(), provenance(plan, *has_estimates));
             }
             Outcome::Misfit(misfit) => table.row(PLAIN, [target.clone()], styled(BAD, misfit.in_one_line())),
             Outcome::Unsupported(why) => table.row(PLAIN, [target.clone()], styled(BAD, why)),
@@ -146,7 +151,9 @@ fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
     format!("{}\n{}", view::heading(described, &args.goal), table.print())
 }
 
-fn provenance(plan: &Plan) -> String {
+fn provenance(plan: &Plan, has_estimates: bool) -> String {
     let (memory, speed) = (plan.memory.provenance, plan.samples_per_s_provenance);
-    styled(FAINT, if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") })
+    let estimates = if has_estimates { ", by estimates" } else { "" };
+    let same = if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") };
+    styled(FAINT, same + estimates)
 }

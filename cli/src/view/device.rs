@@ -1,7 +1,7 @@
 //! Figures of a device with their origins.
 
 use gpu_tuned_core::Provenance;
-use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::device::{DeviceKind, EstimatedFigure, MemoryKind};
 use gpu_tuned_core::profile::{Basis, Memory, Peak, Peaks, Profile};
 
 use crate::project::Project;
@@ -10,6 +10,9 @@ use crate::target::Target;
 /// A figure: name, value, and origin.
 pub(super) type Fact = (&'static str, String, String);
 
+/// Origin of figures that neither the driver nor a profile reports.
+const ESTIMATE: &str = "estimate by compute capability and memory";
+
 pub(super) fn facts(target: &Target) -> Vec<Fact> {
     let facts = &target.facts;
     let is_read = facts.memory_provenance == Provenance::Measured;
@@ -17,11 +20,12 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
     let known = |figure: Option<f64>, unit: &str| {
         figure.map_or_else(|| "unknown".to_owned(), |figure| format!("{figure:.1} {unit}"))
     };
-    let memory = match profile.filter(|_| !is_read) {
-        Some(profile) => memory_origin(&profile.memory).to_owned(),
-        None => "read from this machine".to_owned(),
+    let memory = match (profile.filter(|_| !is_read), facts.memory_kind) {
+        (Some(profile), _) => memory_origin(&profile.memory),
+        (None, MemoryKind::Unified) => "the host's, which the GPU shares",
+        (None, MemoryKind::Dedicated) => "read from this machine",
     };
-    let mut all = vec![("memory", facts.memory_total.to_string(), memory)];
+    let mut all = vec![("memory", facts.memory_total.to_string(), memory.to_owned())];
     if facts.memory_available != facts.memory_total {
         all.push(("available", facts.memory_available.to_string(), "free at this moment".to_owned()));
     }
@@ -29,8 +33,7 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
     all.extend(products(target));
     all.push(("bandwidth", known(facts.bandwidth_gb_s, "GB/s"), bandwidth(target)));
     if facts.kind == DeviceKind::Gpu {
-        let from = if is_read { "read from this machine" } else { "profile" };
-        all.push(("multiprocessors", facts.sm_count.to_string(), from.to_owned()));
+        all.push(("multiprocessors", facts.sm_count.to_string(), multiprocessors(target).to_owned()));
         let units = match (facts.has_bf16, facts.has_f16) {
             (true, _) => "TF32 and bf16",
             (false, true) => "fp16",
@@ -39,6 +42,20 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
         all.push(("tensor cores for", units.to_owned(), capability(profile)));
     }
     all
+}
+
+/// Remarks on devices, each once, after the names of the devices.
+pub(crate) fn remarks(targets: &[Target]) -> Vec<String> {
+    let mut named: Vec<(String, Vec<&str>)> = Vec::new();
+    for target in targets {
+        for remark in target.facts.remarks() {
+            match named.iter_mut().find(|(known, _)| *known == remark) {
+                Some((_, names)) => names.push(&target.name),
+                None => named.push((remark, vec![&target.name])),
+            }
+        }
+    }
+    named.into_iter().map(|(remark, names)| format!("{}: {remark}", names.join(", "))).collect()
 }
 
 /// Profile of the figures, with its sources.
@@ -62,7 +79,23 @@ pub(crate) fn memory_origin(memory: &Memory) -> &'static str {
     }
 }
 
+fn is_estimated(target: &Target, figure: EstimatedFigure) -> bool {
+    target.facts.estimated.contains(&figure)
+}
+
+fn multiprocessors(target: &Target) -> &'static str {
+    let of_profile = target.profile.as_ref().and_then(|profile| profile.compute.sm_count);
+    match of_profile {
+        _ if is_estimated(target, EstimatedFigure::SmCount) => ESTIMATE,
+        Some(count) if count == target.facts.sm_count => "profile",
+        _ => "read from this machine",
+    }
+}
+
 fn peak(target: &Target) -> String {
+    if is_estimated(target, EstimatedFigure::Fp32) {
+        return ESTIMATE.to_owned();
+    }
     match target.profile.as_ref().and_then(|profile| profile.peaks.fp32.as_ref()) {
         Some(peak) if target.facts.kind == DeviceKind::Gpu => {
             let basis = match peak.basis {
@@ -93,6 +126,7 @@ fn products(target: &Target) -> Vec<Fact> {
         let source = source.map_or_else(|| ", from similar tests".to_owned(), |source| format!(" ({source})"));
         let origin = match peak {
             Some(peak) => format!("{:.0}% of {} TFLOP/s{source}", 100.0 * rate / peak.tflops, peak.tflops),
+            None if is_estimated(target, EstimatedFigure::Fp32) => ESTIMATE.to_owned(),
             None => "from similar tests".to_owned(),
         };
         Some((name, format!("{rate:.1} TFLOP/s"), origin))
@@ -102,6 +136,7 @@ fn products(target: &Target) -> Vec<Fact> {
 
 fn bandwidth(target: &Target) -> String {
     match (target.facts.kind, &target.profile) {
+        _ if is_estimated(target, EstimatedFigure::Bandwidth) => ESTIMATE,
         (DeviceKind::Cpu, _) => "assumed",
         (DeviceKind::Gpu, Some(_)) => "profile",
         (DeviceKind::Gpu, None) => "from bus and clock",

@@ -6,7 +6,7 @@ mod plan;
 
 use gpu_tuned_observe::diagnose::{Finding, Quantity};
 
-pub(crate) use device::memory_origin;
+pub(crate) use device::{memory_origin, remarks};
 pub(crate) use explanation::{explanation, method};
 pub(crate) use plan::{cells, heading, headings, kept_from_builds};
 

@@ -28,4 +28,5 @@ mod report;
 mod standard_streams;
 mod structs;
 mod targets;
+mod unreported;
 mod warm;

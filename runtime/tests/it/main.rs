@@ -5,6 +5,8 @@ mod bench;
 #[cfg(feature = "counting-allocator")]
 mod counting;
 #[cfg(feature = "nvml")]
+mod faulty;
+#[cfg(feature = "nvml")]
 mod fuzz;
 #[cfg(feature = "nvml")]
 mod generated;

@@ -32,6 +32,30 @@ pub(crate) fn place(bus: u8) -> PciPlace {
     format!("00000000:{bus:02x}:00.0").try_into().expect("a place")
 }
 
+/// A board with all figures that a driver reports, as the profile describes it.
+pub(crate) fn board(profile: &Profile) -> Unit {
+    let Profile { memory, compute, compute_capability: capability, .. } = profile;
+    let total = memory.usable().0 >> 20;
+    let clock = |bits: u32| Some((memory.bandwidth_gb_s? * 4e3 / f64::from(bits)) as u32);
+    Unit {
+        name: profile.names.first().cloned(),
+        pci_id: profile.pci_ids.first().map(|id| Hex(id.vendor, id.device)),
+        pci_address: Some(place(1)),
+        compute_capability: Some([capability.major.into(), capability.minor.into()]),
+        memory_total_mib: Some(total),
+        memory_reserved_mib: Some(0),
+        memory_free_mib: Some(total),
+        cores: compute.cuda_cores,
+        bus_bits: memory.bus_bits,
+        memory_clock_mhz: memory.bus_bits.and_then(clock),
+        sm_clock_mhz: compute.boost_mhz.map(|clock| clock as u32),
+        pcie: Some([4, 16]),
+        virtualization: Some(Virtualization::None),
+        processes: Some(vec![]),
+        ..Unit::default()
+    }
+}
+
 /// A board as the profile describes it, with any of its names, PCI ids and totals.
 pub(crate) fn boards() -> impl Strategy<Value = (&'static Profile, Unit)> {
     let figures = (any::<Index>(), any::<Index>(), any::<Index>(), any::<u8>(), 0.0..=1.0);
