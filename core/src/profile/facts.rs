@@ -77,12 +77,13 @@ impl DeviceFacts {
     }
 }
 
-/// Returns the reported memory, unless a whole GPU reports many times the memory of its profile.
+/// Returns the reported memory, unless it is zero, or a whole GPU reports many times the memory of its profile.
 fn plausible_total(reading: &GpuReading, profile: Option<Bytes>) -> Option<Bytes> {
     /// Boards are modified to two or three times the memory of the product.
     const LARGEST_MODIFICATION: u64 = 4;
     let is_plausible = |total: &Bytes| profile.is_none_or(|usable| total.0 / LARGEST_MODIFICATION <= usable.0);
-    reading.memory_total.filter(|total| reading.has_unified_memory() || is_plausible(total))
+    let reported = reading.memory_total.filter(|total| *total > Bytes::ZERO);
+    reported.filter(|total| reading.has_unified_memory() || is_plausible(total))
 }
 
 /// Returns true for fp16 tensor cores. Compute capability 7.5 also covers GPUs without tensor cores, such as the GTX 16
