@@ -1,5 +1,6 @@
 //! Integration tests of the whole crate in one program.
 
+mod cuda;
 mod driver_trouble;
 mod gauging;
 mod mig_slices;

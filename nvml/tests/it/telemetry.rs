@@ -254,6 +254,31 @@ fn implausible_figures_are_left_out() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_gpu_with_unified_memory_has_the_hosts_memory_and_no_link() {
+    // A GB10 reports generation 1 and one lane in place of a link.
+    let gb10 = Unit {
+        name: Some("NVIDIA GB10".to_owned()),
+        compute_capability: Some([12, 1]),
+        utilisation_percent: Some([97, 0]),
+        pcie: Some([1, 1]),
+        pcie_max: Some([5, 16]),
+        ..Unit::default()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("gb10.toml");
+    Scenario { gpu: vec![gb10], ..Scenario::default() }.save(&file).expect("it is written");
+    let (gpus, seen) = play_file(&file, |library| watched_through(library, 1));
+    let gpu = &gpus[0];
+    assert!(gpu.unified_memory && gpu.memory_total_bytes.is_some_and(|bytes| bytes > 0), "{gpu:?}");
+    assert_eq!((gpu.max_pcie_generation, gpu.max_pcie_lanes), (None, None));
+    let sample = &seen[0][0];
+    assert_eq!((sample.pcie_generation, sample.pcie_lanes, sample.pcie_to_gpu_bytes_per_s), (None, None, None));
+    assert!(sample.memory_used_bytes > Some(0) && sample.memory_used_bytes < gpu.memory_total_bytes, "{sample:?}");
+    assert_eq!((sample.utilisation_percent, sample.power_mw), (Some(97.0), None));
+}
+
+#[test]
 fn every_machine_can_be_watched_whatever_it_answers() {
     for file in fake_nvml::scenarios().into_iter().chain(fake_nvml::watch_scenarios()) {
         play_file(&file, |library| match Telemetry::open(Some(library)) {

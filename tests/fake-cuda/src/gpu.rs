@@ -17,6 +17,12 @@ pub(crate) struct Gpu {
     pci: [i32; 3],
     capability: [i32; 2],
     sm_count: i32,
+    /// MHz; 0 without a figure.
+    sm_clock: i32,
+    /// MHz; 0 without a figure.
+    memory_clock: i32,
+    /// 0 without a figure.
+    bus_bits: i32,
 }
 
 /// The scenario's first GPU. `None` without a GPU, with a faulty scenario, or if `CUDA_VISIBLE_DEVICES` does not
@@ -53,6 +59,9 @@ impl Gpu {
             pci: unit.pci_address.as_ref()?.numbers.map(u32::cast_signed),
             capability,
             sm_count: i32::try_from(unit.cores?).ok()? / cores_per_sm(capability),
+            sm_clock: figure(unit.sm_clock_mhz),
+            memory_clock: figure(unit.memory_clock_mhz),
+            bus_bits: figure(unit.bus_bits),
         })
     }
 
@@ -76,9 +85,15 @@ impl Gpu {
             8 => 48 << 10,
             // Threads of a warp.
             10 => 32,
+            // Clocks in kHz.
+            13 => self.sm_clock.saturating_mul(1000),
+            36 => self.memory_clock.saturating_mul(1000),
             16 => self.sm_count,
+            // True if the memory is the host's.
+            18 => i32::from(matches!(self.capability, [8, 7] | [11, _] | [12, 1])),
             33 => self.pci[1],
             34 => self.pci[2],
+            37 => self.bus_bits,
             50 => self.pci[0],
             75 => self.capability[0],
             76 => self.capability[1],
@@ -87,6 +102,10 @@ impl Gpu {
             _ => 0,
         }
     }
+}
+
+fn figure(figure: Option<u32>) -> i32 {
+    figure.and_then(|figure| i32::try_from(figure).ok()).unwrap_or(0)
 }
 
 /// CUDA cores of a multiprocessor: the CUDA programming guide's "arithmetic instructions", 32-bit additions a clock.
