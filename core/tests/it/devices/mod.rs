@@ -256,6 +256,29 @@ fn a_gtx_1660_has_the_compute_capability_of_a_t4_and_no_tensor_cores() {
 }
 
 #[test]
+fn mixed_f16_is_refused_without_tensor_cores_and_never_taken() {
+    let workload = Transformer::new(2, 64, 512, 32).workload();
+    let mut without = reading("NVIDIA GeForce GTX 1650 Ti of a laptop");
+    without.memory_total = Some(Bytes::from_mib(4096));
+    let mut with = reading("NVIDIA GeForce RTX 2050 of a laptop");
+    with.memory_total = without.memory_total;
+    for (reading, expected) in [(&mut without, Precision::F32), (&mut with, Precision::MixedF16)] {
+        reading.compute_capability = Some(ComputeCapability::new(7, 5));
+        let facts = DeviceFacts::from_reading(reading, None, None).expect("its memory is known");
+        assert_eq!(facts.mixed_precision().unwrap_or_default(), expected, "{facts:?}");
+        let pinned = Goal { precision: Some(Precision::MixedF16.into()), ..Goal::default() };
+        let planned = plan(&facts, &workload, &pinned);
+        if expected == Precision::F32 {
+            let error = planned.expect_err("there are no tensor cores").to_string();
+            assert!(error.ends_with("has no fp16 tensor cores for mixed_f16; use f32"), "{error}");
+            assert_eq!(facts.rates.fp16, facts.rates.fp32);
+        } else {
+            assert_eq!(planned.expect("it fits").settings.precision, expected);
+        }
+    }
+}
+
+#[test]
 fn several_devices_share_the_precision_that_all_can_do() {
     let nominal = |id: &&str| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("it is shipped"));
     for (ids, precision) in [
