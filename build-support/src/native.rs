@@ -19,7 +19,7 @@ mod driver {
     use gpu_tuned_core::device::{DeviceFacts, GpuReading};
     use gpu_tuned_core::matching::identify;
     use gpu_tuned_core::profile::{Profile, ProfileTable};
-    use gpu_tuned_nvml::{DriverReading, LIBRARY_VARIABLE};
+    use gpu_tuned_nvml::{CudaEnvironment, LIBRARY_VARIABLE};
     use gpu_tuned_project::resolved::Selected;
 
     use crate::directives::Directives;
@@ -34,7 +34,10 @@ mod driver {
     ) -> Result<Selected, BuildError> {
         let library = setting(environment, LIBRARY_VARIABLE, directives)?;
         let (gpu, mut warnings) = match gpu_tuned_nvml::read(library.as_deref().map(Path::new)) {
-            Ok(reading) => choose(reading),
+            Ok(reading) => {
+                let visible = visible(environment, directives)?.select(&reading);
+                choose(visible.gpus, visible.missing.into_iter().chain(visible.notes).collect())
+            }
             Err(error) => (None, vec![error.to_string()]),
         };
         let own: ProfileTable = own.iter().cloned().collect();
@@ -52,15 +55,30 @@ mod driver {
         Ok(Selected::Native(Box::new(lasting(gpu))))
     }
 
+    /// Reads the variables that select and order GPUs. Cargo runs the script again when one changes.
+    fn visible<W: Write>(
+        environment: &impl Environment,
+        directives: &mut Directives<W>,
+    ) -> Result<CudaEnvironment, BuildError> {
+        let mut cuda = CudaEnvironment::default();
+        for (name, value) in [
+            (CudaEnvironment::VISIBLE_DEVICES, &mut cuda.visible_devices),
+            (CudaEnvironment::DEVICE_ORDER, &mut cuda.device_order),
+        ] {
+            directives.rerun_if_env_changed(name)?;
+            // An empty list hides every GPU.
+            *value = environment.variable(name).map(|value| value.to_string_lossy().into_owned());
+        }
+        Ok(cuda)
+    }
+
     /// Returns one GPU: the first, or of different models the one with the least memory.
-    fn choose(reading: DriverReading) -> (Option<GpuReading>, Vec<String>) {
-        let mut warnings: Vec<String> =
-            reading.trouble.iter().map(|trouble| format!("GPU {}: {}", trouble.index, trouble.what)).collect();
+    fn choose(gpus: Vec<GpuReading>, mut warnings: Vec<String>) -> (Option<GpuReading>, Vec<String>) {
         let model = |gpu: &GpuReading| (gpu.name.clone(), gpu.memory_total);
-        let differ = reading.gpus.windows(2).any(|pair| model(&pair[0]) != model(&pair[1]));
-        let names: Vec<String> = reading.gpus.iter().map(name).collect();
+        let differ = gpus.windows(2).any(|pair| model(&pair[0]) != model(&pair[1]));
+        let names: Vec<String> = gpus.iter().map(name).collect();
         // A GPU of unknown memory is the last choice.
-        let least = reading.gpus.into_iter().min_by_key(|gpu| (gpu.memory_total.is_none(), gpu.memory_total));
+        let least = gpus.into_iter().min_by_key(|gpu| (gpu.memory_total.is_none(), gpu.memory_total));
         if let Some(least) = least.as_ref().filter(|_| differ) {
             warnings.push(format!(
                 "this machine has different GPUs ({}); the constants are for the one with the least memory, {}",
@@ -82,6 +100,7 @@ mod driver {
         gpu.pci_address = None;
         gpu.memory_free = None;
         gpu.other_processes = None;
+        gpu.compute_percent = None;
         gpu
     }
 }

@@ -44,10 +44,25 @@ fn of_different_gpus_the_one_with_the_least_memory_is_selected_by_name() {
     assert_eq!(
         warnings,
         [
-            "native: this machine has different GPUs (NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090); the constants are \
+            "native: this machine has different GPUs (NVIDIA GeForce RTX 4090, NVIDIA GeForce RTX 3090); the constants are \
           for the one with the least memory, NVIDIA GeForce RTX 4090"
         ]
     );
+}
+
+#[test]
+fn a_gpu_that_cuda_hides_is_not_selected() {
+    fake_nvml::play("two-gpus", |library| {
+        for (list, expected) in [("0", "NVIDIA GeForce RTX 4090"), ("1", "NVIDIA GeForce RTX 3090")] {
+            let project = machine(library).set("CUDA_VISIBLE_DEVICES", list);
+            assert_eq!(name(project.resolve().unwrap().selected), expected);
+            assert_eq!(project.warnings(), [""; 0]);
+        }
+        let project = machine(library).set("CUDA_VISIBLE_DEVICES", "");
+        assert_eq!(project.resolve().unwrap().selected, Selected::Generic);
+        assert!(project.warnings()[0].ends_with("CUDA_VISIBLE_DEVICES is ``"), "{:?}", project.warnings());
+        assert!(project.directives().contains(&"rerun-if-env-changed=CUDA_VISIBLE_DEVICES".to_owned()));
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! GPUs of this machine that a program may take.
 
-use gpu_tuned::{Machine, detect};
+use gpu_tuned::{Machine, PassedOver, detect};
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::Remedy;
@@ -109,8 +109,9 @@ impl Here {
     pub(super) fn reasons(&self, index: usize) -> Vec<String> {
         let Some(&taken) = self.positions.get(index) else { return Vec::new() };
         let passed_over = self.machine.passed_over(taken, |gpu| self.is_declared(gpu), &self.unusable);
-        let is_new = |at: usize| self.unusable.iter().all(|(position, _)| *position != at);
-        let passed_over = passed_over.into_iter().filter(|gpu| is_new(gpu.position)).map(|gpu| gpu.because);
+        // The notes have the missing and the unusable ones.
+        let is_usable = |gpu: &PassedOver| gpu.position.is_some_and(|position| self.positions.contains(&position));
+        let passed_over = passed_over.into_iter().filter(is_usable).map(|gpu| gpu.because);
         let count = self.machine.gpus.len();
         let others =
             format!("of {count} GPUs a program takes GPU {taken}; --gpu NUMBER plans for another, --gpu all for each");

@@ -123,6 +123,25 @@ fn a_memory_limit_of_mps_bounds_the_plan() {
 }
 
 #[test]
+fn a_share_of_the_multiprocessors_slows_the_plan_down() {
+    let speed = |variables: &[(&str, &str)]| {
+        let rows = planned("rtx4090", variables, &["--here", "--json"]).json(0);
+        rows[0]["plan"]["samples_per_s"].as_f64().expect("a rate")
+    };
+    let (all, half) = (speed(&[]), speed(&[("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50")]));
+    assert!((0.4..0.8).contains(&(half / all)), "{half} of {all}");
+}
+
+#[test]
+fn a_job_of_slurm_bounds_the_plan_of_the_cpu() {
+    let job = [("SLURM_CPUS_PER_TASK", "1"), ("SLURM_MEM_PER_NODE", "4000")];
+    let rows = planned("no-gpu", &job, &["--here", "--json"]).json(0);
+    assert_eq!(targets(&rows), ["CPU (1 cores)"]);
+    let available = rows[0]["plan"]["memory"]["available"].as_u64().expect("bytes");
+    assert!(available <= 4000 << 20, "{available}");
+}
+
+#[test]
 fn a_gpu_that_reports_no_memory_is_named_before_the_cpu_is_planned_for() {
     let ran = planned("vgpu-without-memory", &[], &["--here", "--json"]);
     assert!(ran.stderr.contains("cannot be planned for: the driver does not report its memory\n"), "{}", ran.stderr);

@@ -1,5 +1,6 @@
 //! A package on the disk, and the command run on it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -70,11 +71,10 @@ impl Project {
         command.args(args).current_dir(self.path(""));
         command.env("GPU_TUNED_NVML_PATH", "/nonexistent/libnvidia-ml.so.1");
         command.env("CARGO_TARGET_DIR", self.folder.path().join("target"));
-        let colours = ["CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR"];
-        let builds = ["RUSTFLAGS", "GPU_TUNED_TARGET"];
-        let gpus =
-            ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "NVIDIA_VISIBLE_DEVICES"];
-        for variable in colours.iter().chain(&builds).chain(&gpus) {
+        for variable in ["CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR", "RUSTFLAGS", "GPU_TUNED_TARGET"] {
+            command.env_remove(variable);
+        }
+        for (variable, _) in std::env::vars_os().filter(|(variable, _)| bounds_a_process(variable)) {
             command.env_remove(variable);
         }
         command
@@ -83,6 +83,12 @@ impl Project {
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::of(&mut self.command(args))
     }
+}
+
+/// Returns true for variables that bound the GPUs, the cores and the memory of a process.
+fn bounds_a_process(variable: &OsStr) -> bool {
+    let prefixes = ["CUDA_VISIBLE", "CUDA_DEVICE_ORDER", "CUDA_MPS", "NVIDIA_VISIBLE", "SLURM_"];
+    variable.to_str().is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// What `nohup`, or a script that has the tests in the background, wants ignored, programs of the tests would ignore too. What is

@@ -37,6 +37,9 @@ pub struct GpuReading {
     pub l2_cache: Option<Bytes>,
     /// Streaming multiprocessors (of the slice, under MIG).
     pub sm_count: Option<u32>,
+    /// Share of the multiprocessors that this process may use, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_percent: Option<u32>,
     /// Width of the memory bus in bits.
     pub memory_bus_bits: Option<u32>,
     /// Highest memory clock in MHz.

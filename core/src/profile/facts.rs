@@ -54,6 +54,7 @@ impl DeviceFacts {
             Some(profile) => Speed::from_profile(profile).of_share(reading, profile, total),
             None => Speed::from_reading(reading, capability, total),
         };
+        let speed = speed.limited_to(reading.compute_percent.unwrap_or(100));
         let usable = total - reading.memory_reserved.filter(|reserved| *reserved < total).unwrap_or_default();
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),

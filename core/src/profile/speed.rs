@@ -84,6 +84,14 @@ impl Speed {
         }
     }
 
+    /// Figures of a process that may use a share of the SMs, in percent. The memory is as fast as for all of them.
+    pub(super) fn limited_to(mut self, percent: u32) -> Self {
+        let share = f64::from(percent.clamp(1, 100)) / 100.0;
+        self.fp32_tflops *= share;
+        self.rates = self.rates.scaled(share);
+        self
+    }
+
     /// Figures of the part of the GPU that the driver reports: a slice or a cut-down chip has fewer SMs.
     pub(super) fn of_share(mut self, reading: &GpuReading, profile: &Profile, memory: Bytes) -> Self {
         let is_part = reading.is_mig_slice() || reading.is_vgpu();

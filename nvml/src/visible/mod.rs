@@ -21,6 +21,8 @@ pub struct CudaEnvironment {
     pub device_order: Option<String>,
     /// `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`: `0=4G,1=512M`.
     pub mps_memory_limit: Option<String>,
+    /// `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`: share of the multiprocessors.
+    pub mps_thread_percentage: Option<String>,
     /// `NVIDIA_VISIBLE_DEVICES`, which the container runtime reads.
     pub container_devices: Option<String>,
 }
@@ -44,6 +46,8 @@ impl CudaEnvironment {
     pub const DEVICE_ORDER: &'static str = "CUDA_DEVICE_ORDER";
     /// The variable with the memory limits of a client of the Multi-Process Service (MPS).
     pub const MPS_MEMORY_LIMIT: &'static str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+    /// The variable with the share of the multiprocessors of a client of MPS.
+    pub const MPS_THREAD_PERCENTAGE: &'static str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
     /// The variable with the GPUs of a container.
     pub const CONTAINER_DEVICES: &'static str = "NVIDIA_VISIBLE_DEVICES";
 
@@ -54,6 +58,7 @@ impl CudaEnvironment {
             visible_devices: variable(Self::VISIBLE_DEVICES),
             device_order: variable(Self::DEVICE_ORDER),
             mps_memory_limit: variable(Self::MPS_MEMORY_LIMIT),
+            mps_thread_percentage: variable(Self::MPS_THREAD_PERCENTAGE),
             container_devices: variable(Self::CONTAINER_DEVICES),
         }
     }
@@ -98,10 +103,12 @@ impl CudaEnvironment {
         visible
     }
 
-    /// Lowers the free memory of GPUs in CUDA's order to the limits of the Multi-Process Service (MPS). Returns a
-    /// sentence for each limit that applies, and for each that cannot be read.
+    /// Applies the limits of the Multi-Process Service (MPS) on memory and multiprocessors to GPUs in CUDA's order.
+    /// Returns a sentence for each limit that applies, and for each that cannot be read.
     pub fn limit(&self, gpus: &mut [GpuReading]) -> Vec<String> {
-        self.mps_memory_limit.as_deref().map_or_else(Vec::new, |limits| mps::limit(limits, gpus))
+        let memory = self.mps_memory_limit.as_deref().map(|limits| mps::limit_memory(limits, gpus));
+        let compute = self.mps_thread_percentage.as_deref().and_then(|percentage| mps::limit_compute(percentage, gpus));
+        memory.unwrap_or_default().into_iter().chain(compute).collect()
     }
 
     /// Explains why a container has no GPU.

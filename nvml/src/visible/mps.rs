@@ -1,4 +1,4 @@
-//! Memory limits of the Multi-Process Service (MPS).
+//! Limits of the Multi-Process Service (MPS).
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
@@ -6,7 +6,7 @@ use gpu_tuned_core::device::GpuReading;
 use super::CudaEnvironment;
 
 /// Applies limits such as `0=4G,1=512M`. Returns a sentence for each GPU with a limit, and for each unreadable limit.
-pub(super) fn limit(limits: &str, gpus: &mut [GpuReading]) -> Vec<String> {
+pub(super) fn limit_memory(limits: &str, gpus: &mut [GpuReading]) -> Vec<String> {
     let variable = CudaEnvironment::MPS_MEMORY_LIMIT;
     let mut notes = Vec::new();
     for entry in limits.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
@@ -23,6 +23,21 @@ pub(super) fn limit(limits: &str, gpus: &mut [GpuReading]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Applies a share of the multiprocessors in percent. Returns a sentence, unless there is no limit.
+pub(super) fn limit_compute(percentage: &str, gpus: &mut [GpuReading]) -> Option<String> {
+    let variable = CudaEnvironment::MPS_THREAD_PERCENTAGE;
+    let Some(percent) = percentage.trim().parse().ok().filter(|percent: &f64| *percent > 0.0 && percent.is_finite())
+    else {
+        return Some(format!("{variable}: `{percentage}` is ignored; expected a percentage, such as 50"));
+    };
+    let percent = percent.ceil() as u32;
+    if percent >= 100 || gpus.is_empty() {
+        return None;
+    }
+    gpus.iter_mut().for_each(|gpu| gpu.compute_percent = Some(percent));
+    Some(format!("{variable} limits this process to {percent}% of the multiprocessors"))
 }
 
 /// Position of the GPU in CUDA's order, and its limit.
@@ -48,7 +63,7 @@ mod tests {
     use gpu_tuned_core::Bytes;
     use gpu_tuned_core::device::GpuReading;
 
-    use super::{limit, parse};
+    use super::{limit_compute, limit_memory, parse};
 
     const MIB: u64 = 1 << 20;
 
@@ -76,12 +91,30 @@ mod tests {
         let mut silent = GpuReading::default();
         silent.memory_total = Some(Bytes(24 << 30));
         let mut gpus = [gpu, silent];
-        let notes = limit("0=22G,1=4G,7=1G,what", &mut gpus);
+        let notes = limit_memory("0=22G,1=4G,7=1G,what", &mut gpus);
         assert_eq!(gpus.map(|gpu| gpu.memory_free), [Some(Bytes(20 << 30)), Some(Bytes(4 << 30))]);
         let expected = [
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT limits this process to 4.0 GiB of GPU 1",
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: `what` is ignored; expected GPU=LIMIT, such as 0=4G",
         ];
         assert_eq!(notes, expected);
+    }
+
+    #[test]
+    fn a_share_of_the_multiprocessors_is_rounded_up() {
+        for (percentage, share, has_note) in [
+            ("50", Some(50), true),
+            (" 12.5 ", Some(13), true),
+            ("100", None, false),
+            ("250", None, false),
+            ("0", None, true),
+            ("-5", None, true),
+            ("half", None, true),
+            ("inf", None, true),
+        ] {
+            let mut gpus = [GpuReading::default()];
+            let note = limit_compute(percentage, &mut gpus);
+            assert_eq!((gpus[0].compute_percent, note.is_some()), (share, has_note), "{percentage}: {note:?}");
+        }
     }
 }

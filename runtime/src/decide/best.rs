@@ -2,7 +2,6 @@
 
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_project::resolved::Resolved;
 
 use super::{DecideError, Decision, DecisionContext, DeviceRequest, built_for, decide_on};
@@ -11,9 +10,9 @@ use crate::tuned::Tuned;
 
 /// Decides for the first GPU on which the plan fits, else for the CPU if no GPU is usable.
 pub(super) fn decide_best<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
-    let profiles = own_profiles::<C>()?;
+    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let machine = context.machine;
-    let is_target = |gpu: &GpuReading| built_for::is_target(gpu, &C::BUILT, &profiles);
+    let is_target = |gpu: &GpuReading| built_for::is_target(gpu, &C::BUILT, resolved.as_ref());
     let mut refused: Option<(usize, DecideError)> = None;
     let mut failed: Vec<(usize, String)> = Vec::new();
     for position in machine.preference(is_target) {
@@ -74,10 +73,4 @@ fn reasons(decision: Decision) -> String {
         _ => None,
     });
     because.collect::<Vec<_>>().join("; ")
-}
-
-/// Profiles in the build's table.
-fn own_profiles<C: Tuned>() -> Result<ProfileTable, DecideError> {
-    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
-    Ok(resolved.map_or_else(ProfileTable::default, |resolved| resolved.profile))
 }

@@ -8,10 +8,20 @@ use gpu_tuned_project::resolved::{Resolved, Selected};
 use super::devices::Gpu;
 use crate::tuned::Built;
 
-/// Returns true if the GPU is the one that a target names.
-pub(super) fn is_target(gpu: &GpuReading, built: &Built, profiles: &ProfileTable) -> bool {
+/// Returns true if the GPU is the one that the build is for.
+pub(super) fn is_target(gpu: &GpuReading, built: &Built, resolved: Option<&Resolved>) -> bool {
+    if let Some(Selected::Native(there)) = resolved.map(|resolved| &resolved.selected) {
+        return is_same_model(gpu, there);
+    }
     let [target] = built.targets else { return false };
+    let none = ProfileTable::default();
+    let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
     matches!(identify(gpu, profiles), Match::Exact { profile } if profile.id.as_str() == *target)
+}
+
+/// Compares names and memory.
+fn is_same_model(gpu: &GpuReading, other: &GpuReading) -> bool {
+    gpu.name == other.name && gpu.memory_total == other.memory_total
 }
 
 /// Returns true if each of these GPUs is a target of the build that its settings apply to. `built_for_them` is the result of
@@ -29,8 +39,7 @@ pub(super) fn are_targets(built: &Built, gpus: &[Gpu], built_for_them: Option<bo
 /// runtime.
 pub(super) fn are_built_for(built: &Built, resolved: Option<&Resolved>, gpus: &[Gpu]) -> Option<bool> {
     if let Some(Selected::Native(there)) = resolved.map(|resolved| &resolved.selected) {
-        let same = |gpu: &Gpu| gpu.reading.name == there.name && gpu.reading.memory_total == there.memory_total;
-        return Some(!gpus.is_empty() && gpus.iter().all(same));
+        return Some(!gpus.is_empty() && gpus.iter().all(|gpu| is_same_model(&gpu.reading, there)));
     }
     let [target] = built.targets else { return None };
     let exact = |gpu: &Gpu| matches!(&gpu.found, Match::Exact { profile } if profile.id.as_str() == *target);

@@ -114,12 +114,15 @@ fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -
         return (Vec::new(), because);
     }
     let mut gpus = Vec::new();
+    let is_there = |position: &usize| *position < all.len();
+    if !asked.iter().all(is_there) {
+        because.extend(here.machine.missing.iter().cloned());
+    }
     for &position in asked {
         let Some(reading) = all.get(position) else {
-            because.push(match (here.wanted, here.machine.missing.get(position - all.len())) {
-                (DeviceRequest::All, Some(missing)) => missing.clone(),
-                _ => format!("GPU {position} was asked for and there are {}", all.len()),
-            });
+            if !matches!(here.wanted, DeviceRequest::All) {
+                because.push(format!("GPU {position} was asked for and there are {}", all.len()));
+            }
             continue;
         };
         if let Some(broken) = here.broken.iter().find(|broken| broken.position == position) {

@@ -14,8 +14,8 @@ use crate::detect::Machine;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PassedOver {
-    /// Number of the GPU in CUDA's order.
-    pub position: usize,
+    /// Number of the GPU in CUDA's order; `None` for a GPU that this process does not get.
+    pub position: Option<usize>,
     /// Why another GPU is taken.
     pub because: String,
 }
@@ -40,7 +40,8 @@ impl Machine {
         positions
     }
 
-    /// Returns the GPUs that come before `taken` if none is busy, with the reasons in `failed` or their free memory.
+    /// Returns the GPUs that come before `taken` if none is busy, with the reasons in `failed` or their free memory; then
+    /// the missing GPUs.
     pub fn passed_over(
         &self,
         taken: usize,
@@ -53,7 +54,9 @@ impl Machine {
             let failure = failed.iter().find(|(failed, _)| *failed == position).map(|(_, because)| because.clone());
             failure.unwrap_or_else(|| self.free_beside(position, taken))
         };
-        earlier.map(|position| PassedOver { position, because: because(position) }).collect()
+        let earlier = earlier.map(|position| PassedOver { position: Some(position), because: because(position) });
+        let missing = self.missing.iter().map(|because| PassedOver { position: None, because: because.clone() });
+        earlier.chain(missing).collect()
     }
 
     /// Compares the free memory of a GPU with that of the taken one.

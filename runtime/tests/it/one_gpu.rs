@@ -130,10 +130,14 @@ fn a_lost_gpu_is_missed_by_who_wants_all() {
         assert_eq!((&asked[..], &used[..]), (&[0, 1][..], &[0][..]), "{scenario}");
         assert!(matches!(&why[..], [only] if only.starts_with(because)), "{scenario}: {why:?}");
         assert_eq!(decision.plan.schedule.micro_batches().sum::<u64>(), 512);
+        let both = on(scenario).gpus([0, 1]).decide(&ForRtx4090::default()).expect("one is left");
+        let reasons = both.selection.fallbacks[0].to_string();
+        assert!(reasons.contains(because) && reasons.ends_with("; GPU 1 was asked for and there are 1"), "{reasons}");
         let strict = on(scenario).all_gpus().strict(true).decide(&ForRtx4090::default());
         assert!(matches!(strict, Err(StartError::Strict { .. })), "{scenario}");
         // One GPU is asked for, and there is one.
         let one = on(scenario).strict(true).decide(&ForRtx4090::default()).expect("the other is well");
         assert!(one.selection.is_confirmed(), "{scenario}: {}", one.selection);
+        assert!(one.selection.to_string().contains(&format!("\n  {because}")), "{scenario}: {}", one.selection);
     }
 }
