@@ -42,7 +42,7 @@ pub struct Selection {
     pub changes: Vec<Change>,
 }
 
-/// The rungs of the ladder, from sure to unsure.
+/// Match of a device with a profile, from best to worst.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "rung", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -66,7 +66,8 @@ impl Options {
         self
     }
 
-    /// Selects a GPU by its index in CUDA's order. By default, the first one that matches the build; else the first.
+    /// Selects a GPU by its index in CUDA's order. By default, the first one on which the plan fits: see
+    /// [`Machine::preference`].
     #[must_use]
     pub fn gpu(mut self, index: usize) -> Self {
         self.wanted = DeviceRequest::These(vec![index]);
