@@ -36,7 +36,9 @@ pub(super) fn limit_compute(percentage: &str, gpus: &mut [GpuReading]) -> Option
     if percent >= 100 || gpus.is_empty() {
         return None;
     }
-    gpus.iter_mut().for_each(|gpu| gpu.compute_percent = Some(percent));
+    for gpu in gpus {
+        gpu.compute_percent = Some(percent);
+    }
     Some(format!("{variable} limits this process to {percent}% of the multiprocessors"))
 }
 

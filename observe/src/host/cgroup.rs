@@ -113,7 +113,9 @@ mod tests {
             fs::write(path, text).expect("it can be written");
         };
         write("proc/self/cgroup", groups);
-        files.iter().for_each(|(file, text)| write(&format!("sys/fs/cgroup/{file}"), text));
+        for (file, text) in files {
+            write(&format!("sys/fs/cgroup/{file}"), text);
+        }
         root
     }
 
