@@ -152,6 +152,10 @@ pub struct Expectation {
     pub memory_provenance: Option<Provenance>,
     /// Samples per second over all ranks, bounded by the loader where its speed is measured or given.
     pub samples_per_s: Option<f64>,
+    /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed, and for one that
+    /// the loader bounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_interval: Option<[f64; 2]>,
     /// Provenance of the throughput.
     pub samples_per_s_provenance: Option<Provenance>,
     /// Reason why the training cannot run.
@@ -168,15 +172,19 @@ impl Expectation {
 
     pub(crate) fn new(outcome: &Outcome, workload: &Workload, workers: Option<u64>) -> Self {
         match outcome {
-            Outcome::Plan(plan) => Self {
-                fits: true,
-                memory_bytes: Some(plan.memory.total()),
-                available_bytes: Some(plan.memory.available),
-                memory_provenance: Some(plan.memory.provenance),
-                samples_per_s: Some(bounded(plan.samples_per_s, plan.schedule.world_size, workload, workers)),
-                samples_per_s_provenance: Some(plan.samples_per_s_provenance),
-                problem: None,
-            },
+            Outcome::Plan(plan) => {
+                let samples_per_s = bounded(plan.samples_per_s, plan.schedule.world_size, workload, workers);
+                Self {
+                    fits: true,
+                    memory_bytes: Some(plan.memory.total()),
+                    available_bytes: Some(plan.memory.available),
+                    memory_provenance: Some(plan.memory.provenance),
+                    samples_per_s: Some(samples_per_s),
+                    samples_per_s_interval: plan.samples_per_s_interval.filter(|_| samples_per_s >= plan.samples_per_s),
+                    samples_per_s_provenance: Some(plan.samples_per_s_provenance),
+                    problem: None,
+                }
+            }
             Outcome::Misfit(misfit) => Self {
                 memory_bytes: Some(misfit.memory.total()),
                 available_bytes: Some(misfit.memory.available),

@@ -1,6 +1,7 @@
 //! Plans with the expectations for other micro-batches, and measurements.
 
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
+use gpu_tuned_core::plan::with_interval;
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, curve, explain};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use gpu_tuned_observe::plot::{MemorySpeedPlot, ModeLine, Point, Ring};
@@ -109,7 +110,7 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
         memory: plan.memory.total(),
         samples_per_s: plan.samples_per_s,
         until: Vec::new(),
-        title: format!("batch {batch}: {} samples/s", three_digits(plan.samples_per_s)),
+        title: format!("batch {batch}: {} samples/s", with_interval(plan.samples_per_s, plan.samples_per_s_interval)),
     };
     let figure = MemorySpeedPlot {
         title: format!("{} on {}", described.name, target.name),

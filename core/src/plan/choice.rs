@@ -9,9 +9,10 @@ use super::reason::Reason;
 use super::schedule::Schedule;
 use super::split;
 use super::time::StepTime;
+use super::{speed_interval, with_interval};
 use crate::device::DeviceFacts;
 use crate::workload::Workload;
-use crate::{Goal, Precision, Provenance, Setting, three_digits};
+use crate::{Goal, Precision, Provenance, Setting};
 
 /// Ratio of throughputs above which a larger global batch is worth an advice.
 const WORTHWHILE_GAIN: f64 = 1.05;
@@ -105,18 +106,19 @@ impl Choice {
         }
     }
 
-    pub(super) fn batch_reason(&self, workload: &Workload, goal: &Goal) -> Reason {
+    pub(super) fn batch_reason(&self, device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Reason {
+        let Candidate { samples_per_s, provenance, .. } = self.fastest;
+        let fastest = with_interval(samples_per_s, speed_interval(device, samples_per_s, provenance));
         let tolerance = goal.throughput_tolerance * 100.0;
         let mut why = if let Some(target) = goal.target_utilization {
             let busy = self.best.utilization * 100.0;
             let found = if self.best.utilization < target { "the fastest" } else { "the smallest" };
             format!("{found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
         } else if self.best.batch == self.fastest.batch {
-            format!("the fastest predicted ({} samples/s)", three_digits(self.fastest.samples_per_s))
+            format!("the fastest predicted ({fastest} samples/s)")
         } else {
             format!(
-                "the smallest within {tolerance:.0}% of the fastest predicted ({} samples/s at {})",
-                three_digits(self.fastest.samples_per_s),
+                "the smallest within {tolerance:.0}% of the fastest predicted ({fastest} samples/s at {})",
                 self.fastest.batch
             )
         };

@@ -3,6 +3,7 @@
 use super::candidates::Candidate;
 use super::prefetch::PREFETCH_DEPTH;
 use super::reason::Reason;
+use super::{speed_interval, with_interval};
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Provenance, Setting, Settings, three_digits};
@@ -33,7 +34,11 @@ pub(super) struct Workers {
 }
 
 /// Workers for a device that takes `samples_per_s`.
-pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: f64) -> Workers {
+pub(super) fn workers(
+    device: &DeviceFacts,
+    workload: &Workload,
+    (samples_per_s, of_speed): (f64, Provenance),
+) -> Workers {
     let known = device.host_cores;
     let cores = known.unwrap_or(ASSUMED_CORES);
     // A GPU leaves all cores but the one that launches kernels; a CPU trains with most of them.
@@ -59,7 +64,7 @@ pub(super) fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: 
     let busy = samples_per_s * host_ms / 1e3;
     let needed = ((busy * WORKER_MARGIN).ceil() as u64).max(1);
     let count = needed.min(spare).min(MOST_NEEDED_WORKERS);
-    let speed = three_digits(samples_per_s);
+    let speed = with_interval(samples_per_s, speed_interval(device, samples_per_s, of_speed));
     let why = format!("{speed} samples/s at {host_ms} ms each keep {busy:.1} cores busy{unknown}");
     let fed = count as f64 * 1e3 / host_ms;
     let advice = (fed < samples_per_s).then(|| {

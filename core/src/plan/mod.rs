@@ -109,7 +109,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         return Err(PlanError::DoesNotFit(Box::new(misfit)));
     };
     let best = &choice.best;
-    let workers = host::workers(device, workload, best.samples_per_s / goal.world_size as f64);
+    let workers = host::workers(device, workload, (best.samples_per_s / goal.world_size as f64, best.provenance));
     #[allow(clippy::needless_update, reason = "the table may have settings that the planner does not plan yet")]
     let mut settings = Settings {
         batch_size: best.batch,
@@ -123,7 +123,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         ..Settings::DEFAULT
     };
     let reasons = [
-        choice.batch_reason(workload, goal),
+        choice.batch_reason(device, workload, goal),
         choice.accumulation_reason(goal),
         precision.reason,
         precision::tf32_reason(device),
@@ -162,7 +162,8 @@ impl Plan {
     pub fn on(mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) -> Self {
         self.device.clone_from(&device.name);
         self.memory.move_to(device, workload, headroom);
-        let workers = host::workers(device, workload, self.samples_per_s / self.schedule.world_size as f64);
+        let per_rank = self.samples_per_s / self.schedule.world_size as f64;
+        let workers = host::workers(device, workload, (per_rank, self.samples_per_s_provenance));
         self.settings.num_workers = self.settings.num_workers.min(workers.count);
         self.advice.extend(workers.advice);
         for reason in &mut self.reasons {

@@ -3,7 +3,8 @@
 mod remarks;
 mod several;
 
-use gpu_tuned_core::{Provenance, grouped, three_digits};
+use gpu_tuned_core::plan::with_interval;
+use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_optimize::{Config, ConfigText, Dimension, Expectation, Format, Origin, Role, State, Step, Tuned};
 use serde::Serialize;
 
@@ -128,7 +129,7 @@ fn ratio(ratio: f64) -> String {
 }
 
 fn speed(expected: &Expectation) -> String {
-    or_dash(expected.samples_per_s.map(three_digits))
+    or_dash(expected.samples_per_s.map(|speed| with_interval(speed, expected.samples_per_s_interval)))
 }
 
 /// A share in percent; small ones with a decimal.
