@@ -50,10 +50,11 @@ pub fn detect_through(library: Option<&Path>) -> Machine {
     Machine { gpus, missing, trouble, driver_version, host }
 }
 
-/// Bounds the memory of a GPU that shares the host's: a control group may allow this process less of it.
+/// Bounds the free memory of a GPU that shares the host's: a control group may allow this process less of it. The total
+/// identifies the module.
 fn share_memory(gpu: &mut GpuReading, host: &Host) {
     gpu.unified_memory = true;
-    gpu.memory_total = Some(gpu.memory_total.map_or(host.memory_total, |total| total.min(host.memory_total)));
+    gpu.memory_total = gpu.memory_total.or(Some(host.memory_total));
     gpu.memory_free = Some(gpu.memory_free.map_or(host.memory_available, |free| free.min(host.memory_available)));
 }
 
@@ -61,4 +62,30 @@ fn share_memory(gpu: &mut GpuReading, host: &Host) {
 pub(crate) fn first_look() -> &'static Machine {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     MACHINE.get_or_init(detect)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::Bytes;
+    use gpu_tuned_core::device::GpuReading;
+    use gpu_tuned_observe::Host;
+
+    use super::share_memory;
+
+    #[test]
+    fn a_control_group_bounds_what_is_free_of_unified_memory_and_not_the_total() {
+        let gib = |gib: u64| Some(Bytes::from_mib(gib << 10));
+        let mut host = Host::read();
+        (host.memory_total, host.memory_available) = (Bytes::from_mib(8 << 10), Bytes::from_mib(6 << 10));
+        for (total, free, expected) in [
+            (gib(61), gib(50), (gib(61), gib(6))),
+            (gib(61), gib(2), (gib(61), gib(2))),
+            (None, None, (gib(8), gib(6))),
+        ] {
+            let mut gpu = GpuReading::default();
+            (gpu.memory_total, gpu.memory_free) = (total, free);
+            share_memory(&mut gpu, &host);
+            assert_eq!((gpu.unified_memory, (gpu.memory_total, gpu.memory_free)), (true, expected));
+        }
+    }
 }
