@@ -48,8 +48,7 @@ impl DeviceFacts {
         let is_whole = !reading.is_mig_slice() && !reading.is_vgpu();
         let usable = profile.map(|profile| profile.memory.usable());
         let total = plausible_total(reading, usable).or(usable.filter(|_| is_whole && !is_unified))?;
-        let reported = reading.compute_capability;
-        let capability = reported.or(profile.map(|profile| profile.compute_capability)).unwrap_or_default();
+        let capability = capability(reading, profile);
         let speed = match profile {
             Some(profile) => Speed::from_profile(profile).of_share(reading, profile, total),
             None => Speed::from_reading(reading, capability, total),
@@ -76,6 +75,12 @@ impl DeviceFacts {
             host_cores,
         })
     }
+}
+
+/// The reported compute capability or the profile's: of two, the one with fewer features.
+fn capability(reading: &GpuReading, profile: Option<&Profile>) -> ComputeCapability {
+    let of_profile = profile.map(|profile| profile.compute_capability);
+    reading.compute_capability.into_iter().chain(of_profile).min().unwrap_or_default()
 }
 
 /// Returns the reported memory, unless it is zero, or a whole GPU reports many times the memory of its profile.

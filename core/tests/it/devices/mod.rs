@@ -279,6 +279,17 @@ fn mixed_f16_is_refused_without_tensor_cores_and_never_taken() {
 }
 
 #[test]
+fn a_wrong_compute_capability_promises_no_tensor_cores_that_the_profile_lacks() {
+    let t4 = ProfileTable::builtin().get("t4").expect("it is shipped");
+    for capability in [(9, 9), (99, 0), (7, 5)] {
+        let mut reading = reading("Tesla T4");
+        reading.compute_capability = Some(ComputeCapability::new(capability.0, capability.1));
+        let facts = DeviceFacts::from_reading(&reading, Some(t4), None).expect("the profile has its memory");
+        assert_eq!((facts.has_bf16, facts.has_tf32, facts.has_f16), (false, false, true), "{capability:?}");
+    }
+}
+
+#[test]
 fn several_devices_share_the_precision_that_all_can_do() {
     let nominal = |id: &&str| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("it is shipped"));
     for (ids, precision) in [
