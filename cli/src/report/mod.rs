@@ -17,7 +17,7 @@ use crate::output::{Answer, Code, add_new, pretty};
 use crate::project::{Project, WorkloadArgs};
 use crate::recording::read;
 use crate::stdio::is_standard;
-use crate::target::Targets;
+use crate::target::{Target, Targets};
 use page::Section;
 
 /// Write one self-contained HTML page with plans, measurements, pictures, and recorded runs
@@ -116,10 +116,13 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     notes.extend(project.left_out(&workloads));
     let (mut sections, mut names) = (Vec::new(), Vec::new());
     for described in &workloads {
-        let (chosen, reasons) = targets.chosen(|target| target.fits(described, &args.goal));
+        let fits = |target: &Target| target.fits(described, &args.goal);
+        let (chosen, reasons) = targets.chosen(fits);
         add_new(&mut notes, reasons);
         add_new(&mut names, chosen.iter().map(|target| target.name.clone()));
-        sections.push(planned::section(&project, described, chosen, &args.goal)?);
+        sections.push(planned::section(&project, described, chosen, &args.goal, |misfit| {
+            targets.add_remedy(misfit, fits)
+        })?);
         sections.extend(planned::measurements(described));
     }
     Ok(Planned {

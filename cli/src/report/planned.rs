@@ -1,8 +1,7 @@
 //! Plans with the expectations for other micro-batches, and measurements.
 
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
-use gpu_tuned_core::plan::with_interval;
-use gpu_tuned_core::plan::{Explanation, Outcome, Plan, curve, explain};
+use gpu_tuned_core::plan::{Explanation, Misfit, Outcome, Plan, curve, explain, with_interval};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use gpu_tuned_observe::plot::{MemorySpeedPlot, ModeLine, Point, Ring};
 use maud::{Markup, html};
@@ -20,13 +19,18 @@ pub(super) fn section(
     described: &Described<'_>,
     targets: &[Target],
     asked: &GoalArgs,
+    add_remedy: impl Fn(&mut Misfit),
 ) -> Result<Section, Error> {
     let mut explained = Vec::new();
     for target in targets {
         let goal = asked.over(target.goal(described.goal.clone()));
         let facts = target.facts_of(goal.world_size);
         let explanation = explain(&facts, &described.workload_on(&facts), &goal);
-        let explanation = explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
+        let mut explanation =
+            explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
+        if let Outcome::Misfit(misfit) = &mut explanation.outcome {
+            add_remedy(misfit);
+        }
         explained.push((target, goal, explanation));
     }
     let columns = [view::headings("GPU"), vec!["~from".to_owned()]].concat();

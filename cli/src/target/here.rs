@@ -113,8 +113,11 @@ impl Here {
         let is_usable = |gpu: &PassedOver| gpu.position.is_some_and(|position| self.positions.contains(&position));
         let passed_over = passed_over.into_iter().filter(is_usable).map(|gpu| gpu.because);
         let count = self.machine.gpus.len();
-        let others =
-            format!("of {count} GPUs a program takes GPU {taken}; --gpu NUMBER plans for another, --gpu all for each");
+        let declared = self.declared.as_ref().filter(|_| self.is_declared(&self.machine.gpus[taken]));
+        let built = declared.map_or_else(String::new, |id| format!(" that is built for {id}"));
+        let others = format!(
+            "of {count} GPUs a program{built} takes GPU {taken}; --gpu NUMBER plans for another, --gpu all for each"
+        );
         passed_over.chain((count > 1).then_some(others)).collect()
     }
 

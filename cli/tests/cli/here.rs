@@ -111,7 +111,7 @@ fn an_idle_gpu_is_shown_in_place_of_a_busy_one() {
     // Where the busy one is asked for, the idle one is named.
     let misfit = planned("first-busy", &[], &["--gpu", "0"]).ended(1);
     let text = misfit.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("take GPU 1 of this machine, on which it fits"), "{misfit}");
+    assert!(text.contains("take GPU 1 (NVIDIA GeForce RTX 4090), which has 23.5 GiB free: there it fits"), "{misfit}");
 }
 
 #[test]

@@ -116,12 +116,12 @@ impl fmt::Display for Remedy {
             }
             Self::Optimizer(optimizer) => write!(f, "optimizer = \"{optimizer}\" fits: it keeps less state"),
             Self::TakeGpu { position, gpu, free } => {
-                write!(f, "take GPU {position} of this machine, on which it fits: {gpu}, {free} free")
+                write!(f, "take GPU {position} ({gpu}), which has {free} free: there it fits")
             }
             Self::FreeGpu { position, gpu, free, total } => {
                 write!(
                     f,
-                    "free the memory of GPU {position}, of which it needs more: {gpu}, {free} of {total} are free"
+                    "free the memory of GPU {position} ({gpu}), of which {free} of {total} are free: then it fits"
                 )
             }
             Self::LargerGpu { needed, profile: Some(profile) } => {

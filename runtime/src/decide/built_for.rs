@@ -45,3 +45,42 @@ pub(super) fn are_built_for(built: &Built, resolved: Option<&Resolved>, gpus: &[
     let exact = |gpu: &Gpu| matches!(&gpu.found, Match::Exact { profile } if profile.id.as_str() == *target);
     Some(!gpus.is_empty() && gpus.iter().all(exact))
 }
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::device::GpuReading;
+    use gpu_tuned_core::{Bytes, Settings};
+    use gpu_tuned_project::resolved::{Resolved, Selected};
+
+    use super::is_target;
+    use crate::tuned::Built;
+
+    #[test]
+    fn a_native_build_is_for_gpus_of_its_model() {
+        let reading = |name: &str, mib| {
+            let mut reading = GpuReading::default();
+            (reading.name, reading.memory_total) = (Some(name.to_owned()), Some(Bytes::from_mib(mib)));
+            reading
+        };
+        let mut resolved = Resolved::from_builtin("generic").expect("it is shipped");
+        resolved.selected = Selected::Native(Box::new(reading("NVIDIA GeForce RTX 3090", 24_576)));
+        let built = Built {
+            config: "Config",
+            workload: None,
+            target: "native (NVIDIA GeForce RTX 3090)",
+            targets: &[],
+            misfits: &[],
+            settings: Settings::DEFAULT,
+            global_batch: 8,
+            memory: Bytes(0),
+            table: None,
+        };
+        for (gpu, expected) in [
+            (reading("NVIDIA GeForce RTX 3090", 24_576), true),
+            (reading("NVIDIA GeForce RTX 3090", 49_152), false),
+            (reading("NVIDIA GeForce RTX 4090", 24_564), false),
+        ] {
+            assert_eq!(is_target(&gpu, &built, Some(&resolved)), expected, "{gpu:?}");
+        }
+    }
+}

@@ -108,15 +108,15 @@ fn the_error_names_the_gpu_that_would_do() {
     };
     assert_eq!(
         help(on("first-busy").gpu(0)),
-        "take GPU 1 of this machine, on which it fits: NVIDIA GeForce RTX 4090, 23.5 GiB free"
+        "take GPU 1 (NVIDIA GeForce RTX 4090), which has 23.5 GiB free: there it fits"
     );
     assert_eq!(
         help(Options::default().machine(with_free("first-busy", &[600, 500]))),
-        "free the memory of GPU 0, of which it needs more: NVIDIA GeForce RTX 4090, 600.0 MiB of 23.5 GiB are free"
+        "free the memory of GPU 0 (NVIDIA GeForce RTX 4090), of which 600.0 MiB of 23.5 GiB are free: then it fits"
     );
     assert_eq!(
         help(Options::default().machine(with_free("rtx4090", &[600]))),
-        "free the memory of GPU 0, of which it needs more: NVIDIA GeForce RTX 4090, 600.0 MiB of 23.5 GiB are free"
+        "free the memory of GPU 0 (NVIDIA GeForce RTX 4090), of which 600.0 MiB of 23.5 GiB are free: then it fits"
     );
 }
 
