@@ -1,5 +1,7 @@
 //! Models that are not ready for the planned 16 bits.
 
+use super::outcome::StepError;
+use super::stepper::Stepper;
 use crate::mixed::MixedError;
 
 /// Handler of a model that is not ready for 16 bits: gets the reason and the edit to make, before the first step is
@@ -12,6 +14,16 @@ impl NotReady {
     pub fn report(self, reason: &MixedError) {
         if let Self(Some(handler)) = self {
             handler(&reason.to_string())
+        }
+    }
+}
+
+impl Stepper {
+    /// Returns why the model is not ready for 16 bits, if the error is that of a first step.
+    pub(super) fn unready<'e>(&self, error: &'e StepError) -> Option<&'e MixedError> {
+        match error {
+            StepError::Mixed(mixed) if self.steps == 0 => Some(mixed),
+            _ => None,
         }
     }
 }

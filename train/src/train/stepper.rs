@@ -18,7 +18,6 @@ use super::replanning::Replanning;
 use super::step_failure::StepFailure;
 use super::update::{Update, Weights, difference, read, updated};
 use crate::micro_batch::MicroBatch;
-use crate::mixed::MixedError;
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 use crate::timing::{Phase, StepTimer};
 
@@ -46,7 +45,7 @@ pub(super) struct Stepper {
     rank: Option<RankHandle>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
-    steps: u64,
+    pub(super) steps: u64,
     skipped: u32,
     warned_of_loss: bool,
     stalled: bool,
@@ -242,14 +241,6 @@ impl Stepper {
     ) -> Result<Option<Counts>, OutOfMemory> {
         let is_due = self.health_every.is_some_and(|every| self.steps.is_multiple_of(every.max(1)));
         is_due.then(|| watched(Moment::Backward, || Counts::new(gradients, model))).transpose()
-    }
-
-    /// Returns why the model is not ready for 16 bits, if the error is that of a first step.
-    pub(super) fn unready<'e>(&self, error: &'e StepError) -> Option<&'e MixedError> {
-        match error {
-            StepError::Mixed(mixed) if self.steps == 0 => Some(mixed),
-            _ => None,
-        }
     }
 
     /// Ends the other ranks with an error of this one.
