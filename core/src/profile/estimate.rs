@@ -28,14 +28,20 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    pub(super) fn new(capability: ComputeCapability, line: ProductLine, memory: Bytes) -> Self {
-        let class = Class::find(capability, line);
-        let at = |figure: [f64; 2]| class.at(figure, memory.0 as f64 / f64::from(1 << 30));
+    /// The estimate for a product line, or the middle of the lines of the compute capability.
+    pub(super) fn new(capability: ComputeCapability, line: Option<ProductLine>, memory: Bytes) -> Self {
+        let classes = Class::find(capability, line);
+        let gib = memory.0 as f64 / f64::from(1 << 30);
+        let middle = |figure: fn(&Class, f64) -> f64| {
+            let sum: f64 = classes.iter().map(|class| figure(class, gib).ln()).sum();
+            (sum / classes.len() as f64).exp()
+        };
+        let largest = classes.iter().map(|class| class.at(class.sm_count, gib)).fold(0.0, f64::max);
         Self {
-            sm_count: at(class.sm_count).ceil() as u32,
-            fp32_tflops: at(class.fp32_tflops),
-            bandwidth_gb_s: at(class.bandwidth_gb_s),
-            clock_mhz: class.clock_mhz,
+            sm_count: largest.ceil() as u32,
+            fp32_tflops: middle(|class, gib| class.at(class.fp32_tflops, gib)),
+            bandwidth_gb_s: middle(|class, gib| class.at(class.bandwidth_gb_s, gib)),
+            clock_mhz: middle(|class, _| class.clock_mhz),
         }
     }
 }
@@ -59,16 +65,23 @@ struct Class {
 }
 
 impl Class {
-    /// The class of the capability and the line. An unlisted line has a class of the same capability; an unlisted
-    /// capability that of the one before it.
-    fn find(capability: ComputeCapability, line: ProductLine) -> &'static Self {
+    /// The class of the capability and the line; all classes of the capability without a line or for an unlisted one. An
+    /// unlisted capability has the classes of the one before it.
+    fn find(capability: ComputeCapability, line: Option<ProductLine>) -> Vec<&'static Self> {
         let capability = if capability.major == 0 { COMMONEST } else { capability };
-        let is_newer = |class: &Self| class.compute_capability > capability;
         // Of integrated GPUs the line decides first: their memory is the host's.
-        let is_other_kind = |class: &Self| (class.line == ProductLine::Integrated) != (line == ProductLine::Integrated);
-        let distance = |class: &Self| class.compute_capability.distance(capability);
-        let order = |class: &&Self| (is_other_kind(class), is_newer(class), distance(class), class.line != line);
-        classes().iter().min_by_key(order).expect("BUG: there are no estimates")
+        let is_integrated = |line| line == Some(ProductLine::Integrated);
+        let is_kind = |class: &&Self| is_integrated(Some(class.line)) == is_integrated(line);
+        let distance = |class: &Self| {
+            let is_newer = class.compute_capability > capability;
+            (is_newer, class.compute_capability.distance(capability))
+        };
+        let least = classes().iter().filter(is_kind).map(distance).min();
+        let near: Vec<_> = classes().iter().filter(is_kind).filter(|class| Some(distance(class)) == least).collect();
+        match near.iter().find(|class| Some(class.line) == line) {
+            Some(class) => vec![class],
+            None => near,
+        }
     }
 
     /// Figure at this memory: a power of it through the two known points. Where both points are one, it is constant.

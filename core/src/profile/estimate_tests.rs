@@ -41,11 +41,15 @@ fn every_shipped_gpu_is_near_its_estimate() {
 
 #[test]
 fn unlisted_capabilities_and_lines_have_the_estimate_of_a_listed_one() {
-    let of = |capability, line| Estimate::new(capability, line, Bytes::from_mib(16 * 1024));
+    let of = |capability, line| Estimate::new(capability, Some(line), Bytes::from_mib(16 * 1024));
     let newest = of(ComputeCapability::new(12, 0), ProductLine::GeForce);
     assert_eq!(of(ComputeCapability::new(13, 0), ProductLine::GeForce), newest);
     let ampere = of(ComputeCapability::new(8, 6), ProductLine::Professional);
     assert_eq!(of(ComputeCapability::default(), ProductLine::Professional), ampere);
+    // Without a line, an estimate is between those of the lines.
+    let middle = Estimate::new(ComputeCapability::new(8, 6), None, Bytes::from_mib(16 * 1024)).bandwidth_gb_s;
+    let geforce = of(ComputeCapability::new(8, 6), ProductLine::GeForce);
+    assert!(ampere.bandwidth_gb_s < middle && middle < geforce.bandwidth_gb_s, "{middle}");
     assert!(of(ComputeCapability::new(2, 0), ProductLine::Laptop).fp32_tflops < 6.0);
     // A Jetson AGX Xavier: 1.4 TFLOP/s and 137 GB/s.
     let xavier = of(ComputeCapability::new(7, 2), ProductLine::Integrated);

@@ -93,9 +93,10 @@ fn plausible_total(reading: &GpuReading, profile: Option<Bytes>) -> Option<Bytes
 }
 
 /// Returns true for fp16 tensor cores. Compute capability 7.5 also covers GPUs without tensor cores, such as the GTX 16
-/// series: there a profile with a tensor peak decides, or RTX in the name.
+/// series: there a profile with a tensor peak decides, or RTX or T4 in the name.
 pub(super) fn has_f16(capability: ComputeCapability, name: Option<&str>, profile: Option<&Profile>) -> bool {
-    let is_rtx = name.is_some_and(|name| name.contains("RTX"));
+    let is_rtx = name
+        .is_some_and(|name| name.contains("RTX") || name.split([' ', '-']).any(|word| matches!(word, "T4" | "T4G")));
     let has_peak = profile.is_some_and(|profile| profile.peaks.fp16.is_some());
     capability.has_tensor_f16() && (is_rtx || has_peak || capability != ComputeCapability::new(7, 5))
 }
