@@ -10,8 +10,10 @@ use crate::tuned::Tuned;
 
 /// Decides for the first GPU on which the plan fits, else for the CPU if no GPU is usable.
 pub(super) fn decide_best<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
-    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let machine = context.machine;
+    // One GPU is in order without the table.
+    let table = C::BUILT.table.filter(|_| machine.gpus.len() > 1);
+    let resolved = table.map(Resolved::from_toml).transpose()?;
     let is_target = |gpu: &GpuReading| built_for::is_target(gpu, &C::BUILT, resolved.as_ref());
     let mut refused: Option<(usize, DecideError)> = None;
     let mut failed: Vec<(usize, String)> = Vec::new();
