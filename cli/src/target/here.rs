@@ -41,6 +41,11 @@ fn which(text: &str) -> Result<WhichGpu, String> {
     }
 }
 
+/// Position of the GPU that a program takes, if the plan fits; `None` without a usable GPU.
+pub(crate) fn first_choice(machine: Machine, table: ProfileTable, declared: &[ProfileId]) -> Option<usize> {
+    Here::new(machine, table, declared).positions.first().copied()
+}
+
 /// This machine, with its GPUs in the order in which a program tries them.
 pub(super) struct Here {
     machine: Machine,
@@ -55,8 +60,12 @@ pub(super) struct Here {
 
 impl Here {
     pub(super) fn read(table: ProfileTable, declared: &[ProfileId]) -> Self {
+        Self::new(detect(), table, declared)
+    }
+
+    fn new(machine: Machine, table: ProfileTable, declared: &[ProfileId]) -> Self {
         let declared = if let [only] = declared { Some(only.clone()) } else { None };
-        let (machine, positions, unusable) = (detect(), Vec::new(), Vec::new());
+        let (positions, unusable) = (Vec::new(), Vec::new());
         let mut here = Self { machine, table, declared, positions, unusable };
         let preference = here.machine.preference(|gpu| here.is_declared(gpu));
         let (usable, others): (Vec<_>, Vec<_>) = preference.into_iter().partition(|at| here.target(*at).is_some());

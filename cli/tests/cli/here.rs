@@ -53,7 +53,8 @@ fn commands_show_the_gpu_that_cuda_lists_first() {
         );
         assert_eq!(shown(&explained)["target"], expected, "{variables:?}");
         assert_eq!(shown(&report)["targets"], serde_json::json!([expected]), "{variables:?}");
-        assert_eq!(shown(&["targets", "--here", "--json"])["gpus"][0]["name"], expected, "{variables:?}");
+        let here = &shown(&["targets", "--here", "--json"])["gpus"][0];
+        assert_eq!((&here["name"], &here["is_first_choice"]), (&expected.into(), &true.into()), "{variables:?}");
         project.write("train.yaml", "batch_size: 8\nhidden_sizes: [512, 512]\ninput_dim: 64\noutput_dim: 2\n");
         let optimized = shown(&["optimize", "train.yaml", "--here", "--dry-run", "--json"]);
         assert_eq!(optimized["targets"][0]["target"], expected, "{variables:?}");
@@ -108,6 +109,8 @@ fn an_idle_gpu_is_shown_in_place_of_a_busy_one() {
     let rows = ran.json(0);
     assert_eq!(rows.as_array().map(Vec::len), Some(1));
     assert_eq!(rows[0]["plan"]["memory"]["available"], 24110_u64 << 20);
+    let here = on("first-busy", &Project::new("bare"), &[], &["targets", "--here"]).ended(0);
+    assert!(here.contains("\nGPU 1: NVIDIA GeForce RTX 4090, which a program takes\n"), "{here}");
     // Where the busy one is asked for, the idle one is named.
     let misfit = planned("first-busy", &[], &["--gpu", "0"]).ended(1);
     let text = misfit.split_whitespace().collect::<Vec<_>>().join(" ");

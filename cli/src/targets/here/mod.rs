@@ -11,6 +11,8 @@ use super::catalogue::{Catalogue, Limits};
 use super::details;
 use crate::args::Common;
 use crate::output::{Answer, BOLD, Code, GOOD, MARKED, pretty, section, styled, wrapped};
+use crate::project::Project;
+use crate::target::first_choice;
 use crate::view::memory_origin;
 
 #[derive(Serialize)]
@@ -25,6 +27,8 @@ struct Here<'a> {
 struct Gpu<'a> {
     /// Number in CUDA's order.
     number: usize,
+    /// True for the GPU that a program takes, if the plan fits.
+    is_first_choice: bool,
     name: String,
     device: Recognised,
     why: String,
@@ -40,10 +44,12 @@ struct Gpu<'a> {
 /// GPUs, and reasons for missing ones. Without a GPU the answer is no.
 pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<String>) -> Answer {
     let machine = &catalogue.machine;
+    let declared = catalogue.project.as_ref().map(Project::declared).unwrap_or_default();
+    let first = first_choice(machine.clone(), catalogue.table.clone(), &declared);
     let read = machine.gpus.iter().zip(&catalogue.recognised).enumerate();
     let here = Here {
         driver_version: machine.driver_version.as_deref(),
-        gpus: read.map(|(number, (reading, found))| gpu(number, reading, found)).collect(),
+        gpus: read.map(|(number, (reading, found))| gpu(number, first == Some(number), reading, found)).collect(),
         trouble: &machine.trouble,
     };
     notes.extend(machine.trouble.iter().cloned());
@@ -55,9 +61,10 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
     Answer { text, notes, code }
 }
 
-fn gpu<'a>(number: usize, reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
+fn gpu<'a>(number: usize, is_first_choice: bool, reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
     Gpu {
         number,
+        is_first_choice,
         name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
         device: found.into(),
         why: compared::describe(reading, found),
@@ -75,15 +82,16 @@ fn text(here: &Here, catalogue: &Catalogue) -> String {
         1 => format!("1 GPU{driver}\n"),
         count => format!("{count} GPUs{driver}\n"),
     };
-    let sections: String = here.gpus.iter().map(gpu_section).collect();
+    let sections: String = here.gpus.iter().map(|gpu| gpu_section(gpu, here.gpus.len() > 1)).collect();
     heading + &sections + &section("to build for this machine", &building(here, catalogue))
 }
 
-fn gpu_section(gpu: &Gpu) -> String {
+fn gpu_section(gpu: &Gpu, is_one_of_several: bool) -> String {
     let style = if matches!(gpu.found, Match::Exact { .. }) { GOOD } else { MARKED };
     let why = wrapped(&gpu.why, 2);
     let (sure, because) = why.split_once(':').unwrap_or((&why, ""));
-    let mut text = format!("\n{}\n  {}:{because}\n", heading(gpu), styled(style, sure));
+    let choice = if gpu.is_first_choice && is_one_of_several { ", which a program takes" } else { "" };
+    let mut text = format!("\n{}{choice}\n  {}:{because}\n", heading(gpu), styled(style, sure));
     text.extend(compared::table(gpu.reading, gpu.found).map(|table| format!("\n{table}")));
     text + "\n"
         + &gpu.limits.as_ref().map_or_else(
