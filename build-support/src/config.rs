@@ -80,6 +80,9 @@ impl Config {
             Choice::Native => native::select(environment, &file.profiles, &mut directives)?,
         };
         let resolved = resolve(selected, known.among(package.features.keys()), &file).with_measured(lock);
+        for warning in unsupported(&resolved) {
+            directives.warning(&warning)?;
+        }
         let text = resolved.to_toml();
         if print {
             return Err(BuildError::Printed { table: text });
@@ -122,6 +125,13 @@ impl Config {
             choice => Ok(choice),
         }
     }
+}
+
+/// A warning for each selected GPU that Burn cannot train on.
+fn unsupported(resolved: &Resolved) -> Vec<String> {
+    let Selected::Targets(targets) = &resolved.selected else { return Vec::new() };
+    let profiles = targets.iter().filter_map(|id| resolved.profile.get(id.as_str()));
+    profiles.filter_map(|profile| Some(format!("{}: {}", profile.id, profile.compute_capability.refusal()?))).collect()
 }
 
 /// Parses only the shipped profiles that this build needs: build scripts are not optimised.

@@ -16,7 +16,7 @@ mod driver {
     use std::io::Write;
     use std::path::Path;
 
-    use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+    use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, GpuReading};
     use gpu_tuned_core::matching::identify;
     use gpu_tuned_core::profile::{Profile, ProfileTable};
     use gpu_tuned_nvml::{CudaEnvironment, LIBRARY_VARIABLE};
@@ -74,6 +74,12 @@ mod driver {
 
     /// Returns one GPU: the first, or of different models the one with the least memory.
     fn choose(gpus: Vec<GpuReading>, mut warnings: Vec<String>) -> (Option<GpuReading>, Vec<String>) {
+        let supported = |gpu: &GpuReading| {
+            let refusal = gpu.compute_capability.and_then(ComputeCapability::refusal);
+            warnings.extend(refusal.as_ref().map(|reason| format!("{}: {reason}", name(gpu))));
+            refusal.is_none()
+        };
+        let gpus: Vec<GpuReading> = gpus.into_iter().filter(supported).collect();
         let model = |gpu: &GpuReading| (gpu.name.clone(), gpu.memory_total);
         let differ = gpus.windows(2).any(|pair| model(&pair[0]) != model(&pair[1]));
         let names: Vec<String> = gpus.iter().map(name).collect();

@@ -144,10 +144,13 @@ pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
     }
 }
 
-/// The profile with the fewest differences; equally near profiles are added as one more difference.
+/// The profile with the fewest differences, preferably with this name; equally near profiles are added as one more
+/// difference. A board's subsystem can give a PCI id another name.
 fn nearest(mut compared: Vec<(Vec<Difference>, Profile)>) -> Option<(Vec<Difference>, Profile)> {
-    let least = compared.iter().map(|(differences, _)| differences.len()).min()?;
-    compared.retain(|(differences, _)| differences.len() == least);
+    let is_other_name = |difference: &Difference| matches!(difference, Difference::Name { .. });
+    let distance = |differences: &[Difference]| (differences.len(), differences.iter().any(is_other_name));
+    let least = compared.iter().map(|(differences, _)| distance(differences)).min()?;
+    compared.retain(|(differences, _)| distance(differences) == least);
     let (shipped, mut compared): (Vec<_>, Vec<_>) = compared.into_iter().partition(|(_, profile)| is_shipped(profile));
     let is_replaced = |shipped: &Profile| compared.iter().any(|(_, own)| looks_like(own, shipped));
     let kept: Vec<_> = shipped.into_iter().filter(|(_, profile)| !is_replaced(profile)).collect();

@@ -193,7 +193,9 @@ impl Task<'_> {
                 Ok(Outcome::Plan(Box::new(plan)))
             }
             Err(PlanError::DoesNotFit(misfit)) => Ok(Outcome::Misfit(misfit)),
-            Err(error @ PlanError::PrecisionUnsupported { .. }) => Ok(Outcome::Unsupported(error.to_string())),
+            Err(error @ (PlanError::PrecisionUnsupported { .. } | PlanError::GpuUnsupported { .. })) => {
+                Ok(Outcome::Unsupported(error.to_string()))
+            }
             Err(PlanError::WorldSize { global_batch, world_size, .. }) => {
                 Err(OptimizeError::Ranks { global: global_batch, ranks: world_size })
             }

@@ -40,7 +40,7 @@ pub enum CompileError {
 }
 
 /// Plans for the targets that the build selects: one profile, several profiles, the GPU in the build machine, or the
-/// conservative profile. Of several targets, those that the workload does not fit are left out.
+/// conservative profile. Of several targets, those that the workload does not fit, or Burn cannot train on, are left out.
 ///
 /// # Errors
 ///
@@ -48,15 +48,20 @@ pub enum CompileError {
 pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<Compiled, CompileError> {
     let mut fitting = Vec::new();
     let mut misfits = Vec::new();
+    let mut unsupported = None;
     for facts in resolved.devices()? {
         match plan(&facts, workload, goal) {
             Ok(_) => fitting.push(facts),
             Err(PlanError::DoesNotFit(misfit)) => misfits.push(*misfit),
+            Err(error @ PlanError::GpuUnsupported { .. }) => unsupported = Some(error),
             Err(other) => return Err(CompileError::Plan(other)),
         }
     }
     let Some((plan, left_out)) = plan_for_most(&fitting, workload, goal) else {
-        return Err(CompileError::NothingFits { misfits });
+        return Err(match unsupported {
+            Some(error) if misfits.is_empty() => CompileError::Plan(error),
+            _ => CompileError::NothingFits { misfits },
+        });
     };
     misfits.extend(left_out);
     let target = match &resolved.selected {

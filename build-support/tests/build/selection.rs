@@ -91,7 +91,10 @@ fn a_declared_feature_that_reads_like_a_gpu_is_warned_about() {
         project.warnings(),
         [
             unknown("b10", "; did you mean `a10`?"),
-            unknown("h100", "; did you mean `h100-nvl`, `h100-pcie` or `h100-sxm5-80gb`?"),
+            unknown(
+                "h100",
+                "; did you mean `h100-nvl`, `h100-pcie`, `h100-sxm5-64gb`, `h100-sxm5-80gb` or `h100-sxm5-94gb`?"
+            ),
             unknown("rtx4900", "; did you mean `rtx4090`?"),
             unknown("rtx_4090", "; did you mean `rtx4090`?"),
         ]

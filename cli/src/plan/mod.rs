@@ -122,7 +122,9 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal, prices: &[Price]
     let outcome = match plan(&facts, &described.workload_on(&facts), goal) {
         Ok(plan) => Outcome::Plan(Box::new(plan)),
         Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
-        Err(error @ PlanError::PrecisionUnsupported { .. }) => Outcome::Unsupported(error.to_string()),
+        Err(error @ (PlanError::PrecisionUnsupported { .. } | PlanError::GpuUnsupported { .. })) => {
+            Outcome::Unsupported(error.to_string())
+        }
         // Other errors are mistakes in the goal.
         Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
     };

@@ -40,6 +40,9 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
             (false, false) => "neither TF32 nor bf16",
         };
         all.push(("tensor cores for", units.to_owned(), capability(profile)));
+        if let Some(last) = profile.and_then(|profile| profile.compute_capability.last_cuda()) {
+            all.push(("last CUDA", last.to_owned(), capability(profile)));
+        }
     }
     all
 }
@@ -101,6 +104,7 @@ fn peak(target: &Target) -> String {
             let basis = match peak.basis {
                 Basis::Published => "published",
                 Basis::Derived => "from units and clock",
+                Basis::Borrowed => "published for the same chip",
             };
             format!("{basis} ({})", peak.source)
         }

@@ -17,24 +17,18 @@ pub struct ComputeCapability {
 }
 
 impl ComputeCapability {
+    /// The oldest compute capability that Burn is known to train on. PTX that Burn emits loads on Pascal and Volta up to
+    /// driver branch 580 (tracel-ai/cubecl issue 1311: a Tesla P100), although toolkits of CUDA 13 begin at 7.5.
+    pub const OLDEST: Self = Self::new(6, 0);
+
     /// The capability `major.minor`.
     pub const fn new(major: u8, minor: u8) -> Self {
         Self { major, minor }
     }
 
     /// The marketing name of the architecture (NVIDIA's CUDA GPU list).
-    pub const fn architecture(self) -> Option<&'static str> {
-        Some(match (self.major, self.minor) {
-            (5, _) => "Maxwell",
-            (6, _) => "Pascal",
-            (7, 0 | 2) => "Volta",
-            (7, 5) => "Turing",
-            (8, 9) => "Ada",
-            (8, _) => "Ampere",
-            (9, _) => "Hopper",
-            (10..=12, _) => "Blackwell",
-            _ => return None,
-        })
+    pub fn architecture(self) -> Option<&'static str> {
+        self.row().map(|row| row.architecture)
     }
 
     /// Returns true if fp32 products may run on TF32 tensor cores (8.0 and later; A100 whitepaper).
@@ -64,14 +58,82 @@ impl ComputeCapability {
 
     /// FP32 lanes per streaming multiprocessor (CUDA programming guide, arithmetic throughput); `None` for an
     /// unlisted capability.
-    pub const fn cores_per_sm(self) -> Option<u32> {
-        Some(match (self.major, self.minor) {
-            (6 | 8, 0) | (7, _) => 64,
-            (5 | 6 | 9 | 10 | 12, _) | (8, 6 | 7 | 9) => 128,
-            _ => return None,
-        })
+    pub fn cores_per_sm(self) -> Option<u32> {
+        self.row().map(|row| row.cores_per_sm)
+    }
+
+    /// Dense fp16 operations per clock and multiprocessor of the tensor cores, accumulated in fp32 at full rate; `None`
+    /// without tensor cores or for an unlisted capability.
+    pub fn tensor_f16_per_sm(self) -> Option<u32> {
+        self.row().map(|row| row.tensor_f16_per_sm).filter(|operations| *operations > 0)
+    }
+
+    /// The reason why Burn cannot train on such a GPU, for a message; `None` if it can.
+    pub fn refusal(self) -> Option<String> {
+        if self >= Self::OLDEST || self == Self::default() {
+            return None;
+        }
+        let family = self.architecture().map_or_else(String::new, |family| format!(" ({family})"));
+        let oldest = Self::OLDEST;
+        Some(format!("CUDA 13 has dropped compute capability {self}{family}, and Burn needs {oldest} or later"))
+    }
+
+    /// The last driver branch and the last CUDA toolkit for such a GPU; `None` while current releases support it. Burn's
+    /// default backend needs the driver only, which compiles Burn's PTX.
+    pub fn last_cuda(self) -> Option<&'static str> {
+        self.row().and_then(|row| row.last_cuda)
+    }
+
+    fn row(self) -> Option<&'static Row> {
+        let exact = ROWS.iter().find(|row| row.major == self.major && row.minor == Some(self.minor));
+        exact.or_else(|| ROWS.iter().find(|row| row.major == self.major && row.minor.is_none()))
     }
 }
+
+/// A row of the table of compute capabilities.
+struct Row {
+    major: u8,
+    /// `None` for all other revisions of the generation.
+    minor: Option<u8>,
+    architecture: &'static str,
+    cores_per_sm: u32,
+    /// 0 without tensor cores.
+    tensor_f16_per_sm: u32,
+    last_cuda: Option<&'static str>,
+}
+
+const fn row(
+    major: u8,
+    minor: Option<u8>,
+    architecture: &'static str,
+    cores_per_sm: u32,
+    tensor_f16_per_sm: u32,
+    last_cuda: Option<&'static str>,
+) -> Row {
+    Row { major, minor, architecture, cores_per_sm, tensor_f16_per_sm, last_cuda }
+}
+
+const KEPLER: Option<&str> = Some("driver branch 470, toolkit 11");
+const SINCE_MAXWELL: Option<&str> = Some("driver branch 580, toolkit 12");
+
+/// Compute capabilities: architecture, fp32 lanes and tensor operations per SM (CUDA programming guide; openxla/xprof,
+/// `utils/cuda_type_utils.cc`), and the last driver and toolkit (CUDA release notes).
+const ROWS: [Row; 14] = [
+    row(3, None, "Kepler", 192, 0, KEPLER),
+    row(5, None, "Maxwell", 128, 0, SINCE_MAXWELL),
+    row(6, Some(0), "Pascal", 64, 0, SINCE_MAXWELL),
+    row(6, None, "Pascal", 128, 0, SINCE_MAXWELL),
+    row(7, Some(5), "Turing", 64, 1024, None),
+    row(7, None, "Volta", 64, 1024, SINCE_MAXWELL),
+    row(8, Some(0), "Ampere", 64, 2048, None),
+    row(8, Some(6), "Ampere", 128, 1024, None),
+    row(8, Some(7), "Ampere", 128, 2048, None),
+    row(8, Some(9), "Ada", 128, 1024, None),
+    row(9, None, "Hopper", 128, 4096, None),
+    row(10, None, "Blackwell", 128, 8192, None),
+    row(11, None, "Blackwell", 128, 8192, None),
+    row(12, None, "Blackwell", 128, 1024, None),
+];
 
 impl fmt::Display for ComputeCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

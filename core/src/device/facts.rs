@@ -18,6 +18,9 @@ pub struct DeviceFacts {
     /// Memory of its own, or the host's.
     #[serde(default)]
     pub memory_kind: MemoryKind,
+    /// The reason why Burn cannot train on this GPU; `None` if it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
     /// All memory of the device.
     pub memory_total: Bytes,
     /// Memory available to a new process.
@@ -104,6 +107,7 @@ impl DeviceFacts {
             profile: None,
             kind: DeviceKind::Cpu,
             memory_kind: MemoryKind::Dedicated,
+            refusal: None,
             memory_total,
             memory_available,
             memory_provenance: Provenance::Measured,
@@ -172,6 +176,7 @@ impl DeviceFacts {
             profile: if a.profile == b.profile { a.profile } else { None },
             kind: if a.kind == b.kind { a.kind } else { DeviceKind::Cpu },
             memory_kind: if a.memory_kind == b.memory_kind { a.memory_kind } else { MemoryKind::Unified },
+            refusal: a.refusal.or(b.refusal),
             memory_total: a.memory_total.min(b.memory_total),
             memory_available: a.memory_available.min(b.memory_available),
             memory_provenance: a.memory_provenance.max(b.memory_provenance),

@@ -14,7 +14,7 @@ pub struct ProductName<'a> {
 
 /// Boards with a vGPU code that differs from the product name (NVIDIA's vGPU types reference and its peer-to-peer
 /// tables). Codes can mislead: `H200` is the NVL board, not the SXM one.
-const VGPU_BOARDS: [(&str, &str); 17] = [
+const VGPU_BOARDS: [(&str, &str); 29] = [
     ("A100", "A100-PCIE-40GB"),
     ("A100D", "A100 80GB PCIe"),
     ("A100DX", "A100-SXM4-80GB"),
@@ -24,13 +24,25 @@ const VGPU_BOARDS: [(&str, &str); 17] = [
     ("H100XM", "H100 80GB HBM3"),
     ("H200", "H200 NVL"),
     ("H200X", "H200"),
+    ("M60", "Tesla M60"),
+    ("P100", "Tesla P100-PCIE-16GB"),
+    ("P100C", "Tesla P100-PCIE-12GB"),
+    ("P100X", "Tesla P100-SXM2-16GB"),
+    ("P4", "Tesla P4"),
+    ("P40", "Tesla P40"),
+    ("RTX5000-Ada", "RTX 5000 Ada Generation"),
+    ("RTX5880-Ada", "RTX 5880 Ada Generation"),
+    ("RTX6000", "Quadro RTX 6000"),
     ("RTX6000-Ada", "RTX 6000 Ada Generation"),
+    ("RTX8000", "Quadro RTX 8000"),
     ("RTXA5000", "RTX A5000"),
+    ("RTXA5500", "RTX A5500"),
     ("RTXA6000", "RTX A6000"),
     ("T4", "Tesla T4"),
     ("V100", "Tesla V100-PCIE-16GB"),
     ("V100D", "Tesla V100-PCIE-32GB"),
     ("V100DX", "Tesla V100-SXM2-32GB"),
+    ("V100S", "Tesla V100S-PCIE-32GB"),
     ("V100X", "Tesla V100-SXM2-16GB"),
 ];
 

@@ -127,6 +127,7 @@ impl<'a> BaselineMeasurement<'a> {
             profile: Some(self.name.to_owned()),
             kind: on.kind,
             memory_kind: device.memory_kind,
+            refusal: None,
             memory_total: on.memory_bytes,
             memory_available: on.memory_bytes,
             memory_provenance: Provenance::Measured,

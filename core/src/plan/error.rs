@@ -59,6 +59,14 @@ pub enum PlanError {
         /// Samples of an optimizer step on one rank.
         samples: u64,
     },
+    /// Burn cannot train on this GPU.
+    #[error("{device} cannot train: {reason}; choose another GPU")]
+    GpuUnsupported {
+        /// The device.
+        device: String,
+        /// The reason.
+        reason: String,
+    },
     /// The device has no units for this precision.
     #[error("{device} has no {} tensor cores for {precision}; use f32", if precision.needs_bf16() { "bf16" } else { "fp16" })]
     PrecisionUnsupported {

@@ -96,11 +96,14 @@ pub struct Plan {
 ///
 /// # Errors
 ///
-/// When the goal contradicts itself, asks for an unsupported precision, or when no micro-batch fits. The last error has
-/// every byte of the micro-batch that needs the least, and the cheapest change that makes it fit.
+/// When the goal contradicts itself, asks for an unsupported precision, when Burn cannot train on the GPU, or when no
+/// micro-batch fits. The last error has every byte of the micro-batch that needs the least, and the cheapest change that makes it fit.
 pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Plan, PlanError> {
     if let Some((_, message)) = goal.mistakes().into_iter().next() {
         return Err(PlanError::Goal { message });
+    }
+    if let Some(reason) = device.refusal.clone() {
+        return Err(PlanError::GpuUnsupported { device: device.name.clone(), reason });
     }
     let goal = &goal.in_samples(workload)?;
     let precision = precision::decide(device, workload, goal)?;

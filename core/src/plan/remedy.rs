@@ -10,7 +10,7 @@ use super::split::{self, Split};
 use super::{candidates, precision};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
-use crate::profile::{ProfileId, ProfileTable};
+use crate::profile::{Profile, ProfileId, ProfileTable};
 use crate::workload::{Optimizer, Workload};
 use crate::{Goal, Pins, Precision};
 
@@ -66,15 +66,22 @@ fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[
         let in_one_piece = largest_batch_in_one_piece(facts, workload, mode.precision);
         candidates::any_fits(splits, &MemoryModel::new(facts, workload, goal, mode), in_one_piece)
     };
-    let gpus = ProfileTable::builtin().iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC);
-    let profiles = gpus.map(DeviceFacts::nominal);
-    let fitting = profiles.filter(|facts| modes(facts).into_iter().any(|mode| fits(facts, mode)));
-    let smallest = fitting.min_by_key(|facts| facts.memory_available);
+    let mut gpus: Vec<DeviceFacts> =
+        ProfileTable::builtin().iter().filter(is_advisable).map(DeviceFacts::nominal).collect();
+    gpus.sort_by_key(|facts| facts.memory_available);
+    let smallest = gpus.into_iter().find(|facts| modes(facts).into_iter().any(|mode| fits(facts, mode)));
     // Memory on that GPU: kernels take more on one with more multiprocessors.
     let facts = smallest.as_ref().unwrap_or(device);
     let Least { memory, .. } = Least::find(facts, workload, goal, &modes(facts), splits);
     let needed = memory.total().scaled(1.0 / (1.0 - facts.headroom_share(goal.memory_headroom)));
     Remedy::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
+}
+
+/// Returns true for a GPU that a user can buy or rent in place of another: a board with memory of its own.
+fn is_advisable(profile: &&Profile) -> bool {
+    let is_board = profile.id.as_str() != ProfileId::GENERIC && !profile.mobile;
+    let capability = profile.compute_capability;
+    is_board && !capability.is_integrated() && capability.refusal().is_none()
 }
 
 /// The way to run a step that needs the least memory, preferably one whose tensors are allocated in one piece each.

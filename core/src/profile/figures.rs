@@ -36,11 +36,13 @@ impl Profile {
         let figures = [
             ("family", Some(format!("{}{chip}{laptop}", self.architecture)), None),
             ("capability", Some(self.compute_capability.to_string()), None),
+            ("last CUDA", self.compute_capability.last_cuda().map(str::to_owned), None),
+            ("unsupported", self.compute_capability.refusal(), None),
             ("memory", Some(format!("{} MiB{kind}", memory.nominal_mib)), None),
             ("  by NVML", totals(&memory.nvml_total_mib), None),
             ("  by CUDA", totals(&memory.cuda_total_mib), None),
             ("  as shipped", memory.ecc_default_on.map(|on| format!("ECC {}", if on { "on" } else { "off" })), None),
-            ("bandwidth", unit(memory.bandwidth_gb_s, "GB/s"), None),
+            ("bandwidth", unit(memory.bandwidth_gb_s, "GB/s"), memory.bandwidth_source.clone()),
             ("bus", unit(memory.bus_bits.map(f64::from), "bit"), None),
             ("SMs", compute.sm_count.map(|count| count.to_string()), None),
             ("f32 lanes", compute.cuda_cores.map(|count| count.to_string()), None),
@@ -69,6 +71,7 @@ fn describe(peak: Option<&Peak>) -> Option<String> {
     let basis = match peak.basis {
         Basis::Published => "published",
         Basis::Derived => "units x clock",
+        Basis::Borrowed => "borrowed",
     };
     let reached = peak.reached.map_or_else(String::new, |reached| format!(", {:.0}% reached", reached * 100.0));
     Some(format!("{} TFLOP/s, {basis}{reached}", peak.tflops))

@@ -63,6 +63,8 @@ crate::sparse! {
         pub bus_bits: Option<u32>,
         /// Peak bandwidth in GB/s (10^9 bytes per second).
         pub bandwidth_gb_s: Option<f64>,
+        /// Source of the bandwidth, if it is not bus width x memory clock.
+        pub bandwidth_source: Option<String>,
         /// True if error correction is enabled by default.
         pub ecc_default_on: Option<bool>,
     }
@@ -143,6 +145,8 @@ pub enum Basis {
     Published,
     /// Multiprocessors x operations per clock and multiprocessor x clock.
     Derived,
+    /// Published for another product with the same chip; the profile's notes name it.
+    Borrowed,
 }
 
 crate::sparse! {

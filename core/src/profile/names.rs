@@ -29,16 +29,23 @@ impl ProfileNames {
         named.into_iter().collect()
     }
 
-    /// Formats `; did you mean …?` for a name without a profile. Suggests another spelling, the versions of that GPU,
-    /// or the nearest name; empty if none is near.
+    /// Formats `; did you mean …?` for a name without a profile. Suggests another spelling, the memory sizes or
+    /// else the versions of that GPU, or the nearest name; empty if none is near.
     pub fn hint(&self, name: &str) -> String {
         let wanted = bare(name);
         let same = |id: &&str| bare(id) == wanted;
         if let Some(id) = self.names().find(same) {
             return format!("; did you mean `{id}`?");
         }
+        let is_memory = |suffix: &str| suffix.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
+        let is_size =
+            |id: &&str| id.rsplit_once('-').is_some_and(|(model, suffix)| is_memory(suffix) && bare(model) == wanted);
         let is_version = |id: &&str| id.split_once('-').is_some_and(|(model, _)| model == wanted);
-        let versions: Vec<String> = self.names().filter(is_version).map(|id| format!("`{id}`")).collect();
+        let quoted = |id: &str| format!("`{id}`");
+        let mut versions: Vec<String> = self.names().filter(is_size).map(quoted).collect();
+        if versions.is_empty() {
+            versions = self.names().filter(is_version).map(quoted).collect();
+        }
         match versions.split_last() {
             None => suggest(name, self.names()),
             Some((only, [])) => format!("; did you mean {only}?"),
@@ -74,7 +81,11 @@ mod tests {
             ("RTX-4090", "; did you mean `rtx4090`?"),
             ("rtx_a6000", "; did you mean `rtx-a6000`?"),
             ("rtx3080", "; did you mean `rtx3080-10gb` or `rtx3080-12gb`?"),
-            ("h100", "; did you mean `h100-nvl`, `h100-pcie` or `h100-sxm5-80gb`?"),
+            ("rtx4060ti", "; did you mean `rtx4060-ti-16gb` or `rtx4060-ti-8gb`?"),
+            (
+                "v100",
+                "; did you mean `v100-pcie-16gb`, `v100-pcie-32gb`, `v100-sxm2-16gb`, `v100-sxm2-32gb` or `v100-sxm3-32gb`?",
+            ),
             ("rtx4900", "; did you mean `rtx4090`?"),
             ("voodoo2", ""),
         ] {

@@ -8,8 +8,8 @@ use super::{Peak, Profile};
 use crate::device::{ComputeCapability, Rates};
 
 impl Rates {
-    /// Rates of a profile, for its fp32 peak in 10^12 operations per second. A peak without a test of its own has the fraction of the GPU's other tensor formats, else that
-    /// of GPUs of the same compute capability and product line.
+    /// Rates of a profile, for its fp32 peak in 10^12 operations per second. A peak without a test of its own has the
+    /// fraction of the GPU's other tensor formats, else that of GPUs of the same compute capability and product line.
     pub(super) fn from_peaks(profile: &Profile, fp32_tflops: f64, has_f16: bool) -> Self {
         let peaks = &profile.peaks;
         let class = Class::find(profile.compute_capability, profile.compute.half_rate_fp32_accumulate);

@@ -132,6 +132,7 @@ fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -
         let found = identify(reading, profiles);
         // A GPU with unknown memory has no plan.
         match DeviceFacts::from_reading(reading, found.profile(), None) {
+            Some(DeviceFacts { name, refusal: Some(reason), .. }) => because.push(format!("{name}: {reason}")),
             Some(facts) => gpus.push(Gpu { position, reading: reading.clone(), found, facts }),
             None => because.push(reading.without_memory(position)),
         }

@@ -30,7 +30,8 @@ fn workloads() -> Vec<(&'static str, Workload)> {
 }
 
 fn profiles() -> impl Iterator<Item = &'static Profile> {
-    ProfileTable::builtin().iter().filter(|profile| profile.id.as_str() != "generic")
+    let is_gpu = |profile: &&Profile| profile.id.as_str() != "generic";
+    ProfileTable::builtin().iter().filter(is_gpu).filter(|profile| profile.compute_capability.refusal().is_none())
 }
 
 /// Plans for a GPU by all of its figures, to compare plans by some of them with.

@@ -10,14 +10,24 @@ mod properties;
 mod timing;
 mod workloads;
 
+use std::collections::BTreeMap;
+
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::profile::{Profile, ProfileTable};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
-/// Facts of every shipped profile, with this fraction of its memory free.
+/// Facts of shipped GPUs that can train.
+fn supported() -> impl Iterator<Item = DeviceFacts> {
+    ProfileTable::builtin().iter().map(DeviceFacts::nominal).filter(|facts| facts.refusal.is_none())
+}
+
+/// Facts of a shipped GPU of each compute capability and memory size, with this fraction of its memory free.
 fn profiles(free: f64) -> Vec<DeviceFacts> {
-    let all = ProfileTable::builtin().iter().map(DeviceFacts::nominal);
+    let kind = |profile: &&Profile| (profile.compute_capability, profile.memory.nominal_mib);
+    let kinds: BTreeMap<_, _> = ProfileTable::builtin().iter().map(|profile| (kind(&profile), &profile.id)).collect();
+    let is_of_a_kind = |facts: &DeviceFacts| kinds.values().any(|id| facts.name == id.as_str());
+    let all = supported().filter(is_of_a_kind);
     all.map(|facts| DeviceFacts { memory_available: facts.memory_total.scaled(free), ..facts }).collect()
 }
 

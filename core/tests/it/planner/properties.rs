@@ -7,10 +7,11 @@ use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Precision, Setting, plan};
 use proptest::prelude::*;
 
+use super::supported;
 use super::workloads::{goals, workloads};
 
 fn devices() -> impl Strategy<Value = DeviceFacts> {
-    let all: Vec<_> = ProfileTable::builtin().iter().map(DeviceFacts::nominal).collect();
+    let all: Vec<_> = supported().collect();
     (prop::sample::select(all), 0.05..1.0f64).prop_map(|(facts, free)| {
         let memory_available = facts.memory_total.scaled(free);
         DeviceFacts { memory_available, ..facts }
