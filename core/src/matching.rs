@@ -132,8 +132,9 @@ pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
     let shipped = ProfileTable::shipped_where(|id, names, pci_ids| {
         own.get(id).is_none() && could_be(reading, name, names.iter().copied(), pci_ids)
     });
-    let compared: Vec<_> =
-        own_profiles.chain(shipped).map(|profile| (differences(&profile, name, reading), profile)).collect();
+    // Without a total the GPU is the product, not a board that somebody changed.
+    let candidates = own_profiles.chain(shipped).filter(|profile| !profile.modified || reading.memory_total.is_some());
+    let compared: Vec<_> = candidates.map(|profile| (differences(&profile, name, reading), profile)).collect();
     match nearest(compared) {
         Some((differences, profile)) if differences.is_empty() => Match::Exact { profile: Box::new(profile) },
         Some((differences, profile)) => Match::Variant { profile: Box::new(profile), differences },

@@ -59,9 +59,11 @@ impl Target {
         Ok(targets)
     }
 
+    /// All GPUs that Burn can train on.
     pub(crate) fn all(project: &Project) -> Vec<Self> {
         let table = project.profiles();
-        table.iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC).map(Self::nominal).collect()
+        let gpus = table.iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC).map(Self::nominal);
+        gpus.filter(|target| target.facts.refusal.is_none()).collect()
     }
 
     pub(crate) fn declared(project: &Project) -> Vec<Self> {

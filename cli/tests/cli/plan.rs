@@ -29,8 +29,17 @@ fn all_profiles_are_planned_on_request() {
     project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n[profile.mine]\nbase = \"l4\"\n");
     let rows = project.run(&["plan", "--all", "--json"]).json(0);
     let targets: Vec<_> = rows.as_array().expect("rows").iter().map(|row| row["target"].as_str()).collect();
-    assert_eq!(targets.len(), 60);
+    assert_eq!(targets.len(), 169);
+    assert!(!targets.contains(&Some("k80")), "Burn cannot train on it");
     assert!(targets.contains(&Some("mine")) && !targets.contains(&Some("generic")), "{targets:?}");
+}
+
+#[test]
+fn a_gpu_that_burn_cannot_train_on_is_refused_with_the_reason() {
+    let ran = Project::new("declared").run(&["plan", "k80", "--workload", "digits"]);
+    let reason = "k80 cannot train: CUDA 13 has dropped compute capability 3.7 (Kepler),";
+    assert!(ran.stdout.contains(reason), "{}", ran.stdout);
+    ran.ended(1);
 }
 
 #[test]

@@ -113,8 +113,8 @@ const fn row(
     Row { major, minor, architecture, cores_per_sm, tensor_f16_per_sm, last_cuda }
 }
 
-const KEPLER: Option<&str> = Some("driver branch 470, toolkit 11");
-const SINCE_MAXWELL: Option<&str> = Some("driver branch 580, toolkit 12");
+const KEPLER: Option<&str> = Some("driver 470, toolkit 11");
+const SINCE_MAXWELL: Option<&str> = Some("driver 580, toolkit 12");
 
 /// Compute capabilities: architecture, fp32 lanes and tensor operations per SM (CUDA programming guide; openxla/xprof,
 /// `utils/cuda_type_utils.cc`), and the last driver and toolkit (CUDA release notes).

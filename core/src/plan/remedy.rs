@@ -79,7 +79,7 @@ fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[
 
 /// Returns true for a GPU that a user can buy or rent in place of another: a board with memory of its own.
 fn is_advisable(profile: &&Profile) -> bool {
-    let is_board = profile.id.as_str() != ProfileId::GENERIC && !profile.mobile;
+    let is_board = profile.id.as_str() != ProfileId::GENERIC && !profile.mobile && !profile.modified;
     let capability = profile.compute_capability;
     is_board && !capability.is_integrated() && capability.refusal().is_none()
 }

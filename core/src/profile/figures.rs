@@ -37,7 +37,7 @@ impl Profile {
             ("family", Some(format!("{}{chip}{laptop}", self.architecture)), None),
             ("capability", Some(self.compute_capability.to_string()), None),
             ("last CUDA", self.compute_capability.last_cuda().map(str::to_owned), None),
-            ("unsupported", self.compute_capability.refusal(), None),
+            ("unsupported", self.compute_capability.refusal().map(|_| "by Burn and by CUDA 13".to_owned()), None),
             ("memory", Some(format!("{} MiB{kind}", memory.nominal_mib)), None),
             ("  by NVML", totals(&memory.nvml_total_mib), None),
             ("  by CUDA", totals(&memory.cuda_total_mib), None),

@@ -30,6 +30,9 @@ crate::sparse! {
         /// True for a laptop part.
         #[serde(default, skip_serializing_if = "core::ops::Not::not")]
         pub mobile: bool,
+        /// True for a board that somebody changed: it has the name and PCI id of the product, and only its memory differs.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        pub modified: bool,
         /// Sources of the figures without a source of their own.
         pub sources: Vec<String>,
         /// Properties without a reliable source, in words.

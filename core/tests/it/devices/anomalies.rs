@@ -36,6 +36,7 @@ fn the_total_or_the_pci_id_decides_between_products_of_one_name() {
         (("NVIDIA GeForce RTX 3060 Ti", 0x24c9, 8192, 0), "rtx3060-ti-gddr6x"),
         (("NVIDIA GeForce GTX 1650", 0x2188, 4096, 0), "gtx1650-gddr6"),
         (("NVIDIA GeForce RTX 4090", 0x2684, 49140, 0), "rtx4090-48gb"),
+        (("NVIDIA GeForce RTX 4090", 0x2684, 0, 0), "rtx4090"),
         (("NVIDIA GeForce RTX 2070 SUPER", 0x1e84, 8192, 0), "rtx2070-super"),
         (("Quadro RTX 6000", 0x1e30, 24576, 0), "quadro-rtx-6000"),
         (("Quadro RTX 6000", 0x1e30, 23040, 0), "quadro-rtx-6000"),
