@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod identities;
 mod limits;
 mod markdown;
 mod profiles;
@@ -15,9 +16,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use gpu_tuned_core::atomic_file;
+use gpu_tuned_core::profile::ProfileTable;
 
 use limits::Limits;
 use prose::Prose;
@@ -43,6 +45,12 @@ enum Task {
         /// Show the N blocks that break the most rules.
         #[arg(long, value_name = "N", default_value_t = 0)]
         worst: usize,
+    },
+    /// Show contradictions between the figures of profiles.
+    Profiles {
+        /// Fail if there is one.
+        #[arg(long)]
+        check: bool,
     },
     /// Show the lines of crates, and the files that are too large.
     Size {
@@ -75,6 +83,15 @@ fn main() -> Result<()> {
             let prose = Prose::measure(root, &sources(root)?)?;
             print!("{}", prose.table(worst));
             hold(root, check, tighten, |limits| prose.exceeded(limits), |limits| prose.tighten(limits))
+        }
+        Task::Profiles { check } => {
+            let mistakes = identities::mistakes(ProfileTable::builtin().iter());
+            println!("{} profiles, {} mistakes", ProfileTable::builtin_ids().count(), mistakes.len());
+            for mistake in &mistakes {
+                println!("{mistake}");
+            }
+            ensure!(!check || mistakes.is_empty(), "the figures in core/profiles contradict each other");
+            Ok(())
         }
         Task::Size { check, tighten } => {
             let sizes = Sizes::measure(root, &sources(root)?)?;

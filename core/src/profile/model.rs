@@ -21,6 +21,8 @@ crate::sparse! {
         pub pci_ids: Vec<PciId>,
         /// Source of the PCI ids.
         pub pci_ids_source: Option<String>,
+        /// Other profiles that have one of these PCI ids.
+        pub pci_ids_shared_with: Vec<ProfileId>,
         /// The marketing name of the architecture.
         pub architecture: String,
         /// The chip, such as `AD102`.
