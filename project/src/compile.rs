@@ -71,9 +71,10 @@ pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<
     Ok(Compiled { target, plan, misfits })
 }
 
-/// Plans for each declared target alone, for the documentation.
+/// Plans for each documented target alone.
 pub fn declared(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Vec<(ProfileId, Result<Plan, PlanError>)> {
-    let profiles = resolved.declared.iter().filter_map(|id| resolved.profile.get(id.as_str()));
+    let documented = Resolved::documented(&resolved.declared);
+    let profiles = documented.iter().filter_map(|id| resolved.profile.get(id.as_str()));
     profiles.map(|profile| (profile.id.clone(), plan(&DeviceFacts::nominal(profile), workload, goal))).collect()
 }
 
@@ -105,6 +106,7 @@ fn plan_for_all(devices: &[&DeviceFacts], workload: &Workload, goal: &Goal) -> O
     let meet = DeviceFacts::common(devices.iter().copied())?;
     let memory_of = |facts: &&DeviceFacts| DeviceFacts {
         profile: facts.profile.clone(),
+        memory_kind: facts.memory_kind,
         memory_available: facts.memory_available,
         memory_provenance: facts.memory_provenance,
         context: facts.context,

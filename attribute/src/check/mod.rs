@@ -54,7 +54,7 @@ pub struct Checked {
     pub outdated: Option<String>,
     /// The plan for the selected targets.
     pub compiled: Compiled,
-    /// The plan for each declared target alone.
+    /// The plan for each documented target alone.
     pub declared: Vec<(ProfileId, Result<Plan, PlanError>)>,
 }
 

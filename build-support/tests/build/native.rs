@@ -96,6 +96,13 @@ fn a_gpu_that_shares_the_hosts_memory_is_selected_with_it() {
 }
 
 #[test]
+fn a_gpu_that_burn_cannot_train_on_is_named_and_left_out() {
+    let (selected, warnings) = in_scenario("k80");
+    assert_eq!(selected, Selected::Generic);
+    assert!(warnings[0].starts_with("native: Tesla K80: CUDA 13 has dropped compute capability 3.7"), "{warnings:?}");
+}
+
+#[test]
 fn without_a_library_the_generic_profile_is_selected() {
     let project = machine(Path::new("/nowhere/libnvidia-ml.so.1"));
     assert_eq!(project.resolve().unwrap().selected, Selected::Generic);

@@ -102,6 +102,13 @@ fn a_declared_feature_that_reads_like_a_gpu_is_warned_about() {
 }
 
 #[test]
+fn a_gpu_that_burn_cannot_train_on_is_warned_about() {
+    let warnings = Project::enabling(&["k80", "h200"]).warnings();
+    let reason = "CUDA 13 has dropped compute capability 3.7 (Kepler), and Burn needs 6.0 or later";
+    assert_eq!(warnings, [format!("k80: {reason}")]);
+}
+
+#[test]
 fn a_short_name_for_a_profile_is_not_warned_about() {
     let project = Project::declaring(&[]).with("Cargo.toml", "[features]\nh100-pcie = []\nh100 = [\"h100-pcie\"]\n");
     assert_eq!(project.warnings(), [""; 0]);

@@ -8,7 +8,7 @@ use gpu_tuned_core::{Setting, Settings};
 use gpu_tuned_attribute::Model;
 use gpu_tuned_attribute::{Checked, Role};
 
-/// Formats the build's target, and the settings of every declared target.
+/// Formats the build's target, and the settings of every documented target.
 pub(super) fn document(model: &Model, checked: &Checked) -> String {
     let compiled = &checked.compiled;
     let mut text = format!("\n# Tuned for `{}`\n\n", compiled.target);
@@ -34,6 +34,10 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
             Err(error) => format!(" {} |{}", describe(error), " |".repeat(tuned.len() - 1)),
         };
         line(&mut text, &format!("| `{id}` |{values}"));
+    }
+    let declared = &checked.input.resolved.declared;
+    if checked.declared.is_empty() && !declared.is_empty() {
+        line(&mut text, &format!("\n`cargo gpu-tuned plan` plans each of the {} declared targets.", declared.len()));
     }
     text
 }

@@ -92,13 +92,24 @@ impl Resolved {
     /// The environment variable with the path of the [runtime's part](Self::for_runtime), for generated code.
     pub const RUNTIME_VARIABLE: &'static str = "GPU_TUNED_RUNTIME_TABLE";
 
-    /// Collects the parts that a build needs. `table` has to include the profiles of `selected` and `declared`.
+    /// Largest number of declared targets that the documentation lists, each with a plan of its own.
+    const MOST_DOCUMENTED: usize = 24;
+
+    /// The declared targets that the documentation lists: all or, of a long list, none. Each costs a profile to read and a
+    /// plan, in a macro that is not optimised.
+    pub fn documented(declared: &[ProfileId]) -> &[ProfileId] {
+        if declared.len() > Self::MOST_DOCUMENTED { &[] } else { declared }
+    }
+
+    /// Collects the parts that a build needs. `table` has to include the profiles of `selected`, and of `declared` as far as
+    /// they are documented.
     pub fn new(selected: Selected, mut declared: Vec<ProfileId>, file: &ConfigFile, table: &ProfileTable) -> Self {
         declared.sort();
         declared.dedup();
         let named: &[ProfileId] = if let Selected::Targets(targets) = &selected { targets } else { &[] };
         let generic = core::iter::once(ProfileId::GENERIC);
-        let ids = named.iter().chain(&declared).chain(file.profiles.iter().map(|profile| &profile.id));
+        let ids =
+            named.iter().chain(Self::documented(&declared)).chain(file.profiles.iter().map(|profile| &profile.id));
         let needed = generic.chain(ids.map(ProfileId::as_str)).filter_map(|id| table.get(id));
         let profile = needed.cloned().collect();
         Self {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
-use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::plan::{Plan, PlanError};
 use gpu_tuned_core::profile::{Profile, ProfileTable};
-use gpu_tuned_core::workload::{Transformer, Workload};
+use gpu_tuned_core::workload::{Mlp, Transformer, Workload};
 use gpu_tuned_core::{Bytes, Goal, Pins, Precision, PrecisionPolicy, plan};
-use gpu_tuned_project::compile::{Compiled, compile};
+use gpu_tuned_project::compile::{CompileError, Compiled, compile};
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use proptest::prelude::*;
@@ -121,6 +121,21 @@ fn a_gpu_that_needs_16_bits_is_left_out_beside_one_without_them() {
     assert_eq!(misfit.device, "rtx4090", "{misfit}");
 }
 
+/// Shipped profiles of GPUs that Burn can train on.
+fn trainable() -> Vec<Profile> {
+    let can_train = |profile: &&Profile| profile.compute_capability.refusal().is_none();
+    ProfileTable::builtin().iter().filter(can_train).cloned().collect()
+}
+
+#[test]
+fn a_gpu_that_burn_cannot_train_on_is_left_out_of_several_and_refused_alone() {
+    let (workload, goal) = (Mlp { widths: vec![4, 4] }.workload(), Goal { global_batch: Some(64), ..Goal::default() });
+    let both = compile(&selecting(shipped(&["k80", "h200"])), &workload, &goal).expect("one can train");
+    assert_eq!((both.target.as_str(), both.misfits.len()), ("h200", 0));
+    let alone = compile(&selecting(shipped(&["k80"])), &workload, &goal);
+    assert!(matches!(&alone, Err(CompileError::Plan(PlanError::GpuUnsupported { .. }))), "{alone:?}");
+}
+
 /// Profiles that have hardly more memory than one sample takes of it: where the multiprocessors decide.
 fn tight(profiles: &[Profile], slack: &[f64], workload: &Workload, goal: &Goal) -> Vec<Profile> {
     let resized = profiles.iter().zip(slack).filter_map(|(profile, slack)| {
@@ -144,7 +159,7 @@ proptest! {
 
     #[test]
     fn gpus_that_hold_a_workload_alone_get_a_plan_that_fits_each(
-        profiles in subsequence(ProfileTable::builtin().iter().cloned().collect::<Vec<_>>(), 2..6),
+        profiles in subsequence(trainable(), 2..6),
         slack in prop::collection::vec(prop_oneof![1.0..1.1f64, 1.0..3.0f64], 6),
         workload in workloads(), goal in goals(),
     ) {

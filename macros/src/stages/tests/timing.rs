@@ -1,4 +1,4 @@
-//! The time of an expansion.
+//! The time of an expansion, and of a package that declares every GPU.
 
 use std::time::Instant;
 
@@ -10,19 +10,49 @@ use quote::quote;
 use super::run;
 use gpu_tuned_attribute::Table;
 
+fn every_gpu() -> Vec<&'static str> {
+    ProfileTable::builtin_ids().filter(|id| *id != "generic").collect()
+}
+
+/// Text of the table of a package that is built for an H200.
+fn table(declared: &[&str]) -> String {
+    let ids = declared.iter().map(|id| id.parse().expect("a profile id")).collect();
+    let selected = Selected::Targets(vec!["h200".parse().expect("a profile id")]);
+    Resolved::new(selected, ids, &ConfigFile::default(), ProfileTable::builtin()).to_toml()
+}
+
+fn read(text: &str) -> Table {
+    Table::Resolved(Box::new(Resolved::from_toml(text).expect("a table")))
+}
+
+/// Each profile and each plan costs about a millisecond in a macro that is not optimised.
+#[test]
+fn a_long_list_of_targets_is_counted_and_neither_read_nor_planned() {
+    let attribute = quote!(mlp(widths = [4, 4]), global_batch = 64);
+    let item = quote!(
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+        }
+    );
+    for (declared, expected) in [(&["t4", "h200"][..], "| `t4` | 64 |"), (&every_gpu(), "171 declared targets")] {
+        let text = table(declared);
+        assert!(text.matches("[profile.").count() < 30, "{text}");
+        let expansion = run(attribute.clone(), &item, read(&text)).to_string();
+        assert!(expansion.contains(expected), "{expansion}");
+    }
+}
+
 /// The time of one expansion in the profile that the test is built in, which for the attribute itself is that of build
-/// scripts: `cargo test -p gpu-tuned-macros -- --ignored --nocapture`.
+/// scripts: `cargo test -p gpu-tuned-macros --lib -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints times, which say nothing on a busy machine"]
 fn time_of_one_expansion() {
     let few =
         &["gtx1080", "rtx3060", "rtx3090", "rtx4090", "rtx5090", "t4", "l4", "l40s", "a10g", "a40", "h200", "b200"];
-    let all: Vec<&str> = ProfileTable::builtin_ids().filter(|id| *id != "generic").collect();
-    for declared in [&few[..], &all] {
-        let ids = declared.iter().map(|id| id.parse().expect("a profile id")).collect();
-        let selected = Selected::Targets(vec!["h200".parse().expect("a profile id")]);
-        let resolved = Resolved::new(selected, ids, &ConfigFile::default(), ProfileTable::builtin());
-        let text = resolved.to_toml();
+    for declared in [&every_gpu()[..], few] {
+        let text = table(declared);
         for global_batch in [quote!(), quote!(, global_batch = 512)] {
             let attribute = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512) #global_batch);
             let item = quote!(
@@ -33,11 +63,11 @@ fn time_of_one_expansion() {
                 }
             );
             let start = Instant::now();
-            let table = Table::Resolved(Box::new(Resolved::from_toml(&text).expect("a table")));
-            let read = start.elapsed();
+            let table = read(&text);
+            let reading = start.elapsed();
             let expansion = run(attribute.clone(), &item, table).to_string();
             println!(
-                "{} targets, {attribute}: {read:?} to read {} KiB, {:?} in all, {} bytes",
+                "{} targets, {attribute}: {reading:?} to read {} KiB, {:?} in all, {} bytes",
                 declared.len(),
                 text.len() / 1024,
                 start.elapsed(),
