@@ -101,8 +101,8 @@ impl fmt::Display for Fallback {
                 write!(f, "not enough memory: the planned settings need {needed}, {available} are free")
             }
             Self::FewerGpus { asked, used, because } => {
-                let (used, asked) = (numbers(used), numbers(asked));
-                write!(f, "training on GPU {used} of {asked}: {}", because.join("; "))
+                let because = because.join("; ");
+                write!(f, "training on {} of {} GPUs (number {}): {because}", used.len(), asked.len(), numbers(used))
             }
             Self::SavedMicroBatch { saved, used, device, available } => {
                 write!(f, "the saved micro-batch of {saved} does not fit {device} with {available} free, {used} does")

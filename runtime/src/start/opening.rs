@@ -101,8 +101,8 @@ fn without_cuda(machine: &Machine) -> Option<DeviceRequest> {
     }
     let missing = "this program is built without feature `cuda`".to_owned();
     // Errors of the driver count only if there is a GPU.
-    let trouble = machine.trouble.first().filter(|_| !machine.gpus.is_empty()).cloned();
-    Some(DeviceRequest::Cpu { because: core::iter::once(missing).chain(trouble).collect() })
+    let lost = machine.missing.first().filter(|_| !machine.gpus.is_empty()).cloned();
+    Some(DeviceRequest::Cpu { because: core::iter::once(missing).chain(lost).collect() })
 }
 
 #[cfg(feature = "burn")]

@@ -129,6 +129,8 @@ fn a_lost_gpu_is_missed_by_who_wants_all() {
         };
         assert_eq!((&asked[..], &used[..]), (&[0, 1][..], &[0][..]), "{scenario}");
         assert!(matches!(&why[..], [only] if only.starts_with(because)), "{scenario}: {why:?}");
+        let message = decision.selection.fallbacks[0].to_string();
+        assert!(message.starts_with("training on 1 of 2 GPUs (number 0): GPU 0: "), "{message}");
         assert_eq!(decision.plan.schedule.micro_batches().sum::<u64>(), 512);
         let both = on(scenario).gpus([0, 1]).decide(&ForRtx4090::default()).expect("one is left");
         let reasons = both.selection.fallbacks[0].to_string();
