@@ -52,9 +52,9 @@ pub(super) struct Here {
     table: ProfileTable,
     /// The only GPU that the package declares.
     declared: Option<ProfileId>,
-    /// Positions of GPUs with known memory.
+    /// Positions of GPUs that can be planned for.
     positions: Vec<usize>,
-    /// Reasons against GPUs with unknown memory.
+    /// Reasons against other GPUs.
     unusable: Vec<(usize, String)>,
 }
 
@@ -68,9 +68,12 @@ impl Here {
         let (positions, unusable) = (Vec::new(), Vec::new());
         let mut here = Self { machine, table, declared, positions, unusable };
         let preference = here.machine.preference(|gpu| here.is_declared(gpu));
-        let (usable, others): (Vec<_>, Vec<_>) = preference.into_iter().partition(|at| here.target(*at).is_some());
-        here.positions = usable;
-        here.unusable = others.into_iter().map(|at| (at, here.machine.gpus[at].without_memory(at))).collect();
+        for position in preference {
+            match here.obstacle(position) {
+                None => here.positions.push(position),
+                Some(because) => here.unusable.push((position, because)),
+            }
+        }
         here
     }
 
@@ -78,6 +81,14 @@ impl Here {
     fn is_declared(&self, gpu: &GpuReading) -> bool {
         let Some(declared) = &self.declared else { return false };
         matches!(identify(gpu, &self.table), Match::Exact { profile } if profile.id == *declared)
+    }
+
+    /// Reason why a GPU cannot be planned for.
+    fn obstacle(&self, position: usize) -> Option<String> {
+        let Some(Target { facts, .. }) = self.target(position) else {
+            return Some(self.machine.gpus[position].without_memory(position));
+        };
+        facts.refusal.map(|reason| format!("{}: {reason}", facts.name))
     }
 
     fn target(&self, position: usize) -> Option<Target> {

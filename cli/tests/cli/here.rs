@@ -145,6 +145,14 @@ fn a_job_of_slurm_bounds_the_plan_of_the_cpu() {
 }
 
 #[test]
+fn a_gpu_that_burn_cannot_train_on_is_named_before_the_cpu_is_planned_for() {
+    let ran = planned("k80", &[], &["--here", "--json"]);
+    assert!(ran.stderr.starts_with("note: Tesla K80: CUDA 13 has dropped compute capability 3.7"), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("note: no usable GPU: the plan is for the CPU\n"), "{}", ran.stderr);
+    assert!(targets(&ran.json(0))[0].starts_with("CPU"));
+}
+
+#[test]
 fn a_gpu_that_reports_no_memory_is_named_before_the_cpu_is_planned_for() {
     let ran = planned("vgpu-without-memory", &[], &["--here", "--json"]);
     assert!(ran.stderr.contains("cannot be planned for: the driver does not report its memory\n"), "{}", ran.stderr);

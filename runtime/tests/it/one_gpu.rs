@@ -100,6 +100,16 @@ fn a_gpu_with_unknown_memory_does_not_hide_the_next_one() {
 }
 
 #[test]
+fn a_gpu_that_burn_cannot_train_on_does_not_hide_the_next_one() {
+    let mut machine = machine("k80");
+    machine.gpus.extend(crate::played::machine("rtx4090").gpus);
+    let decision = Options::default().machine(machine).decide(&ForAnyGpu::default()).expect("it fits the second");
+    assert_eq!(taken(&decision), [1]);
+    let [passed_over] = &decision.selection.passed_over[..] else { panic!("{}", decision.selection) };
+    assert!(passed_over.because.starts_with("Tesla K80: CUDA 13 has dropped"), "{passed_over}");
+}
+
+#[test]
 fn the_error_names_the_gpu_that_would_do() {
     let help = |options: Options| {
         let error = options.decide(&ForRtx4090::default()).expect_err("it does not fit");
