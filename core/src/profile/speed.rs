@@ -32,13 +32,13 @@ impl Speed {
     pub(super) fn from_profile(profile: &Profile) -> Self {
         let Profile { compute, memory, peaks, compute_capability: capability, .. } = profile;
         let name = profile.names.first().map(String::as_str);
-        let line = ProductLine::new(name, *capability);
-        let estimate = Estimate::new(*capability, line, memory.usable());
+        // Most profiles need no estimate, and a macro takes milliseconds to read the table of estimates.
+        let estimate = || Estimate::new(*capability, ProductLine::new(name, *capability), memory.usable());
         let from_cores = || Some(compute.cuda_cores? / capability.cores_per_sm()?).filter(|count| *count > 0);
         let sm_count = compute.sm_count.or_else(from_cores);
         let fp32 = peaks.fp32.as_ref().map(|peak| peak.tflops);
         let fp32 = fp32.or_else(|| Some(fp32_from_units(sm_count?, *capability, compute.boost_mhz?)));
-        let mut speed = Self::with_estimates(&estimate, sm_count, fp32, memory.bandwidth_gb_s);
+        let mut speed = Self::with_estimates(estimate, sm_count, fp32, memory.bandwidth_gb_s);
         speed.rates = Rates::from_peaks(profile, speed.fp32_tflops, has_f16(*capability, name, Some(profile)));
         speed
     }
@@ -54,7 +54,7 @@ impl Speed {
         let of_units = |clock_mhz: f64| sm_count.map(|count| fp32_from_units(count, capability, clock_mhz));
         let clock = plausible(reading.max_sm_clock_mhz.map(f64::from), estimate.clock_mhz);
         let bandwidth = plausible(bandwidth_from_bus(reading), estimate.bandwidth_gb_s);
-        let mut speed = Self::with_estimates(&estimate, sm_count, clock.and_then(of_units), bandwidth);
+        let mut speed = Self::with_estimates(|| estimate, sm_count, clock.and_then(of_units), bandwidth);
         if clock.is_none() {
             // The number of units decides more than the clock.
             speed.fp32_tflops = of_units(estimate.clock_mhz).unwrap_or(speed.fp32_tflops);
@@ -65,7 +65,7 @@ impl Speed {
     }
 
     fn with_estimates(
-        estimate: &Estimate,
+        estimate: impl Fn() -> Estimate,
         sm_count: Option<u32>,
         fp32_tflops: Option<f64>,
         bandwidth_gb_s: Option<f64>,
@@ -76,9 +76,9 @@ impl Speed {
             (EstimatedFigure::Bandwidth, bandwidth_gb_s.is_some()),
         ];
         Self {
-            sm_count: sm_count.unwrap_or(estimate.sm_count),
-            fp32_tflops: fp32_tflops.unwrap_or(estimate.fp32_tflops),
-            bandwidth_gb_s: bandwidth_gb_s.unwrap_or(estimate.bandwidth_gb_s),
+            sm_count: sm_count.unwrap_or_else(|| estimate().sm_count),
+            fp32_tflops: fp32_tflops.unwrap_or_else(|| estimate().fp32_tflops),
+            bandwidth_gb_s: bandwidth_gb_s.unwrap_or_else(|| estimate().bandwidth_gb_s),
             rates: Rates::default(),
             estimated: known.into_iter().filter(|(_, is_known)| !is_known).map(|(figure, _)| figure).collect(),
         }
