@@ -3,7 +3,9 @@
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Difference, Match};
+use gpu_tuned_core::profile::ProfileTable;
 
+use super::readings::named_profiles;
 use super::{candidates, reading, shipped};
 
 /// A report: name, PCI device, memory total in MiB, and SM count; zeros are unreported.
@@ -127,4 +129,62 @@ fn a_name_that_differs_in_case_or_is_not_in_the_table_has_no_profile() {
     ] {
         assert_eq!(shipped(&read(report)).profile(), None, "{report:?}");
     }
+}
+
+/// Shipped profiles that a complete report of a driver cannot separate.
+pub(super) const INSEPARABLE: [&[&str]; 2] =
+    [&["gtx1650", "gtx1650-gddr6"], &["jetson-orin-nano-8gb", "jetson-orin-nano-super-8gb", "jetson-orin-nx-8gb"]];
+
+#[test]
+fn few_shipped_profiles_have_one_report() {
+    let profiles = named_profiles();
+    let mut shared = Vec::new();
+    for (place, one) in profiles.iter().enumerate() {
+        for other in &profiles[place + 1..] {
+            let is_one_id = |id| other.pci_ids.contains(id);
+            let has_one_id = one.pci_ids.iter().any(is_one_id) || one.pci_ids.is_empty() && other.pci_ids.is_empty();
+            let has_one_size = one.memory.nominal_mib == other.memory.nominal_mib;
+            if one.names.iter().any(|name| other.names.contains(name)) && has_one_id && has_one_size {
+                shared.push([one.id.as_str(), other.id.as_str()]);
+            }
+        }
+    }
+    let pairs = |group: &[&'static str]| -> Vec<[&str; 2]> {
+        let places = (0..group.len()).flat_map(|one| (one + 1..group.len()).map(move |other| (one, other)));
+        places.map(|(one, other)| [group[one], group[other]]).collect()
+    };
+    assert_eq!(shared, INSEPARABLE.iter().flat_map(|group| pairs(group)).collect::<Vec<_>>());
+}
+
+#[test]
+fn one_name_of_two_boards_is_ambiguous_until_another_field_decides() {
+    let named = || reading("NVIDIA GeForce RTX 3080");
+    let ambiguous = Match::Variant {
+        profile: Box::new(ProfileTable::builtin_profile("rtx3080-10gb").expect("shipped")),
+        differences: vec![Difference::Ambiguous { with: vec!["rtx3080-12gb".parse().expect("an id")] }],
+    };
+    assert_eq!(shipped(&named()), ambiguous);
+    for (pci_id, mib, sm_count, id) in [
+        (Some("10de:2216"), None, None, "rtx3080-10gb"),
+        (Some("10de:220a"), None, None, "rtx3080-12gb"),
+        (None, Some(10240), None, "rtx3080-10gb"),
+        (None, Some(12288), None, "rtx3080-12gb"),
+        (None, None, Some(68), "rtx3080-10gb"),
+        (None, None, Some(70), "rtx3080-12gb"),
+    ] {
+        let mut reading = named();
+        reading.pci_id = pci_id.map(|id: &str| id.parse().expect("a PCI id"));
+        (reading.memory_total, reading.sm_count) = (mib.map(Bytes::from_mib), sm_count);
+        let found = shipped(&reading);
+        assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{id}: {found:?}");
+    }
+}
+
+#[test]
+fn a_pci_id_of_two_boards_without_a_name_is_ambiguous() {
+    let mut reading = GpuReading::default();
+    reading.pci_id = Some("10de:25b6".parse().expect("a PCI id"));
+    let found = shipped(&reading);
+    assert_eq!(candidates(&found), ["a16", "a2"]);
+    assert!(matches!(found, Match::Variant { .. }));
 }

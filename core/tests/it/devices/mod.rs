@@ -13,6 +13,7 @@ use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, Precision, plan};
 use proptest::prelude::*;
 
+use anomalies::INSEPARABLE;
 use readings::{
     boards, devices, garbage, mangled_names, memory_on_record, named_profiles, partial_readings, without_maker,
 };
@@ -128,64 +129,6 @@ fn reading(name: &str) -> GpuReading {
     let mut reading = GpuReading::default();
     reading.name = Some(name.to_owned());
     reading
-}
-
-/// Shipped profiles that a complete report of a driver cannot separate.
-const INSEPARABLE: [&[&str]; 2] =
-    [&["gtx1650", "gtx1650-gddr6"], &["jetson-orin-nano-8gb", "jetson-orin-nano-super-8gb", "jetson-orin-nx-8gb"]];
-
-#[test]
-fn few_shipped_profiles_have_one_report() {
-    let profiles = named_profiles();
-    let mut shared = Vec::new();
-    for (place, one) in profiles.iter().enumerate() {
-        for other in &profiles[place + 1..] {
-            let is_one_id = |id| other.pci_ids.contains(id);
-            let has_one_id = one.pci_ids.iter().any(is_one_id) || one.pci_ids.is_empty() && other.pci_ids.is_empty();
-            let has_one_size = one.memory.nominal_mib == other.memory.nominal_mib;
-            if one.names.iter().any(|name| other.names.contains(name)) && has_one_id && has_one_size {
-                shared.push([one.id.as_str(), other.id.as_str()]);
-            }
-        }
-    }
-    let pairs = |group: &[&'static str]| -> Vec<[&str; 2]> {
-        let places = (0..group.len()).flat_map(|one| (one + 1..group.len()).map(move |other| (one, other)));
-        places.map(|(one, other)| [group[one], group[other]]).collect()
-    };
-    assert_eq!(shared, INSEPARABLE.iter().flat_map(|group| pairs(group)).collect::<Vec<_>>());
-}
-
-#[test]
-fn one_name_of_two_boards_is_ambiguous_until_another_field_decides() {
-    let named = || reading("NVIDIA GeForce RTX 3080");
-    let ambiguous = Match::Variant {
-        profile: Box::new(ProfileTable::builtin_profile("rtx3080-10gb").expect("shipped")),
-        differences: vec![Difference::Ambiguous { with: vec!["rtx3080-12gb".parse().expect("an id")] }],
-    };
-    assert_eq!(shipped(&named()), ambiguous);
-    for (pci_id, mib, sm_count, id) in [
-        (Some("10de:2216"), None, None, "rtx3080-10gb"),
-        (Some("10de:220a"), None, None, "rtx3080-12gb"),
-        (None, Some(10240), None, "rtx3080-10gb"),
-        (None, Some(12288), None, "rtx3080-12gb"),
-        (None, None, Some(68), "rtx3080-10gb"),
-        (None, None, Some(70), "rtx3080-12gb"),
-    ] {
-        let mut reading = named();
-        reading.pci_id = pci_id.map(|id: &str| id.parse().expect("a PCI id"));
-        (reading.memory_total, reading.sm_count) = (mib.map(Bytes::from_mib), sm_count);
-        let found = shipped(&reading);
-        assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{id}: {found:?}");
-    }
-}
-
-#[test]
-fn a_pci_id_of_two_boards_without_a_name_is_ambiguous() {
-    let mut reading = GpuReading::default();
-    reading.pci_id = Some("10de:25b6".parse().expect("a PCI id"));
-    let found = shipped(&reading);
-    assert_eq!(candidates(&found), ["a16", "a2"]);
-    assert!(matches!(found, Match::Variant { .. }));
 }
 
 #[test]
