@@ -78,8 +78,8 @@ impl ComputeCapability {
         Some(format!("CUDA 13 has dropped compute capability {self}{family}, and Burn needs {oldest} or later"))
     }
 
-    /// The last driver branch and the last CUDA toolkit for such a GPU; `None` while current releases support it. Burn's
-    /// default backend needs the driver only, which compiles Burn's PTX.
+    /// The last driver branch and the last CUDA toolkit for such a GPU; `None` while current releases support it. The
+    /// driver compiles the PTX of Burn's default backend, so the toolkit's limit applies to NVRTC only.
     pub fn last_cuda(self) -> Option<&'static str> {
         self.row().and_then(|row| row.last_cuda)
     }
