@@ -42,7 +42,7 @@ fn every_word_has_to_be_found() {
         (&["a100", "80"], &["a100-sxm4-80gb", "a100-pcie-80gb"]),
         (&["turing", "titan"], &["titan-rtx"]),
         (&["AD103"], &["rtx4500-ada", "rtx4080-super", "rtx4080", "rtx4070-ti-super", "rtx4090-laptop"]),
-        (&["10DE:2684"], &["rtx4090"]),
+        (&["10DE:2684"], &["rtx4090-48gb", "rtx4090"]),
         (&["nvidia h200"], &["h200"]),
         (&["generic"], &["generic"]),
     ] {
