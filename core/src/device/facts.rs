@@ -143,7 +143,7 @@ impl DeviceFacts {
         let figures: Vec<String> = self.estimated.iter().map(EstimatedFigure::to_string).collect();
         let estimated = (!figures.is_empty()).then(|| {
             let figures = figures.join(", ");
-            format!("estimates by compute capability and memory, because the driver reports none: {figures}")
+            format!("estimates by compute capability and memory, as neither driver nor profile has them: {figures}")
         });
         unified.into_iter().chain(estimated).collect()
     }

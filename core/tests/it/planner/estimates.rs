@@ -160,8 +160,7 @@ fn what_is_estimated_is_named_and_widens_the_interval_of_speeds() {
     };
     let (estimated, plan) = planned(&reading);
     assert_eq!(estimated, [EstimatedFigure::SmCount, EstimatedFigure::Fp32, EstimatedFigure::Bandwidth]);
-    let remark =
-        "estimates by compute capability and memory, because the driver reports none: SM count, fp32 peak, bandwidth";
+    let remark = "estimates by compute capability and memory, as neither driver nor profile has them: SM count, fp32 peak, bandwidth";
     assert!(plan.to_string().contains(remark), "{plan}");
     let width = |plan: &Plan| plan.samples_per_s_interval.map(|[low, high]| (high / low).sqrt());
     let wide = width(&plan).expect("a predicted speed has an interval");
