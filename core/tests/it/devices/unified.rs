@@ -1,0 +1,55 @@
+//! GPUs that share the host's memory: one name for several modules, of which the total memory decides.
+
+use gpu_tuned_core::device::{DeviceFacts, GpuReading, MemoryKind};
+use gpu_tuned_core::matching::{Difference, Match, identify};
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::workload::Transformer;
+use gpu_tuned_core::{Bytes, Goal, plan};
+
+fn reading(name: &str, capability: &str, mib: Option<u64>) -> GpuReading {
+    let mut reading = super::reading(name);
+    reading.compute_capability = Some(capability.parse().expect("a capability"));
+    (reading.memory_total, reading.memory_free) = (mib.map(Bytes::from_mib), mib.map(Bytes::from_mib));
+    reading
+}
+
+#[test]
+fn the_total_memory_of_the_host_identifies_a_module() {
+    // Totals of Linux or CUDA in public logs.
+    for (name, capability, mib, id) in [
+        ("Orin (nvgpu)", "8.7", 62_841, "jetson-agx-orin-64gb"),
+        ("Orin", "8.7", 62_841, "jetson-agx-orin-64gb"),
+        ("Orin (nvgpu)", "8.7", 30_697, "jetson-agx-orin-32gb"),
+        ("Orin (nvgpu)", "8.7", 15_655, "jetson-orin-nx-16gb"),
+        ("Orin (nvgpu)", "8.7", 3_300, "jetson-orin-nano-4gb"),
+        ("NVIDIA GB10", "12.1", 122_570, "gb10"),
+        ("NVIDIA Thor", "11.0", 125_772, "jetson-agx-thor"),
+    ] {
+        let found = identify(&reading(name, capability, Some(mib)), &ProfileTable::default());
+        assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{name} {mib}: {found:?}");
+    }
+}
+
+#[test]
+fn a_name_that_several_modules_share_is_never_exact() {
+    for (name, mib) in [("Orin (nvgpu)", None), ("Orin", None), ("Orin (nvgpu)", Some(7_620)), ("Orin", Some(7_607))] {
+        let found = identify(&reading(name, "8.7", mib), &ProfileTable::default());
+        let Match::Variant { differences, .. } = &found else { panic!("{name} {mib:?}: {found:?}") };
+        assert!(matches!(differences[..], [Difference::Ambiguous { .. }]), "{name} {mib:?}: {differences:?}");
+    }
+}
+
+#[test]
+fn a_fifth_of_unified_memory_stays_free_unless_more_is_requested() {
+    let reading = reading("NVIDIA GB10", "12.1", Some(122_570));
+    let found = identify(&reading, &ProfileTable::default());
+    let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("its memory is known");
+    assert_eq!(facts.memory_kind, MemoryKind::Unified);
+    let workload = Transformer::new(6, 512, 8192, 256).workload();
+    for (requested, share) in [(0.0, 0.2), (0.05, 0.2), (0.3, 0.3)] {
+        let goal = Goal { memory_headroom: requested, ..Goal::default() };
+        let plan = plan(&facts, &workload, &goal).expect("it fits");
+        assert_eq!(plan.memory.headroom, facts.memory_available.scaled(share));
+        assert!(plan.to_string().contains("note: unified memory: "), "{plan}");
+    }
+}
