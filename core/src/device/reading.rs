@@ -33,6 +33,9 @@ pub struct GpuReading {
     pub memory_free: Option<Bytes>,
     /// True if the GPU shares the host's memory. Then the memory figures are the host's.
     pub unified_memory: bool,
+    /// All memory by CUDA, which leaves out what the driver reserves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuda_memory_total: Option<Bytes>,
     /// Level 2 cache.
     pub l2_cache: Option<Bytes>,
     /// Streaming multiprocessors (of the slice, under MIG).
@@ -46,6 +49,9 @@ pub struct GpuReading {
     pub max_memory_clock_mhz: Option<u32>,
     /// Highest clock of the multiprocessors in MHz; exceeds the boost clock of the data sheet.
     pub max_sm_clock_mhz: Option<u32>,
+    /// Boost clock of the multiprocessors in MHz, by CUDA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boost_clock_mhz: Option<u32>,
     /// The power limit in force, in milliwatts.
     pub power_limit_mw: Option<u32>,
     /// The board's default power limit, in milliwatts.
@@ -88,11 +94,13 @@ impl GpuReading {
         self.pci_address = self.pci_address.or(other.pci_address);
         self.compute_capability = self.compute_capability.or(other.compute_capability);
         self.memory_total = self.memory_total.or(other.memory_total);
+        self.cuda_memory_total = self.cuda_memory_total.or(other.cuda_memory_total);
         self.l2_cache = self.l2_cache.or(other.l2_cache);
         self.sm_count = self.sm_count.or(other.sm_count);
         self.memory_bus_bits = self.memory_bus_bits.or(other.memory_bus_bits);
         self.max_memory_clock_mhz = self.max_memory_clock_mhz.or(other.max_memory_clock_mhz);
         self.max_sm_clock_mhz = self.max_sm_clock_mhz.or(other.max_sm_clock_mhz);
+        self.boost_clock_mhz = self.boost_clock_mhz.or(other.boost_clock_mhz);
     }
 
     fn product_name(&self) -> Option<ProductName<'_>> {

@@ -60,9 +60,11 @@ fn read(device: &Device) -> GpuReading {
     gpu.pci_address = address();
     gpu.compute_capability = capability().filter(|capability| capability.major > 0);
     gpu.memory_total = device.memory_total().filter(|total| *total > 0).map(Bytes);
+    gpu.cuda_memory_total = gpu.memory_total;
     gpu.unified_memory = number(Attribute::Integrated) == Some(1);
     gpu.sm_count = figure(Attribute::SmCount);
     gpu.max_sm_clock_mhz = megahertz(Attribute::ClockKhz);
+    gpu.boost_clock_mhz = gpu.max_sm_clock_mhz;
     gpu.max_memory_clock_mhz = megahertz(Attribute::MemoryClockKhz);
     gpu.memory_bus_bits = figure(Attribute::BusBits);
     gpu.l2_cache = figure(Attribute::L2Bytes).map(|bytes| Bytes(u64::from(bytes)));
