@@ -1,7 +1,7 @@
 //! The arguments of `#[gpu_tuned(…)]`.
 
 use gpu_tuned_core::dims::{self, DimValue, Schema};
-use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_core::profile::{ProfileId, ProfileNames};
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
 use gpu_tuned_core::{Goal, PrecisionPolicy, Setting, suggest};
 use gpu_tuned_project::resolved::Resolved;
@@ -90,7 +90,7 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
             let id = values::text(target, mistakes)?;
             let resolved = Resolved::from_builtin(&id);
             if resolved.is_none() {
-                let near = suggest(&id, ProfileTable::builtin_ids());
+                let near = ProfileNames::new(&[]).near(&id).unwrap_or_default();
                 mistakes
                     .at(target.place(), format!("there is no GPU profile `{id}`{near}"))
                     .help("the profiles are named as in `rtx4090`, `a100-sxm4-80gb`; `generic` is the conservative profile")

@@ -90,7 +90,10 @@ fn a_declared_feature_that_reads_like_a_gpu_is_warned_about() {
     assert_eq!(
         project.warnings(),
         [
-            unknown("b10", "; did you mean `a10`?"),
+            unknown(
+                "b10",
+                "; it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile"
+            ),
             unknown(
                 "h100",
                 "; did you mean `h100-nvl`, `h100-pcie`, `h100-sxm5-64gb`, `h100-sxm5-80gb` or `h100-sxm5-94gb`?"

@@ -84,14 +84,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The nearest name, also for a number without its series; else a remedy.
+    /// The likely name, also for a number without its series; else the way to a profile.
     fn hint(&self, catalogue: &Catalogue) -> String {
-        let (known, whole) = (catalogue.known(), bare(&self.words.concat()));
+        let (known, name) = (catalogue.known(), self.words.join("-"));
         let number = self.words.last().map(|word| bare(word)).filter(|number| number.len() >= MIN_NUMBER_LENGTH);
         let series = number.iter().flat_map(|number| ["rtx", "gtx"].map(|series| format!("{series}{number}")));
-        let mut hints = core::iter::once(whole).chain(series).map(|name| known.hint(&name));
-        let near = hints.find(|hint| !hint.is_empty());
-        near.unwrap_or_else(|| "; a GPU that is missing can be described in gpu-tuned.toml: [profile.NAME]".to_owned())
+        let near = core::iter::once(name.clone()).chain(series).find_map(|name| known.near(&name));
+        near.unwrap_or_else(|| known.hint(&name))
     }
 }
 

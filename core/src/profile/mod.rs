@@ -11,6 +11,7 @@ mod rates;
 mod sources;
 mod speed;
 mod table;
+mod typo;
 mod validate;
 
 pub use figures::Figure;

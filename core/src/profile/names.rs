@@ -1,7 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{Profile, ProfileId, ProfileTable};
-use crate::suggest;
+use super::{Profile, ProfileId, ProfileTable, typo};
 
 /// The profiles that a feature or a command can name: shipped ones and the user's, without `generic`.
 #[derive(Clone, Debug)]
@@ -29,36 +28,39 @@ impl ProfileNames {
         named.into_iter().collect()
     }
 
-    /// Formats `; did you mean …?` for a name without a profile. Suggests another spelling, the memory sizes or
-    /// else the versions of that GPU, or the nearest name; empty if none is near.
+    /// Formats `; did you mean …?` for a name without a profile, else the way to a profile for a GPU outside the table.
     pub fn hint(&self, name: &str) -> String {
+        self.near(name).unwrap_or_else(|| {
+            "; it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile"
+                .to_owned()
+        })
+    }
+
+    /// Formats `; did you mean …?` with another spelling, the memory sizes or else the versions of that GPU, or the
+    /// name that a typing error turns into this one. `None` for another GPU.
+    pub fn near(&self, name: &str) -> Option<String> {
         let wanted = bare(name);
-        let same = |id: &&str| bare(id) == wanted;
-        if let Some(id) = self.names().find(same) {
-            return format!("; did you mean `{id}`?");
-        }
         let is_memory = |suffix: &str| suffix.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
+        let is_same = |id: &str| bare(id) == wanted;
         let is_size =
-            |id: &&str| id.rsplit_once('-').is_some_and(|(model, suffix)| is_memory(suffix) && bare(model) == wanted);
-        let is_version = |id: &&str| id.split_once('-').is_some_and(|(model, _)| model == wanted);
-        let quoted = |id: &str| format!("`{id}`");
-        let mut versions: Vec<String> = self.names().filter(is_size).map(quoted).collect();
-        if versions.is_empty() {
-            versions = self.names().filter(is_version).map(quoted).collect();
-        }
-        match versions.split_last() {
-            None => suggest(name, self.names()),
-            Some((only, [])) => format!("; did you mean {only}?"),
-            Some((last, others)) => format!("; did you mean {} or {last}?", others.join(", ")),
-        }
+            |id: &str| id.rsplit_once('-').is_some_and(|(model, suffix)| is_memory(suffix) && bare(model) == wanted);
+        let is_version = |id: &str| id.split_once('-').is_some_and(|(model, _)| model == wanted);
+        let is_typo = |id: &str| typo::is_typo(name, id);
+        let kinds: [&dyn Fn(&str) -> bool; 4] = [&is_same, &is_size, &is_version, &is_typo];
+        let found = |is_meant: &&dyn Fn(&str) -> bool| {
+            let ids: Vec<String> = self.names().filter(|id| is_meant(id)).map(|id| format!("`{id}`")).collect();
+            (!ids.is_empty()).then_some(ids)
+        };
+        let ids = kinds.iter().find_map(found)?;
+        let (last, others) = ids.split_last()?;
+        let others = if others.is_empty() { String::new() } else { others.join(", ") + " or " };
+        Some(format!("; did you mean {others}{last}?"))
     }
 
     /// Returns true if a name differs from a profile's only in case, hyphens and underscores, or by a typing error.
     pub fn is_near(&self, name: &str) -> bool {
         let wanted = bare(name);
-        // A slip in a short name is another word: `t5` is not `t4`.
-        let slip = wanted.len() >= 6 && !suggest(&wanted, self.names()).is_empty();
-        slip || self.names().any(|id| bare(id) == wanted)
+        self.names().any(|id| bare(id) == wanted || typo::is_typo(name, id))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -89,7 +91,8 @@ mod tests {
             ("rtx4900", "; did you mean `rtx4090`?"),
             ("voodoo2", ""),
         ] {
-            assert_eq!(known.hint(name), hint, "{name}");
+            assert_eq!(known.near(name).unwrap_or_default(), hint, "{name}");
         }
+        assert!(known.hint("voodoo2").contains("targets --here --toml"));
     }
 }
