@@ -5,6 +5,7 @@ mod estimate;
 mod facts;
 mod figures;
 mod id;
+mod keys;
 mod model;
 mod names;
 mod rates;

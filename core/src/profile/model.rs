@@ -44,8 +44,10 @@ crate::sparse! {
         /// Memory sizes and bandwidth.
         pub memory: Memory,
         /// Multiprocessors and clocks.
+        #[serde(default)]
         pub compute: Compute,
         /// Peak arithmetic rates.
+        #[serde(default)]
         pub peaks: Peaks,
         /// The board around the chip.
         #[serde(default)]
@@ -85,7 +87,7 @@ impl Memory {
 
 crate::sparse! {
     /// A GPU's arithmetic units.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Compute {
         /// Streaming multiprocessors.

@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::builtin::PROFILES;
-use super::{Profile, ProfileId, validate};
+use super::{Profile, ProfileId, ProfileNames, keys, validate};
 use crate::device::PciId;
 use crate::source::{FileError, Source};
 
@@ -63,39 +63,51 @@ impl ProfileTable {
     ///
     /// # Errors
     ///
-    /// The first error, with its position: an unknown base, a wrong type, contradictory figures.
+    /// Errors with their positions: an unknown base, all missing keys, a wrong type, contradictory figures.
     pub fn parse_user<'i>(
         id: &Spanned<toml::de::DeString<'i>>,
         mut own: Spanned<DeTable<'i>>,
         source: Source<'i>,
-    ) -> Result<Profile, FileError> {
+    ) -> Result<Profile, Vec<FileError>> {
         let span = id.span();
         let base = match own.get_mut().remove("base") {
-            Some(base) => {
-                let name =
-                    base.get_ref().as_str().ok_or_else(|| source.error(&base.span(), "base: expected a profile id"))?;
-                let shipped = Shipped::find(name).ok_or_else(|| {
-                    source.error(
-                        &base.span(),
-                        format!("base: there is no profile `{name}`{}", crate::suggest(name, Self::builtin_ids())),
-                    )
-                })?;
-                Some(shipped)
-            }
+            Some(base) => Some(find_base(&base, source).map_err(|mistake| vec![mistake])?),
             None => Shipped::find(id.get_ref()),
         };
         let key = Spanned::new(span.clone(), "id".into());
         own.get_mut().insert(key, Spanned::new(span.clone(), DeValue::String(id.get_ref().clone())));
         if let Some(base) = base {
-            let base = DeTable::parse(base.text).map_err(|error| source.toml_error(&error))?.into_inner();
+            let base = DeTable::parse(base.text).map_err(|error| vec![source.toml_error(&error)])?.into_inner();
             inherit(own.get_mut(), base);
         }
-        let profile = Profile::deserialize(Deserializer::from(own)).map_err(|error| match error.span() {
+        let missing = keys::missing(own.get_ref());
+        if missing.is_some() {
+            inherit(own.get_mut(), keys::examples());
+        }
+        let name = id.get_ref();
+        let remedy =
+            "`base` takes them from a similar GPU, `cargo gpu-tuned targets --here --toml` from the GPU itself";
+        let missing = missing.map(|keys| source.error(&span, format!("profile.{name}: {keys}\n{remedy}")));
+        let parsed = Profile::deserialize(Deserializer::from(own)).map_err(|error| match error.span() {
             Some(_) => source.toml_error(&error),
             None => source.error(&span, error.message()),
-        })?;
-        validated(profile, source, span)
+        });
+        match (missing, parsed) {
+            (None, parsed) => parsed.and_then(|it| validated(it, source, span)).map_err(|mistake| vec![mistake]),
+            (Some(missing), parsed) => Err([Some(missing), parsed.err()].into_iter().flatten().collect()),
+        }
     }
+}
+
+/// Finds the shipped profile that a user's profile is based on.
+fn find_base(base: &Spanned<DeValue<'_>>, source: Source<'_>) -> Result<&'static Shipped, FileError> {
+    let expected = || source.error(&base.span(), "base: expected a profile id");
+    let name = base.get_ref().as_str().ok_or_else(expected)?;
+    let unknown = || {
+        let hint = ProfileNames::new(&[]).hint(name);
+        source.error(&base.span(), format!("base: there is no profile `{name}`{hint}"))
+    };
+    Shipped::find(name).ok_or_else(unknown)
 }
 
 impl FromIterator<Profile> for ProfileTable {

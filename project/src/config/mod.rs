@@ -73,12 +73,12 @@ impl ConfigFile {
         let (tables, mut mistakes) = entries;
         for (id, table) in tables {
             let outcome = match id.get_ref().parse::<ProfileId>() {
-                Err(error) => Err(source.error(&id.span(), error.to_string())),
+                Err(error) => Err(vec![source.error(&id.span(), error.to_string())]),
                 Ok(_) => ProfileTable::parse_user(&id, table, source),
             };
             match outcome {
                 Ok(profile) => self.profiles.push(profile),
-                Err(mistake) => mistakes.push(mistake),
+                Err(found) => mistakes.extend(found),
             }
         }
         refuse(mistakes)

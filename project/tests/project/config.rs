@@ -1,6 +1,7 @@
 //! `gpu-tuned.toml`: user profiles and the places of mistakes.
 
 use gpu_tuned_core::Bytes;
+use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::source::Source;
 use gpu_tuned_project::config::ConfigFile;
@@ -70,6 +71,40 @@ memory_headroom = 3.0
             "gpu-tuned.toml:26:2: unknown section `gaol`, expected profile, workload or goal; did you mean `goal`?",
         ]
     );
+}
+
+#[test]
+fn all_missing_keys_of_a_profile_are_listed_at_once_with_meaning_and_unit() {
+    let text = "[profile.mine]\nnames = [\"NVIDIA Mine\"]\nmemory.nominal_mb = 8192\n";
+    let found = mistakes(text);
+    let [missing, unknown] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(
+        missing,
+        "gpu-tuned.toml:1:10: profile.mine: 3 keys missing:
+  architecture: marketing name of the architecture, such as \"Ada\"
+  compute_capability: CUDA compute capability, such as \"8.9\"
+  memory.nominal_mib: advertised memory in MiB, such as 24576
+optional:
+  memory.nvml_total_mib: totals in MiB that nvidia-smi prints, such as [24564]; nominal_mib if absent
+  memory.bandwidth_gb_s: peak bandwidth in GB/s (10^9 bytes per second), such as 1008.0; estimated if absent
+  compute.sm_count: number of streaming multiprocessors, such as 128; estimated if absent
+  compute.boost_mhz: boost clock in MHz, such as 2520.0; estimated if absent
+  peaks.fp32: peak of the ordinary units in 10^12 operations per second, such as { tflops = 82.6, basis = \"published\", source = \"data-sheet\" }; estimated if absent
+  peaks.bf16: dense peak of the tensor cores, as are tf32 and fp16, such as { tflops = 165.2, basis = \"published\", source = \"data-sheet\" }; estimated if absent
+`base` takes them from a similar GPU, `cargo gpu-tuned targets --here --toml` from the GPU itself"
+    );
+    assert!(unknown.starts_with("gpu-tuned.toml:3:8: unknown field `nominal_mb`"), "{unknown}");
+}
+
+#[test]
+fn a_profile_needs_its_required_keys_only() {
+    let text = "[profile.mine]\narchitecture = \"Ada\"\ncompute_capability = \"8.9\"\nmemory.nominal_mib = 24576\n";
+    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
+    let facts = DeviceFacts::nominal(&file.profiles[0]);
+    assert_eq!(facts.memory_total, Bytes::from_mib(24576));
+    assert_eq!(facts.estimated.len(), 3, "{facts:?}");
+    let one = mistakes(&text.replace("architecture = \"Ada\"\n", ""));
+    assert!(one[0].contains("profile.mine: 1 key missing:\n  architecture: "), "{one:?}");
 }
 
 #[test]
