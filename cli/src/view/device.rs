@@ -105,6 +105,7 @@ fn peak(target: &Target) -> String {
                 Basis::Published => "published",
                 Basis::Derived => "from units and clock",
                 Basis::Borrowed => "published for the same chip",
+                Basis::Estimated => "estimated",
             };
             format!("{basis} ({})", peak.source)
         }

@@ -72,6 +72,7 @@ fn describe(peak: Option<&Peak>) -> Option<String> {
         Basis::Published => "published",
         Basis::Derived => "units x clock",
         Basis::Borrowed => "borrowed",
+        Basis::Estimated => "estimated",
     };
     let reached = peak.reached.map_or_else(String::new, |reached| format!(", {:.0}% reached", reached * 100.0));
     Some(format!("{} TFLOP/s, {basis}{reached}", peak.tflops))

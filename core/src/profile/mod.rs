@@ -1,6 +1,7 @@
 //! GPU profiles: published, derived and observed figures of GPU models.
 
 mod builtin;
+mod describe;
 mod estimate;
 mod facts;
 mod figures;
@@ -15,6 +16,7 @@ mod table;
 mod typo;
 mod validate;
 
+pub use describe::{DescribedGpu, NoDescription, describe};
 pub use figures::Figure;
 pub use id::{ParseIdError, ProfileId};
 pub use model::{Basis, Board, Compute, Memory, Peak, Peaks, Profile};

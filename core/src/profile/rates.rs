@@ -52,6 +52,11 @@ impl Rates {
     }
 }
 
+/// Peak of fp16 over the peak of fp32, for GPUs of this capability and product line; `None` without tensor cores.
+pub(super) fn fp16_per_fp32(capability: ComputeCapability, is_half_rate: bool) -> Option<f64> {
+    Class::find(capability, is_half_rate)?.fp16_per_fp32
+}
+
 /// Fractions of the peaks that tested GPUs of one compute capability and product line reach.
 #[derive(Debug, Deserialize)]
 struct Class {

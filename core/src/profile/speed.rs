@@ -116,7 +116,7 @@ impl Speed {
 }
 
 /// Returns true for a GeForce, whose tensor cores run at half rate with fp32 accumulation.
-fn is_geforce(name: Option<&str>) -> bool {
+pub(super) fn is_geforce(name: Option<&str>) -> bool {
     name.is_some_and(|name| name.contains("GeForce"))
 }
 

@@ -1,0 +1,58 @@
+//! A detected GPU as a `[profile.NAME]` of `gpu-tuned.toml`.
+
+mod figures;
+mod memory;
+mod name;
+mod text;
+
+use thiserror::Error;
+
+use super::{Profile, ProfileId};
+use crate::device::GpuReading;
+use figures::Figures;
+
+/// A profile of a detected GPU, as TOML.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescribedGpu {
+    /// Name of the profile.
+    pub id: ProfileId,
+    /// The table `[profile.ID]`. Estimated figures have a comment with their source.
+    pub text: String,
+}
+
+/// Reasons why a detected GPU gets no profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoDescription {
+    /// A MIG slice or a virtual share.
+    #[error("a profile describes a whole GPU, and this is a part of one; build for this part with `native`")]
+    Part,
+    /// The memory is unknown.
+    #[error("the driver does not report its memory")]
+    Memory,
+    /// The compute capability is unknown.
+    #[error("the driver does not report its compute capability")]
+    ComputeCapability,
+}
+
+/// Describes a GPU by its reading. `exact` is the profile that the GPU matches exactly; figures that the driver does not
+/// report come from it. Without one, they are left out or estimated. `is_taken` is true for names of other profiles.
+///
+/// # Errors
+///
+/// [`NoDescription`] for a part of a GPU, or if a figure that every profile needs is unknown.
+pub fn describe(
+    reading: &GpuReading,
+    exact: Option<&Profile>,
+    is_taken: impl Fn(&str) -> bool,
+) -> Result<DescribedGpu, NoDescription> {
+    if reading.is_mig_slice() || reading.is_vgpu() {
+        return Err(NoDescription::Part);
+    }
+    let figures = Figures::new(reading, exact)?;
+    let id = exact.map_or_else(|| name::profile_id(&figures, is_taken), |profile| profile.id.clone());
+    let text = text::profile(&id, &figures);
+    Ok(DescribedGpu { id, text })
+}
+
+#[cfg(test)]
+mod tests;
