@@ -1,6 +1,6 @@
 //! One profile in full.
 
-use gpu_tuned_core::profile::Profile;
+use gpu_tuned_core::profile::{Profile, ProfileId};
 
 use super::catalogue::{Entry, Limits, Nearness};
 use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
@@ -93,7 +93,8 @@ pub(super) fn limits(limits: &Limits, available: &str) -> String {
 
 /// Features to add to `Cargo.toml`, and the command that trains with them.
 pub(super) fn features(ids: &[&str], is_declared: impl Fn(&str) -> bool) -> String {
-    let lines = ids.iter().map(|id| (*id, "[]")).chain([(CUDA, "[\"gpu-tuned/cuda\"]")]);
+    let enables = |id: &str| if id == ProfileId::NATIVE { "[\"gpu-tuned-build/native\"]" } else { "[]" };
+    let lines = ids.iter().map(|id| (*id, enables(id))).chain([(CUDA, "[\"gpu-tuned/cuda\"]")]);
     let missing = lines.filter(|(name, _)| !is_declared(name));
     let missing = missing.fold(String::new(), |text, (name, enables)| text + &format!("  {name} = {enables}\n"));
     let declare = if missing.is_empty() {

@@ -32,6 +32,9 @@ pub(crate) struct TargetsArgs {
     /// Show the GPUs of this machine: their profiles, how certain those are, and the differences
     #[arg(long, conflicts_with_all = ["words", "min_memory", "compute_capability", "bf16", "project", "details"])]
     pub here: bool,
+    /// Print the GPUs of this machine as profiles for gpu-tuned.toml, from the figures of NVML and CUDA
+    #[arg(long, requires = "here", conflicts_with = "json")]
+    pub toml: bool,
 }
 
 /// Filters of profiles.
@@ -59,6 +62,9 @@ fn gib(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(common: &Common, args: &TargetsArgs) -> Result<Answer, Error> {
     let (catalogue, mut notes) = Catalogue::read(common, args.filter.project)?;
+    if args.toml {
+        return Ok(here::profiles(&catalogue, notes));
+    }
     if args.here {
         return Ok(here::answer(common, &catalogue, notes));
     }

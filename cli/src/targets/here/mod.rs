@@ -1,10 +1,12 @@
 //! The GPUs of this machine.
 
 mod compared;
+mod profiles;
 
-use gpu_tuned::Recognised;
+use gpu_tuned::{Machine, Recognised};
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::Match;
+use gpu_tuned_core::profile::ProfileId;
 use serde::Serialize;
 
 use super::catalogue::{Catalogue, Limits};
@@ -14,6 +16,11 @@ use crate::output::{Answer, BOLD, Code, GOOD, MARKED, pretty, section, styled, w
 use crate::project::Project;
 use crate::target::first_choice;
 use crate::view::memory_origin;
+pub(super) use profiles::profiles;
+
+/// The way to a profile for a GPU that matches none exactly.
+const DESCRIBE: &str =
+    "for a feature of its own, `cargo gpu-tuned targets --here --toml` prints a profile for gpu-tuned.toml";
 
 #[derive(Serialize)]
 struct Here<'a> {
@@ -34,8 +41,10 @@ struct Gpu<'a> {
     why: String,
     /// Power limit as a fraction of the board's default, where it is lower.
     power_capped_to: Option<f64>,
-    /// Limits of plans; `None` without a known amount of memory.
+    /// Limits of plans; `None` for a GPU that cannot be planned for.
     limits: Option<Limits>,
+    /// The reason why the GPU cannot be planned for.
+    unusable: Option<String>,
     #[serde(skip)]
     found: &'a Match,
     reading: &'a GpuReading,
@@ -52,16 +61,26 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
         gpus: read.map(|(number, (reading, found))| gpu(number, first == Some(number), reading, found)).collect(),
         trouble: &machine.trouble,
     };
-    notes.extend(machine.trouble.iter().cloned());
-    if here.gpus.is_empty() && machine.trouble.is_empty() {
-        notes.push("the driver works and shows no GPU".to_owned());
-    }
+    notes.extend(trouble(machine));
     let text = if common.json { pretty(&here) } else { text(&here, catalogue) };
     let code = if here.gpus.is_empty() { Code::No } else { Code::Ok };
     Answer { text, notes, code }
 }
 
+/// Reasons why GPUs are missing.
+fn trouble(machine: &Machine) -> Vec<String> {
+    if machine.gpus.is_empty() && machine.trouble.is_empty() {
+        return vec!["the driver works and shows no GPU".to_owned()];
+    }
+    machine.trouble.clone()
+}
+
 fn gpu<'a>(number: usize, is_first_choice: bool, reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
+    let facts = DeviceFacts::from_reading(reading, found.profile(), None);
+    let unusable = match &facts {
+        Some(facts) => facts.refusal.clone(),
+        None => Some("its amount of memory is unknown".to_owned()),
+    };
     Gpu {
         number,
         is_first_choice,
@@ -69,7 +88,8 @@ fn gpu<'a>(number: usize, is_first_choice: bool, reading: &'a GpuReading, found:
         device: found.into(),
         why: compared::describe(reading, found),
         power_capped_to: compared::power_cap(reading),
-        limits: DeviceFacts::from_reading(reading, found.profile(), None).as_ref().map(Limits::of),
+        limits: facts.filter(|_| unusable.is_none()).as_ref().map(Limits::of),
+        unusable,
         found,
         reading,
     }
@@ -95,7 +115,7 @@ fn gpu_section(gpu: &Gpu, is_one_of_several: bool) -> String {
     text.extend(compared::table(gpu.reading, gpu.found).map(|table| format!("\n{table}")));
     text + "\n"
         + &gpu.limits.as_ref().map_or_else(
-            || "  it cannot be planned for: its amount of memory is unknown\n".to_owned(),
+            || format!("  it cannot be planned for: {}\n", wrapped(gpu.unusable.as_deref().unwrap_or_default(), 2)),
             |limits| details::limits(limits, available(gpu)),
         )
 }
@@ -108,12 +128,22 @@ fn available(gpu: &Gpu) -> &'static str {
     }
 }
 
-/// Features to build with, or the way without any.
+/// Features to build with: the profile that a GPU matches exactly, else `native`.
 fn building(here: &Here, catalogue: &Catalogue) -> String {
-    let mut ids: Vec<&str> = here.gpus.iter().filter_map(|gpu| Some(gpu.found.profile()?.id.as_str())).collect();
+    let is_exact = |gpu: &&Gpu| matches!(gpu.found, Match::Exact { .. });
+    let usable = here.gpus.iter().filter(|gpu| gpu.unusable.is_none());
+    let (exact, others): (Vec<&Gpu>, Vec<&Gpu>) = usable.partition(is_exact);
+    let profiles = exact.iter().filter_map(|gpu| gpu.found.profile());
+    let mut ids: Vec<&str> = profiles.map(|profile| profile.id.as_str()).collect();
     ids.sort_unstable();
     ids.dedup();
-    if ids.is_empty() { undescribed() } else { details::features(&ids, |id| catalogue.declares(id)) }
+    ids.extend((!others.is_empty()).then_some(ProfileId::NATIVE));
+    if ids.is_empty() {
+        return "  no GPU of this machine can train: programs run on its CPU\n".to_owned();
+    }
+    let can_be_described = others.iter().any(|gpu| !gpu.reading.is_mig_slice() && !gpu.reading.is_vgpu());
+    let help = can_be_described.then(|| format!("\n  {}\n", wrapped(DESCRIBE, 2)));
+    details::features(&ids, |id| catalogue.declares(id)) + &help.unwrap_or_default()
 }
 
 /// Numbers of the GPU, in CUDA's order and in the driver's, and of its MIG slice.
@@ -124,10 +154,4 @@ fn heading(gpu: &Gpu) -> String {
         format!(", MIG slice {}/{} (GPU/compute instance)", slice.gpu_instance, slice.compute_instance)
     });
     format!("{}{other}{slice}: {}", styled(BOLD, format!("GPU {number}")), styled(BOLD, &gpu.name))
-}
-
-fn undescribed() -> String {
-    let help = "build without a GPU's feature: the program plans when it starts, by the driver's figures; or describe \
-                the GPU in gpu-tuned.toml: [profile.NAME]";
-    format!("  {}\n", wrapped(help, 2))
 }
