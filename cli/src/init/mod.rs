@@ -1,5 +1,6 @@
 //! `cargo gpu-tuned init`.
 
+mod here;
 mod manifest;
 mod script;
 mod setup;
@@ -9,6 +10,7 @@ use std::io::{self, BufRead, IsTerminal as _, Write};
 use std::path::PathBuf;
 
 use anstream::AutoStream;
+use gpu_tuned_core::source::without_controls;
 use gpu_tuned_optimize::proposal::{Edit, Proposal};
 use serde::Serialize;
 
@@ -17,6 +19,7 @@ use crate::error::Error;
 use crate::files::{Change, colored, write_all};
 use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::project::Project;
+use here::GpuHere;
 use setup::Setup;
 
 /// Set up a package: dependencies, features, build script and gpu-tuned.toml, shown as a diff before they are written
@@ -51,6 +54,8 @@ struct Report<'a> {
     /// Annotation for the struct that looks most like a training config.
     proposal: Option<&'a Proposal>,
     by_hand: &'a [String],
+    /// GPUs of this machine, first the one that the steps build for.
+    gpus: &'a [GpuHere],
     steps: &'a [String],
     notes: &'a [String],
 }
@@ -148,7 +153,8 @@ fn remaining(setup: &Setup) -> String {
     let proposed = setup.proposal.iter().map(describe);
     let by_hand = setup.by_hand.iter().map(|line| format!("by hand: {line}\n"));
     let steps = setup.steps.iter().map(|step| format!("    {step}\n"));
-    let then = std::iter::once(format!("\n{}\n", styled(FAINT, "then:")));
+    let whose = setup.gpus.first().map_or_else(String::new, |gpu| format!(", for this machine's {}", gpu.name));
+    let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("then{}:", without_controls(&whose)))));
     proposed.chain(by_hand).chain(then).chain(steps).collect()
 }
 
@@ -174,6 +180,7 @@ fn json(project: &Project, setup: &Setup, outcome: Outcome) -> String {
         files: setup.changes.iter().map(FileReport::new).collect(),
         proposal: setup.proposal.as_ref(),
         by_hand: &setup.by_hand,
+        gpus: &setup.gpus,
         steps: &setup.steps,
         notes: &setup.notes,
     })

@@ -9,12 +9,12 @@ use gpu_tuned_optimize::proposal::{self, Found, Proposal};
 use gpu_tuned_project::config::ConfigFile;
 
 use super::InitArgs;
+use super::here::{GpuHere, Here};
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use super::script;
 use crate::error::Error;
 use crate::files::Change;
 use crate::project::{Project, RUNTIME};
-use crate::target::Target;
 
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
@@ -33,13 +33,15 @@ pub(super) struct Setup {
     pub changes: Vec<Change>,
     pub by_hand: Vec<String>,
     pub proposal: Option<Proposal>,
+    /// GPUs of this machine, first the one that the steps build for.
+    pub gpus: Vec<GpuHere>,
     pub steps: Vec<String>,
     pub notes: Vec<String>,
 }
 
 impl Setup {
     pub(super) fn new(project: &Project, args: &InitArgs) -> Result<Self, Error> {
-        let here = Target::recognised_here(project);
+        let here = Here::read(&project.profiles(), &project.declared());
         let targets = targets(project, args, &here)?;
         let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
         let workspace = &project.workspace;
@@ -71,7 +73,8 @@ impl Setup {
         setup.notes.extend(of_burn(project));
         let found = proposal::find(project.package(), workspace, &names[0], project.has_structs());
         setup.steps = steps(project, targets, &here, &found);
-        setup.notes.extend(here.is_empty().then(|| WITHOUT_GPU.to_owned()));
+        setup.notes.extend(here.notes());
+        setup.gpus = here.gpus;
         let Found { proposal, has_loop, left, notes, .. } = found;
         if proposal.is_some() {
             let in_vain = (has_own_loop(project) && !has_loop).then(|| LOOP.to_owned());
@@ -120,7 +123,7 @@ impl Setup {
     }
 }
 
-fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec<ProfileId>, Error> {
+fn targets(project: &Project, args: &InitArgs, here: &Here) -> Result<Vec<ProfileId>, Error> {
     let known = |name: &String| {
         let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().hint(name) };
         project.known().get(name).ok_or_else(unknown)
@@ -129,7 +132,7 @@ fn targets(project: &Project, args: &InitArgs, here: &[ProfileId]) -> Result<Vec
         args.targets.iter().map(known).collect::<Result<_, _>>()?
     } else if project.declared().is_empty() {
         let usual = USUAL.iter().filter_map(|name| project.known().get(name));
-        here.iter().cloned().chain(usual).collect()
+        here.profiles().cloned().chain(usual).collect()
     } else {
         Vec::new()
     };
@@ -158,10 +161,6 @@ fn unreleased() -> String {
     )
 }
 
-/// A note on commands without a GPU.
-const WITHOUT_GPU: &str =
-    "this machine has no GPU, so that the commands train on the CPU: with a GPU, add `cuda` to their features";
-
 /// A note on the package's release of Burn.
 fn of_burn(project: &Project) -> Option<String> {
     let (major, minor) = BURN;
@@ -173,20 +172,26 @@ fn of_burn(project: &Project) -> Option<String> {
     (!fits).then(note)
 }
 
-/// Next commands: for this machine's GPU, else a usual one, else the first.
-fn steps(project: &Project, added: Vec<ProfileId>, here: &[ProfileId], found: &Found) -> Vec<String> {
+/// Next commands: for this machine's GPU; without one for a usual GPU, else the first.
+fn steps(project: &Project, added: Vec<ProfileId>, here: &Here, found: &Found) -> Vec<String> {
     let all: Vec<ProfileId> = added.into_iter().chain(project.declared()).collect();
-    let is_here = here.iter().find(|id| all.contains(id));
-    let usual = || all.iter().find(|id| USUAL.contains(&id.as_str()));
-    let target = is_here.or_else(usual).or(all.first()).map_or("native", ProfileId::as_str);
+    let usual = || all.iter().find(|id| USUAL.contains(&id.as_str())).or(all.first());
+    let native = ProfileId::NATIVE;
+    let target = match here.gpus.first() {
+        Some(gpu) => gpu.profile.as_ref().filter(|id| all.contains(id)),
+        None => usual(),
+    };
+    let target = target.map_or(native, ProfileId::as_str);
     // Without a GPU the program trains on the CPU.
-    let device = if here.is_empty() { found.cpu.as_deref() } else { Some("cuda") };
+    let device = if here.gpus.is_empty() { found.cpu.as_deref() } else { Some("cuda") };
     let features = device.map_or_else(|| target.to_owned(), |device| format!("{target},{device}"));
+    // `plan` reads no features: the GPU of `native` is this machine's.
+    let planned = if target == native && !here.gpus.is_empty() { " --here" } else { "" };
     let name = project.name();
     let program = found.flag.as_ref().map(|flag| format!(" {flag}")).unwrap_or_default();
     vec![
         format!("cargo gpu-tuned measure -p {name}{program} --features {features}"),
-        format!("cargo gpu-tuned plan -p {name}"),
+        format!("cargo gpu-tuned plan -p {name}{planned}"),
         format!("cargo run --release -p {name}{program} --features {features}"),
     ]
 }

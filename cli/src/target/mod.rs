@@ -71,11 +71,6 @@ impl Target {
         project.declared().iter().filter_map(|id| table.get(id.as_str())).map(Self::nominal).collect()
     }
 
-    /// Profiles of the GPUs in this machine, each once.
-    pub(crate) fn recognised_here(project: &Project) -> Vec<ProfileId> {
-        recognised(&detect(), &project.profiles())
-    }
-
     /// Sets the CPU cores of devices that are in this machine. Memory and speed stay those of the profile.
     pub(crate) fn take_cores_here(targets: &mut [Self], table: &ProfileTable) {
         let machine = detect();

@@ -3,6 +3,7 @@
 mod bench;
 mod book;
 mod check;
+mod described;
 mod diagnose;
 #[cfg(unix)]
 mod diagnose_program;
@@ -11,6 +12,7 @@ mod help;
 mod here;
 mod init;
 mod init_checkout;
+mod init_here;
 mod init_program;
 mod init_proposal;
 mod measure;

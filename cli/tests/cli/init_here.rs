@@ -1,0 +1,95 @@
+//! `init` on machines with GPUs.
+
+use fake_nvml::{Rung, SCENARIO_VARIABLE, Scenario, library};
+use serde_json::Value;
+
+use crate::init::{PLAIN, package};
+use crate::project::{Project, Ran};
+
+fn on(file: &std::path::Path, project: &Project, args: &[&str]) -> Ran {
+    let mut command = project.command(&[&["init", "--dry-run"], args].concat());
+    Ran::of(command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, file))
+}
+
+#[test]
+fn every_scenario_names_its_gpu_and_gives_commands_that_build_for_it() {
+    let project = package(PLAIN);
+    for file in fake_nvml::scenarios() {
+        let name = file.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let played = Scenario::load(&file).expect("a scenario");
+        let expected = played.expect.as_ref().expect("an expectation");
+        let setup = on(&file, &project, &["--json"]).json(0);
+        let gpus = setup["gpus"].as_array().expect("GPUs");
+        let text = on(&file, &project, &[]);
+        if expected.rung == Rung::Cpu {
+            assert!(gpus.is_empty(), "{name}");
+            for gpu in played.gpu.iter().filter(|_| expected.gpus > 0) {
+                // A name that is no text is none.
+                let is_named = gpu.name.as_deref().is_some_and(|name| text.stderr.contains(name));
+                assert!(is_named || text.stderr.contains("GPU 0 (without a name)"), "{name}: {}", text.stderr);
+            }
+            assert!(text.stderr.contains("this machine has no usable GPU"), "{name}: {}", text.stderr);
+            assert!(!text.stdout.contains(",cuda\n"), "{name}: {}", text.stdout);
+            continue;
+        }
+        assert_eq!(gpus.len(), expected.gpus, "{name}");
+        assert!(!text.stderr.contains("no usable GPU"), "{name}: {}", text.stderr);
+        let (gpu, profile) = (gpus[0]["name"].as_str().expect("a name"), gpus[0]["profile"].as_str());
+        assert!(text.stdout.contains("then, for this machine's "), "{name}: {}", text.stdout);
+        let is_printable = !gpu.contains(char::is_control) && gpu.is_ascii();
+        assert!(!is_printable || text.stdout.contains(gpu), "{name}: {}", text.stdout);
+        let named = played.gpu.iter().filter_map(|gpu| gpu.name.as_deref()).collect::<Vec<_>>();
+        assert!(
+            named.is_empty() || named.iter().any(|name| gpu.starts_with(name)) || gpu.starts_with("GPU "),
+            "{name}: {gpu}"
+        );
+        let feature = profile.unwrap_or("native");
+        let features = format!("--features {feature},cuda");
+        let steps = setup["steps"].as_array().expect("steps");
+        let steps: Vec<&str> = steps.iter().filter_map(Value::as_str).collect();
+        assert_eq!(steps.iter().filter(|step| step.ends_with(&features)).count(), 2, "{name}: {steps:?}");
+        let declares = format!("+{feature} = ");
+        assert!(text.stdout.contains(&declares), "{name}: {}", text.stdout);
+        if expected.host_memory_mib.is_none() && gpus.len() == 1 {
+            assert_eq!(profile.is_some(), expected.rung == Rung::Exact, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_gpu_that_the_package_does_not_declare_is_built_for_with_native() {
+    let project = package(&format!("{PLAIN}\n[features]\nh200 = []\n"));
+    let steps = |machine: &str| {
+        let setup = on(&fake_nvml::scenario(machine), &project, &["--json"]).json(0);
+        setup["steps"]
+            .as_array()
+            .expect("steps")
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        steps("l4"),
+        [
+            "cargo gpu-tuned measure -p plain --features native,cuda",
+            "cargo gpu-tuned plan -p plain --here",
+            "cargo run --release -p plain --features native,cuda"
+        ]
+    );
+    assert!(steps("h200")[0].ends_with("--features h200,cuda"));
+}
+
+#[test]
+fn reasons_for_missing_gpus_are_reported() {
+    let project = package(PLAIN);
+    for (machine, why) in [
+        ("only-gpu-lost", "note: GPU 0: the GPU is lost"),
+        ("driver-not-loaded", "note: the NVIDIA kernel module is not loaded"),
+        ("l20x", "note: no profile matches NVIDIA L20X exactly: feature `native` builds for it"),
+        ("h100-mig", "is a part of a GPU: feature `native` builds for it"),
+    ] {
+        let ran = on(&fake_nvml::scenario(machine), &project, &[]);
+        assert!(ran.stderr.contains(why), "{machine}: {}", ran.stderr);
+    }
+}
