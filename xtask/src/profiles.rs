@@ -101,7 +101,9 @@ pub(crate) fn reference() -> String {
         "/blob/HEAD/core/profiles/SOURCES.md). Peaks are dense; *reached* is the part that published matrix products reach. ",
         "*Borrowed* peaks are those of another product with the same chip.\n\n",
     );
-    head.to_owned() + &profile_table() + &ProfileTable::builtin().iter().map(section).collect::<String>()
+    let missing = include_str!("profiles/missing.md");
+    let table = profile_table();
+    format!("{head}{table}\n{missing}") + &ProfileTable::builtin().iter().map(section).collect::<String>()
 }
 
 fn section(profile: &Profile) -> String {

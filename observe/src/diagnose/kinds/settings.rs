@@ -121,8 +121,9 @@ pub(super) fn wrong_target(input: &DiagnosisInput<'_>) -> Option<Finding> {
             (Severity::Warning, Change::new(what).by(format!("cargo run --release --features {profile},cuda")))
         }
         None => {
-            let what = "describe the GPU in gpu-tuned.toml ([profile.NAME]) and build for it";
-            (Severity::Warning, Change::new(what).by("cargo gpu-tuned targets --here"))
+            let what =
+                "build for this GPU with `native`, or with a profile in gpu-tuned.toml, which the command prints";
+            (Severity::Warning, Change::new(what).by("cargo gpu-tuned targets --here --toml"))
         }
     };
     let headline = format!("built for {target}, and runs on {}", device.name);
