@@ -108,15 +108,14 @@ fn a_gpu_that_only_cuda_knows_is_described_by_it() {
 
 #[test]
 fn what_the_management_library_does_not_answer_is_taken_from_cuda() {
-    // A Jetson Orin Nano shares its name with the largest Orin; its figures here are made up but for the name.
-    let read = reading("jetson-orin").gpus;
+    let read = reading("rtx3080-name-only").gpus;
     let mut device = of_cuda(0, &read[0]);
-    (device.sm_count, device.memory_total) = (Some(8), Some(Bytes::from_mib(7620)));
+    (device.sm_count, device.memory_total) = (Some(60), Some(Bytes::from_mib(7620)));
     let found = in_cuda_order(&read, &[device]);
     let found_as = identify(&found[0], &ProfileTable::default());
     assert!(matches!(&found_as, Match::Variant { .. }), "{found_as:?}");
     let facts = DeviceFacts::from_reading(&found[0], found_as.profile(), None).expect("CUDA told the memory");
-    assert_eq!((facts.memory_total, facts.sm_count), (Bytes::from_mib(7620), 8));
+    assert_eq!((facts.memory_total, facts.sm_count), (Bytes::from_mib(7620), 60));
 }
 
 #[test]
