@@ -3,23 +3,36 @@
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_train::device::{CudaDevice, join};
 
+use super::gpus::Drivers;
+
 /// Replaces the predicted GPUs by CUDA's list, if CUDA can be asked. `read` are all GPUs of NVML's.
 #[cfg(feature = "cuda")]
-pub(super) fn listed(mut predicted: super::gpus::Drivers, read: &[GpuReading]) -> super::gpus::Drivers {
+pub(super) fn listed(mut predicted: Drivers, read: &[GpuReading]) -> Drivers {
     match gpu_tuned_train::device::cuda_devices() {
         Ok(devices) => {
             let shown = in_cuda_order(read, &devices);
             if devices.is_empty() && !predicted.gpus.is_empty() {
                 let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
                 predicted.missing.push(unseen(read, gpu_tuned_train::device::has_driver(), visible.as_deref()));
-            } else {
-                predicted.missing.extend(not_shown(&predicted.gpus, &shown));
             }
-            predicted.gpus = shown;
+            predicted = replaced(predicted, shown);
         }
         Err(error) => predicted.trouble.push(error.to_string()),
     }
     predicted
+}
+
+/// Replaces the predicted GPUs by those that CUDA shows, and adds the GPUs that it lacks to the missing ones.
+///
+/// If CUDA shows more GPUs than predicted, the prediction's missing GPUs are dropped: NVML was absent or did not list all.
+fn replaced(predicted: Drivers, shown: Vec<GpuReading>) -> Drivers {
+    let mut missing = predicted.missing;
+    if shown.len() > predicted.gpus.len() {
+        missing.clear();
+    } else if !shown.is_empty() {
+        missing.extend(not_shown(&predicted.gpus, &shown));
+    }
+    Drivers { gpus: shown, missing, ..predicted }
 }
 
 /// Explains why CUDA lists none of NVML's GPUs, from the presence of CUDA's library and `CUDA_VISIBLE_DEVICES`.

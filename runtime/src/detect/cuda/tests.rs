@@ -6,7 +6,7 @@ use gpu_tuned_core::profile::ProfileTable;
 
 use gpu_tuned_nvml::{CudaEnvironment, DriverReading, read};
 
-use super::{CudaDevice, in_cuda_order, not_shown, unseen};
+use super::{CudaDevice, Drivers, in_cuda_order, not_shown, replaced, unseen};
 
 /// Every GPU of a scenario, in NVML's order.
 fn reading(scenario: &str) -> DriverReading {
@@ -151,4 +151,25 @@ fn gpus_that_cuda_does_not_list_are_missing() {
     devices.remove(2);
     let missing = not_shown(&predicted, &in_cuda_order(&read.gpus, &devices));
     assert_eq!(missing, ["GPU 2: CUDA does not show it (NVIDIA H100 80GB HBM3)"]);
+}
+
+#[test]
+fn gpus_that_cuda_shows_are_not_missing_without_the_management_library() {
+    let devices = shown(&reading("two-gpus"), None);
+    for (read, visible, missing) in
+        [(DriverReading::default(), "0,1", 0), (reading("two-gpus"), "1,0", 0), (reading("two-gpus"), "0,7,1", 1)]
+    {
+        let mut environment = CudaEnvironment::default();
+        environment.visible_devices = Some(visible.to_owned());
+        let predicted = environment.select(&read);
+        let listed = if predicted.gpus.len() == 1 { &devices[..1] } else { &devices };
+        let drivers = Drivers { gpus: predicted.gpus, missing: predicted.missing, ..Drivers::default() };
+        let drivers = replaced(drivers, in_cuda_order(&read.gpus, listed));
+        assert_eq!(
+            (drivers.gpus.len(), drivers.missing.len()),
+            (listed.len(), missing),
+            "{visible}: {:?}",
+            drivers.missing
+        );
+    }
 }
