@@ -2,30 +2,39 @@
 
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_project::resolved::Resolved;
 
-use super::{DecideError, Decision, DecisionContext, DeviceRequest, built_for, decide_on};
-use crate::selection::Fallback;
+use super::{DecideError, Decision, DecisionContext, DeviceRequest, built_for, decide_on, devices};
 use crate::tuned::Tuned;
 
-/// Decides for the first GPU on which the plan fits, else for the CPU if no GPU is usable.
+/// Decides for the first usable GPU on which the plan fits in its precision, else for the CPU if no GPU is usable.
 pub(super) fn decide_best<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     let machine = context.machine;
-    // One GPU is in order without the table.
-    let table = C::BUILT.table.filter(|_| machine.gpus.len() > 1);
-    let resolved = table.map(Resolved::from_toml).transpose()?;
+    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
+    let none = ProfileTable::default();
+    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
     let is_target = |gpu: &GpuReading| built_for::is_target(gpu, &C::BUILT, resolved.as_ref());
     let mut refused: Option<(usize, DecideError)> = None;
     let mut failed: Vec<(usize, String)> = Vec::new();
     for position in machine.preference(is_target) {
         let wanted = DeviceRequest::These(vec![position]);
-        match decide_on(config, DecisionContext { wanted: &wanted, ..context }) {
-            Ok(mut decision) if !decision.selection.gpus.is_empty() => {
+        let on_this = DecisionContext { wanted: &wanted, ..context };
+        // The plan of an unusable GPU would be the CPU's, with errors of its own.
+        if let Some(because) = devices::unusable(position, on_this, profiles) {
+            failed.push((position, because));
+            continue;
+        }
+        match decide_on(config, on_this) {
+            Ok(mut decision) => {
                 decision.selection.passed_over = machine.passed_over(position, is_target, &failed);
                 return Ok(decision);
             }
-            Ok(on_cpu) => failed.push((position, reasons(on_cpu))),
             Err(error @ DecideError::Plan(PlanError::DoesNotFit(_))) => {
+                refused.get_or_insert((position, error));
+            }
+            Err(error) if error.is_of_precision() => {
+                failed.push((position, error.to_string()));
                 refused.get_or_insert((position, error));
             }
             // A GPU after the first one cannot mend what is wrong with the request.
@@ -66,13 +75,4 @@ pub(super) fn with_remedy<C: Tuned>(
         misfit.remedy = remedy;
     }
     error
-}
-
-/// Reasons why a decision is for the CPU.
-fn reasons(decision: Decision) -> String {
-    let because = decision.selection.fallbacks.into_iter().filter_map(|fallback| match fallback {
-        Fallback::NoGpu { because } => Some(because.join("; ")),
-        _ => None,
-    });
-    because.collect::<Vec<_>>().join("; ")
 }

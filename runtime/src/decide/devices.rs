@@ -140,6 +140,12 @@ fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -
     (gpus, because)
 }
 
+/// Explains why no plan can be made for the GPU at `position`; `None` if one can.
+pub(super) fn unusable(position: usize, here: DecisionContext<'_>, profiles: &ProfileTable) -> Option<String> {
+    let (gpus, because) = usable(&[position], here, profiles);
+    gpus.is_empty().then(|| because.join("; "))
+}
+
 /// Who trains together.
 struct Ranks {
     /// Ranks in this process.

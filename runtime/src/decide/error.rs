@@ -58,6 +58,14 @@ pub enum GpusError {
 }
 
 impl DecideError {
+    /// Returns true if the device lacks the precision that the plan or the saved run needs.
+    pub(super) const fn is_of_precision(&self) -> bool {
+        matches!(
+            self,
+            Self::Plan(PlanError::PrecisionUnsupported { .. }) | Self::Resume(ResumeError::PrecisionUnsupported { .. })
+        )
+    }
+
     /// The error as that of a resumed run, when there is a run to resume: its global batch is not to be argued with.
     pub(super) fn for_run(self, saved: Option<&SavedRun>) -> Self {
         match self {

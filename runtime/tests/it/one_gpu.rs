@@ -1,6 +1,7 @@
 //! Choice of one GPU among those that a process gets, and GPUs that it should get and does not.
 
-use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Recognised, StartError, gpu_tuned};
+use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Recognised, SavedRun, StartError, gpu_tuned};
+use tempfile::tempdir;
 
 use crate::played::{machine, on};
 
@@ -107,6 +108,44 @@ fn a_gpu_that_burn_cannot_train_on_does_not_hide_the_next_one() {
     assert_eq!(taken(&decision), [1]);
     let [passed_over] = &decision.selection.passed_over[..] else { panic!("{}", decision.selection) };
     assert!(passed_over.because.starts_with("Tesla K80: CUDA 13 has dropped"), "{passed_over}");
+}
+
+/// Machine with the GPUs of these scenarios.
+fn with_gpus(scenarios: [&str; 2]) -> Machine {
+    let [mut first, second] = scenarios.map(machine);
+    first.gpus.extend(second.gpus);
+    first
+}
+
+#[test]
+fn a_gpu_without_the_precision_does_not_hide_the_next_one() {
+    let set = || "precision=mixed_bf16".parse().expect("it is a setting");
+    let decide = |scenarios| Options::default().machine(with_gpus(scenarios)).set(set()).decide(&ForAnyGpu::default());
+    for (scenarios, reason) in [
+        (["gtx1080-ti", "rtx3060"], "NVIDIA GeForce GTX 1080 Ti has no bf16 tensor cores"),
+        (["k80", "rtx4090"], "Tesla K80: CUDA 13 has dropped"),
+    ] {
+        let decision = decide(scenarios).unwrap_or_else(|error| panic!("{scenarios:?}: {error}"));
+        assert_eq!(taken(&decision), [1], "{scenarios:?}");
+        let [passed_over] = &decision.selection.passed_over[..] else { panic!("{}", decision.selection) };
+        assert!(passed_over.because.starts_with(reason), "{passed_over}");
+    }
+    for (scenarios, first) in
+        [(["gtx1080-ti", "t4"], "NVIDIA GeForce GTX 1080 Ti has no bf16"), (["k80", "t4"], "Tesla T4 has no bf16")]
+    {
+        let error = decide(scenarios).expect_err("neither has bf16");
+        assert!(error.to_string().starts_with(first), "{error}");
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_the_gpu_that_has_its_precision() {
+    let config = ForAnyGpu::default();
+    let begun = on("rtx4090").set("precision=mixed_bf16".parse().expect("it is a setting"));
+    let directory = tempdir().expect("a temporary directory");
+    SavedRun::new(&config, &begun.decide(&config).expect("it fits")).save(&directory).expect("it is saved");
+    let resumed = Options::default().machine(with_gpus(["t4", "rtx3060"])).resume(directory.path()).decide(&config);
+    assert_eq!(taken(&resumed.expect("the second has bf16")), [1]);
 }
 
 #[test]
