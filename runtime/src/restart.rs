@@ -4,10 +4,26 @@
 //! type of a device before the first tensor, so a process cannot change it once it has a model. The program therefore starts
 //! again, in the same process.
 
+#[cfg(feature = "burn")]
+use std::path::PathBuf;
+#[cfg(feature = "burn")]
+use std::sync::OnceLock;
 use std::{env, process};
 
 /// Variable with the process and the reason. Children of the program ignore it, because they have other processes.
 const VARIABLE: &str = "GPU_TUNED_NOT_READY";
+
+/// Working directory of the first start, for relative paths in the arguments.
+#[cfg(feature = "burn")]
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Keeps the working directory for a second start.
+#[cfg(feature = "burn")]
+pub(crate) fn keep_folder() {
+    if let Ok(folder) = env::current_dir() {
+        FOLDER.get_or_init(|| folder);
+    }
+}
 
 /// Returns why this process started again.
 pub(crate) fn reason() -> Option<String> {
@@ -33,14 +49,24 @@ pub(crate) const HANDLER: Option<fn(&str) -> !> = {
 #[cfg(all(unix, feature = "burn"))]
 fn in_f32(reason: &str) -> ! {
     use std::os::unix::process::CommandExt;
+    use std::path::Path;
     use std::process::Command;
+    use std::sync::Mutex;
 
     use gpu_tuned_observe::log::warn_user;
 
-    warn_user(&format!("{reason}\n  the precision is left to the planner: the program starts again and trains in f32"));
-    let program = env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    // Ranks are threads: the first one starts the program again, and the others wait for that.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = STARTING.lock();
+    // The path of the program may have another file by now.
+    let this = Path::new("/proc/self/exe").to_owned();
+    let program = if this.exists() { this } else { env::current_exe().unwrap_or(this) };
     let mut arguments = env::args_os();
     let mut command = Command::new(program);
+    if let Some(folder) = FOLDER.get() {
+        command.current_dir(folder);
+    }
+    warn_user(&format!("{reason}\n  the precision is left to the planner: the program starts again and trains in f32"));
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }

@@ -51,6 +51,9 @@ pub struct Session<C> {
     /// Machine that the session was decided for.
     #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "measurements need Burn"))]
     pub(crate) machine: Machine,
+    /// True if a model that is not ready for 16 bits starts the program again.
+    #[cfg(feature = "burn")]
+    pub(crate) restarts: bool,
     /// Recorder of the session.
     pub(crate) recorder: Option<Recorder>,
     /// Instrumentation of its loaders and trainers.

@@ -167,6 +167,6 @@ impl<C> Session<C> {
         let goal = &self.decision.inputs.goal;
         let is_planned = goal.precision == Some(PrecisionPolicy::Auto) && goal.pins.precision.is_none();
         let is_new = self.selection().resumed.is_none() && gpu_tuned_measure::measure::requested_precision().is_none();
-        NotReady(if is_planned && is_new { crate::restart::HANDLER } else { None })
+        NotReady(if self.restarts && is_planned && is_new { crate::restart::HANDLER } else { None })
     }
 }

@@ -45,6 +45,8 @@ pub struct Options {
     set: Pins,
     record: Option<PathBuf>,
     observers: Observers,
+    /// True if a model that is not ready for 16 bits is an error.
+    stays: bool,
     #[cfg(feature = "burn")]
     trace: Option<(PathBuf, crate::trace::Steps)>,
 }
@@ -159,6 +161,15 @@ impl Options {
         self
     }
 
+    /// False makes a model that is not ready for planned 16 bits an error. By default the program starts again before its
+    /// first step, with the same process ID and arguments, and trains in f32. Strict mode and a precision by name make it an
+    /// error, too.
+    #[must_use]
+    pub fn restarts(mut self, restarts: bool) -> Self {
+        self.stays = !restarts;
+        self
+    }
+
     /// Decides for this machine instead of the one of the process's first look.
     #[must_use]
     pub fn machine(mut self, machine: Machine) -> Self {
@@ -193,6 +204,8 @@ impl Options {
         }
         tracing::info!("{selection}");
         config.apply(&decision.plan.settings);
+        #[cfg(feature = "burn")]
+        restart::keep_folder();
         let recorder = self.recorder();
         if let Some(recorder) = &recorder {
             recorder.record(Record::Run(Box::new(run_record::run_record::<C>(&decision))));
@@ -201,6 +214,8 @@ impl Options {
             config,
             decision,
             opened,
+            #[cfg(feature = "burn")]
+            restarts: !self.stays && !(self.strict || is_strict()?),
             #[cfg(feature = "burn")]
             instrumentation: gpu_tuned_train::timing::StepInstrumentation::new(
                 recorder.clone(),

@@ -1,30 +1,33 @@
 //! Models that are not ready for the planned 16 bits.
 
-use super::outcome::StepError;
-use super::stepper::Stepper;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::mixed::MixedError;
 
-/// Handler of a model that is not ready for 16 bits: gets the reason and the edit to make, before the first step is
-/// applied, and ends the process. Without a handler, the reason is an error.
+/// True once any trainer of this process has finished a step: there is training to lose.
+static HAS_TRAINED: AtomicBool = AtomicBool::new(false);
+
+/// Handler of a model that is not ready for 16 bits: gets the reason and the edit to make, before the first step of the
+/// process, and ends the process. Without a handler, and later, the reason is an error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotReady(pub Option<fn(&str) -> !>);
 
 impl NotReady {
-    /// Calls the handler; returns without one.
+    /// Calls the handler, if it may end the process; else returns.
     pub fn report(self, reason: &MixedError) {
-        if let Self(Some(handler)) = self {
+        if let Some(handler) = self.handler() {
             handler(&reason.to_string())
         }
     }
-}
 
-impl Stepper {
-    /// Returns why the model is not ready for 16 bits, if the error is that of a first step.
-    pub(super) fn unready<'e>(&self, error: &'e StepError) -> Option<&'e MixedError> {
-        match error {
-            StepError::Mixed(mixed) if self.steps == 0 => Some(mixed),
-            _ => None,
-        }
+    /// The handler, before the first step of the process.
+    pub(super) fn handler(self) -> Option<fn(&str) -> !> {
+        self.0.filter(|_| !HAS_TRAINED.load(Ordering::Relaxed))
+    }
+
+    /// Ends the time in which the process may end.
+    pub(super) fn step_finished() {
+        HAS_TRAINED.store(true, Ordering::Relaxed);
     }
 }
 
@@ -34,11 +37,10 @@ mod tests {
 
     use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
     use burn::optim::SgdConfig;
-    use burn::tensor::{DType, Device, Tensor};
+    use burn::tensor::{Device, Tensor};
 
     use super::NotReady;
-    use crate::mixed::{Half, MixedError};
-    use crate::train::outcome::StepError;
+    use crate::mixed::Half;
     use crate::train::recipe::Recipe;
     use crate::train::trainer::Trainer;
 
@@ -49,7 +51,11 @@ mod tests {
     }
 
     #[test]
-    fn statistics_in_16_bits_are_handled_before_the_first_step_or_are_an_error() {
+    fn a_model_that_is_not_ready_is_handled_before_the_first_step_of_the_process_only() {
+        own_process::alone(a_model_that_is_not_ready_is_handled_before_the_first_step_of_the_process_only, drill);
+    }
+
+    fn drill() {
         let trainer = |not_ready| {
             let recipe = in_bf16(not_ready);
             let model: BatchNorm = BatchNormConfig::new(2).init(&recipe.device);
@@ -57,25 +63,17 @@ mod tests {
             trainer.in_precision_of(&recipe).map(drop)
         };
         let error = trainer(NotReady::default()).expect_err("it has statistics");
-        let handled = catch_unwind(AssertUnwindSafe(|| trainer(NotReady(Some(|reason| panic!("{reason}"))))));
-        let reason = handled.expect_err("the handler panics");
+        let handled = || catch_unwind(AssertUnwindSafe(|| trainer(NotReady(Some(|reason| panic!("{reason}"))))));
+        let reason = handled().expect_err("the handler panics");
         assert_eq!(reason.downcast_ref(), Some(&error.to_string()));
-    }
 
-    #[test]
-    fn mixed_types_are_handled_in_the_first_step_only() {
+        // A first trainer has learned something that a second one must not throw away.
         let recipe = in_bf16(NotReady::default());
         let model: Linear = LinearConfig::new(2, 1).init(&recipe.device);
-        let mut stepper = recipe.stepper();
-        let mixed =
-            || MixedError::MixedTypes { path: "weight".to_owned(), parameter: DType::BF16, gradient: DType::F32 };
-        let error = StepError::Mixed(mixed());
-        assert!(stepper.unready(&error).is_some());
-        assert!(stepper.unready(&StepError::Empty).is_none());
-        let mut trainer = Trainer::with_stepper(model, SgdConfig::new().init(), recipe.stepper());
+        let mut first = Trainer::with_stepper(model, SgdConfig::new().init(), recipe.stepper());
         let batch = Tensor::<2>::ones([4, 2], &recipe.device);
-        trainer.step(0.1, batch, |model: &Linear, batch| model.forward(batch).mean()).expect("a step");
-        std::mem::swap(&mut stepper, &mut trainer.stepper);
-        assert!(stepper.unready(&error).is_none());
+        first.step(0.1, batch, |model: &Linear, batch| model.forward(batch).mean()).expect("a step");
+        let late = handled().expect("no handler is called");
+        assert_eq!(late.expect_err("it has statistics").to_string(), error.to_string());
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Stepper {
     rank: Option<RankHandle>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
-    pub(super) steps: u64,
+    steps: u64,
     skipped: u32,
     warned_of_loss: bool,
     stalled: bool,
@@ -257,6 +257,7 @@ impl Stepper {
 
     fn finished(&mut self, step: Step) -> Result<Step, StepError> {
         self.steps += 1;
+        NotReady::step_finished();
         self.skipped = if step.applied { 0 } else { self.skipped + 1 };
         if self.skipped == MAX_SKIPPED {
             return Err(StepError::NotFinite { steps: MAX_SKIPPED });

@@ -244,7 +244,7 @@ impl<M: Module> Trainer<M> {
         };
         let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
         let (step, _) = stepped.inspect_err(|error| {
-            if let Some(reason) = self.stepper.unready(error) {
+            if let StepError::Mixed(reason) = error {
                 self.stepper.not_ready.report(reason);
             }
             self.stepper.end(error);

@@ -23,7 +23,6 @@ use super::batch_check::BatchCheck;
 use super::differentiated;
 use super::learning::Learning;
 use super::metrics::StepHistory;
-use super::not_ready::NotReady;
 use super::recipe::Recipe;
 use super::sanity_checks::check_parameters;
 use super::update::Weights;
@@ -106,7 +105,7 @@ impl<M: LearnerModel> PlannedSteps<M> {
         events: SupervisedTrainingEventProcessor<M>,
         reason: &str,
     ) -> SupervisedTrainingEventProcessor<M> {
-        let NotReady(Some(handler)) = self.recipe.not_ready else { return events };
+        let Some(handler) = self.recipe.not_ready.handler() else { return events };
         drop(events.renderer());
         handler(reason)
     }

@@ -19,6 +19,7 @@ use crate::train::accumulation::MicroBatchGradients;
 use crate::train::batch_check::BatchCheck;
 use crate::train::learning::{Learning, accumulate_share};
 use crate::train::metrics::StepHistory;
+use crate::train::outcome::StepError;
 use crate::train::rescue::release_memory;
 use crate::train::stepper::Stepper;
 use crate::train::update::Weights;
@@ -92,7 +93,9 @@ where
                 }
             }
             Err(error) => {
-                self.not_ready = self.stepper.unready(&error).map(ToString::to_string);
+                if let StepError::Mixed(reason) = &error {
+                    self.not_ready = Some(reason.to_string());
+                }
                 fail(self.interrupter, error.to_string());
             }
         }
