@@ -4,11 +4,13 @@ use std::fs;
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_core::matching::identify;
+use gpu_tuned_core::profile::ProfileTable;
 
 /// Replaces the memory figures of a GPU with unified memory by those of the host. Other systems than Linux keep the
-/// driver's.
+/// driver's. The shipped profiles identify a GPU that reports no compute capability.
 pub(crate) fn read_memory(unit: &mut GpuReading) {
-    if !unit.has_unified_memory() {
+    if !unit.shares_memory(identify(unit, &ProfileTable::default()).profile()) {
         return;
     }
     unit.unified_memory = true;
@@ -44,6 +46,19 @@ mod tests {
         for broken in ["", "MemTotal: 1 kB", "MemTotal: x kB\nMemAvailable: 1 kB", "MemTotal: 0 kB\nMemAvailable: 0 kB"]
         {
             assert_eq!(total_and_available(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_enough_for_the_memory_of_the_host() {
+        for (name, is_unified) in
+            [("NVIDIA GB10", true), ("NVIDIA Thor", true), ("Orin (nvgpu)", true), ("NVIDIA H200", false)]
+        {
+            let mut unit = GpuReading::default();
+            unit.name = Some(name.to_owned());
+            read_memory(&mut unit);
+            assert_eq!(unit.unified_memory, is_unified, "{name}");
+            assert!(!cfg!(target_os = "linux") || unit.memory_free.is_some() == is_unified, "{name}");
         }
     }
 

@@ -45,10 +45,11 @@ impl DeviceFacts {
     /// `None` if neither the driver nor a profile gives the GPU's memory. A profile gives no memory for a slice, a
     /// virtual share, or a GPU that shares the host's memory.
     pub fn from_reading(reading: &GpuReading, profile: Option<&Profile>, host_cores: Option<u64>) -> Option<Self> {
-        let is_unified = reading.has_unified_memory();
+        let is_unified = reading.shares_memory(profile);
         let is_whole = !reading.is_mig_slice() && !reading.is_vgpu();
         let usable = profile.map(|profile| profile.memory.usable());
-        let total = plausible_total(reading, usable).or(usable.filter(|_| is_whole && !is_unified))?;
+        let total =
+            plausible_total(reading, usable.filter(|_| !is_unified)).or(usable.filter(|_| is_whole && !is_unified))?;
         let capability = capability(reading, profile);
         let speed = match profile {
             Some(profile) => Speed::from_profile(profile).of_share(reading, profile, total),
@@ -85,13 +86,20 @@ fn capability(reading: &GpuReading, profile: Option<&Profile>) -> ComputeCapabil
     reading.compute_capability.into_iter().chain(of_profile).min().unwrap_or_default()
 }
 
-/// Returns the reported memory, unless it is zero, or a whole GPU reports many times the memory of its profile.
+impl GpuReading {
+    /// Returns true if the GPU shares the host's memory, by the driver's report or by the compute capability of its profile.
+    pub fn shares_memory(&self, profile: Option<&Profile>) -> bool {
+        self.has_unified_memory() || profile.is_some_and(|profile| profile.compute_capability.is_integrated())
+    }
+}
+
+/// Returns the reported memory, unless it is zero or many times the memory of the profile.
 fn plausible_total(reading: &GpuReading, profile: Option<Bytes>) -> Option<Bytes> {
     /// Boards are modified to two or three times the memory of the product.
     const LARGEST_MODIFICATION: u64 = 4;
     let is_plausible = |total: &Bytes| profile.is_none_or(|usable| total.0 / LARGEST_MODIFICATION <= usable.0);
     let reported = reading.memory_total.filter(|total| *total > Bytes::ZERO);
-    reported.filter(|total| reading.has_unified_memory() || is_plausible(total))
+    reported.filter(is_plausible)
 }
 
 /// Returns true for fp16 tensor cores. Compute capability 7.5 also covers GPUs without tensor cores, such as the GTX 16

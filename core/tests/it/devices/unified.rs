@@ -40,6 +40,18 @@ fn a_name_that_several_modules_share_is_never_exact() {
 }
 
 #[test]
+fn a_name_alone_gives_no_memory_of_a_data_sheet() {
+    for name in ["NVIDIA GB10", "NVIDIA Thor", "Orin (nvgpu)"] {
+        let mut reading = super::reading(name);
+        let found = identify(&reading, &ProfileTable::default());
+        assert_eq!(DeviceFacts::from_reading(&reading, found.profile(), None), None, "{name}");
+        (reading.memory_total, reading.memory_free) = (Some(Bytes::from_mib(62_841)), Some(Bytes::from_mib(20_000)));
+        let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("the host's memory is known");
+        assert_eq!((facts.memory_kind, facts.memory_available), (MemoryKind::Unified, Bytes::from_mib(20_000)));
+    }
+}
+
+#[test]
 fn a_fifth_of_unified_memory_stays_free_unless_more_is_requested() {
     let reading = reading("NVIDIA GB10", "12.1", Some(122_570));
     let found = identify(&reading, &ProfileTable::default());
