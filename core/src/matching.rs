@@ -134,7 +134,9 @@ pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
     });
     // Without a total the GPU is the product, not a board that somebody changed.
     let candidates = own_profiles.chain(shipped).filter(|profile| !profile.modified || reading.memory_total.is_some());
-    let compared: Vec<_> = candidates.map(|profile| (differences(&profile, name, reading), profile)).collect();
+    let mut candidates: Vec<_> = candidates.collect();
+    keep_nearest_module(&mut candidates, reading);
+    let compared = candidates.into_iter().map(|profile| (differences(&profile, name, reading), profile)).collect();
     match nearest(compared) {
         Some((differences, profile)) if differences.is_empty() => Match::Exact { profile: Box::new(profile) },
         Some((differences, profile)) => Match::Variant { profile: Box::new(profile), differences },
@@ -142,6 +144,21 @@ pub fn identify(reading: &GpuReading, own: &ProfileTable) -> Match {
             Some(compute_capability) => Match::Class { compute_capability },
             None => Match::Unknown,
         },
+    }
+}
+
+/// Keeps one size of module with unified memory if the total, such as that of a container, is the size of none: the smallest
+/// one that has so much memory, else the largest one.
+fn keep_nearest_module(candidates: &mut Vec<Profile>, reading: &GpuReading) {
+    let Some(total) = reading.memory_total else { return };
+    let is_module = |profile: &Profile| profile.compute_capability.is_integrated();
+    if !candidates.iter().all(|profile| is_module(profile) && memory_difference(profile, reading).is_some()) {
+        return;
+    }
+    let sizes = || candidates.iter().map(|profile| profile.memory.nominal_mib);
+    let enough = sizes().filter(|mib| Bytes::from_mib(*mib) >= total).min();
+    if let Some(size) = enough.or_else(|| sizes().max()) {
+        candidates.retain(|profile| profile.memory.nominal_mib == size);
     }
 }
 

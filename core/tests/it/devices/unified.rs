@@ -40,6 +40,29 @@ fn a_name_that_several_modules_share_is_never_exact() {
 }
 
 #[test]
+fn a_total_of_no_module_is_that_of_the_next_larger_one() {
+    let gib = |gib: u64| Some(gib << 10);
+    for (name, capability, mib, id) in [
+        ("Orin (nvgpu)", "8.7", gib(40), "jetson-agx-orin-64gb"),
+        ("Orin (nvgpu)", "8.7", gib(20), "jetson-agx-orin-32gb"),
+        ("Orin", "8.7", gib(2), "jetson-orin-nano-4gb"),
+        ("Orin", "8.7", gib(100), "jetson-agx-orin-64gb"),
+        ("NVIDIA Thor", "11.0", gib(70), "jetson-agx-thor"),
+        ("NVIDIA Thor", "11.0", gib(90), "jetson-agx-thor"),
+        ("NVIDIA Thor", "11.0", gib(40), "jetson-t4000"),
+    ] {
+        let mut reading = reading(name, capability, mib);
+        for sm_count in [None, Some(8)] {
+            reading.sm_count = sm_count;
+            let found = identify(&reading, &ProfileTable::default());
+            let Match::Variant { profile, differences } = &found else { panic!("{name} {mib:?}: {found:?}") };
+            assert_eq!(profile.id.as_str(), id, "{name} {mib:?}");
+            assert!(matches!(differences[0], Difference::Memory { .. }), "{name} {mib:?}: {differences:?}");
+        }
+    }
+}
+
+#[test]
 fn a_name_alone_gives_no_memory_of_a_data_sheet() {
     for name in ["NVIDIA GB10", "NVIDIA Thor", "Orin (nvgpu)"] {
         let mut reading = super::reading(name);
