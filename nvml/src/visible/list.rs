@@ -52,25 +52,27 @@ impl<'g> Devices<'g> {
         self.0.iter().copied().flatten().collect()
     }
 
-    /// GPUs and slices of a list in its order, and the reason for its end. A GPU with slices stands for its first one.
-    pub(super) fn select(&self, list: &str) -> (Vec<&'g GpuReading>, End) {
+    /// GPUs and slices of a list in its order, the reason for its end, and the number of entries that are lost by it. A GPU
+    /// with slices stands for its first one.
+    pub(super) fn select(&self, list: &str) -> (Vec<&'g GpuReading>, End, usize) {
         let kind = Kind::of_list(list);
+        let is_entry = |entry: &&str| !entry.is_empty() && !entry.starts_with('-');
+        let entries: Vec<_> = list.split(',').map(str::trim).take_while(is_entry).collect();
         let mut selected: Vec<&GpuReading> = Vec::new();
-        for entry in list.split(',').map(str::trim) {
-            if entry.is_empty() || entry.starts_with('-') {
-                break;
-            }
+        for (position, &entry) in entries.iter().enumerate() {
+            // CUDA gives a process one slice only.
+            let rest = if matches!(kind, Kind::Slice) { 1 } else { entries.len() - position };
             let mut found = self.find(kind, entry);
-            let Some(gpu) = found.next() else { return (selected, End::Entry(entry.to_owned())) };
+            let Some(gpu) = found.next() else { return (selected, End::Entry(entry.to_owned()), rest) };
             if found.next().is_some() {
-                return (selected, End::Ambiguous(entry.to_owned()));
+                return (selected, End::Ambiguous(entry.to_owned()), rest);
             }
             if selected.iter().any(|other| core::ptr::eq(*other, gpu)) {
-                return (Vec::new(), End::Repeated(entry.to_owned()));
+                return (Vec::new(), End::Repeated(entry.to_owned()), selected.len());
             }
             selected.push(gpu);
         }
-        (selected, End::Complete)
+        (selected, End::Complete, 0)
     }
 
     /// GPUs or slices that an entry may name.

@@ -35,6 +35,8 @@ pub struct VisibleGpus {
     pub gpus: Vec<GpuReading>,
     /// GPUs that the process should have and does not get: one sentence each.
     pub missing: Vec<String>,
+    /// Number of these GPUs. One sentence may be about several.
+    pub missing_count: usize,
     /// Other reasons for fewer GPUs than the driver lists: one sentence each.
     pub notes: Vec<String>,
 }
@@ -73,6 +75,7 @@ impl CudaEnvironment {
         let mut visible = VisibleGpus::default();
         let Some(list) = &self.visible_devices else {
             visible.missing = trouble.collect();
+            visible.missing_count = reading.trouble.len();
             visible.take_as_cuda_does(devices.all());
             if reading.gpus.is_empty() && visible.missing.is_empty() {
                 visible.notes.extend(self.hidden_by_container());
@@ -81,7 +84,8 @@ impl CudaEnvironment {
         };
         // A list may leave unusable GPUs out on purpose.
         visible.notes = trouble.collect();
-        let (selected, end) = devices.select(list);
+        let (selected, end, lost) = devices.select(list);
+        visible.missing_count = lost;
         match end {
             End::Complete => {}
             End::Entry(entry) => visible.missing.push(format!(

@@ -129,6 +129,22 @@ fn a_gpu_that_the_process_should_have_is_missed_with_the_reason() {
 }
 
 #[test]
+fn every_lost_entry_of_a_list_counts() {
+    for (scenario, list, count) in [
+        ("eight-h100", "0,9,1,2", 3),
+        ("eight-h100", "0,9,1,-1,2", 2),
+        ("eight-h100", "0,1,0", 2),
+        ("eight-h100", "0,1", 0),
+        ("h100-mig", "MIG-1,MIG-2", 1),
+        ("gpu-lost", "0", 0),
+    ] {
+        let visible = selected(scenario, list);
+        assert_eq!(visible.missing_count, count, "{scenario}, {list:?}: {visible:?}");
+    }
+    assert_eq!(CudaEnvironment::default().select(&reading("gpu-lost")).missing_count, 1);
+}
+
+#[test]
 fn a_gpu_that_is_left_out_on_purpose_is_not_missed() {
     for (scenario, list) in [("two-gpus", "1"), ("two-gpus", "0,-1"), ("eight-h100", "5")] {
         let visible = selected(scenario, list);

@@ -96,7 +96,7 @@ impl DeviceRequest {
         match self {
             Self::Best => vec![0],
             Self::These(positions) => positions.clone(),
-            Self::All => (0..machine.gpus.len() + machine.missing.len()).collect(),
+            Self::All => (0..machine.gpus.len() + machine.missing_count).collect(),
             Self::Cpu { .. } => Vec::new(),
         }
     }

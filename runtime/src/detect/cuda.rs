@@ -24,15 +24,20 @@ pub(super) fn listed(mut predicted: Drivers, read: &[GpuReading]) -> Drivers {
 
 /// Replaces the predicted GPUs by those that CUDA shows, and adds the GPUs that it lacks to the missing ones.
 ///
-/// If CUDA shows more GPUs than predicted, the prediction's missing GPUs are dropped: NVML was absent or did not list all.
+/// If CUDA shows more GPUs than predicted, the prediction's reasons are dropped: NVML was absent or did not list all.
 fn replaced(predicted: Drivers, shown: Vec<GpuReading>) -> Drivers {
+    let expected = predicted.gpus.len() + predicted.missing_count;
+    let missing_count = expected.saturating_sub(shown.len());
     let mut missing = predicted.missing;
     if shown.len() > predicted.gpus.len() {
         missing.clear();
+        if missing_count > 0 {
+            missing.push(format!("CUDA shows {} of the {expected} GPUs that this process should have", shown.len()));
+        }
     } else if !shown.is_empty() {
         missing.extend(not_shown(&predicted.gpus, &shown));
     }
-    Drivers { gpus: shown, missing, ..predicted }
+    Drivers { gpus: shown, missing, missing_count, ..predicted }
 }
 
 /// Explains why CUDA lists none of NVML's GPUs, from the presence of CUDA's library and `CUDA_VISIBLE_DEVICES`.

@@ -10,6 +10,8 @@ pub(super) struct Drivers {
     pub gpus: Vec<GpuReading>,
     /// GPUs that this process should have and does not get: one sentence each.
     pub missing: Vec<String>,
+    /// Number of missing GPUs.
+    pub missing_count: usize,
     /// Everything else that bounds the GPUs of this process: one sentence each.
     pub trouble: Vec<String>,
     pub driver_version: Option<String>,
@@ -30,6 +32,7 @@ pub(super) fn read(library: Option<&Path>) -> Drivers {
     let drivers = Drivers {
         gpus: visible.gpus,
         missing: visible.missing,
+        missing_count: visible.missing_count,
         trouble: trouble.into_iter().chain(visible.notes).collect(),
         driver_version: reading.driver_version.clone(),
     };

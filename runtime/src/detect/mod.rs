@@ -20,6 +20,8 @@ pub struct Machine {
     pub gpus: Vec<GpuReading>,
     /// GPUs that this program should have and does not get, such as a lost one: one sentence each.
     pub missing: Vec<String>,
+    /// Number of missing GPUs. One sentence may be about several.
+    pub missing_count: usize,
     /// Why there are no GPUs, not all of them, or not all of their memory: one sentence each. Includes the missing ones.
     pub trouble: Vec<String>,
     /// The driver's version, such as `580.95.05`.
@@ -44,10 +46,11 @@ pub fn detect_through(library: Option<&Path>) -> Machine {
     }
     let host = Host::read();
     let (mut gpus, missing, driver_version) = (driver.gpus, driver.missing, driver.driver_version);
+    let missing_count = driver.missing_count;
     for gpu in gpus.iter_mut().filter(|gpu| gpu.has_unified_memory()) {
         share_memory(gpu, &host);
     }
-    Machine { gpus, missing, trouble, driver_version, host }
+    Machine { gpus, missing, missing_count, trouble, driver_version, host }
 }
 
 /// Bounds the free memory of a GPU that shares the host's: a control group may allow this process less of it. The total

@@ -170,6 +170,16 @@ fn the_error_names_the_gpu_that_would_do() {
 }
 
 #[test]
+fn every_gpu_of_one_reason_is_missed_by_who_wants_all() {
+    let mut machine = machine("rtx4090");
+    machine.missing = vec!["CUDA_VISIBLE_DEVICES: no usable GPU is `7`".to_owned()];
+    machine.missing_count = 3;
+    let decision = Options::default().machine(machine).all_gpus().decide(&ForRtx4090::default()).expect("one is left");
+    let message = decision.selection.fallbacks[0].to_string();
+    assert!(message.starts_with("training on 1 of 4 GPUs (number 0): CUDA_VISIBLE_DEVICES"), "{message}");
+}
+
+#[test]
 fn a_lost_gpu_is_missed_by_who_wants_all() {
     for (scenario, because) in [("gpu-lost", "GPU 0: the GPU is lost"), ("gpu-denied", "GPU 0: no access to the GPU")] {
         let decision = on(scenario).all_gpus().decide(&ForRtx4090::default()).expect("one is left");

@@ -155,21 +155,24 @@ fn gpus_that_cuda_does_not_list_are_missing() {
 
 #[test]
 fn gpus_that_cuda_shows_are_not_missing_without_the_management_library() {
-    let devices = shown(&reading("two-gpus"), None);
-    for (read, visible, missing) in
-        [(DriverReading::default(), "0,1", 0), (reading("two-gpus"), "1,0", 0), (reading("two-gpus"), "0,7,1", 1)]
-    {
+    let all = shown(&reading("eight-h100"), None);
+    let absent = DriverReading::default;
+    let fewer = "CUDA shows 1 of the 4 GPUs that this process should have";
+    let invalid = "CUDA_VISIBLE_DEVICES: no usable GPU is `9`, and CUDA ignores the rest of the list";
+    for (read, visible, shows, count, reason) in [
+        (absent(), "0,1", 2, 0, None),
+        (absent(), "0,9,1,2", 1, 3, Some(fewer)),
+        (absent(), "MIG-1,MIG-2", 1, 0, None),
+        (reading("eight-h100"), "1,0", 2, 0, None),
+        (reading("eight-h100"), "0,9,1,2", 1, 3, Some(invalid)),
+    ] {
         let mut environment = CudaEnvironment::default();
         environment.visible_devices = Some(visible.to_owned());
         let predicted = environment.select(&read);
-        let listed = if predicted.gpus.len() == 1 { &devices[..1] } else { &devices };
-        let drivers = Drivers { gpus: predicted.gpus, missing: predicted.missing, ..Drivers::default() };
-        let drivers = replaced(drivers, in_cuda_order(&read.gpus, listed));
-        assert_eq!(
-            (drivers.gpus.len(), drivers.missing.len()),
-            (listed.len(), missing),
-            "{visible}: {:?}",
-            drivers.missing
-        );
+        let (gpus, missing, missing_count) = (predicted.gpus, predicted.missing, predicted.missing_count);
+        let drivers = Drivers { gpus, missing, missing_count, ..Drivers::default() };
+        let drivers = replaced(drivers, in_cuda_order(&read.gpus, &all[..shows]));
+        assert_eq!((drivers.gpus.len(), drivers.missing_count), (shows, count), "{visible}");
+        assert_eq!(drivers.missing, Vec::from_iter(reason), "{visible}");
     }
 }
