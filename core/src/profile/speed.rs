@@ -96,9 +96,15 @@ impl Speed {
     pub(super) fn of_share(mut self, reading: &GpuReading, profile: &Profile, memory: Bytes) -> Self {
         let is_part = reading.is_mig_slice() || reading.is_vgpu();
         let ratio = |count: u32| f64::from(count) / f64::from(self.sm_count.max(1));
-        let is_near = |count: &u32| (1.0 / CUT_DOWN..=CUT_DOWN).contains(&ratio(*count));
+        let is_estimate = self.estimated.contains(&EstimatedFigure::SmCount);
+        let is_near = |count: &u32| match is_estimate {
+            true => plausible(Some(f64::from(*count)), f64::from(self.sm_count)).is_some(),
+            false => (1.0 / CUT_DOWN..=CUT_DOWN).contains(&ratio(*count)),
+        };
         let sm_count = reading.sm_count.filter(|count| *count > 0 && (is_part || is_near(count)));
         let share = match sm_count {
+            // The profile's peaks are those of the whole GPU, and an estimated count is the largest of such GPUs.
+            _ if is_estimate && !is_part => 1.0,
             Some(count) => ratio(count).min(1.0),
             // Memory and SMs of a GPU are cut into nearly the same shares.
             None if reading.is_mig_slice() => (memory.0 as f64 / profile.memory.usable().0.max(1) as f64).min(1.0),

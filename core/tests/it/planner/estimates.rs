@@ -174,3 +174,19 @@ fn what_is_estimated_is_named_and_widens_the_interval_of_speeds() {
     let narrow = width(&plan).expect("a predicted speed has an interval");
     assert!((wide / narrow - ESTIMATE_ERROR).abs() < 1e-9, "{wide} {narrow}");
 }
+
+#[test]
+fn a_reported_count_leaves_the_figures_of_a_profile_without_a_count() {
+    let mut profile = ProfileTable::builtin_profile("rtx3060-12gb").expect("shipped");
+    (profile.compute.sm_count, profile.compute.cuda_cores) = (None, None);
+    let nominal = DeviceFacts::nominal(&profile);
+    assert_eq!(nominal.estimated, [EstimatedFigure::SmCount]);
+    for sm_count in [20, 28] {
+        let mut reading = GpuReading::default();
+        reading.sm_count = Some(sm_count);
+        let facts = DeviceFacts::from_reading(&reading, Some(&profile), None).expect("the profile has its memory");
+        assert_eq!((facts.sm_count, &facts.estimated[..]), (sm_count, &[][..]));
+        assert_eq!((facts.fp32_tflops, facts.bandwidth_gb_s), (nominal.fp32_tflops, nominal.bandwidth_gb_s));
+        assert_eq!(facts.rates, nominal.rates);
+    }
+}
