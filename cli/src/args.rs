@@ -6,8 +6,6 @@ use std::time::Duration;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use gpu_tuned_core::{Goal, PrecisionPolicy};
 
-use crate::target::HereArgs;
-
 /// Arguments of every command.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Common options")]
@@ -70,6 +68,38 @@ impl TargetArgs {
     /// The names, as arguments or as an option.
     pub(crate) fn names(&self) -> &[String] {
         if self.names.is_empty() { &self.target } else { &self.names }
+    }
+}
+
+/// This machine in place of named GPUs.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct HereArgs {
+    /// Plan for the GPU that a program takes in this machine, or for its CPU where there is none
+    #[arg(long)]
+    pub here: bool,
+    /// Plan for this GPU of the machine, by its number in CUDA's order, or for `all` of them
+    #[arg(long, value_name = "NUMBER", value_parser = which)]
+    pub gpu: Option<WhichGpu>,
+}
+
+impl HereArgs {
+    /// Returns true if this machine is asked for.
+    pub(crate) const fn is_given(self) -> bool {
+        self.here || self.gpu.is_some()
+    }
+}
+
+/// GPU of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhichGpu {
+    All,
+    Number(usize),
+}
+
+fn which(text: &str) -> Result<WhichGpu, String> {
+    match text {
+        "all" => Ok(WhichGpu::All),
+        number => number.parse().map(WhichGpu::Number).map_err(|_| "expected a number, or `all`".to_owned()),
     }
 }
 

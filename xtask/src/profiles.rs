@@ -63,7 +63,14 @@ fn families() -> String {
         ids.push(format!("`{}`", profile.id));
     }
     let rows = features.into_values().rev().map(|(family, ids)| cells![family, ids.join(", ")]);
-    format!("{} GPUs have a profile.\n\n{}", gpus().count(), table(["family", "features"], rows))
+    let refused = gpus().filter(|profile| profile.compute_capability.refusal().is_some());
+    let refused: Vec<_> = refused.map(|profile| format!("`{}`", profile.id)).collect();
+    format!(
+        "{} GPUs have a profile. Burn cannot train on {}.\n\n{}",
+        gpus().count(),
+        refused.join(", "),
+        table(["family", "features"], rows)
+    )
 }
 
 fn profile_table() -> String {

@@ -3,11 +3,11 @@
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 
-use crate::args::{Common, GoalArgs};
+use crate::args::{Common, GoalArgs, HereArgs};
 use crate::error::Error;
 use crate::output::{Answer, BAD, BOLD, Code, pretty, styled, wrapped};
 use crate::project::{ModelOrWorkloadArgs, Project};
-use crate::target::{HereArgs, Target, Targets};
+use crate::target::{Target, Targets};
 use crate::view;
 
 /// Explain a plan: every figure, every item of the memory, and the alternatives

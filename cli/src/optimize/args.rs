@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::args::{GoalArgs, ProgramArgs, no_standard_stream, pair};
-use crate::target::HereArgs;
+use crate::args::{GoalArgs, HereArgs, ProgramArgs, no_standard_stream, pair};
 
 /// Plan a training config for GPUs, and write a copy of it with the planned settings
 ///

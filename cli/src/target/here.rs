@@ -7,39 +7,8 @@ use gpu_tuned_core::plan::Remedy;
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 
 use super::Target;
+use crate::args::WhichGpu;
 use crate::error::Error;
-
-/// This machine in place of named GPUs.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct HereArgs {
-    /// Plan for the GPU that a program takes in this machine, or for its CPU where there is none
-    #[arg(long)]
-    pub here: bool,
-    /// Plan for this GPU of the machine, by its number in CUDA's order, or for `all` of them
-    #[arg(long, value_name = "NUMBER", value_parser = which)]
-    pub gpu: Option<WhichGpu>,
-}
-
-impl HereArgs {
-    /// Returns true if this machine is asked for.
-    pub(crate) const fn is_given(self) -> bool {
-        self.here || self.gpu.is_some()
-    }
-}
-
-/// GPU of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WhichGpu {
-    All,
-    Number(usize),
-}
-
-fn which(text: &str) -> Result<WhichGpu, String> {
-    match text {
-        "all" => Ok(WhichGpu::All),
-        number => number.parse().map(WhichGpu::Number).map_err(|_| "expected a number, or `all`".to_owned()),
-    }
-}
 
 /// Position of the GPU that a program takes, if the plan fits; `None` without a usable GPU.
 pub(crate) fn first_choice(machine: Machine, table: ProfileTable, declared: &[ProfileId]) -> Option<usize> {

@@ -9,7 +9,7 @@ use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::{Goal, Provenance, plan};
 
-pub(crate) use here::{HereArgs, first_choice};
+pub(crate) use here::first_choice;
 pub(crate) use targets::Targets;
 
 use crate::args::GoalArgs;

@@ -3,8 +3,9 @@
 use gpu_tuned_core::plan::Misfit;
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 
-use super::here::{Here, WhichGpu};
-use super::{HereArgs, Target};
+use super::Target;
+use super::here::Here;
+use crate::args::{HereArgs, WhichGpu};
 use crate::error::Error;
 use crate::project::Project;
 

@@ -67,7 +67,7 @@ fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[
         candidates::any_fits(splits, &MemoryModel::new(facts, workload, goal, mode), in_one_piece)
     };
     let mut gpus: Vec<DeviceFacts> =
-        ProfileTable::builtin().iter().filter(is_advisable).map(DeviceFacts::nominal).collect();
+        ProfileTable::builtin().iter().filter(|profile| is_advisable(profile)).map(DeviceFacts::nominal).collect();
     gpus.sort_by_key(|facts| facts.memory_available);
     let smallest = gpus.into_iter().find(|facts| modes(facts).into_iter().any(|mode| fits(facts, mode)));
     // Memory on that GPU: kernels take more on one with more multiprocessors.
@@ -78,7 +78,7 @@ fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[
 }
 
 /// Returns true for a GPU that a user can buy or rent in place of another: a board with memory of its own.
-fn is_advisable(profile: &&Profile) -> bool {
+fn is_advisable(profile: &Profile) -> bool {
     let is_board = profile.id.as_str() != ProfileId::GENERIC && !profile.mobile && !profile.modified;
     let capability = profile.compute_capability;
     is_board && !capability.is_integrated() && capability.refusal().is_none()

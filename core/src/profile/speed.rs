@@ -97,9 +97,12 @@ impl Speed {
         let is_part = reading.is_mig_slice() || reading.is_vgpu();
         let ratio = |count: u32| f64::from(count) / f64::from(self.sm_count.max(1));
         let is_estimate = self.estimated.contains(&EstimatedFigure::SmCount);
-        let is_near = |count: &u32| match is_estimate {
-            true => plausible(Some(f64::from(*count)), f64::from(self.sm_count)).is_some(),
-            false => (1.0 / CUT_DOWN..=CUT_DOWN).contains(&ratio(*count)),
+        let is_near = |count: &u32| {
+            if is_estimate {
+                plausible(Some(f64::from(*count)), f64::from(self.sm_count)).is_some()
+            } else {
+                (1.0 / CUT_DOWN..=CUT_DOWN).contains(&ratio(*count))
+            }
         };
         let sm_count = reading.sm_count.filter(|count| *count > 0 && (is_part || is_near(count)));
         let share = match sm_count {

@@ -20,6 +20,12 @@ pub(in super::super) fn profiles(catalogue: &Catalogue, mut notes: Vec<String>) 
     let mut models = Vec::new();
     for (number, (reading, found)) in readings.iter().zip(&catalogue.recognised).enumerate() {
         let exact = if let Match::Exact { profile } = found { Some(&**profile) } else { None };
+        if let Some(profile) = exact {
+            notes.push(format!(
+                "GPU {number} is exactly `{0}`: feature `{0}` builds for it without this text",
+                profile.id
+            ));
+        }
         match describe(reading, exact, |_| false) {
             Ok(model) if models.contains(&model) => {}
             Ok(model) => {
