@@ -50,7 +50,8 @@ impl DeviceFacts {
         let usable = profile.map(|profile| profile.memory.usable());
         let total =
             plausible_total(reading, usable.filter(|_| !is_unified)).or(usable.filter(|_| is_whole && !is_unified))?;
-        let capability = capability(reading, profile);
+        let of_profile = profile.map(|profile| profile.compute_capability);
+        let capability = of_profile.or(reading.compute_capability).unwrap_or_default();
         let speed = match profile {
             Some(profile) => Speed::from_profile(profile).of_share(reading, profile, total),
             None => Speed::from_reading(reading, capability, total),
@@ -78,12 +79,6 @@ impl DeviceFacts {
             host_cores,
         })
     }
-}
-
-/// The reported compute capability or the profile's: of two, the one with fewer features.
-fn capability(reading: &GpuReading, profile: Option<&Profile>) -> ComputeCapability {
-    let of_profile = profile.map(|profile| profile.compute_capability);
-    reading.compute_capability.into_iter().chain(of_profile).min().unwrap_or_default()
 }
 
 impl GpuReading {

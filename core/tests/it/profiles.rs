@@ -57,6 +57,23 @@ fn gpus_older_than_pascal_are_refused_with_and_without_a_profile() {
 }
 
 #[test]
+fn a_wrong_compute_capability_leaves_that_of_the_profile() {
+    let mut reading = GpuReading::default();
+    reading.name = Some("NVIDIA GeForce RTX 4090".to_owned());
+    let right = facts_of(&reading);
+    for wrong in ["5.2", "7.0", "99.9"] {
+        reading.compute_capability = Some(wrong.parse().expect("a capability"));
+        assert_eq!(facts_of(&reading), right, "{wrong}");
+    }
+    assert_eq!((right.refusal, right.has_bf16), (None, true));
+}
+
+fn facts_of(reading: &GpuReading) -> DeviceFacts {
+    let found = identify(reading, &ProfileTable::default());
+    DeviceFacts::from_reading(reading, found.profile(), None).expect("the profile has its memory")
+}
+
+#[test]
 fn every_file_is_named_after_its_profile_and_every_source_is_explained() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
     for profile in ProfileTable::builtin().iter() {

@@ -55,7 +55,7 @@ fn spoil(unit: &mut Unit, dice: &mut Dice) {
         // Without a figure the player reports what the driver does not reserve as free.
         figure(&mut unit.memory_reserved_mib, &[u64::MAX >> 20], dice);
     }
-    figure(&mut unit.compute_capability, &[[0, 0], [-1, 3], [99, 9], [13, 0]], dice);
+    figure(&mut unit.compute_capability, &[[0, 0], [-1, 3], [99, 9], [13, 0], [5, 2]], dice);
     figure(&mut unit.pcie, &[[1, 1], [0, 0], [u32::MAX; 2]], dice);
     if dice.roll(3) == 0 {
         unit.pci_id = None;
