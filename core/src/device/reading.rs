@@ -31,6 +31,9 @@ pub struct GpuReading {
     pub memory_reserved: Option<Bytes>,
     /// Memory free at the moment of the reading.
     pub memory_free: Option<Bytes>,
+    /// Memory that this process may take, whatever is free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<Bytes>,
     /// True if the GPU shares the host's memory. Then the memory figures are the host's.
     pub unified_memory: bool,
     /// All memory by CUDA, which leaves out what the driver reserves.

@@ -70,7 +70,7 @@ pub enum Remedy {
         gpu: String,
         /// Free memory of the GPU.
         free: Bytes,
-        /// All memory of the GPU.
+        /// Memory of the GPU that this process may take at most.
         total: Bytes,
     },
     /// Use a GPU with more memory.

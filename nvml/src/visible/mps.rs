@@ -15,6 +15,7 @@ pub(super) fn limit_memory(limits: &str, gpus: &mut [GpuReading]) -> Vec<String>
             continue;
         };
         let Some(gpu) = gpus.get_mut(position) else { continue };
+        gpu.memory_limit = Some(limit);
         // Free memory of a GPU that reports none may be all of it.
         let free = gpu.memory_free.or_else(|| Some(gpu.memory_total? - gpu.memory_reserved.unwrap_or_default()));
         if free.is_none_or(|free| limit < free) {
@@ -94,7 +95,8 @@ mod tests {
         silent.memory_total = Some(Bytes(24 << 30));
         let mut gpus = [gpu, silent];
         let notes = limit_memory("0=22G,1=4G,7=1G,what", &mut gpus);
-        assert_eq!(gpus.map(|gpu| gpu.memory_free), [Some(Bytes(20 << 30)), Some(Bytes(4 << 30))]);
+        assert_eq!(gpus.each_ref().map(|gpu| gpu.memory_free), [Some(Bytes(20 << 30)), Some(Bytes(4 << 30))]);
+        assert_eq!(gpus.map(|gpu| gpu.memory_limit), [Some(Bytes(22 << 30)), Some(Bytes(4 << 30))]);
         let expected = [
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT limits this process to 4.0 GiB of GPU 1",
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: `what` is ignored; expected GPU=LIMIT, such as 0=4G",

@@ -70,7 +70,7 @@ impl Machine {
     }
 
     /// Names the GPU of this machine on which a workload fits that does not fit GPU `refused`; else one on which it fits
-    /// once its memory is free.
+    /// once its memory is free. Memory of the host, and memory above a limit of this process, cannot be freed.
     pub fn remedy(&self, refused: usize, fits: impl Fn(&GpuReading) -> bool) -> Option<Remedy> {
         let others = self.gpus.iter().enumerate().filter(|(position, _)| *position != refused);
         let other = others.clone().find(|(_, gpu)| fits(gpu)).map(|(position, gpu)| Remedy::TakeGpu {
@@ -83,9 +83,15 @@ impl Machine {
             let mut all = refused.into_iter().chain(others);
             all.find_map(|(position, gpu)| {
                 let (free, total) = (gpu.memory_free?, usable(gpu));
+                let total = gpu.memory_limit.map_or(total, |limit| limit.min(total));
                 let mut freed = gpu.clone();
                 freed.memory_free = Some(total);
-                (free < total && fits(&freed)).then(|| Remedy::FreeGpu { position, gpu: name(gpu), free, total })
+                (free < total && !gpu.has_unified_memory() && fits(&freed)).then(|| Remedy::FreeGpu {
+                    position,
+                    gpu: name(gpu),
+                    free,
+                    total,
+                })
             })
         })
     }

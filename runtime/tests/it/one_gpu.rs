@@ -170,6 +170,25 @@ fn the_error_names_the_gpu_that_would_do() {
 }
 
 #[test]
+fn memory_that_cannot_be_freed_is_no_remedy() {
+    let help = |machine: Machine| {
+        let error = Options::default().machine(machine).decide(&ForRtx4090::default()).expect_err("it does not fit");
+        error.to_string().split_once("help: ").expect("a remedy").1.to_owned()
+    };
+    let limited = |free: u64, limit: u64| {
+        let mut machine = with_free("rtx4090", &[free]);
+        machine.gpus[0].memory_limit = Some(Bytes::from_mib(limit));
+        machine
+    };
+    assert!(!help(limited(600, 600)).contains("free the memory"));
+    let remedy = help(limited(600, 12_288));
+    assert!(remedy.contains("600.0 MiB of 12.0 GiB are free: then it fits"), "{remedy}");
+    let mut unified = with_free("rtx4090", &[600]);
+    unified.gpus[0].unified_memory = true;
+    assert!(!help(unified).contains("free the memory"));
+}
+
+#[test]
 fn every_gpu_of_one_reason_is_missed_by_who_wants_all() {
     let mut machine = machine("rtx4090");
     machine.missing = vec!["CUDA_VISIBLE_DEVICES: no usable GPU is `7`".to_owned()];
