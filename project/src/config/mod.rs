@@ -72,7 +72,7 @@ impl ConfigFile {
     fn read_profiles<'i>(&mut self, entries: Entries<'i>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let (tables, mut mistakes) = entries;
         for (id, table) in tables {
-            let outcome = match id.get_ref().parse::<ProfileId>() {
+            let outcome = match ProfileId::of_user(id.get_ref()) {
                 Err(error) => Err(vec![source.error(&id.span(), error.to_string())]),
                 Ok(_) => ProfileTable::parse_user(&id, table, source),
             };

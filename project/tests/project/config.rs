@@ -62,7 +62,7 @@ memory_headroom = 3.0
         mistakes(text),
         [
             "gpu-tuned.toml:3:25: invalid type: string \"fast\", expected f64",
-            "gpu-tuned.toml:5:10: `RTX` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \"rtx4090\"; `native` is taken",
+            "gpu-tuned.toml:5:10: `RTX` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \"rtx4090\"",
             "gpu-tuned.toml:9:8: base: there is no profile `rtx4900`; did you mean `rtx4090`?",
             "gpu-tuned.toml:13:20: flops_per_sample = -1 is out of range, expected 1 to 1e24",
             "gpu-tuned.toml:15:1: unknown key `activation_byte`; workload.digits takes parameters, activation_bytes_per_sample, checkpointed_activation_bytes_per_sample, largest_tensor_bytes_per_sample, input_bytes_per_sample, flops_per_sample, kernels_per_step, family, batch_statistics, tokens_per_sample, dominant_product",
@@ -70,6 +70,22 @@ memory_headroom = 3.0
             "gpu-tuned.toml:24:19: memory_headroom = 3 is out of range, expected 0 to 0.9",
             "gpu-tuned.toml:26:2: unknown section `gaol`, expected profile, workload or goal; did you mean `goal`?",
         ]
+    );
+}
+
+#[test]
+fn names_with_another_meaning_are_reserved() {
+    for name in ["native", "generic", "default", "cuda", "cpu", "all"] {
+        let found = mistakes(&format!("[profile.{name}]\nbase = \"rtx4090\"\n"));
+        let [mistake] = &found[..] else { panic!("{name}: {found:#?}") };
+        assert!(
+            mistake.starts_with(&format!("gpu-tuned.toml:1:10: no profile may have the name `{name}`: ")),
+            "{mistake}"
+        );
+    }
+    let mistake = &mistakes("[profile.cuda]\n")[0];
+    assert!(
+        mistake.ends_with("the feature of this name enables training on CUDA; use another name, such as `my-cuda`")
     );
 }
 

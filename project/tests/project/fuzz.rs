@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
-use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Transformer, Workload, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Goal, plan};
@@ -116,7 +116,8 @@ static FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
         let table = ProfileTable::from_iter([ProfileTable::builtin_profile(profile).expect("it is shipped")]);
         toml::to_string(&BTreeMap::from([("profile", table)])).expect("a profile is TOML")
     };
-    core::iter::repeat_n(EVERYTHING.to_owned(), 40).chain(ProfileTable::builtin_ids().map(file)).collect()
+    let users = ProfileTable::builtin_ids().filter(|id| ProfileId::of_user(id).is_ok());
+    core::iter::repeat_n(EVERYTHING.to_owned(), 40).chain(users.map(file)).collect()
 });
 
 static DEVICES: LazyLock<[DeviceFacts; 3]> = LazyLock::new(|| {

@@ -43,8 +43,7 @@ fn base(product: &str) -> Option<String> {
     }
     name.truncate(LONGEST);
     let name = name.trim_end_matches('-');
-    let is_valid = name.parse::<ProfileId>().is_ok() && name != ProfileId::GENERIC;
-    is_valid.then(|| name.to_owned())
+    ProfileId::of_user(name).is_ok().then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -64,6 +63,11 @@ mod tests {
             ("NVIDIA Graphics Device", Some("device")),
             ("4090", None),
             ("native", None),
+            ("NVIDIA CUDA", None),
+            ("Default", None),
+            ("CPU", None),
+            ("all", None),
+            ("generic", None),
             ("\u{202e}\n", None),
             ("", None),
         ] {
