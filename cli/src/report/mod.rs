@@ -121,7 +121,7 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
         add_new(&mut notes, reasons);
         add_new(&mut names, chosen.iter().map(|target| target.name.clone()));
         sections.push(planned::section(&project, described, chosen, &args.goal, |misfit| {
-            targets.add_remedy(misfit, fits)
+            targets.add_remedy(misfit, fits);
         })?);
         sections.extend(planned::measurements(described));
     }

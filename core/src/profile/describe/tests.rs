@@ -118,10 +118,12 @@ fn a_gpu_outside_the_table_gets_its_reported_figures_and_estimates_that_are_near
 
 #[test]
 fn a_profile_of_few_figures_names_each_estimate_and_plans() {
-    let mut reading = GpuReading::default();
-    reading.name = Some("NVIDIA GeForce RTX 3095 \"\u{202e}\n".to_owned());
-    reading.compute_capability = Some(ComputeCapability::new(8, 6));
-    reading.memory_total = Some(Bytes::from_mib(12_288));
+    let reading = GpuReading {
+        name: Some("NVIDIA GeForce RTX 3095 \"\u{202e}\n".to_owned()),
+        compute_capability: Some(ComputeCapability::new(8, 6)),
+        memory_total: Some(Bytes::from_mib(12_288)),
+        ..GpuReading::default()
+    };
     let described = describe(&reading, None, unused).expect("a whole GPU");
     assert_eq!(described.id.as_str(), "rtx3095");
     let profile = parsed(&described);
