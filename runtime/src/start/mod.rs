@@ -215,7 +215,7 @@ impl Options {
             decision,
             opened,
             #[cfg(feature = "burn")]
-            restarts: !self.stays && !(self.strict || is_strict()?),
+            restarts: !(self.stays || self.strict || is_strict()?),
             #[cfg(feature = "burn")]
             instrumentation: gpu_tuned_train::timing::StepInstrumentation::new(
                 recorder.clone(),
