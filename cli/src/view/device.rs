@@ -130,6 +130,7 @@ fn products(target: &Target) -> Vec<Fact> {
         let source = peak.and_then(|peak| peak.reached_source.as_deref());
         let source = source.map_or_else(|| ", from similar tests".to_owned(), |source| format!(" ({source})"));
         let origin = match peak {
+            Some(Peak { basis: Basis::Estimated, .. }) => ESTIMATE.to_owned(),
             Some(peak) => format!("{:.0}% of {} TFLOP/s{source}", 100.0 * rate / peak.tflops, peak.tflops),
             None if is_estimated(target, EstimatedFigure::Fp32) => ESTIMATE.to_owned(),
             None => "from similar tests".to_owned(),

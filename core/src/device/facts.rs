@@ -83,6 +83,8 @@ pub enum EstimatedFigure {
     Fp32,
     /// Memory bandwidth.
     Bandwidth,
+    /// Peaks of the tensor cores in a profile.
+    Tensor,
 }
 
 impl fmt::Display for EstimatedFigure {
@@ -91,6 +93,7 @@ impl fmt::Display for EstimatedFigure {
             Self::SmCount => "SM count",
             Self::Fp32 => "fp32 peak",
             Self::Bandwidth => "bandwidth",
+            Self::Tensor => "tensor peaks",
         })
     }
 }

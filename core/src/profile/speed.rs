@@ -1,8 +1,8 @@
 //! SM count, peaks and rates of a GPU: from its profile, from the driver, or estimated.
 
-use super::Profile;
 use super::estimate::{Estimate, plausible};
 use super::facts::has_f16;
+use super::{Basis, Peak, Profile};
 use crate::Bytes;
 use crate::device::{ComputeCapability, EstimatedFigure, GpuReading, ProductLine, Rates};
 
@@ -40,6 +40,14 @@ impl Speed {
         let fp32 = fp32.or_else(|| Some(fp32_from_units(sm_count?, *capability, compute.boost_mhz?)));
         let mut speed = Self::with_estimates(estimate, sm_count, fp32, memory.bandwidth_gb_s);
         speed.rates = Rates::from_peaks(profile, speed.fp32_tflops, has_f16(*capability, name, Some(profile)));
+        let is_estimate = |peak: &Option<Peak>| peak.as_ref().is_some_and(|peak| peak.basis == Basis::Estimated);
+        if is_estimate(&peaks.fp32) {
+            speed.estimated.push(EstimatedFigure::Fp32);
+        }
+        if [&peaks.tf32, &peaks.bf16, &peaks.fp16].into_iter().any(is_estimate) {
+            speed.estimated.push(EstimatedFigure::Tensor);
+        }
+        speed.estimated.sort_unstable();
         speed
     }
 

@@ -1,5 +1,6 @@
 use super::{DescribedGpu, NoDescription, describe};
-use crate::device::{ComputeCapability, GpuReading, MigSlice};
+use crate::device::{ComputeCapability, DeviceFacts, EstimatedFigure, GpuReading, MigSlice};
+use crate::plan::{ESTIMATE_ERROR, Plan};
 use crate::profile::{Peak, Profile, ProfileId, ProfileTable};
 use crate::source::Source;
 use crate::{Bytes, Goal, plan};
@@ -135,9 +136,19 @@ fn a_profile_of_few_figures_names_each_estimate_and_plans() {
         let line = described.text.lines().find(|line| line.starts_with(&format!("{key} ="))).expect("a line");
         assert!(line.contains("# estimated: "), "{line}");
     }
-    let facts = crate::device::DeviceFacts::nominal(&profile);
+    let facts = DeviceFacts::nominal(&profile);
+    assert_eq!(facts.estimated, [EstimatedFigure::Fp32, EstimatedFigure::Tensor]);
     let workload = crate::workload::Transformer::new(6, 512, 8192, 256).workload();
-    assert!(plan(&facts, &workload, &Goal::default()).is_ok());
+    let read_back = plan(&facts, &workload, &Goal::default()).expect("it fits");
+    assert!(
+        read_back.to_string().contains("neither driver nor profile has them: fp32 peak, tensor peaks"),
+        "{read_back}"
+    );
+    let known = DeviceFacts { estimated: Vec::new(), ..facts };
+    let known = plan(&known, &workload, &Goal::default()).expect("it fits");
+    let width = |plan: &Plan| plan.samples_per_s_interval.map(|[low, high]| (high / low).sqrt());
+    let wider = width(&read_back).zip(width(&known)).map(|(wide, narrow)| wide / narrow);
+    assert!(wider.is_some_and(|wider| (wider - ESTIMATE_ERROR).abs() < 1e-9), "{wider:?}");
 }
 
 #[test]
