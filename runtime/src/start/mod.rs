@@ -3,6 +3,7 @@ mod error;
 mod full_f32;
 mod opening;
 mod run_record;
+mod strict;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::session::Session;
 use crate::tuned::Tuned;
+use strict::is_strict;
 
 /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
 ///
@@ -292,15 +294,5 @@ impl Options {
             return Ok(());
         }
         Err(StartError::Strict { built_for: selection.built_for.clone(), fallbacks: selection.fallbacks.clone() })
-    }
-}
-
-/// Value of [`Options::STRICT_VARIABLE`].
-fn is_strict() -> Result<bool, StartError> {
-    let Some(said) = std::env::var_os(Options::STRICT_VARIABLE) else { return Ok(false) };
-    match said.to_string_lossy().to_ascii_lowercase().as_str() {
-        "1" | "true" => Ok(true),
-        "" | "0" | "false" => Ok(false),
-        _ => Err(StartError::StrictVariable { said: said.to_string_lossy().into_owned() }),
     }
 }
