@@ -62,6 +62,11 @@ impl Goal {
         }
     }
 
+    /// Returns true if the planner chooses the precision.
+    pub fn plans_precision(&self) -> bool {
+        self.precision == Some(PrecisionPolicy::Auto) && self.pins.precision.is_none()
+    }
+
     /// Errors in the goal, as `(key, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut found = self.out_of_range();

@@ -1,4 +1,4 @@
-//! Locks keep what they were given: whatever is written reads back, and merging loses nothing that still holds.
+//! Locks: written values read back, and a merge loses nothing that still applies.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ fn extended(text: &str, places: &[Index]) -> String {
     format!("{root}\n{}\n", Lock::END)
 }
 
-/// Whether the place is one of the text, or just behind its line.
+/// Returns true if the error's place is in the text, or just behind its line.
 fn is_in(error: &FileError, text: &str) -> bool {
     let line = text.split('\n').nth(error.place.line.wrapping_sub(1));
     let length = line.map(|line| line.chars().count());
@@ -86,7 +86,7 @@ fn is_other_model(old: &LockedWorkload, new: &LockedWorkload) -> bool {
 
 const OF_THE_WORKLOAD: [&str; 5] = ["parameters", "shape", "host_ms_per_sample", "described", "goal"];
 
-/// Whether a fact may go when `entry` is merged: it is replaced, or it is said why.
+/// Returns true if a merge of `entry` may drop a fact: it is replaced, or reported as dropped.
 fn may_go(
     path: &[String],
     name: &str,
@@ -113,7 +113,7 @@ fn may_go(
     is_replaced || is_reported || is_of_an_old_model
 }
 
-/// Everything that is said of a merge.
+/// Checks all properties of a merge.
 fn holds(before: &str, name: &str, entry: &LockedWorkload, merged: &Merged) -> Result<(), TestCaseError> {
     let Merged { text, dropped } = merged;
     let (old, new) = (parse(before).expect("it is valid"), parse(text).expect("it was just written"));

@@ -17,7 +17,7 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Setting};
+use gpu_tuned_core::{Goal, Pins, Precision, Setting};
 use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
 
@@ -143,8 +143,7 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
         goal.pins.precision = facts.mixed_precision().or(goal.pins.precision);
     }
     let is_target = built_for::are_targets(&C::BUILT, &gpus, built_for_them);
-    let is_planned = goal.precision == Some(PrecisionPolicy::Auto) && goal.pins.precision.is_none();
-    let not_ready = context.not_ready.filter(|_| is_planned && context.saved.is_none());
+    let not_ready = context.not_ready.filter(|_| goal.plans_precision() && context.saved.is_none());
     if let Some(because) = not_ready {
         goal.precision = Some(Precision::F32.into());
         fallbacks.push(Fallback::NotReady { because: because.to_owned() });

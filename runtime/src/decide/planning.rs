@@ -50,8 +50,7 @@ impl Planning<'_> {
             fallbacks.push(Fallback::OtherGpu { found: self.facts.name.clone() });
         }
         self.lower_headroom(&mut goal);
-        let (built, is_auto) = (&self.built.settings, goal.precision == Some(PrecisionPolicy::Auto));
-        let is_planned = is_auto && goal.pins.precision.is_none();
+        let (built, is_planned) = (&self.built.settings, goal.plans_precision());
         let kept = Kept {
             statistics: self.workload.batch_statistics && goal.pins.batch_size.is_none(),
             precision: is_planned && self.is_target,

@@ -5,7 +5,6 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 #[cfg(feature = "train")]
 use burn::train::{LearnerModel, TrainStep, TrainingStrategy, logger::MetricLogger};
-use gpu_tuned_core::PrecisionPolicy;
 #[cfg(feature = "train")]
 use gpu_tuned_train::micro_batch::MicroBatch;
 #[cfg(feature = "train")]
@@ -165,8 +164,7 @@ impl<C> Session<C> {
     /// of a new run.
     pub(super) fn not_ready(&self) -> NotReady {
         let goal = &self.decision.inputs.goal;
-        let is_planned = goal.precision == Some(PrecisionPolicy::Auto) && goal.pins.precision.is_none();
         let is_new = self.selection().resumed.is_none() && gpu_tuned_measure::measure::requested_precision().is_none();
-        NotReady(if self.restarts && is_planned && is_new { crate::restart::HANDLER } else { None })
+        NotReady(if self.restarts && goal.plans_precision() && is_new { crate::restart::HANDLER } else { None })
     }
 }
