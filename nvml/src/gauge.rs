@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_core::device::{GpuIdentity, GpuReading};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use thiserror::Error;
@@ -66,11 +66,12 @@ impl Gauge {
     pub fn open(library: Option<&Path>, gpu: &GpuReading) -> Result<Self, GaugeError> {
         let nvml = library::open(library)?;
         let (units, _) = read_all(&nvml)?;
-        let (slot, reading) = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
+        let Unit { slot, reading } = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
             name: gpu.name.clone().or_else(|| gpu.uuid.clone()).unwrap_or_else(|| "the GPU".to_owned()),
         })?;
-        let (index, slot, has_unified_memory) = (reading.index, *slot, reading.has_unified_memory());
-        Ok(Self { nvml, index, slot, has_unified_memory })
+        // Only CUDA reports it of some GPUs.
+        let has_unified_memory = gpu.has_unified_memory() || reading.has_unified_memory();
+        Ok(Self { nvml, index: reading.index, slot: *slot, has_unified_memory })
     }
 
     /// Reads the GPU now.
@@ -100,24 +101,8 @@ fn load(device: &Device<'_>, has_unified_memory: bool) -> Result<Load, Trouble> 
 
 /// Finds the unit that is certainly the wanted GPU.
 fn find_gpu<'u>(units: &'u [Unit], wanted: &GpuReading) -> Option<&'u Unit> {
-    let same_uuid =
-        |(_, it): &Unit| Some(bare_uuid(it.uuid.as_deref()?).eq_ignore_ascii_case(bare_uuid(wanted.uuid.as_deref()?)));
-    let same_address = |(_, it): &Unit| Some(it.pci_address? == wanted.pci_address?);
-    let same_slice = |(_, it): &Unit| Some(it.mig? == wanted.mig?);
-    if let Some(unit) = units.iter().find(|unit| same_uuid(unit) == Some(true)) {
-        return Some(unit);
-    }
-    // A different UUID at the right address belongs to another slice of that GPU.
-    let could_be = |unit: &&Unit| same_uuid(unit).is_none() && same_slice(unit) != Some(false);
-    let mut there = units.iter().filter(could_be).filter(|unit| same_address(unit) == Some(true));
-    match (there.next(), there.next(), units) {
-        (Some(unit), None, _) => Some(unit),
-        (None, _, [only]) if could_be(&only) && same_address(only).is_none() => Some(only),
-        _ => None,
-    }
-}
-
-/// A UUID without NVML's prefix, as CUDA writes it.
-pub(crate) fn bare_uuid(uuid: &str) -> &str {
-    uuid.trim().trim_start_matches("GPU-").trim_start_matches("MIG-")
+    let same_slice = |unit: &Unit| Some(unit.reading.mig? == wanted.mig?);
+    let mut found = GpuIdentity::from(wanted).find(true, units);
+    found.retain(|unit| same_slice(unit) != Some(false));
+    if let [unit] = found[..] { Some(unit) } else { None }
 }

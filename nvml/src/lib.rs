@@ -21,12 +21,12 @@ mod visible;
 use std::fmt;
 use std::path::Path;
 
-use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_core::device::{GpuIdentity, GpuReading};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use serde::{Deserialize, Serialize};
 
-pub use cuda::add_cuda_figures;
+pub use cuda::{CudaError, add_cuda_figures, cuda_devices};
 pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
 pub use telemetry::{Telemetry, WatchedGpu};
@@ -76,7 +76,8 @@ impl CudaVersion {
 /// Reads all GPUs.
 ///
 /// The management library is `library`, else the path in [`LIBRARY_VARIABLE`], else the first one found in the usual
-/// locations. Where NVML leaves out figures of a GPU, the CUDA driver is asked for them. A machine with a working driver and no GPU gives an empty reading.
+/// locations. The CUDA driver completes a GPU for which NVML leaves figures out. A machine with a working driver and no GPU
+/// gives an empty reading.
 ///
 /// # Errors
 ///
@@ -84,8 +85,8 @@ impl CudaVersion {
 pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     let nvml = library::open(library)?;
     let (units, trouble) = read_all(&nvml)?;
-    let mut gpus: Vec<GpuReading> = units.into_iter().map(|(_, reading)| reading).collect();
-    cuda::complete(&mut gpus);
+    let mut gpus: Vec<GpuReading> = units.into_iter().map(|unit| unit.reading).collect();
+    cuda::complete_lacking(&mut gpus);
     Ok(DriverReading {
         driver_version: nvml.sys_driver_version().ok().filter(|version| !version.is_empty()),
         cuda_driver_version: nvml.sys_cuda_driver_version().ok().and_then(CudaVersion::from_nvml),
@@ -94,8 +95,18 @@ pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     })
 }
 
-/// A GPU, or a MIG slice with its slot.
-type Unit = (Option<u32>, GpuReading);
+/// A GPU or a MIG slice.
+struct Unit {
+    /// Slot of a slice.
+    slot: Option<u32>,
+    reading: GpuReading,
+}
+
+impl<'a> From<&'a Unit> for GpuIdentity<'a> {
+    fn from(unit: &'a Unit) -> Self {
+        Self::from(&unit.reading)
+    }
+}
 
 /// Reads all GPUs, each as one unit or as its MIG slices, and reasons why others cannot be read.
 fn read_all(nvml: &Nvml) -> Result<(Vec<Unit>, Vec<GpuTrouble>), DriverError> {
@@ -120,11 +131,11 @@ fn read_all(nvml: &Nvml) -> Result<(Vec<Unit>, Vec<GpuTrouble>), DriverError> {
 fn read_gpu(device: &Device<'_>, index: u32) -> Result<Vec<Unit>, Trouble> {
     let whole = gpu::read(device, index)?;
     if !gpu::is_mig_enabled(device)? {
-        return Ok(vec![(None, whole)]);
+        return Ok(vec![Unit { slot: None, reading: whole }]);
     }
     let slices = gpu::read_slices(device, &whole)?;
     if slices.is_empty() {
         return Err(Trouble::NoMigSlice);
     }
-    Ok(slices.into_iter().map(|(slot, slice)| (Some(slot), slice)).collect())
+    Ok(slices.into_iter().map(|(slot, reading)| Unit { slot: Some(slot), reading }).collect())
 }

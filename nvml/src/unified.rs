@@ -10,7 +10,7 @@ use gpu_tuned_core::profile::ProfileTable;
 /// Replaces the memory figures of a GPU with unified memory by those of the host. Other systems than Linux keep the
 /// driver's. The shipped profiles identify a GPU that reports no compute capability.
 pub(crate) fn read_memory(unit: &mut GpuReading) {
-    if !unit.shares_memory(identify(unit, &ProfileTable::default()).profile()) {
+    if !unit.has_unified_memory() && !unit.shares_memory(identify(unit, &ProfileTable::default()).profile()) {
         return;
     }
     unit.unified_memory = true;

@@ -181,7 +181,7 @@ fn the_gpus_of_this_machine_are_marked() {
     let modified = on("rtx2080-ti-22gb", &project, &["2080"]).ended(0);
     assert!(modified.contains("\n~ rtx2080-ti ") && modified.contains("\n~: nearest to"), "{modified}");
     assert_eq!(on("rtx4090-48gb", &project, &["rtx4090-48gb", "--json"]).json(0)[0]["here"], "exact");
-    // CUDA gives a process a slice in place of the whole GPU beside it.
+    // A process can use a slice, and not the whole GPU beside it.
     assert_eq!(on("h200-mig-beside-whole", &project, &["h200", "--json"]).json(0)[0]["here"], "variant");
     assert_eq!(on("only-gpu-lost", &project, &["rtx4090", "--json"]).json(0)[0]["here"], Value::Null);
 }

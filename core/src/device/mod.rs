@@ -1,6 +1,7 @@
 //! Devices: a driver's reading ([`GpuReading`]) and the planner's facts ([`DeviceFacts`]).
 
 mod capability;
+mod cuda;
 mod facts;
 mod line;
 mod name;
@@ -9,6 +10,7 @@ mod rates;
 mod reading;
 
 pub use capability::{ComputeCapability, ParseCapabilityError};
+pub use cuda::{CudaDevice, GpuIdentity};
 pub use facts::{DeviceFacts, DeviceKind, EstimatedFigure, MemoryKind};
 pub(crate) use line::ProductLine;
 pub use name::ProductName;

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ComputeCapability, PciAddress, PciId, ProductName};
+use super::{ComputeCapability, CudaDevice, PciAddress, PciId, ProductName};
 use crate::Bytes;
 
 /// A driver's reading of one GPU. Unavailable and implausible fields are `None`.
@@ -89,21 +89,22 @@ impl GpuReading {
         format!("GPU {number} ({name}) cannot be planned for: the driver does not report its memory")
     }
 
-    /// Fills figures that this reading lacks from another one of the same GPU.
-    pub fn complete(&mut self, other: &Self) {
-        self.unified_memory |= other.unified_memory;
-        self.uuid = self.uuid.take().or_else(|| other.uuid.clone());
-        self.name = self.name.take().or_else(|| other.name.clone());
-        self.pci_address = self.pci_address.or(other.pci_address);
-        self.compute_capability = self.compute_capability.or(other.compute_capability);
-        self.memory_total = self.memory_total.or(other.memory_total);
-        self.cuda_memory_total = self.cuda_memory_total.or(other.cuda_memory_total);
-        self.l2_cache = self.l2_cache.or(other.l2_cache);
-        self.sm_count = self.sm_count.or(other.sm_count);
-        self.memory_bus_bits = self.memory_bus_bits.or(other.memory_bus_bits);
-        self.max_memory_clock_mhz = self.max_memory_clock_mhz.or(other.max_memory_clock_mhz);
-        self.max_sm_clock_mhz = self.max_sm_clock_mhz.or(other.max_sm_clock_mhz);
-        self.boost_clock_mhz = self.boost_clock_mhz.or(other.boost_clock_mhz);
+    /// Fills figures that this reading lacks from CUDA. CUDA may limit this process to less memory than is free.
+    pub fn complete(&mut self, device: &CudaDevice) {
+        self.unified_memory |= device.unified_memory;
+        self.uuid = self.uuid.take().or_else(|| device.uuid.clone());
+        self.name = self.name.take().or_else(|| device.name.clone());
+        self.pci_address = self.pci_address.or(device.pci_address);
+        self.compute_capability = self.compute_capability.or(device.compute_capability);
+        self.memory_total = self.memory_total.or(device.memory_total);
+        self.memory_free = self.memory_free.map(|free| device.memory_total.map_or(free, |total| free.min(total)));
+        self.cuda_memory_total = self.cuda_memory_total.or(device.memory_total);
+        self.l2_cache = self.l2_cache.or(device.l2_cache);
+        self.sm_count = self.sm_count.or(device.sm_count);
+        self.memory_bus_bits = self.memory_bus_bits.or(device.memory_bus_bits);
+        self.max_memory_clock_mhz = self.max_memory_clock_mhz.or(device.max_memory_clock_mhz);
+        self.max_sm_clock_mhz = self.max_sm_clock_mhz.or(device.max_sm_clock_mhz);
+        self.boost_clock_mhz = self.boost_clock_mhz.or(device.max_sm_clock_mhz);
     }
 
     fn product_name(&self) -> Option<ProductName<'_>> {

@@ -1,8 +1,10 @@
-//! The CUDA driver's library, loaded when a figure is missing. None of these calls creates a context.
+//! The CUDA driver's library, loaded at the first call. None of these calls creates a context.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-use libloading::Library;
+use libloading::{Error, Library};
+
+use super::CudaError;
 
 /// Names of the library: the system's own search, then WSL2 and NixOS.
 const NAMES: [&str; 3] = if cfg!(target_os = "linux") {
@@ -16,6 +18,7 @@ const NAME_BYTES: c_int = 256;
 
 type Status = c_int;
 const SUCCESS: Status = 0;
+const NO_DEVICE: Status = 100;
 
 /// Attributes of a device, by their numbers in cuda.h.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +46,10 @@ struct Functions {
     name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Status,
     attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Status,
     total: unsafe extern "C" fn(*mut usize, c_int) -> Status,
-    /// Missing in drivers before CUDA 11.4.
+    /// Names the slice under MIG. Missing in drivers before CUDA 11.4.
     uuid: Option<unsafe extern "C" fn(*mut [u8; 16], c_int) -> Status>,
+    error_name: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
+    error_text: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
 }
 
 /// A device that CUDA lists.
@@ -53,38 +58,72 @@ pub(super) struct Device {
     handle: c_int,
 }
 
-/// Every device that CUDA lists; none without a driver, or if the driver fails.
-pub(super) fn devices() -> Vec<Device> {
-    let Some(functions) = load() else { return Vec::new() };
+/// Every device that CUDA lists, in its order.
+pub(super) fn devices() -> Result<Vec<Device>, CudaError> {
+    let functions = load()?;
+    // SAFETY: `cuInit` may be called at any time, again too.
+    match unsafe { (functions.init)(0) } {
+        NO_DEVICE => return Ok(Vec::new()),
+        status => functions.check("cuInit", status)?,
+    }
     let mut count = 0;
-    // SAFETY: `cuInit` may be called at any time, again too; `count` is valid for the write.
-    let is_ready = unsafe { (functions.init)(0) == SUCCESS && (functions.count)(&raw mut count) == SUCCESS };
+    // SAFETY: the driver is initialised; `count` is valid for the write.
+    functions.check("cuDeviceGetCount", unsafe { (functions.count)(&raw mut count) })?;
     let device = |index| {
         let mut handle = 0;
         // SAFETY: the driver is initialised; `handle` is valid for the write.
-        let status = unsafe { (functions.device)(&raw mut handle, index) };
-        (status == SUCCESS).then_some(Device { functions, handle })
+        functions.check("cuDeviceGet", unsafe { (functions.device)(&raw mut handle, index) })?;
+        Ok(Device { functions, handle })
     };
-    if is_ready { (0..count).filter_map(device).collect() } else { Vec::new() }
+    (0..count).map(device).collect()
 }
 
-fn load() -> Option<Functions> {
+fn load() -> Result<Functions, CudaError> {
     // SAFETY: libcuda has no initialiser with preconditions.
-    let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
+    let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok()).ok_or(CudaError::NoLibrary)?;
     // SAFETY: the types are those of cuda.h.
-    let functions = unsafe {
-        Functions {
-            init: *library.get(b"cuInit\0").ok()?,
-            count: *library.get(b"cuDeviceGetCount\0").ok()?,
-            device: *library.get(b"cuDeviceGet\0").ok()?,
-            name: *library.get(b"cuDeviceGetName\0").ok()?,
-            attribute: *library.get(b"cuDeviceGetAttribute\0").ok()?,
-            total: *library.get(b"cuDeviceTotalMem_v2\0").ok()?,
-            uuid: library.get(b"cuDeviceGetUuid_v2\0").ok().map(|function| *function),
-        }
-    };
+    let functions = unsafe { Functions::find(&library) };
     std::mem::forget(library);
-    Some(functions)
+    functions.map_err(|error| CudaError::Call { call: "loading a function", message: error.to_string() })
+}
+
+impl Functions {
+    /// # Safety
+    ///
+    /// `library` is the CUDA driver's, and stays loaded.
+    unsafe fn find(library: &Library) -> Result<Self, Error> {
+        // SAFETY: the types are those of cuda.h.
+        unsafe {
+            Ok(Self {
+                init: *library.get(b"cuInit\0")?,
+                count: *library.get(b"cuDeviceGetCount\0")?,
+                device: *library.get(b"cuDeviceGet\0")?,
+                name: *library.get(b"cuDeviceGetName\0")?,
+                attribute: *library.get(b"cuDeviceGetAttribute\0")?,
+                total: *library.get(b"cuDeviceTotalMem_v2\0")?,
+                uuid: library.get(b"cuDeviceGetUuid_v2\0").ok().map(|function| *function),
+                error_name: *library.get(b"cuGetErrorName\0")?,
+                error_text: *library.get(b"cuGetErrorString\0")?,
+            })
+        }
+    }
+
+    fn check(&self, call: &'static str, status: Status) -> Result<(), CudaError> {
+        let text = |function: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
+            let mut text = std::ptr::null();
+            // SAFETY: `text` is valid for the write.
+            let answer = unsafe { function(status, &raw mut text) };
+            // SAFETY: the driver's texts end with NUL and are never freed.
+            let is_known = answer == SUCCESS && !text.is_null();
+            is_known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
+        };
+        if status == SUCCESS {
+            return Ok(());
+        }
+        let name = text(self.error_name).unwrap_or_else(|| status.to_string().into());
+        let message = format!("{name} ({})", text(self.error_text).unwrap_or("no description".into()));
+        Err(CudaError::Call { call, message })
+    }
 }
 
 impl Device {

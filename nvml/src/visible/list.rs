@@ -60,7 +60,7 @@ impl<'g> Devices<'g> {
         let entries: Vec<_> = list.split(',').map(str::trim).take_while(is_entry).collect();
         let mut selected: Vec<&GpuReading> = Vec::new();
         for (position, &entry) in entries.iter().enumerate() {
-            // CUDA gives a process one slice only.
+            // A process can use one slice only.
             let rest = if matches!(kind, Kind::Slice) { 1 } else { entries.len() - position };
             let mut found = self.find(kind, entry);
             let Some(gpu) = found.next() else { return (selected, End::Entry(entry.to_owned()), rest) };

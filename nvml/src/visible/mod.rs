@@ -1,8 +1,9 @@
-//! GPUs that CUDA gives to a process, predicted from the driver's reading and the process's environment.
+//! GPUs that a process can use in CUDA, predicted from the driver's reading and the process's environment.
 
 mod list;
 mod mps;
 mod order;
+mod shown;
 
 use std::env;
 
@@ -23,7 +24,7 @@ pub struct CudaEnvironment {
     pub mps_memory_limit: Option<String>,
     /// `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`: share of the multiprocessors.
     pub mps_thread_percentage: Option<String>,
-    /// `NVIDIA_VISIBLE_DEVICES`, which the container runtime reads.
+    /// `NVIDIA_VISIBLE_DEVICES`, for the container runtime.
     pub container_devices: Option<String>,
 }
 
@@ -65,10 +66,9 @@ impl CudaEnvironment {
         }
     }
 
-    /// Predicts the GPUs that CUDA gives to a process with this environment. [`limit`](Self::limit) applies its memory
-    /// limits.
+    /// Predicts the GPUs that a process with this environment can use in CUDA. [`limit`](Self::limit) applies its limits.
     ///
-    /// Under MIG this is one slice: CUDA gives a process one MIG slice, and no whole GPU beside a slice.
+    /// Under MIG this is one slice: in CUDA a process can use one MIG slice, and no whole GPU beside a slice.
     pub fn select(&self, reading: &DriverReading) -> VisibleGpus {
         let devices = Devices::new(order::in_cuda_order(&reading.gpus, self.device_order.as_deref()));
         let trouble = reading.trouble.iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what));
@@ -134,7 +134,7 @@ impl VisibleGpus {
             let name = slice.name.as_deref().unwrap_or("without a name");
             let uuid = slice.uuid.as_deref().unwrap_or("unknown UUID");
             self.notes.push(format!(
-                "CUDA gives a process one MIG slice and no other GPU: {name} ({uuid}); name another slice in {}",
+                "a process can use one MIG slice and no other GPU: {name} ({uuid}); name another slice in {}",
                 CudaEnvironment::VISIBLE_DEVICES
             ));
         }

@@ -4,6 +4,7 @@ mod cuda;
 mod driver_trouble;
 mod gauging;
 mod mig_slices;
+mod shown;
 mod telemetry;
 mod visible;
 mod whole_gpus;

@@ -1,23 +1,35 @@
+//! GPUs that CUDA lists, beside those of NVML.
+
 use fake_nvml::play;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::device::{CudaDevice, DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::profile::ProfileTable;
-
-use gpu_tuned_nvml::{CudaEnvironment, DriverReading, read};
-
-use super::{CudaDevice, Drivers, in_cuda_order, not_shown, replaced, unseen};
+use gpu_tuned_nvml::{CudaEnvironment, CudaError, DriverReading, VisibleGpus, read};
 
 /// Every GPU of a scenario, in NVML's order.
 fn reading(scenario: &str) -> DriverReading {
     play(scenario, |library| read(Some(library))).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
-/// List of CUDA for these GPUs and this value of `CUDA_VISIBLE_DEVICES`.
-fn shown(reading: &DriverReading, visible: Option<&str>) -> Vec<CudaDevice> {
+fn environment(visible: Option<&str>) -> CudaEnvironment {
     let mut environment = CudaEnvironment::default();
     environment.visible_devices = visible.map(str::to_owned);
-    let gpus = environment.select(reading).gpus;
+    environment
+}
+
+fn confirmed(reading: &DriverReading, devices: &[CudaDevice]) -> VisibleGpus {
+    let environment = environment(None);
+    environment.confirm(environment.select(reading), &reading.gpus, Ok(devices.to_vec()))
+}
+
+fn in_cuda_order(reading: &DriverReading, devices: &[CudaDevice]) -> Vec<GpuReading> {
+    confirmed(reading, devices).gpus
+}
+
+/// List of CUDA for these GPUs and this value of `CUDA_VISIBLE_DEVICES`.
+fn shown(reading: &DriverReading, visible: Option<&str>) -> Vec<CudaDevice> {
+    let gpus = environment(visible).select(reading).gpus;
     gpus.iter().enumerate().map(|(index, gpu)| of_cuda(index, gpu)).collect()
 }
 
@@ -39,7 +51,7 @@ fn uuids(gpus: &[GpuReading]) -> Vec<&str> {
 }
 
 #[test]
-fn the_gpus_that_cuda_shows_come_in_its_order_with_what_nvml_knows() {
+fn the_gpus_that_cuda_shows_are_in_its_order_with_figures_of_nvml() {
     let mig = ["MIG-10000000-0000-5000-8000-000000000001", "MIG-10000000-0000-5000-8000-000000000002"];
     for (scenario, visible, expected) in [
         // NVML lists the RTX 3090 first, the RTX 4090 second.
@@ -58,7 +70,7 @@ fn the_gpus_that_cuda_shows_come_in_its_order_with_what_nvml_knows() {
         ("h100-mig", Some(mig[0]), &[0]),
     ] {
         let read = reading(scenario);
-        let found = in_cuda_order(&read.gpus, &shown(&read, visible));
+        let found = in_cuda_order(&read, &shown(&read, visible));
         let expected: Vec<GpuReading> = expected.iter().map(|index: &usize| read.gpus[*index].clone()).collect();
         assert_eq!(uuids(&found), uuids(&expected), "{scenario}, {visible:?}");
         for (found, expected) in found.iter().zip(&expected) {
@@ -72,22 +84,22 @@ fn the_gpus_that_cuda_shows_come_in_its_order_with_what_nvml_knows() {
 fn without_uuids_and_addresses_equal_gpus_are_not_guessed() {
     let read = reading("two-equal");
     let mut devices = shown(&read, Some("1"));
-    assert_eq!(in_cuda_order(&read.gpus, &devices)[0].memory_free, read.gpus[1].memory_free);
+    assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, read.gpus[1].memory_free);
     (devices[0].uuid, devices[0].pci_address) = (None, None);
-    let found = in_cuda_order(&read.gpus, &devices);
+    let found = in_cuda_order(&read, &devices);
     // Free memory of one slice does not apply to the other.
     assert_eq!((found.len(), found[0].memory_free, found[0].memory_total), (1, None, devices[0].memory_total));
 }
 
 #[test]
-fn slices_that_an_older_driver_names_by_their_gpu_are_told_by_cuda_alone() {
+fn slices_that_an_older_driver_names_by_their_gpu_are_distinguished_by_cuda_alone() {
     let mut read = reading("h100-mig");
     let devices = shown(&read, Some("MIG-10000000-0000-5000-8000-000000000002"));
     // Drivers before release 470 spell a slice as GPU, GPU instance and compute instance.
     for (slice, gpu_instance) in read.gpus.iter_mut().zip([9, 2]) {
         slice.uuid = Some(format!("MIG-GPU-1ad00000-0000-4000-8000-000000000001/{gpu_instance}/0"));
     }
-    let found = in_cuda_order(&read.gpus, &devices);
+    let found = in_cuda_order(&read, &devices);
     assert_eq!((found[0].sm_count, found[0].memory_free), (Some(60), None));
     let Match::Variant { profile, differences } = identify(&found[0], &ProfileTable::default()) else {
         panic!("{found:?}")
@@ -97,24 +109,24 @@ fn slices_that_an_older_driver_names_by_their_gpu_are_told_by_cuda_alone() {
 }
 
 #[test]
-fn a_gpu_that_only_cuda_knows_is_described_by_it() {
+fn a_gpu_that_only_cuda_lists_has_its_figures() {
     let devices = shown(&reading("rtx4090"), None);
     // WSL2 and Jetson without the management library.
-    let found = in_cuda_order(&[], &devices);
+    let found = in_cuda_order(&DriverReading::default(), &devices);
     assert_eq!(uuids(&found), ["40900000-0000-4000-8000-000000000001"]);
     assert_eq!((found[0].sm_count, found[0].memory_free), (Some(128), None));
     assert!(matches!(identify(&found[0], &ProfileTable::default()), Match::Exact { .. }));
 }
 
 #[test]
-fn what_the_management_library_does_not_answer_is_taken_from_cuda() {
-    let read = reading("rtx3080-name-only").gpus;
-    let mut device = of_cuda(0, &read[0]);
+fn figures_that_nvml_does_not_report_are_those_of_cuda() {
+    let read = reading("rtx3080-name-only");
+    let mut device = of_cuda(0, &read.gpus[0]);
     (device.sm_count, device.memory_total) = (Some(60), Some(Bytes::from_mib(7620)));
     let found = in_cuda_order(&read, &[device]);
     let found_as = identify(&found[0], &ProfileTable::default());
     assert!(matches!(&found_as, Match::Variant { .. }), "{found_as:?}");
-    let facts = DeviceFacts::from_reading(&found[0], found_as.profile(), None).expect("CUDA told the memory");
+    let facts = DeviceFacts::from_reading(&found[0], found_as.profile(), None).expect("CUDA reports the memory");
     assert_eq!((facts.memory_total, facts.sm_count), (Bytes::from_mib(7620), 60));
 }
 
@@ -123,18 +135,20 @@ fn no_more_memory_is_free_than_cuda_shows_at_all() {
     let read = reading("eight-h100");
     let mut devices = shown(&read, Some("0"));
     devices[0].memory_total = Some(Bytes::from_mib(8192));
-    assert_eq!(in_cuda_order(&read.gpus, &devices)[0].memory_free, Some(Bytes::from_mib(8192)));
+    assert_eq!(in_cuda_order(&read, &devices)[0].memory_free, Some(Bytes::from_mib(8192)));
 }
 
 #[test]
 fn gpus_that_cuda_does_not_show_are_missed_with_the_reason() {
-    let read = reading("two-gpus").gpus;
-    for (has_driver, visible, why) in [
-        (true, Some("-1"), "CUDA_VISIBLE_DEVICES is `-1`"),
-        (false, Some("0"), "its library (libcuda) is not on this machine"),
-        (true, None, "does a container"),
+    let read = reading("two-gpus");
+    for (devices, visible, why) in [
+        (Ok(vec![]), Some("0"), "CUDA_VISIBLE_DEVICES is `0`"),
+        (Err(CudaError::NoLibrary), Some("0"), "its library (libcuda) is not on this machine"),
+        (Ok(vec![]), None, "does a container"),
     ] {
-        let reason = unseen(&read, has_driver, visible);
+        let environment = environment(visible);
+        let confirmed = environment.confirm(environment.select(&read), &read.gpus, devices);
+        let [reason] = &confirmed.missing[..] else { panic!("{confirmed:?}") };
         assert!(
             reason.contains("NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090") && reason.contains(why),
             "{reason}"
@@ -143,14 +157,23 @@ fn gpus_that_cuda_does_not_show_are_missed_with_the_reason() {
 }
 
 #[test]
+fn the_prediction_holds_if_cuda_fails() {
+    let read = reading("two-gpus");
+    let environment = environment(None);
+    let predicted = environment.select(&read);
+    let failure = CudaError::Call { call: "cuInit", message: "CUDA_ERROR_UNKNOWN (unknown error)".to_owned() };
+    let confirmed = environment.confirm(predicted.clone(), &read.gpus, Err(failure));
+    assert_eq!((confirmed.gpus, confirmed.missing), (predicted.gpus, vec![]));
+    assert_eq!(confirmed.notes, ["the CUDA driver failed at cuInit: CUDA_ERROR_UNKNOWN (unknown error)"]);
+}
+
+#[test]
 fn gpus_that_cuda_does_not_list_are_missing() {
     let read = reading("eight-h100");
-    let predicted = CudaEnvironment::default().select(&read).gpus;
     let mut devices = shown(&read, None);
-    assert_eq!(not_shown(&predicted, &in_cuda_order(&read.gpus, &devices)), Vec::<String>::new());
+    assert_eq!(confirmed(&read, &devices).missing, Vec::<String>::new());
     devices.remove(2);
-    let missing = not_shown(&predicted, &in_cuda_order(&read.gpus, &devices));
-    assert_eq!(missing, ["GPU 2: CUDA does not show it (NVIDIA H100 80GB HBM3)"]);
+    assert_eq!(confirmed(&read, &devices).missing, ["GPU 2: CUDA does not show it (NVIDIA H100 80GB HBM3)"]);
 }
 
 #[test]
@@ -166,13 +189,9 @@ fn gpus_that_cuda_shows_are_not_missing_without_the_management_library() {
         (reading("eight-h100"), "1,0", 2, 0, None),
         (reading("eight-h100"), "0,9,1,2", 1, 3, Some(invalid)),
     ] {
-        let mut environment = CudaEnvironment::default();
-        environment.visible_devices = Some(visible.to_owned());
-        let predicted = environment.select(&read);
-        let (gpus, missing, missing_count) = (predicted.gpus, predicted.missing, predicted.missing_count);
-        let drivers = Drivers { gpus, missing, missing_count, ..Drivers::default() };
-        let drivers = replaced(drivers, in_cuda_order(&read.gpus, &all[..shows]));
-        assert_eq!((drivers.gpus.len(), drivers.missing_count), (shows, count), "{visible}");
-        assert_eq!(drivers.missing, Vec::from_iter(reason), "{visible}");
+        let environment = environment(Some(visible));
+        let confirmed = environment.confirm(environment.select(&read), &read.gpus, Ok(all[..shows].to_vec()));
+        assert_eq!((confirmed.gpus.len(), confirmed.missing_count), (shows, count), "{visible}");
+        assert_eq!(confirmed.missing, Vec::from_iter(reason), "{visible}");
     }
 }

@@ -1,4 +1,4 @@
-//! GPUs that CUDA gives to a process, by the environment.
+//! GPUs that a process can use, by the environment.
 
 use fake_nvml::play;
 use gpu_tuned_core::Bytes;
@@ -77,7 +77,7 @@ fn a_list_is_read_as_cuda_reads_it() {
 }
 
 #[test]
-fn a_process_gets_one_mig_slice() {
+fn a_process_can_use_one_mig_slice() {
     let uuid = |visible: &VisibleGpus| {
         let [slice] = &visible.gpus[..] else { panic!("{visible:?}") };
         slice.uuid.clone().expect("slices have UUIDs")
@@ -98,7 +98,7 @@ fn a_process_gets_one_mig_slice() {
     assert_eq!(selected("h100-mig", "MIG-1").gpus, [], "both begin so");
     let all = CudaEnvironment::default().select(&reading("h100-mig"));
     assert_eq!(uuid(&all), slices[0]);
-    let note = "CUDA gives a process one MIG slice and no other GPU: NVIDIA H100 80GB HBM3 MIG 1g.10gb \
+    let note = "a process can use one MIG slice and no other GPU: NVIDIA H100 80GB HBM3 MIG 1g.10gb \
                 (MIG-10000000-0000-5000-8000-000000000001); name another slice in CUDA_VISIBLE_DEVICES";
     assert_eq!((all.missing, all.notes), (vec![], vec![note.to_owned()]));
     // No whole GPU is beside a slice, but a list may name it alone.

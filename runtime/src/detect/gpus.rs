@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use gpu_tuned_core::device::GpuReading;
-#[cfg(feature = "nvml")]
+#[cfg(any(feature = "cuda", feature = "nvml"))]
 use gpu_tuned_nvml::{CudaEnvironment, DriverReading};
 
 /// Reports of the drivers.
@@ -17,43 +17,46 @@ pub(super) struct Drivers {
     pub driver_version: Option<String>,
 }
 
-/// Reads the GPUs that CUDA gives to this process, in CUDA's order.
+/// Reads the GPUs that this process can use, in CUDA's order.
 ///
 /// NVML reports free memory. The GPUs and their order are CUDA's list if the program is built with CUDA, else predicted
 /// from the environment.
-#[cfg(feature = "nvml")]
+#[cfg(any(feature = "cuda", feature = "nvml"))]
 pub(super) fn read(library: Option<&Path>) -> Drivers {
     let environment = CudaEnvironment::from_process();
-    let (reading, trouble) = match gpu_tuned_nvml::read(library) {
+    let (reading, trouble) = match managed(library) {
         Ok(reading) => (reading, None),
-        Err(error) => (DriverReading::default(), Some(error.to_string())),
+        Err(reason) => (DriverReading::default(), Some(reason)),
     };
     let visible = environment.select(&reading);
-    let drivers = Drivers {
-        gpus: visible.gpus,
+    #[cfg(feature = "cuda")]
+    let visible = environment.confirm(visible, &reading.gpus, gpu_tuned_nvml::cuda_devices());
+    let mut gpus = visible.gpus;
+    let limits = environment.limit(&mut gpus);
+    Drivers {
+        gpus,
         missing: visible.missing,
         missing_count: visible.missing_count,
-        trouble: trouble.into_iter().chain(visible.notes).collect(),
-        driver_version: reading.driver_version.clone(),
-    };
-    #[cfg(feature = "cuda")]
-    let drivers = super::cuda::listed(drivers, &reading.gpus);
-    limited(drivers, &environment)
+        trouble: trouble.into_iter().chain(visible.notes).chain(limits).collect(),
+        driver_version: reading.driver_version,
+    }
 }
 
-/// Applies the environment's memory limits.
+/// NVML's reading.
 #[cfg(feature = "nvml")]
-fn limited(mut drivers: Drivers, environment: &CudaEnvironment) -> Drivers {
-    drivers.trouble.extend(environment.limit(&mut drivers.gpus));
-    drivers
+fn managed(library: Option<&Path>) -> Result<DriverReading, String> {
+    gpu_tuned_nvml::read(library).map_err(|error| error.to_string())
 }
 
-/// Reads CUDA's list alone.
+#[cfg(all(feature = "cuda", not(feature = "nvml")))]
+fn managed(_library: Option<&Path>) -> Result<DriverReading, String> {
+    Err(WITHOUT_NVML.to_owned())
+}
+
 #[cfg(not(feature = "nvml"))]
+const WITHOUT_NVML: &str = "built without feature `nvml`: memory held by others is not known";
+
+#[cfg(not(any(feature = "cuda", feature = "nvml")))]
 pub(super) fn read(_library: Option<&Path>) -> Drivers {
-    let trouble = "built without feature `nvml`: memory held by others is not known".to_owned();
-    let drivers = Drivers { trouble: vec![trouble], ..Drivers::default() };
-    #[cfg(feature = "cuda")]
-    let drivers = super::cuda::listed(drivers, &[]);
-    drivers
+    Drivers { trouble: vec![WITHOUT_NVML.to_owned()], ..Drivers::default() }
 }

@@ -1,7 +1,5 @@
 //! Reading of the machine: its GPUs, its driver, its host. No code here opens a device or panics.
 
-#[cfg(any(feature = "cuda", all(test, feature = "burn", feature = "nvml")))]
-mod cuda;
 mod gpus;
 
 use std::path::Path;
@@ -16,7 +14,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Machine {
-    /// GPUs that CUDA gives to this program, in CUDA's order: see `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`.
+    /// GPUs that this program can use, in CUDA's order: see `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`.
     pub gpus: Vec<GpuReading>,
     /// GPUs that this program should have and does not get, such as a lost one: one sentence each.
     pub missing: Vec<String>,

@@ -108,16 +108,14 @@ mod cuda {
     use cubecl::device::DeviceId;
     use cubecl::server::Server;
     use cubecl_runtime::runtime::Runtime;
+    use gpu_tuned_nvml::cuda_devices;
 
     use super::{OpenError, Place, has_tf32, opened, strip};
     use crate::device::driver;
     use crate::device::guard::catching;
 
     pub(super) fn switch_off(place: &Place) -> Result<(), OpenError> {
-        if !driver::is_present() {
-            return Err(OpenError::NoDriver);
-        }
-        let gpu = place.find(&driver::devices()?)?.clone();
+        let gpu = place.find(&cuda_devices()?)?.clone();
         if !has_tf32(&gpu) {
             return Ok(());
         }

@@ -3,7 +3,6 @@
 //!
 //! Without feature `cuda` only the CPU is available: [`cuda_devices`] is empty and [`open`] returns an error.
 
-mod cuda_device;
 #[cfg(feature = "cuda")]
 mod driver;
 mod error;
@@ -16,17 +15,15 @@ mod place;
 mod tf32;
 mod threads;
 
-pub use cuda_device::{CudaDevice, join};
 #[cfg(feature = "cuda")]
 pub use driver::memory_free;
 pub use error::OpenError;
 #[cfg(feature = "cuda")]
 pub use full_f32::tf32_is_on;
 pub use full_f32::{switch_tf32_off, tf32_is_off};
+pub use gpu_tuned_core::device::CudaDevice;
 pub use guard::catching;
 pub(crate) use guard::panic_message;
-#[cfg(feature = "cuda")]
-pub use open::has_driver;
 pub use open::{OpenGpu, cpu, cuda_devices, default_float, has_collectives, open};
 pub use place::Place;
 pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe};

@@ -25,16 +25,11 @@ pub struct OpenGpu {
 /// [`OpenError::Driver`] if a driver is there and refuses to answer.
 pub fn cuda_devices() -> Result<Vec<CudaDevice>, OpenError> {
     #[cfg(feature = "cuda")]
-    if super::driver::is_present() {
-        return super::driver::devices();
+    match gpu_tuned_nvml::cuda_devices() {
+        Err(gpu_tuned_nvml::CudaError::NoLibrary) => {}
+        devices => return Ok(devices?),
     }
     Ok(Vec::new())
-}
-
-/// Returns true if CUDA's library can be loaded.
-#[cfg(feature = "cuda")]
-pub fn has_driver() -> bool {
-    super::driver::is_present()
 }
 
 /// The CPU: Burn's `flex` device, without autodiff.
@@ -101,6 +96,7 @@ mod cuda {
 
     use burn::tensor::{Device, FloatDType, Tensor};
     use cubecl::cuda::compiler::CudaBackend;
+    use gpu_tuned_nvml::cuda_devices;
 
     use super::{OpenError, OpenGpu, Place};
     use crate::device::guard::catching;
@@ -110,10 +106,7 @@ mod cuda {
     const TOOLKITS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"];
 
     pub(super) fn open(place: &Place, float: Option<FloatDType>) -> Result<OpenGpu, OpenError> {
-        if !driver::is_present() {
-            return Err(OpenError::NoDriver);
-        }
-        let gpu = place.find(&driver::devices()?)?.clone();
+        let gpu = place.find(&cuda_devices()?)?.clone();
         check_libdevice()?;
         let (context, memory_free) = driver::retain(&gpu)?;
         if full_f32::is_to_be_switched_off(&gpu) {
@@ -130,7 +123,7 @@ mod cuda {
     }
 
     pub(super) fn has_collectives(device: &Device) -> bool {
-        let indices = driver::devices().unwrap_or_default().into_iter().map(|gpu| gpu.index);
+        let indices = cuda_devices().unwrap_or_default().into_iter().map(|gpu| gpu.index);
         let opened = indices.into_iter().find(|index| Device::cuda(*index) == *device).map(cubecl::Device::cuda);
         opened.and_then(Result::ok).is_some_and(|device| device.client().has_device_transport())
     }
