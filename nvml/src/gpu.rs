@@ -20,10 +20,8 @@ pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Troubl
     gpu.memory_bus_bits = nonzero(device.memory_bus_width())?;
     gpu.max_memory_clock_mhz = nonzero(device.max_clock_info(Clock::Memory))?;
     gpu.max_sm_clock_mhz = nonzero(device.max_clock_info(Clock::SM))?;
-    // Laptops hide the administrator's limit and report the enforced one.
-    let enforced = nonzero(device.enforced_power_limit())?;
-    gpu.power_limit_mw = if enforced.is_some() { enforced } else { nonzero(device.power_management_limit())? };
-    gpu.default_power_limit_mw = nonzero(device.power_management_limit_default())?;
+    gpu.power_limit_mw = power_limit(device)?;
+    gpu.default_power_limit_mw = nonzero(device.power_management_limit_default())?.filter(is_power);
     gpu.virtualization = virtualization(device)?;
     gpu.other_processes = other_processes(device)?;
     Ok(gpu)
@@ -43,6 +41,20 @@ fn read_identity(device: &Device<'_>, gpu: &mut GpuReading) -> Result<(), Troubl
         (capability.major != 0).then_some(capability)
     });
     Ok(())
+}
+
+/// Power limit in force in milliwatts. Laptops hide the administrator's limit and report the enforced one.
+pub(crate) fn power_limit(device: &Device<'_>) -> Result<Option<u32>, Trouble> {
+    let enforced = nonzero(device.enforced_power_limit())?;
+    let limit = if enforced.is_some() { enforced } else { nonzero(device.power_management_limit())? };
+    Ok(limit.filter(is_power))
+}
+
+/// Returns true for a plausible power of a board in milliwatts.
+pub(crate) const fn is_power(milliwatts: &u32) -> bool {
+    /// 100 kW.
+    const LIMIT: u32 = 100_000_000;
+    *milliwatts < LIMIT
 }
 
 fn address(pci: &PciInfo) -> Option<PciAddress> {
@@ -142,8 +154,8 @@ fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReadin
     let instances = (optional(raw::gpu_instance(slice))?, optional(raw::compute_instance(slice))?);
     let (Some(gpu_instance), Some(compute_instance)) = instances else { return Ok(None) };
     let mut unit = GpuReading::default();
-    // A slice answers few calls. Chip and board are those of the whole GPU. The slice's share of the memory bus and
-    // of the power is unavailable.
+    // A slice answers few calls. Chip and board are those of the whole GPU. The slice's share of the memory bus is
+    // unavailable.
     unit.index = whole.index;
     unit.pci_address = whole.pci_address;
     unit.pci_id = whole.pci_id;
@@ -151,6 +163,8 @@ fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReadin
     unit.compute_capability = whole.compute_capability;
     unit.max_memory_clock_mhz = whole.max_memory_clock_mhz;
     unit.max_sm_clock_mhz = whole.max_sm_clock_mhz;
+    unit.power_limit_mw = whole.power_limit_mw;
+    unit.default_power_limit_mw = whole.default_power_limit_mw;
     unit.virtualization = whole.virtualization;
     unit.name = text(slice.name())?.or_else(|| whole.name.clone());
     unit.uuid = text(slice.uuid())?;

@@ -43,7 +43,7 @@ pub(super) enum Sort {
 /// Energy and cost of training by a plan, over all ranks.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Costs {
-    /// Watt-hours of 1,000 optimizer steps, at the boards' power limit.
+    /// Watt-hours of 1,000 optimizer steps, at the power limits of boards or parts of boards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wh_per_1000_steps: Option<f64>,
     /// US dollars of a million samples.
@@ -55,12 +55,22 @@ impl Costs {
     pub(super) fn new(target: &Target, plan: &Plan, prices: &[Price]) -> Self {
         let ranks = plan.schedule.world_size as f64;
         let hours = |samples: f64| samples / plan.samples_per_s / 3600.0;
-        let power = target.profile.as_ref().and_then(|profile| profile.board.tdp_w);
         let price = prices.iter().find(|price| target.is_named(&price.gpu));
         Self {
-            wh_per_1000_steps: power.map(|watts| watts * ranks * hours(1e3 * plan.schedule.global_batch as f64)),
+            wh_per_1000_steps: target
+                .facts
+                .power
+                .map(|power| power.watts() * ranks * hours(1e3 * plan.schedule.global_batch as f64)),
             usd_per_million_samples: price.map(|price| price.usd_per_hour * ranks * hours(1e6)),
         }
+    }
+
+    /// Names the power limit of a GPU of this machine, if that of the data sheet does not apply.
+    pub(super) fn note(target: &Target) -> Option<String> {
+        let power = target.facts.power?;
+        let published = target.profile.as_ref().and_then(|profile| profile.board.tdp_w);
+        let is_published = power.share >= 1.0 && published.is_some_and(|watts| (watts - power.board_w).abs() < 1.0);
+        (!is_published).then(|| format!("Wh/1000 of {}: at a power limit of {power}", target.name))
     }
 
     /// Headings of [`cells`](Self::cells).

@@ -91,6 +91,9 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, fits);
             }
+            if row.costs.wh_per_1000_steps.is_some() {
+                add_new(&mut notes, Costs::note(target));
+            }
             found.push(row);
         }
         if let Some(sort) = args.sort {

@@ -158,3 +158,30 @@ fn a_gpu_that_reports_no_memory_is_named_before_the_cpu_is_planned_for() {
     assert!(ran.stderr.contains("cannot be planned for: the driver does not report its memory\n"), "{}", ran.stderr);
     assert!(ran.stderr.ends_with("note: no usable GPU: the plan is for the CPU\n"), "{}", ran.stderr);
 }
+
+#[test]
+fn energy_is_that_of_the_power_limit_in_force_and_of_the_share_of_the_board() {
+    let share = &[("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50")][..];
+    for (machine, variables, watts, note) in [
+        ("rtx4090", &[][..], 450.0, None),
+        ("power-capped", &[], 250.0, Some("at a power limit of 250 W")),
+        ("rtx4090", share, 225.0, Some("at a power limit of 225 W, 50% of the board's 450 W")),
+        (
+            "h200-mig-beside-whole",
+            &[],
+            700.0 * 16.0 / 132.0,
+            Some("at a power limit of 85 W, 12% of the board's 700 W"),
+        ),
+    ] {
+        let ran = planned(machine, variables, &["--here", "--json"]);
+        let noted = ran.stderr.lines().find(|line| line.contains("Wh/1000")).map(str::to_owned);
+        let row = &ran.json(0)[0];
+        let speed = row["plan"]["samples_per_s"].as_f64().expect("a speed");
+        let energy = row["wh_per_1000_steps"].as_f64().expect("an energy");
+        // A step has 512 samples.
+        let power = energy * 3600.0 * speed / 512_000.0;
+        assert!((power / watts - 1.0).abs() < 1e-9, "{machine}: {power} W, not {watts}");
+        assert_eq!(noted.is_some(), note.is_some(), "{machine}: {noted:?}");
+        assert!(noted.unwrap_or_default().ends_with(note.unwrap_or_default()), "{machine}");
+    }
+}

@@ -2,7 +2,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Rates;
+use super::{PowerLimit, Rates};
 use crate::{Bytes, Precision, Provenance};
 
 /// Facts about a device that the planner uses.
@@ -45,6 +45,9 @@ pub struct DeviceFacts {
     /// Rates that large matrix products reach. Unavailable for a CPU.
     #[serde(default)]
     pub rates: Rates,
+    /// Power limit; `None` if neither the driver nor a profile has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerLimit>,
     /// Figures that are estimates, because neither the driver nor a profile reports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub estimated: Vec<EstimatedFigure>,
@@ -123,6 +126,7 @@ impl DeviceFacts {
             fp32_tflops: Some(cores as f64 * 0.096),
             bandwidth_gb_s: Some(20.0),
             rates: Rates::default(),
+            power: None,
             estimated: Vec::new(),
             host_cores: Some(cores),
         }
@@ -191,6 +195,7 @@ impl DeviceFacts {
             fp32_tflops: least(a.fp32_tflops, b.fp32_tflops),
             bandwidth_gb_s: least(a.bandwidth_gb_s, b.bandwidth_gb_s),
             rates: a.rates.lowest(b.rates),
+            power: a.power.filter(|power| b.power == Some(*power)),
             estimated: union(a.estimated, &b.estimated),
             host_cores: least(a.host_cores, b.host_cores),
         })

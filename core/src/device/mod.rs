@@ -6,6 +6,7 @@ mod facts;
 mod line;
 mod name;
 mod pci;
+mod power;
 mod rates;
 mod reading;
 
@@ -15,5 +16,6 @@ pub use facts::{DeviceFacts, DeviceKind, EstimatedFigure, MemoryKind};
 pub(crate) use line::ProductLine;
 pub use name::ProductName;
 pub use pci::{ParsePciError, PciAddress, PciId};
+pub use power::PowerLimit;
 pub use rates::Rates;
 pub use reading::{GpuReading, MigSlice, Virtualization};

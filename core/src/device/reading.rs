@@ -55,9 +55,9 @@ pub struct GpuReading {
     /// Boost clock of the multiprocessors in MHz, by CUDA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boost_clock_mhz: Option<u32>,
-    /// The power limit in force, in milliwatts.
+    /// The board's power limit in force, in milliwatts. A MIG slice has the limit of the whole board.
     pub power_limit_mw: Option<u32>,
-    /// The board's default power limit, in milliwatts.
+    /// The board's default power limit, in milliwatts. A MIG slice has the limit of the whole board.
     pub default_power_limit_mw: Option<u32>,
     /// Present for a MIG slice of a GPU.
     pub mig: Option<MigSlice>,

@@ -139,6 +139,7 @@ impl<'a> BaselineMeasurement<'a> {
             fp32_tflops: on.fp32_tflops,
             bandwidth_gb_s: on.bandwidth_gb_s,
             rates,
+            power: None,
             estimated: Vec::new(),
             host_cores: None,
         }

@@ -2,7 +2,7 @@
 
 use super::Profile;
 use super::speed::Speed;
-use crate::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading, MemoryKind};
+use crate::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading, MemoryKind, PowerLimit};
 use crate::{Bytes, Provenance};
 
 /// Size of a CUDA context before the first kernel. Measured: 537 MiB on an H200 with 132 SMs, 107 MiB on another GPU
@@ -34,6 +34,7 @@ impl DeviceFacts {
             fp32_tflops: Some(speed.fp32_tflops),
             bandwidth_gb_s: Some(speed.bandwidth_gb_s),
             rates: speed.rates,
+            power: profile.board.tdp_w.map(|board_w| PowerLimit { board_w, share: 1.0 }),
             estimated: speed.estimated,
             host_cores: None,
         }
@@ -57,6 +58,7 @@ impl DeviceFacts {
             None => Speed::from_reading(reading, capability, total),
         };
         let speed = speed.limited_to(reading.compute_percent.unwrap_or(100));
+        let published_w = profile.and_then(|profile| profile.board.tdp_w);
         let usable = total - reading.memory_reserved.filter(|reserved| *reserved < total).unwrap_or_default();
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
@@ -74,6 +76,7 @@ impl DeviceFacts {
             has_f16: has_f16(capability, reading.name.as_deref(), profile),
             fp32_tflops: Some(speed.fp32_tflops),
             rates: speed.rates,
+            power: speed.part.and_then(|part| PowerLimit::from_reading(reading, part, published_w)),
             bandwidth_gb_s: Some(speed.bandwidth_gb_s),
             estimated: speed.estimated,
             host_cores,

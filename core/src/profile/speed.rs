@@ -16,6 +16,8 @@ pub(super) struct Speed {
     pub fp32_tflops: f64,
     pub bandwidth_gb_s: f64,
     pub rates: Rates,
+    /// Fraction of the board's SMs that are in a slice or a virtual share; `None` if unknown.
+    pub part: Option<f64>,
     /// Figures that are estimates.
     pub estimated: Vec<EstimatedFigure>,
 }
@@ -68,6 +70,7 @@ impl Speed {
             speed.fp32_tflops = of_units(estimate.clock_mhz).unwrap_or(speed.fp32_tflops);
         }
         let has_f16 = has_f16(capability, name, None);
+        speed.part = (!reading.is_mig_slice()).then_some(1.0);
         speed.rates = Rates::estimate(speed.fp32_tflops, capability, is_geforce(name), has_f16);
         speed
     }
@@ -88,6 +91,7 @@ impl Speed {
             fp32_tflops: fp32_tflops.unwrap_or_else(|| estimate().fp32_tflops),
             bandwidth_gb_s: bandwidth_gb_s.unwrap_or_else(|| estimate().bandwidth_gb_s),
             rates: Rates::default(),
+            part: Some(1.0),
             estimated: known.into_iter().filter(|(_, is_known)| !is_known).map(|(figure, _)| figure).collect(),
         }
     }
@@ -125,6 +129,7 @@ impl Speed {
             self.estimated.retain(|figure| *figure != EstimatedFigure::SmCount);
             self.sm_count = count;
         }
+        self.part = is_part.then_some(share).or(self.part);
         self.fp32_tflops *= share;
         self.bandwidth_gb_s *= share;
         self.rates = self.rates.scaled(share);

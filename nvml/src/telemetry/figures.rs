@@ -9,8 +9,6 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use crate::error::{nonzero, optional};
 use crate::{Trouble, gpu};
 
-/// Implausible board power in milliwatts (100 kW).
-const POWER_LIMIT: u32 = 100_000_000;
 /// Implausible clock in MHz.
 const CLOCK_LIMIT: u32 = 20_000;
 /// Implausible chip temperature in degrees Celsius.
@@ -23,12 +21,8 @@ pub(super) fn read_whole(device: &Device<'_>, has_unified_memory: bool, to: &mut
     to.utilisation_percent = rates.as_ref().and_then(|rates| percent(rates.gpu));
     to.memory_activity_percent = rates.as_ref().and_then(|rates| percent(rates.memory));
     read_memory(device, has_unified_memory, to)?;
-    let power = |milliwatts: &u32| *milliwatts < POWER_LIMIT;
-    to.power_mw = optional(device.power_usage())?.filter(power);
-    // Laptops hide the administrator's limit and report the enforced one.
-    let enforced = nonzero(device.enforced_power_limit())?;
-    let limit = if enforced.is_some() { enforced } else { nonzero(device.power_management_limit())? };
-    to.power_limit_mw = limit.filter(power);
+    to.power_mw = optional(device.power_usage())?.filter(gpu::is_power);
+    to.power_limit_mw = gpu::power_limit(device)?;
     let clock = |megahertz: &u32| *megahertz < CLOCK_LIMIT;
     to.sm_clock_mhz = optional(device.clock_info(Clock::SM))?.filter(clock);
     to.memory_clock_mhz = optional(device.clock_info(Clock::Memory))?.filter(clock);

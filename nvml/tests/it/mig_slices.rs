@@ -35,9 +35,9 @@ fn a_slice_inherits_missing_fields_from_its_gpu() {
 }
 
 #[test]
-fn a_slice_has_no_figures_of_the_whole_board() {
+fn a_slice_has_the_power_limit_of_its_board_and_not_the_memory() {
     for slice in reading("a100-mig-slice").gpus {
-        assert_eq!((slice.memory_bus_bits, slice.power_limit_mw), (None, None));
+        assert_eq!((slice.memory_bus_bits, slice.power_limit_mw), (None, Some(300_000)));
         assert!(slice.memory_total < Some(Bytes::from_mib(81920)));
     }
 }

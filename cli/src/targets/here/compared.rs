@@ -81,7 +81,8 @@ fn power(reading: &GpuReading, profile: Option<&Profile>) -> Option<Line> {
         _ => String::new(),
     };
     let (here, profile) = (format!("{watts:.0} W"), published.map(|watts| format!("{watts:.0} W")));
-    Some(Line { name: "power limit", here, profile, remark })
+    let name = if reading.is_mig_slice() { "board power limit" } else { "power limit" };
+    Some(Line { name, here, profile, remark })
 }
 
 /// Memory as NVML reports it, else as advertised.
