@@ -16,7 +16,7 @@ mod driver {
     use std::io::Write;
     use std::path::Path;
 
-    use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, GpuReading};
+    use gpu_tuned_core::device::{DeviceFacts, GpuReading};
     use gpu_tuned_core::matching::identify;
     use gpu_tuned_core::profile::{Profile, ProfileTable};
     use gpu_tuned_nvml::{CudaEnvironment, LIBRARY_VARIABLE};
@@ -33,18 +33,17 @@ mod driver {
         directives: &mut Directives<W>,
     ) -> Result<Selected, BuildError> {
         let library = setting(environment, LIBRARY_VARIABLE, directives)?;
-        let (gpu, mut warnings) = match gpu_tuned_nvml::read(library.as_deref().map(Path::new)) {
+        let own: ProfileTable = own.iter().cloned().collect();
+        let (gpu, warnings) = match gpu_tuned_nvml::read(library.as_deref().map(Path::new)) {
             Ok(reading) => {
-                let visible = visible(environment, directives)?.select(&reading);
-                choose(visible.gpus, visible.missing.into_iter().chain(visible.notes).collect())
+                let cuda = cuda_environment(environment, directives)?;
+                let mut visible = cuda.select(&reading);
+                let limits = cuda.limit(&mut visible.gpus);
+                let warnings = visible.missing.into_iter().chain(visible.notes).chain(limits);
+                choose(visible.gpus, &own, warnings.collect())
             }
             Err(error) => (None, vec![error.to_string()]),
         };
-        let own: ProfileTable = own.iter().cloned().collect();
-        let can_plan = |gpu: &GpuReading| DeviceFacts::from_reading(gpu, identify(gpu, &own).profile(), None).is_some();
-        let unusable = gpu.as_ref().filter(|gpu| !can_plan(gpu));
-        warnings.extend(unusable.map(|gpu| gpu.without_memory(gpu.index as usize)));
-        let gpu = if unusable.is_some() { None } else { gpu };
         for warning in &warnings {
             directives.warning(&format!("native: {warning}"))?;
         }
@@ -55,8 +54,8 @@ mod driver {
         Ok(Selected::Native(Box::new(lasting(gpu))))
     }
 
-    /// Reads the variables that select and order GPUs. Cargo runs the script again when one changes.
-    fn visible<W: Write>(
+    /// Reads the variables that select, order and limit GPUs. Cargo runs the script again when one changes.
+    fn cuda_environment<W: Write>(
         environment: &impl Environment,
         directives: &mut Directives<W>,
     ) -> Result<CudaEnvironment, BuildError> {
@@ -64,6 +63,8 @@ mod driver {
         for (name, value) in [
             (CudaEnvironment::VISIBLE_DEVICES, &mut cuda.visible_devices),
             (CudaEnvironment::DEVICE_ORDER, &mut cuda.device_order),
+            (CudaEnvironment::MPS_MEMORY_LIMIT, &mut cuda.mps_memory_limit),
+            (CudaEnvironment::MPS_THREAD_PERCENTAGE, &mut cuda.mps_thread_percentage),
         ] {
             directives.rerun_if_env_changed(name)?;
             // An empty list hides every GPU.
@@ -73,17 +74,24 @@ mod driver {
     }
 
     /// Returns one GPU: the first, or of different models the one with the least memory.
-    fn choose(gpus: Vec<GpuReading>, mut warnings: Vec<String>) -> (Option<GpuReading>, Vec<String>) {
-        let supported = |gpu: &GpuReading| {
-            let refusal = gpu.compute_capability.and_then(ComputeCapability::refusal);
-            warnings.extend(refusal.as_ref().map(|reason| format!("{}: {reason}", name(gpu))));
-            refusal.is_none()
-        };
-        let gpus: Vec<GpuReading> = gpus.into_iter().filter(supported).collect();
+    fn choose(
+        gpus: Vec<GpuReading>,
+        own: &ProfileTable,
+        mut warnings: Vec<String>,
+    ) -> (Option<GpuReading>, Vec<String>) {
+        let mut usable = Vec::new();
+        for (number, gpu) in gpus.into_iter().enumerate() {
+            match DeviceFacts::from_reading(&gpu, identify(&gpu, own).profile(), None) {
+                None => warnings.push(gpu.without_memory(number)),
+                Some(DeviceFacts { name, refusal: Some(reason), .. }) => warnings.push(format!("{name}: {reason}")),
+                Some(_) => usable.push(gpu),
+            }
+        }
+        let gpus = usable;
         let model = |gpu: &GpuReading| (gpu.name.clone(), gpu.memory_total);
         let differ = gpus.windows(2).any(|pair| model(&pair[0]) != model(&pair[1]));
         let names: Vec<String> = gpus.iter().map(name).collect();
-        // A GPU of unknown memory is the last choice.
+        // A GPU that reports no memory has that of its profile, and is the last choice.
         let least = gpus.into_iter().min_by_key(|gpu| (gpu.memory_total.is_none(), gpu.memory_total));
         if let Some(least) = least.as_ref().filter(|_| differ) {
             warnings.push(format!(
@@ -99,14 +107,13 @@ mod driver {
         gpu.name.clone().unwrap_or_else(|| format!("GPU {}", gpu.index))
     }
 
-    /// Removes values of the moment and of the single board, so that the same machine gives the same table.
+    /// Removes values of the moment and of the single board, so that a build on the same machine gives the same table.
     fn lasting(mut gpu: GpuReading) -> GpuReading {
         gpu.uuid = None;
         gpu.gpu_uuid = None;
         gpu.pci_address = None;
         gpu.memory_free = None;
         gpu.other_processes = None;
-        gpu.compute_percent = None;
         gpu
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Troubl
     gpu.max_memory_clock_mhz = nonzero(device.max_clock_info(Clock::Memory))?;
     gpu.max_sm_clock_mhz = nonzero(device.max_clock_info(Clock::SM))?;
     gpu.power_limit_mw = power_limit(device)?;
-    gpu.default_power_limit_mw = nonzero(device.power_management_limit_default())?.filter(is_power);
+    gpu.default_power_limit_mw = plausible_power(nonzero(device.power_management_limit_default())?);
     gpu.virtualization = virtualization(device)?;
     gpu.other_processes = other_processes(device)?;
     Ok(gpu)
@@ -47,14 +47,12 @@ fn read_identity(device: &Device<'_>, gpu: &mut GpuReading) -> Result<(), Troubl
 pub(crate) fn power_limit(device: &Device<'_>) -> Result<Option<u32>, Trouble> {
     let enforced = nonzero(device.enforced_power_limit())?;
     let limit = if enforced.is_some() { enforced } else { nonzero(device.power_management_limit())? };
-    Ok(limit.filter(is_power))
+    Ok(plausible_power(limit))
 }
 
-/// Returns true for a plausible power of a board in milliwatts.
-pub(crate) const fn is_power(milliwatts: &u32) -> bool {
-    /// 100 kW.
-    const LIMIT: u32 = 100_000_000;
-    *milliwatts < LIMIT
+/// Power of a board in milliwatts, if below 100 kW.
+pub(crate) fn plausible_power(milliwatts: Option<u32>) -> Option<u32> {
+    milliwatts.filter(|milliwatts| *milliwatts < 100_000_000)
 }
 
 fn address(pci: &PciInfo) -> Option<PciAddress> {

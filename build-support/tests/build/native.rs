@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use fake_nvml::{Scenario, scenario};
 use gpu_tuned_build::Selected;
+use gpu_tuned_core::Bytes;
 
 use crate::project::Project;
 
@@ -66,6 +68,23 @@ fn a_gpu_that_cuda_hides_is_not_selected() {
 }
 
 #[test]
+fn limits_of_the_multi_process_service_bound_the_constants() {
+    fake_nvml::play("rtx4090", |library| {
+        let variables = [("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=4G"), ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50")];
+        let project = variables.iter().fold(machine(library), |project, (name, value)| project.set(name, value));
+        let whole = machine(library).resolve().unwrap().devices().unwrap().remove(0);
+        let limited = project.resolve().unwrap().devices().unwrap().remove(0);
+        assert_eq!(limited.memory_available, Bytes::from_mib(4096));
+        assert_eq!(limited.fp32_tflops.zip(whole.fp32_tflops).map(|(part, whole)| part / whole), Some(0.5));
+        for (warning, (variable, _)) in project.warnings().iter().zip(variables) {
+            assert!(warning.starts_with(&format!("native: {variable} limits this process to ")), "{warning}");
+            assert!(project.directives().contains(&format!("rerun-if-env-changed={variable}")));
+        }
+        assert_eq!(project.warnings().len(), 2);
+    });
+}
+
+#[test]
 fn without_a_gpu_the_generic_profile_is_selected_and_the_reason_is_a_warning() {
     let found_none = "native: found no usable GPU; the constants are those of the `generic` profile";
     for (scenario, reasons) in [("no-gpu", 0), ("driver-not-loaded", 1), ("no-permission", 1)] {
@@ -83,6 +102,23 @@ fn a_gpu_that_reports_no_memory_is_named_and_the_generic_profile_is_selected() {
     let found_none = "native: found no usable GPU; the constants are those of the `generic` profile";
     let why = "native: GPU 0 (GRID A100DX-1-10C) cannot be planned for: the driver does not report its memory";
     assert_eq!(warnings, [why, found_none]);
+}
+
+#[test]
+fn a_gpu_that_reports_no_memory_is_named_beside_the_selected_one() {
+    let load = |name| Scenario::load(&scenario(name)).unwrap();
+    let mut both = load("rtx4090");
+    both.gpu.extend(load("vgpu-without-memory").gpu);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("both.toml");
+    both.save(&file).unwrap();
+    let (selected, warnings) = fake_nvml::play_file(&file, |library| {
+        let project = machine(library);
+        (project.resolve().unwrap().selected, project.warnings())
+    });
+    assert_eq!(name(selected), "NVIDIA GeForce RTX 4090");
+    let why = "native: GPU 1 (GRID A100DX-1-10C) cannot be planned for: the driver does not report its memory";
+    assert_eq!(warnings, [why]);
 }
 
 #[test]

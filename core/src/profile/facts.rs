@@ -60,6 +60,7 @@ impl DeviceFacts {
         let speed = speed.limited_to(reading.compute_percent.unwrap_or(100));
         let published_w = profile.and_then(|profile| profile.board.tdp_w);
         let usable = total - reading.memory_reserved.filter(|reserved| *reserved < total).unwrap_or_default();
+        let bounds = [reading.memory_free, reading.memory_limit];
         Some(Self {
             name: reading.name.clone().unwrap_or_else(|| format!("GPU {}", reading.index)),
             profile: profile.map(|profile| profile.id.to_string()),
@@ -67,7 +68,7 @@ impl DeviceFacts {
             memory_kind: if is_unified { MemoryKind::Unified } else { MemoryKind::Dedicated },
             refusal: capability.refusal(),
             memory_total: total,
-            memory_available: reading.memory_free.unwrap_or(usable).min(usable),
+            memory_available: bounds.into_iter().flatten().fold(usable, Bytes::min),
             memory_provenance: if reading.memory_free.is_some() { Provenance::Measured } else { Provenance::Derived },
             context: context(speed.sm_count),
             sm_count: speed.sm_count,

@@ -21,7 +21,7 @@ pub(super) fn read_whole(device: &Device<'_>, has_unified_memory: bool, to: &mut
     to.utilisation_percent = rates.as_ref().and_then(|rates| percent(rates.gpu));
     to.memory_activity_percent = rates.as_ref().and_then(|rates| percent(rates.memory));
     read_memory(device, has_unified_memory, to)?;
-    to.power_mw = optional(device.power_usage())?.filter(gpu::is_power);
+    to.power_mw = gpu::plausible_power(optional(device.power_usage())?);
     to.power_limit_mw = gpu::power_limit(device)?;
     let clock = |megahertz: &u32| *megahertz < CLOCK_LIMIT;
     to.sm_clock_mhz = optional(device.clock_info(Clock::SM))?.filter(clock);
