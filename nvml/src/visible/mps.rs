@@ -29,8 +29,8 @@ pub(super) fn limit_memory(limits: &str, gpus: &mut [GpuReading]) -> Vec<String>
 /// Applies a share of the multiprocessors in percent. Returns a sentence, unless there is no limit.
 pub(super) fn limit_compute(percentage: &str, gpus: &mut [GpuReading]) -> Option<String> {
     let variable = CudaEnvironment::MPS_THREAD_PERCENTAGE;
-    let Some(percent) = percentage.trim().parse().ok().filter(|percent: &f64| *percent > 0.0 && percent.is_finite())
-    else {
+    let percentage = percentage.trim();
+    let Some(percent) = percentage.parse().ok().filter(|percent: &f64| *percent > 0.0 && percent.is_finite()) else {
         return Some(format!("{variable}: `{percentage}` is ignored; expected a percentage, such as 50"));
     };
     let percent = percent.ceil() as u32;
@@ -40,7 +40,7 @@ pub(super) fn limit_compute(percentage: &str, gpus: &mut [GpuReading]) -> Option
     for gpu in gpus {
         gpu.compute_percent = Some(percent);
     }
-    Some(format!("{variable} limits this process to {percent}% of the multiprocessors"))
+    Some(format!("{variable} limits this process to {percentage}% of the multiprocessors"))
 }
 
 /// Position of the GPU in CUDA's order, and its limit.
@@ -109,6 +109,7 @@ mod tests {
         for (percentage, share, has_note) in [
             ("50", Some(50), true),
             (" 12.5 ", Some(13), true),
+            ("0.5", Some(1), true),
             ("100", None, false),
             ("250", None, false),
             ("0", None, true),
@@ -119,6 +120,8 @@ mod tests {
             let mut gpus = [GpuReading::default()];
             let note = limit_compute(percentage, &mut gpus);
             assert_eq!((gpus[0].compute_percent, note.is_some()), (share, has_note), "{percentage}: {note:?}");
+            let text = note.filter(|_| share.is_some()).unwrap_or_default();
+            assert!(share.is_none() || text.contains(&format!(" {}% of", percentage.trim())), "{text}");
         }
     }
 }
