@@ -1,3 +1,5 @@
+use super::ComputeCapability;
+
 /// A driver's product name in its parts: `NVIDIA A40-12Q` is a virtual share of an `A40`.
 ///
 /// The maker comes first since about driver release 465 (GeForce, RTX), or never (`Tesla T4`). The part of the GPU
@@ -46,6 +48,18 @@ const VGPU_BOARDS: [(&str, &str); 29] = [
     ("V100X", "Tesla V100-SXM2-16GB"),
 ];
 
+/// Product lines that Burn cannot train on, with their compute capabilities (NVIDIA's lists of CUDA GPUs and legacy GPUs).
+const OLD_LINES: [(&str, ComputeCapability); 8] = [
+    ("GeForce GTX 9", ComputeCapability::new(5, 2)),
+    ("GeForce GTX 75", ComputeCapability::new(5, 0)),
+    ("GeForce GTX 7", ComputeCapability::new(3, 5)),
+    ("GeForce GTX TITAN X", ComputeCapability::new(5, 2)),
+    ("GeForce GTX TITAN", ComputeCapability::new(3, 5)),
+    ("Tesla K", ComputeCapability::new(3, 5)),
+    ("Tesla M", ComputeCapability::new(5, 2)),
+    ("Quadro M", ComputeCapability::new(5, 2)),
+];
+
 impl<'a> ProductName<'a> {
     /// Splits a driver's name into its parts. Any text is valid; unrecognised parts stay in the name.
     pub fn parse(name: &'a str) -> Self {
@@ -56,6 +70,11 @@ impl<'a> ProductName<'a> {
         let (gpu, is_grid) = gpu.strip_prefix("GRID ").map_or((gpu, false), |gpu| (gpu, true));
         let board = board_of_type(gpu);
         Self { gpu: board.unwrap_or(gpu), is_mig_slice, is_vgpu: is_marked || is_grid || board.is_some() }
+    }
+
+    /// Compute capability of a product line that Burn cannot train on, for drivers that report none; `None` for other lines.
+    pub(crate) fn old_capability(self) -> Option<ComputeCapability> {
+        OLD_LINES.into_iter().find(|(line, _)| self.gpu.starts_with(line)).map(|(_, capability)| capability)
     }
 
     /// Returns true if this names `product`, or a part of it.
@@ -85,7 +104,25 @@ fn board_of_type(name: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::ProductName;
+    use super::{OLD_LINES, ProductName};
+
+    #[test]
+    fn old_product_lines_have_a_compute_capability_that_is_refused() {
+        assert!(OLD_LINES.iter().all(|(_, capability)| capability.refusal().is_some()));
+        for (name, expected) in [
+            ("NVIDIA GeForce GTX 980", Some("5.2")),
+            ("GeForce GTX 750 Ti", Some("5.0")),
+            ("GeForce GTX TITAN Black", Some("3.5")),
+            ("Tesla K40c", Some("3.5")),
+            ("NVIDIA GeForce GTX 1080", None),
+            ("NVIDIA TITAN X (Pascal)", None),
+            ("Tesla T4", None),
+            ("", None),
+        ] {
+            let capability = ProductName::parse(name).old_capability().map(|it| it.to_string());
+            assert_eq!(capability.as_deref(), expected, "{name}");
+        }
+    }
 
     #[test]
     fn a_name_is_of_its_product_with_and_without_the_maker() {

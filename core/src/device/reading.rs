@@ -107,6 +107,11 @@ impl GpuReading {
         self.boost_clock_mhz = self.boost_clock_mhz.or(device.max_sm_clock_mhz);
     }
 
+    /// Compute capability by the driver, else that of an old product line.
+    pub(crate) fn known_capability(&self) -> Option<ComputeCapability> {
+        self.compute_capability.or_else(|| self.product_name()?.old_capability())
+    }
+
     fn product_name(&self) -> Option<ProductName<'_>> {
         self.name.as_deref().map(ProductName::parse)
     }

@@ -52,7 +52,7 @@ impl DeviceFacts {
         let total =
             plausible_total(reading, usable.filter(|_| !is_unified)).or(usable.filter(|_| is_whole && !is_unified))?;
         let of_profile = profile.map(|profile| profile.compute_capability);
-        let capability = of_profile.or(reading.compute_capability).unwrap_or_default();
+        let capability = of_profile.or(reading.known_capability()).unwrap_or_default();
         let speed = match profile {
             Some(profile) => Speed::from_profile(profile).of_share(reading, profile, total),
             None => Speed::from_reading(reading, capability, total),
