@@ -26,6 +26,9 @@ pub enum NoDescription {
     /// A MIG slice or a virtual share.
     #[error("a profile describes a whole GPU, and this is a part of one; build for this part with `native`")]
     Part,
+    /// Neither name nor PCI id is known.
+    #[error("the driver reports neither its name nor its PCI id, by which a profile is found")]
+    Identity,
     /// The memory is unknown.
     #[error("the driver does not report its memory")]
     Memory,
@@ -49,6 +52,9 @@ pub fn describe(
         return Err(NoDescription::Part);
     }
     let figures = Figures::new(reading, exact)?;
+    if figures.name.is_none() && figures.pci_id.is_none() {
+        return Err(NoDescription::Identity);
+    }
     let id = exact.map_or_else(|| name::profile_id(&figures, is_taken), |profile| profile.id.clone());
     let text = text::profile(&id, &figures);
     Ok(DescribedGpu { id, text })

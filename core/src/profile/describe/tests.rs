@@ -178,8 +178,10 @@ fn a_part_or_an_unidentified_gpu_gets_a_reason() {
         assert_eq!(describe(&part, Some(&h200), unused), Err(NoDescription::Part));
     }
     let mut unnamed = whole.clone();
-    (unnamed.name, unnamed.pci_id) = (None, None);
+    unnamed.name = None;
     assert_eq!(describe(&unnamed, None, unused).map(|it| it.id.to_string()), Ok("sm90".to_owned()));
+    unnamed.pci_id = None;
+    assert_eq!(describe(&unnamed, None, unused), Err(NoDescription::Identity));
     let mut without_memory = whole.clone();
     without_memory.memory_total = None;
     assert_eq!(describe(&without_memory, None, unused), Err(NoDescription::Memory));
