@@ -20,15 +20,15 @@ fn another_model((planned, provenance): (u64, Provenance), trained: u64) -> Opti
     let is_counted = provenance == Provenance::Measured;
     let most = if is_counted { 0 } else { planned / 10 };
     let (model, remedy) = if is_counted {
-        ("that was measured", "measure it again, with `cargo gpu-tuned measure`")
+        ("measured", "measure it again, with `cargo gpu-tuned measure`")
     } else {
-        ("that is planned for", "mend the description in `#[gpu_tuned(…)]`, and measure again")
+        ("planned", "mend the description in `#[gpu_tuned(…)]`, and measure again")
     };
     (planned.abs_diff(trained) > most).then(|| {
         format!(
-            "the model {model} is one in which training changes {} parameters, and in this one it changes {}: {remedy}",
-            grouped(planned),
-            grouped(trained)
+            "this model has {} trained parameters, the {model} one has {}: {remedy}",
+            grouped(trained),
+            grouped(planned)
         )
     })
 }
