@@ -28,4 +28,4 @@ pub mod recording;
 mod stats;
 pub mod trace;
 
-pub use host::Host;
+pub use host::{Host, HostMemoryLimit};

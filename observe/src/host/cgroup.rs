@@ -67,15 +67,19 @@ fn stat(group: &Path, keys: &[&str]) -> u64 {
 
 fn memory_v2(group: &Path) -> Option<MemoryLimit> {
     // Above `memory.high` the kernel slows the process down instead of ending it.
-    let limit = ["memory.max", "memory.high"].into_iter().filter_map(|file| number(group, file)).min()?;
+    let files = [("memory.max", "memory.max of a control group"), ("memory.high", "memory.high of a control group")];
+    let limits = files.into_iter().filter_map(|(file, name)| Some((number(group, file)?, name)));
+    let (limit, name) = limits.min()?;
     let caches = stat(group, &["active_file", "inactive_file", "slab_reclaimable"]);
-    Some(MemoryLimit { limit, used: number(group, "memory.current").unwrap_or_default().saturating_sub(caches) })
+    let used = number(group, "memory.current").unwrap_or_default().saturating_sub(caches);
+    Some(MemoryLimit { name, limit, used })
 }
 
 fn memory_v1(group: &Path) -> Option<MemoryLimit> {
     let limit = number(group, "memory.limit_in_bytes")?;
     let caches = stat(group, &["total_active_file", "total_inactive_file"]);
-    Some(MemoryLimit { limit, used: number(group, "memory.usage_in_bytes").unwrap_or_default().saturating_sub(caches) })
+    let used = number(group, "memory.usage_in_bytes").unwrap_or_default().saturating_sub(caches);
+    Some(MemoryLimit { name: "memory.limit_in_bytes of a control group", limit, used })
 }
 
 fn cores_v2(group: &Path) -> Option<u64> {
@@ -122,7 +126,7 @@ mod tests {
     /// Limits of memory and what is used of them in MiB, and cores.
     fn read(groups: &str, files: &[(&str, &str)]) -> (Vec<(u64, u64)>, Vec<u64>) {
         let Limits { memory, cores } = limits(root(groups, files).path());
-        (memory.into_iter().map(|MemoryLimit { limit, used }| (limit / MIB, used / MIB)).collect(), cores)
+        (memory.into_iter().map(|MemoryLimit { limit, used, .. }| (limit / MIB, used / MIB)).collect(), cores)
     }
 
     #[test]

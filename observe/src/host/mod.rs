@@ -21,11 +21,27 @@ pub struct Host {
     pub memory_total: Bytes,
     /// Memory that can be allocated without swapping.
     pub memory_available: Bytes,
+    /// The limit that leaves the least available memory to this process, if it is below the host's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<HostMemoryLimit>,
+}
+
+/// Limit of this process on the host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HostMemoryLimit {
+    /// Name: a variable, or a file of a control group.
+    pub name: &'static str,
+    /// All memory of this process.
+    pub limit: Bytes,
+    /// Available memory of the host without limits.
+    pub available_without: Bytes,
 }
 
 /// Limit on the memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MemoryLimit {
+    /// A variable, or a file of a control group.
+    name: &'static str,
     limit: u64,
     /// Bytes in use within the limit, without caches that the kernel can free.
     used: u64,
@@ -49,21 +65,27 @@ impl Host {
             cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
             memory_total: Bytes(system.total_memory()),
             memory_available: Bytes(system.available_memory()),
+            memory_limit: None,
         };
         let slurm = slurm::limits(|name| env::var(name).ok());
         host.within(&cgroup::limits(Path::new("/"))).within(&slurm)
     }
 
     /// Applies limits. A limit above all memory is none: some systems report it so.
-    fn within(self, limits: &Limits) -> Self {
+    fn within(mut self, limits: &Limits) -> Self {
         let total = self.memory_total.0;
-        let effective = || limits.memory.iter().filter(|memory| memory.limit < total);
-        let available = effective().map(|memory| memory.limit.saturating_sub(memory.used));
-        Self {
-            cores: limits.cores.iter().copied().fold(self.cores, u64::min),
-            memory_total: Bytes(effective().map(|memory| memory.limit).fold(total, u64::min)),
-            memory_available: Bytes(available.fold(self.memory_available.0, u64::min)),
+        let available_without = self.memory_limit.map_or(self.memory_available, |limit| limit.available_without);
+        for memory in limits.memory.iter().filter(|memory| memory.limit < total) {
+            let limit = Bytes(memory.limit);
+            self.memory_total = self.memory_total.min(limit);
+            let available = Bytes(memory.limit.saturating_sub(memory.used));
+            if available < self.memory_available {
+                self.memory_available = available;
+                self.memory_limit = Some(HostMemoryLimit { name: memory.name, limit, available_without });
+            }
         }
+        self.cores = limits.cores.iter().copied().fold(self.cores, u64::min);
+        self
     }
 }
 
@@ -81,22 +103,29 @@ mod tests {
             cores,
             memory_total: Bytes(total * GIB),
             memory_available: Bytes(available * GIB),
+            memory_limit: None,
         };
-        let limits = |memory: &[(u64, u64)], cores: &[u64]| Limits {
-            memory: memory.iter().map(|(limit, used)| MemoryLimit { limit: limit * GIB, used: used * GIB }).collect(),
+        let limits = |memory: &[(&'static str, u64, u64)], cores: &[u64]| Limits {
+            memory: memory
+                .iter()
+                .map(|(name, limit, used)| MemoryLimit { name, limit: limit * GIB, used: used * GIB })
+                .collect(),
             cores: cores.to_vec(),
         };
-        for (memory, cores, expected) in [
-            (&[][..], &[][..], host(16, 24, 22)),
-            (&[(24, 1), (1 << 30, 1)], &[64], host(16, 24, 22)),
-            (&[(8, 1)], &[4, 8], host(4, 8, 7)),
-            (&[(8, 1), (2, 0)], &[], host(16, 2, 2)),
+        for (memory, cores, expected, lowest) in [
+            (&[][..], &[][..], host(16, 24, 22), None),
+            (&[("a", 24, 1), ("b", 1 << 30, 1)], &[64], host(16, 24, 22), None),
+            (&[("a", 8, 1)], &[4, 8], host(4, 8, 7), Some(("a", 8))),
+            (&[("a", 8, 1), ("b", 2, 0)], &[], host(16, 2, 2), Some(("b", 2))),
             // An outer group that is nearly full.
-            (&[(8, 0), (16, 15)], &[], host(16, 8, 1)),
-            (&[(8, 9)], &[], host(16, 8, 0)),
+            (&[("a", 8, 0), ("b", 16, 15)], &[], host(16, 8, 1), Some(("b", 16))),
+            (&[("a", 8, 9)], &[], host(16, 8, 0), Some(("a", 8))),
         ] {
-            assert_eq!(host(16, 24, 22).within(&limits(memory, cores)), expected, "{memory:?}, {cores:?}");
+            let found = host(16, 24, 22).within(&limits(memory, cores));
+            let limit = found.memory_limit.map(|limit| (limit.name, limit.limit.0 / GIB));
+            assert_eq!((Host { memory_limit: None, ..found }, limit), (expected, lowest), "{memory:?}, {cores:?}");
+            assert!(found.memory_limit.is_none_or(|limit| limit.available_without == Bytes(22 * GIB)));
         }
-        assert_eq!(host(16, 24, 3).within(&limits(&[(8, 1)], &[])), host(16, 8, 3));
+        assert_eq!(host(16, 24, 3).within(&limits(&[("a", 8, 1)], &[])), host(16, 8, 3));
     }
 }

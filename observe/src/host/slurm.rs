@@ -7,15 +7,16 @@ pub(super) fn limits(variable: impl Fn(&str) -> Option<String>) -> Limits {
     let number = |name: &str| variable(name)?.trim().parse().ok().filter(|number: &u64| *number > 0);
     let cores_on_node = number("SLURM_CPUS_ON_NODE");
     let cores = number("SLURM_CPUS_PER_TASK").or(cores_on_node);
-    let each = |amount: &str, count: Option<u64>| number(amount)?.checked_mul(count?);
-    let mib = number("SLURM_MEM_PER_NODE")
-        .or_else(|| each("SLURM_MEM_PER_CPU", cores_on_node.or(cores)))
-        .or_else(|| each("SLURM_MEM_PER_GPU", number("SLURM_GPUS_ON_NODE")));
-    let bytes = mib.and_then(|mib| mib.checked_mul(1 << 20));
-    Limits {
-        memory: bytes.map(|limit| MemoryLimit { limit, used: 0 }).into_iter().collect(),
-        cores: cores.into_iter().collect(),
-    }
+    let amounts = [
+        ("SLURM_MEM_PER_NODE", Some(1)),
+        ("SLURM_MEM_PER_CPU", cores_on_node.or(cores)),
+        ("SLURM_MEM_PER_GPU", number("SLURM_GPUS_ON_NODE")),
+    ];
+    let limit = |(name, count): (&'static str, Option<u64>)| {
+        let limit = number(name)?.checked_mul(count?)?.checked_mul(1 << 20)?;
+        Some(MemoryLimit { name, limit, used: 0 })
+    };
+    Limits { memory: amounts.into_iter().find_map(limit).into_iter().collect(), cores: cores.into_iter().collect() }
 }
 
 #[cfg(test)]
