@@ -73,6 +73,13 @@ pub enum Remedy {
         /// Memory of the GPU that this process may take at most.
         total: Bytes,
     },
+    /// Raise a limit of this process.
+    RaiseLimit {
+        /// Name of the limit, such as that of a variable.
+        name: String,
+        /// The limit.
+        limit: Bytes,
+    },
     /// Use a GPU with more memory.
     LargerGpu {
         /// Memory that is needed, headroom included.
@@ -123,6 +130,9 @@ impl fmt::Display for Remedy {
                     f,
                     "free the memory of GPU {position} ({gpu}), of which {free} of {total} are free: then it fits"
                 )
+            }
+            Self::RaiseLimit { name, limit } => {
+                write!(f, "raise the limit {name}, which allows this process {limit}: then it fits")
             }
             Self::LargerGpu { needed, profile: Some(profile) } => {
                 write!(f, "it needs a GPU with {needed}, such as `{profile}`")
