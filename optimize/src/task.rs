@@ -193,9 +193,7 @@ impl Task<'_> {
                 Ok(Outcome::Plan(Box::new(plan)))
             }
             Err(PlanError::DoesNotFit(misfit)) => Ok(Outcome::Misfit(misfit)),
-            Err(error @ (PlanError::PrecisionUnsupported { .. } | PlanError::GpuUnsupported { .. })) => {
-                Ok(Outcome::Unsupported(error.to_string()))
-            }
+            Err(error) if error.is_of_device() => Ok(Outcome::Unsupported(error.to_string())),
             Err(PlanError::WorldSize { global_batch, world_size, .. }) => {
                 Err(OptimizeError::Ranks { global: global_batch, ranks: world_size })
             }

@@ -87,9 +87,7 @@ fn misfits(project: &Project, described: &Described<'_>) -> Vec<Finding> {
                 let message = message.trim_start_matches("does not fit: ");
                 Finding::new(Level::Misfit, message).on(&target.name).with_fix(explain)
             }
-            PlanError::PrecisionUnsupported { .. } | PlanError::GpuUnsupported { .. } => {
-                Finding::new(Level::Misfit, error.to_string()).on(&target.name)
-            }
+            error if error.is_of_device() => Finding::new(Level::Misfit, error.to_string()).on(&target.name),
             // Other errors are mistakes in the goal.
             _ => return vec![Finding::new(Level::Mistake, error.to_string()).of(described.name)],
         };

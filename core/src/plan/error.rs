@@ -80,6 +80,14 @@ pub enum PlanError {
     DoesNotFit(Box<Misfit>),
 }
 
+impl PlanError {
+    /// Returns true if another device may be planned for: this one has too little memory, lacks the precision, or is too
+    /// old. Other errors are mistakes in the goal.
+    pub const fn is_of_device(&self) -> bool {
+        matches!(self, Self::DoesNotFit(_) | Self::PrecisionUnsupported { .. } | Self::GpuUnsupported { .. })
+    }
+}
+
 fn pins_message(batch: Option<u64>, steps: Option<u64>, samples: u64) -> String {
     match (batch, steps) {
         (Some(batch), Some(steps)) => {
