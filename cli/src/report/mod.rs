@@ -116,12 +116,12 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     notes.extend(project.left_out(&workloads));
     let (mut sections, mut names) = (Vec::new(), Vec::new());
     for described in &workloads {
-        let fits = |target: &Target| target.fits(described, &args.goal);
-        let (chosen, reasons) = targets.chosen(fits);
+        let fit = |target: &Target| target.fit(described, &args.goal);
+        let (chosen, reasons) = targets.chosen(fit);
         add_new(&mut notes, reasons);
         add_new(&mut names, chosen.iter().map(|target| target.name.clone()));
-        sections.push(planned::section(&project, described, chosen, &args.goal, |misfit| {
-            targets.add_remedy(misfit, fits);
+        sections.push(planned::section(&project, described, chosen, &args.goal, |misfit, target| {
+            targets.add_remedy(misfit, target, fit);
         })?);
         sections.extend(planned::measurements(described));
     }

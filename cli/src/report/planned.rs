@@ -1,7 +1,7 @@
 //! Plans with the expectations for other micro-batches, and measurements.
 
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
-use gpu_tuned_core::plan::{Explanation, Misfit, Outcome, Plan, curve, explain, with_interval};
+use gpu_tuned_core::plan::{Explanation, Misfit, Outcome, Plan, PlanError, curve, explain, with_interval};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use gpu_tuned_observe::plot::{MemorySpeedPlot, ModeLine, Point, Ring};
 use maud::{Markup, html};
@@ -19,42 +19,46 @@ pub(super) fn section(
     described: &Described<'_>,
     targets: &[Target],
     asked: &GoalArgs,
-    add_remedy: impl Fn(&mut Misfit),
+    add_remedy: impl Fn(&mut Misfit, &Target),
 ) -> Result<Section, Error> {
     let mut explained = Vec::new();
     for target in targets {
         let goal = asked.over(target.goal(described.goal.clone()));
         let facts = target.facts_of(goal.world_size);
-        let explanation = explain(&facts, &described.workload_on(&facts), &goal);
-        let mut explanation =
-            explanation.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
-        if let Outcome::Misfit(misfit) = &mut explanation.outcome {
-            add_remedy(misfit);
-        }
+        let explanation = match explain(&facts, &described.workload_on(&facts), &goal) {
+            Ok(mut explanation) => {
+                if let Outcome::Misfit(misfit) = &mut explanation.outcome {
+                    add_remedy(misfit, target);
+                }
+                Ok(explanation)
+            }
+            Err(error) if error.is_of_device() => Err(error),
+            Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
+        };
         explained.push((target, goal, explanation));
     }
     let columns = [view::headings("GPU"), vec!["~from".to_owned()]].concat();
-    let row = |(target, _, found): &(&Target, Goal, Explanation)| row(&target.name, found, columns.len());
-    let rows: Vec<_> = explained.iter().map(row).collect();
+    let rows: Vec<_> =
+        explained.iter().map(|(target, _, found)| row(&target.name, found.as_ref(), columns.len())).collect();
     let body = html! {
         p { (plain(&view::heading(described, asked))) }
         (table(&columns, &rows))
         @for (target, goal, explanation) in &explained {
-            (details(project, described, target, goal, explanation))
+            @if let Ok(explanation) = explanation { (details(project, described, target, goal, explanation)) }
         }
     };
     Ok(Section { heading: format!("{}: plans", described.name), body })
 }
 
-fn row(target: &str, explanation: &Explanation, columns: usize) -> Vec<String> {
-    match &explanation.outcome {
-        Outcome::Plan(plan) => view::cells(target, plan).into_iter().chain([source(plan)]).collect(),
-        Outcome::Misfit(misfit) => {
-            let mut cells = vec![String::new(); columns];
-            (cells[0], cells[columns - 1]) = (target.to_owned(), misfit.in_one_line());
-            cells
-        }
-    }
+fn row(target: &str, explained: Result<&Explanation, &PlanError>, columns: usize) -> Vec<String> {
+    let refusal = match explained.map(|explanation| &explanation.outcome) {
+        Ok(Outcome::Plan(plan)) => return view::cells(target, plan).into_iter().chain([source(plan)]).collect(),
+        Ok(Outcome::Misfit(misfit)) => misfit.in_one_line(),
+        Err(error) => error.to_string(),
+    };
+    let mut cells = vec![String::new(); columns];
+    (cells[0], cells[columns - 1]) = (target.to_owned(), refusal);
+    cells
 }
 
 fn plain(text: &str) -> String {
