@@ -17,14 +17,17 @@ pub(super) struct Price {
     usd_per_hour: f64,
 }
 
+/// Highest price of a GPU, in USD per hour.
+const HIGHEST_PRICE: f64 = 1e6;
+
 impl FromStr for Price {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once('=').and_then(|(gpu, usd)| Some((gpu, usd.parse::<f64>().ok()?)));
-        match parts.filter(|(_, usd)| usd.is_finite() && *usd >= 0.0) {
+        match parts.filter(|(_, usd)| (0.0..=HIGHEST_PRICE).contains(usd)) {
             Some((gpu, usd_per_hour)) => Ok(Self { gpu: gpu.to_owned(), usd_per_hour }),
-            None => Err("expected GPU=USD_PER_HOUR, such as h200=3.5".to_owned()),
+            None => Err(format!("expected GPU=USD_PER_HOUR from 0 to {HIGHEST_PRICE}, such as h200=3.5")),
         }
     }
 }
