@@ -150,6 +150,8 @@ pub(crate) enum Error {
         "cannot run `{program}`: {source}\n  help: name a program with its arguments, such as `-- target/release/train`"
     )]
     StartCommand { program: String, source: io::Error },
+    #[error("--price names `{gpu}` twice\n  help: give one price for each GPU")]
+    TwicePriced { gpu: String },
     #[error("--try needs a program\n  help: name it with its arguments: --try -- target/release/train")]
     NothingToTry,
     #[error("cannot write `{}`: {source}\n  help: name a file that does not exist", path.display())]
@@ -160,6 +162,11 @@ pub(crate) enum Error {
     NotAReport { path: PathBuf },
     #[error("{because}\n  help: --here plans for a GPU that a program takes")]
     UnusableGpu { because: String },
+    #[error(
+        "there is no GPU {wanted}: this machine has no usable GPU{}\n  help: --here plans for the CPU",
+        because.iter().map(|because| format!("\n  {because}")).collect::<String>()
+    )]
+    WithoutGpus { wanted: u64, because: Vec<String> },
     #[error("one GPU can be explained, and this machine has {}\n  help: --gpu NUMBER chooses one", names.join(", "))]
     SeveralHere { names: Vec<String> },
     #[error("there is no GPU {wanted}\n  help: the {whose} {}", if there.is_empty() { "none".to_owned() } else { there.join(", ") })]
@@ -196,6 +203,8 @@ impl Error {
             | Self::NothingMeasured { .. }
             | Self::NothingWarmed { .. }
             | Self::Interrupted { .. } => Code::ProgramFailed,
+            Self::UnusableGpu { .. } => Code::No,
+            Self::Plan { source, .. } if source.is_of_device() => Code::No,
             _ => Code::Input,
         }
     }

@@ -110,7 +110,7 @@ pub mod variant;
 #[cfg(feature = "burn")]
 pub use burn::device;
 pub use decide::{Decision, GpusError};
-pub use detect::{Machine, detect, detect_through};
+pub use detect::{Machine, UnusableGpu, UsableGpu, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
 pub use gpu_tuned_core::matching::Difference;
 pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
@@ -126,13 +126,13 @@ pub use gpu_tuned_macros::gpu_tuned;
 #[cfg(feature = "warm")]
 #[doc(inline)]
 pub use gpu_tuned_measure::warm;
-pub use gpu_tuned_observe::{Host, diagnose, export, leak, monitor, recording, trace};
+pub use gpu_tuned_observe::{Host, HostMemoryLimit, diagnose, export, leak, monitor, recording, trace};
 #[cfg(feature = "burn")]
 #[doc(inline)]
 pub use gpu_tuned_train::{load, mixed};
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
-pub use selection::{Change, Fallback, PassedOver, Recognised, SelectedGpu, Selection, Shortfall};
+pub use selection::{Change, Fallback, FirstFit, Fit, PassedOver, Recognised, SelectedGpu, Selection, Shortfall};
 pub use session::Session;
 pub use start::{Options, StartError, start};
 #[cfg(feature = "burn")]

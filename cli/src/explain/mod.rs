@@ -46,8 +46,8 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     let name = args.target.as_deref().or(args.option.as_deref());
     let targets = Targets::one(&project, name, args.here)?;
     let mut notes = targets.notes();
-    let fits = |target: &Target| target.fits(&described, &args.goal);
-    let (chosen, reasons) = targets.chosen(fits);
+    let fit = |target: &Target| target.fit(&described, &args.goal);
+    let (chosen, reasons) = targets.chosen(fit);
     notes.extend(reasons);
     let [target] = chosen else {
         let names = chosen.iter().map(|target| target.name.clone()).collect();
@@ -60,7 +60,7 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     let explained = explain(&facts, &described.workload_on(&facts), &goal);
     let mut explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
     if let Outcome::Misfit(misfit) = &mut explanation.outcome {
-        targets.add_remedy(misfit, fits);
+        targets.add_remedy(misfit, target, fit);
     }
     let code = match explanation.outcome {
         Outcome::Plan(_) => Code::Ok,

@@ -9,12 +9,13 @@ use gpu_tuned_optimize::proposal::{self, Found, Proposal};
 use gpu_tuned_project::config::ConfigFile;
 
 use super::InitArgs;
-use super::here::{GpuHere, Here};
+use super::here::{self, GpuHere};
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use super::script;
 use crate::error::Error;
 use crate::files::Change;
 use crate::project::{Project, RUNTIME};
+use crate::target::Here;
 
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
@@ -41,8 +42,9 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn new(project: &Project, args: &InitArgs) -> Result<Self, Error> {
-        let here = Here::read(&project.profiles(), &project.declared());
-        let targets = targets(project, args, &here)?;
+        let machine = Here::read(project.profiles(), project.declared());
+        let gpus = here::gpus(&machine);
+        let targets = targets(project, args, &gpus)?;
         let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
         let workspace = &project.workspace;
         let mut manifest = Manifest::read(project.manifest(), workspace)?;
@@ -72,9 +74,9 @@ impl Setup {
         setup.changes.retain(Change::is_needed);
         setup.notes.extend(of_burn(project));
         let found = proposal::find(project.package(), workspace, &names[0], project.has_structs());
-        setup.steps = steps(project, targets, &here, &found);
-        setup.notes.extend(here.notes());
-        setup.gpus = here.gpus;
+        setup.steps = steps(project, targets, &gpus, &found);
+        setup.notes.extend(here::notes(&machine, &gpus));
+        setup.gpus = gpus;
         let Found { proposal, has_loop, left, notes, .. } = found;
         if proposal.is_some() {
             let in_vain = (has_own_loop(project) && !has_loop).then(|| LOOP.to_owned());
@@ -123,7 +125,7 @@ impl Setup {
     }
 }
 
-fn targets(project: &Project, args: &InitArgs, here: &Here) -> Result<Vec<ProfileId>, Error> {
+fn targets(project: &Project, args: &InitArgs, gpus: &[GpuHere]) -> Result<Vec<ProfileId>, Error> {
     let known = |name: &String| {
         let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().hint(name) };
         project.known().get(name).ok_or_else(unknown)
@@ -132,7 +134,7 @@ fn targets(project: &Project, args: &InitArgs, here: &Here) -> Result<Vec<Profil
         args.targets.iter().map(known).collect::<Result<_, _>>()?
     } else if project.declared().is_empty() {
         let usual = USUAL.iter().filter_map(|name| project.known().get(name));
-        here.profiles().cloned().chain(usual).collect()
+        gpus.iter().filter_map(|gpu| gpu.profile.clone()).chain(usual).collect()
     } else {
         Vec::new()
     };
@@ -173,20 +175,20 @@ fn of_burn(project: &Project) -> Option<String> {
 }
 
 /// Next commands: for this machine's GPU; without one for a usual GPU, else the first.
-fn steps(project: &Project, added: Vec<ProfileId>, here: &Here, found: &Found) -> Vec<String> {
+fn steps(project: &Project, added: Vec<ProfileId>, gpus: &[GpuHere], found: &Found) -> Vec<String> {
     let all: Vec<ProfileId> = added.into_iter().chain(project.declared()).collect();
     let usual = || all.iter().find(|id| USUAL.contains(&id.as_str())).or(all.first());
     let native = ProfileId::NATIVE;
-    let target = match here.gpus.first() {
+    let target = match gpus.first() {
         Some(gpu) => gpu.profile.as_ref().filter(|id| all.contains(id)),
         None => usual(),
     };
     let target = target.map_or(native, ProfileId::as_str);
     // Without a GPU the program trains on the CPU.
-    let device = if here.gpus.is_empty() { found.cpu.as_deref() } else { Some("cuda") };
+    let device = if gpus.is_empty() { found.cpu.as_deref() } else { Some("cuda") };
     let features = device.map_or_else(|| target.to_owned(), |device| format!("{target},{device}"));
     // `plan` reads no features: the GPU of `native` is this machine's.
-    let planned = if target == native && !here.gpus.is_empty() { " --here" } else { "" };
+    let planned = if target == native && !gpus.is_empty() { " --here" } else { "" };
     let name = project.name();
     let program = found.flag.as_ref().map(|flag| format!(" {flag}")).unwrap_or_default();
     vec![

@@ -7,6 +7,7 @@ mod training;
 
 pub(crate) use args::OptimizeArgs;
 
+use gpu_tuned::Fit;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::{ProfileNames, ProfileTable};
 use gpu_tuned_optimize::{Config, ConfigText, KeyOverride, Step, Task, Tuned, Tuner};
@@ -58,7 +59,8 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let tuned = targets.all().iter().zip(&devices).map(tune).collect::<Result<Vec<_>, _>>()?;
     let mut tuned: Vec<_> = targets.all().iter().zip(tuned).collect();
     if targets.is_choice() {
-        let (index, reasons) = targets.choose(tuned.iter().map(|(_, tuned)| tuned.plan.is_some()));
+        let fit = |tuned: &Tuned| if tuned.plan.is_some() { Fit::Whole(()) } else { Fit::No { because: None } };
+        let (index, reasons) = targets.choose(&tuned.iter().map(|(_, tuned)| fit(tuned)).collect::<Vec<_>>());
         notes.extend(reasons);
         tuned = vec![tuned.swap_remove(index)];
     }
@@ -122,7 +124,7 @@ fn check_program_options(args: &OptimizeArgs) -> Result<(), Error> {
 fn targets(project: Option<&Project>, profiles: &ProfileTable, args: &OptimizeArgs) -> Result<Targets, Error> {
     if args.here.is_given() {
         let declared = project.map(Project::declared).unwrap_or_default();
-        let here = Targets::here(profiles, &declared, args.here)?;
+        let here = Targets::here(profiles.clone(), declared, args.here)?;
         return Ok(if here.is_choice() { here } else { here.map(with_distinct_copies) });
     }
     let known = project.map_or_else(|| ProfileNames::new(&[]), Project::known);

@@ -75,13 +75,16 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let mut notes = targets.notes();
     notes.extend(project.left_out(&workloads));
     notes.extend(view::kept_from_builds(&workloads, args.targets.here.is_given()));
-    for Price { gpu, .. } in &args.price {
+    for (index, Price { gpu, .. }) in args.price.iter().enumerate() {
         Target::named(&project, gpu)?;
+        if args.price[..index].iter().any(|earlier| earlier.gpu == *gpu) {
+            return Err(Error::TwicePriced { gpu: gpu.clone() });
+        }
     }
     let mut rows = Vec::new();
     for described in &workloads {
-        let fits = |target: &Target| target.fits(described, &args.goal);
-        let (chosen, reasons) = targets.chosen(fits);
+        let fit = |target: &Target| target.fit(described, &args.goal);
+        let (chosen, reasons) = targets.chosen(fit);
         add_new(&mut notes, reasons);
         add_new(&mut notes, view::remarks(chosen));
         let mut found = Vec::new();
@@ -89,7 +92,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
             let goal = args.goal.over(target.goal(described.goal.clone()));
             let mut row = row(described, target, &goal, &args.price)?;
             if let Outcome::Misfit(misfit) = &mut row.outcome {
-                targets.add_remedy(misfit, fits);
+                targets.add_remedy(misfit, target, fit);
             }
             if row.costs.wh_per_1000_steps.is_some() {
                 add_new(&mut notes, Costs::note(target));
@@ -125,9 +128,7 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal, prices: &[Price]
     let outcome = match plan(&facts, &described.workload_on(&facts), goal) {
         Ok(plan) => Outcome::Plan(Box::new(plan)),
         Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
-        Err(error @ (PlanError::PrecisionUnsupported { .. } | PlanError::GpuUnsupported { .. })) => {
-            Outcome::Unsupported(error.to_string())
-        }
+        Err(error) if error.is_of_device() => Outcome::Unsupported(error.to_string()),
         // Other errors are mistakes in the goal.
         Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
     };

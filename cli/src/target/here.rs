@@ -1,122 +1,149 @@
 //! GPUs of this machine that a program may take.
 
-use gpu_tuned::{Machine, PassedOver, detect};
+use gpu_tuned::{FirstFit, Fit, Host, Machine, PassedOver, UnusableGpu, UsableGpu, detect};
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::Remedy;
-use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_core::profile::{ProfileId, ProfileTable, describe};
 
 use super::Target;
 use crate::args::WhichGpu;
 use crate::error::Error;
 
-/// Position of the GPU that a program takes, if the plan fits; `None` without a usable GPU.
-pub(crate) fn first_choice(machine: Machine, table: ProfileTable, declared: &[ProfileId]) -> Option<usize> {
-    Here::new(machine, table, declared).positions.first().copied()
+/// Returns true if `targets --here --toml` prints a profile for a GPU that matches none exactly.
+pub(crate) fn is_describable(reading: &GpuReading) -> bool {
+    describe(reading, None, |_| false).is_ok()
 }
 
-/// This machine, with its GPUs in the order in which a program tries them.
-pub(super) struct Here {
-    machine: Machine,
+/// This machine, with its usable GPUs in the order in which a program tries them.
+pub(crate) struct Here {
+    pub machine: Machine,
     table: ProfileTable,
-    /// The only GPU that the package declares.
-    declared: Option<ProfileId>,
-    /// Positions of GPUs that can be planned for.
-    positions: Vec<usize>,
-    /// Reasons against other GPUs.
-    unusable: Vec<(usize, String)>,
+    /// GPUs that the package declares.
+    pub declared: Vec<ProfileId>,
+    pub usable: Vec<UsableGpu>,
+    unusable: Vec<UnusableGpu>,
 }
 
 impl Here {
-    pub(super) fn read(table: ProfileTable, declared: &[ProfileId]) -> Self {
+    /// Reads the machine. A build of the package is for the only declared GPU; of several, for any.
+    pub(crate) fn read(table: ProfileTable, declared: Vec<ProfileId>) -> Self {
         Self::new(detect(), table, declared)
     }
 
-    fn new(machine: Machine, table: ProfileTable, declared: &[ProfileId]) -> Self {
-        let declared = if let [only] = declared { Some(only.clone()) } else { None };
-        let (positions, unusable) = (Vec::new(), Vec::new());
-        let mut here = Self { machine, table, declared, positions, unusable };
-        let preference = here.machine.preference(|gpu| here.is_declared(gpu));
-        for position in preference {
-            match here.obstacle(position) {
-                None => here.positions.push(position),
-                Some(because) => here.unusable.push((position, because)),
+    pub(crate) fn new(machine: Machine, table: ProfileTable, declared: Vec<ProfileId>) -> Self {
+        let (usable, unusable) = (Vec::new(), Vec::new());
+        let mut here = Self { machine, table, declared, usable, unusable };
+        for position in here.order(here.only_declared()) {
+            match here.machine.usable(position, &here.table) {
+                Ok(gpu) => here.usable.push(gpu),
+                Err(gpu) => here.unusable.push(gpu),
             }
         }
         here
     }
 
-    /// Returns true for the GPU that a build of the package is for.
-    fn is_declared(&self, gpu: &GpuReading) -> bool {
-        let Some(declared) = &self.declared else { return false };
-        matches!(identify(gpu, &self.table), Match::Exact { profile } if profile.id == *declared)
+    /// Positions of all GPUs in the order in which a program that is built for `target` tries them.
+    fn order(&self, target: Option<&ProfileId>) -> Vec<usize> {
+        self.machine.preference(|gpu| self.is_exactly(gpu, target))
     }
 
-    /// Reason why a GPU cannot be planned for.
-    fn obstacle(&self, position: usize) -> Option<String> {
-        let Some(Target { facts, .. }) = self.target(position) else {
-            return Some(self.machine.gpus[position].without_memory(position));
-        };
-        facts.refusal.map(|reason| format!("{}: {reason}", facts.name))
+    fn only_declared(&self) -> Option<&ProfileId> {
+        if let [only] = self.declared.as_slice() { Some(only) } else { None }
     }
 
-    fn target(&self, position: usize) -> Option<Target> {
-        Target::of_gpu(&self.machine.gpus[position], &self.machine, &self.table)
+    fn is_exactly(&self, gpu: &GpuReading, target: Option<&ProfileId>) -> bool {
+        let Some(target) = target else { return false };
+        matches!(identify(gpu, &self.table), Match::Exact { profile } if profile.id == *target)
     }
 
     /// The requested GPUs; without a number, all in the order in which a program tries them. The CPU without a GPU.
     pub(super) fn targets(&self, which: Option<WhichGpu>) -> Result<Vec<Target>, Error> {
-        let positions = match which {
-            None => self.positions.clone(),
-            Some(WhichGpu::All) => {
-                let mut all = self.positions.clone();
-                all.sort_unstable();
-                all
-            }
-            Some(WhichGpu::Number(number)) if self.positions.contains(&number) => vec![number],
+        let mut gpus: Vec<&UsableGpu> = self.usable.iter().collect();
+        match which {
+            None => {}
+            Some(WhichGpu::All) => gpus.sort_by_key(|gpu| gpu.position),
             Some(WhichGpu::Number(number)) => {
-                let there = (0..self.machine.gpus.len()).map(|number| number.to_string()).collect();
-                let unusable = self.unusable.iter().find(|(position, _)| *position == number);
-                return Err(match unusable {
-                    Some((_, because)) => Error::UnusableGpu { because: because.clone() },
-                    None => Error::NoGpu { wanted: number as u64, whose: "GPUs of a program are", there },
-                });
+                gpus.retain(|gpu| gpu.position == number);
+                if gpus.is_empty() {
+                    return Err(self.unusable(number));
+                }
             }
-        };
-        let gpus: Vec<_> = positions.into_iter().filter_map(|position| self.target(position)).collect();
-        Ok(if gpus.is_empty() { vec![Target::cpu(&self.machine)] } else { gpus })
+        }
+        let targets: Vec<_> = gpus.into_iter().map(|gpu| Target::of_gpu(gpu, &self.machine)).collect();
+        Ok(if targets.is_empty() { vec![Target::cpu(&self.machine.host)] } else { targets })
     }
 
-    /// Notes on GPUs that are missing, limited or unusable.
+    /// Reason why the GPU cannot be used.
+    pub(crate) fn reason_against(&self, position: usize) -> Option<&str> {
+        self.unusable.iter().find(|gpu| gpu.position == position).map(|gpu| gpu.because.as_str())
+    }
+
+    fn unusable(&self, number: usize) -> Error {
+        if let Some(because) = self.reason_against(number) {
+            return Error::UnusableGpu { because: because.to_owned() };
+        }
+        let wanted = number as u64;
+        if self.machine.gpus.is_empty() {
+            return Error::WithoutGpus { wanted, because: self.machine.trouble.clone() };
+        }
+        let there = (0..self.machine.gpus.len()).map(|number| number.to_string()).collect();
+        Error::NoGpu { wanted, whose: "GPUs of a program are", there }
+    }
+
+    /// Reasons why GPUs are missing, limited or unusable, and sources of memory that the driver does not report.
+    pub(crate) fn trouble(&self) -> Vec<String> {
+        let unusable = self.unusable.iter().map(|gpu| gpu.because.clone());
+        let remarks = self.usable.iter().filter_map(|gpu| gpu.memory_remark.clone());
+        self.machine.trouble.iter().cloned().chain(unusable).chain(remarks).collect()
+    }
+
+    /// Notes on a plan for this machine.
     pub(super) fn notes(&self) -> Vec<String> {
-        let unusable = self.unusable.iter().map(|(_, because)| because.clone());
-        let cpu = self.positions.is_empty().then(|| "no usable GPU: the plan is for the CPU".to_owned());
-        self.machine.trouble.iter().cloned().chain(unusable).chain(cpu).collect()
+        let cpu = self.usable.is_empty().then(|| "no usable GPU: the plan is for the CPU".to_owned());
+        self.trouble().into_iter().chain(cpu).collect()
     }
 
-    /// Reasons for the GPU at `index` in [`targets`](Self::targets) in place of earlier ones, and the other GPUs.
-    pub(super) fn reasons(&self, index: usize) -> Vec<String> {
-        let Some(&taken) = self.positions.get(index) else { return Vec::new() };
-        let passed_over = self.machine.passed_over(taken, |gpu| self.is_declared(gpu), &self.unusable);
-        // The notes have the missing and the unusable ones.
-        let is_usable = |gpu: &PassedOver| gpu.position.is_some_and(|position| self.positions.contains(&position));
-        let passed_over = passed_over.into_iter().filter(is_usable).map(|gpu| gpu.because);
-        let count = self.machine.gpus.len();
-        let declared = self.declared.as_ref().filter(|_| self.is_declared(&self.machine.gpus[taken]));
-        let built = declared.map_or_else(String::new, |id| format!(" that is built for {id}"));
-        let others = format!(
-            "of {count} GPUs a program{built} takes GPU {taken}; --gpu NUMBER plans for another, --gpu all for each"
-        );
-        passed_over.chain((count > 1).then_some(others)).collect()
-    }
-
-    /// Names the GPU of this machine that would do in place of the requested one.
-    pub(super) fn remedy(&self, which: Option<WhichGpu>, fits: impl Fn(&Target) -> bool) -> Option<Remedy> {
-        let refused = match which {
-            None => *self.positions.first()?,
-            Some(WhichGpu::Number(position)) => position,
-            Some(WhichGpu::All) => return None,
+    /// Index of the GPU in [`usable`](Self::usable) that a program takes, with the reasons. `fits` are the plans for the
+    /// GPUs. Without a plan that fits, the first GPU.
+    pub(super) fn choose(&self, fits: &[Fit<()>]) -> (usize, Vec<String>) {
+        let index_of = |position: usize| self.usable.iter().position(|gpu| gpu.position == position);
+        let first = |target: Option<&ProfileId>| {
+            let order = self.order(target).into_iter();
+            FirstFit::new(order.filter_map(|position| Some((position, fits[index_of(position)?].clone()))))
         };
-        self.machine.remedy(refused, |gpu| Target::of_gpu(gpu, &self.machine, &self.table).is_some_and(|it| fits(&it)))
+        let target = self.only_declared();
+        let Some(FirstFit { position, failed, .. }) = first(target) else { return (0, Vec::new()) };
+        let is_target = |gpu: &GpuReading| self.is_exactly(gpu, target);
+        let passed_over = self.machine.passed_over(position, is_target, &failed);
+        // The notes name missing and unusable GPUs.
+        let is_usable = |gpu: &PassedOver| gpu.position.is_some_and(|position| index_of(position).is_some());
+        let mut reasons: Vec<String> = passed_over.into_iter().filter(is_usable).map(|gpu| gpu.because).collect();
+        let count = self.machine.gpus.len();
+        if count > 1 {
+            let target = target.filter(|_| is_target(&self.machine.gpus[position]));
+            let built = target.map_or_else(String::new, |id| format!(" that is built for {id}"));
+            reasons.push(format!(
+                "of {count} GPUs a program{built} takes GPU {position}; --gpu NUMBER plans for another, --gpu all for each"
+            ));
+        }
+        for id in self.declared.iter().filter(|_| target.is_none()) {
+            if let Some(other) = first(Some(id)).filter(|other| other.position != position) {
+                reasons.push(format!("a program that is built for {id} alone takes GPU {}", other.position));
+            }
+        }
+        (index_of(position).unwrap_or_default(), reasons)
+    }
+
+    /// Names the GPU of this machine that would do in place of `refused`, or the limit of this process.
+    pub(super) fn remedy(&self, refused: &Target, fits: impl Fn(&Target) -> bool) -> Option<Remedy> {
+        let Some(position) = refused.position else {
+            return self.machine.host_remedy(|host: &Host| fits(&Target::cpu(host)));
+        };
+        self.machine.remedy(position, |gpu| {
+            let mut machine = self.machine.clone();
+            machine.gpus = vec![gpu.clone()];
+            machine.usable(0, &self.table).is_ok_and(|gpu| fits(&Target::of_gpu(&gpu, &self.machine)))
+        })
     }
 }

@@ -3,13 +3,13 @@
 mod here;
 mod targets;
 
-use gpu_tuned::{Machine, detect};
-use gpu_tuned_core::device::{DeviceFacts, GpuReading};
-use gpu_tuned_core::matching::identify;
+use gpu_tuned::{Fit, Host, Machine, UsableGpu, detect};
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::{Goal, Provenance, plan};
 
-pub(crate) use here::first_choice;
+pub(crate) use here::{Here, is_describable};
 pub(crate) use targets::Targets;
 
 use crate::args::GoalArgs;
@@ -22,6 +22,8 @@ pub(crate) struct Target {
     pub facts: DeviceFacts,
     /// The device's profile, or the nearest one.
     pub profile: Option<Profile>,
+    /// Number of a GPU of this machine in CUDA's order.
+    pub position: Option<usize>,
     /// GPUs of the machine; 0 for a profile.
     pub beside: u64,
 }
@@ -32,6 +34,7 @@ impl Target {
             name: profile.id.to_string(),
             facts: DeviceFacts::nominal(profile),
             profile: Some(profile.clone()),
+            position: None,
             beside: 0,
         }
     }
@@ -59,11 +62,12 @@ impl Target {
         Ok(targets)
     }
 
-    /// All GPUs that Burn can train on.
-    pub(crate) fn all(project: &Project) -> Vec<Self> {
+    /// All GPUs that Burn can train on, and the names of the others.
+    pub(crate) fn all(project: &Project) -> (Vec<Self>, Vec<String>) {
         let table = project.profiles();
         let gpus = table.iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC).map(Self::nominal);
-        gpus.filter(|target| target.facts.refusal.is_none()).collect()
+        let (usable, refused): (Vec<_>, Vec<_>) = gpus.partition(|target| target.facts.refusal.is_none());
+        (usable, refused.into_iter().map(|target| target.name).collect())
     }
 
     pub(crate) fn declared(project: &Project) -> Vec<Self> {
@@ -90,25 +94,37 @@ impl Target {
         DeviceFacts { host_cores, ..self.facts.clone() }
     }
 
-    /// Returns true if a plan of the workload exists.
-    pub(crate) fn fits(&self, described: &Described<'_>, asked: &GoalArgs) -> bool {
+    /// Plans the workload.
+    pub(crate) fn fit(&self, described: &Described<'_>, asked: &GoalArgs) -> Fit<()> {
         let goal = asked.over(self.goal(described.goal.clone()));
         let facts = self.facts_of(goal.world_size);
-        plan(&facts, &described.workload_on(&facts), &goal).is_ok()
+        let workload = described.workload_on(&facts);
+        match plan(&facts, &workload, &goal) {
+            Ok(_) => Fit::Whole(()),
+            Err(error @ PlanError::PrecisionUnsupported { .. }) => {
+                let because = error.to_string();
+                let is_pinned = goal.pins.precision.is_some();
+                let without = Goal { precision: None, ..goal };
+                if !is_pinned && plan(&facts, &workload, &without).is_ok() {
+                    Fit::OtherPrecision { plan: (), because }
+                } else {
+                    Fit::No { because: Some(because) }
+                }
+            }
+            Err(_) => Fit::No { because: None },
+        }
     }
 
-    /// The GPU with this reading; `None` if its memory is unknown.
-    fn of_gpu(reading: &GpuReading, machine: &Machine, table: &ProfileTable) -> Option<Self> {
-        let found = identify(reading, table);
-        let facts = DeviceFacts::from_reading(reading, found.profile(), Some(machine.host.cores))?;
+    fn of_gpu(gpu: &UsableGpu, machine: &Machine) -> Self {
+        let UsableGpu { position, found, facts, .. } = gpu;
         let beside = machine.gpus.len() as u64;
-        Some(Self { name: facts.name.clone(), facts, profile: found.profile().cloned(), beside })
+        let (name, profile) = (facts.name.clone(), found.profile().cloned());
+        Self { name, facts: facts.clone(), profile, position: Some(*position), beside }
     }
 
-    fn cpu(machine: &Machine) -> Self {
-        let host = &machine.host;
+    fn cpu(host: &Host) -> Self {
         let facts = DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
-        Self { name: facts.name.clone(), facts, profile: None, beside: 0 }
+        Self { name: facts.name.clone(), facts, profile: None, position: None, beside: 0 }
     }
 
     /// The runtime's goal: on a detected device, the memory headroom is smaller.
@@ -120,10 +136,10 @@ impl Target {
     }
 }
 
-/// Profiles of the GPUs, each once.
+/// Profiles of the usable GPUs, each once.
 fn recognised(machine: &Machine, table: &ProfileTable) -> Vec<ProfileId> {
-    let mut ids: Vec<_> =
-        machine.gpus.iter().filter_map(|gpu| Some(Target::of_gpu(gpu, machine, table)?.profile?.id)).collect();
+    let usable = (0..machine.gpus.len()).filter_map(|position| machine.usable(position, table).ok());
+    let mut ids: Vec<_> = usable.filter_map(|gpu| Some(gpu.found.profile()?.id.clone())).collect();
     ids.sort_unstable();
     ids.dedup();
     ids

@@ -1,5 +1,6 @@
 //! The devices of a command.
 
+use gpu_tuned::Fit;
 use gpu_tuned_core::plan::Misfit;
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 
@@ -14,29 +15,31 @@ pub(crate) struct Targets {
     all: Vec<Target>,
     /// This machine, and the requested GPU of it.
     here: Option<(Here, Option<WhichGpu>)>,
+    /// GPUs that Burn cannot train on.
+    left_out: Vec<String>,
 }
 
 impl Targets {
     /// The requested devices: by name, all, or of this machine; else those that the package declares.
     pub(crate) fn wanted(project: &Project, names: &[String], all: bool, here: HereArgs) -> Result<Self, Error> {
         if here.is_given() {
-            return Self::here(&project.profiles(), &project.declared(), here);
+            return Self::here(project.profiles(), project.declared(), here);
         }
-        let targets = match names {
+        let (targets, left_out) = match names {
             _ if all => Target::all(project),
-            [] => Target::declared(project),
-            names => Target::all_named(project, names)?,
+            [] => (Target::declared(project), Vec::new()),
+            names => (Target::all_named(project, names)?, Vec::new()),
         };
         if targets.is_empty() {
             return Err(project.without_targets());
         }
-        Ok(targets.into())
+        Ok(Self { left_out, ..targets.into() })
     }
 
     /// The requested device: by name, or of this machine; else the only one that the package declares.
     pub(crate) fn one(project: &Project, name: Option<&str>, here: HereArgs) -> Result<Self, Error> {
         if here.is_given() {
-            return Self::here(&project.profiles(), &project.declared(), here);
+            return Self::here(project.profiles(), project.declared(), here);
         }
         if let Some(name) = name {
             return Ok(vec![Target::named(project, name)?].into());
@@ -53,9 +56,9 @@ impl Targets {
     }
 
     /// Devices of this machine, recognised among these profiles. `declared` are the GPUs that a package is built for.
-    pub(crate) fn here(table: &ProfileTable, declared: &[ProfileId], args: HereArgs) -> Result<Self, Error> {
-        let here = Here::read(table.clone(), declared);
-        Ok(Self { all: here.targets(args.gpu)?, here: Some((here, args.gpu)) })
+    pub(crate) fn here(table: ProfileTable, declared: Vec<ProfileId>, args: HereArgs) -> Result<Self, Error> {
+        let here = Here::read(table, declared);
+        Ok(Self { all: here.targets(args.gpu)?, here: Some((here, args.gpu)), left_out: Vec::new() })
     }
 
     /// Every device. Of this machine without a number, those that a program may take, in the order of its choice.
@@ -68,26 +71,26 @@ impl Targets {
         matches!(self.here, Some((_, None)))
     }
 
-    /// Notes on this machine.
+    /// Notes on this machine, or on GPUs that are left out.
     pub(crate) fn notes(&self) -> Vec<String> {
-        self.here.as_ref().map_or_else(Vec::new, |(here, _)| here.notes())
+        let here = self.here.iter().flat_map(|(here, _)| here.notes());
+        let left_out = (!self.left_out.is_empty())
+            .then(|| format!("left out, because Burn cannot train on them: {}", self.left_out.join(", ")));
+        here.chain(left_out).collect()
     }
 
     /// The devices for a workload: all, or the one that a program takes, which is the first that fits; with the reasons.
-    pub(crate) fn chosen(&self, fits: impl Fn(&Target) -> bool) -> (&[Target], Vec<String>) {
-        match &self.here {
-            Some((_, None)) => {
-                let (index, reasons) = self.choose(self.all.iter().map(fits));
-                (&self.all[index..=index], reasons)
-            }
-            _ => (&self.all, Vec::new()),
+    pub(crate) fn chosen(&self, fit: impl Fn(&Target) -> Fit<()>) -> (&[Target], Vec<String>) {
+        if !self.is_choice() {
+            return (&self.all, Vec::new());
         }
+        let (index, reasons) = self.choose(&self.all.iter().map(fit).collect::<Vec<_>>());
+        (&self.all[index..=index], reasons)
     }
 
-    /// Index of the device that a program takes, with the reasons. `fit` reports whether each device fits.
-    pub(crate) fn choose(&self, mut fit: impl Iterator<Item = bool>) -> (usize, Vec<String>) {
-        let index = fit.position(core::convert::identity).unwrap_or(0);
-        (index, self.here.as_ref().map_or_else(Vec::new, |(here, _)| here.reasons(index)))
+    /// Index of the device that a program takes, with the reasons. `fits` are the plans for all devices.
+    pub(crate) fn choose(&self, fits: &[Fit<()>]) -> (usize, Vec<String>) {
+        self.here.as_ref().map_or_else(Default::default, |(here, _)| here.choose(fits))
     }
 
     /// Changes the list of devices.
@@ -96,10 +99,10 @@ impl Targets {
         self
     }
 
-    /// Names the GPU of this machine that would do, where none of the devices that a program may take fits.
-    pub(crate) fn add_remedy(&self, misfit: &mut Misfit, fits: impl Fn(&Target) -> bool) {
-        let remedy = self.here.as_ref().and_then(|(here, which)| here.remedy(*which, fits));
-        if let Some(remedy) = remedy {
+    /// Names the GPU of this machine that would do in place of `refused`, or the limit of this process.
+    pub(crate) fn add_remedy(&self, misfit: &mut Misfit, refused: &Target, fit: impl Fn(&Target) -> Fit<()>) {
+        let fits = |target: &Target| matches!(fit(target), Fit::Whole(()));
+        if let Some(remedy) = self.here.as_ref().and_then(|(here, _)| here.remedy(refused, fits)) {
             misfit.remedy = remedy;
         }
     }
@@ -107,6 +110,6 @@ impl Targets {
 
 impl From<Vec<Target>> for Targets {
     fn from(all: Vec<Target>) -> Self {
-        Self { all, here: None }
+        Self { all, here: None, left_out: Vec::new() }
     }
 }

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use gpu_tuned::{Machine, detect};
+use gpu_tuned::detect;
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts};
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::largest_piece;
@@ -15,12 +15,14 @@ use super::details::CUDA;
 use crate::args::Common;
 use crate::error::Error;
 use crate::project::Project;
+use crate::target::Here;
 
 /// Shipped profiles, the package's own, and the GPUs of this machine.
 pub(super) struct Catalogue {
     pub project: Option<Project>,
     pub table: ProfileTable,
-    pub machine: Machine,
+    pub here: Here,
+    /// Matches of the machine's GPUs, in CUDA's order.
     pub recognised: Vec<Match>,
 }
 
@@ -64,7 +66,8 @@ impl Catalogue {
         let table = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
         let machine = detect();
         let recognised = machine.gpus.iter().map(|reading| identify(reading, &table)).collect();
-        Ok((Self { project, table, machine, recognised }, notes))
+        let here = Here::new(machine, table.clone(), project.as_ref().map(Project::declared).unwrap_or_default());
+        Ok((Self { project, table, here, recognised }, notes))
     }
 
     /// Profiles by architecture, newest first, then by memory and bandwidth, largest first; `generic` last.

@@ -147,9 +147,63 @@ fn a_job_of_slurm_bounds_the_plan_of_the_cpu() {
 #[test]
 fn a_gpu_that_burn_cannot_train_on_is_named_before_the_cpu_is_planned_for() {
     let ran = planned("k80", &[], &["--here", "--json"]);
-    assert!(ran.stderr.starts_with("note: Tesla K80: CUDA 13 has dropped compute capability 3.7"), "{}", ran.stderr);
+    let reason = "note: GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped compute capability 3.7";
+    assert!(ran.stderr.starts_with(reason), "{}", ran.stderr);
     assert!(ran.stderr.ends_with("note: no usable GPU: the plan is for the CPU\n"), "{}", ran.stderr);
     assert!(targets(&ran.json(0))[0].starts_with("CPU"));
+}
+
+#[test]
+fn a_gpu_that_cannot_be_planned_for_is_no_in_every_command() {
+    let k80 = on("k80", &Project::new("bare"), &[], &["targets", "--here"]);
+    let text = k80.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped"), "{text}");
+    for args in [&["plan"][..], &["explain"]] {
+        let args = [args, &["--dim", "seq=256", "--global-batch", "512"], LM].concat();
+        for chosen in [&["k80"][..], &["--gpu", "0"], &["gtx1080-ti", "--precision", "mixed_bf16"]] {
+            let ran = on("k80", &Project::new("bare"), &[], &[&args, chosen].concat());
+            let text = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(text.contains("cannot train") || text.contains("tensor cores"), "{args:?} {chosen:?}: {text}");
+            assert_eq!(ran.code, 1, "{args:?} {chosen:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_number_without_a_gpu_has_the_reason() {
+    let said = planned("no-permission", &[], &["--gpu", "0"]).refused(2);
+    assert!(said.starts_with("error: there is no GPU 0: this machine has no usable GPU\n  "), "{said}");
+    assert!(said.ends_with("\n  help: --here plans for the CPU\n") && said.lines().count() == 3, "{said}");
+}
+
+#[test]
+fn a_full_gpu_among_all_is_to_be_freed() {
+    let project = Project::new("bare");
+    let args = ["plan", "--dim", "seq=256", "--global-batch", "512"];
+    let ran = on("full", &project, &[], &[&args, LM, &["--gpu", "all"]].concat());
+    let text = ran.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("free the memory of GPU 0"), "{text}");
+}
+
+#[test]
+fn the_limit_of_a_job_is_named_where_the_plan_does_not_fit() {
+    let ran = planned("no-gpu", &[("SLURM_MEM_PER_NODE", "200")], &["--here"]);
+    let text = ran.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("raise the limit SLURM_MEM_PER_NODE, which allows this process 200.0 MiB"), "{text}");
+}
+
+#[test]
+fn builds_for_single_gpus_that_take_another_one_are_named() {
+    let project = Project::new("declared");
+    project.write(
+        "Cargo.toml",
+        "[package]\nname = \"declared\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[features]\nrtx3090 = []\nrtx4090 = []\n[workspace]\n",
+    );
+    let args = ["plan", "--here", "--dim", "seq=256", "--global-batch", "512"];
+    let ran = on("two-gpus", &project, &[], &[&args, LM].concat());
+    let note = "note: a program that is built for rtx3090 alone takes GPU 1\n";
+    assert!(ran.stderr.contains("a program takes GPU 0") && ran.stderr.contains(note), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("built for rtx4090"), "{}", ran.stderr);
 }
 
 #[test]

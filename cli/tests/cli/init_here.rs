@@ -87,9 +87,12 @@ fn reasons_for_missing_gpus_are_reported() {
         ("only-gpu-lost", "note: GPU 0: the GPU is lost"),
         ("driver-not-loaded", "note: the NVIDIA kernel module is not loaded"),
         ("l20x", "note: no profile matches NVIDIA L20X exactly: feature `native` builds for it"),
-        ("h100-mig", "is a part of a GPU: feature `native` builds for it"),
+        ("h100-mig", "exactly: feature `native` builds for it\n"),
+        ("k80", "note: GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped"),
     ] {
         let ran = on(&fake_nvml::scenario(machine), &project, &[]);
         assert!(ran.stderr.contains(why), "{machine}: {}", ran.stderr);
+        // Only a GPU that gets a profile is sent to the command that prints it.
+        assert_eq!(ran.stderr.contains("--toml"), machine == "l20x", "{machine}: {}", ran.stderr);
     }
 }

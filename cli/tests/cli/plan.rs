@@ -27,7 +27,9 @@ fn figures_of_another_burn_are_left_out_as_the_build_leaves_them_out() {
 fn all_profiles_are_planned_on_request() {
     let project = Project::new("declared");
     project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n[profile.mine]\nbase = \"l4\"\n");
-    let rows = project.run(&["plan", "--all", "--json"]).json(0);
+    let ran = project.run(&["plan", "--all", "--json"]);
+    assert_eq!(ran.stderr, "note: left out, because Burn cannot train on them: k80, m40, m60\n");
+    let rows = ran.json(0);
     let targets: Vec<_> = rows.as_array().expect("rows").iter().map(|row| row["target"].as_str()).collect();
     assert_eq!(targets.len(), 169);
     assert!(!targets.contains(&Some("k80")), "Burn cannot train on it");
@@ -225,6 +227,8 @@ fn prices_are_checked() {
     for (args, message) in [
         (vec!["--price", "h200"], "expected GPU=USD_PER_HOUR"),
         (vec!["--price", "h2000=3"], "there is no profile `h2000`"),
+        (vec!["--price", "h200=1e308"], "expected GPU=USD_PER_HOUR from 0 to 1000000"),
+        (vec!["--price", "h200=3", "--price", "h200=4"], "--price names `h200` twice"),
         (vec!["--sort", "cost"], "--price"),
     ] {
         let error = project.run(&[vec!["plan", "h200"], args].concat()).refused(2);

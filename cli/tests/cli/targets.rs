@@ -214,7 +214,7 @@ fn every_scenario_is_answered_as_it_expects() {
         let name = file.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
         let expected = Scenario::load(&file).expect("a scenario").expect.expect("what is expected of it");
         let ran = on(&name, &project, &["--here", "--json"]);
-        let here = ran.json(i32::from(expected.gpus == 0));
+        let here = ran.json(i32::from(expected.rung == Rung::Cpu));
         let gpus = here["gpus"].as_array().expect("GPUs");
         let trouble = here["trouble"].as_array().map(Vec::len);
         assert_eq!((gpus.len(), trouble), (expected.gpus, Some(expected.trouble)), "{name}");

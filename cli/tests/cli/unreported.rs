@@ -54,7 +54,7 @@ fn memory_of_the_host_is_the_memory_of_a_gpu_that_shares_it() {
         let (_, text) = said(machine, &["explain", "--here"]);
         assert!(text.contains("the host's, which the GPU shares") && text.contains("unified memory: "), "{text}");
         let (_, here) = said(machine, &["targets", "--here"]);
-        assert!(!here.contains("it cannot be planned for"), "{machine}: {here}");
+        assert!(here.contains("\n  for training "), "{machine}: {here}");
     }
 }
 
@@ -67,8 +67,18 @@ fn a_gpu_that_reports_no_memory_is_named_before_a_plan_for_the_cpu() {
         assert_eq!(notes, why, "{command}");
         assert!(text.contains("CPU ("), "{command}: {text}");
     }
-    let (_, here) = said("vgpu-without-memory", &["targets", "--here"]);
-    assert!(here.contains("it cannot be planned for"), "{here}");
+    let here = on(&scenario("vgpu-without-memory"), &["targets", "--here"]).ended(1);
+    assert!(here.contains("cannot be planned for: the driver does not"), "{here}");
+}
+
+#[test]
+fn memory_of_the_profile_is_named_where_the_driver_reports_none() {
+    let note = |machine| {
+        let (notes, _) = said(machine, &["plan", "--here"]);
+        let (here, _) = said(machine, &["targets", "--here"]);
+        notes.contains("the driver reports no memory; planned with the ") && here.contains("planned with the ")
+    };
+    assert!(note("zero-memory") && note("rtx3080-name-only") && !note("rtx4090"));
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
-use gpu_tuned_core::matching::{Match, identify};
+use gpu_tuned_core::matching::Match;
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_observe::Host;
 
 use super::{DecideError, DecisionContext, GpusError};
 
-use crate::detect::Machine;
+use crate::detect::{Machine, UnusableGpu, UsableGpu};
 use crate::selection::{Fallback, SelectedGpu, Shortfall};
 
 /// The devices that a decision is for. Positions are those in [`Machine::gpus`].
@@ -17,7 +17,7 @@ use crate::selection::{Fallback, SelectedGpu, Shortfall};
 pub(crate) enum DeviceRequest {
     /// The first GPU on which the plan fits: see [`Machine::preference`].
     #[default]
-    Best,
+    FirstFit,
     /// GPUs by their positions.
     These(Vec<usize>),
     /// Every GPU that there is.
@@ -29,23 +29,26 @@ pub(crate) enum DeviceRequest {
     },
 }
 
-/// A GPU that was tried and did not open.
-pub(crate) struct FailedGpu {
-    pub position: usize,
-    pub because: String,
-}
-
 /// A GPU that is taken.
 pub(super) struct Gpu {
     position: usize,
     pub reading: GpuReading,
     pub found: Match,
     facts: DeviceFacts,
+    memory_remark: Option<String>,
+}
+
+impl Gpu {
+    fn new(gpu: UsableGpu, reading: GpuReading) -> Self {
+        let UsableGpu { position, found, facts, memory_remark } = gpu;
+        Self { position, reading, found, facts, memory_remark }
+    }
 }
 
 impl From<Gpu> for SelectedGpu {
     fn from(gpu: Gpu) -> Self {
-        Self { position: gpu.position, device: (&gpu.found).into(), reading: gpu.reading }
+        let Gpu { position, reading, found, memory_remark, .. } = gpu;
+        Self { position, device: (&found).into(), reading, memory_remark }
     }
 }
 
@@ -85,7 +88,7 @@ impl DeviceRequest {
     /// Returns true if this process may use several GPUs.
     fn is_several(&self) -> bool {
         match self {
-            Self::Best | Self::Cpu { .. } => false,
+            Self::FirstFit | Self::Cpu { .. } => false,
             Self::These(positions) => positions.len() > 1,
             Self::All => true,
         }
@@ -94,7 +97,7 @@ impl DeviceRequest {
     /// Positions of the GPUs. Missing GPUs of the machine have the last ones.
     fn positions(&self, machine: &Machine) -> Vec<usize> {
         match self {
-            Self::Best => vec![0],
+            Self::FirstFit => vec![0],
             Self::These(positions) => positions.clone(),
             Self::All => (0..machine.gpus.len() + machine.missing_count).collect(),
             Self::Cpu { .. } => Vec::new(),
@@ -119,31 +122,26 @@ fn usable(asked: &[usize], here: DecisionContext<'_>, profiles: &ProfileTable) -
         because.extend(here.machine.missing.iter().cloned());
     }
     for &position in asked {
-        let Some(reading) = all.get(position) else {
-            if !matches!(here.wanted, DeviceRequest::All) {
-                because.push(format!("GPU {position} was asked for and there are {}", all.len()));
-            }
-            continue;
-        };
-        if let Some(broken) = here.broken.iter().find(|broken| broken.position == position) {
-            because.push(broken.because.clone());
+        // Missing GPUs have reasons of their own.
+        if position >= all.len() && matches!(here.wanted, DeviceRequest::All) {
             continue;
         }
-        let found = identify(reading, profiles);
-        // A GPU with unknown memory has no plan.
-        match DeviceFacts::from_reading(reading, found.profile(), None) {
-            Some(DeviceFacts { name, refusal: Some(reason), .. }) => because.push(format!("{name}: {reason}")),
-            Some(facts) => gpus.push(Gpu { position, reading: reading.clone(), found, facts }),
-            None => because.push(reading.without_memory(position)),
+        match usable_gpu(position, here, profiles) {
+            Ok(gpu) => gpus.push(Gpu::new(gpu, all[position].clone())),
+            Err(unusable) => because.push(unusable.because),
         }
     }
     (gpus, because)
 }
 
-/// Explains why no plan can be made for the GPU at `position`; `None` if one can.
-pub(super) fn unusable(position: usize, here: DecisionContext<'_>, profiles: &ProfileTable) -> Option<String> {
-    let (gpus, because) = usable(&[position], here, profiles);
-    gpus.is_empty().then(|| because.join("; "))
+/// The GPU at `position`, unless it failed to open.
+pub(super) fn usable_gpu(
+    position: usize,
+    here: DecisionContext<'_>,
+    profiles: &ProfileTable,
+) -> Result<UsableGpu, UnusableGpu> {
+    let broken = here.broken.iter().find(|broken| broken.position == position);
+    broken.map_or_else(|| here.machine.usable(position, profiles), |broken| Err(broken.clone()))
 }
 
 /// Who trains together.

@@ -1,10 +1,10 @@
 //! From a config and a machine to a selection and a plan. Opens nothing.
 
 mod asked;
-mod best;
 mod built_for;
 mod devices;
 mod error;
+mod first_fit;
 mod planning;
 mod restore;
 mod saving;
@@ -21,11 +21,11 @@ use gpu_tuned_core::{Goal, Pins, Precision, Setting};
 use gpu_tuned_project::resolved::Resolved;
 use serde::Serialize;
 
-pub(crate) use devices::{DeviceRequest, FailedGpu};
+pub(crate) use devices::DeviceRequest;
 pub(crate) use error::DecideError;
 pub use error::GpusError;
 
-use crate::detect::Machine;
+use crate::detect::{Machine, UnusableGpu};
 use crate::resume::{self, Resumed};
 use crate::saved::SavedRun;
 use crate::selection::{Change, Fallback, Selection};
@@ -96,7 +96,7 @@ pub(crate) struct DecisionContext<'a> {
     /// Requested devices.
     pub wanted: &'a DeviceRequest,
     /// GPUs that failed to open.
-    pub broken: &'a [FailedGpu],
+    pub broken: &'a [UnusableGpu],
     /// Saved run to resume.
     pub saved: Option<&'a SavedRun>,
     /// Pins for this start, which override the config.
@@ -108,10 +108,14 @@ pub(crate) struct DecisionContext<'a> {
 /// Decides for the requested devices of the machine, or for the CPU without a usable GPU.
 pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     match context.wanted {
-        DeviceRequest::Best => best::decide_best(config, context),
+        DeviceRequest::FirstFit => first_fit::decide_for_first_fit(config, context),
         DeviceRequest::These(positions) if positions.len() == 1 => {
             let decided = decide_on(config, context);
-            decided.map_err(|error| best::with_remedy(error, config, context, positions[0]))
+            decided.map_err(|error| first_fit::with_remedy(error, config, context, Some(positions[0])))
+        }
+        DeviceRequest::Cpu { .. } => {
+            let decided = decide_on(config, context);
+            decided.map_err(|error| first_fit::with_remedy(error, config, context, None))
         }
         _ => decide_on(config, context),
     }

@@ -1,6 +1,7 @@
 //! Reading of the machine: its GPUs, its driver, its host. No code here opens a device or panics.
 
 mod gpus;
+mod usable;
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -9,6 +10,8 @@ use std::time::Instant;
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_observe::Host;
 use serde::Serialize;
+
+pub use usable::{UnusableGpu, UsableGpu};
 
 /// State of a machine at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -16,6 +16,9 @@ pub struct SelectedGpu {
     pub device: Recognised,
     /// Reading of the driver.
     pub reading: GpuReading,
+    /// Source of the memory, if the driver reports none or an implausible one; one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_remark: Option<String>,
 }
 
 impl SelectedGpu {

@@ -1,6 +1,7 @@
 //! Chosen devices, and their differences from those of the build.
 
 mod fallback;
+mod fit;
 mod gpus;
 mod preference;
 
@@ -12,6 +13,7 @@ use gpu_tuned_core::{Setting, SettingValue};
 use serde::Serialize;
 
 pub use fallback::Fallback;
+pub use fit::{FirstFit, Fit};
 pub use gpus::{SelectedGpu, Shortfall};
 pub use preference::PassedOver;
 
@@ -131,6 +133,9 @@ impl fmt::Display for Selection {
                 write!(f, "found {} GPUs", several.len())?;
                 several.iter().try_for_each(|gpu| write!(f, "\n  GPU {}: {gpu}", gpu.position))?;
             }
+        }
+        for remark in self.gpus.iter().filter_map(|gpu| gpu.memory_remark.as_ref()) {
+            write!(f, "\n  {remark}")?;
         }
         for passed_over in &self.passed_over {
             write!(f, "\n  {passed_over}")?;

@@ -5,10 +5,11 @@ use std::fmt;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::plan::Remedy;
+use gpu_tuned_observe::{Host, HostMemoryLimit};
 use serde::Serialize;
 
 use super::gpus::name;
-use crate::detect::Machine;
+use crate::detect::{Machine, UnusableGpu};
 
 /// A GPU that comes first and is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,13 +47,13 @@ impl Machine {
         &self,
         taken: usize,
         is_target: impl Fn(&GpuReading) -> bool,
-        failed: &[(usize, String)],
+        failed: &[UnusableGpu],
     ) -> Vec<PassedOver> {
         let rank = |position: usize| (!is_target(&self.gpus[position]), position);
         let earlier = (0..self.gpus.len()).filter(|&position| rank(position) < rank(taken));
         let because = |position: usize| {
-            let failure = failed.iter().find(|(failed, _)| *failed == position).map(|(_, because)| because.clone());
-            failure.unwrap_or_else(|| self.free_beside(position, taken))
+            let failure = failed.iter().find(|failed| failed.position == position);
+            failure.map_or_else(|| self.free_beside(position, taken), |failed| failed.because.clone())
         };
         let earlier = earlier.map(|position| PassedOver { position: Some(position), because: because(position) });
         let missing = self.missing.iter().map(|because| PassedOver { position: None, because: because.clone() });
@@ -70,7 +71,8 @@ impl Machine {
     }
 
     /// Names the GPU of this machine on which a workload fits that does not fit GPU `refused`; else one on which it fits
-    /// once its memory is free. Memory of the host, and memory above a limit of this process, cannot be freed.
+    /// once its memory is free; else the limit of this process without which it fits GPU `refused`. Memory of the host
+    /// cannot be freed.
     pub fn remedy(&self, refused: usize, fits: impl Fn(&GpuReading) -> bool) -> Option<Remedy> {
         let others = self.gpus.iter().enumerate().filter(|(position, _)| *position != refused);
         let other = others.clone().find(|(_, gpu)| fits(gpu)).map(|(position, gpu)| Remedy::TakeGpu {
@@ -79,22 +81,41 @@ impl Machine {
             free: gpu.memory_free.unwrap_or_else(|| usable(gpu)),
         });
         let refused = self.gpus.get(refused).map(|gpu| (refused, gpu));
-        other.or_else(|| {
+        let freed = || {
             let mut all = refused.into_iter().chain(others);
             all.find_map(|(position, gpu)| {
                 let (free, total) = (gpu.memory_free?, usable(gpu));
                 let total = gpu.memory_limit.map_or(total, |limit| limit.min(total));
-                let mut freed = gpu.clone();
-                freed.memory_free = Some(total);
-                (free < total && !gpu.has_unified_memory() && fits(&freed)).then(|| Remedy::FreeGpu {
-                    position,
-                    gpu: name(gpu),
-                    free,
-                    total,
-                })
+                let would_do = free < total && !gpu.has_unified_memory() && fits(&with_free(gpu, total));
+                would_do.then(|| Remedy::FreeGpu { position, gpu: name(gpu), free, total })
             })
+        };
+        other.or_else(freed).or_else(|| {
+            let (_, gpu) = refused?;
+            let host = self.host.memory_limit.filter(|_| gpu.has_unified_memory());
+            let host = host.map(|host| (host.name, host.limit, host.available_without));
+            let (name, limit, total) = host.or_else(|| Some((GPU_MEMORY_LIMIT, gpu.memory_limit?, usable(gpu))))?;
+            fits(&with_free(gpu, total)).then(|| Remedy::RaiseLimit { name: name.to_owned(), limit })
         })
     }
+
+    /// Names the limit on the host's memory without which a workload fits the CPU. `fits` gets the host without limit.
+    pub fn host_remedy(&self, fits: impl Fn(&Host) -> bool) -> Option<Remedy> {
+        let HostMemoryLimit { name, limit, available_without, .. } = self.host.memory_limit?;
+        let mut host = self.host;
+        (host.memory_available, host.memory_limit) = (available_without, None);
+        host.memory_total = host.memory_total.max(available_without);
+        fits(&host).then(|| Remedy::RaiseLimit { name: name.to_owned(), limit })
+    }
+}
+
+/// The variable that sets [`GpuReading::memory_limit`].
+const GPU_MEMORY_LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+
+fn with_free(gpu: &GpuReading, free: Bytes) -> GpuReading {
+    let mut gpu = gpu.clone();
+    gpu.memory_free = Some(free);
+    gpu
 }
 
 /// Memory of the GPU without what the driver reserves.

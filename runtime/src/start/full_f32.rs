@@ -6,7 +6,8 @@ use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 
 use super::StartError;
-use crate::decide::{Decision, FailedGpu};
+use crate::decide::Decision;
+use crate::detect::UnusableGpu;
 use crate::selection::SelectedGpu;
 
 /// Actions of a start while TF32 is decided.
@@ -24,7 +25,7 @@ pub(super) struct Start<'s> {
 pub(super) fn settle(
     decision: Decision,
     start: &Start<'_>,
-) -> Result<Result<(Decision, WarmStart), FailedGpu>, StartError> {
+) -> Result<Result<(Decision, WarmStart), UnusableGpu>, StartError> {
     if !is_asked(&decision) {
         return unasked(decision, start).map(Ok);
     }
@@ -72,7 +73,7 @@ fn is_asked(decision: &Decision) -> bool {
 }
 
 /// Switches TF32 off on all of them, or returns why it stays on. A GPU that refuses after others counts as failed.
-fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Option<String>, FailedGpu> {
+fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Option<String>, UnusableGpu> {
     if let Some(why) = caches.tf32_in_them().filter(|_| !tf32_is_off()) {
         return Ok(Some(why));
     }
@@ -82,7 +83,7 @@ fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Opti
             Err(error @ OpenError::Tf32 { .. }) if !tf32_is_off() => {
                 return Ok(Some(error.to_string()));
             }
-            Err(error) => return Err(FailedGpu { position: gpu.position, because: error.to_string() }),
+            Err(error) => return Err(UnusableGpu { position: gpu.position, because: error.to_string() }),
         }
     }
     Ok(None)

@@ -16,8 +16,8 @@ use gpu_tuned_observe::recording::{Observer, Observers, Record, Recorder};
 
 pub use error::StartError;
 
-use crate::decide::{Decision, DecisionContext, DeviceRequest, FailedGpu, decide};
-use crate::detect::{Machine, first_look};
+use crate::decide::{Decision, DecisionContext, DeviceRequest, decide};
+use crate::detect::{Machine, UnusableGpu, first_look};
 use crate::restart;
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
@@ -267,7 +267,7 @@ impl Options {
     /// Decides without the GPUs that turned out to be broken, and with TF32 as it is where nothing can be done about it.
     fn decide_without<C: Tuned>(
         &self,
-        broken: &[FailedGpu],
+        broken: &[UnusableGpu],
         wanted: &DeviceRequest,
         saved: Option<&SavedRun>,
         config: &C,

@@ -4,8 +4,8 @@
 use gpu_tuned_core::plan::Plan;
 
 use super::{Options, StartError};
-use crate::decide::{Decision, DeviceRequest, FailedGpu};
-use crate::detect::Machine;
+use crate::decide::{Decision, DeviceRequest};
+use crate::detect::{Machine, UnusableGpu};
 #[cfg(feature = "burn")]
 use crate::selection::SelectedGpu;
 use crate::session::Opened;
@@ -34,7 +34,7 @@ impl Options {
         &self,
         decision: Decision,
         again: &dyn Fn(bool) -> Result<Decision, StartError>,
-    ) -> Result<Result<(Decision, Opened), FailedGpu>, StartError> {
+    ) -> Result<Result<(Decision, Opened), UnusableGpu>, StartError> {
         use gpu_tuned_train::device::{Place, open};
 
         if decision.selection.gpus.is_empty() {
@@ -57,7 +57,7 @@ impl Options {
         let float = float(&decision);
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
             Ok(opened) => Ok(opened),
-            Err(error) => Err(FailedGpu { position: gpu.position, because: error.to_string() }),
+            Err(error) => Err(UnusableGpu { position: gpu.position, because: error.to_string() }),
         };
         let opened: Result<Vec<_>, _> = decision.selection.gpus.iter().map(open).collect();
         Ok(opened.map(|gpus| {
@@ -89,7 +89,7 @@ impl Options {
         &self,
         decision: Decision,
         _again: &dyn Fn(bool) -> Result<Decision, StartError>,
-    ) -> Result<Result<(Decision, Opened), FailedGpu>, StartError> {
+    ) -> Result<Result<(Decision, Opened), UnusableGpu>, StartError> {
         Ok(Ok((decision, Opened {})))
     }
 }

@@ -1,6 +1,9 @@
 //! Choice of one GPU among those that a process gets, and GPUs that it should get and does not.
 
-use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Recognised, SavedRun, StartError, gpu_tuned};
+use gpu_tuned::{
+    Bytes, Decision, Fallback, HostMemoryLimit, Machine, Options, Precision, Recognised, SavedRun, StartError,
+    gpu_tuned,
+};
 use tempfile::tempdir;
 
 use crate::played::{machine, on};
@@ -107,7 +110,7 @@ fn a_gpu_that_burn_cannot_train_on_does_not_hide_the_next_one() {
     let decision = Options::default().machine(machine).decide(&ForAnyGpu::default()).expect("it fits the second");
     assert_eq!(taken(&decision), [1]);
     let [passed_over] = &decision.selection.passed_over[..] else { panic!("{}", decision.selection) };
-    assert!(passed_over.because.starts_with("Tesla K80: CUDA 13 has dropped"), "{passed_over}");
+    assert!(passed_over.because.starts_with("GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped"), "{passed_over}");
 }
 
 /// Machine with the GPUs of these scenarios.
@@ -123,7 +126,7 @@ fn a_gpu_without_the_precision_does_not_hide_the_next_one() {
     let decide = |scenarios| Options::default().machine(with_gpus(scenarios)).set(set()).decide(&ForAnyGpu::default());
     for (scenarios, reason) in [
         (["gtx1080-ti", "rtx3060"], "NVIDIA GeForce GTX 1080 Ti has no bf16 tensor cores"),
-        (["k80", "rtx4090"], "Tesla K80: CUDA 13 has dropped"),
+        (["k80", "rtx4090"], "GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped"),
     ] {
         let decision = decide(scenarios).unwrap_or_else(|error| panic!("{scenarios:?}: {error}"));
         assert_eq!(taken(&decision), [1], "{scenarios:?}");
@@ -135,6 +138,38 @@ fn a_gpu_without_the_precision_does_not_hide_the_next_one() {
     {
         let error = decide(scenarios).expect_err("neither has bf16");
         assert!(error.to_string().starts_with(first), "{error}");
+    }
+}
+
+/// Asks for bf16 without a pin, so that a GPU without it trains in fp32.
+#[gpu_tuned(
+    transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256),
+    global_batch = 512,
+    precision = "mixed_bf16",
+    target = "rtx4090"
+)]
+#[derive(Clone, Debug)]
+struct InBf16 {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[test]
+fn a_gpu_with_the_requested_precision_goes_before_one_that_trains_in_fp32() {
+    let decide = |machine| Options::default().machine(machine).decide(&InBf16::default()).expect("there is a plan");
+    let capable = decide(with_gpus(["gtx1080-ti", "rtx3060"]));
+    assert_eq!((taken(&capable), capable.plan.settings.precision), (vec![1], Precision::MixedBf16));
+    let because = &capable.selection.passed_over[0].because;
+    assert!(because.starts_with("NVIDIA GeForce GTX 1080 Ti has no bf16 tensor cores"), "{because}");
+    // Without such a GPU, or if the plan does not fit it, the first one that can train is taken.
+    for (second, free) in [("t4", 15_000), ("rtx3060", 300)] {
+        let mut machine = with_gpus(["gtx1080-ti", second]);
+        machine.gpus[1].memory_free = Some(Bytes::from_mib(free));
+        let decision = decide(machine);
+        assert_eq!((taken(&decision), decision.plan.settings.precision), (vec![0], Precision::F32), "{second}");
+        let fallbacks = &decision.selection.fallbacks;
+        let is_precision = |fallback: &Fallback| matches!(fallback, Fallback::Precision { .. });
+        assert!(fallbacks.iter().any(is_precision), "{}", decision.selection);
     }
 }
 
@@ -180,12 +215,72 @@ fn memory_that_cannot_be_freed_is_no_remedy() {
         machine.gpus[0].memory_limit = Some(Bytes::from_mib(limit));
         machine
     };
-    assert!(!help(limited(600, 600)).contains("free the memory"));
+    assert_eq!(
+        help(limited(600, 600)),
+        "raise the limit CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, which allows this process 600.0 MiB: then it fits"
+    );
     let remedy = help(limited(600, 12_288));
     assert!(remedy.contains("600.0 MiB of 12.0 GiB are free: then it fits"), "{remedy}");
     let mut unified = with_free("rtx4090", &[600]);
     unified.gpus[0].unified_memory = true;
-    assert!(!help(unified).contains("free the memory"));
+    unified.host.memory_limit = None;
+    assert!(help(unified.clone()).starts_with("it needs a GPU with"));
+    unified.host.memory_limit = Some(job_limit(600, 24_000));
+    assert_eq!(help(unified), "raise the limit SLURM_MEM_PER_NODE, which allows this process 600.0 MiB: then it fits");
+}
+
+fn job_limit(limit_mib: u64, available_mib: u64) -> HostMemoryLimit {
+    let [limit, available_without] = [limit_mib, available_mib].map(Bytes::from_mib);
+    HostMemoryLimit { name: "SLURM_MEM_PER_NODE", limit, available_without }
+}
+
+#[test]
+fn the_limit_of_the_job_is_named_where_the_plan_does_not_fit_the_cpu() {
+    let help = |scenario: &str, options: fn(Options) -> Options, available| {
+        let mut machine = machine(scenario);
+        let limit = Bytes::from_mib(600);
+        (machine.host.memory_total, machine.host.memory_available) = (limit, limit);
+        machine.host.memory_limit = Some(job_limit(600, available));
+        let decided = options(Options::default().machine(machine)).decide(&ForAnyGpu::default());
+        decided.expect_err("it does not fit").to_string().split_once("help: ").expect("a remedy").1.to_owned()
+    };
+    let raise = "raise the limit SLURM_MEM_PER_NODE, which allows this process 600.0 MiB: then it fits";
+    assert_eq!(help("no-gpu", |options| options, 24_000), raise);
+    assert_eq!(help("k80", |options| options, 24_000), raise);
+    assert_eq!(help("rtx4090", Options::cpu, 24_000), raise);
+    assert!(help("no-gpu", |options| options, 601).starts_with("it needs a GPU with"));
+}
+
+#[test]
+fn memory_of_the_profile_is_named_where_the_driver_reports_none() {
+    for (scenario, expected) in [
+        ("zero-memory", Some("the driver reports no memory; planned with the ")),
+        ("rtx3080-name-only", Some("the driver reports no memory; planned with the ")),
+        ("rtx4090", None),
+        ("gb10", None),
+    ] {
+        let decision = on(scenario).decide(&ForAnyGpu::default()).expect("it fits");
+        let remark = decision.selection.gpus[0].memory_remark.clone();
+        assert_eq!(remark.is_some(), expected.is_some(), "{scenario}: {remark:?}");
+        let (remark, expected) = (remark.unwrap_or_default(), expected.unwrap_or_default());
+        assert!(remark.contains(expected) && decision.selection.to_string().contains(&remark), "{scenario}: {remark}");
+    }
+    let mut absurd = machine("rtx4090");
+    absurd.gpus[0].memory_total = Some(Bytes::from_mib(1 << 30));
+    let decision = Options::default().machine(absurd).decide(&ForAnyGpu::default()).expect("it fits");
+    let remark = decision.selection.gpus[0].memory_remark.as_deref();
+    assert!(remark.is_some_and(|remark| remark.contains("an implausible 1048576.0 GiB")), "{remark:?}");
+}
+
+#[test]
+fn an_old_gpu_is_refused_by_its_name_where_the_driver_reports_no_compute_capability() {
+    let mut machine = machine("k80");
+    let gpu = &mut machine.gpus[0];
+    (gpu.name, gpu.pci_id, gpu.compute_capability) = (Some("NVIDIA GeForce GTX 980".to_owned()), None, None);
+    let decision = Options::default().machine(machine).decide(&ForAnyGpu::default()).expect("the CPU is left");
+    let [Fallback::NoGpu { because }] = &decision.selection.fallbacks[..] else { panic!("{}", decision.selection) };
+    let expected = "GPU 0 (NVIDIA GeForce GTX 980) cannot train: CUDA 13 has dropped compute capability 5.2 (Maxwell)";
+    assert!(because[0].starts_with(expected), "{because:?}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 mod compared;
 mod profiles;
 
-use gpu_tuned::{Machine, Recognised};
-use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned::Recognised;
+use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::Match;
 use gpu_tuned_core::profile::ProfileId;
 use serde::Serialize;
@@ -13,8 +13,7 @@ use super::catalogue::{Catalogue, Limits};
 use super::details;
 use crate::args::Common;
 use crate::output::{Answer, BOLD, Code, GOOD, MARKED, pretty, section, styled, wrapped};
-use crate::project::Project;
-use crate::target::first_choice;
+use crate::target::{Here, is_describable};
 use crate::view::memory_origin;
 pub(super) use profiles::profiles;
 
@@ -23,7 +22,7 @@ const DESCRIBE: &str =
     "for a feature of its own, `cargo gpu-tuned targets --here --toml` prints a profile for gpu-tuned.toml";
 
 #[derive(Serialize)]
-struct Here<'a> {
+struct Report<'a> {
     driver_version: Option<&'a str>,
     gpus: Vec<Gpu<'a>>,
     /// Reasons why GPUs are missing, one sentence each.
@@ -44,58 +43,54 @@ struct Gpu<'a> {
     /// Limits of plans; `None` for a GPU that cannot be planned for.
     limits: Option<Limits>,
     /// The reason why the GPU cannot be planned for.
-    unusable: Option<String>,
+    unusable: Option<&'a str>,
     #[serde(skip)]
     found: &'a Match,
     reading: &'a GpuReading,
 }
 
-/// GPUs, and reasons for missing ones. Without a GPU the answer is no.
+/// GPUs, and reasons for missing ones. Without a usable GPU the answer is no.
 pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<String>) -> Answer {
-    let machine = &catalogue.machine;
-    let declared = catalogue.project.as_ref().map(Project::declared).unwrap_or_default();
-    let first = first_choice(machine.clone(), catalogue.table.clone(), &declared);
-    let read = machine.gpus.iter().zip(&catalogue.recognised).enumerate();
-    let here = Here {
-        driver_version: machine.driver_version.as_deref(),
-        gpus: read.map(|(number, (reading, found))| gpu(number, first == Some(number), reading, found)).collect(),
-        trouble: &machine.trouble,
+    let here = &catalogue.here;
+    let read = here.machine.gpus.iter().zip(&catalogue.recognised).enumerate();
+    let report = Report {
+        driver_version: here.machine.driver_version.as_deref(),
+        gpus: read.map(|(number, (reading, found))| gpu(here, number, reading, found)).collect(),
+        trouble: &here.machine.trouble,
     };
-    notes.extend(trouble(machine));
-    let text = if common.json { pretty(&here) } else { text(&here, catalogue) };
-    let code = if here.gpus.is_empty() { Code::No } else { Code::Ok };
+    notes.extend(trouble(here));
+    let text = if common.json { pretty(&report) } else { text(&report, catalogue) };
+    let code = if here.usable.is_empty() { Code::No } else { Code::Ok };
     Answer { text, notes, code }
 }
 
 /// Reasons why GPUs are missing.
-fn trouble(machine: &Machine) -> Vec<String> {
+fn trouble(here: &Here) -> Vec<String> {
+    let machine = &here.machine;
     if machine.gpus.is_empty() && machine.trouble.is_empty() {
         return vec!["the driver works and shows no GPU".to_owned()];
     }
-    machine.trouble.clone()
+    let remarks = here.usable.iter().filter_map(|gpu| gpu.memory_remark.clone());
+    machine.trouble.iter().cloned().chain(remarks).collect()
 }
 
-fn gpu<'a>(number: usize, is_first_choice: bool, reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
-    let facts = DeviceFacts::from_reading(reading, found.profile(), None);
-    let unusable = match &facts {
-        Some(facts) => facts.refusal.clone(),
-        None => Some("its amount of memory is unknown".to_owned()),
-    };
+fn gpu<'a>(here: &'a Here, number: usize, reading: &'a GpuReading, found: &'a Match) -> Gpu<'a> {
+    let usable = here.usable.iter().find(|gpu| gpu.position == number);
     Gpu {
         number,
-        is_first_choice,
+        is_first_choice: here.usable.first().is_some_and(|first| first.position == number),
         name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
         device: found.into(),
         why: compared::describe(reading, found),
         power_capped_to: compared::power_cap(reading),
-        limits: facts.filter(|_| unusable.is_none()).as_ref().map(Limits::of),
-        unusable,
+        limits: usable.map(|gpu| Limits::of(&gpu.facts)),
+        unusable: here.reason_against(number),
         found,
         reading,
     }
 }
 
-fn text(here: &Here, catalogue: &Catalogue) -> String {
+fn text(here: &Report, catalogue: &Catalogue) -> String {
     let driver = here.driver_version.map_or_else(String::new, |version| format!(", driver {version}"));
     let heading = match here.gpus.len() {
         0 => return "this machine has no usable GPU\n".to_owned(),
@@ -115,7 +110,7 @@ fn gpu_section(gpu: &Gpu, is_one_of_several: bool) -> String {
     text.extend(compared::table(gpu.reading, gpu.found).map(|table| format!("\n{table}")));
     text + "\n"
         + &gpu.limits.as_ref().map_or_else(
-            || format!("  it cannot be planned for: {}\n", wrapped(gpu.unusable.as_deref().unwrap_or_default(), 2)),
+            || format!("  {}\n", wrapped(gpu.unusable.unwrap_or_default(), 2)),
             |limits| details::limits(limits, available(gpu)),
         )
 }
@@ -129,7 +124,7 @@ fn available(gpu: &Gpu) -> &'static str {
 }
 
 /// Features to build with: the profile that a GPU matches exactly, else `native`.
-fn building(here: &Here, catalogue: &Catalogue) -> String {
+fn building(here: &Report, catalogue: &Catalogue) -> String {
     let is_exact = |gpu: &&Gpu| matches!(gpu.found, Match::Exact { .. });
     let usable = here.gpus.iter().filter(|gpu| gpu.unusable.is_none());
     let (exact, others): (Vec<&Gpu>, Vec<&Gpu>) = usable.partition(is_exact);
@@ -141,7 +136,7 @@ fn building(here: &Here, catalogue: &Catalogue) -> String {
     if ids.is_empty() {
         return "  no GPU of this machine can train: programs run on its CPU\n".to_owned();
     }
-    let can_be_described = others.iter().any(|gpu| !gpu.reading.is_mig_slice() && !gpu.reading.is_vgpu());
+    let can_be_described = others.iter().any(|gpu| is_describable(gpu.reading));
     let help = can_be_described.then(|| format!("\n  {}\n", wrapped(DESCRIBE, 2)));
     details::features(&ids, |id| catalogue.declares(id)) + &help.unwrap_or_default()
 }

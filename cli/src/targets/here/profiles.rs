@@ -13,8 +13,8 @@ const HEADING: &str = "\
 
 /// Profiles of the machine's GPUs, each model once, and reasons why others have none. Without a profile, the answer is no.
 pub(in super::super) fn profiles(catalogue: &Catalogue, mut notes: Vec<String>) -> Answer {
-    notes.extend(super::trouble(&catalogue.machine));
-    let mut readings = catalogue.machine.gpus.clone();
+    notes.extend(super::trouble(&catalogue.here));
+    let mut readings = catalogue.here.machine.gpus.clone();
     gpu_tuned_nvml::add_cuda_figures(&mut readings);
     let mut described: Vec<DescribedGpu> = Vec::new();
     let mut models = Vec::new();
