@@ -16,6 +16,8 @@ mod group_bytes;
 mod ladder;
 #[cfg(feature = "nvml")]
 mod ladder_generated;
+#[cfg(feature = "nvml")]
+mod limits;
 #[cfg(feature = "burn")]
 mod loader;
 mod lock;

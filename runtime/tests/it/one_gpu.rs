@@ -1,9 +1,6 @@
 //! Choice of one GPU among those that a process gets, and GPUs that it should get and does not.
 
-use gpu_tuned::{
-    Bytes, Decision, Fallback, HostMemoryLimit, Machine, Options, Precision, Recognised, SavedRun, StartError,
-    gpu_tuned,
-};
+use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Precision, Recognised, SavedRun, StartError, gpu_tuned};
 use tempfile::tempdir;
 
 use crate::played::{machine, on};
@@ -11,7 +8,7 @@ use crate::played::{machine, on};
 /// Does not fit 900 MiB.
 #[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
 #[derive(Clone, Debug)]
-struct ForRtx4090 {
+pub(crate) struct ForRtx4090 {
     #[tuned]
     batch_size: usize,
 }
@@ -19,7 +16,7 @@ struct ForRtx4090 {
 /// Built for no GPU in particular.
 #[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
 #[derive(Clone, Debug)]
-struct ForAnyGpu {
+pub(crate) struct ForAnyGpu {
     #[tuned]
     batch_size: usize,
 }
@@ -35,7 +32,7 @@ fn taken(decision: &Decision) -> Vec<usize> {
 }
 
 /// Machine of the scenario with this free memory on each GPU, in MiB.
-fn with_free(scenario: &str, free: &[u64]) -> Machine {
+pub(crate) fn with_free(scenario: &str, free: &[u64]) -> Machine {
     let mut machine = machine(scenario);
     for (gpu, free) in machine.gpus.iter_mut().zip(free) {
         gpu.memory_free = Some(Bytes::from_mib(*free));
@@ -202,74 +199,6 @@ fn the_error_names_the_gpu_that_would_do() {
         help(Options::default().machine(with_free("rtx4090", &[600]))),
         "free the memory of GPU 0 (NVIDIA GeForce RTX 4090), of which 600.0 MiB of 23.5 GiB are free: then it fits"
     );
-}
-
-#[test]
-fn memory_that_cannot_be_freed_is_no_remedy() {
-    let help = |machine: Machine| {
-        let error = Options::default().machine(machine).decide(&ForRtx4090::default()).expect_err("it does not fit");
-        error.to_string().split_once("help: ").expect("a remedy").1.to_owned()
-    };
-    let limited = |free: u64, limit: u64| {
-        let mut machine = with_free("rtx4090", &[free]);
-        machine.gpus[0].memory_limit = Some(Bytes::from_mib(limit));
-        machine
-    };
-    assert_eq!(
-        help(limited(600, 600)),
-        "raise the limit CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, which allows this process 600.0 MiB: then it fits"
-    );
-    let remedy = help(limited(600, 12_288));
-    assert!(remedy.contains("600.0 MiB of 12.0 GiB are free: then it fits"), "{remedy}");
-    let mut unified = with_free("rtx4090", &[600]);
-    unified.gpus[0].unified_memory = true;
-    unified.host.memory_limit = None;
-    assert!(help(unified.clone()).starts_with("it needs a GPU with"));
-    unified.host.memory_limit = Some(job_limit(600, 24_000));
-    assert_eq!(help(unified), "raise the limit SLURM_MEM_PER_NODE, which allows this process 600.0 MiB: then it fits");
-}
-
-fn job_limit(limit_mib: u64, available_mib: u64) -> HostMemoryLimit {
-    let [limit, available_without] = [limit_mib, available_mib].map(Bytes::from_mib);
-    HostMemoryLimit { name: "SLURM_MEM_PER_NODE", limit, available_without }
-}
-
-#[test]
-fn the_limit_of_the_job_is_named_where_the_plan_does_not_fit_the_cpu() {
-    let help = |scenario: &str, options: fn(Options) -> Options, available| {
-        let mut machine = machine(scenario);
-        let limit = Bytes::from_mib(600);
-        (machine.host.memory_total, machine.host.memory_available) = (limit, limit);
-        machine.host.memory_limit = Some(job_limit(600, available));
-        let decided = options(Options::default().machine(machine)).decide(&ForAnyGpu::default());
-        decided.expect_err("it does not fit").to_string().split_once("help: ").expect("a remedy").1.to_owned()
-    };
-    let raise = "raise the limit SLURM_MEM_PER_NODE, which allows this process 600.0 MiB: then it fits";
-    assert_eq!(help("no-gpu", |options| options, 24_000), raise);
-    assert_eq!(help("k80", |options| options, 24_000), raise);
-    assert_eq!(help("rtx4090", Options::cpu, 24_000), raise);
-    assert!(help("no-gpu", |options| options, 601).starts_with("it needs a GPU with"));
-}
-
-#[test]
-fn memory_of_the_profile_is_named_where_the_driver_reports_none() {
-    for (scenario, expected) in [
-        ("zero-memory", Some("the driver reports no memory; planned with the ")),
-        ("rtx3080-name-only", Some("the driver reports no memory; planned with the ")),
-        ("rtx4090", None),
-        ("gb10", None),
-    ] {
-        let decision = on(scenario).decide(&ForAnyGpu::default()).expect("it fits");
-        let remark = decision.selection.gpus[0].memory_remark.clone();
-        assert_eq!(remark.is_some(), expected.is_some(), "{scenario}: {remark:?}");
-        let (remark, expected) = (remark.unwrap_or_default(), expected.unwrap_or_default());
-        assert!(remark.contains(expected) && decision.selection.to_string().contains(&remark), "{scenario}: {remark}");
-    }
-    let mut absurd = machine("rtx4090");
-    absurd.gpus[0].memory_total = Some(Bytes::from_mib(1 << 30));
-    let decision = Options::default().machine(absurd).decide(&ForAnyGpu::default()).expect("it fits");
-    let remark = decision.selection.gpus[0].memory_remark.as_deref();
-    assert!(remark.is_some_and(|remark| remark.contains("an implausible 1048576.0 GiB")), "{remark:?}");
 }
 
 #[test]
