@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// The panic's message, or a sentence where the panic has no text.
 pub fn catching<T>(step: impl FnOnce() -> T) -> Result<T, String> {
-    // What `step` half-built is dropped here or belongs to Burn, which locks its own state.
+    // Values that `step` leaves half-built are dropped here or belong to Burn, which locks its own state.
     catch_unwind(AssertUnwindSafe(step))
         .map_err(|payload| panic_message(payload.as_ref()).unwrap_or("a panic without a message").to_owned())
 }

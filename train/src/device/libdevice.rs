@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 const DIRECTORY: &str = "nvvm/libdevice";
 const FILE: &str = "libdevice.10.bc";
 
-/// Finds libdevice as Burn's compiler will, or the files that it will have looked for.
+/// Finds libdevice as Burn's compiler does. The error lists the paths that the compiler tries.
 ///
 /// `CUDA_PATH` excludes every other place; without it, the first root with the directory is the only one that counts.
 pub(super) fn locate(cuda_path: Option<&Path>, roots: &[&Path]) -> Result<PathBuf, Vec<PathBuf>> {
@@ -21,46 +21,38 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
+    use tempfile::TempDir;
+
     use super::{DIRECTORY, FILE, locate};
 
-    struct Toolkit(PathBuf);
-
-    impl Toolkit {
-        fn new(name: &str, file: Option<&str>) -> Self {
-            let root = std::env::temp_dir().join(format!("gpu-tuned-libdevice-{}-{name}", std::process::id()));
-            fs::create_dir_all(root.join(DIRECTORY)).expect("a directory");
-            if let Some(file) = file {
-                fs::write(root.join(DIRECTORY).join(file), "").expect("a file");
-            }
-            Self(root)
+    fn toolkit(file: Option<&str>) -> TempDir {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let directory = root.path().join(DIRECTORY);
+        fs::create_dir_all(&directory).expect("a directory");
+        if let Some(file) = file {
+            fs::write(directory.join(file), "").expect("a file");
         }
-
-        fn file(&self) -> PathBuf {
-            self.0.join(DIRECTORY).join(FILE)
-        }
+        root
     }
 
-    impl Drop for Toolkit {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).ok();
-        }
+    fn file(root: &Path) -> PathBuf {
+        root.join(DIRECTORY).join(FILE)
     }
 
     #[test]
     fn the_first_root_that_has_the_directory_counts() {
-        let empty = Toolkit::new("empty", None);
-        let whole = Toolkit::new("whole", Some(FILE));
-        let absent = Path::new("/nonexistent");
-        assert_eq!(locate(None, &[absent, &whole.0, &empty.0]), Ok(whole.file()));
-        assert_eq!(locate(None, &[&empty.0, &whole.0]), Err(vec![empty.file()]));
-        assert_eq!(locate(None, &[absent]), Err(vec![absent.join(DIRECTORY).join(FILE)]));
+        let (empty, whole) = (toolkit(None), toolkit(Some(FILE)));
+        let (empty, whole, absent) = (empty.path(), whole.path(), Path::new("/nonexistent"));
+        assert_eq!(locate(None, &[absent, whole, empty]), Ok(file(whole)));
+        assert_eq!(locate(None, &[empty, whole]), Err(vec![file(empty)]));
+        assert_eq!(locate(None, &[absent]), Err(vec![file(absent)]));
     }
 
     #[test]
     fn cuda_path_excludes_every_other_place() {
-        let whole = Toolkit::new("path-whole", Some(FILE));
-        let other = Toolkit::new("path-other", Some("libdevice.9.bc"));
-        assert_eq!(locate(Some(&whole.0), &[]), Ok(whole.file()));
-        assert_eq!(locate(Some(&other.0), &[&whole.0]), Err(vec![other.file()]));
+        let (whole, other) = (toolkit(Some(FILE)), toolkit(Some("libdevice.9.bc")));
+        let (whole, other) = (whole.path(), other.path());
+        assert_eq!(locate(Some(whole), &[]), Ok(file(whole)));
+        assert_eq!(locate(Some(other), &[whole]), Err(vec![file(other)]));
     }
 }
