@@ -1,28 +1,17 @@
 use std::path::Path;
 
-use gpu_tuned_core::device::GpuReading;
+use gpu_tuned_observe::Host;
+
+use super::Machine;
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 use gpu_tuned_nvml::{CudaEnvironment, DriverReading};
 
-/// Reports of the drivers.
-#[derive(Default)]
-pub(super) struct Drivers {
-    pub gpus: Vec<GpuReading>,
-    /// GPUs that this process should have and does not get: one sentence each.
-    pub missing: Vec<String>,
-    /// Number of missing GPUs.
-    pub missing_count: usize,
-    /// Everything else that bounds the GPUs of this process: one sentence each.
-    pub trouble: Vec<String>,
-    pub driver_version: Option<String>,
-}
-
-/// Reads the GPUs that this process can use, in CUDA's order.
+/// Reads the GPUs that this process can use, in CUDA's order. Trouble excludes missing GPUs.
 ///
 /// NVML reports free memory. The GPUs and their order are CUDA's list if the program is built with CUDA, else predicted
 /// from the environment.
 #[cfg(any(feature = "cuda", feature = "nvml"))]
-pub(super) fn read(library: Option<&Path>) -> Drivers {
+pub(super) fn read(library: Option<&Path>) -> Machine {
     let environment = CudaEnvironment::from_process();
     let (reading, trouble) = match managed(library) {
         Ok(reading) => (reading, None),
@@ -33,12 +22,13 @@ pub(super) fn read(library: Option<&Path>) -> Drivers {
     let visible = environment.confirm(visible, &reading.gpus, gpu_tuned_nvml::cuda_devices());
     let mut gpus = visible.gpus;
     let limits = environment.limit(&mut gpus);
-    Drivers {
+    Machine {
         gpus,
         missing: visible.missing,
         missing_count: visible.missing_count,
         trouble: trouble.into_iter().chain(visible.notes).chain(limits).collect(),
         driver_version: reading.driver_version,
+        host: Host::read(),
     }
 }
 
@@ -57,6 +47,13 @@ fn managed(_library: Option<&Path>) -> Result<DriverReading, String> {
 const WITHOUT_NVML: &str = "built without feature `nvml`: memory held by others is not known";
 
 #[cfg(not(any(feature = "cuda", feature = "nvml")))]
-pub(super) fn read(_library: Option<&Path>) -> Drivers {
-    Drivers { trouble: vec![WITHOUT_NVML.to_owned()], ..Drivers::default() }
+pub(super) fn read(_library: Option<&Path>) -> Machine {
+    Machine {
+        gpus: Vec::new(),
+        missing: Vec::new(),
+        missing_count: 0,
+        trouble: vec![WITHOUT_NVML.to_owned()],
+        driver_version: None,
+        host: Host::read(),
+    }
 }

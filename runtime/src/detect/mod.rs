@@ -39,19 +39,16 @@ pub fn detect() -> Machine {
 /// [`detect`], with the driver's management library (NVML) at `library` instead of its usual places.
 pub fn detect_through(library: Option<&Path>) -> Machine {
     let begin = Instant::now();
-    let driver = gpus::read(library);
-    tracing::debug!(elapsed = ?begin.elapsed(), "asked the drivers");
-    let trouble: Vec<_> = driver.missing.iter().chain(&driver.trouble).cloned().collect();
-    for trouble in &trouble {
+    let mut machine = gpus::read(library);
+    tracing::debug!(elapsed = ?begin.elapsed(), "read the drivers");
+    machine.trouble.splice(0..0, machine.missing.iter().cloned());
+    for trouble in &machine.trouble {
         tracing::info!("{trouble}");
     }
-    let host = Host::read();
-    let (mut gpus, missing, driver_version) = (driver.gpus, driver.missing, driver.driver_version);
-    let missing_count = driver.missing_count;
-    for gpu in gpus.iter_mut().filter(|gpu| gpu.has_unified_memory()) {
-        share_memory(gpu, &host);
+    for gpu in machine.gpus.iter_mut().filter(|gpu| gpu.has_unified_memory()) {
+        share_memory(gpu, &machine.host);
     }
-    Machine { gpus, missing, missing_count, trouble, driver_version, host }
+    machine
 }
 
 /// Bounds the free memory of a GPU that shares the host's: a control group may allow this process less of it. The total
