@@ -1,7 +1,7 @@
 //! Reads one GPU, field by field, and the slices of a GPU with MIG enabled.
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::device::{ComputeCapability, GpuReading, MigSlice, PciAddress, PciId, Virtualization};
+use gpu_tuned_core::device::{ComputeCapability, GpuReading, PciAddress, PciId, Virtualization};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::struct_wrappers::device::PciInfo;
@@ -149,8 +149,7 @@ pub(crate) fn read_slices(device: &Device<'_>, whole: &GpuReading) -> Result<Vec
 /// Reads one slice. Returns `None` for a slice without instance numbers, which cannot be distinguished from the whole
 /// GPU.
 fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReading>, Trouble> {
-    let instances = (optional(raw::gpu_instance(slice))?, optional(raw::compute_instance(slice))?);
-    let (Some(gpu_instance), Some(compute_instance)) = instances else { return Ok(None) };
+    let Some(numbers) = optional(raw::mig_slice(slice))? else { return Ok(None) };
     let mut unit = GpuReading::default();
     // A slice answers few calls. Chip and board are those of the whole GPU. The slice's share of the memory bus is
     // unavailable.
@@ -169,7 +168,7 @@ fn read_slice(slice: &Device<'_>, whole: &GpuReading) -> Result<Option<GpuReadin
     unit.gpu_uuid.clone_from(&whole.uuid);
     unit.sm_count = nonzero(slice.attributes().map(|attributes| attributes.multiprocessor_count))?;
     unit.other_processes = other_processes(slice)?;
-    unit.mig = Some(MigSlice { gpu_instance, compute_instance });
+    unit.mig = Some(numbers);
     read_memory(slice, &mut unit)?;
     Ok(Some(unit))
 }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use gpu_tuned_core::device::MigSlice;
 use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::gpm::gpm_metrics_get;
@@ -22,22 +23,18 @@ pub(crate) fn memory_v1(device: &Device<'_>) -> Result<(u64, u64), NvmlError> {
     }
 }
 
-/// Number of the GPU instance of a MIG slice.
-pub(crate) fn gpu_instance(slice: &Device<'_>) -> Result<u32, NvmlError> {
-    let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
-    let mut instance = 0;
-    // SAFETY: the handle is used while `slice` borrows the library; `instance` is valid for the write.
-    nvml_try(unsafe { call(slice.handle(), &raw mut instance) })?;
-    Ok(instance)
-}
-
-/// Number of a MIG slice's compute instance within its GPU instance.
-pub(crate) fn compute_instance(slice: &Device<'_>) -> Result<u32, NvmlError> {
-    let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetComputeInstanceId.as_ref())?;
-    let mut instance = 0;
-    // SAFETY: the handle is used while `slice` borrows the library; `instance` is valid for the write.
-    nvml_try(unsafe { call(slice.handle(), &raw mut instance) })?;
-    Ok(instance)
+/// Numbers of the GPU instance of a MIG slice, and of the compute instance within it.
+pub(crate) fn mig_slice(slice: &Device<'_>) -> Result<MigSlice, NvmlError> {
+    let library = slice.nvml().lib();
+    let gpu_instance = nvml_sym(library.nvmlDeviceGetGpuInstanceId.as_ref())?;
+    let compute_instance = nvml_sym(library.nvmlDeviceGetComputeInstanceId.as_ref())?;
+    let mut numbers = MigSlice { gpu_instance: 0, compute_instance: 0 };
+    // SAFETY: the handle is used while `slice` borrows the library; the numbers are valid for the writes.
+    unsafe {
+        nvml_try(gpu_instance(slice.handle(), &raw mut numbers.gpu_instance))?;
+        nvml_try(compute_instance(slice.handle(), &raw mut numbers.compute_instance))?;
+    }
+    Ok(numbers)
 }
 
 /// A sample of the GPU's performance counters (GPM), kept until the next sample.
