@@ -1,14 +1,12 @@
 use std::path::PathBuf;
 
 use nvml_wrapper::error::NvmlError;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::LIBRARY_VARIABLE;
 
 /// Failures of the driver itself, before any GPU can be read.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DriverError {
     /// No file was found in any of the searched locations.
@@ -97,7 +95,7 @@ impl DriverError {
 }
 
 /// A GPU that is present but cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GpuTrouble {
     /// NVML's index of the GPU.
@@ -107,8 +105,7 @@ pub struct GpuTrouble {
 }
 
 /// Reasons why a GPU cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Trouble {
     /// The GPU fell off the bus.

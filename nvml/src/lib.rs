@@ -18,13 +18,11 @@ mod telemetry;
 mod unified;
 mod visible;
 
-use std::fmt;
 use std::path::Path;
 
 use gpu_tuned_core::device::{GpuIdentity, GpuReading};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
-use serde::{Deserialize, Serialize};
 
 pub use cuda::{CudaError, add_cuda_figures, cuda_devices};
 pub use error::{DriverError, GpuTrouble, Trouble};
@@ -37,40 +35,15 @@ pub use visible::{CudaEnvironment, VisibleGpus};
 pub const LIBRARY_VARIABLE: &str = "GPU_TUNED_NVML_PATH";
 
 /// A reading of all GPUs of the machine at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DriverReading {
     /// The driver's version, such as `570.86.15`.
     pub driver_version: Option<String>,
-    /// The newest CUDA version that the driver supports.
-    pub cuda_driver_version: Option<CudaVersion>,
     /// The GPUs in NVML's order. A GPU with MIG enabled is replaced by its slices, which share its index.
     pub gpus: Vec<GpuReading>,
     /// The GPUs that are present but cannot be used.
     pub trouble: Vec<GpuTrouble>,
-}
-
-/// A version of CUDA, such as 12.8.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CudaVersion {
-    /// The generation.
-    pub major: u32,
-    /// The release within the generation.
-    pub minor: u32,
-}
-
-impl fmt::Display for CudaVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{}.{}", self.major, self.minor))
-    }
-}
-
-impl CudaVersion {
-    /// Unpacks NVML's format: 12.8 is 12080.
-    fn from_nvml(packed: i32) -> Option<Self> {
-        let packed = u32::try_from(packed).ok().filter(|packed| *packed >= 1000)?;
-        Some(Self { major: packed / 1000, minor: packed % 1000 / 10 })
-    }
 }
 
 /// Reads all GPUs.
@@ -89,7 +62,6 @@ pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     cuda::complete_lacking(&mut gpus);
     Ok(DriverReading {
         driver_version: nvml.sys_driver_version().ok().filter(|version| !version.is_empty()),
-        cuda_driver_version: nvml.sys_cuda_driver_version().ok().and_then(CudaVersion::from_nvml),
         gpus,
         trouble,
     })

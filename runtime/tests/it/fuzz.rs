@@ -118,15 +118,8 @@ prop_compose! {
 
 fn troubled_machines() -> impl Strategy<Value = Scenario> {
     let system = (weighted(0.1, codes()), weighted(0.1, codes()), weighted(0.2, any::<u32>()));
-    let versions = (of("\\PC{0,90}"), of(any::<[i32; 2]>()));
-    (vec(troubled_units(), 0..4), system, versions).prop_map(|(gpu, (init, count, counted), versions)| Scenario {
-        driver_version: versions.0,
-        cuda_driver_version: versions.1,
-        init,
-        count,
-        counted,
-        gpu,
-        ..Scenario::default()
+    (vec(troubled_units(), 0..4), system, of("\\PC{0,90}")).prop_map(|(gpu, (init, count, counted), version)| {
+        Scenario { driver_version: version, init, count, counted, gpu, ..Scenario::default() }
     })
 }
 

@@ -87,16 +87,6 @@ unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> Return {
-    let version = state::query_system(|all| {
-        let packed = |[major, minor]: [i32; 2]| major.wrapping_mul(1000).wrapping_add(minor.wrapping_mul(10));
-        all.cuda_driver_version.map(packed).ok_or(Code::LibraryNotFound)
-    });
-    // SAFETY: by NVML's contract.
-    unsafe { hand_out(version, out) }
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> Return {
     let count = state::query_system(|all| all.count.map_or(Ok(all.counted.unwrap_or(all.gpu.len() as c_uint)), Err));
     // SAFETY: by NVML's contract.
