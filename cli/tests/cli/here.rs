@@ -186,10 +186,18 @@ fn a_full_gpu_among_all_is_to_be_freed() {
 }
 
 #[test]
-fn the_limit_of_a_job_is_named_where_the_plan_does_not_fit() {
-    let ran = planned("no-gpu", &[("SLURM_MEM_PER_NODE", "200")], &["--here"]);
-    let text = ran.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("raise the limit SLURM_MEM_PER_NODE, which allows this process 200.0 MiB"), "{text}");
+fn the_limit_of_a_process_is_named_where_the_plan_does_not_fit() {
+    for (machine, variable, limit, is_raised) in [
+        ("no-gpu", "SLURM_MEM_PER_NODE", "200", true),
+        ("rtx4090", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=200M", true),
+        // Memory of the host does not matter to a GPU with memory of its own.
+        ("full", "SLURM_MEM_PER_NODE", "200", false),
+    ] {
+        let ran = planned(machine, &[(variable, limit)], &["--here"]);
+        let text = ran.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
+        let remedy = format!("raise the limit {variable}, which allows this process 200.0 MiB: then it fits");
+        assert_eq!(text.contains(&remedy), is_raised, "{text}");
+    }
 }
 
 #[test]

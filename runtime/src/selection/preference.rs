@@ -95,7 +95,9 @@ impl Machine {
             let host = self.host.memory_limit.filter(|_| gpu.has_unified_memory());
             let host = host.map(|host| (host.name, host.limit, host.available_without));
             let (name, limit, total) = host.or_else(|| Some((GPU_MEMORY_LIMIT, gpu.memory_limit?, usable(gpu))))?;
-            fits(&with_free(gpu, total)).then(|| Remedy::RaiseLimit { name: name.to_owned(), limit })
+            let mut unlimited = with_free(gpu, total);
+            unlimited.memory_limit = None;
+            fits(&unlimited).then(|| Remedy::RaiseLimit { name: name.to_owned(), limit })
         })
     }
 
