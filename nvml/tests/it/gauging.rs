@@ -72,6 +72,15 @@ fn a_slice_shows_its_own_memory_and_no_utilisation() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_gpu_that_only_cuda_calls_integrated_shows_the_hosts_memory() {
+    let own = seen("rtx4090", 0, |_| {}).expect("it is there");
+    let shared = seen("rtx4090", 0, |gpu| gpu.unified_memory = true).expect("it is there");
+    assert_eq!(own.memory_total, Some(Bytes::from_mib(24_564)));
+    assert!(shared.memory_total.is_some() && shared.memory_total != own.memory_total, "{shared:?}");
+}
+
+#[test]
 fn unavailable_figures_are_left_out() {
     assert_eq!(seen("name-only", 0, |_| {}).expect("it is there"), Load::default());
     let old = seen("old-driver-memory-v1", 0, |_| {}).expect("it is there");
