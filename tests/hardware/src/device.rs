@@ -11,7 +11,7 @@ use gpu_tuned::{
 use crate::mode::Precision;
 
 /// The measured device.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Choice {
     /// Index of the GPU in CUDA's order
     #[arg(long, default_value_t = 0)]

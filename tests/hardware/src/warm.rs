@@ -9,8 +9,11 @@ use gpu_tuned::{Session, StartError, Tuned};
 use serde::Serialize;
 
 use crate::{
-    mode::Precision,
+    described::GLOBAL_BATCH,
+    device::Choice,
+    mode::{Mode, Precision},
     network::{Fill, Model, Network},
+    training::Training,
 };
 
 const LEARNING_RATE: f64 = 1e-4;
@@ -33,6 +36,9 @@ pub(crate) struct Arguments {
     /// Planned micro-batches in a step; 0 for all of the global batch
     #[arg(long, default_value_t = 2)]
     micro_batches: u64,
+    /// Steps of a plain Burn loop with micro-batches of so many samples, without a session
+    #[arg(long, value_name = "SAMPLES")]
+    plain: Option<u32>,
 }
 
 /// Micro-batches of a step (0 for all of the global batch), and the start of the program.
@@ -59,7 +65,8 @@ pub(crate) struct Warmed {
     later_step_s: f64,
     /// From the program's beginning to the end of the first step.
     until_first_step_s: f64,
-    loss: f32,
+    /// Loss of the first step; `None` in a plain loop, which does not read it.
+    loss: Option<f32>,
 }
 
 #[derive(Serialize)]
@@ -74,9 +81,13 @@ struct Line<'a> {
 
 /// Takes the first steps and prints one line of JSON, also for a failure.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Arguments { model, precision, case, micro_batches } = arguments;
+    let Arguments { model, precision, case, micro_batches, plain } = arguments;
     let wanted = Wanted { micro_batches: *micro_batches, begin: Instant::now() };
-    let (warmed, error) = match model.warmed(*precision, wanted) {
+    let warmed = match plain {
+        Some(samples) => wanted.take_plain(*model, *precision, *samples),
+        None => model.warmed(*precision, wanted),
+    };
+    let (warmed, error) = match warmed {
         Ok(warmed) => (Some(warmed), None),
         Err(error) => (None, Some(format!("{error:#}"))),
     };
@@ -113,21 +124,58 @@ impl Wanted {
         };
         // Batches come from the host, like a loader's. Empty samples represent them until the split.
         let loss = |network: &Network, micro: Vec<()>| network.loss(model.batch(micro.len(), Fill::Uploaded, &device));
-        let mut step = || -> anyhow::Result<(f64, f32)> {
-            let clock = Instant::now();
-            let step = trainer.step(LEARNING_RATE, vec![(); usize::try_from(samples)?], loss)?;
-            Ok((clock.elapsed().as_secs_f64(), step.loss))
+        let first = First { micro_batch: schedule.micro_batch, samples, start_s, model_s };
+        let step = || Ok(Some(trainer.step(LEARNING_RATE, vec![(); usize::try_from(samples)?], loss)?.loss));
+        self.time(warm_start_message(&session), first, step)
+    }
+
+    /// Takes the steps of a plain loop, with kernel caches as Burn configures them.
+    fn take_plain(self, model: Model, precision: Precision, samples: u32) -> anyhow::Result<Warmed> {
+        let clock = Instant::now();
+        let device = Choice::default().open(precision)?;
+        let start_s = clock.elapsed().as_secs_f64();
+
+        let clock = Instant::now();
+        let (micro_batch, whole) = (u64::from(samples), GLOBAL_BATCH as u64);
+        let accumulate = match self.micro_batches {
+            0 => whole.div_ceil(micro_batch.max(1)),
+            some => some,
         };
-        let (first_step_s, loss) = step()?;
+        let mode = Mode { model, precision, checkpointing: false, accumulate: u32::try_from(accumulate)? };
+        let mut training = Some(Training::new(mode, usize::try_from(samples)?, Fill::Uploaded, &device));
+        device.sync()?;
+        let model_s = clock.elapsed().as_secs_f64();
+
+        let first = First { micro_batch, samples: micro_batch * accumulate, start_s, model_s };
+        self.time("a plain loop".to_owned(), first, || {
+            training = Some(training.take().context("BUG: it was put back")?.steps(1));
+            device.sync()?;
+            Ok(None)
+        })
+    }
+
+    /// Times the steps that `step` takes. It waits for the device, and returns the loss.
+    fn time(
+        self,
+        warm: String,
+        First { micro_batch, samples, start_s, model_s }: First,
+        mut step: impl FnMut() -> anyhow::Result<Option<f32>>,
+    ) -> anyhow::Result<Warmed> {
+        let mut timed = || -> anyhow::Result<(f64, Option<f32>)> {
+            let clock = Instant::now();
+            let loss = step()?;
+            Ok((clock.elapsed().as_secs_f64(), loss))
+        };
+        let (first_step_s, loss) = timed()?;
         let until_first_step_s = self.begin.elapsed().as_secs_f64();
-        let (second_step_s, _) = step()?;
+        let (second_step_s, _) = timed()?;
         let mut later_step_s = f64::INFINITY;
         for _ in 0..LATER {
-            later_step_s = later_step_s.min(step()?.0);
+            later_step_s = later_step_s.min(timed()?.0);
         }
         Ok(Warmed {
-            warm: warm_start_message(&session),
-            micro_batch: schedule.micro_batch,
+            warm,
+            micro_batch,
             samples,
             start_s,
             model_s,
@@ -138,6 +186,14 @@ impl Wanted {
             loss,
         })
     }
+}
+
+/// Sizes of the steps, and times before the first one.
+struct First {
+    micro_batch: u64,
+    samples: u64,
+    start_s: f64,
+    model_s: f64,
 }
 
 #[cfg(feature = "cuda")]
@@ -154,14 +210,26 @@ fn warm_start_message<C>(_: &Session<C>) -> String {
 mod tests {
     use std::time::Instant;
 
-    use super::Wanted;
+    use super::{Wanted, Warmed};
     use crate::{mode::Precision, network::Model};
+
+    fn is_complete(warmed: &Warmed) -> bool {
+        warmed.until_first_step_s >= warmed.start_s + warmed.model_s + warmed.first_step_s
+    }
 
     #[test]
     fn the_first_steps_of_a_session_are_taken() {
         let wanted = Wanted { micro_batches: 1, begin: Instant::now() };
         let warmed = Model::Lstm.warmed(Precision::F32, wanted).expect("steps");
-        assert!(warmed.loss.is_finite() && warmed.samples == warmed.micro_batch, "{warmed:?}");
-        assert!(warmed.until_first_step_s >= warmed.start_s + warmed.model_s + warmed.first_step_s, "{warmed:?}");
+        assert!(warmed.loss.is_some_and(f32::is_finite) && warmed.samples == warmed.micro_batch, "{warmed:?}");
+        assert!(is_complete(&warmed), "{warmed:?}");
+    }
+
+    #[test]
+    fn the_first_steps_of_a_plain_loop_are_taken() {
+        let wanted = Wanted { micro_batches: 2, begin: Instant::now() };
+        let warmed = wanted.take_plain(Model::Lstm, Precision::F32, 3).expect("steps");
+        assert_eq!((warmed.micro_batch, warmed.samples), (3, 6), "{warmed:?}");
+        assert!(is_complete(&warmed), "{warmed:?}");
     }
 }
