@@ -1,23 +1,18 @@
 //! `CubeCL`'s caches, switched on for a fingerprint.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
-use cubecl::environment;
 use cubecl_environment::persistence::{self, CacheConfig};
 use cubecl_environment::records::RecordLevel;
 use serde::Serialize;
 
 use super::configured::by_user;
 use super::fingerprint::Fingerprint;
-
-/// Largest size of a database, in bytes. Every build of a program adds kernels, which nothing removes; a larger
-/// database is deleted.
-const LARGEST: u64 = 2 << 30;
+use super::prepare::{Access, CacheEvent, Prepared, prepare};
 
 /// The namespaces of tuned choices.
 pub(super) const TUNED: &str = "autotune";
@@ -31,9 +26,9 @@ const NO_MEMORY: [&[u8]; 3] = [b"out-of-memory", b"out of device memory", b"OutO
 #[serde(tag = "caches", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Caches {
-    /// They do.
+    /// The caches are read and written.
     On {
-        /// The database that they are in.
+        /// Path of the database.
         #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
         /// True if compiled kernels are cached, too. Their key is the build ID from the linker, so a program without
@@ -42,15 +37,19 @@ pub enum Caches {
         /// Tuned choices that were dropped because a kernel had found no memory when it was tried.
         dropped: usize,
     },
-    /// The caches cannot be written: kernels and tuning last for this process.
+    /// The caches are not written: new kernels and tuning last for this process.
     NotWritable {
         /// Path of the database.
         #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
+        /// Reason.
+        because: String,
+        /// True if there are entries, which are read.
+        is_read: bool,
     },
-    /// They are for this run alone, which makes a bundle.
+    /// The caches are for this run alone, which makes an archive.
     Throwaway {
-        /// The database that they are in.
+        /// Path of the database.
         #[serde(serialize_with = "super::path_as_text")]
         path: PathBuf,
     },
@@ -65,76 +64,72 @@ pub enum Caches {
     NoGpu,
 }
 
-/// The folder that this process has switched its caches on in; `None` before that, and where it may not.
-static OURS: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Prepared databases of this process, by the environment of their fingerprint. Empty before the first use.
+static PREPARED: Mutex<BTreeMap<String, Prepared>> = Mutex::new(BTreeMap::new());
 
-/// Switches caches on, unless the user or the process has configured them. `throwaway` is a folder for this run alone;
-/// `overrules` ignores the user's configuration.
-pub(super) fn switch_on(fingerprint: &Fingerprint, throwaway: Option<&Path>, overrules: bool) -> Caches {
-    // Taken by two threads that start at once, the second finds it done.
-    let mut ours = OURS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let name = fingerprint.environment();
-    let kernels = buildid::build_id().is_some();
-    if let Some(root) = &*ours {
-        if *environment::active() != *name {
-            environment::activate(&name);
-        }
-        return on(root.join(environment::file_name(&name)), kernels, throwaway.is_some());
-    }
+/// Switches caches on, unless the user or the process has configured them, and returns events of their preparation.
+/// `throwaway` is a folder for this run alone; `overrules` ignores the user's configuration.
+pub(super) fn switch_on(
+    fingerprint: &Fingerprint,
+    throwaway: Option<&Path>,
+    overrules: bool,
+) -> (Caches, Vec<CacheEvent>) {
+    // Two threads that start at once take turns.
+    let mut prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_first = prepared.is_empty();
     let folder = std::env::current_dir().ok();
-    if let Some(by) = by_user(folder.as_deref(), |name| std::env::var_os(name)).filter(|_| !overrules) {
-        return Caches::Configured { by };
+    if is_first && let Some(by) = by_user(folder.as_deref(), |name| std::env::var_os(name)).filter(|_| !overrules) {
+        return (Caches::Configured { by }, Vec::new());
     }
-    // Other things that the user has configured stay as they are.
-    let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
-    let place = throwaway.map_or(CacheConfig::Global, |folder| CacheConfig::Directory(folder.to_owned()));
-    let root = place.root();
-    let path = root.join(environment::file_name(&name));
-    config.compilation.cache = kernels;
-    config.autotune.disable_cache = false;
-    config.environment.name.clone_from(&name);
-    config.environment.path = place;
-    config.environment.records.level = RecordLevel::Off;
-    begin_anew_if_large(&path, LARGEST);
-    if !CubeClRuntimeConfig::try_set(config) {
-        return Caches::TooLate;
+    let name = fingerprint.environment();
+    let mut database = match (prepared.remove(&name), throwaway) {
+        (Some(before), _) => before,
+        (None, Some(folder)) => Prepared::new(folder, name.clone()),
+        // Before CubeCL is configured, which opens the database.
+        (None, None) => prepare(&CacheConfig::Global.root(), name.clone()),
+    };
+    let kernels = buildid::build_id().is_some();
+    if !is_first {
+        database.activate();
+    } else if !CubeClRuntimeConfig::try_set(configuration(&database, kernels)) {
+        return (Caches::TooLate, database.events);
     }
-    *ours = Some(root);
-    on(path, kernels, throwaway.is_some())
+    let caches = open(&database, kernels, throwaway.is_some());
+    let events = database.finish();
+    prepared.insert(name, database);
+    (caches, events)
 }
 
-fn on(path: PathBuf, kernels: bool, is_throwaway: bool) -> Caches {
+/// Configuration of `CubeCL` for a database. Other settings of the user stay as they are.
+fn configuration(database: &Prepared, kernels: bool) -> CubeClRuntimeConfig {
+    let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
+    config.compilation.cache = kernels;
+    config.autotune.disable_cache = false;
+    config.environment.name.clone_from(&database.name);
+    config.environment.path = CacheConfig::Directory(database.root().to_owned());
+    config.environment.records.level = RecordLevel::Off;
+    config
+}
+
+/// Opens the database through `CubeCL`.
+fn open(database: &Prepared, kernels: bool, is_throwaway: bool) -> Caches {
+    let path = database.path.clone();
     if is_throwaway {
         return Caches::Throwaway { path };
     }
-    let dropped = drop_choices_without_memory();
-    // Reading has opened the database. Without a file, CubeCL caches in memory.
-    if path.exists() { Caches::On { path, kernels, dropped } } else { Caches::NotWritable { path } }
-}
-
-/// Removes a database that has grown beyond `largest` bytes.
-///
-/// A process that has the database open keeps its file.
-fn begin_anew_if_large(path: &Path, largest: u64) {
-    if !fs::metadata(path).is_ok_and(|file| file.len() > largest) {
-        return;
-    }
-    tracing::info!(path = %path.display(), "the cache of kernels has grown too large, and is begun anew");
-    if let Err(error) = remove(path) {
-        tracing::warn!(%error, path = %path.display(), "the cache of kernels cannot be removed");
-    }
-}
-
-/// Removes a database, after its log: a leftover log would be read into the next database.
-fn remove(path: &Path) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))?.flatten() {
-        let other = entry.file_name();
-        if other.len() > name.len() && other.as_encoded_bytes().starts_with(name) {
-            fs::remove_file(entry.path())?;
+    let (because, is_read) = match &database.access {
+        Access::Full => {
+            let dropped = drop_choices_without_memory();
+            // Without a file, CubeCL caches in memory.
+            if path.exists() {
+                return Caches::On { path, kernels, dropped };
+            }
+            ("CubeCL cannot open it".to_owned(), false)
         }
-    }
-    fs::remove_file(path)
+        Access::ReadOnly(because) => (because.clone(), !persistence::namespaces().is_empty()),
+        Access::Unusable(because) => (because.clone(), false),
+    };
+    Caches::NotWritable { path, because, is_read }
 }
 
 /// Drops the tuned choices that were made while memory was short, so that they are made again.
@@ -191,8 +186,12 @@ impl fmt::Display for Caches {
                 write!(f, "{kept} kept in {}", path.display())?;
                 if *dropped > 0 { write!(f, "; {dropped} choices made without memory dropped") } else { Ok(()) }
             }
-            Self::NotWritable { path } => {
-                write!(f, "nothing can be kept in {}: every process compiles and tunes anew", path.display())
+            Self::NotWritable { path, because, is_read: true } => {
+                write!(f, "kernels and tuning read from {}; new ones are not kept, because {because}", path.display())
+            }
+            Self::NotWritable { path, because, is_read: false } => {
+                let path = path.display();
+                write!(f, "nothing is kept in {path}, because {because}; this process compiles and tunes again")
             }
             Self::Throwaway { path } => write!(f, "from nothing, in {}", path.display()),
             Self::Configured { by } => write!(f, "caches as configured by {by}"),
@@ -204,17 +203,16 @@ impl fmt::Display for Caches {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::path::PathBuf;
 
-    use super::{Caches, begin_anew_if_large};
+    use super::Caches;
 
     #[test]
     fn what_was_tuned_with_tf32_may_be_in_caches_of_others() {
         let path = PathBuf::from("cache.db");
         for ours in [
             Caches::On { path: path.clone(), kernels: true, dropped: 0 },
-            Caches::NotWritable { path: path.clone() },
+            Caches::NotWritable { path: path.clone(), because: "its disk is full".to_owned(), is_read: false },
             Caches::Throwaway { path },
         ] {
             assert_eq!(ours.tf32_in_them(), None);
@@ -227,21 +225,5 @@ mod tests {
         );
         let why = Caches::TooLate.tf32_in_them().expect("a reason");
         assert!(why.ends_with("start the session before anything uses the GPU"), "{why}");
-    }
-
-    #[test]
-    fn a_database_that_has_grown_is_removed_with_what_belongs_to_it() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = |name: &str| folder.path().join(name);
-        for name in ["h200.db", "h200.db-wal", "h200.db-tshm", "h200-other.db", "h200"] {
-            fs::write(file(name), [0; 100]).expect("it is written");
-        }
-        begin_anew_if_large(&file("h200.db"), 100);
-        assert!(file("h200.db").exists());
-        begin_anew_if_large(&file("h200.db"), 99);
-        let mut left: Vec<_> = fs::read_dir(folder.path()).expect("files").flatten().map(|e| e.file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["h200", "h200-other.db"]);
-        begin_anew_if_large(&file("h200.db"), 0);
     }
 }

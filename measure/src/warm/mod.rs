@@ -18,13 +18,17 @@ mod caches;
 mod configured;
 mod driver;
 mod error;
+mod file_system;
 mod fingerprint;
+mod integrity;
+mod prepare;
 mod taken;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use gpu_tuned_observe::log::warn_user;
 use serde::{Serialize, Serializer};
 
 pub use bundle::{Saved, save};
@@ -32,6 +36,7 @@ pub use caches::Caches;
 pub(crate) use driver::collect as collect_driver_cache;
 pub use error::{BundleError, WarmError};
 pub use fingerprint::{Fingerprint, GpuKind};
+pub use prepare::CacheEvent;
 pub use taken::Bundled;
 
 use crate::requests::archive_folder;
@@ -50,6 +55,8 @@ pub struct WarmStart {
     /// The caches.
     #[serde(flatten)]
     pub caches: Caches,
+    /// Events in the preparation of the caches, such as a damaged database.
+    pub events: Vec<CacheEvent>,
     /// Archive that was found or named.
     pub bundle: Option<Bundled>,
 }
@@ -63,7 +70,8 @@ pub fn begin(fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
 
 /// `bundles` is true for a run that writes an archive: it has its own caches, whatever the user has configured.
 fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
-    let caches = caches::switch_on(fingerprint, throwaway, bundles);
+    let (caches, events) = caches::switch_on(fingerprint, throwaway, bundles);
+    warn_of_slow_start(&caches, &events);
     let bundle = match (&caches, throwaway) {
         (_, Some(_)) => None,
         (Caches::On { .. } | Caches::NotWritable { .. }, _) => taken::find(fingerprint)
@@ -73,9 +81,17 @@ fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, 
             found.map_or_else(|ignored| ignored, left)
         }),
     };
-    let warm = WarmStart { caches, bundle };
+    let warm = WarmStart { caches, events, bundle };
     tracing::info!("warm start: {warm}");
     warm
+}
+
+/// Warns of caches that make this start slow. Every event is in the report, too.
+fn warn_of_slow_start(caches: &Caches, events: &[CacheEvent]) {
+    events.iter().filter(|event| event.is_slow()).for_each(|event| warn_user(&event.to_string()));
+    if matches!(caches, Caches::NotWritable { .. }) {
+        warn_user(&caches.to_string());
+    }
 }
 
 /// Folder of this run's own caches, so that an archive has the kernels of the planned steps alone. `None` in other runs: a
@@ -101,13 +117,14 @@ pub(crate) fn remove_throwaway() {
 impl WarmStart {
     /// State without a GPU.
     pub const fn without_gpu() -> Self {
-        Self { caches: Caches::NoGpu, bundle: None }
+        Self { caches: Caches::NoGpu, events: Vec::new(), bundle: None }
     }
 }
 
 impl fmt::Display for WarmStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.caches)?;
+        self.events.iter().try_for_each(|event| write!(f, "; {event}"))?;
         self.bundle.iter().try_for_each(|bundle| write!(f, "; {bundle}"))
     }
 }
