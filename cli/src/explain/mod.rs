@@ -53,9 +53,10 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         let names = chosen.iter().map(|target| target.name.clone()).collect();
         return Err(Error::SeveralHere { names });
     };
+    notes.extend(target.precision_note(&described, &args.goal));
     notes.extend(project.left_out(core::slice::from_ref(&described)));
     notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.here.is_given()));
-    let goal = args.goal.over(target.goal(described.goal.clone()));
+    let goal = target.goal_for(&described, &args.goal);
     let facts = target.facts_of(goal.world_size);
     let explained = explain(&facts, &described.workload_on(&facts), &goal);
     let mut explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;

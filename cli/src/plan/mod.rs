@@ -86,10 +86,11 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         let fit = |target: &Target| target.fit(described, &args.goal);
         let (chosen, reasons) = targets.chosen(fit);
         add_new(&mut notes, reasons);
+        add_new(&mut notes, chosen.iter().filter_map(|target| target.precision_note(described, &args.goal)));
         add_new(&mut notes, view::remarks(chosen));
         let mut found = Vec::new();
         for target in chosen {
-            let goal = args.goal.over(target.goal(described.goal.clone()));
+            let goal = target.goal_for(described, &args.goal);
             let mut row = row(described, target, &goal, &args.price)?;
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);

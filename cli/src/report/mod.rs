@@ -119,6 +119,7 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
         let fit = |target: &Target| target.fit(described, &args.goal);
         let (chosen, reasons) = targets.chosen(fit);
         add_new(&mut notes, reasons);
+        add_new(&mut notes, chosen.iter().filter_map(|target| target.precision_note(described, &args.goal)));
         add_new(&mut names, chosen.iter().map(|target| target.name.clone()));
         sections.push(planned::section(&project, described, chosen, &args.goal, |misfit, target| {
             targets.add_remedy(misfit, target, fit);

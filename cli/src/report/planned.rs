@@ -23,7 +23,7 @@ pub(super) fn section(
 ) -> Result<Section, Error> {
     let mut explained = Vec::new();
     for target in targets {
-        let goal = asked.over(target.goal(described.goal.clone()));
+        let goal = target.goal_for(described, asked);
         let facts = target.facts_of(goal.world_size);
         let explanation = match explain(&facts, &described.workload_on(&facts), &goal) {
             Ok(mut explanation) => {

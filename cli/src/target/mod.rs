@@ -4,10 +4,10 @@ mod here;
 mod targets;
 
 use gpu_tuned::{Fit, Host, Machine, UsableGpu, detect};
-use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
-use gpu_tuned_core::{Goal, Provenance, plan};
+use gpu_tuned_core::{Goal, Precision, PrecisionPolicy, Provenance, plan};
 
 pub(crate) use here::{Here, is_describable};
 pub(crate) use targets::Targets;
@@ -125,6 +125,25 @@ impl Target {
     fn cpu(host: &Host) -> Self {
         let facts = DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
         Self { name: facts.name.clone(), facts, profile: None, position: None, beside: 0 }
+    }
+
+    /// The goal of a plan. On this machine a precision of the package that the device lacks becomes fp32, as in a program.
+    pub(crate) fn goal_for(&self, described: &Described<'_>, asked: &GoalArgs) -> Goal {
+        let goal = asked.over(self.goal(described.goal.clone()));
+        if self.missing_precision(&goal, asked).is_some() { Goal { precision: None, ..goal } } else { goal }
+    }
+
+    /// Note on a precision of the package that the device lacks.
+    pub(crate) fn precision_note(&self, described: &Described<'_>, asked: &GoalArgs) -> Option<String> {
+        let missing = self.missing_precision(&described.goal, asked)?;
+        Some(format!("{}: fp32 in place of {missing}, for which it has no tensor cores", self.name))
+    }
+
+    fn missing_precision(&self, goal: &Goal, asked: &GoalArgs) -> Option<Precision> {
+        let is_here = self.position.is_some() || self.facts.kind == DeviceKind::Cpu;
+        let Some(PrecisionPolicy::Fixed(precision)) = goal.precision else { return None };
+        let is_open = is_here && asked.precision.is_none() && goal.pins.precision.is_none();
+        (is_open && !self.facts.has_units_for(precision)).then_some(precision)
     }
 
     /// The runtime's goal: on a detected device, the memory headroom is smaller.

@@ -82,6 +82,36 @@ fn memory_of_the_profile_is_named_where_the_driver_reports_none() {
 }
 
 #[test]
+fn a_precision_that_this_machine_lacks_becomes_fp32_as_in_a_program() {
+    let project = project();
+    project.write("gpu-tuned.toml", &format!("{LM}precision = \"mixed_bf16\"\n"));
+    for (machine, note) in [
+        (
+            "gtx1080-ti",
+            Some("NVIDIA GeForce GTX 1080 Ti: fp32 in place of mixed_bf16, for which it has no tensor cores"),
+        ),
+        ("no-gpu", Some("fp32 in place of mixed_bf16, for which it has no tensor cores")),
+        ("rtx4090", None),
+    ] {
+        let here = |args: &[&str]| {
+            let mut command = project.command(args);
+            Ran::of(command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario(machine)))
+        };
+        let ran = here(&["plan", "--here", "--json"]);
+        assert!(note.is_none_or(|note| ran.stderr.contains(note)), "{machine}: {}", ran.stderr);
+        let expected = if note.is_some() { "f32" } else { "mixed_bf16" };
+        assert_eq!(ran.json(0)[0]["plan"]["settings"]["precision"], expected, "{machine}");
+        let explained = here(&["explain", "--here"]);
+        assert_eq!(explained.stderr.contains("fp32 in place of"), note.is_some(), "{machine}: {}", explained.stderr);
+        explained.ended(0);
+        // A precision by name is refused.
+        let refused = here(&["plan", "--here", "--precision", "mixed_bf16"]);
+        assert_eq!(refused.code, i32::from(note.is_some()), "{machine}: {}", refused.stdout);
+    }
+    project.run(&["plan", "gtx1080-ti"]).ended(1);
+}
+
+#[test]
 fn mixed_f16_is_refused_without_fp16_tensor_cores_and_auto_takes_f32() {
     let row = |precision| project().run(&["plan", "gtx1080-ti", "t4", "--json", "--precision", precision]);
     let rows = row("auto").json(0);
