@@ -19,7 +19,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use gpu_tuned_core::atomic_file;
-use gpu_tuned_core::profile::ProfileTable;
 
 use limits::Limits;
 use prose::Prose;
@@ -85,8 +84,9 @@ fn main() -> Result<()> {
             hold(root, check, tighten, |limits| prose.exceeded(limits), |limits| prose.tighten(limits))
         }
         Task::Profiles { check } => {
-            let mistakes = identities::mistakes(ProfileTable::builtin().iter());
-            println!("{} profiles, {} mistakes", ProfileTable::builtin_ids().count(), mistakes.len());
+            let profiles = profiles::files(root)?;
+            let mistakes = identities::mistakes(&profiles);
+            println!("{} profiles, {} mistakes", profiles.len(), mistakes.len());
             for mistake in &mistakes {
                 println!("{mistake}");
             }

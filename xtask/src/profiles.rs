@@ -35,6 +35,15 @@ pub(crate) fn builtin(root: &Path) -> Result<String> {
     Ok(text)
 }
 
+/// The profiles of all files in `core/profiles`, without a check of their figures.
+pub(crate) fn files(root: &Path) -> Result<Vec<Profile>> {
+    let read = |id: &String| {
+        let file = format!("core/profiles/{id}.toml");
+        toml::from_str(&fs::read_to_string(root.join(&file))?).with_context(|| file)
+    };
+    profile_ids(&root.join("core/profiles"))?.iter().map(read).collect()
+}
+
 fn strings<'a>(profile: &'a toml::Table, key: &str) -> impl Iterator<Item = &'a str> {
     profile.get(key).and_then(toml::Value::as_array).into_iter().flatten().filter_map(toml::Value::as_str)
 }

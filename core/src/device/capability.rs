@@ -21,6 +21,12 @@ impl ComputeCapability {
     /// driver branch 580 (tracel-ai/cubecl issue 1311: a Tesla P100), although toolkits of CUDA 13 begin at 7.5.
     pub const OLDEST: Self = Self::new(6, 0);
 
+    /// Oldest and newest capability of a CUDA GPU, with a margin for later generations.
+    pub(crate) const PLAUSIBLE: [Self; 2] = [Self::new(2, 0), Self::new(15, 9)];
+
+    /// FP32 lanes per SM of every GPU since 8.6, and of unlisted ones.
+    pub(crate) const USUAL_CORES_PER_SM: u32 = 128;
+
     /// The capability `major.minor`.
     pub const fn new(major: u8, minor: u8) -> Self {
         Self { major, minor }
@@ -29,6 +35,17 @@ impl ComputeCapability {
     /// The marketing name of the architecture (NVIDIA's CUDA GPU list).
     pub fn architecture(self) -> Option<&'static str> {
         self.row().map(|row| row.architecture)
+    }
+
+    /// Returns true if a GPU may have this capability.
+    pub(crate) fn is_plausible(self) -> bool {
+        let [oldest, newest] = Self::PLAUSIBLE;
+        (oldest..=newest).contains(&self)
+    }
+
+    /// Returns true for the name of a listed architecture.
+    pub(crate) fn is_architecture(name: &str) -> bool {
+        ROWS.iter().any(|row| row.architecture == name)
     }
 
     /// Returns true if fp32 products may run on TF32 tensor cores (8.0 and later; A100 whitepaper).
@@ -56,10 +73,11 @@ impl ComputeCapability {
         (self.major as u32 * 10 + self.minor as u32).abs_diff(other.major as u32 * 10 + other.minor as u32)
     }
 
-    /// FP32 lanes per streaming multiprocessor (CUDA programming guide, arithmetic throughput); `None` for an
-    /// unlisted capability.
+    /// FP32 lanes per streaming multiprocessor (CUDA programming guide, arithmetic throughput); those of recent GPUs for a
+    /// capability newer than the list, `None` for another unlisted one.
     pub fn cores_per_sm(self) -> Option<u32> {
-        self.row().map(|row| row.cores_per_sm)
+        let is_newer = ROWS.iter().all(|row| row.major < self.major);
+        self.row().map(|row| row.cores_per_sm).or(is_newer.then_some(Self::USUAL_CORES_PER_SM))
     }
 
     /// Dense fp16 operations per clock and multiprocessor of the tensor cores, accumulated in fp32 at full rate; `None`

@@ -17,17 +17,19 @@ pub(crate) enum ProductLine {
 }
 
 impl ProductLine {
-    /// The line of the GPU with this product name; `None` for an unrecognised name.
+    /// The line of the GPU with this product name, which counts before the capability; `None` for an unrecognised name.
     pub(crate) fn new(name: Option<&str>, capability: ComputeCapability) -> Option<Self> {
         let name = name.unwrap_or_default();
         let contains = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-        if capability.is_integrated() {
-            Some(Self::Integrated)
-        } else if contains(&["Laptop", "Mobile", "with Max-Q"]) {
+        if contains(&["Laptop", "Mobile", "with Max-Q"]) {
             Some(Self::Laptop)
         } else if contains(&["GeForce", "TITAN"]) {
             Some(Self::GeForce)
-        } else if contains(&["RTX", "Quadro", "Tesla"]) || name.split_whitespace().any(is_board) {
+        } else if contains(&["RTX", "Quadro", "Tesla"]) {
+            Some(Self::Professional)
+        } else if capability.is_integrated() {
+            Some(Self::Integrated)
+        } else if name.split_whitespace().any(is_board) {
             Some(Self::Professional)
         } else {
             None
@@ -61,7 +63,11 @@ mod tests {
         for name in ["", "NVIDIA Graphics Device", "GPU 0", "a new one"] {
             assert_eq!(of(name), None, "{name}");
         }
-        let orin = ProductLine::new(Some("Orin (nvgpu)"), ComputeCapability::new(8, 7));
-        assert_eq!(orin, Some(ProductLine::Integrated));
+        let with_orins = |name| ProductLine::new(Some(name), ComputeCapability::new(8, 7));
+        for name in ["Orin (nvgpu)", "NVIDIA GB10", ""] {
+            assert_eq!(with_orins(name), Some(ProductLine::Integrated), "{name}");
+        }
+        // A driver that reports the capability of a Jetson for a board is wrong.
+        assert_eq!(with_orins("NVIDIA GeForce RTX 4090"), Some(ProductLine::GeForce));
     }
 }

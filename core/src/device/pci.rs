@@ -23,6 +23,14 @@ pub struct PciId {
 }
 
 impl PciId {
+    /// NVIDIA's vendor id.
+    const NVIDIA: u16 = 0x10de;
+
+    /// Returns true for a product of NVIDIA.
+    pub(crate) const fn is_nvidia(self) -> bool {
+        self.vendor == Self::NVIDIA
+    }
+
     /// Unpacks NVML's format: device in the upper half, vendor in the lower.
     pub const fn from_nvml(packed: u32) -> Self {
         Self { vendor: (packed & 0xffff) as u16, device: (packed >> 16) as u16 }

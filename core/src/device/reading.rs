@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ComputeCapability, CudaDevice, PciAddress, PciId, ProductName};
+use super::{ComputeCapability, CudaDevice, PciAddress, PciId, ProductLine, ProductName};
 use crate::Bytes;
 
 /// A driver's reading of one GPU. Unavailable and implausible fields are `None`.
@@ -78,9 +78,10 @@ impl GpuReading {
         self.virtualization == Some(Virtualization::Vgpu) || self.product_name().is_some_and(|name| name.is_vgpu)
     }
 
-    /// Returns true if the GPU shares the host's memory, by the driver's report or by its compute capability.
+    /// Returns true if the GPU shares the host's memory, by the driver's report, or by its name and compute capability.
     pub fn has_unified_memory(&self) -> bool {
-        self.unified_memory || self.compute_capability.is_some_and(ComputeCapability::is_integrated)
+        let capability = self.compute_capability.unwrap_or_default();
+        self.unified_memory || ProductLine::new(self.name.as_deref(), capability) == Some(ProductLine::Integrated)
     }
 
     /// Explains that GPU `number` has no plan, because its memory is unknown.

@@ -7,9 +7,13 @@ use serde::Deserialize;
 use crate::Bytes;
 use crate::device::{ComputeCapability, ProductLine};
 
-/// Largest ratio of a reported rate to its estimate, in either direction. Known GPUs are within a factor of 2.5; a driver
-/// that reports more or less than this reports a placeholder.
-const IMPLAUSIBLE: f64 = 8.0;
+/// Largest ratio of a rate to its estimate, in either direction. Known GPUs are within a factor of 2.5; more or less than this
+/// is a placeholder of a driver, or a typing error.
+pub(super) const PLAUSIBLE: f64 = 8.0;
+
+/// Largest ratio of the memory of a GPU to that of its class, in either direction. Boards are modified to two or three times
+/// the memory of the product.
+pub(super) const PLAUSIBLE_MEMORY: f64 = 4.0;
 
 /// Compute capability of the estimates for a GPU whose driver does not report one: the commonest.
 const COMMONEST: ComputeCapability = ComputeCapability::new(8, 6);
@@ -25,6 +29,10 @@ pub(super) struct Estimate {
     pub bandwidth_gb_s: f64,
     /// Boost clock in MHz.
     pub clock_mhz: f64,
+    /// Smallest SM count of the product lines; below `sm_count` for an unrecognised one.
+    least_sm_count: f64,
+    /// Smallest and largest memory of such GPUs, GiB.
+    memory_gib: [f64; 2],
 }
 
 impl Estimate {
@@ -36,19 +44,39 @@ impl Estimate {
             let sum: f64 = classes.iter().map(|class| figure(class, gib).ln()).sum();
             (sum / classes.len() as f64).exp()
         };
-        let largest = classes.iter().map(|class| class.at(class.sm_count, gib)).fold(0.0, f64::max);
+        let sm_counts = || classes.iter().map(|class| class.at(class.sm_count, gib));
+        let largest = sm_counts().fold(0.0, f64::max);
+        // A new generation may have any memory.
+        let is_listed = classes.iter().any(|class| class.compute_capability.major == capability.major);
+        let memories = || classes.iter().copied().chain(all_classes().iter().filter(|_| !is_listed));
         Self {
             sm_count: largest.ceil() as u32,
             fp32_tflops: middle(|class, gib| class.at(class.fp32_tflops, gib)),
             bandwidth_gb_s: middle(|class, gib| class.at(class.bandwidth_gb_s, gib)),
             clock_mhz: middle(|class, _| class.clock_mhz),
+            least_sm_count: sm_counts().fold(largest, f64::min),
+            memory_gib: [
+                memories().map(|class| class.memory_gib[0]).fold(f64::INFINITY, f64::min),
+                memories().map(|class| class.memory_gib[1]).fold(0.0, f64::max),
+            ],
         }
+    }
+
+    /// Smallest and largest plausible SM count.
+    pub(super) fn sm_counts(&self) -> [f64; 2] {
+        [self.least_sm_count / PLAUSIBLE, f64::from(self.sm_count) * PLAUSIBLE]
+    }
+
+    /// Smallest and largest plausible memory in MiB.
+    pub(super) fn memory_mib(&self) -> [f64; 2] {
+        let [smallest, largest] = self.memory_gib;
+        [smallest * 1024.0 / PLAUSIBLE_MEMORY, largest * 1024.0 * PLAUSIBLE_MEMORY]
     }
 }
 
 /// Returns a reported figure, unless it is too far from its estimate to be one of a GPU.
 pub(super) fn plausible(reported: Option<f64>, estimate: f64) -> Option<f64> {
-    reported.filter(|reported| (1.0 / IMPLAUSIBLE..=IMPLAUSIBLE).contains(&(reported / estimate)))
+    reported.filter(|reported| (1.0 / PLAUSIBLE..=PLAUSIBLE).contains(&(reported / estimate)))
 }
 
 /// Figures of GPUs of one compute capability and product line, each at the smallest and the largest memory.
@@ -76,8 +104,9 @@ impl Class {
             let is_newer = class.compute_capability > capability;
             (is_newer, class.compute_capability.distance(capability))
         };
-        let least = classes().iter().filter(is_kind).map(distance).min();
-        let near: Vec<_> = classes().iter().filter(is_kind).filter(|class| Some(distance(class)) == least).collect();
+        let least = all_classes().iter().filter(is_kind).map(distance).min();
+        let near: Vec<_> =
+            all_classes().iter().filter(is_kind).filter(|class| Some(distance(class)) == least).collect();
         match near.iter().find(|class| Some(class.line) == line) {
             Some(class) => vec![class],
             None => near,
@@ -97,7 +126,7 @@ impl Class {
     }
 }
 
-fn classes() -> &'static [Class] {
+fn all_classes() -> &'static [Class] {
     #[derive(Deserialize)]
     struct File {
         class: Vec<Class>,

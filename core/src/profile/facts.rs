@@ -1,8 +1,9 @@
 //! Facts about a device, from its profile and a reading.
 
 use super::Profile;
+use super::estimate::{Estimate, PLAUSIBLE_MEMORY};
 use super::speed::Speed;
-use crate::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading, MemoryKind, PowerLimit};
+use crate::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading, MemoryKind, PowerLimit, ProductLine};
 use crate::{Bytes, Provenance};
 
 /// Size of a CUDA context before the first kernel. Measured: 537 MiB on an H200 with 132 SMs, 107 MiB on another GPU
@@ -49,10 +50,10 @@ impl DeviceFacts {
         let is_unified = reading.shares_memory(profile);
         let is_whole = !reading.is_mig_slice() && !reading.is_vgpu();
         let usable = profile.map(|profile| profile.memory.usable());
-        let total =
-            plausible_total(reading, usable.filter(|_| !is_unified)).or(usable.filter(|_| is_whole && !is_unified))?;
         let of_profile = profile.map(|profile| profile.compute_capability);
         let capability = of_profile.or(reading.known_capability()).unwrap_or_default();
+        let own = usable.filter(|_| !is_unified);
+        let total = plausible_total(reading, own, capability).or(own.filter(|_| is_whole))?;
         let speed = match profile {
             Some(profile) => Speed::from_profile(profile).of_share(reading, profile, total),
             None => Speed::from_reading(reading, capability, total),
@@ -88,17 +89,22 @@ impl DeviceFacts {
 impl GpuReading {
     /// Returns true if the GPU shares the host's memory, by the driver's report or by the compute capability of its profile.
     pub fn shares_memory(&self, profile: Option<&Profile>) -> bool {
-        self.has_unified_memory() || profile.is_some_and(|profile| profile.compute_capability.is_integrated())
+        let by_profile = profile.map(|profile| profile.compute_capability.is_integrated());
+        by_profile.map_or_else(|| self.has_unified_memory(), |is_integrated| is_integrated || self.unified_memory)
     }
 }
 
-/// Returns the reported memory, unless it is zero or many times the memory of the profile.
-fn plausible_total(reading: &GpuReading, profile: Option<Bytes>) -> Option<Bytes> {
-    /// Boards are modified to two or three times the memory of the product.
-    const LARGEST_MODIFICATION: u64 = 4;
-    let is_plausible = |total: &Bytes| profile.is_none_or(|usable| total.0 / LARGEST_MODIFICATION <= usable.0);
-    let reported = reading.memory_total.filter(|total| *total > Bytes::ZERO);
-    reported.filter(is_plausible)
+/// Returns the reported memory, unless it is zero or many times the memory of the profile or of similar GPUs.
+fn plausible_total(reading: &GpuReading, profile: Option<Bytes>, capability: ComputeCapability) -> Option<Bytes> {
+    let total = reading.memory_total.filter(|total| *total > Bytes::ZERO)?;
+    let largest_mib = profile.map_or_else(
+        || {
+            let line = ProductLine::new(reading.name.as_deref(), capability);
+            Estimate::new(capability, line, total).memory_mib()[1]
+        },
+        |usable| usable.mib() * PLAUSIBLE_MEMORY,
+    );
+    (total.mib() <= largest_mib).then_some(total)
 }
 
 /// Returns true for fp16 tensor cores. Compute capability 7.5 also covers GPUs without tensor cores, such as the GTX 16

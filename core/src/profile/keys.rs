@@ -1,8 +1,11 @@
-//! Keys of a user's profile that a plan needs.
+//! Keys of a user's profile.
 
+use core::ops::Range;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use toml::de::DeTable;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// A key of a profile.
 struct Key {
@@ -79,13 +82,45 @@ pub(super) fn examples() -> DeTable<'static> {
     DeTable::parse(text).expect("BUG: the examples are no TOML").into_inner()
 }
 
+/// Figures of a base that a user's figure replaces together with its own: (figure, table and keys that follow from it).
+const DEPENDENTS: [(&str, &str, &[&str]); 3] = [
+    ("memory.nominal_mib", "memory", &["nvml_total_mib", "cuda_total_mib"]),
+    ("compute.sm_count", "compute", &["cuda_cores"]),
+    ("compute.cuda_cores", "compute", &["sm_count"]),
+];
+
+/// Removes figures of a base that follow from a figure which the user's table changes.
+pub(super) fn drop_dependents(base: &mut DeTable<'_>, own: &DeTable<'_>) {
+    let figure = |table: &DeTable<'_>, path| Some(find(table, path)?.as_integer()?.to_string());
+    for (path, table, keys) in DEPENDENTS {
+        let is_changed = find(own, path).is_some() && figure(base, path) != figure(own, path);
+        if let Some(DeValue::Table(table)) = base.get_mut(table).filter(|_| is_changed).map(Spanned::get_mut) {
+            keys.iter().for_each(|key| drop(table.remove(*key)));
+        }
+    }
+}
+
+/// Positions of the values in a table, by key with dots between tables.
+pub(super) fn places(table: &DeTable<'_>) -> BTreeMap<String, Range<usize>> {
+    let mut places = BTreeMap::new();
+    for (key, value) in table {
+        let key = key.get_ref();
+        if let Some(inner) = value.get_ref().as_table() {
+            places.extend(self::places(inner).into_iter().map(|(rest, place)| (format!("{key}.{rest}"), place)));
+        }
+        places.insert(key.to_string(), value.span());
+    }
+    places
+}
+
 fn has(table: &DeTable<'_>, path: &str) -> bool {
+    find(table, path).is_some()
+}
+
+fn find<'t, 'i>(table: &'t DeTable<'i>, path: &str) -> Option<&'t DeValue<'i>> {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
-    table.get(first).is_some_and(|value| match (rest, value.get_ref().as_table()) {
-        (None, _) => true,
-        (Some(rest), Some(table)) => has(table, rest),
-        (Some(_), None) => false,
-    })
+    let value = table.get(first)?.get_ref();
+    rest.map_or(Some(value), |rest| find(value.as_table()?, rest))
 }
 
 #[cfg(test)]

@@ -23,3 +23,4 @@ pub use model::{Basis, Board, Compute, Memory, Peak, Peaks, Profile};
 pub use names::ProfileNames;
 pub use sources::describe_source;
 pub use table::ProfileTable;
+pub use validate::{Fault, Strictness, faults};

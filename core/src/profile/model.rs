@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ProfileId;
 use crate::Bytes;
-use crate::device::{ComputeCapability, PciId};
+use crate::device::{ComputeCapability, EstimatedFigure, PciId};
 
 crate::sparse! {
     /// Figures of one GPU model. An unavailable figure is absent, never guessed.
@@ -39,6 +39,8 @@ crate::sparse! {
         pub sources: Vec<String>,
         /// Properties without a reliable source, in words.
         pub unknown: Vec<String>,
+        /// Figures that are estimates, beside peaks with that basis.
+        pub estimated: Vec<EstimatedFigure>,
         /// Notes for readers.
         pub notes: Option<String>,
         /// Memory sizes and bandwidth.

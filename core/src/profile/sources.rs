@@ -1,11 +1,16 @@
 /// Table of the source codes.
 const SOURCES: &str = include_str!("../../profiles/SOURCES.md");
 
-/// Explains a source code, such as `okm`; `None` for a code that no shipped profile uses.
+/// Explains a source code, such as `okm`; `None` for an unlisted code.
 pub fn describe_source(code: &str) -> Option<&'static str> {
     let rows = SOURCES.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once(" | "));
     let names = |codes: &str| codes.split(", ").any(|named| named.trim_matches('`') == code);
     rows.into_iter().find_map(|(codes, words)| names(codes).then_some(words))
+}
+
+/// Returns true for a source that a profile may name: a code of the table, or the address of a page.
+pub(super) fn is_source(text: &str) -> bool {
+    text.starts_with("https://") || text.starts_with("http://") || describe_source(text).is_some()
 }
 
 #[cfg(test)]

@@ -6,9 +6,6 @@ use super::{Basis, Peak, Profile};
 use crate::Bytes;
 use crate::device::{ComputeCapability, EstimatedFigure, GpuReading, ProductLine, Rates};
 
-/// Largest ratio between the SM count of a whole GPU and that of its profile: cut-down chips of one name.
-const CUT_DOWN: f64 = 2.0;
-
 /// Figures that decide the speed of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Speed {
@@ -49,7 +46,9 @@ impl Speed {
         if [&peaks.tf32, &peaks.bf16, &peaks.fp16].into_iter().any(is_estimate) {
             speed.estimated.push(EstimatedFigure::Tensor);
         }
+        speed.estimated.extend(&profile.estimated);
         speed.estimated.sort_unstable();
+        speed.estimated.dedup();
         speed
     }
 
@@ -57,7 +56,8 @@ impl Speed {
     pub(super) fn from_reading(reading: &GpuReading, capability: ComputeCapability, memory: Bytes) -> Self {
         let name = reading.name.as_deref();
         let estimate = Estimate::new(capability, ProductLine::new(name, capability), memory);
-        let is_plausible = |count: &u32| plausible(Some(f64::from(*count)), f64::from(estimate.sm_count)).is_some();
+        let [fewest, most] = estimate.sm_counts();
+        let is_plausible = |count: &u32| (fewest..=most).contains(&f64::from(*count));
         // A slice may have any number.
         let is_slice_of = |count: &u32| reading.is_mig_slice() && (1..estimate.sm_count).contains(count);
         let sm_count = reading.sm_count.filter(|count| is_plausible(count) || is_slice_of(count));
@@ -109,13 +109,9 @@ impl Speed {
         let is_part = reading.is_mig_slice() || reading.is_vgpu();
         let ratio = |count: u32| f64::from(count) / f64::from(self.sm_count.max(1));
         let is_estimate = self.estimated.contains(&EstimatedFigure::SmCount);
-        let is_near = |count: &u32| {
-            if is_estimate {
-                plausible(Some(f64::from(*count)), f64::from(self.sm_count)).is_some()
-            } else {
-                (1.0 / CUT_DOWN..=CUT_DOWN).contains(&ratio(*count))
-            }
-        };
+        // A count of 1 is a placeholder.
+        let is_near =
+            |count: &u32| *count > 1 && plausible(Some(f64::from(*count)), f64::from(self.sm_count)).is_some();
         let sm_count = reading.sm_count.filter(|count| *count > 0 && (is_part || is_near(count)));
         let share = match sm_count {
             // The profile's peaks are those of the whole GPU, and an estimated count is the largest of such GPUs.
@@ -144,9 +140,7 @@ pub(super) fn is_geforce(name: Option<&str>) -> bool {
 
 /// SMs x lanes x 2 operations x clock, as data sheets count.
 fn fp32_from_units(sm_count: u32, capability: ComputeCapability, clock_mhz: f64) -> f64 {
-    /// Lanes of every GPU since compute capability 8.6, except 10.0.
-    const USUAL_LANES: u32 = 128;
-    let lanes = capability.cores_per_sm().unwrap_or(USUAL_LANES);
+    let lanes = capability.cores_per_sm().unwrap_or(ComputeCapability::USUAL_CORES_PER_SM);
     f64::from(sm_count) * f64::from(lanes) * 2.0 * clock_mhz / 1e6
 }
 

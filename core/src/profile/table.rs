@@ -6,7 +6,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::builtin::PROFILES;
-use super::{Profile, ProfileId, ProfileNames, keys, validate};
+use super::validate::{Fault, Strictness, faults};
+use super::{Profile, ProfileId, ProfileNames, keys};
 use crate::device::PciId;
 use crate::source::{FileError, Source};
 
@@ -59,17 +60,19 @@ impl ProfileTable {
     }
 
     /// Reads a profile from a table of a user's file. Missing figures come from the profile named by `base`, or from
-    /// the shipped profile of the same id.
+    /// the shipped profile of the same id, unless they depend on figures that the user changes.
     ///
     /// # Errors
     ///
-    /// Errors with their positions: an unknown base, all missing keys, a wrong type, contradictory figures.
+    /// Errors with their positions: an unknown base, all missing keys, a wrong type, all figures that are out of range or
+    /// contradict each other.
     pub fn parse_user<'i>(
         id: &Spanned<toml::de::DeString<'i>>,
         mut own: Spanned<DeTable<'i>>,
         source: Source<'i>,
     ) -> Result<Profile, Vec<FileError>> {
-        let span = id.span();
+        let (name, span) = (id.get_ref(), id.span());
+        let places = keys::places(own.get_ref());
         let base = match own.get_mut().remove("base") {
             Some(base) => Some(find_base(&base, source).map_err(|mistake| vec![mistake])?),
             None => Shipped::find(id.get_ref()),
@@ -77,14 +80,14 @@ impl ProfileTable {
         let key = Spanned::new(span.clone(), "id".into());
         own.get_mut().insert(key, Spanned::new(span.clone(), DeValue::String(id.get_ref().clone())));
         if let Some(base) = base {
-            let base = DeTable::parse(base.text).map_err(|error| vec![source.toml_error(&error)])?.into_inner();
+            let mut base = DeTable::parse(base.text).map_err(|error| vec![source.toml_error(&error)])?.into_inner();
+            keys::drop_dependents(&mut base, own.get_ref());
             inherit(own.get_mut(), base);
         }
         let missing = keys::missing(own.get_ref());
         if missing.is_some() {
             inherit(own.get_mut(), keys::examples());
         }
-        let name = id.get_ref();
         let remedy =
             "`base` takes them from a similar GPU, `cargo gpu-tuned targets --here --toml` from the GPU itself";
         let missing = missing.map(|keys| source.error(&span, format!("profile.{name}: {keys}\n{remedy}")));
@@ -92,10 +95,16 @@ impl ProfileTable {
             Some(_) => source.toml_error(&error),
             None => source.error(&span, error.message()),
         });
-        match (missing, parsed) {
-            (None, parsed) => parsed.and_then(|it| validated(it, source, span)).map_err(|mistake| vec![mistake]),
-            (Some(missing), parsed) => Err([Some(missing), parsed.err()].into_iter().flatten().collect()),
-        }
+        let profile = match (missing, parsed) {
+            (None, Ok(profile)) => profile,
+            (missing, parsed) => return Err([missing, parsed.err()].into_iter().flatten().collect()),
+        };
+        let error = |fault: Fault| match places.get(fault.key) {
+            Some(place) => source.error(place, fault.to_string()),
+            None => source.error(&span, format!("profile.{name}: {fault}; the figure is that of the base")),
+        };
+        let errors: Vec<FileError> = faults(&profile, Strictness::User).into_iter().map(error).collect();
+        if errors.is_empty() { Ok(profile) } else { Err(errors) }
     }
 }
 
@@ -104,10 +113,20 @@ fn find_base(base: &Spanned<DeValue<'_>>, source: Source<'_>) -> Result<&'static
     let expected = || source.error(&base.span(), "base: expected a profile id");
     let name = base.get_ref().as_str().ok_or_else(expected)?;
     let unknown = || {
-        let hint = ProfileNames::new(&[]).hint(name);
-        source.error(&base.span(), format!("base: there is no profile `{name}`{hint}"))
+        let message = if is_own(name, source) {
+            format!("base: `{name}` is a profile of this file; a base is a shipped profile, so copy its keys")
+        } else {
+            format!("base: there is no profile `{name}`{}", ProfileNames::new(&[]).hint(name))
+        };
+        source.error(&base.span(), message)
     };
     Shipped::find(name).ok_or_else(unknown)
+}
+
+/// Returns true if the file has a profile of this name.
+fn is_own(name: &str, source: Source<'_>) -> bool {
+    let document = DeTable::parse(source.text).map(Spanned::into_inner).unwrap_or_default();
+    document.get("profile").and_then(|profiles| profiles.get_ref().as_table()?.get(name)).is_some()
 }
 
 impl FromIterator<Profile> for ProfileTable {
@@ -148,19 +167,10 @@ impl Shipped {
 
     fn profile(&self) -> &Profile {
         let Self { file, text, .. } = *self;
-        let parse = || parse(Source { file, text });
+        // A test checks the figures, so that macros need not.
+        let parse = || toml::from_str(text).map_err(|error| Source { file, text }.toml_error(&error));
         self.parsed.get_or_init(|| parse().expect("BUG: a shipped profile is invalid; its test must have failed"))
     }
-}
-
-/// Reads one profile file.
-///
-/// # Errors
-///
-/// The first error of syntax or schema, or all contradictions between figures, with their position.
-pub(super) fn parse(source: Source<'_>) -> Result<Profile, FileError> {
-    let profile: Profile = toml::from_str(source.text).map_err(|error| source.toml_error(&error))?;
-    validated(profile, source, 0..0)
 }
 
 /// Copies missing values from `base` to `own`, table by table.
@@ -175,9 +185,4 @@ fn inherit<'i>(own: &mut DeTable<'i>, base: DeTable<'i>) {
             }
         }
     }
-}
-
-fn validated(profile: Profile, source: Source<'_>, span: core::ops::Range<usize>) -> Result<Profile, FileError> {
-    let mistakes = validate::mistakes(&profile);
-    if mistakes.is_empty() { Ok(profile) } else { Err(source.error(&span, mistakes.join("; "))) }
 }

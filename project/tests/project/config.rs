@@ -124,15 +124,84 @@ fn a_profile_needs_its_required_keys_only() {
 }
 
 #[test]
-fn figures_that_contradict_each_other_are_refused() {
-    let found = mistakes("[profile.mine]\nbase = \"rtx4090\"\ncompute.cuda_cores = 5\npeaks.tf32.tflops = -4.0\n");
-    assert_eq!(found.len(), 1);
-    assert!(
-        found[0].starts_with("gpu-tuned.toml:1:10: compute.cuda_cores: 5 is not 128 multiprocessors x 128 lanes"),
-        "{}",
-        found[0]
+fn all_faults_of_a_profile_are_listed_at_once_with_value_range_and_its_origin() {
+    let text = r#"[profile.mine]
+names = ["NVIDIA GeForce RTX 4090"]
+architecture = "Ada"
+compute_capability = "8.9"
+memory.nominal_mib = 24576
+memory.nvml_total_mib = [2456]
+memory.bandwidth_gb_s = 1.008
+compute.sm_count = 12800
+compute.boost_mhz = 2.52
+peaks.fp32 = { tflops = 82.6, basis = "published", source = "a friend" }
+peaks.bf16 = { tflops = 165.2, basis = "published", source = "https://example.org/4090", reached = 95.0 }
+peaks.tf32 = { tflops = 825.0, basis = "published", source = "data-sheet" }
+board.tdp_w = 450000.0
+"#;
+    assert_eq!(
+        mistakes(text),
+        [
+            "gpu-tuned.toml:6:25: memory.nvml_total_mib = 2456 is out of range, expected 21504 to 25313 MiB (memory.nominal_mib, of which drivers keep up to an eighth)",
+            "gpu-tuned.toml:7:25: memory.bandwidth_gb_s = 1.008 is out of range, expected 78.7 to 5039 GB/s (a factor of 8 around GPUs of compute capability 8.9)",
+            "gpu-tuned.toml:8:20: compute.sm_count = 12800 is out of range, expected 16.2 to 1040 SMs (a factor of 8 around GPUs of compute capability 8.9)",
+            "gpu-tuned.toml:9:21: compute.boost_mhz = 2.52 is out of range, expected 316 to 20240 MHz (a factor of 8 around GPUs of compute capability 8.9)",
+            "gpu-tuned.toml:10:61: peaks.fp32.source = \"a friend\" is no source, expected the address of a page, `data-sheet`, `measured` or another code of core/profiles/SOURCES.md",
+            "gpu-tuned.toml:11:100: peaks.bf16.reached = 95 is out of range, expected 0.05 to 1.5 (fractions of peaks in published tests, with a margin)",
+            "gpu-tuned.toml:12:25: peaks.tf32.tflops = 825 is out of range, expected 20.6 to 264 TFLOP/s (2 x the fp32 peak, with a margin)",
+            "gpu-tuned.toml:13:15: board.tdp_w = 450000 is out of range, expected 4 to 5000 W (GPUs from a Jetson to a GB300, with a margin)",
+        ]
     );
-    assert!(found[0].contains("peaks.tf32.tflops: -4 is out of range"), "{}", found[0]);
+}
+
+/// The profile with figures of its own on those of an RTX 4090, and the place of each fault.
+#[test]
+fn an_impossible_figure_is_refused_where_it_is_written_and_dependent_figures_of_a_base_follow() {
+    for (line, fault) in [
+        (
+            "compute_capability = \"42.0\"",
+            Some("3:22: compute_capability = 42.0 is out of range, expected 2.0 to 15.9"),
+        ),
+        ("compute_capability = \"8.6\"", Some("1:10: profile.mine: architecture = \"Ada\", expected Ampere")),
+        (
+            "memory.bandwidth_gb_s = 100.8",
+            Some("3:25: memory.bandwidth_gb_s = 100.8 is out of range, expected 608 to 1656 GB/s"),
+        ),
+        (
+            "memory.nominal_mib = 4915200",
+            Some("3:22: memory.nominal_mib = 4915200 is out of range, expected 2048 to 196608 MiB"),
+        ),
+        ("memory.nominal_mib = 49152", None),
+        ("memory.nvml_total_mib = [49140]", Some("3:25: memory.nvml_total_mib = 49140 is out of range")),
+        ("compute.cuda_cores = 14592", None),
+        ("compute.sm_count = 114", None),
+        ("compute.cuda_cores = 5", Some("3:22: compute.cuda_cores = 5 is out of range")),
+        (
+            "compute.sm_count = 20",
+            Some("1:10: profile.mine: peaks.fp32.tflops = 82.6 is out of range, expected 1.61 to 20.6 TFLOP/s"),
+        ),
+        ("peaks.fp16.tflops = 330.3", Some("3:21: peaks.fp16.tflops = 330.3 is out of range")),
+        ("pci_ids = [\"1002:2684\"]", Some("3:11: pci_ids: 1002:2684 is not NVIDIA's")),
+    ] {
+        let text = format!("[profile.mine]\nbase = \"rtx4090\"\n{line}\n");
+        let parsed = ConfigFile::parse(Source { file: "gpu-tuned.toml", text: &text });
+        let found = parsed.map_or_else(|found| found.iter().map(ToString::to_string).collect(), |_| Vec::new());
+        match fault {
+            None => assert_eq!(found, [""; 0], "{line}"),
+            Some(fault) => {
+                let is_listed = found.iter().any(|found| found.starts_with(&format!("gpu-tuned.toml:{fault}")));
+                assert!(is_listed, "{line}: {found:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_profile_of_the_same_file_is_no_base() {
+    let text = "[profile.y]\nbase = \"rtx4090\"\n[profile.x]\nbase = \"y\"\n";
+    let expected =
+        "gpu-tuned.toml:4:8: base: `y` is a profile of this file; a base is a shipped profile, so copy its keys";
+    assert_eq!(mistakes(text), [expected]);
 }
 
 #[test]

@@ -88,3 +88,26 @@ fn a_fifth_of_unified_memory_stays_free_unless_more_is_requested() {
         assert!(plan.to_string().contains("note: unified memory: "), "{plan}");
     }
 }
+
+#[test]
+fn a_board_with_the_capability_of_a_module_has_its_own_memory() {
+    for name in ["NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3099"] {
+        for capability in ["8.7", "12.1"] {
+            let reading = reading(name, capability, Some(24_000));
+            let found = identify(&reading, &ProfileTable::default());
+            let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("its memory is known");
+            assert_eq!((facts.memory_kind, reading.has_unified_memory()), (MemoryKind::Dedicated, false), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_reported_sm_count_far_below_that_of_the_profile_counts() {
+    let mut reading = reading("NVIDIA GeForce RTX 4090", "8.9", Some(24_564));
+    reading.sm_count = Some(40);
+    let found = identify(&reading, &ProfileTable::default());
+    let whole = DeviceFacts::nominal(found.profile().expect("it has the name"));
+    let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("its memory is known");
+    let share = facts.fp32_tflops.zip(whole.fp32_tflops).map(|(part, whole)| part / whole);
+    assert!(facts.sm_count == 40 && share.is_some_and(|share| (share - 40.0 / 128.0).abs() < 1e-9), "{share:?}");
+}
