@@ -1,6 +1,7 @@
 //! Figures of a profile as text.
 
 use super::{Basis, Peak, Profile};
+use crate::device::EstimatedFigure;
 
 /// A figure as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,9 @@ impl Profile {
             (!all.is_empty()).then(|| all.join(", ") + " MiB")
         };
         let chip = self.chip.as_ref().map_or_else(String::new, |chip| format!(", {chip}"));
+        let origin = |figure| if self.estimated.contains(&figure) { ", estimated" } else { "" };
+        let bandwidth = unit(memory.bandwidth_gb_s, "GB/s").map(|rate| rate + origin(EstimatedFigure::Bandwidth));
+        let sms = compute.sm_count.map(|count| format!("{count}{}", origin(EstimatedFigure::SmCount)));
         let laptop = if self.mobile { ", for laptops" } else { "" };
         let kind = memory.kind.as_ref().map_or_else(String::new, |kind| format!(" {kind}"));
         let lanes = board.pcie_lanes.map_or_else(String::new, |lanes| format!(" x{lanes}"));
@@ -42,9 +46,9 @@ impl Profile {
             ("  by NVML", totals(&memory.nvml_total_mib), None),
             ("  by CUDA", totals(&memory.cuda_total_mib), None),
             ("  as shipped", memory.ecc_default_on.map(|on| format!("ECC {}", if on { "on" } else { "off" })), None),
-            ("bandwidth", unit(memory.bandwidth_gb_s, "GB/s"), memory.bandwidth_source.clone()),
+            ("bandwidth", bandwidth, memory.bandwidth_source.clone()),
             ("bus", unit(memory.bus_bits.map(f64::from), "bit"), None),
-            ("SMs", compute.sm_count.map(|count| count.to_string()), None),
+            ("SMs", sms, None),
             ("f32 lanes", compute.cuda_cores.map(|count| count.to_string()), None),
             ("boost clock", unit(compute.boost_mhz, "MHz"), None),
             ("tensor clock", unit(compute.tensor_clock_mhz, "MHz"), None),

@@ -6,10 +6,11 @@ use super::NoDescription;
 use super::memory::nominal_mib;
 use crate::Bytes;
 use crate::device::{ComputeCapability, EstimatedFigure, GpuReading, PciId, ProductLine};
-use crate::profile::estimate::Estimate;
+use crate::profile::estimate::{Estimate, plausible};
 use crate::profile::facts::has_f16;
 use crate::profile::rates::fp16_per_fp32;
 use crate::profile::speed::{Speed, is_geforce};
+use crate::profile::validate::{BUS_BITS, L2_MIB, TDP_W, bandwidth_range};
 use crate::profile::{Basis, Peak, Peaks, Profile, ProfileId};
 
 /// Code of the driver in SOURCES.md.
@@ -80,9 +81,13 @@ pub(super) struct Figures {
 
 impl Figures {
     pub(super) fn new(reading: &GpuReading, exact: Option<&Profile>) -> Result<Self, NoDescription> {
-        let capability = reading.compute_capability.or(exact.map(|profile| profile.compute_capability));
+        let reported = reading.compute_capability.filter(|capability| capability.is_plausible());
+        let capability = reported.or(exact.map(|profile| profile.compute_capability));
         let capability = capability.ok_or(NoDescription::ComputeCapability)?;
-        let is_unified = reading.has_unified_memory() || capability.is_integrated();
+        let is_unified = reading.shares_memory(exact);
+        if capability.is_integrated() && !is_unified {
+            return Err(NoDescription::SharedMemory { capability });
+        }
         let total = reading.memory_total.or(exact.map(|profile| profile.memory.usable()));
         let total = total.filter(|total| *total >= Bytes::from_mib(64)).ok_or(NoDescription::Memory)?;
         let total_mib = total.0 >> 20;
@@ -95,6 +100,11 @@ impl Figures {
         let name = reading.name.as_deref().filter(|name| !name.trim().is_empty());
         let line = ProductLine::new(name, capability);
         let estimate = Estimate::new(capability, line, total);
+        let [smallest, largest] = estimate.memory_mib();
+        if exact.is_none() && !(smallest..=largest).contains(&total.mib()) {
+            let [smallest, largest] = [smallest, largest].map(|mib| Bytes::from_mib(mib as u64));
+            return Err(NoDescription::ImplausibleMemory { reported: total, smallest, largest });
+        }
         let boost_mhz = boost(reading, exact, estimate.clock_mhz);
         let mut reported = reading.clone();
         reported.max_sm_clock_mhz = Some(boost_mhz.value as u32);
@@ -126,6 +136,11 @@ impl Figures {
         } else {
             Origin::Computed("SMs x lanes x 2 x boost_mhz")
         };
+        let has_such_bus = |bits: &u32| {
+            let [low, high] = bandwidth_range(None, *bits);
+            bandwidth_gb_s.origin.is_estimate() || (low..=high).contains(&bandwidth_gb_s.value)
+        };
+        let bus_bits = within(reading.memory_bus_bits.map(f64::from), BUS_BITS).map(|bits| bits as u32);
         let fp32 = choose(speed.fp32_tflops, estimated(EstimatedFigure::Fp32), None, by_units);
         let has_tensor_cores = has_f16(capability, name, exact);
         let is_half_rate = exact
@@ -133,32 +148,37 @@ impl Figures {
         Ok(Self {
             peaks: peaks(fp32, capability, is_half_rate, has_tensor_cores, exact),
             name: name.map(str::to_owned),
-            pci_id: reading.pci_id,
+            pci_id: reading.pci_id.filter(|id| id.is_nvidia()),
             capability,
             is_mobile: line == Some(ProductLine::Laptop),
             nominal_mib,
             nvml_total_mib,
             cuda_total_mib: cuda_total.map(|total| total.0 >> 20).filter(is_plausible),
-            bus_bits: reading.memory_bus_bits.filter(|bits| *bits > 0),
+            bus_bits: bus_bits.filter(has_such_bus),
             bandwidth_gb_s,
             sm_count: Figure { value: sm_count.value as u32, origin: sm_count.origin },
             boost_mhz,
-            l2_mib: reading.l2_cache.map(Bytes::mib),
+            l2_mib: within(reading.l2_cache.map(Bytes::mib), L2_MIB),
             is_half_rate,
-            tdp_w: reading.default_power_limit_mw.map(|limit| f64::from(limit) / 1e3).filter(|watts| *watts >= 1.0),
+            tdp_w: within(reading.default_power_limit_mw.map(|limit| f64::from(limit) / 1e3), TDP_W),
         })
     }
 }
 
+/// Returns a reported figure that is in the range of all GPUs.
+fn within(figure: Option<f64>, [low, high]: [f64; 2]) -> Option<f64> {
+    figure.filter(|figure| (low..=high).contains(figure))
+}
+
 /// Boost clock. NVML reports the highest clock, which is up to a third above it.
 fn boost(reading: &GpuReading, exact: Option<&Profile>, class_mhz: f64) -> Figure<f64> {
-    if let Some(clock) = reading.boost_clock_mhz {
-        return Figure { value: f64::from(clock), origin: Origin::Driver };
+    if let Some(value) = plausible(reading.boost_clock_mhz.map(f64::from), class_mhz) {
+        return Figure { value, origin: Origin::Driver };
     }
     if let Some((profile, value)) = exact.and_then(|profile| Some((profile, profile.compute.boost_mhz?))) {
         return Figure { value, origin: Origin::Profile(profile.id.clone()) };
     }
-    let highest = reading.max_sm_clock_mhz.map(f64::from).filter(|clock| *clock >= 100.0);
+    let highest = plausible(reading.max_sm_clock_mhz.map(f64::from), class_mhz);
     let (value, how) = match highest {
         Some(highest) if highest <= class_mhz => (highest, "the highest clock of the driver"),
         _ => (class_mhz, "as other GPUs of its compute capability"),

@@ -1,11 +1,12 @@
 //! Advertised memory of a GPU, from its reported totals.
 
+use crate::profile::validate::WIDEST_WITHOUT_HBM;
+
 /// The advertised size in MiB of a GPU with this total. Drivers keep up to an eighth of it (ECC, firmware).
 ///
 /// Memory chips have 32 bits of the bus and multiples of 512 MiB. HBM has a wider bus and sizes in GiB. A GPU that shares
 /// the host's memory has a power of two.
 pub(super) fn nominal_mib(total_mib: u64, bus_bits: Option<u32>, is_unified: bool) -> u64 {
-    const WIDEST_WITHOUT_HBM: u32 = 512;
     let chips = bus_bits.filter(|bits| *bits <= WIDEST_WITHOUT_HBM).map_or(0, |bits| u64::from(bits) / 32);
     let is_near = |nominal: &u64| total_mib * 8 >= nominal * 7;
     let by_chips = (chips > 0).then(|| total_mib.next_multiple_of(chips * 512)).filter(is_near);

@@ -8,7 +8,8 @@ mod text;
 use thiserror::Error;
 
 use super::{Profile, ProfileId};
-use crate::device::GpuReading;
+use crate::Bytes;
+use crate::device::{ComputeCapability, GpuReading};
 use figures::Figures;
 
 /// A profile of a detected GPU, as TOML.
@@ -32,9 +33,28 @@ pub enum NoDescription {
     /// The memory is unknown.
     #[error("the driver does not report its memory")]
     Memory,
+    /// The memory is that of no GPU of the product line.
+    #[error("the driver reports {reported} of memory, and GPUs of its compute capability have {smallest} to {largest}")]
+    ImplausibleMemory {
+        /// The driver's figure.
+        reported: Bytes,
+        /// Smallest memory of such GPUs, with a margin.
+        smallest: Bytes,
+        /// Largest memory of such GPUs, with a margin.
+        largest: Bytes,
+    },
     /// The compute capability is unknown.
     #[error("the driver does not report its compute capability")]
     ComputeCapability,
+    /// The compute capability contradicts the name.
+    #[error(
+        "the driver reports compute capability {capability}, that of GPUs that share the host's memory, for a board with its \
+         own"
+    )]
+    SharedMemory {
+        /// The driver's figure.
+        capability: ComputeCapability,
+    },
 }
 
 /// Describes a GPU by its reading. `exact` is the profile that the GPU matches exactly; figures that the driver does not

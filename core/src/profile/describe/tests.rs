@@ -129,19 +129,19 @@ fn a_profile_of_few_figures_names_each_estimate_and_plans() {
     assert_eq!(described.id.as_str(), "rtx3095");
     let profile = parsed(&described);
     assert_eq!(profile.names, [reading.name.expect("named")]);
-    let estimates = profile.unknown.last().expect("estimates");
-    for figure in ["memory.bandwidth_gb_s", "compute.sm_count", "compute.boost_mhz", "peaks.fp32", "peaks.bf16"] {
-        assert!(estimates.contains(figure), "{estimates}");
-        let key = figure.split_once('.').expect("a table").1;
+    for key in ["bandwidth_gb_s", "sm_count", "boost_mhz", "fp32", "bf16"] {
         let line = described.text.lines().find(|line| line.starts_with(&format!("{key} ="))).expect("a line");
         assert!(line.contains("# estimated: "), "{line}");
     }
     let facts = DeviceFacts::nominal(&profile);
-    assert_eq!(facts.estimated, [EstimatedFigure::Fp32, EstimatedFigure::Tensor]);
+    use EstimatedFigure::{Bandwidth, Fp32, SmCount, Tensor};
+    assert_eq!(facts.estimated, [SmCount, Fp32, Bandwidth, Tensor]);
     let workload = crate::workload::Transformer::new(6, 512, 8192, 256).workload();
     let read_back = plan(&facts, &workload, &Goal::default()).expect("it fits");
     assert!(
-        read_back.to_string().contains("neither driver nor profile has them: fp32 peak, tensor peaks"),
+        read_back
+            .to_string()
+            .contains("neither driver nor profile has them: SM count, fp32 peak, bandwidth, tensor peaks"),
         "{read_back}"
     );
     let known = DeviceFacts { estimated: Vec::new(), ..facts };
@@ -190,4 +190,71 @@ fn a_part_or_an_unidentified_gpu_gets_a_reason() {
     without_capability.compute_capability = None;
     assert_eq!(describe(&without_capability, None, unused), Err(NoDescription::ComputeCapability));
     assert!(ProfileId::NATIVE.parse::<ProfileId>().is_err());
+}
+
+fn ampere(name: Option<&str>, gib: u64) -> GpuReading {
+    GpuReading {
+        name: name.map(str::to_owned),
+        compute_capability: Some(ComputeCapability::new(8, 6)),
+        memory_total: Some(Bytes::from_mib(gib * 1024)),
+        ..GpuReading::default()
+    }
+}
+
+#[test]
+fn a_nameless_gpu_has_its_reported_sm_count() {
+    let reading = GpuReading { sm_count: Some(10), ..ampere(None, 15) };
+    let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
+    assert_eq!((profile.compute.sm_count, profile.compute.cuda_cores), (Some(10), Some(1280)));
+    assert_eq!(profile.estimated, [EstimatedFigure::Bandwidth]);
+}
+
+#[test]
+fn a_capability_newer_than_the_list_has_its_reported_sm_count_without_cores() {
+    let mut reading = GpuReading { sm_count: Some(160), ..ampere(Some("NVIDIA R200"), 288) };
+    reading.compute_capability = Some(ComputeCapability::new(13, 0));
+    let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
+    assert_eq!((profile.compute.sm_count, profile.compute.cuda_cores), (Some(160), None));
+    assert_eq!(reading.compute_capability.and_then(ComputeCapability::cores_per_sm), Some(128));
+}
+
+#[test]
+fn absurd_figures_of_a_driver_are_left_out_or_refused() {
+    let rtx3060 = ampere(Some("NVIDIA GeForce RTX 3060"), 12);
+    for absurd in [0, 1, 33_000, u32::MAX] {
+        let reading = GpuReading {
+            memory_bus_bits: Some(absurd),
+            max_memory_clock_mhz: Some(7501),
+            boost_clock_mhz: Some(absurd),
+            sm_count: Some(absurd),
+            l2_cache: Some(Bytes(u64::from(absurd) << 32)),
+            default_power_limit_mw: Some(absurd / 1024),
+            ..rtx3060.clone()
+        };
+        let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
+        assert_eq!((profile.memory.bus_bits, profile.compute.l2_mib), (None, None), "{absurd}");
+        assert_eq!(profile.estimated, [EstimatedFigure::SmCount, EstimatedFigure::Bandwidth], "{absurd}");
+    }
+    for gib in [1024, 1 << 30] {
+        let reading = GpuReading { memory_total: Some(Bytes(gib << 30)), ..rtx3060.clone() };
+        let refused = describe(&reading, None, unused).expect_err("no GPU has that");
+        assert!(matches!(refused, NoDescription::ImplausibleMemory { .. }), "{refused}");
+        assert_eq!(DeviceFacts::from_reading(&reading, None, None), None);
+    }
+    for (capability, is_reported) in [((42, 0), false), ((8, 7), true)] {
+        let capability = Some(ComputeCapability::new(capability.0, capability.1));
+        let refused = describe(&GpuReading { compute_capability: capability, ..rtx3060.clone() }, None, unused);
+        let is_shared = matches!(refused, Err(NoDescription::SharedMemory { .. }));
+        assert!(refused.is_err() && is_shared == is_reported, "{refused:?}");
+    }
+}
+
+#[test]
+fn sources_of_a_users_profile_are_escaped() {
+    let mut own = ProfileTable::builtin_profile("rtx4090").expect("shipped");
+    let source = "https://example.org/\"}\n[goal]\n#".to_owned();
+    own.peaks.fp32.as_mut().expect("a peak").source.clone_from(&source);
+    let text = describe(&reading(&own), Some(&own), unused).expect("a whole GPU").text;
+    let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(table["profile"]["rtx4090"]["peaks"]["fp32"]["source"].as_str(), Some(source.as_str()));
 }

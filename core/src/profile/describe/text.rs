@@ -27,6 +27,12 @@ pub(super) fn profile(id: &ProfileId, figures: &Figures) -> String {
     }
     text.line("sources", vec![SOURCE], "");
     text.line("unknown", unknown(figures), "");
+    let rates = [("sm_count", &figures.sm_count.origin), ("bandwidth", &figures.bandwidth_gb_s.origin)];
+    let estimated: Vec<&str> =
+        rates.into_iter().filter(|(_, origin)| origin.is_estimate()).map(|(key, _)| key).collect();
+    if !estimated.is_empty() {
+        text.line("estimated", estimated, "delete a figure's name after its correction");
+    }
 
     text.0 += &format!("\n[profile.{id}.memory]\n");
     text.line("nominal_mib", integer(figures.nominal_mib), "the driver's total, rounded up to a size that is sold");
@@ -44,7 +50,8 @@ pub(super) fn profile(id: &ProfileId, figures: &Figures) -> String {
     text.0 += &format!("\n[profile.{id}.compute]\n");
     let count = &figures.sm_count;
     text.line("sm_count", i64::from(count.value), &count.origin.to_string());
-    let lanes = figures.capability.cores_per_sm().filter(|_| !count.origin.is_estimate());
+    let is_known = !count.origin.is_estimate() && figures.capability.architecture().is_some();
+    let lanes = figures.capability.cores_per_sm().filter(|_| is_known);
     if let Some(cores) = lanes.and_then(|lanes| lanes.checked_mul(count.value)) {
         text.line("cuda_cores", i64::from(cores), "");
     }
@@ -67,21 +74,11 @@ pub(super) fn profile(id: &ProfileId, figures: &Figures) -> String {
     text.0
 }
 
-/// Properties that the driver does not report, then figures that are estimates.
-fn unknown(figures: &Figures) -> Vec<String> {
-    let rates = [
-        ("memory.bandwidth_gb_s", &figures.bandwidth_gb_s.origin),
-        ("compute.sm_count", &figures.sm_count.origin),
-        ("compute.boost_mhz", &figures.boost_mhz.origin),
-    ];
-    let peaks = figures.peaks.iter().map(|peak| (peak.key, &peak.tflops.origin));
-    let rates = rates.into_iter().filter(|(_, origin)| origin.is_estimate()).map(|(key, _)| key.to_owned());
-    let peaks = peaks.filter(|(_, origin)| origin.is_estimate()).map(|(key, _)| format!("peaks.{key}"));
-    let estimates: Vec<String> = rates.chain(peaks).collect();
-    let estimates = (!estimates.is_empty()).then(|| format!("estimated: {}", estimates.join(", ")));
+/// Properties that the driver does not report.
+fn unknown(figures: &Figures) -> Vec<&'static str> {
     let missing = [("L2 cache", figures.l2_mib.is_none()), ("board power", figures.tdp_w.is_none())];
     let missing = missing.into_iter().filter(|(_, is_missing)| *is_missing).map(|(property, _)| property);
-    UNREPORTED.into_iter().chain(missing).map(str::to_owned).chain(estimates).collect()
+    UNREPORTED.into_iter().chain(missing).collect()
 }
 
 struct Text(String);
@@ -105,7 +102,8 @@ impl Text {
             Basis::Estimated => "estimated",
         };
         let (value, note) = (Value::Float(rounded(tflops.value)), &tflops.origin);
-        self.0 += &format!("{key} = {{ tflops = {value}, basis = \"{basis}\", source = \"{source}\" }} # {note}\n");
+        let source = Value::from(source.as_str());
+        self.0 += &format!("{key} = {{ tflops = {value}, basis = \"{basis}\", source = {source} }} # {note}\n");
     }
 }
 

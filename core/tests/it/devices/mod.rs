@@ -10,7 +10,7 @@ mod unified;
 
 use gpu_tuned_core::device::{DeviceFacts, GpuReading, ProductName, Virtualization};
 use gpu_tuned_core::matching::{Difference, Match, identify};
-use gpu_tuned_core::profile::{Profile, ProfileTable};
+use gpu_tuned_core::profile::{Profile, ProfileTable, Strictness, describe, faults};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
 use proptest::prelude::*;
@@ -122,6 +122,19 @@ proptest! {
             if let Ok(plan) = plan(&facts, &Transformer::new(2, 64, 512, 32).workload(), &Goal::default()) {
                 prop_assert!(plan.memory.total() <= facts.memory_available);
             }
+        }
+    }
+
+    #[test]
+    fn a_described_profile_has_no_faults(reading in devices()) {
+        let found = shipped(&reading);
+        let exact = if let Match::Exact { profile } = &found { Some(&**profile) } else { None };
+        if let Ok(described) = describe(&reading, exact, |_| false) {
+            let table: toml::Table = described.text.parse().expect("TOML");
+            let mut profile = table["profile"][described.id.as_str()].as_table().expect("a table").clone();
+            profile.insert("id".to_owned(), described.id.as_str().into());
+            let profile: Profile = profile.try_into().expect("a profile");
+            prop_assert_eq!(faults(&profile, Strictness::User), [], "{}", described.text);
         }
     }
 
