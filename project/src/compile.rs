@@ -25,14 +25,14 @@ pub struct Compiled {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// No target has a plan.
+    /// No device can meet the goal.
     #[error(transparent)]
     Plan(PlanError),
-    /// The workload fits no selected target.
-    #[error("{}", misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    /// No selected target has a plan.
+    #[error("{}", reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     NothingFits {
-        /// An entry for each selected target.
-        misfits: Vec<Misfit>,
+        /// The reason of each selected target: the workload does not fit it, or Burn cannot train on it.
+        reasons: Vec<PlanError>,
     },
     /// A selected profile is not in the table.
     #[error(transparent)]
@@ -47,23 +47,19 @@ pub enum CompileError {
 /// When the workload fits no selected target, or no device can meet the goal.
 pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<Compiled, CompileError> {
     let mut fitting = Vec::new();
-    let mut misfits = Vec::new();
-    let mut unsupported = None;
+    let mut refused = Vec::new();
     for facts in resolved.devices()? {
         match plan(&facts, workload, goal) {
             Ok(_) => fitting.push(facts),
-            Err(PlanError::DoesNotFit(misfit)) => misfits.push(*misfit),
-            Err(error @ PlanError::GpuUnsupported { .. }) => unsupported = Some(error),
+            Err(error @ (PlanError::DoesNotFit(_) | PlanError::GpuUnsupported { .. })) => refused.push(error),
             Err(other) => return Err(CompileError::Plan(other)),
         }
     }
     let Some((plan, left_out)) = plan_for_most(&fitting, workload, goal) else {
-        return Err(match unsupported {
-            Some(error) if misfits.is_empty() => CompileError::Plan(error),
-            _ => CompileError::NothingFits { misfits },
-        });
+        return Err(CompileError::NothingFits { reasons: refused });
     };
-    misfits.extend(left_out);
+    let misfit = |error| if let PlanError::DoesNotFit(misfit) = error { Some(*misfit) } else { None };
+    let misfits = refused.into_iter().filter_map(misfit).chain(left_out).collect();
     let target = match &resolved.selected {
         Selected::Native(_) => format!("native ({})", plan.device),
         Selected::Generic | Selected::Targets(_) => plan.device.clone(),

@@ -31,7 +31,16 @@ pub(super) fn check(model: &Model, input: PlanInput, mistakes: &mut Mistakes) ->
 
 fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut Mistakes) {
     let error = match error {
-        CompileError::NothingFits { misfits } => return misfits.iter().for_each(|it| refuse(it, model, mistakes)),
+        CompileError::NothingFits { reasons } => {
+            for reason in reasons {
+                if let PlanError::DoesNotFit(misfit) = reason {
+                    refuse(misfit, model, mistakes);
+                } else {
+                    mistakes.at(&model.item.ident, reason);
+                }
+            }
+            return;
+        }
         CompileError::Plan(error) => error,
         other => {
             mistakes.at(TokenStream::new(), other);

@@ -132,8 +132,12 @@ fn a_gpu_that_burn_cannot_train_on_is_left_out_of_several_and_refused_alone() {
     let (workload, goal) = (Mlp { widths: vec![4, 4] }.workload(), Goal { global_batch: Some(64), ..Goal::default() });
     let both = compile(&selecting(shipped(&["k80", "h200"])), &workload, &goal).expect("one can train");
     assert_eq!((both.target.as_str(), both.misfits.len()), ("h200", 0));
-    let alone = compile(&selecting(shipped(&["k80"])), &workload, &goal);
-    assert!(matches!(&alone, Err(CompileError::Plan(PlanError::GpuUnsupported { .. }))), "{alone:?}");
+    // Too large for a T4: each target has its own reason.
+    let large = Transformer::new(48, 8192, 32_000, 512).workload();
+    let refused = compile(&selecting(shipped(&["k80", "m60", "t4"])), &large, &goal);
+    let Err(CompileError::NothingFits { reasons }) = &refused else { panic!("{refused:?}") };
+    let [k80, m60, PlanError::DoesNotFit(_)] = &reasons[..] else { panic!("{reasons:?}") };
+    assert!([k80, m60].iter().all(|reason| matches!(reason, PlanError::GpuUnsupported { .. })), "{reasons:?}");
 }
 
 /// Profiles that have hardly more memory than one sample takes of it: where the multiprocessors decide.
