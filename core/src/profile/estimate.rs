@@ -33,6 +33,7 @@ pub(super) struct Estimate {
     least_sm_count: f64,
     /// Smallest and largest memory of such GPUs, GiB.
     memory_gib: [f64; 2],
+    is_integrated: bool,
 }
 
 impl Estimate {
@@ -54,6 +55,7 @@ impl Estimate {
             fp32_tflops: middle(|class, gib| class.at(class.fp32_tflops, gib)),
             bandwidth_gb_s: middle(|class, gib| class.at(class.bandwidth_gb_s, gib)),
             clock_mhz: middle(|class, _| class.clock_mhz),
+            is_integrated: line == Some(ProductLine::Integrated),
             least_sm_count: sm_counts().fold(largest, f64::min),
             memory_gib: [
                 memories().map(|class| class.memory_gib[0]).fold(f64::INFINITY, f64::min),
@@ -67,10 +69,12 @@ impl Estimate {
         [self.least_sm_count / PLAUSIBLE, f64::from(self.sm_count) * PLAUSIBLE]
     }
 
-    /// Smallest and largest plausible memory in MiB.
+    /// Smallest and largest plausible memory in MiB. A GPU that shares the host's memory may have that of a virtual machine.
     pub(super) fn memory_mib(&self) -> [f64; 2] {
+        const SMALLEST_SHARED_MIB: f64 = 512.0;
         let [smallest, largest] = self.memory_gib;
-        [smallest * 1024.0 / PLAUSIBLE_MEMORY, largest * 1024.0 * PLAUSIBLE_MEMORY]
+        let smallest = if self.is_integrated { SMALLEST_SHARED_MIB } else { smallest * 1024.0 / PLAUSIBLE_MEMORY };
+        [smallest, largest * 1024.0 * PLAUSIBLE_MEMORY]
     }
 }
 
