@@ -156,7 +156,7 @@ pub enum Basis {
     Derived,
     /// Published for another product with the same chip; the profile's notes name it.
     Borrowed,
-    /// The fp32 peak x the ratio of other GPUs of the compute capability.
+    /// The fp32 peak x the ratio of other GPUs of the compute capability, or as the profile's notes say.
     Estimated,
 }
 

@@ -119,6 +119,34 @@ fn the_generic_profile_promises_no_more_than_any_board_of_its_class() {
     }
 }
 
+#[test]
+fn products_of_one_series_rank_by_their_names() {
+    for series in [
+        &["rtx3050-laptop-4gb", "rtx3050-ti-laptop", "rtx3060-laptop", "rtx3070-laptop", "rtx3070-ti-laptop"][..],
+        &["rtx3070-ti-laptop", "rtx3080-laptop-16gb", "rtx3080-ti-laptop"],
+        &["rtx4050-laptop", "rtx4060-laptop", "rtx4070-laptop", "rtx4080-laptop", "rtx4090-laptop"],
+        &[
+            "rtx5050-laptop",
+            "rtx5060-laptop",
+            "rtx5070-laptop",
+            "rtx5070-ti-laptop",
+            "rtx5080-laptop",
+            "rtx5090-laptop",
+        ],
+        &["rtx5090-d-v2", "rtx5090-d", "rtx5090"],
+        &["rtx-pro-6000-bw-maxq", "rtx-pro-6000-bw-ws"],
+        &["rtx-pro-6000-bw-server", "rtx-pro-6000-bw-ws"],
+    ] {
+        let speed = |id: &&str| {
+            let profile = ProfileTable::builtin().get(id).expect("shipped");
+            let peak = profile.peaks.bf16.as_ref().expect("a peak").tflops;
+            (peak * profile.memory.bandwidth_gb_s.expect("a bandwidth")).sqrt()
+        };
+        let speeds: Vec<f64> = series.iter().map(speed).collect();
+        assert!(speeds.is_sorted(), "{series:?}: {speeds:?}");
+    }
+}
+
 /// The reading of a GPU that equals its profile.
 fn reading(profile: &Profile) -> GpuReading {
     let mut reading = GpuReading::default();

@@ -114,7 +114,7 @@ impl Faults<'_> {
     fn ratios(&self, peak: &Peak) -> [f64; 2] {
         match (self.strictness, peak.basis) {
             (Strictness::User, Basis::Estimated) => SIMILAR,
-            (Strictness::User, _) => USER_PEAKS,
+            (Strictness::User, _) | (Strictness::Shipped, Basis::Estimated) => USER_PEAKS,
             (Strictness::Shipped, Basis::Derived) => within(DERIVED_TOLERANCE),
             (Strictness::Shipped, _) => within(PUBLISHED_TOLERANCE),
         }
