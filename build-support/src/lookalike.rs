@@ -5,12 +5,15 @@ use crate::package::Package;
 /// Warns about each declared feature that looks like a GPU's name and selects no GPU.
 pub(crate) fn warnings(package: &Package, known: &ProfileNames) -> Vec<String> {
     let strangers = package.features.iter().filter(|(feature, enables)| {
-        let reads_like_one = is_gpu_name(feature) || known.is_near(feature);
+        let reads_like_one = is_gpu_name(feature) || known.is_similar(feature);
         // A short name for a profile, such as `h100 = ["h100-pcie"]`, does select one.
         reads_like_one && known.get(feature).is_none() && known.among(*enables).is_empty()
     });
     let warning = |feature: &String| {
-        format!("the feature `{feature}` reads like a GPU, but no profile has this name{}", known.hint(feature))
+        format!(
+            "the feature `{feature}` reads like a GPU, but no profile has this name{}",
+            known.suggest_or_advise(feature)
+        )
     };
     strangers.map(|(feature, _)| warning(feature)).collect()
 }

@@ -82,7 +82,7 @@ mod driver {
         let mut usable = Vec::new();
         for (number, gpu) in gpus.into_iter().enumerate() {
             match DeviceFacts::from_reading(&gpu, identify(&gpu, own).profile(), None) {
-                None => warnings.push(gpu.without_memory(number)),
+                None => warnings.push(gpu.explain_missing_memory(number)),
                 Some(DeviceFacts { name, refusal: Some(reason), .. }) => warnings.push(format!("{name}: {reason}")),
                 Some(_) => usable.push(gpu),
             }

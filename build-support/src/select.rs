@@ -27,7 +27,7 @@ pub(crate) fn by_name(asked: &str, known: &ProfileNames) -> Result<Choice, Build
     let targets: Vec<ProfileId> = words.iter().filter_map(|word| known.get(word)).collect();
     let strangers = words.iter().filter(|word| known.get(word).is_none());
     let unknown: Vec<String> =
-        strangers.map(|word| format!("there is no profile `{word}`{}", known.hint(word))).collect();
+        strangers.map(|word| format!("there is no profile `{word}`{}", known.suggest_or_advise(word))).collect();
     match (unknown.is_empty(), targets.is_empty()) {
         (false, _) => Err(BuildError::UnknownTargets { unknown }),
         (true, true) => Ok(Choice::Generic),

@@ -90,7 +90,7 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
             let id = values::text(target, mistakes)?;
             let resolved = Resolved::from_builtin(&id);
             if resolved.is_none() {
-                let near = ProfileNames::new(&[]).near(&id).unwrap_or_default();
+                let near = ProfileNames::new(&[]).suggest(&id).unwrap_or_default();
                 mistakes
                     .at(target.place(), format!("there is no GPU profile `{id}`{near}"))
                     .help("the profiles are named as in `rtx4090`, `a100-sxm4-80gb`; `generic` is the conservative profile")

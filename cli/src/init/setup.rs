@@ -127,7 +127,7 @@ impl Setup {
 
 fn targets(project: &Project, args: &InitArgs, gpus: &[GpuHere]) -> Result<Vec<ProfileId>, Error> {
     let known = |name: &String| {
-        let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().hint(name) };
+        let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().suggest_or_advise(name) };
         project.known().get(name).ok_or_else(unknown)
     };
     let mut targets: Vec<ProfileId> = if !args.targets.is_empty() {

@@ -130,7 +130,7 @@ fn targets(project: Option<&Project>, profiles: &ProfileTable, args: &OptimizeAr
     let known = project.map_or_else(|| ProfileNames::new(&[]), Project::known);
     let named = |name: &String| {
         let profile = profiles.get(name).map(Target::nominal);
-        profile.ok_or_else(|| Error::UnknownTarget { name: name.clone(), hint: known.hint(name) })
+        profile.ok_or_else(|| Error::UnknownTarget { name: name.clone(), hint: known.suggest_or_advise(name) })
     };
     let mut targets = match (args.targets.is_empty(), project) {
         (true, Some(project)) => Target::declared(project),

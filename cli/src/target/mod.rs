@@ -41,7 +41,7 @@ impl Target {
 
     pub(crate) fn named(project: &Project, name: &str) -> Result<Self, Error> {
         let table = project.profiles();
-        let unknown = || Error::UnknownTarget { name: name.to_owned(), hint: project.known().hint(name) };
+        let unknown = || Error::UnknownTarget { name: name.to_owned(), hint: project.known().suggest_or_advise(name) };
         table.get(name).map(Self::nominal).ok_or_else(unknown)
     }
 

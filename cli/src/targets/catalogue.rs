@@ -167,14 +167,15 @@ impl Limits {
         let headroom_share = facts.headroom_share(Goal::default().memory_headroom * kept);
         let available = facts.memory_available;
         let headroom = available.scaled(headroom_share);
+        let training = available - headroom - facts.context;
         Self {
             available,
             provenance: facts.memory_provenance,
             headroom_share,
             headroom,
             context: facts.context,
-            training: available - headroom - facts.context,
-            largest_allocation: largest_piece(facts),
+            training,
+            largest_allocation: largest_piece(facts).map(|piece| piece.min(training)),
         }
     }
 }

@@ -74,13 +74,15 @@ fn remark(label: &str, text: &str) -> String {
 /// Figures that limit plans, with their origins.
 pub(super) fn limits(limits: &Limits, available: &str) -> String {
     let headroom = format!("{}% of it, unless memory_headroom says otherwise", limits.headroom_share * 100.0);
+    let is_piece = limits.largest_allocation < Some(limits.training);
+    let largest = if is_piece { "CubeCL allocates no more in one piece" } else { "all memory for training" };
     let mut table = Table::new(2, AMOUNTS);
     let figures = [
         ("memory", Some(limits.available), available),
         ("headroom", Some(limits.headroom), headroom.as_str()),
         ("context", Some(limits.context), "estimated from the SMs"),
         ("for training", Some(limits.training), ""),
-        ("largest tensor", limits.largest_allocation, "CubeCL allocates no more in one piece"),
+        ("largest tensor", limits.largest_allocation, largest),
     ];
     for (name, bytes, why) in figures {
         if let Some(bytes) = bytes {

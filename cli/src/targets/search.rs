@@ -89,8 +89,8 @@ impl<'a> Search<'a> {
         let (known, name) = (catalogue.known(), self.words.join("-"));
         let number = self.words.last().map(|word| bare(word)).filter(|number| number.len() >= MIN_NUMBER_LENGTH);
         let series = number.iter().flat_map(|number| ["rtx", "gtx"].map(|series| format!("{series}{number}")));
-        let near = core::iter::once(name.clone()).chain(series).find_map(|name| known.near(&name));
-        near.unwrap_or_else(|| known.hint(&name))
+        let near = core::iter::once(name.clone()).chain(series).find_map(|name| known.suggest(&name));
+        near.unwrap_or_else(|| known.suggest_or_advise(&name))
     }
 }
 

@@ -85,9 +85,13 @@ impl GpuReading {
     }
 
     /// Explains that GPU `number` has no plan, because its memory is unknown.
-    pub fn without_memory(&self, number: usize) -> String {
+    pub fn explain_missing_memory(&self, number: usize) -> String {
         let name = self.name.as_deref().unwrap_or("without a name");
-        format!("GPU {number} ({name}) cannot be planned for: the driver does not report its memory")
+        let reason = match self.memory_total.filter(|total| *total > Bytes::ZERO) {
+            None => "the driver does not report its memory".to_owned(),
+            Some(total) => format!("the driver reports {total} of memory, more than such a GPU has"),
+        };
+        format!("GPU {number} ({name}) cannot be planned for: {reason}")
     }
 
     /// Fills figures that this reading lacks from CUDA. CUDA may limit this process to less memory than is free.

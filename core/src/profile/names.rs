@@ -29,8 +29,8 @@ impl ProfileNames {
     }
 
     /// Formats `; did you mean …?` for a name without a profile, else the way to a profile for a GPU outside the table.
-    pub fn hint(&self, name: &str) -> String {
-        self.near(name).unwrap_or_else(|| {
+    pub fn suggest_or_advise(&self, name: &str) -> String {
+        self.suggest(name).unwrap_or_else(|| {
             "; it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile"
                 .to_owned()
         })
@@ -38,7 +38,7 @@ impl ProfileNames {
 
     /// Formats `; did you mean …?` with another spelling, the memory sizes or else the versions of that GPU, or the
     /// name that a typing error turns into this one. `None` for another GPU.
-    pub fn near(&self, name: &str) -> Option<String> {
+    pub fn suggest(&self, name: &str) -> Option<String> {
         let wanted = bare(name);
         let is_memory = |suffix: &str| suffix.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
         let is_same = |id: &str| bare(id) == wanted;
@@ -58,7 +58,7 @@ impl ProfileNames {
     }
 
     /// Returns true if a name differs from a profile's only in case, hyphens and underscores, or by a typing error.
-    pub fn is_near(&self, name: &str) -> bool {
+    pub fn is_similar(&self, name: &str) -> bool {
         let wanted = bare(name);
         self.names().any(|id| bare(id) == wanted || typo::is_typo(name, id))
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::ProfileNames;
 
     #[test]
-    fn hints_cover_spellings_versions_and_typing_errors() {
+    fn suggestions_cover_spellings_versions_and_typing_errors() {
         let known = ProfileNames::new(&[]);
         for (name, hint) in [
             ("RTX-4090", "; did you mean `rtx4090`?"),
@@ -91,8 +91,8 @@ mod tests {
             ("rtx4900", "; did you mean `rtx4090`?"),
             ("voodoo2", ""),
         ] {
-            assert_eq!(known.near(name).unwrap_or_default(), hint, "{name}");
+            assert_eq!(known.suggest(name).unwrap_or_default(), hint, "{name}");
         }
-        assert!(known.hint("voodoo2").contains("targets --here --toml"));
+        assert!(known.suggest_or_advise("voodoo2").contains("targets --here --toml"));
     }
 }

@@ -116,7 +116,7 @@ fn find_base(base: &Spanned<DeValue<'_>>, source: Source<'_>) -> Result<&'static
         let message = if is_own(name, source) {
             format!("base: `{name}` is a profile of this file; a base is a shipped profile, so copy its keys")
         } else {
-            format!("base: there is no profile `{name}`{}", ProfileNames::new(&[]).hint(name))
+            format!("base: there is no profile `{name}`{}", ProfileNames::new(&[]).suggest_or_advise(name))
         };
         source.error(&base.span(), message)
     };

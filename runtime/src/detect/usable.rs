@@ -43,7 +43,7 @@ impl Machine {
         let reading = self.gpus.get(position).ok_or_else(missing)?;
         let found = identify(reading, profiles);
         let facts = DeviceFacts::from_reading(reading, found.profile(), Some(self.host.cores));
-        let facts = facts.ok_or_else(|| unusable(reading.without_memory(position)))?;
+        let facts = facts.ok_or_else(|| unusable(reading.explain_missing_memory(position)))?;
         if let Some(reason) = &facts.refusal {
             return Err(unusable(format!("GPU {position} ({}) cannot train: {reason}", facts.name)));
         }

@@ -1,6 +1,6 @@
 //! The time of an expansion, and of a package that declares every GPU.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_project::config::ConfigFile;
@@ -42,6 +42,31 @@ fn a_long_list_of_targets_is_counted_and_neither_read_nor_planned() {
         let expansion = run(attribute.clone(), &item, read(&text)).to_string();
         assert!(expansion.contains(expected), "{expansion}");
     }
+}
+
+/// Both times are of one run, so that the load of the machine matters little.
+#[test]
+fn a_package_that_declares_every_gpu_expands_as_fast_as_with_one() {
+    let item = quote!(
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+        }
+    );
+    let expand = |text: &str| {
+        let start = Instant::now();
+        let expansion = run(quote!(mlp(widths = [4, 4]), global_batch = 64), &item, read(text)).to_string();
+        assert!(expansion.contains("batch_size"), "{expansion}");
+        start.elapsed()
+    };
+    let (one, all) = (table(&["h200"]), table(&every_gpu()));
+    let (mut of_one, mut of_all) = (Duration::MAX, Duration::MAX);
+    for _ in 0..30 {
+        of_one = of_one.min(expand(&one));
+        of_all = of_all.min(expand(&all));
+    }
+    assert!(of_all < 4 * of_one, "{of_all:?} with every GPU, {of_one:?} with one");
 }
 
 /// The time of one expansion in the profile that the test is built in, which for the attribute itself is that of build
