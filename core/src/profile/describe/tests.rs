@@ -203,7 +203,8 @@ fn ampere(name: Option<&str>, gib: u64) -> GpuReading {
 
 #[test]
 fn a_nameless_gpu_has_its_reported_sm_count() {
-    let reading = GpuReading { sm_count: Some(10), ..ampere(None, 15) };
+    let pci_id = "10de:25b6".parse().ok();
+    let reading = GpuReading { pci_id, sm_count: Some(10), ..ampere(None, 15) };
     let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
     assert_eq!((profile.compute.sm_count, profile.compute.cuda_cores), (Some(10), Some(1280)));
     assert_eq!(profile.estimated, [EstimatedFigure::Bandwidth]);
