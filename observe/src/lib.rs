@@ -10,6 +10,7 @@
 //! | [`export`] | CSV, Prometheus and TensorBoard |
 //! | [`bench`](mod@bench) | records of a bench run |
 //! | [`plot`] | SVG plots |
+//! | [`progress`] | reports during long work |
 //!
 //! Programs that depend on `gpu-tuned` find the first six as `gpu_tuned::recording`, `gpu_tuned::monitor` and so on.
 
@@ -24,6 +25,7 @@ pub mod log;
 mod metrics;
 pub mod monitor;
 pub mod plot;
+pub mod progress;
 pub mod recording;
 mod stats;
 pub mod trace;

@@ -15,7 +15,6 @@ mod error;
 mod first_step;
 #[cfg(any(feature = "cuda", test))]
 mod gpu;
-mod heartbeat;
 mod host;
 mod memory;
 mod pass;

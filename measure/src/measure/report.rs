@@ -34,9 +34,6 @@ fn beside(others: u32) -> Option<String> {
     ))
 }
 
-/// Longest time without output.
-pub(super) const QUIET: Duration = Duration::from_secs(10);
-
 /// Returns a report of the current step after a time without output.
 pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
     let why = if is_gpu { "; before a GPU's first step with a batch its kernels are compiled and tuned" } else { "" };

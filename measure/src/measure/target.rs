@@ -8,12 +8,12 @@ use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Precision, Settings};
+use gpu_tuned_observe::progress::{Heartbeat, INTERVAL};
 use gpu_tuned_project::lock::{LockFile, LockedWorkload};
 use gpu_tuned_train::device::{OpenGpu, tf32_is_off};
 use gpu_tuned_train::train::NotReady;
 
 use super::bench::{Bench, Tried};
-use super::heartbeat::Heartbeat;
 #[cfg(feature = "counting-allocator")]
 use super::replay;
 use super::{MeasureError, Step, Subject, cpu, host, parameters, range, report, shape};
@@ -144,7 +144,7 @@ impl MeasurementTarget {
         keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
     ) -> Result<LockedWorkload, MeasureError> {
         let subject = &subject.in_precision(self.settings.precision)?.when_not_ready(self.not_ready);
-        let heartbeat = Heartbeat::begin(report::QUIET, report::waiting(!self.is_cpu()));
+        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, report::waiting(!self.is_cpu()));
         let progress = |mode, tried: &Tried| {
             report::point(mode, tried);
             heartbeat.output();

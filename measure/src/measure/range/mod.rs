@@ -18,8 +18,8 @@ use std::time::Duration;
 use burn::module::Module;
 use gpu_tuned_core::Precision;
 use gpu_tuned_observe::bench::{Begin, Header, Planned, Request};
+use gpu_tuned_observe::progress::{Heartbeat, INTERVAL};
 
-use super::heartbeat::Heartbeat;
 use super::target::MeasurementTarget;
 use super::{MeasureError, Step, Subject, parameters, shape};
 use crate::requests::{non_empty, package};
@@ -75,7 +75,7 @@ impl MeasurementTarget {
         journal.begin(header, Begin { planned: self.planned(), setups: setups.clone() })?;
         report::begin(name, &self.facts.name, &setups, &known);
         super::report::shared(self.reading.as_ref());
-        let heartbeat = Heartbeat::begin(super::report::QUIET, super::report::waiting(!self.is_cpu()));
+        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, super::report::waiting(!self.is_cpu()));
         let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
         let runner = OnDevice::new(self, subject, spend);
         let said = || heartbeat.output();

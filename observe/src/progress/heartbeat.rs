@@ -1,38 +1,41 @@
-//! Progress reports during silence.
+//! Reports at intervals during silence.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::Step;
-
-/// Reports progress after each interval without output, until dropped.
-pub(super) struct Heartbeat {
+/// Reports progress during silence, until dropped. `T` is the current step.
+pub struct Heartbeat<T> {
     /// Sends the step that begins, or `None` after other output.
-    events: Option<Sender<Option<Step>>>,
+    events: Option<Sender<Option<T>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Heartbeat {
-    /// Calls `report` after each `interval` without output, with the time since the last output and the current step.
-    pub(super) fn begin(interval: Duration, report: impl Fn(Duration, Option<Step>) + Send + 'static) -> Self {
+impl<T: Copy + Send + 'static> Heartbeat<T> {
+    /// Calls `report` after a first silence, and after each `interval` of silence from then on, with the time since the last
+    /// output and the current step.
+    pub fn begin(
+        first: Duration,
+        interval: Duration,
+        report: impl FnMut(Duration, Option<T>) + Send + 'static,
+    ) -> Self {
         let (events, received) = channel();
-        let thread =
-            thread::Builder::new().name("heartbeat".to_owned()).spawn(move || run(interval, &received, report));
+        let report = move || run(first, interval, &received, report);
+        let thread = thread::Builder::new().name("heartbeat".to_owned()).spawn(report);
         Self { events: Some(events), thread: thread.ok() }
     }
 
-    /// Restarts the interval after other output.
-    pub(super) fn output(&self) {
+    /// Restarts the silence after other output.
+    pub fn output(&self) {
         self.send(None);
     }
 
     /// Sets the current step.
-    pub(super) fn at(&self, step: Step) {
+    pub fn at(&self, step: T) {
         self.send(Some(step));
     }
 
-    fn send(&self, event: Option<Step>) {
+    fn send(&self, event: Option<T>) {
         if let Some(events) = &self.events {
             // Without a thread there are no reports.
             events.send(event).ok();
@@ -40,9 +43,14 @@ impl Heartbeat {
     }
 }
 
-fn run(interval: Duration, received: &Receiver<Option<Step>>, report: impl Fn(Duration, Option<Step>)) {
+fn run<T: Copy>(
+    first: Duration,
+    interval: Duration,
+    received: &Receiver<Option<T>>,
+    mut report: impl FnMut(Duration, Option<T>),
+) {
     let (mut since, mut step) = (Instant::now(), None);
-    let mut due = since + interval;
+    let mut due = since + first;
     loop {
         // Events that wait in the channel do not delay a report.
         let now = Instant::now();
@@ -50,11 +58,11 @@ fn run(interval: Duration, received: &Receiver<Option<Step>>, report: impl Fn(Du
             report(now - since, step);
             due = now + interval;
         }
-        match received.recv_timeout(due - now) {
+        match received.recv_timeout(due.saturating_duration_since(now)) {
             Ok(next @ Some(_)) => step = next,
             Ok(None) => {
                 since = Instant::now();
-                due = since + interval;
+                due = since + first;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -62,7 +70,7 @@ fn run(interval: Duration, received: &Receiver<Option<Step>>, report: impl Fn(Du
     }
 }
 
-impl Drop for Heartbeat {
+impl<T> Drop for Heartbeat<T> {
     fn drop(&mut self) {
         drop(self.events.take());
         if let Some(thread) = self.thread.take() {
@@ -77,13 +85,14 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Heartbeat, Step};
+    use super::Heartbeat;
 
     #[test]
     fn silence_is_reported_until_the_heartbeat_is_dropped() {
         let (sender, reports) = channel();
         let quiet = Duration::from_millis(20);
-        let heartbeat = Heartbeat::begin(quiet, move |since, at| sender.send((since, at)).expect("the test listens"));
+        let heartbeat =
+            Heartbeat::begin(quiet, quiet, move |since, at| sender.send((since, at)).expect("the test listens"));
         let [(first, nothing), (second, _)] = [reports.recv().unwrap(), reports.recv().unwrap()];
         assert!(first >= quiet && second >= first + quiet && nothing.is_none(), "{first:?}, {second:?}, {nothing:?}");
         // Output restarts the interval: sooner or later a report has a shorter time.
@@ -98,7 +107,7 @@ mod tests {
             before = since;
         }
         // Reports have the current step, whose changes do not restart the interval.
-        let step = Step::single(64, true);
+        let step = 64;
         let begin = Instant::now();
         while reports.try_recv().map_or(true, |(_, at)| at != Some(step)) {
             assert!(begin.elapsed() < Duration::from_secs(60), "no report");
