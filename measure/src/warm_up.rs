@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_core::plan::Plan;
+use gpu_tuned_observe::progress::Progress;
 use gpu_tuned_train::device::catching;
 use gpu_tuned_train::mixed::Half;
 use gpu_tuned_train::train::{NotReady, Trainer, TrainerError, group_bytes};
@@ -100,8 +101,9 @@ impl WarmUp<'_> {
             if !done.is_empty() && begin.elapsed() > planned + EXTRA_TIME {
                 break;
             }
+            let progress = Progress::begin(format!("warm-up with micro-batches of {micro_batch}"));
             self.steps(subject, micro_batch, samples)?;
-            print(&format!("micro-batches of {micro_batch} after {:.1} s", begin.elapsed().as_secs_f64()));
+            drop(progress);
             done.push(micro_batch);
             if done.len() == 1 {
                 planned = begin.elapsed();

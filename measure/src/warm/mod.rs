@@ -16,6 +16,7 @@
 mod bundle;
 mod caches;
 mod configured;
+mod counts;
 mod driver;
 mod error;
 mod file_system;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use gpu_tuned_observe::log::warn_user;
+use gpu_tuned_observe::progress::Progress;
 use serde::{Serialize, Serializer};
 
 pub use bundle::{Saved, save};
@@ -70,6 +72,7 @@ pub fn begin(fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
 
 /// `bundles` is true for a run that writes an archive: it has its own caches, whatever the user has configured.
 fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
+    let _progress = Progress::begin("opening the kernel cache");
     let (caches, events) = caches::switch_on(fingerprint, throwaway, bundles);
     warn_of_slow_start(&caches, &events);
     let bundle = match (&caches, throwaway) {
@@ -81,6 +84,7 @@ fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, 
             found.map_or_else(|ignored| ignored, left)
         }),
     };
+    counts::begin(&caches);
     let warm = WarmStart { caches, events, bundle };
     tracing::info!("warm start: {warm}");
     warm

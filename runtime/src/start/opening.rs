@@ -2,6 +2,8 @@
 
 #[cfg(feature = "burn")]
 use gpu_tuned_core::plan::Plan;
+#[cfg(feature = "burn")]
+use gpu_tuned_observe::progress::Progress;
 
 use super::{Options, StartError};
 use crate::decide::{Decision, DeviceRequest};
@@ -41,6 +43,7 @@ impl Options {
             let opened = open_cpu(&decision.plan, float(&decision))?;
             return Ok(Ok((decision, opened)));
         }
+        let _progress = Progress::begin("opening the kernel cache and the GPU");
         // Before the first GPU is touched: CubeCL is configured once in a process.
         let alone = self.seen().gpus.len() == 1;
         #[cfg(all(feature = "warm", not(feature = "cuda")))]

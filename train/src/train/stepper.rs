@@ -5,6 +5,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 use gpu_tuned_observe::log::warn_user;
+use gpu_tuned_observe::progress::Progress;
 
 use super::accumulation::{AccumulatedGradients, MicroBatchGradients};
 use super::adaptive_size::{AdaptiveSize, SHORT_PATIENCE};
@@ -97,6 +98,8 @@ impl Stepper {
             return Err(StepError::Empty);
         }
         self.timer.begin();
+        // Kernels are compiled and tuned.
+        let _progress = (self.steps == 0).then(|| Progress::begin("first step"));
         let mut rescues = Vec::new();
         let mut samples = None;
         let rank = self.rank.clone();

@@ -65,9 +65,12 @@ fn without_log(path: &Path) {
     fs::remove_file(beside(path, "-tshm")).expect("shared memory");
 }
 
+/// Changes the database of a path.
+type Damage = fn(&Path);
+
 #[test]
 fn a_damaged_cache_is_replaced_once() {
-    let damages: [(&str, fn(&Path), &str); 7] = [
+    let damages: [(&str, Damage, &str); 7] = [
         ("cut", |path| truncate(path, 2.0 / 3.0), "set_aside"),
         ("cut, without its log", |path| (truncate(path, 2.0 / 3.0), without_log(path)).1, "set_aside"),
         ("zeros", |path| (overwrite(path, 0..1000, 0), without_log(path)).1, "set_aside"),

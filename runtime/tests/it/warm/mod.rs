@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
@@ -93,6 +95,11 @@ fn started_again() {
         ["twice"] => {
             let first = begun(&here, &[0]);
             json!([first, begun(&fingerprint("550.1"), &[0])])
+        }
+        ["slow-step"] => {
+            let begun = begun(&here, &[0]);
+            slow_step();
+            begun
         }
         ["hold"] => {
             begin(&here, &[0]);
@@ -216,6 +223,37 @@ struct Config {
 /// Micro-batches of four: two of them, and two samples that remain.
 fn session() -> Session<Config> {
     Options::default().cpu().start(Config { batch_size: 4 }).expect("there is a CPU")
+}
+
+/// Takes two steps of longer than 2 s. In the first one a kernel is compiled and a choice is tuned.
+fn slow_step() {
+    let session = session();
+    let model = LinearConfig::new(8, 8).init(&session.device());
+    let mut trainer = session.trainer(model, AdamWConfig::new().init()).expect("a trainer");
+    let batch = Tensor::<2>::ones([4, 8], &session.device());
+    for step in 0..2 {
+        let loss = |model: &Linear, batch| {
+            if step == 0 {
+                put(TUNED, "64x64", "the first is fastest");
+                put(KERNELS, "softmax", "PTX");
+            }
+            thread::sleep(Duration::from_millis(2100));
+            model.forward(batch).mean()
+        };
+        trainer.step(0.1, batch.clone(), loss).expect("a step");
+    }
+}
+
+#[test]
+fn a_long_first_step_is_reported_with_what_was_compiled() {
+    let machine = Machine::new();
+    let output = own_process::run(&mut machine.command("slow-step", &[]));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<_> = errors.lines().filter_map(|line| line.strip_prefix("gpu-tuned: first step: ")).collect();
+    let counts = " s, kernels compiled: 1, choices tuned: 1; kept in ";
+    let ends: Vec<_> = lines.iter().filter(|line| !line.contains(" s so far")).collect();
+    let [end] = ends[..] else { panic!("one first step: {errors}") };
+    assert!(end.contains(counts) && end.ends_with(".db, so the next process is faster"), "{errors}");
 }
 
 /// It notes the sizes of its micro-batches.
