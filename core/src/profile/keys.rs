@@ -95,7 +95,9 @@ pub(super) fn drop_dependents(base: &mut DeTable<'_>, own: &DeTable<'_>) {
     for (path, table, keys) in DEPENDENTS {
         let is_changed = find(own, path).is_some() && figure(base, path) != figure(own, path);
         if let Some(DeValue::Table(table)) = base.get_mut(table).filter(|_| is_changed).map(Spanned::get_mut) {
-            keys.iter().for_each(|key| drop(table.remove(*key)));
+            for key in keys {
+                table.remove(*key);
+            }
         }
     }
 }

@@ -1,4 +1,6 @@
 use super::{DescribedGpu, NoDescription, describe};
+use EstimatedFigure::{Bandwidth, Fp32, SmCount, Tensor};
+
 use crate::device::{ComputeCapability, DeviceFacts, EstimatedFigure, GpuReading, MigSlice};
 use crate::plan::{ESTIMATE_ERROR, Plan};
 use crate::profile::{Peak, Profile, ProfileId, ProfileTable};
@@ -134,7 +136,6 @@ fn a_profile_of_few_figures_names_each_estimate_and_plans() {
         assert!(line.contains("# estimated: "), "{line}");
     }
     let facts = DeviceFacts::nominal(&profile);
-    use EstimatedFigure::{Bandwidth, Fp32, SmCount, Tensor};
     assert_eq!(facts.estimated, [SmCount, Fp32, Bandwidth, Tensor]);
     let workload = crate::workload::Transformer::new(6, 512, 8192, 256).workload();
     let read_back = plan(&facts, &workload, &Goal::default()).expect("it fits");
@@ -207,7 +208,7 @@ fn a_nameless_gpu_has_its_reported_sm_count() {
     let reading = GpuReading { pci_id, sm_count: Some(10), ..ampere(None, 15) };
     let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
     assert_eq!((profile.compute.sm_count, profile.compute.cuda_cores), (Some(10), Some(1280)));
-    assert_eq!(profile.estimated, [EstimatedFigure::Bandwidth]);
+    assert_eq!(profile.estimated, [Bandwidth]);
 }
 
 #[test]
@@ -234,7 +235,7 @@ fn absurd_figures_of_a_driver_are_left_out_or_refused() {
         };
         let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
         assert_eq!((profile.memory.bus_bits, profile.compute.l2_mib), (None, None), "{absurd}");
-        assert_eq!(profile.estimated, [EstimatedFigure::SmCount, EstimatedFigure::Bandwidth], "{absurd}");
+        assert_eq!(profile.estimated, [SmCount, Bandwidth], "{absurd}");
     }
     for gib in [1024, 1 << 30] {
         let reading = GpuReading { memory_total: Some(Bytes(gib << 30)), ..rtx3060.clone() };
