@@ -11,8 +11,9 @@ use cubecl_environment::records::RecordLevel;
 use serde::Serialize;
 
 use super::configured::by_user;
+use super::event::CacheEvent;
 use super::fingerprint::Fingerprint;
-use super::prepare::{Access, CacheEvent, Prepared, prepare};
+use super::prepare::{Access, Prepared, prepare};
 
 /// The namespaces of tuned choices.
 pub(super) const TUNED: &str = "autotune";

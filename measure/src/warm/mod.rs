@@ -19,6 +19,7 @@ mod configured;
 mod counts;
 mod driver;
 mod error;
+mod event;
 mod file_system;
 mod fingerprint;
 mod integrity;
@@ -37,8 +38,8 @@ pub use bundle::{Saved, save};
 pub use caches::Caches;
 pub(crate) use driver::collect as collect_driver_cache;
 pub use error::{BundleError, WarmError};
+pub use event::CacheEvent;
 pub use fingerprint::{Fingerprint, GpuKind};
-pub use prepare::CacheEvent;
 pub use taken::Bundled;
 
 use crate::requests::archive_folder;
