@@ -80,26 +80,48 @@ fn training_goes_on_with_the_same_samples_wherever_memory_runs_out() {
     }
 }
 
+/// The line of a session that takes its first steps with a micro-batch of 2.
+fn warm(machine: &Machine, variables: &[(&str, &Path)]) -> Value {
+    let mut command = hardware(machine, "warm --model transformer --micro-batches 1");
+    command.env("GPU_TUNED_SET", "batch_size=2").envs(variables.iter().copied());
+    run(command).1.remove(0)
+}
+
+/// Seconds of the first step.
+fn first_step(machine: &Machine, variables: &[(&str, &Path)]) -> f64 {
+    let line = warm(machine, variables);
+    line["first_step_s"].as_f64().unwrap_or_else(|| panic!("{line}"))
+}
+
 /// Caches of an earlier process, or an archive from another machine, save most of compilation and autotune.
 #[test]
 fn first_steps_are_short_where_kernels_were_kept_or_come_in_a_bundle() {
     let [maker, used, fresh] = [(); 3].map(|()| Machine::new("h200"));
     let bundles = maker.home().join("bundles");
-    let start = |machine: &Machine, variables: &[(&str, &Path)]| {
-        let mut command = hardware(machine, "warm --model transformer --micro-batches 1");
-        command.env("GPU_TUNED_SET", "batch_size=2").envs(variables.iter().copied());
-        run(command).1.remove(0)
-    };
-    let first_step = |machine, variables: &[_]| {
-        let line = start(machine, variables);
-        line["first_step_s"].as_f64().unwrap_or_else(|| panic!("{line}"))
-    };
     let cold = first_step(&used, &[]);
     let kept = first_step(&used, &[]);
-    let made = start(&maker, &[("GPU_TUNED_WARM", &bundles), ("GPU_TUNED_WARM_JSON", Path::new("1"))]);
+    let made = warm(&maker, &[("GPU_TUNED_WARM", &bundles), ("GPU_TUNED_WARM_JSON", Path::new("1"))]);
     assert_eq!(made["micro_batches"], serde_json::json!([2, 1]), "{made}");
     let taken = first_step(&fresh, &[("GPU_TUNED_WARM_BUNDLE", &bundles)]);
     assert!(kept < cold / 5.0 && taken < cold / 5.0, "{cold} s at first, {kept} s then, {taken} s with a bundle");
+}
+
+/// Without a replacement, a database that was cut makes every start ten times slower than a cold one.
+#[test]
+fn a_damaged_cache_costs_one_cold_start() {
+    let machine = Machine::new("h200");
+    let cold = first_step(&machine, &[]);
+    let caches = std::fs::read_dir(machine.home().join(".cache/cubecl")).expect("a folder");
+    let files = caches.map(|file| file.expect("a file").path());
+    let database =
+        files.into_iter().find(|path| path.extension().is_some_and(|name| name == "db")).expect("a database");
+    let file = std::fs::File::options().write(true).open(database).expect("it is writable");
+    file.set_len(file.metadata().expect("a length").len() * 2 / 3).expect("it is cut");
+    let (damaged, next) = (first_step(&machine, &[]), first_step(&machine, &[]));
+    assert!(
+        damaged < cold * 2.0 && next < cold / 5.0,
+        "{cold} s at first, {damaged} s with the cut one, {next} s then"
+    );
 }
 
 /// Counts the kernels on tensor cores, and those of them in TF32. Autotune loads all candidates.
