@@ -84,14 +84,18 @@ impl GpuReading {
         self.unified_memory || ProductLine::new(self.name.as_deref(), capability) == Some(ProductLine::Integrated)
     }
 
+    /// Number and product name of GPU `number`, for messages.
+    pub fn numbered_name(&self, number: usize) -> String {
+        format!("GPU {number} ({})", self.name.as_deref().unwrap_or("without a name"))
+    }
+
     /// Explains that GPU `number` has no plan, because its memory is unknown.
     pub fn explain_missing_memory(&self, number: usize) -> String {
-        let name = self.name.as_deref().unwrap_or("without a name");
         let reason = match self.memory_total.filter(|total| *total > Bytes::ZERO) {
             None => "the driver does not report its memory".to_owned(),
             Some(total) => format!("the driver reports {total} of memory, more than such a GPU has"),
         };
-        format!("GPU {number} ({name}) cannot be planned for: {reason}")
+        format!("{} cannot be planned for: {reason}", self.numbered_name(number))
     }
 
     /// Fills figures that this reading lacks from CUDA. CUDA may limit this process to less memory than is free.

@@ -45,7 +45,7 @@ impl Machine {
         let facts = DeviceFacts::from_reading(reading, found.profile(), Some(self.host.cores));
         let facts = facts.ok_or_else(|| unusable(reading.explain_missing_memory(position)))?;
         if let Some(reason) = &facts.refusal {
-            return Err(unusable(format!("GPU {position} ({}) cannot train: {reason}", facts.name)));
+            return Err(unusable(format!("{} cannot train: {reason}", reading.numbered_name(position))));
         }
         let memory_remark = memory_remark(position, reading, &facts);
         Ok(UsableGpu { position, found, facts, memory_remark })
@@ -57,6 +57,6 @@ fn memory_remark(position: usize, reading: &GpuReading, facts: &DeviceFacts) -> 
     let profile = facts.profile.as_ref().filter(|_| reading.memory_total != Some(facts.memory_total))?;
     let reported = reading.memory_total.filter(|total| *total > Bytes::ZERO);
     let reported = reported.map_or_else(|| "no memory".to_owned(), |total| format!("an implausible {total}"));
-    let (name, used) = (&facts.name, facts.memory_total);
-    Some(format!("GPU {position} ({name}): the driver reports {reported}; planned with the {used} of `{profile}`"))
+    let (gpu, used) = (reading.numbered_name(position), facts.memory_total);
+    Some(format!("{gpu}: the driver reports {reported}; planned with the {used} of `{profile}`"))
 }

@@ -1,4 +1,4 @@
-//! 200 machines with a GPU of the profile table, whose drivers leave figures out or report wrong ones.
+//! 600 machines with a GPU of the profile table, whose drivers leave figures out or report wrong ones.
 
 use fake_nvml::{Scenario, Unit};
 use gpu_tuned::{Bytes, DeviceFacts, Fallback, GpuReading, Options, Recognised, StartError, gpu_tuned};
@@ -8,7 +8,9 @@ use gpu_tuned_core::{Goal, plan};
 
 use super::generated::{board, look};
 
-const MACHINES: u64 = 200;
+const MACHINES: u64 = 600;
+/// Memory that no GPU has.
+const ABSURD_MIB: u64 = u64::MAX >> 21;
 /// Largest ratio of the micro-batch by all figures to that by some of them. A GPU without name and compute capability is the
 /// farthest off.
 const LARGEST_RATIO: u64 = 8;
@@ -68,7 +70,7 @@ fn spoil(unit: &mut Unit, dice: &mut Dice) {
     }
     match dice.roll(20) {
         0 => unit.memory_total_mib = None,
-        1 => unit.memory_total_mib = Some(u64::MAX >> 21),
+        1 => unit.memory_total_mib = Some(ABSURD_MIB),
         _ => {}
     }
 }
@@ -116,7 +118,8 @@ fn no_missing_or_wrong_figure_makes_a_micro_batch_of_one_or_a_silent_cpu_plan() 
                 .collect();
             let refusal = match unit.memory_total_mib {
                 None => "the driver does not report its memory",
-                Some(_) => "more than such a GPU has",
+                Some(ABSURD_MIB) => "more than such a GPU has",
+                Some(_) => "GPU 0 (without a name) cannot train: CUDA 13 has dropped compute capability 5.2",
             };
             let is_refused = full.is_err() || reasons.iter().any(|reason| reason.contains(refusal));
             assert!(!reasons.is_empty() && is_refused, "{number}, {}: {decision}", profile.id);

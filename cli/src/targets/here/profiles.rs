@@ -36,8 +36,7 @@ pub(in super::super) fn profiles(catalogue: &Catalogue, mut notes: Vec<String>) 
                 models.push(model);
             }
             Err(because) => {
-                let name = reading.name.as_deref().unwrap_or("without a name");
-                notes.push(format!("GPU {number} ({name}) gets no profile: {because}"));
+                notes.push(format!("{} gets no profile: {because}", reading.numbered_name(number)));
             }
         }
     }
