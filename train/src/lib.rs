@@ -23,6 +23,7 @@ pub mod micro_batch;
 pub mod mixed;
 pub mod out_of_memory;
 pub mod shape;
+mod stored;
 pub mod timing;
 pub mod train;
 mod visit;

@@ -6,6 +6,7 @@ use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 
 use crate::device::catching;
+use crate::stored::{store, with_autodiff_of};
 
 /// Batch that can be cut into micro-batches.
 ///
@@ -44,6 +45,15 @@ pub trait MicroBatch: Clone + Send + 'static {
 
     /// Bytes of the samples once they are [on `device`](Self::on_device), where types may be wider.
     fn bytes(&self, device: &Device) -> usize;
+
+    /// Copies the samples into the memory of `kept`, which holds as many samples of the same shape and is not used
+    /// elsewhere, or into new memory. CUDA graphs read each micro-batch from the same memory.
+    ///
+    /// `None` if that is impossible: by default, for samples that are not tensors, and if `kept` is unlike them.
+    fn store(self, kept: Option<Self>) -> Option<Self> {
+        let _ = kept;
+        None
+    }
 }
 
 /// Implements [`MicroBatch`] for a kind of tensor, which takes the device's default type.
@@ -69,10 +79,7 @@ macro_rules! tensor {
                     let $tensor = $tensor.to_device(&plain);
                     if $tensor.dtype() == $dtype { $tensor } else { $cast }
                 };
-                match device.gradient_checkpointing_strategy() {
-                    Some(strategy) => made.autodiff().with_gradient_checkpointing_strategy(strategy),
-                    None => made,
-                }
+                with_autodiff_of(made, device)
             }
 
             fn has_arrived(&self) -> bool {
@@ -83,6 +90,10 @@ macro_rules! tensor {
 
             fn bytes(&self, device: &Device) -> usize {
                 self.shape().num_elements() * DType::from(device.settings().$setting).size()
+            }
+
+            fn store(self, kept: Option<Self>) -> Option<Self> {
+                store(self.without_autodiff(), kept)
             }
         }
     };
@@ -153,6 +164,13 @@ macro_rules! tuple {
             fn bytes(&self, device: &Device) -> usize {
                 [$(self.$index.bytes(device)),+].into_iter().sum()
             }
+
+            fn store(self, kept: Option<Self>) -> Option<Self> {
+                match kept {
+                    Some(kept) => Some(($(self.$index.store(Some(kept.$index))?,)+)),
+                    None => Some(($(self.$index.store(None)?,)+)),
+                }
+            }
         }
     };
 }
@@ -221,6 +239,27 @@ mod tests {
     fn only_what_leaves_the_host_is_an_upload() {
         let device = Device::flex();
         assert!(!is_upload(&device, &device.clone().autodiff()));
+    }
+
+    #[test]
+    fn stored_samples_stay_in_their_memory() {
+        let device = Device::flex();
+        let (images, labels, _) = batch(&device.clone().autodiff());
+        let kept = (images.clone(), labels.clone()).store(None).expect("tensors");
+        assert!(!kept.0.is_autodiff() && kept.0.can_mut() && kept.1.can_mut());
+        let other = (images.clone().mul_scalar(2.0), labels.clone().add_scalar(1));
+        let kept = other.store(Some(kept)).expect("samples of the same shape");
+        assert_eq!(kept.0.to_data().try_to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+        assert_eq!(kept.1.to_data().iter::<i64>().collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(kept.0.can_mut());
+
+        // In memory that something else reads, of another shape, of no tensors.
+        let reader = kept.0.clone();
+        assert!((images.clone(), labels.clone()).store(Some(kept)).is_none());
+        assert_eq!(reader.to_data().try_to_vec::<f32>().unwrap()[0], 2.0);
+        let fewer = (images.clone(), labels.clone()).narrow(0..2).store(None);
+        assert!((images, labels).store(fewer).is_none());
+        assert!(vec!["a"].store(None).is_none());
     }
 
     #[test]

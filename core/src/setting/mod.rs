@@ -210,9 +210,9 @@ settings! {
         unit: Some("samples"), on_resume: OnResume::KeepIfFits
     }
 
-    /// CUDA graphs: micro-steps are captured once and launched again. Nothing acts on this setting yet.
+    /// CUDA graphs: the trainer records a micro-step once and launches it again. Set it by hand; it is not measured yet.
     cuda_graphs: bool = false, CudaGraphs {
-        unplanned: Some("nothing acts on it yet")
+        unplanned: Some("set it by hand; it is not measured yet")
     }
 }
 

@@ -3,7 +3,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{DeriveInput, Generics, Type, parse_quote};
+use syn::{DeriveInput, Generics, Member, Type, parse_quote};
 
 use super::check::Field;
 
@@ -33,6 +33,7 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
         }
         quote_spanned!(ty.span()=> #member: <#ty as ::gpu_tuned::MicroBatch>::on_device(#value, device))
     });
+    let store = store(fields);
     let body = quote! {
         fn len(&self) -> usize {
             #len
@@ -53,8 +54,34 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
         fn bytes(&self, device: &::gpu_tuned::__private::Device) -> usize {
             #(#bytes)+*
         }
+
+        #store
     };
     implement(item, &bounded(item, fields), &body)
+}
+
+/// `MicroBatch::store`; nothing for a struct with shared fields, which may change without the samples.
+fn store(fields: &[Field<'_>]) -> TokenStream {
+    if fields.iter().any(|field| field.is_shared) {
+        return TokenStream::new();
+    }
+    let stored = |kept: &dyn Fn(&Member) -> TokenStream| {
+        let fields = fields.iter().map(|Field { ty, member, .. }| {
+            let kept = kept(member);
+            quote_spanned!(ty.span()=> #member: <#ty as ::gpu_tuned::MicroBatch>::store(self.#member, #kept)?)
+        });
+        quote!(::core::option::Option::Some(Self { #(#fields),* }))
+    };
+    let in_place = stored(&|member| quote!(::core::option::Option::Some(kept.#member)));
+    let anew = stored(&|_| quote!(::core::option::Option::None));
+    quote! {
+        fn store(self, kept: ::core::option::Option<Self>) -> ::core::option::Option<Self> {
+            match kept {
+                ::core::option::Option::Some(kept) => #in_place,
+                ::core::option::Option::None => #anew,
+            }
+        }
+    }
 }
 
 /// Returns an implementation beside mistakes, to keep the rest of the user's code free of errors.

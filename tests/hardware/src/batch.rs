@@ -47,6 +47,18 @@ impl MicroBatch for Samples {
             Self::Sequences(sequences) => sequences.bytes(device),
         }
     }
+
+    fn store(self, kept: Option<Self>) -> Option<Self> {
+        match (self, kept) {
+            (Self::Tokens(tokens), Some(Self::Tokens(kept))) => tokens.store(Some(kept)).map(Self::Tokens),
+            (Self::Images(images), Some(Self::Images(kept))) => images.store(Some(kept)).map(Self::Images),
+            (Self::Sequences(rows), Some(Self::Sequences(kept))) => rows.store(Some(kept)).map(Self::Sequences),
+            (Self::Tokens(tokens), None) => tokens.store(None).map(Self::Tokens),
+            (Self::Images(images), None) => images.store(None).map(Self::Images),
+            (Self::Sequences(rows), None) => rows.store(None).map(Self::Sequences),
+            _ => None,
+        }
+    }
 }
 
 impl Batch {
@@ -91,6 +103,11 @@ impl MicroBatch for Batch {
 
     fn bytes(&self, device: &Device) -> usize {
         self.samples.bytes(device) + self.targets.bytes(device)
+    }
+
+    fn store(self, kept: Option<Self>) -> Option<Self> {
+        let (samples, targets) = kept.map(|kept| (kept.samples, kept.targets)).unzip();
+        Some(Self { samples: self.samples.store(samples)?, targets: self.targets.store(targets)? })
     }
 }
 

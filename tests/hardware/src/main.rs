@@ -9,6 +9,7 @@ mod device;
 mod drill;
 mod exact;
 mod feed;
+mod graphs;
 #[cfg(feature = "cuda")]
 mod hold;
 mod learn;
@@ -63,6 +64,8 @@ enum Command {
     Exact(exact::Arguments),
     /// Provoke out-of-memory errors in training, and recover
     Drill(drill::Arguments),
+    /// Micro-steps replayed as CUDA graphs: time, memory and losses, beside plain ones
+    Graphs(graphs::Arguments),
     /// Utilisation with loaders, and their memory on the device
     Feed(feed::Arguments),
     /// Speed-up over a naive configuration, as tuning guides promise: an LSTM and a CNN in both ways
@@ -109,6 +112,7 @@ fn main() -> anyhow::Result<()> {
         Command::Observe(arguments) => observe::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
+        Command::Graphs(arguments) => graphs::run(&arguments),
         Command::Feed(arguments) => feed::run(&arguments),
         Command::Naive(arguments) => naive::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),

@@ -6,6 +6,8 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 
+use crate::visit::visit_floats;
+
 /// The values that no gradient changes, as they were.
 ///
 /// All clones of a model share the running statistics of its norms, and norms apply the last update in the next forward
@@ -28,6 +30,21 @@ impl Buffers {
         let mut buffers = Self { values: GradientsParams::new(), ids: HashSet::new() };
         model.visit(&mut buffers);
         Some(buffers)
+    }
+
+    /// Returns true if `model` has other values now. Waits for the device.
+    pub(super) fn differ<M: Module>(&self, model: &M) -> bool {
+        // Writes the updates that wait.
+        drop(model.valid());
+        let state = (&self.values, false);
+        let (_, differ) = visit_floats!(model, (before, differ) = state, (&'v GradientsParams, bool), |param| {
+            if let Some(before) = before.get::<D>(param.id) {
+                let now = param.base().without_autodiff();
+                // A value that cannot be read may have changed.
+                *differ |= !before.without_autodiff().equal(now).all().try_into_scalar::<bool>().unwrap_or(false);
+            }
+        });
+        differ
     }
 
     /// Writes the values back into `model` and all its clones.

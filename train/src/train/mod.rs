@@ -9,6 +9,7 @@ mod buffers;
 mod differentiated;
 mod first_step;
 mod gradients;
+mod graph;
 mod health;
 #[cfg(feature = "train")]
 mod learning;
@@ -37,6 +38,7 @@ pub use batch_check::BatchCheck;
 pub use differentiated::differentiated;
 pub use first_step::{AnyBatch, FirstStep, TakeFirstStep};
 pub use gradients::{times, witness};
+pub use graph::GraphStatus;
 pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use not_ready::NotReady;
 pub use outcome::{Rescue, Step, StepError, TrainerError};

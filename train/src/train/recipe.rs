@@ -19,6 +19,7 @@ pub struct Recipe {
     /// Device with autodiff.
     pub(super) device: Device,
     pub(super) half: Option<Half>,
+    pub(super) cuda_graphs: bool,
     micro_batch: usize,
     /// Bytes of parameters and optimizer state that may be allocated twice.
     group_bytes: Bytes,
@@ -48,6 +49,7 @@ impl Recipe {
         let (settings, schedule) = (&plan.settings, &plan.schedule);
         Self {
             half: Half::of(precision),
+            cuda_graphs: settings.cuda_graphs,
             micro_batch: size(settings.batch_size),
             group_bytes: group_bytes(&plan.memory),
             batch_statistics,
@@ -73,6 +75,7 @@ impl Recipe {
         Self {
             device: if device.is_autodiff() { device } else { device.autodiff() },
             half: None,
+            cuda_graphs: false,
             micro_batch,
             group_bytes: Bytes(u64::MAX),
             batch_statistics: false,

@@ -18,6 +18,14 @@ impl StepFailure {
         }
     }
 
+    /// Message of the failure.
+    pub(super) fn into_message(self) -> String {
+        match self {
+            Self::OutOfMemory(failure) => failure.message,
+            Self::Error(error) => error.to_string(),
+        }
+    }
+
     /// Turns a failure of the device, out-of-memory included, into an error with its message. Keeps other errors.
     pub(super) fn into_final(self, error: impl FnOnce(String) -> StepError) -> Self {
         Self::Error(match self {

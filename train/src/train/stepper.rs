@@ -118,7 +118,10 @@ impl Stepper {
                     return self.finished(Step { rescues, ..step }).map(|step| (step, outputs));
                 }
                 Err(StepFailure::Error(error)) => return Err(error),
-                Err(StepFailure::OutOfMemory(failure)) => rescues.push(self.rescue(failure, batch.len())?),
+                Err(StepFailure::OutOfMemory(failure)) => {
+                    weights.release();
+                    rescues.push(self.rescue(failure, batch.len())?);
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ pub(super) use networks::{furthest, values as parameters};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Step, StepError, Trainer};
+use super::{GraphStatus, Step, StepError, Trainer};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{Half, LossScale};
 
@@ -135,6 +135,19 @@ fn a_saved_loss_scale_counts_in_mixed_precision_only() {
     ];
     let scales = mixed.map(|trainer| trainer.unwrap().loss_scale().value());
     assert!(scales.iter().all(|scale| (scale - 512.0).abs() < 1e-9), "{scales:?}");
+}
+
+#[test]
+fn a_device_without_cuda_graphs_trains_without_them() {
+    let (mut plain, mut asked) = (trainer(64), trainer(64).cuda_graphs());
+    assert_eq!(asked.graph_status(), GraphStatus::WarmingUp);
+    for step in 0..10 {
+        let losses =
+            [&mut plain, &mut asked].map(|trainer| trainer.step(0.1, batch(64, step), Network::loss).unwrap().loss);
+        assert_eq!(losses[0].to_bits(), losses[1].to_bits());
+    }
+    assert!(matches!(asked.graph_status(), GraphStatus::Refused { .. }), "{}", asked.graph_status());
+    assert_eq!(plain.graph_status(), GraphStatus::Off);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use gpu_tuned_observe::log::warn_user;
 
 use super::accumulation::MicroBatchGradients;
 use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
+use super::graph::{Differentiated, Factors, GraphStatus, SharedGraphs};
 use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::recipe::Recipe;
@@ -76,7 +77,8 @@ impl<M: Module> Trainer<M> {
     }
 
     pub(super) fn with_stepper(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
-        let trained = ModelAndOptimizer { weights: ModelWeights::Plain(model), optimizer, learning_rate: 0.0 };
+        let graphs = SharedGraphs::new(&stepper.device);
+        let trained = ModelAndOptimizer { weights: ModelWeights::Plain(model), optimizer, learning_rate: 0.0, graphs };
         Self { trained, scale: LossScale::none(), saved_scale: None, stepper, first_step: None, step_size: None }
     }
 
@@ -100,11 +102,12 @@ impl<M: Module> Trainer<M> {
         trainer.in_precision_of(recipe)
     }
 
-    /// A trainer in the precision of planned steps.
+    /// A trainer in the precision of planned steps, and with their graphs.
     pub(super) fn in_precision_of(self, recipe: &Recipe) -> Result<Self, MixedError> {
+        let trainer = if recipe.cuda_graphs { self.cuda_graphs() } else { self };
         match recipe.half {
-            Some(half) => self.mixed(half),
-            None => Ok(self),
+            Some(half) => trainer.mixed(half),
+            None => Ok(trainer),
         }
     }
 
@@ -152,6 +155,20 @@ impl<M: Module> Trainer<M> {
     pub fn gradient_health(mut self, every: u64) -> Self {
         self.stepper.health_every = Some(every);
         self
+    }
+
+    /// Replays micro-steps of full size as CUDA graphs, after some plain ones. See [`graph_status`](Self::graph_status).
+    ///
+    /// Takes memory for a second copy of the parameters, and keeps the memory of one micro-step's activations.
+    #[must_use]
+    pub fn cuda_graphs(self) -> Self {
+        self.trained.graphs.lock().switch_on();
+        self
+    }
+
+    /// Use of [CUDA graphs](Self::cuda_graphs), with the reason if they were refused.
+    pub fn graph_status(&self) -> GraphStatus {
+        self.trained.graphs.lock().status().clone()
     }
 
     /// Tries larger micro-batches and parameter groups again after so many steps without an out-of-memory. By default after
@@ -233,14 +250,22 @@ impl<M: Module> Trainer<M> {
         // No borrow of the weights lives as long as the step, so updated parameters can be released.
         let (is_mixed, scale) = (self.trained.weights.is_mixed(), &self.scale);
         let timer = self.stepper.timer.clone();
-        let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
-            let mean = || loss(model, micro).cast(FloatDType::F32).mul_scalar(share);
+        let differentiate = |model: &M, micro: B, factors: Factors<'_>| {
+            let mean = || factors.share(loss(model, micro).cast(FloatDType::F32));
             let loss = timer.time(Phase::Loss, || watched(Moment::Forward, mean))?;
             let value = loss.clone().without_autodiff();
-            let of_part = || GradientsParams::from_grads(scale.scale(loss).backward(), model);
-            let accumulate = || accumulate(is_mixed, model, sum, of_part(), scale);
+            let backward = || GradientsParams::from_grads(factors.scale(loss).backward(), model);
+            let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;
+            Ok(Differentiated { gradients, loss: value })
+        };
+        let graphs = self.trained.graphs.clone();
+        graphs.lock().begin_step(self.stepper.micro_batch());
+        let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
+            let Differentiated { gradients, loss } =
+                graphs.lock().differentiate(model, micro, (share, scale), &differentiate)?;
+            let accumulate = || accumulate(is_mixed, model, sum, gradients, scale);
             let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, accumulate))??;
-            Ok(MicroBatchGradients { gradients, loss: Some(value), output: () })
+            Ok(MicroBatchGradients { gradients, loss: Some(loss), output: () })
         };
         let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
         let (step, _) = stepped.inspect_err(|error| {

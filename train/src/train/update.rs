@@ -36,6 +36,9 @@ pub(super) trait Weights: Clone {
     ///
     /// `group` names the parameters with gradients, if not all have one. The others take no memory twice.
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self;
+
+    /// Releases memory that is kept between steps only to save time.
+    fn release(&self) {}
 }
 
 /// Result of a parameter update.

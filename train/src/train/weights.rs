@@ -4,6 +4,7 @@ use burn::module::{Module, ParamId};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 
 use super::gradients::added;
+use super::graph::SharedGraphs;
 use super::update::Weights;
 use crate::mixed::{LossScale, Master, MixedError};
 
@@ -13,6 +14,8 @@ pub(super) struct ModelAndOptimizer<M> {
     pub weights: ModelWeights<M>,
     pub optimizer: ModuleOptimizer,
     pub learning_rate: f64,
+    /// Recorded micro-steps, which all clones share.
+    pub graphs: SharedGraphs<M>,
 }
 
 /// Weights in one type, or in two for mixed precision.
@@ -104,7 +107,11 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
         let mut optimizer = self.optimizer.clone();
         let weights = self.weights.updated(|model| optimizer.step(self.learning_rate, model, gradients), group);
-        Self { weights, optimizer, learning_rate: self.learning_rate }
+        Self { weights, optimizer, learning_rate: self.learning_rate, graphs: self.graphs.clone() }
+    }
+
+    fn release(&self) {
+        self.graphs.lock().release();
     }
 }
 
@@ -115,7 +122,7 @@ mod tests {
     use burn::optim::{GradientsParams, SgdConfig};
     use burn::tensor::{DType, Device, Tensor};
 
-    use super::{LossScale, ModelAndOptimizer, ModelWeights, Weights, accumulate};
+    use super::{LossScale, ModelAndOptimizer, ModelWeights, SharedGraphs, Weights, accumulate};
     use crate::mixed::{Half, Master};
     use crate::train::tests::parameters;
 
@@ -130,7 +137,8 @@ mod tests {
         let marked = Tensor::full([3, 3], 7.0, (&device, DType::BF16));
         copy.0.weight = Param::initialized(copy.0.weight.id, marked.set_require_grad(false));
         let weights = ModelWeights::Mixed { master, copy };
-        let weights = ModelAndOptimizer { weights, optimizer: SgdConfig::new().init(), learning_rate: 0.5 };
+        let optimizer = SgdConfig::new().init();
+        let weights = ModelAndOptimizer { weights, optimizer, learning_rate: 0.5, graphs: SharedGraphs::new(&device) };
 
         let model = weights.model();
         let input = Tensor::<2>::ones([2, 3], (&device, DType::BF16));

@@ -3,12 +3,12 @@
 use std::ffi::{c_uint, c_void};
 use std::slice;
 
-use super::{Address, Handle, INVALID_VALUE, Return, SUCCESS, ask, done, hand_out};
+use super::{Address, CAPTURE_UNSUPPORTED, Handle, INVALID_VALUE, Return, SUCCESS, ask, done, graphs, hand_out};
 use crate::memory::{device, fill, pinned};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAlloc_v2(out: *mut Address, bytes: usize) -> Return {
-    let most = ask(0, |gpu| gpu.memory_free);
+    let most = if graphs::is_capturing() { Err(CAPTURE_UNSUPPORTED) } else { ask(0, |gpu| gpu.memory_free) };
     let taken = most.and_then(|most| device().take(bytes as u64, most).map_err(Return::from));
     // SAFETY: by the driver's contract.
     unsafe { hand_out(taken, out) }

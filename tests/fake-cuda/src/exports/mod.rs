@@ -10,6 +10,7 @@ use crate::gpu::{Gpu, gpu};
 use crate::memory::Refused;
 
 mod device;
+mod graphs;
 mod kernels;
 mod memory;
 mod streams;
@@ -24,6 +25,8 @@ type Handle = *mut c_void;
 const SUCCESS: Return = 0;
 const INVALID_VALUE: Return = 1;
 const OUT_OF_MEMORY: Return = 2;
+/// Waits and allocations while a stream captures.
+const CAPTURE_UNSUPPORTED: Return = 900;
 const NO_DEVICE: Return = 100;
 const INVALID_DEVICE: Return = 101;
 
@@ -83,6 +86,9 @@ fn words(code: Return) -> [&'static CStr; 2] {
         SUCCESS => [c"CUDA_SUCCESS", c"no error"],
         OUT_OF_MEMORY => [c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"],
         NO_DEVICE => [c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected"],
+        CAPTURE_UNSUPPORTED => {
+            [c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing"]
+        }
         INVALID_DEVICE => [c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"],
         _ => [c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"],
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_uint;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::{Handle, INVALID_VALUE, Return, SUCCESS, hand_out, handle};
+use super::{CAPTURE_UNSUPPORTED, Handle, INVALID_VALUE, Return, SUCCESS, graphs, hand_out, handle};
 use crate::clock;
 
 #[derive(Default)]
@@ -44,6 +44,9 @@ extern "C" fn cuStreamDestroy_v2(_stream: Handle) -> Return {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(_stream: Handle) -> Return {
+    if graphs::is_capturing() {
+        return CAPTURE_UNSUPPORTED;
+    }
     clock::wait();
     SUCCESS
 }

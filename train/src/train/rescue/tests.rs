@@ -12,6 +12,7 @@ use crate::mixed::{Half, LossScale, Master};
 use crate::out_of_memory::{Moment, OutOfMemory};
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::gradients::Sizes;
+use crate::train::graph::SharedGraphs;
 use crate::train::step_failure::StepFailure;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
@@ -41,7 +42,8 @@ impl Hungry {
             Some(half) => ModelWeights::mixed(Master::new(model, half).unwrap()),
             None => ModelWeights::Plain(model),
         };
-        let inner = ModelAndOptimizer { weights, optimizer: sgd(), learning_rate: 0.1 };
+        let graphs = SharedGraphs::new(&Device::flex().autodiff());
+        let inner = ModelAndOptimizer { weights, optimizer: sgd(), learning_rate: 0.1, graphs };
         Self { inner, most: Arc::new(AtomicUsize::new(most)), tried: Arc::default() }
     }
 

@@ -1,0 +1,148 @@
+//! Forward and backward pass of one micro-batch, recorded.
+
+use std::any::Any;
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::{DType, Device, Tensor};
+
+use super::kept::KeptModel;
+use super::recording::Recording;
+use crate::micro_batch::MicroBatch;
+use crate::mixed::LossScale;
+use crate::stored::{store, with_autodiff_of};
+use crate::visit::visit_floats;
+
+/// Gradients of a micro-batch with a share of its mean loss.
+pub(in crate::train) struct Differentiated {
+    /// In the type of the parameters, times the loss scale.
+    pub gradients: GradientsParams,
+    /// Share of the mean loss, in fp32 and of shape `[1]`, without the scale.
+    pub loss: Tensor<1>,
+}
+
+/// Factors of a loss: numbers, or device memory that a recording reads.
+#[derive(Clone, Copy)]
+pub(in crate::train) enum Factors<'f> {
+    Numbers { share: f64, scale: &'f LossScale },
+    Kept { share: &'f Tensor<1>, scale: &'f Tensor<1> },
+}
+
+impl Factors<'_> {
+    /// The loss times the share of samples.
+    pub(in crate::train) fn share(self, loss: Tensor<1>) -> Tensor<1> {
+        match self {
+            Self::Numbers { share, .. } => loss.mul_scalar(share),
+            Self::Kept { share, .. } => loss.mul(share.clone()),
+        }
+    }
+
+    /// The loss times the loss scale.
+    pub(in crate::train) fn scale(self, loss: Tensor<1>) -> Tensor<1> {
+        match self {
+            Self::Numbers { scale, .. } => scale.scale(loss),
+            Self::Kept { scale, .. } => loss.mul(scale.clone()),
+        }
+    }
+}
+
+/// A recorded micro-step, and all memory that it reads and writes.
+pub(super) struct MicroStep<M> {
+    recording: Recording,
+    /// Reads. `None` after an update that failed.
+    model: Option<KeptModel<M>>,
+    /// Samples as a [`MicroBatch`] of any type.
+    samples: Box<dyn Any + Send>,
+    share: Factor,
+    scale: Factor,
+    /// Writes.
+    output: Differentiated,
+}
+
+impl<M: Module> MicroStep<M> {
+    /// Records `work` with the samples of `micro`.
+    pub(super) fn record<B: MicroBatch>(
+        model: &M,
+        micro: &B,
+        (share, scale): (f64, &LossScale),
+        device: &Device,
+        work: impl Fn(&M, B, Factors<'_>) -> Result<Differentiated, String>,
+    ) -> Result<Self, String> {
+        let kept = KeptModel::new(model).ok_or("the parameters cannot be copied into memory of their own")?;
+        let samples = micro.clone().store(None).ok_or("the batch has parts that are not tensors")?;
+        let (share, scale) = (Factor::new(share, device), Factor::new(scale.value(), device));
+        let attached = |factor: &Factor| with_autodiff_of(factor.tensor.clone().expect("BUG: a new factor"), device);
+        let (recording, output) = Recording::record(device, || {
+            let factors = Factors::Kept { share: &attached(&share), scale: &attached(&scale) };
+            work(kept.model(), samples.clone().on_device(device), factors)
+        })?;
+        Ok(Self { recording, model: Some(kept), samples: Box::new(Some(samples)), share, scale, output })
+    }
+
+    /// Copies parameters into the memory that the recording reads.
+    pub(super) fn load(&mut self, model: &M) -> Result<(), String> {
+        self.model = self.model.take().and_then(|kept| kept.updated(model));
+        if self.model.is_some() { Ok(()) } else { Err("the memory of the recorded parameters is shared".to_owned()) }
+    }
+
+    /// Replays with the samples of `micro`. The result has memory of its own.
+    pub(super) fn replay<B: MicroBatch>(
+        &mut self,
+        micro: B,
+        (share, scale): (f64, &LossScale),
+        model: &M,
+    ) -> Result<Differentiated, String> {
+        self.share.set(share)?;
+        self.scale.set(scale.value())?;
+        let samples = self.samples.downcast_mut::<Option<B>>();
+        let samples = samples.ok_or("the batches have changed their type")?;
+        *samples = micro.store(samples.take());
+        if samples.is_none() {
+            return Err("the samples have changed their shape".to_owned());
+        }
+        self.recording.replay()?;
+        Ok(self.output.copied(model))
+    }
+}
+
+impl Differentiated {
+    /// Copies, because the next replay overwrites the output, and an optimizer may keep gradients.
+    fn copied<M: Module>(&self, model: &M) -> Self {
+        let state = (GradientsParams::new(), &self.gradients);
+        let (gradients, _) =
+            visit_floats!(model, (copies, own) = state, (GradientsParams, &'v GradientsParams), |param| {
+                if let Some(gradient) = own.get::<D>(param.id) {
+                    copies.register(param.id, gradient.mul_scalar(1.0));
+                }
+            });
+        Self { gradients, loss: self.loss.clone().mul_scalar(1.0) }
+    }
+}
+
+/// A number in memory that a recording reads.
+struct Factor {
+    value: f64,
+    /// fp32, of shape `[1]`, without autodiff. `None` after a write that failed.
+    tensor: Option<Tensor<1>>,
+}
+
+impl Factor {
+    fn new(value: f64, device: &Device) -> Self {
+        let plain = device.clone().without_autodiff();
+        Self { value, tensor: Some(Tensor::full([1], value, (&plain, DType::F32))) }
+    }
+
+    /// Writes the number, if it is another one.
+    fn set(&mut self, value: f64) -> Result<(), String> {
+        if value.to_bits() == self.value.to_bits() {
+            return Ok(());
+        }
+        self.value = value;
+        let kept = self.tensor.take();
+        self.tensor = kept.and_then(|kept| {
+            let new = Tensor::full([1], value, (&kept.device(), DType::F32));
+            store(new, Some(kept))
+        });
+        if self.tensor.is_some() { Ok(()) } else { Err("the memory of a factor is shared".to_owned()) }
+    }
+}
