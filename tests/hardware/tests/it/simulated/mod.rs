@@ -1,6 +1,7 @@
 //! Runs on CUDA with a driver that runs no kernels: `cargo test --release -p hardware-tests --features cuda`.
 
 mod dry;
+mod graphs;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
