@@ -276,6 +276,8 @@ impl<M: Module> Graphs<M> {
                 if self.checked == CHECKS {
                     tracing::info!(samples = self.size, "CUDA graphs: replays agree with plain steps");
                     self.status = GraphStatus::Replaying;
+                    // Plain micro-steps of this size need their memory in comparisons only.
+                    self.device.memory_cleanup();
                 }
             }
             Agreement::No(because) => return Err(because),
