@@ -210,9 +210,10 @@ settings! {
         unit: Some("samples"), on_resume: OnResume::KeepIfFits
     }
 
-    /// CUDA graphs: the trainer records a micro-step once and launches it again. Set it by hand; it is not measured yet.
+    /// CUDA graphs: the trainer records a micro-step once and launches it again. Off unless you set it, because neither its
+    /// gain nor its memory is planned yet.
     cuda_graphs: bool = false, CudaGraphs {
-        unplanned: Some("set it by hand; it is not measured yet")
+        unplanned: Some("its gain is not measured yet")
     }
 }
 

@@ -132,6 +132,11 @@ impl MicroBatch for Frames {
     fn bytes(&self, device: &Device) -> usize {
         self.values.bytes(device) + self.classes.bytes(device)
     }
+
+    fn store(self, kept: Option<Self>) -> Option<Self> {
+        let (values, classes) = kept.map(|kept| (kept.values, kept.classes)).unzip();
+        Some(Self { values: self.values.store(values)?, classes: self.classes.store(classes)?, ..self })
+    }
 }
 
 /// Pseudo-random numbers; Burn's depend on the device.
