@@ -33,7 +33,7 @@ impl Buffers {
     }
 
     /// Returns true if `model` has other values now. Waits for the device.
-    pub(super) fn differ<M: Module>(&self, model: &M) -> bool {
+    fn differ<M: Module>(&self, model: &M) -> bool {
         // Writes the updates that wait.
         drop(model.valid());
         let state = (&self.values, false);
@@ -76,13 +76,21 @@ impl ModuleMapper for Buffers {
     }
 }
 
+/// Returns true if `forward` changes values of the model that are not trained.
+pub(super) fn forward_changes_buffers<M: Module>(model: &M, forward: impl FnOnce() -> bool) -> bool {
+    let Some(before) = Buffers::copy_of(model) else { return false };
+    let changed = forward() && before.differ(model);
+    before.restore(model);
+    changed
+}
+
 #[cfg(test)]
 mod tests {
     use burn::module::Module;
     use burn::nn::{BatchNorm, BatchNormConfig, LinearConfig};
     use burn::tensor::{Device, Tensor};
 
-    use super::Buffers;
+    use super::{Buffers, forward_changes_buffers};
 
     fn statistics(norm: &BatchNorm) -> Vec<f32> {
         let sides = [norm.running_mean.value_sync(), norm.running_var.value_sync()];
@@ -106,6 +114,19 @@ mod tests {
         }
         assert_eq!(statistics(&norm), statistics(&undisturbed));
         assert!(norm.gamma.is_require_grad() && norm.gamma.val().is_autodiff());
+    }
+
+    #[test]
+    fn forward_passes_change_running_statistics_and_nothing_else() {
+        let device = Device::flex().autodiff();
+        let input = || Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 5.0]], &device);
+        let norm = BatchNormConfig::new(2).init(&device);
+        let before = statistics(&norm);
+        assert!(forward_changes_buffers(&norm, || norm.forward(input()).dims() == [2, 2]));
+        assert_eq!(statistics(&norm), before);
+        assert!(!forward_changes_buffers(&norm, || true));
+        let frozen = LinearConfig::new(2, 2).init(&device).no_grad();
+        assert!(!forward_changes_buffers(&frozen, || frozen.forward(input()).dims() == [2, 2]));
     }
 
     #[test]

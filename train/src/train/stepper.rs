@@ -100,8 +100,7 @@ impl Stepper {
         self.timer.begin();
         // Kernels are compiled and tuned.
         let _progress = (self.steps == 0).then(|| Progress::begin("first step"));
-        let mut rescues = Vec::new();
-        let mut samples = None;
+        let (mut rescues, mut samples) = (Vec::new(), None);
         let rank = self.rank.clone();
         loop {
             let buffers = Buffers::copy_of(&weights.model());

@@ -12,7 +12,7 @@ use gpu_tuned_observe::log::warn_user;
 
 use super::accumulation::MicroBatchGradients;
 use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
-use super::graph::{Differentiated, Factors, GraphStatus, SharedGraphs};
+use super::graph::{Differentiated, Factors, SharedGraphs};
 use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::recipe::Recipe;
@@ -60,7 +60,7 @@ use crate::timing::Phase;
 /// The host waits for the device once at the end of a step, and once more for each parameter group. A trainer of a
 /// [rank](super::Ranks) waits three times: for its own gradients, for the norm over all ranks, and at the end.
 pub struct Trainer<M> {
-    trained: ModelAndOptimizer<M>,
+    pub(super) trained: ModelAndOptimizer<M>,
     scale: LossScale,
     /// Scale from a checkpoint, for a later switch to mixed precision.
     saved_scale: Option<LossScale>,
@@ -157,20 +157,6 @@ impl<M: Module> Trainer<M> {
         self
     }
 
-    /// Replays micro-steps of full size as CUDA graphs, after some plain ones. See [`graph_status`](Self::graph_status).
-    ///
-    /// Takes memory for a second copy of the parameters, and keeps the memory of one micro-step's activations.
-    #[must_use]
-    pub fn cuda_graphs(self) -> Self {
-        self.trained.graphs.lock().switch_on();
-        self
-    }
-
-    /// Use of [CUDA graphs](Self::cuda_graphs), with the reason if they were refused.
-    pub fn graph_status(&self) -> GraphStatus {
-        self.trained.graphs.lock().status().clone()
-    }
-
     /// Tries larger micro-batches and parameter groups again after so many steps without an out-of-memory. By default after
     /// 100 and 10 steps; the interval doubles with every failed trial.
     #[must_use]
@@ -259,7 +245,7 @@ impl<M: Module> Trainer<M> {
             Ok(Differentiated { gradients, loss: value })
         };
         let graphs = self.trained.graphs.clone();
-        graphs.lock().begin_step(self.stepper.micro_batch());
+        graphs.lock().begin_step(self.stepper.micro_batch(), is_mixed);
         let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
             let Differentiated { gradients, loss } =
                 graphs.lock().differentiate(model, micro, (share, scale), &differentiate)?;

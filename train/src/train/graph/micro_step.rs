@@ -56,7 +56,7 @@ pub(super) struct MicroStep<M> {
     share: Factor,
     scale: Factor,
     /// Writes.
-    output: Differentiated,
+    pub(super) output: Differentiated,
 }
 
 impl<M: Module> MicroStep<M> {
@@ -85,13 +85,20 @@ impl<M: Module> MicroStep<M> {
         if self.model.is_some() { Ok(()) } else { Err("the memory of the recorded parameters is shared".to_owned()) }
     }
 
-    /// Replays with the samples of `micro`. The result has memory of its own.
-    pub(super) fn replay<B: MicroBatch>(
-        &mut self,
-        micro: B,
-        (share, scale): (f64, &LossScale),
-        model: &M,
-    ) -> Result<Differentiated, String> {
+    /// Returns true if something has kept gradients of the last replay, which the next one would overwrite.
+    pub(super) fn output_is_in_use(&mut self, model: &M) -> bool {
+        let state = (&mut self.output.gradients, false);
+        let (_, in_use) = visit_floats!(model, (gradients, in_use) = state, (&'v mut GradientsParams, bool), |param| {
+            if let Some(gradient) = gradients.remove::<D>(param.id) {
+                *in_use |= !gradient.can_mut();
+                gradients.register(param.id, gradient);
+            }
+        });
+        in_use
+    }
+
+    /// Replays with the samples of `micro`, and overwrites [`output`](Self::output).
+    pub(super) fn replay<B: MicroBatch>(&mut self, micro: B, (share, scale): (f64, &LossScale)) -> Result<(), String> {
         self.share.set(share)?;
         self.scale.set(scale.value())?;
         let samples = self.samples.downcast_mut::<Option<B>>();
@@ -100,21 +107,29 @@ impl<M: Module> MicroStep<M> {
         if samples.is_none() {
             return Err("the samples have changed their shape".to_owned());
         }
-        self.recording.replay()?;
-        Ok(self.output.copied(model))
+        self.recording.replay()
     }
 }
 
 impl Differentiated {
-    /// Copies, because the next replay overwrites the output, and an optimizer may keep gradients.
-    fn copied<M: Module>(&self, model: &M) -> Self {
-        let state = (GradientsParams::new(), &self.gradients);
-        let (gradients, _) =
-            visit_floats!(model, (copies, own) = state, (GradientsParams, &'v GradientsParams), |param| {
-                if let Some(gradient) = own.get::<D>(param.id) {
-                    copies.register(param.id, gradient.mul_scalar(1.0));
-                }
-            });
+    /// Copies of the same values.
+    pub(super) fn copied<M: Module>(&self, model: &M) -> Self {
+        self.taken(model, true)
+    }
+
+    /// The same memory, until the next replay. The loss is a copy.
+    pub(super) fn shared<M: Module>(&self, model: &M) -> Self {
+        self.taken(model, false)
+    }
+
+    fn taken<M: Module>(&self, model: &M, copies: bool) -> Self {
+        let state = (GradientsParams::new(), &self.gradients, copies);
+        type Taking<'v> = (GradientsParams, &'v GradientsParams, bool);
+        let (gradients, ..) = visit_floats!(model, (taken, own, copies) = state, Taking<'v>, |param| {
+            if let Some(gradient) = own.get::<D>(param.id) {
+                taken.register(param.id, if *copies { gradient.mul_scalar(1.0) } else { gradient });
+            }
+        });
         Self { gradients, loss: self.loss.clone().mul_scalar(1.0) }
     }
 }

@@ -12,19 +12,19 @@ mod agreement;
 mod kept;
 mod micro_step;
 mod recording;
+mod status;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_observe::log::warn_user;
-use serde::Serialize;
 
 use self::agreement::{Agreement, Comparison};
 use self::micro_step::MicroStep;
 pub(super) use self::micro_step::{Differentiated, Factors};
-use super::buffers::Buffers;
+pub use self::status::GraphStatus;
+use super::buffers::forward_changes_buffers;
 use super::step_failure::StepFailure;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
@@ -37,39 +37,6 @@ const CHECKS: u32 = 3;
 const RECHECK: u64 = 500;
 /// Recordings that may fail for want of memory.
 const ATTEMPTS: u32 = 2;
-
-/// Use of CUDA graphs by a trainer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum GraphStatus {
-    /// Not asked for.
-    #[default]
-    Off,
-    /// Asked for; micro-steps still run one kernel at a time.
-    WarmingUp,
-    /// Recorded; replays are compared with plain micro-steps.
-    Checking,
-    /// Micro-steps of full size are replayed.
-    Replaying,
-    /// Impossible for this model, batch or device.
-    Refused {
-        /// The reason.
-        because: String,
-    },
-}
-
-impl fmt::Display for GraphStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("off"),
-            Self::WarmingUp => f.write_str("warming up"),
-            Self::Checking => f.write_str("recorded, not yet checked"),
-            Self::Replaying => f.write_str("replaying"),
-            Self::Refused { because } => write!(f, "refused: {because}"),
-        }
-    }
-}
 
 /// Recorded micro-step of a trainer, and when it is used.
 pub(super) struct Graphs<M> {
@@ -92,6 +59,10 @@ pub(super) struct Graphs<M> {
     is_due: bool,
     /// Recordings that ended for want of memory.
     lost: u32,
+    /// True if gradients are widened into other memory.
+    widens: bool,
+    /// True once something has kept gradients of a replay, so that they are copied for it.
+    copies: bool,
 }
 
 /// Recorded micro-step that all clones of a model share.
@@ -125,6 +96,8 @@ impl<M: Module> Graphs<M> {
             is_stale: true,
             is_due: true,
             lost: 0,
+            widens: false,
+            copies: false,
         }
     }
 
@@ -137,8 +110,10 @@ impl<M: Module> Graphs<M> {
         &self.status
     }
 
-    /// Begins a step of new parameters, in micro-batches of at most `limit` samples.
-    pub(super) fn begin_step(&mut self, limit: usize) {
+    /// Begins a step of new parameters, in micro-batches of at most `limit` samples. The step `widens` gradients to fp32,
+    /// or uses them as they are.
+    pub(super) fn begin_step(&mut self, limit: usize, widens: bool) {
+        self.widens = widens;
         if self.limit != limit {
             self.limit = limit;
             self.begin_anew();
@@ -199,6 +174,12 @@ impl<M: Module> Graphs<M> {
                 return plain(micro);
             }
         }
+        // The next replay overwrites the gradients of the last one.
+        if self.recorded.as_mut().is_some_and(|recorded| recorded.output_is_in_use(model)) {
+            self.copies = true;
+            self.begin_anew();
+            return plain(micro);
+        }
         let result = if self.is_due {
             self.compare(model, &micro, factors, &plain)
         } else {
@@ -217,7 +198,7 @@ impl<M: Module> Graphs<M> {
         factors: (f64, &LossScale),
         work: Work<'_, M, B>,
     ) -> Result<(), String> {
-        if has_changing_statistics(model, || {
+        if forward_changes_buffers(model, || {
             work(model, micro.clone(), Factors::Numbers { share: factors.0, scale: factors.1 }).is_ok()
         }) {
             return Err("forward passes change values of the model that are not parameters, such as the running \
@@ -242,7 +223,10 @@ impl<M: Module> Graphs<M> {
         if std::mem::take(&mut self.is_stale) {
             recorded.load(model)?;
         }
-        recorded.replay(micro, factors, model)
+        recorded.replay(micro, factors)?;
+        // Another micro-batch of the step, or a comparison, overwrites the output.
+        let copies = self.copies || self.is_due || factors.0 < 1.0 && !self.widens;
+        Ok(if copies { recorded.output.copied(model) } else { recorded.output.shared(model) })
     }
 
     /// Compares two replays with two plain micro-steps, and returns a plain result.
@@ -284,13 +268,4 @@ impl<M: Module> Graphs<M> {
         }
         Ok(Ok(first))
     }
-}
-
-/// Returns true if `forward` changes values of the model that are not trained.
-fn has_changing_statistics<M: Module>(model: &M, forward: impl FnOnce() -> bool) -> bool {
-    let Some(before) = Buffers::copy_of(model) else { return false };
-    let ran = forward();
-    let changed = before.differ(model);
-    before.restore(model);
-    ran && changed
 }
