@@ -256,7 +256,7 @@ mod tests {
         // In memory that something else reads, of another shape, of no tensors.
         let reader = kept.0.clone();
         assert!((images.clone(), labels.clone()).store(Some(kept)).is_none());
-        assert_eq!(reader.to_data().try_to_vec::<f32>().unwrap()[0], 2.0);
+        assert_eq!(reader.to_data().try_to_vec::<f32>().unwrap()[..1], [2.0]);
         let fewer = (images.clone(), labels.clone()).narrow(0..2).store(None);
         assert!((images, labels).store(fewer).is_none());
         assert!(vec!["a"].store(None).is_none());

@@ -51,13 +51,9 @@ impl ModuleMapper for Store {
         param.map(|tensor| {
             let device = tensor.device();
             let kept = self.in_place.then(|| tensor.without_autodiff());
-            match store(value.clone(), kept) {
-                Some(stored) => with_autodiff_of(stored, &device).require_grad(),
-                None => {
-                    self.failed = true;
-                    value
-                }
-            }
+            let stored = store(value.clone(), kept);
+            self.failed |= stored.is_none();
+            stored.map_or(value, |stored| with_autodiff_of(stored, &device).require_grad())
         })
     }
 }

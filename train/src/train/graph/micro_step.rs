@@ -123,8 +123,8 @@ impl Differentiated {
     }
 
     fn taken<M: Module>(&self, model: &M, copies: bool) -> Self {
-        let state = (GradientsParams::new(), &self.gradients, copies);
         type Taking<'v> = (GradientsParams, &'v GradientsParams, bool);
+        let state = (GradientsParams::new(), &self.gradients, copies);
         let (gradients, ..) = visit_floats!(model, (taken, own, copies) = state, Taking<'v>, |param| {
             if let Some(gradient) = own.get::<D>(param.id) {
                 taken.register(param.id, if *copies { gradient.mul_scalar(1.0) } else { gradient });

@@ -59,10 +59,18 @@ pub(super) struct Graphs<M> {
     is_due: bool,
     /// Recordings that ended for want of memory.
     lost: u32,
-    /// True if gradients are widened into other memory.
-    widens: bool,
-    /// True once something has kept gradients of a replay, so that they are copied for it.
-    copies: bool,
+    gradients: Gradients,
+}
+
+/// Memory of the gradients that a replay hands on.
+#[derive(Clone, Copy)]
+enum Gradients {
+    /// That of the recording, unless another replay of the step overwrites it.
+    Shared,
+    /// That of the recording, because all gradients are widened into other memory.
+    Widened,
+    /// Other memory, because something has kept gradients after a step.
+    Copied,
 }
 
 /// Recorded micro-step that all clones of a model share.
@@ -96,8 +104,7 @@ impl<M: Module> Graphs<M> {
             is_stale: true,
             is_due: true,
             lost: 0,
-            widens: false,
-            copies: false,
+            gradients: Gradients::Shared,
         }
     }
 
@@ -113,7 +120,9 @@ impl<M: Module> Graphs<M> {
     /// Begins a step of new parameters, in micro-batches of at most `limit` samples. The step `widens` gradients to fp32,
     /// or uses them as they are.
     pub(super) fn begin_step(&mut self, limit: usize, widens: bool) {
-        self.widens = widens;
+        if widens {
+            self.gradients = Gradients::Widened;
+        }
         if self.limit != limit {
             self.limit = limit;
             self.begin_anew();
@@ -176,7 +185,7 @@ impl<M: Module> Graphs<M> {
         }
         // The next replay overwrites the gradients of the last one.
         if self.recorded.as_mut().is_some_and(|recorded| recorded.output_is_in_use(model)) {
-            self.copies = true;
+            self.gradients = Gradients::Copied;
             self.begin_anew();
             return plain(micro);
         }
@@ -225,8 +234,12 @@ impl<M: Module> Graphs<M> {
         }
         recorded.replay(micro, factors)?;
         // Another micro-batch of the step, or a comparison, overwrites the output.
-        let copies = self.copies || self.is_due || factors.0 < 1.0 && !self.widens;
-        Ok(if copies { recorded.output.copied(model) } else { recorded.output.shared(model) })
+        let overwritten = match self.gradients {
+            Gradients::Shared => factors.0 < 1.0,
+            Gradients::Widened => false,
+            Gradients::Copied => true,
+        };
+        Ok(if overwritten || self.is_due { recorded.output.copied(model) } else { recorded.output.shared(model) })
     }
 
     /// Compares two replays with two plain micro-steps, and returns a plain result.
