@@ -28,3 +28,10 @@ fn bounds_follow_from_the_types_of_generic_fields() {
             S: Sync;
     }));
 }
+
+#[test]
+fn a_struct_without_shared_fields_is_stored_field_by_field() {
+    insta::assert_snapshot!(formatted(quote! {
+        struct Windows(Tensor<2, Int>, Tensor<2, Int>);
+    }));
+}
