@@ -43,7 +43,7 @@ pub(super) struct Stepper {
     /// Interval of gradient counts, in steps.
     pub health_every: Option<u64>,
     /// Handle to the other ranks that share the step.
-    rank: Option<RankHandle>,
+    pub rank: Option<RankHandle>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
     steps: u64,

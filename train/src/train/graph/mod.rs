@@ -151,7 +151,7 @@ impl<M: Module> Graphs<M> {
         }
     }
 
-    fn refuse(&mut self, because: String) {
+    pub(super) fn refuse(&mut self, because: String) {
         self.recorded = None;
         warn_user(&format!("CUDA graphs are off, and training goes on without: {because}"));
         self.status = GraphStatus::Refused { because };
@@ -167,8 +167,9 @@ impl<M: Module> Graphs<M> {
     ) -> Result<Differentiated, StepFailure> {
         let plain = |micro: B| work(model, micro, Factors::Numbers { share: factors.0, scale: factors.1 });
         let is_on = !matches!(self.status, GraphStatus::Off | GraphStatus::Refused { .. });
-        if is_on && self.recorded.is_none() && micro.len() > self.size {
-            (self.size, self.plain) = (micro.len(), 0);
+        if is_on && micro.len() > self.size {
+            self.begin_anew();
+            self.size = micro.len();
         }
         if !is_on || micro.len() != self.size {
             return plain(micro);

@@ -46,7 +46,13 @@ impl<M: Module> Trainer<M> {
     /// Takes memory for a second copy of the parameters, and keeps the memory of one micro-step's activations.
     #[must_use]
     pub fn cuda_graphs(self) -> Self {
-        self.trained.graphs.lock().switch_on();
+        let mut graphs = self.trained.graphs.lock();
+        if self.stepper.rank.is_some() {
+            graphs.refuse("while one rank records, the driver fails the allocations of the others".to_owned());
+        } else {
+            graphs.switch_on();
+        }
+        drop(graphs);
         self
     }
 
