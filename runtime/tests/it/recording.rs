@@ -233,7 +233,7 @@ fn a_live_trace_has_the_phases_of_every_micro_batch_within_their_steps() {
     let events = trace["traceEvents"].as_array().expect("events");
     let names = |name: &str| events.iter().filter(|event| event["ph"] == "X" && event["name"] == name).count();
     assert_eq!((names("step 3"), names("step 4"), names("step 2"), names("step 5")), (1, 1, 0, 0));
-    for phase in ["micro-batch", "upload", "forward", "backward"] {
+    for phase in ["micro-batch", "upload", "forward", "backward", "accumulation"] {
         assert_eq!(names(phase), 8, "{phase}");
     }
     assert_eq!((names("drain"), names("wait for loader")), (2, 2));

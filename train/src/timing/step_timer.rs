@@ -20,8 +20,10 @@ pub enum Phase {
     Loss,
     /// Call of a Burn training step, which includes the backward pass.
     LossAndBackward,
-    /// Backward pass and gradient accumulation.
+    /// Backward pass.
     Backward,
+    /// Addition of gradients to those of earlier micro-batches, recorded as part of the backward pass.
+    Accumulation,
     /// Update of the parameters.
     Update,
     /// Exchange of gradients with other ranks.
@@ -31,7 +33,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    const COUNT: usize = 7;
+    const COUNT: usize = 8;
 
     /// Name in a trace.
     const fn name(self) -> &'static str {
@@ -40,6 +42,7 @@ impl Phase {
             Self::Loss => "forward",
             Self::LossAndBackward => "forward and backward",
             Self::Backward => "backward",
+            Self::Accumulation => "accumulation",
             Self::Update => "optimizer",
             Self::Exchange => "exchange",
             Self::Drain => "drain",
@@ -171,7 +174,8 @@ impl StepTimes {
         record.upload_s = seconds(phase(Phase::Upload));
         record.loss_s = seconds(loss + both_passes);
         record.loss_cpu_s = seconds(loss_cpu_time).filter(|_| cfg!(unix));
-        record.backward_s = seconds(phase(Phase::Backward)).filter(|_| both_passes.is_zero());
+        let backward = phase(Phase::Backward) + phase(Phase::Accumulation);
+        record.backward_s = seconds(backward).filter(|_| both_passes.is_zero());
         record.update_s = seconds(phase(Phase::Update));
         record.exchange_s = seconds(exchange).filter(|_| !exchange.is_zero());
         record.drain_s = seconds(phase(Phase::Drain));

@@ -250,7 +250,7 @@ impl<M: Module> Trainer<M> {
             let Differentiated { gradients, loss } =
                 graphs.lock().differentiate(model, micro, (share, scale), &differentiate)?;
             let accumulate = || accumulate(is_mixed, model, sum, gradients, scale);
-            let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, accumulate))??;
+            let gradients = timer.time(Phase::Accumulation, || watched(Moment::Backward, accumulate))??;
             Ok(MicroBatchGradients { gradients, loss: Some(loss), output: () })
         };
         let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
