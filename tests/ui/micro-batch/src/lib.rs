@@ -25,6 +25,11 @@ pub trait MicroBatch: Clone + Send + 'static {
 
     /// Bytes on a device.
     fn bytes(&self, device: &__private::Device) -> usize;
+
+    /// The same in other memory.
+    fn store(self, kept: Option<Self>) -> Option<Self> {
+        kept
+    }
 }
 
 /// What generated code names.
