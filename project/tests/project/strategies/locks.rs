@@ -120,7 +120,7 @@ prop_compose! {
     }
 }
 
-/// What a file says of a workload and a goal, where it has no mistakes.
+/// Workload and goal of a file without mistakes.
 fn described() -> impl Strategy<Value = (Option<WorkloadSpec>, Option<Goal>)> {
     written::files().prop_map(|text| match ConfigFile::parse(Source { file: ConfigFile::NAME, text: &text }) {
         Ok(mut file) => (file.workloads.remove("made"), Some(file.goal)),

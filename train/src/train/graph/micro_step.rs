@@ -11,6 +11,7 @@ use super::recording::Recording;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
 use crate::stored::{store, with_autodiff_of};
+use crate::train::gradients::times;
 use crate::visit::visit_floats;
 
 /// Gradients of a micro-batch with a share of its mean loss.
@@ -114,20 +115,17 @@ impl<M: Module> MicroStep<M> {
 impl Differentiated {
     /// Copies of the same values.
     pub(super) fn copied<M: Module>(&self, model: &M) -> Self {
-        self.taken(model, true)
+        let Self { gradients, loss } = self.shared(model);
+        Self { gradients: times(gradients, model, 1.0), loss }
     }
 
     /// The same memory, until the next replay. The loss is a copy.
     pub(super) fn shared<M: Module>(&self, model: &M) -> Self {
-        self.taken(model, false)
-    }
-
-    fn taken<M: Module>(&self, model: &M, copies: bool) -> Self {
-        type Taking<'v> = (GradientsParams, &'v GradientsParams, bool);
-        let state = (GradientsParams::new(), &self.gradients, copies);
-        let (gradients, ..) = visit_floats!(model, (taken, own, copies) = state, Taking<'v>, |param| {
+        type Sharing<'v> = (GradientsParams, &'v GradientsParams);
+        let state = (GradientsParams::new(), &self.gradients);
+        let (gradients, _) = visit_floats!(model, (shared, own) = state, Sharing<'v>, |param| {
             if let Some(gradient) = own.get::<D>(param.id) {
-                taken.register(param.id, if *copies { gradient.mul_scalar(1.0) } else { gradient });
+                shared.register(param.id, gradient);
             }
         });
         Self { gradients, loss: self.loss.clone().mul_scalar(1.0) }
