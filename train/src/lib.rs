@@ -6,6 +6,7 @@
 //! | [`mixed`] | mixed precision |
 //! | [`micro_batch`] | batches that can be cut |
 //! | [`load`] | data loading with bounded prefetch |
+//! | [`loss`] | cross-entropy of large vocabularies in chunks |
 //! | [`train`] | trainer, ranks, Burn's training loop, metrics |
 //! | [`timing`] | times of steps for recordings and traces |
 //! | [`shape`] | parameter count and shape hash of a model |
@@ -19,6 +20,7 @@
 pub mod allocation;
 pub mod device;
 pub mod load;
+pub mod loss;
 pub mod micro_batch;
 pub mod mixed;
 pub mod out_of_memory;
