@@ -1,85 +1,94 @@
 //! Running statistics of norms, which forward passes change.
 
-use std::collections::HashSet;
-
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 
+use crate::stored::with_autodiff_of;
 use crate::visit::visit_floats;
 
-/// The values that no gradient changes, as they were.
+/// Values of a model that no gradient changes, without autodiff.
 ///
 /// All clones of a model share the running statistics of its norms, and norms apply the last update in the next forward
 /// pass. A clone therefore does not undo a failed forward pass.
-pub(super) struct Buffers {
-    values: GradientsParams,
-    ids: HashSet<ParamId>,
-}
+#[derive(Default)]
+pub(super) struct Buffers(pub GradientsParams);
 
 impl Buffers {
-    /// The values of `model`; `None` where it has none, so that nothing can be lost.
+    /// The values of `model`; `None` without any.
     pub(super) fn copy_of<M: Module>(model: &M) -> Option<Self> {
-        let mut seen = Self { values: GradientsParams::new(), ids: HashSet::new() };
-        model.visit(&mut seen);
-        if seen.ids.is_empty() {
-            return None;
-        }
-        // Writes the updates that wait.
-        drop(model.valid());
-        let mut buffers = Self { values: GradientsParams::new(), ids: HashSet::new() };
-        model.visit(&mut buffers);
-        Some(buffers)
-    }
-
-    /// Returns true if `model` has other values now. Waits for the device.
-    fn differ<M: Module>(&self, model: &M) -> bool {
-        // Writes the updates that wait.
-        drop(model.valid());
-        let state = (&self.values, false);
-        let (_, differ) = visit_floats!(model, (before, differ) = state, (&'v GradientsParams, bool), |param| {
-            if let Some(before) = before.get::<D>(param.id) {
-                let now = param.base().without_autodiff();
-                // A value that cannot be read may have changed.
-                *differ |= !before.without_autodiff().equal(now).all().try_into_scalar::<bool>().unwrap_or(false);
+        apply_updates(model);
+        let values = visit_floats!(model, values = GradientsParams::new(), GradientsParams, |param| {
+            if !param.is_require_grad() && param.dtype().is_float() {
+                values.register(param.id, param.base().without_autodiff());
             }
         });
-        differ
+        (!values.is_empty()).then_some(Self(values))
     }
 
-    /// Writes the values back into `model` and all its clones.
-    pub(super) fn restore<M: Module>(mut self, model: &M) {
-        // What waits is written first, so that it cannot be written later.
-        drop(model.valid());
-        drop(model.clone().map(&mut self));
+    /// The current values of `model` in place of these.
+    pub(super) fn current<M: Module>(&self, model: &M) -> Self {
+        apply_updates(model);
+        let state = (&self.0, GradientsParams::new());
+        let (_, now) = visit_floats!(model, (known, now) = state, (&'v GradientsParams, GradientsParams), |param| {
+            if known.get::<D>(param.id).is_some() {
+                now.register(param.id, param.base().without_autodiff());
+            }
+        });
+        Self(now)
+    }
+
+    /// Those of these values that `model` has changed; `None` without any. Waits for the device.
+    fn changed<M: Module>(&self, model: &M) -> Option<Self> {
+        type Both<'v> = (&'v GradientsParams, &'v GradientsParams, GradientsParams);
+        let now = self.current(model).0;
+        let state = (&self.0, &now, GradientsParams::new());
+        let (.., changed) = visit_floats!(model, (before, now, changed) = state, Both<'v>, |param| {
+            if let (Some(before), Some(now)) = (before.get::<D>(param.id), now.get::<D>(param.id)) {
+                // A value that cannot be read may have changed.
+                if !before.clone().equal(now).all().try_into_scalar::<bool>().unwrap_or(false) {
+                    changed.register(param.id, before);
+                }
+            }
+        });
+        (!changed.is_empty()).then_some(Self(changed))
+    }
+
+    /// Writes the values into `model` and all its clones.
+    pub(super) fn restore<M: Module>(&self, model: &M) {
+        // Otherwise the next forward pass would apply them over these values.
+        apply_updates(model);
+        drop(model.clone().map(&mut Restore(&self.0)));
     }
 }
 
-impl ModuleVisitor for Buffers {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !param.is_require_grad() {
-            self.ids.insert(param.id);
-            self.values.register(param.id, param.base());
-        }
-    }
+/// Applies updates of running statistics that wait for the next forward pass.
+fn apply_updates<M: Module>(model: &M) {
+    drop(model.valid());
 }
 
-impl ModuleMapper for Buffers {
+struct Restore<'v>(&'v GradientsParams);
+
+impl ModuleMapper for Restore<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if !self.ids.contains(&param.id) {
-            return param;
-        }
-        match self.values.remove::<D>(param.id) {
-            Some(value) => param.map(|_| value),
+        match self.0.get::<D>(param.id) {
+            Some(value) => param.map(|old| with_autodiff_of(value, &old.device())),
             None => param,
         }
     }
 }
 
-/// Returns true if `forward` changes values of the model that are not trained.
-pub(super) fn forward_changes_buffers<M: Module>(model: &M, forward: impl FnOnce() -> bool) -> bool {
-    let Some(before) = Buffers::copy_of(model) else { return false };
-    let changed = forward() && before.differ(model);
+/// Returns the values that `forward` changes, as they were before, and restores them. `None` without any.
+///
+/// # Errors
+///
+/// The error of `forward`.
+pub(super) fn changed_by<M: Module, E>(
+    model: &M,
+    forward: impl FnOnce() -> Result<(), E>,
+) -> Result<Option<Buffers>, E> {
+    let Some(before) = Buffers::copy_of(model) else { return Ok(None) };
+    let changed = forward().map(|()| before.changed(model));
     before.restore(model);
     changed
 }
@@ -90,7 +99,7 @@ mod tests {
     use burn::nn::{BatchNorm, BatchNormConfig, LinearConfig};
     use burn::tensor::{Device, Tensor};
 
-    use super::{Buffers, forward_changes_buffers};
+    use super::{Buffers, changed_by};
 
     fn statistics(norm: &BatchNorm) -> Vec<f32> {
         let sides = [norm.running_mean.value_sync(), norm.running_var.value_sync()];
@@ -122,11 +131,21 @@ mod tests {
         let input = || Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 5.0]], &device);
         let norm = BatchNormConfig::new(2).init(&device);
         let before = statistics(&norm);
-        assert!(forward_changes_buffers(&norm, || norm.forward(input()).dims() == [2, 2]));
-        assert_eq!(statistics(&norm), before);
-        assert!(!forward_changes_buffers(&norm, || true));
         let frozen = LinearConfig::new(2, 2).init(&device).no_grad();
-        assert!(!forward_changes_buffers(&frozen, || frozen.forward(input()).dims() == [2, 2]));
+        let model = (norm.clone(), frozen);
+        let passed = || {
+            drop(model.1.forward(norm.forward(input())));
+            Ok::<_, ()>(())
+        };
+        let changed = changed_by(&model, passed).unwrap().unwrap();
+        assert_eq!(changed.0.len(), 2, "mean and variance");
+        let failed = || {
+            drop(norm.forward(input()));
+            Err("out of memory")
+        };
+        assert_eq!(changed_by(&model, failed).err(), Some("out of memory"));
+        assert_eq!(statistics(&norm), before);
+        assert!(changed_by(&model, || Ok::<_, ()>(())).unwrap().is_none());
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl Stepper {
         let micro_batch = self.micro_batch();
         let model = weights.model();
         let sum = AccumulatedGradients::compute(&model, batch, micro_batch, &self.device, &self.timer, part)?;
+        weights.complete()?;
         // Counted before clipping, which destroys gradients with a norm that is not finite.
         let health = self.health_counts(&sum.gradients, &model)?;
         let (sum, norm) = self.timer.time(Phase::Update, || sum.clipped(&model, self.max_norm, &self.device))?;
@@ -152,8 +153,7 @@ impl Stepper {
             }
             self.update_at_once(weights, gradients, &pending, health)?
         };
-        let step = self.step_result(update, learns, batch.len(), micro_batch, outputs.len());
-        Ok((step, outputs))
+        Ok((self.step_result(update, learns, batch.len(), micro_batch, outputs.len()), outputs))
     }
 
     /// Updates the parameters group by group, after reading that the gradients were computed.

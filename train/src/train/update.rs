@@ -37,6 +37,11 @@ pub(super) trait Weights: Clone {
     /// `group` names the parameters with gradients, if not all have one. The others take no memory twice.
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self;
 
+    /// Completes what the micro-steps of a step have left open, before the update.
+    fn complete(&self) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+
     /// Releases memory that is kept between steps only to save time.
     fn release(&self) {}
 }

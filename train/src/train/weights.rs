@@ -7,6 +7,7 @@ use super::gradients::added;
 use super::graph::SharedGraphs;
 use super::update::Weights;
 use crate::mixed::{LossScale, Master, MixedError};
+use crate::out_of_memory::OutOfMemory;
 
 /// Model and optimizer of a manual loop.
 #[derive(Clone)]
@@ -108,6 +109,10 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
         let mut optimizer = self.optimizer.clone();
         let weights = self.weights.updated(|model| optimizer.step(self.learning_rate, model, gradients), group);
         Self { weights, optimizer, learning_rate: self.learning_rate, graphs: self.graphs.clone() }
+    }
+
+    fn complete(&self) -> Result<(), OutOfMemory> {
+        self.graphs.lock().hand_back(self.weights.model())
     }
 
     fn release(&self) {

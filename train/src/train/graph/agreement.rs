@@ -1,10 +1,9 @@
 //! Comparison of replays with plain micro-steps on the same samples.
 
 use burn::module::Module;
-use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor};
 
-use super::Differentiated;
+use super::check::Outcome;
 use crate::train::step_failure::StepFailure;
 use crate::train::update::watched_read;
 use crate::visit::visit_floats;
@@ -18,9 +17,10 @@ const FROZEN: f32 = 8.0;
 /// Relative difference of two plain micro-steps beyond that of sums in TF32 that are added in another order.
 const RANDOM: f32 = 4.0 / 1024.0;
 
-/// Differences of the loss, or of the gradient of a parameter: the largest of all elements.
+/// Differences of the loss, or of one tensor of the model: the largest of all elements.
 #[derive(Clone, Copy, Debug)]
 struct Difference {
+    values: Values,
     /// Largest absolute value of a plain micro-step.
     largest: f32,
     /// Between two plain micro-steps.
@@ -33,9 +33,22 @@ struct Difference {
     epsilon: f32,
 }
 
-/// Differences of the loss and of all gradients.
+/// Values that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Values {
+    /// The loss or a gradient.
+    Results,
+    /// A running statistic after the micro-step.
+    Statistics,
+}
+
+/// Differences of the loss, all gradients, and all running statistics.
 #[derive(Debug)]
-pub(super) struct Comparison(Vec<Difference>);
+pub(super) struct Comparison {
+    differences: Vec<Difference>,
+    /// True if some micro-steps have a gradient that others have not.
+    is_incomplete: bool,
+}
 
 /// Result of a comparison.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,16 +60,17 @@ pub(super) enum Agreement {
     Unknown,
 }
 
-/// Device values of the differences, four for each, and the types.
-struct Pending<'r> {
-    results: [&'r GradientsParams; 4],
+/// Device values of the differences, four for each, with what they are of.
+#[derive(Default)]
+struct Pending {
     values: Vec<Tensor<1>>,
-    types: Vec<DType>,
+    kinds: Vec<(Values, DType)>,
+    is_incomplete: bool,
 }
 
-impl Pending<'_> {
-    fn push<const D: usize>(&mut self, [plain, other_plain, replay, other_replay]: [Tensor<D>; 4]) {
-        self.types.push(plain.dtype());
+impl Pending {
+    fn push<const D: usize>(&mut self, values: Values, [plain, other_plain, replay, other_replay]: [Tensor<D>; 4]) {
+        self.kinds.push((values, plain.dtype()));
         let [plain, other_plain, replay, other_replay] =
             [plain, other_plain, replay, other_replay].map(|tensor| tensor.cast(FloatDType::F32));
         let largest = |tensor: Tensor<D>| tensor.abs().max();
@@ -67,41 +81,47 @@ impl Pending<'_> {
             largest(replay - other_replay),
         ]);
     }
+
+    fn push_all<const D: usize>(&mut self, values: Values, tensors: [Option<Tensor<D>>; 4]) {
+        match tensors {
+            [Some(a), Some(b), Some(c), Some(d)] => self.push(values, [a, b, c, d]),
+            [None, None, None, None] => {}
+            _ => self.is_incomplete = true,
+        }
+    }
 }
 
 impl Comparison {
-    /// Compares the results of two plain micro-steps with those of two replays. Waits for the device.
-    pub(super) fn read<M: Module>(
-        model: &M,
-        plain: [&Differentiated; 2],
-        replays: [&Differentiated; 2],
-    ) -> Result<Self, StepFailure> {
-        let all = [plain[0], plain[1], replays[0], replays[1]];
-        let results = all.map(|result| &result.gradients);
-        let mut pending = Pending { results, values: Vec::new(), types: Vec::new() };
-        pending.push(all.map(|result| result.loss.clone()));
-        let pending = visit_floats!(model, pending = pending, Pending<'v>, |param| {
-            if let [Some(a), Some(b), Some(c), Some(d)] = pending.results.map(|result| result.get::<D>(param.id)) {
-                pending.push([a, b, c, d]);
-            }
+    /// Compares the outcomes of two plain micro-steps with those of two replays. Waits for the device.
+    pub(super) fn read<M: Module>(model: &M, outcomes: [&Outcome; 4]) -> Result<Self, StepFailure> {
+        let mut pending = Pending::default();
+        pending.push(Values::Results, outcomes.map(|outcome| outcome.result.loss.clone()));
+        let state = (pending, outcomes);
+        let (pending, _) = visit_floats!(model, (pending, outcomes) = state, (Pending, [&'v Outcome; 4]), |param| {
+            pending.push_all(Values::Results, outcomes.map(|outcome| outcome.result.gradients.get::<D>(param.id)));
+            pending.push_all(Values::Statistics, outcomes.map(|outcome| outcome.statistics.0.get::<D>(param.id)));
         });
         let values = Tensor::cat(pending.values, 0);
         let values = watched_read(|| values.try_into_vec_as::<f32>())?;
-        let differences = values.chunks_exact(4).zip(pending.types).map(|(values, dtype)| Difference {
+        let differences = values.chunks_exact(4).zip(pending.kinds).map(|(values, (kind, dtype))| Difference {
+            values: kind,
             largest: values[0],
             plain: values[1],
             apart: values[2],
             replays: values[3],
             epsilon: epsilon(dtype),
         });
-        Ok(Self(differences.collect()))
+        Ok(Self { differences: differences.collect(), is_incomplete: pending.is_incomplete })
     }
 
     pub(super) fn agreement(&self) -> Agreement {
-        if self.0.iter().any(|difference| !(difference.largest.is_finite() && difference.plain.is_finite())) {
+        if self.is_incomplete {
+            return Agreement::No("micro-steps on the same samples have gradients of other parameters".to_owned());
+        }
+        if self.differences.iter().any(|difference| !(difference.largest.is_finite() && difference.plain.is_finite())) {
             return Agreement::Unknown;
         }
-        let reason = self.0.iter().find_map(|difference| difference.reason());
+        let reason = self.differences.iter().find_map(|difference| difference.reason());
         reason.map_or(Agreement::Yes, Agreement::No)
     }
 }
@@ -121,12 +141,17 @@ impl Difference {
         // True for NaN, too.
         let agrees = self.apart <= rounding.max(SPREAD * self.plain);
         (!agrees).then(|| {
-            format!(
-                "replays differ from plain micro-steps on the same samples by {:.1e} of the largest value, and plain ones by \
-                 {:.1e}: the loss depends on values of the host that change",
-                self.apart / self.largest,
-                self.plain / self.largest
-            )
+            let [apart, plain] = [self.apart / self.largest, self.plain / self.largest];
+            match self.values {
+                Values::Results => format!(
+                    "replays differ from plain micro-steps on the same samples by {apart:.1e} of the largest value, and plain \
+                     ones by {plain:.1e}: the loss depends on values of the host that change"
+                ),
+                Values::Statistics => format!(
+                    "running statistics after replays differ from those after plain micro-steps by {apart:.1e} of the largest \
+                     value, and those after two plain ones by {plain:.1e}"
+                ),
+            }
         })
     }
 }
@@ -142,10 +167,18 @@ fn epsilon(dtype: DType) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Agreement, Comparison, Difference};
+    use burn::nn::LinearConfig;
+    use burn::optim::GradientsParams;
+    use burn::tensor::{Device, Tensor};
+
+    use super::{Agreement, Comparison, Difference, Outcome, Values};
+    use crate::train::buffers::Buffers;
+    use crate::train::graph::Differentiated;
 
     fn agreement(largest: f32, plain: f32, apart: f32, replays: f32) -> Agreement {
-        Comparison(vec![Difference { largest, plain, apart, replays, epsilon: f32::EPSILON }]).agreement()
+        let epsilon = f32::EPSILON;
+        let difference = Difference { values: Values::Results, largest, plain, apart, replays, epsilon };
+        Comparison { differences: vec![difference], is_incomplete: false }.agreement()
     }
 
     #[test]
@@ -176,5 +209,36 @@ mod tests {
     fn steps_that_are_not_finite_decide_nothing() {
         assert_eq!(agreement(f32::NAN, f32::NAN, f32::NAN, 0.0), Agreement::Unknown);
         assert_eq!(agreement(f32::INFINITY, f32::NAN, 1.0, 0.0), Agreement::Unknown);
+    }
+
+    #[test]
+    fn gradients_and_statistics_are_compared() {
+        let model = LinearConfig::new(2, 2).init(&Device::flex());
+        let agreement = |weight: [Option<f32>; 2], bias: [f32; 2]| {
+            let outcomes = [0, 1].map(|at| {
+                let (mut gradients, mut statistics) = (GradientsParams::new(), Buffers::default());
+                if let Some(value) = weight[at] {
+                    gradients.register(model.weight.id, Tensor::<2>::full([2, 2], value, &Device::flex()));
+                }
+                let id = model.bias.as_ref().expect("a layer with a bias").id;
+                statistics.0.register(id, Tensor::<1>::full([2], bias[at], &Device::flex()));
+                let loss = Tensor::ones([1], &Device::flex());
+                Outcome { result: Differentiated { gradients, loss }, statistics }
+            });
+            let [plain, replay] = &outcomes;
+            Comparison::read(&model, [plain, plain, replay, replay]).ok().expect("values").agreement()
+        };
+        assert_eq!(agreement([Some(1.0), Some(1.0)], [0.5, 0.5]), Agreement::Yes);
+        let reason = |agreement| match agreement {
+            Agreement::No(because) => because,
+            other => panic!("{other:?}"),
+        };
+        let other_statistics = reason(agreement([Some(1.0), Some(1.0)], [0.5, 0.45]));
+        assert!(other_statistics.starts_with("running statistics after replays differ"), "{other_statistics}");
+        let other_gradients = reason(agreement([Some(1.0), Some(0.9)], [0.5, 0.5]));
+        assert!(other_gradients.starts_with("replays differ"), "{other_gradients}");
+        let missing = reason(agreement([Some(1.0), None], [0.5, 0.5]));
+        assert!(missing.contains("gradients of other parameters"), "{missing}");
+        assert_eq!(agreement([Some(1.0), Some(1.0)], [f32::NAN, 0.5]), Agreement::Unknown);
     }
 }

@@ -1,6 +1,7 @@
 //! Forward and backward pass of one micro-batch, recorded.
 
 use std::any::Any;
+use std::cell::RefCell;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -8,9 +9,11 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::kept::KeptModel;
 use super::recording::Recording;
+use super::statistics::Statistics;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
 use crate::stored::{store, with_autodiff_of};
+use crate::train::buffers::Buffers;
 use crate::train::gradients::times;
 use crate::visit::visit_floats;
 
@@ -52,6 +55,8 @@ pub(super) struct MicroStep<M> {
     recording: Recording,
     /// Reads. `None` after an update that failed.
     model: Option<KeptModel<M>>,
+    /// Reads and writes. `None` for a model whose forward passes change no values, and after an update that failed.
+    statistics: Option<Statistics>,
     /// Samples as a [`MicroBatch`] of any type.
     samples: Box<dyn Any + Send>,
     share: Factor,
@@ -61,9 +66,10 @@ pub(super) struct MicroStep<M> {
 }
 
 impl<M: Module> MicroStep<M> {
-    /// Records `work` with the samples of `micro`.
+    /// Records `work` with the samples of `micro`. Forward passes change the values `changing` of the model.
     pub(super) fn record<B: MicroBatch>(
         model: &M,
+        changing: Option<&Buffers>,
         micro: &B,
         (share, scale): (f64, &LossScale),
         device: &Device,
@@ -73,17 +79,31 @@ impl<M: Module> MicroStep<M> {
         let samples = micro.clone().store(None).ok_or("the batch has parts that are not tensors")?;
         let (share, scale) = (Factor::new(share, device), Factor::new(scale.value(), device));
         let attached = |factor: &Factor| with_autodiff_of(factor.tensor.clone().expect("BUG: a new factor"), device);
-        let (recording, output) = Recording::record(device, || {
+        let statistics = RefCell::new(changing.map(|values| Statistics::new(model, values)));
+        let recorded = Recording::record(device, || {
             let factors = Factors::Kept { share: &attached(&share), scale: &attached(&scale) };
-            work(kept.model(), samples.clone().on_device(device), factors)
-        })?;
-        Ok(Self { recording, model: Some(kept), samples: Box::new(Some(samples)), share, scale, output })
+            let work = || work(kept.model(), samples.clone().on_device(device), factors);
+            in_kept_statistics(kept.model(), &mut statistics.borrow_mut(), work)
+        });
+        // The model and its kept copy share their statistics.
+        changing.inspect(|values| values.restore(model));
+        let (recording, output) = recorded?;
+        let samples = Box::new(Some(samples));
+        Ok(Self { recording, model: Some(kept), statistics: statistics.into_inner(), samples, share, scale, output })
     }
 
-    /// Copies parameters into the memory that the recording reads.
+    /// Copies parameters and running statistics into the memory that the recording reads.
     pub(super) fn load(&mut self, model: &M) -> Result<(), String> {
         self.model = self.model.take().and_then(|kept| kept.updated(model));
-        if self.model.is_some() { Ok(()) } else { Err("the memory of the recorded parameters is shared".to_owned()) }
+        if self.model.is_none() {
+            return Err("the memory of the recorded parameters is shared".to_owned());
+        }
+        load(&mut self.statistics, model)
+    }
+
+    /// Running statistics of the model that replays change; `None` without any.
+    pub(super) const fn statistics(&self) -> Option<&Statistics> {
+        self.statistics.as_ref()
     }
 
     /// Returns true if something has kept gradients of the last replay, which the next one would overwrite.
@@ -110,6 +130,27 @@ impl<M: Module> MicroStep<M> {
         }
         self.recording.replay()
     }
+}
+
+/// Runs work that changes running statistics of the model, and writes the new ones into the kept memory.
+fn in_kept_statistics<M: Module, T>(
+    model: &M,
+    statistics: &mut Option<Statistics>,
+    work: impl FnOnce() -> Result<T, String>,
+) -> Result<T, String> {
+    if let Some(kept) = statistics {
+        kept.lend(model);
+    }
+    let output = work()?;
+    load(statistics, model)?;
+    Ok(output)
+}
+
+/// Copies the running statistics of a model into the kept memory.
+fn load<M: Module>(statistics: &mut Option<Statistics>, model: &M) -> Result<(), String> {
+    let Some(kept) = statistics.take() else { return Ok(()) };
+    *statistics = kept.loaded(model);
+    if statistics.is_some() { Ok(()) } else { Err("the memory of recorded running statistics is shared".to_owned()) }
 }
 
 impl Differentiated {

@@ -4,14 +4,19 @@
 //! together, on the memory of the recording: parameters and samples are copied there first. The optimizer, clipping and
 //! accumulation stay as they are.
 //!
-//! Values that the host passed to kernels are part of the recording, so a model whose random operations or running
-//! statistics change on the host cannot be replayed. Such models are found by comparing replays with plain micro-steps on
-//! the same samples, in the first steps after a recording and in every [`RECHECK`]th one.
+//! Forward passes may change running statistics, such as those of a batch norm. Recorded work ends with a copy of the new
+//! statistics into the memory of the recording. They are handed back to the model before anything else reads them.
+//!
+//! Values that the host passed to kernels are part of the recording, so a model whose random operations change on the
+//! host cannot be replayed. Such models are found by comparing replays with plain micro-steps on the same samples, in the
+//! first steps after a recording and in every [`RECHECK`]th one.
 
 mod agreement;
+mod check;
 mod kept;
 mod micro_step;
 mod recording;
+mod statistics;
 mod status;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +25,14 @@ use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_observe::log::warn_user;
 
-use self::agreement::{Agreement, Comparison};
 use self::micro_step::MicroStep;
 pub(super) use self::micro_step::{Differentiated, Factors};
 pub use self::status::GraphStatus;
-use super::buffers::forward_changes_buffers;
+use super::buffers::changed_by;
 use super::step_failure::StepFailure;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
+use crate::out_of_memory::{Moment, OutOfMemory, watched};
 
 /// Plain micro-steps before a recording: kernels are tuned, and the optimizer state is allocated.
 const WARM_UP: u32 = 8;
@@ -53,13 +58,23 @@ pub(super) struct Graphs<M> {
     checked: u32,
     /// Steps since the last comparison.
     unchecked: u64,
-    /// True until the parameters of this step are in the memory of the recording.
-    is_stale: bool,
+    newest: Newest,
     /// True until this step has compared or need not.
     is_due: bool,
     /// Recordings that ended for want of memory.
     lost: u32,
     gradients: Gradients,
+}
+
+/// Place of the newest parameters and running statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Newest {
+    /// The model. The memory of the recording is out of date.
+    Model,
+    /// Both the model and the memory of the recording.
+    Both,
+    /// The memory of the recording. The model's running statistics are out of date.
+    Recording,
 }
 
 /// Memory of the gradients that a replay hands on.
@@ -101,7 +116,7 @@ impl<M: Module> Graphs<M> {
             plain: 0,
             checked: 0,
             unchecked: 0,
-            is_stale: true,
+            newest: Newest::Model,
             is_due: true,
             lost: 0,
             gradients: Gradients::Shared,
@@ -128,7 +143,7 @@ impl<M: Module> Graphs<M> {
             self.begin_anew();
         }
         self.unchecked += 1;
-        self.is_stale = true;
+        self.newest = Newest::Model;
         self.is_due = self.checked < CHECKS || self.unchecked >= RECHECK;
     }
 
@@ -166,39 +181,72 @@ impl<M: Module> Graphs<M> {
         work: Work<'_, M, B>,
     ) -> Result<Differentiated, StepFailure> {
         let plain = |micro: B| work(model, micro, Factors::Numbers { share: factors.0, scale: factors.1 });
-        let is_on = !matches!(self.status, GraphStatus::Off | GraphStatus::Refused { .. });
-        if is_on && micro.len() > self.size {
-            self.begin_anew();
-            self.size = micro.len();
+        if micro.len() != self.size || self.is_due {
+            self.hand_back(model)?;
         }
-        if !is_on || micro.len() != self.size {
+        if !self.is_ready(model, &micro, factors, work) {
+            self.newest = Newest::Model;
             return plain(micro);
-        }
-        if self.recorded.is_none() {
-            self.plain += 1;
-            if self.plain <= WARM_UP {
-                return plain(micro);
-            }
-            if let Err(because) = self.record(model, &micro, factors, work) {
-                self.refuse(because);
-                return plain(micro);
-            }
         }
         // The next replay overwrites the gradients of the last one.
         if self.recorded.as_mut().is_some_and(|recorded| recorded.output_is_in_use(model)) {
+            self.hand_back(model)?;
             self.gradients = Gradients::Copied;
             self.begin_anew();
             return plain(micro);
         }
-        let result = if self.is_due {
-            self.compare(model, &micro, factors, &plain)
-        } else {
-            self.replay(model, micro.clone(), factors).map(Ok)
-        };
-        result.unwrap_or_else(|because| {
-            self.refuse(because);
-            plain(micro)
-        })
+        if self.is_due {
+            return self.compare(model, &micro, factors, &plain);
+        }
+        match self.replay(model, micro.clone(), factors) {
+            Ok(result) => Ok(result),
+            Err(because) => {
+                self.hand_back(model)?;
+                self.refuse(because);
+                plain(micro)
+            }
+        }
+    }
+
+    /// Returns true if there is a recording for micro-batches like `micro`. Records if kernels are tuned.
+    fn is_ready<B: MicroBatch>(
+        &mut self,
+        model: &M,
+        micro: &B,
+        factors: (f64, &LossScale),
+        work: Work<'_, M, B>,
+    ) -> bool {
+        if matches!(self.status, GraphStatus::Off | GraphStatus::Refused { .. }) {
+            return false;
+        }
+        if micro.len() > self.size {
+            self.begin_anew();
+            self.size = micro.len();
+        }
+        if micro.len() != self.size {
+            return false;
+        }
+        if self.recorded.is_none() {
+            self.plain += 1;
+            if self.plain <= WARM_UP {
+                return false;
+            }
+            if let Err(because) = self.record(model, micro, factors, work) {
+                self.refuse(because);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Copies running statistics from the recording to the model, if those of the model are out of date.
+    pub(super) fn hand_back(&mut self, model: &M) -> Result<(), OutOfMemory> {
+        if self.newest != Newest::Recording {
+            return Ok(());
+        }
+        self.newest = Newest::Both;
+        let Some(statistics) = self.recorded.as_ref().and_then(MicroStep::statistics) else { return Ok(()) };
+        watched(Moment::Backward, || statistics.copied(model).restore(model))
     }
 
     fn record<B: MicroBatch>(
@@ -208,18 +256,14 @@ impl<M: Module> Graphs<M> {
         factors: (f64, &LossScale),
         work: Work<'_, M, B>,
     ) -> Result<(), String> {
-        if forward_changes_buffers(model, || {
-            work(model, micro.clone(), Factors::Numbers { share: factors.0, scale: factors.1 }).is_ok()
-        }) {
-            return Err("forward passes change values of the model that are not parameters, such as the running \
-                        statistics of a batch norm; a replay would not"
-                .to_owned());
-        }
         let in_words =
             |model: &M, micro, factors: Factors<'_>| work(model, micro, factors).map_err(StepFailure::into_message);
-        self.recorded = Some(MicroStep::record(model, micro, factors, &self.device, in_words)?);
+        let numbers = Factors::Numbers { share: factors.0, scale: factors.1 };
+        let changing = changed_by(model, || in_words(model, micro.clone(), numbers).map(drop))?;
+        let recorded = MicroStep::record(model, changing.as_ref(), micro, factors, &self.device, in_words)?;
+        self.recorded = Some(recorded);
         self.status = GraphStatus::Checking;
-        self.is_stale = false;
+        self.newest = Newest::Model;
         Ok(())
     }
 
@@ -230,10 +274,12 @@ impl<M: Module> Graphs<M> {
         factors: (f64, &LossScale),
     ) -> Result<Differentiated, String> {
         let recorded = self.recorded.as_mut().ok_or("there is no recording")?;
-        if std::mem::take(&mut self.is_stale) {
+        if self.newest == Newest::Model {
             recorded.load(model)?;
+            self.newest = Newest::Both;
         }
         recorded.replay(micro, factors)?;
+        self.newest = Newest::Recording;
         // Another micro-batch of the step, or a comparison, overwrites the output.
         let overwritten = match self.gradients {
             Gradients::Shared => factors.0 < 1.0,
@@ -241,45 +287,5 @@ impl<M: Module> Graphs<M> {
             Gradients::Copied => true,
         };
         Ok(if overwritten || self.is_due { recorded.output.copied(model) } else { recorded.output.shared(model) })
-    }
-
-    /// Compares two replays with two plain micro-steps, and returns a plain result.
-    fn compare<B: MicroBatch>(
-        &mut self,
-        model: &M,
-        micro: &B,
-        factors: (f64, &LossScale),
-        plain: &dyn Fn(B) -> Result<Differentiated, StepFailure>,
-    ) -> Result<Result<Differentiated, StepFailure>, String> {
-        let first = match plain(micro.clone()) {
-            Ok(first) => first,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        let second = match plain(micro.clone()) {
-            Ok(second) => second,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        let replays = [self.replay(model, micro.clone(), factors)?, self.replay(model, micro.clone(), factors)?];
-        let comparison = match Comparison::read(model, [&first, &second], [&replays[0], &replays[1]]) {
-            Ok(comparison) => comparison,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        match comparison.agreement() {
-            // Gradients that are not finite, in a step that will be skipped.
-            Agreement::Unknown => {}
-            Agreement::Yes => {
-                self.is_due = false;
-                self.unchecked = 0;
-                self.checked += 1;
-                if self.checked == CHECKS {
-                    tracing::info!(samples = self.size, "CUDA graphs: replays agree with plain steps");
-                    self.status = GraphStatus::Replaying;
-                    // Plain micro-steps of this size need their memory in comparisons only.
-                    self.device.memory_cleanup();
-                }
-            }
-            Agreement::No(because) => return Err(because),
-        }
-        Ok(Ok(first))
     }
 }

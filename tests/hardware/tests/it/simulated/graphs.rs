@@ -13,3 +13,12 @@ fn micro_steps_are_replayed_once_they_are_warm() {
     let statuses: Vec<_> = lines.iter().map(|line| &line["graphs"]["status"]).collect();
     assert_eq!(json!(statuses), json!(["off", "replaying", "off"]), "{lines:?}");
 }
+
+#[test]
+fn running_statistics_are_written_in_the_memory_of_the_recording() {
+    let machine = Machine::new("h200");
+    let words = "graphs --network convnet --batch 2 --accumulate 2 --steps 12 --runs replayed";
+    let (output, lines) = run(hardware(&machine, words));
+    assert!(output.status.success(), "{lines:?}");
+    assert_eq!(lines[0]["graphs"], json!({ "status": "replaying" }), "{lines:?}");
+}
