@@ -1,4 +1,4 @@
-use crate::device::DeviceFacts;
+use crate::device::{DeviceFacts, DeviceKind};
 use crate::dims::{Schema, schema};
 use crate::{Pins, Precision, PrecisionPolicy, SettingRow, SettingValue};
 
@@ -26,6 +26,10 @@ schema! {
         precision?: PrecisionPolicy, Choice(&PrecisionPolicy::CHOICES),
             "precision; `auto` lets the planner choose (default fp32, with TF32 where the GPU supports it; `auto` with a \
              tuned precision field)";
+        /// True if the planner may use CUDA graphs, where they were measured to be at least 5% faster. Default: with a
+        /// tuned `cuda_graphs` field.
+        allow_cuda_graphs: bool = false, Flag,
+            "use CUDA graphs where they are measured to be 5% faster (default false; true with a tuned field)";
         /// Memory headroom: fraction of the available memory left free, 0 to 0.9.
         memory_headroom: f64 = 0.10, Number(0.0..=0.9),
             "memory headroom: fraction of the memory left free (default 0.1)";
@@ -60,6 +64,11 @@ impl Goal {
             Some(fixed) => vec![fixed],
             None => core::iter::once(Precision::F32).chain(device.mixed_precision()).collect(),
         }
+    }
+
+    /// Returns true if steps on a device can be replayed as CUDA graphs: on a GPU, by one rank.
+    pub(crate) fn can_use_graphs(&self, device: &DeviceFacts) -> bool {
+        device.kind == DeviceKind::Gpu && self.world_size == 1
     }
 
     /// Returns true if the planner chooses the precision.

@@ -108,7 +108,7 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
             interval: None,
         });
         ModeLine {
-            mode: Mode::new(settings.precision, checkpointing).allowing(settings.allow_tf32, &facts),
+            mode: Mode { checkpointing, cuda_graphs: false, ..Mode::of(settings, &facts) },
             points: points.collect(),
         }
     };

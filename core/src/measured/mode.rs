@@ -4,12 +4,13 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::Precision;
 use crate::device::{DeviceFacts, Rates};
+use crate::{Precision, Settings};
 
 /// A way to run the step. Memory and time depend on the mode, the workload and the micro-batch.
 ///
-/// In files and on command lines `f32`, `f32-checkpointed`, or `full_f32` without TF32.
+/// In files and on command lines `f32`, `f32-checkpointed`, `f32-graphs`, `f32-checkpointed-graphs`, or `full_f32` in place
+/// of `f32` without TF32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mode {
@@ -19,15 +20,30 @@ pub struct Mode {
     pub checkpointing: bool,
     /// True if f32 products do not use the TF32 of the device. Their kernels differ, and so does their memory.
     pub full_f32: bool,
+    /// True if micro-steps are replayed as CUDA graphs.
+    pub cuda_graphs: bool,
 }
 
 const CHECKPOINTED: &str = "-checkpointed";
+const GRAPHS: &str = "-graphs";
 const FULL_F32: &str = "full_f32";
 
 impl Mode {
-    /// A mode with TF32, where the device has it.
+    /// A mode with TF32, where the device has it, and without CUDA graphs.
     pub const fn new(precision: Precision, checkpointing: bool) -> Self {
-        Self { precision, checkpointing, full_f32: false }
+        Self { precision, checkpointing, full_f32: false, cuda_graphs: false }
+    }
+
+    /// The mode of a plan's settings on a device.
+    pub fn of(settings: &Settings, device: &DeviceFacts) -> Self {
+        let Settings { precision, gradient_checkpointing, allow_tf32, cuda_graphs, .. } = *settings;
+        Self::new(precision, gradient_checkpointing).allowing(allow_tf32, device).with_graphs(cuda_graphs)
+    }
+
+    /// The mode with CUDA graphs, or without.
+    #[must_use]
+    pub const fn with_graphs(self, cuda_graphs: bool) -> Self {
+        Self { cuda_graphs, ..self }
     }
 
     /// The mode on a device, with TF32 allowed or not.
@@ -50,14 +66,17 @@ impl Mode {
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let formats = if self.full_f32 { FULL_F32 } else { self.precision.name() };
-        write!(f, "{formats}{}", if self.checkpointing { CHECKPOINTED } else { "" })
+        let checkpointed = if self.checkpointing { CHECKPOINTED } else { "" };
+        let graphs = if self.cuda_graphs { GRAPHS } else { "" };
+        write!(f, "{formats}{checkpointed}{graphs}")
     }
 }
 
 /// A text that names no mode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown mode `{0}`, expected a precision, such as `f32`, or one with checkpointing, such as `f32-checkpointed`"
+    "unknown mode `{0}`, expected a precision, such as `f32`, or one with checkpointing or CUDA graphs, such as \
+     `f32-checkpointed` or `f32-graphs`"
 )]
 pub struct ParseModeError(String);
 
@@ -65,15 +84,13 @@ impl FromStr for Mode {
     type Err = ParseModeError;
 
     fn from_str(text: &str) -> Result<Self, ParseModeError> {
-        let (precision, checkpointing) = match text.strip_suffix(CHECKPOINTED) {
-            Some(precision) => (precision, true),
-            None => (text, false),
-        };
-        if precision == FULL_F32 {
-            return Ok(Self { full_f32: true, ..Self::new(Precision::F32, checkpointing) });
-        }
-        let precision = precision.parse().map_err(|_| ParseModeError(text.to_owned()))?;
-        Ok(Self::new(precision, checkpointing))
+        let without = |text, suffix| str::strip_suffix(text, suffix).map_or((text, false), |rest| (rest, true));
+        let (rest, cuda_graphs) = without(text, GRAPHS);
+        let (precision, checkpointing) = without(rest, CHECKPOINTED);
+        let full_f32 = precision == FULL_F32;
+        let precision = if full_f32 { Ok(Precision::F32) } else { precision.parse() };
+        let precision = precision.map_err(|_| ParseModeError(text.to_owned()))?;
+        Ok(Self { full_f32, ..Self::new(precision, checkpointing).with_graphs(cuda_graphs) })
     }
 }
 
@@ -97,10 +114,27 @@ mod tests {
 
     #[test]
     fn modes_are_read_as_they_are_written() {
-        for text in ["f32", "f32-checkpointed", "full_f32", "full_f32-checkpointed", "bf16_params-checkpointed"] {
+        for text in [
+            "f32",
+            "f32-checkpointed",
+            "full_f32",
+            "full_f32-checkpointed",
+            "bf16_params-checkpointed",
+            "f32-graphs",
+            "full_f32-checkpointed-graphs",
+        ] {
             assert_eq!(text.parse::<Mode>().expect("a mode").to_string(), text);
         }
-        for text in ["", "-checkpointed", "f33", "f32-", "f32-checkpointed-checkpointed", "full_bf16_params"] {
+        for text in [
+            "",
+            "-checkpointed",
+            "f33",
+            "f32-",
+            "f32-checkpointed-checkpointed",
+            "full_bf16_params",
+            "-graphs",
+            "f32-graphs-checkpointed",
+        ] {
             assert!(text.parse::<Mode>().is_err(), "{text}");
         }
     }

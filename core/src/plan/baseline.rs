@@ -53,7 +53,8 @@ impl<'a> BaselineMeasurement<'a> {
             let rank = |baseline: &Self| {
                 let measured = baseline.mode;
                 let other = (measured.full_f32 != mode.full_f32, measured.checkpointing != mode.checkpointing);
-                (!baseline.is_here, measured.precision != mode.precision, other)
+                let graphs = measured.cuda_graphs != mode.cuda_graphs;
+                (!baseline.is_here, measured.precision != mode.precision, other, graphs)
             };
             rank(a).cmp(&rank(b)).then_with(|| a.distance(device).total_cmp(&b.distance(device)))
         })
@@ -201,6 +202,17 @@ pub(super) fn kernels(device: &DeviceFacts, workload: &Workload) -> Option<Bytes
 pub(super) fn context(device: &DeviceFacts, workload: &Workload) -> Option<Bytes> {
     let mut here = workload.measured.on.iter().filter(|(name, on)| on.is_of(name, device));
     here.find_map(|(_, on)| on.context_bytes)
+}
+
+/// Measurements in exactly this mode on this device.
+pub(super) fn measured_here<'a>(
+    device: &'a DeviceFacts,
+    workload: &'a Workload,
+    mode: Mode,
+) -> Option<&'a MeasuredMode> {
+    BaselineMeasurement::all(device, workload)
+        .find(|baseline| baseline.is_exact(mode))
+        .map(|baseline| baseline.measured)
 }
 
 /// Micro-batches that were measured on devices of the same kind.

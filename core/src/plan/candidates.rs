@@ -18,7 +18,7 @@ use crate::{Goal, Precision, Provenance};
 pub(super) struct Candidate {
     pub batch: u64,
     pub micro_steps: u64,
-    pub checkpointing: bool,
+    pub mode: Mode,
     pub memory: MemoryEstimate,
     pub samples_per_s: f64,
     /// Throughput that comparisons use: less by the error of an estimate.
@@ -88,7 +88,7 @@ pub(super) fn fitting(
     let candidate = |split: Split| {
         let memory = memory.at(split.batch, split.micro_steps() > 1);
         let fits = memory.fits() && split.batch <= in_one_piece;
-        fits.then(|| Candidate::new(goal, mode.checkpointing, split, memory, &time))
+        fits.then(|| Candidate::new(goal, mode, split, memory, &time))
     };
     let is_measured = measured_sizes(device, workload, goal, mode, sizes).is_some();
     let between = goal.global_batch.is_some() && !is_measured;
@@ -96,13 +96,13 @@ pub(super) fn fitting(
 }
 
 impl Candidate {
-    fn new(goal: &Goal, checkpointing: bool, split: Split, memory: MemoryEstimate, time: &StepTime<'_>) -> Self {
+    fn new(goal: &Goal, mode: Mode, split: Split, memory: MemoryEstimate, time: &StepTime<'_>) -> Self {
         let Split { batch, samples } = split;
         let samples_per_s = time.samples_per_s(split) * goal.world_size as f64;
         Self {
             batch,
             micro_steps: split.micro_steps(),
-            checkpointing,
+            mode,
             memory,
             samples_per_s,
             counted_per_s: samples_per_s * (1.0 - time.doubt(batch)),
@@ -148,15 +148,32 @@ pub(super) fn frugal<'s>(splits: &'s [Split], memory: &MemoryModel<'_>) -> impl 
 }
 
 /// Returns the modes to compare: without checkpointing, and with it where it saves memory or was measured; or the
-/// pinned one.
+/// pinned one. With CUDA graphs only if they are pinned.
 pub(super) fn modes(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> Vec<Mode> {
-    let mode = |checkpointing| Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device);
+    let has_graphs = goal.pins.cuda_graphs == Some(true) && goal.can_use_graphs(device);
+    let mode = |checkpointing| {
+        Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device).with_graphs(has_graphs)
+    };
     let is_measured = || Pools::new(device, workload, goal, mode(true)).is_some();
     match goal.pins.gradient_checkpointing {
         Some(fixed) => vec![mode(fixed)],
         None if saves(workload) || is_measured() => vec![mode(false), mode(true)],
         None => vec![mode(false)],
     }
+}
+
+/// Returns those of the [`modes`] that were timed with CUDA graphs on this device, unless the goal pins the setting.
+pub(super) fn recorded_modes(
+    device: &DeviceFacts,
+    workload: &Workload,
+    goal: &Goal,
+    precision: Precision,
+) -> Vec<Mode> {
+    if goal.pins.cuda_graphs.is_some() || !goal.can_use_graphs(device) {
+        return Vec::new();
+    }
+    let recorded = modes(device, workload, goal, precision).into_iter().map(|mode| mode.with_graphs(true));
+    recorded.filter(|mode| baseline::is_timed_here(device, workload, *mode)).collect()
 }
 
 /// Returns true if checkpointing keeps less: with dropout Burn's keeps more, because it cannot recompute random masks.

@@ -3,6 +3,7 @@
 use super::baseline;
 use super::candidates::{self, Candidate, Sizes};
 use super::error::PlanError;
+use super::graphs::Graphs;
 use super::limits::largest_batch_in_one_piece;
 use super::memory::MemoryModel;
 use super::reason::Reason;
@@ -11,6 +12,7 @@ use super::split;
 use super::time::StepTime;
 use super::{speed_interval, with_interval};
 use crate::device::DeviceFacts;
+use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Goal, Precision, Provenance, Setting};
 
@@ -26,8 +28,10 @@ pub(super) struct Choice {
     pub fitting: Vec<Candidate>,
     /// Sizes that were considered.
     pub sizes: Sizes,
-    /// True if checkpointing was considered.
-    recomputes: bool,
+    /// Modes that were considered.
+    pub modes: Vec<Mode>,
+    /// The best way with CUDA graphs, against the best one without.
+    pub graphs: Graphs,
     /// Largest micro-batch that fits.
     largest: u64,
     /// True if a larger micro-batch was considered and does not fit.
@@ -37,9 +41,30 @@ pub(super) struct Choice {
 }
 
 impl Choice {
+    /// Chooses with CUDA graphs where the goal allows them and they gain enough, else without; `None` when nothing fits.
+    pub(super) fn find(
+        device: &DeviceFacts,
+        workload: &Workload,
+        goal: &Goal,
+        precision: Precision,
+    ) -> Result<Option<Self>, PlanError> {
+        let Some(mut plain) = Self::find_plain(device, workload, goal, precision)? else { return Ok(None) };
+        let modes = candidates::recorded_modes(device, workload, goal, precision);
+        if modes.is_empty() {
+            return Ok(Some(plain));
+        }
+        let Some(recorded) = Self::among(Sizes::Measured, device, workload, goal, modes)? else {
+            plain.graphs = Graphs::DoNotFit;
+            return Ok(Some(plain));
+        };
+        let graphs = Graphs::Measured { gain: recorded.best.counted_per_s / plain.best.counted_per_s - 1.0 };
+        let taken = if goal.allow_cuda_graphs && graphs.are_worthwhile() { recorded } else { plain };
+        Ok(Some(Self { graphs, ..taken }))
+    }
+
     /// Chooses among the measured micro-batches, or among all sizes where this device was not measured or none of the
     /// measured ones fits; `None` when nothing fits.
-    pub(super) fn find(
+    fn find_plain(
         device: &DeviceFacts,
         workload: &Workload,
         goal: &Goal,
@@ -51,38 +76,50 @@ impl Choice {
             same.any(|mode| baseline::batches_here(device, workload, *mode).is_some())
         };
         if is_measured(false) || is_measured(true) {
-            let choice = Self::among(Sizes::Measured, device, workload, goal, precision)?;
+            let choice = Self::among(Sizes::Measured, device, workload, goal, modes.clone())?;
             let fits_measured =
-                |choice: &Self| choice.fitting.iter().any(|candidate| is_measured(candidate.checkpointing));
+                |choice: &Self| choice.fitting.iter().any(|candidate| is_measured(candidate.mode.checkpointing));
             if choice.as_ref().is_some_and(fits_measured) {
                 return Ok(choice);
             }
         }
-        Self::among(Sizes::All, device, workload, goal, precision)
+        Self::among(Sizes::All, device, workload, goal, modes)
     }
 
-    /// Chooses among these sizes; `None` when nothing fits.
+    /// Chooses among these sizes and modes; `None` when nothing fits. With CUDA graphs that are not pinned, only sizes that
+    /// were timed are considered.
     fn among(
         sizes: Sizes,
         device: &DeviceFacts,
         workload: &Workload,
         goal: &Goal,
-        precision: Precision,
+        modes: Vec<Mode>,
     ) -> Result<Option<Self>, PlanError> {
-        let modes = candidates::modes(device, workload, goal, precision);
         let (mut fitting, mut considered, mut transfer) = (Vec::new(), 0, None);
         for &mode in &modes {
             let splits = candidates::splits(device, workload, goal, mode, sizes)?;
             considered = splits.first().map_or(0, |split| split.batch).max(considered);
             transfer = StepTime::new(device, workload, mode).transfer(device, workload);
-            fitting.extend(candidates::fitting(device, workload, goal, mode, sizes)?);
+            let is_estimate = |candidate: &Candidate| candidate.provenance != Provenance::Measured;
+            let mut all = candidates::fitting(device, workload, goal, mode, sizes)?;
+            all.retain(|candidate| !mode.cuda_graphs || goal.pins.cuda_graphs.is_some() || !is_estimate(candidate));
+            fitting.extend(all);
         }
         let Some((fastest, best)) = best(&fitting, goal, |candidate| candidate.counted_per_s) else { return Ok(None) };
         let (fastest, best) = (fastest.clone(), best.clone());
         let largest = fitting.iter().map(|candidate| candidate.batch).max().unwrap_or(fastest.batch);
         let memory_limits = largest < considered;
-        let recomputes = modes.iter().any(|mode| mode.checkpointing);
-        Ok(Some(Self { best, fastest, fitting, sizes, recomputes, largest, memory_limits, transfer }))
+        Ok(Some(Self {
+            best,
+            fastest,
+            fitting,
+            sizes,
+            modes,
+            graphs: Graphs::NotMeasured,
+            largest,
+            memory_limits,
+            transfer,
+        }))
     }
 
     /// Returns true if [`find`](Self::find) would find a choice.
@@ -147,7 +184,7 @@ impl Choice {
         let most = self.fitting.iter().map(doubt).fold(0.0, f64::max);
         let at_face_value = |candidate: &Candidate| candidate.samples_per_s;
         let (_, taken) = best(&self.fitting, goal, at_face_value)?;
-        let is_other = (taken.batch, taken.checkpointing) != (self.best.batch, self.best.checkpointing);
+        let is_other = (taken.batch, taken.mode) != (self.best.batch, self.best.mode);
         (most > 0.0 && is_other).then_some(most)
     }
 
@@ -168,9 +205,9 @@ impl Choice {
     }
 
     pub(super) fn checkpointing_reason(&self, workload: &Workload) -> Reason {
-        let (provenance, why) = if self.best.checkpointing {
+        let (provenance, why) = if self.best.mode.checkpointing {
             self.gain_of_recomputing()
-        } else if self.recomputes {
+        } else if self.modes.iter().any(|mode| mode.checkpointing) {
             self.cost_of_recomputing()
         } else if workload.sample.checkpointed_activations.is_none() {
             (Provenance::Derived, "its saving is neither declared nor measured".to_owned())
@@ -182,7 +219,7 @@ impl Choice {
 
     /// Reason for checkpointing: memory, or a higher measured speed, which hints at a disturbed measurement.
     fn gain_of_recomputing(&self) -> (Provenance, String) {
-        let plain = |candidate: &&Candidate| !candidate.checkpointing && candidate.batch == self.best.batch;
+        let plain = |candidate: &&Candidate| !candidate.mode.checkpointing && candidate.batch == self.best.batch;
         match self.fitting.iter().find(plain) {
             Some(plain) => {
                 let gain = (self.best.samples_per_s / plain.samples_per_s - 1.0) * 100.0;
@@ -202,7 +239,7 @@ impl Choice {
     /// Expected cost of checkpointing where it is not needed, with its provenance.
     fn cost_of_recomputing(&self) -> (Provenance, String) {
         let fits = "the activations fit";
-        let same = |candidate: &&Candidate| candidate.checkpointing && candidate.batch == self.best.batch;
+        let same = |candidate: &&Candidate| candidate.mode.checkpointing && candidate.batch == self.best.batch;
         let Some(checkpointed) = self.fitting.iter().find(same) else { return (Provenance::Derived, fits.to_owned()) };
         let lost = (1.0 - checkpointed.samples_per_s / self.best.samples_per_s) * 100.0;
         let why = if lost < 0.5 {
@@ -225,7 +262,8 @@ impl Choice {
             return Vec::new();
         };
         let free = Goal { global_batch: None, ..goal.clone() };
-        let Ok(Some(unbound)) = Self::among(Sizes::All, device, workload, &free, precision) else { return Vec::new() };
+        let modes = candidates::modes(device, workload, &free, precision);
+        let Ok(Some(unbound)) = Self::among(Sizes::All, device, workload, &free, modes) else { return Vec::new() };
         let gain = unbound.best.samples_per_s / self.best.samples_per_s;
         let larger = unbound.best.batch * goal.world_size;
         if larger <= global || gain < WORTHWHILE_GAIN {
@@ -255,12 +293,13 @@ fn best<'c>(
     // A single micro-batch accumulates no gradients: the whole step at once may take less memory than its parts.
     let is_outdone = |part: &&Candidate| {
         let outdoes = |whole: &Candidate| {
-            let is_less = whole.memory.total() < part.memory.total() && whole.checkpointing <= part.checkpointing;
+            let is_less =
+                whole.memory.total() < part.memory.total() && whole.mode.checkpointing <= part.mode.checkpointing;
             whole.micro_steps == 1 && is_less && speed(whole) >= speed(part)
         };
         part.micro_steps > 1 && enough().any(outdoes)
     };
     let best = enough().filter(|candidate| !is_outdone(candidate));
-    let best = best.min_by_key(|candidate| (candidate.checkpointing, !candidate.even, candidate.batch));
+    let best = best.min_by_key(|candidate| (candidate.mode.checkpointing, !candidate.even, candidate.batch));
     Some((fastest, best.unwrap_or(fastest)))
 }

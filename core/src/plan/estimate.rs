@@ -29,6 +29,9 @@ pub struct MemoryEstimate {
     pub inputs: Bytes,
     /// Bytes that the allocator reserves beyond the bytes in use.
     pub allocator: Bytes,
+    /// Memory that a recorded micro-step adds with CUDA graphs: its tensors, and copies of parameters.
+    #[serde(default)]
+    pub cuda_graph: Bytes,
     /// Loaded kernels: their code, and the stacks of all threads that could run at once.
     pub kernels: Bytes,
     /// Bytes that opening the device takes.
@@ -66,6 +69,12 @@ impl MemoryEstimate {
         self.weights + self.frozen_weights + self.weight_copies + self.optimizer_state
     }
 
+    /// Bytes that live for one step, with the share of the allocator.
+    pub(super) fn transient(&self) -> Bytes {
+        let step = self.gradients + self.accumulated_gradients + self.activations + self.scratch + self.inputs;
+        step + self.allocator
+    }
+
     /// Lists the items that are not zero, one a line, with their sum and the available memory. With `checkpointing`, the
     /// line of the activations mentions it.
     pub fn itemised(&self, checkpointing: bool) -> String {
@@ -84,7 +93,7 @@ impl MemoryEstimate {
     }
 
     /// The items that add up to [`total`](Self::total), by name.
-    pub fn items(&self) -> [(&'static str, Bytes); 13] {
+    pub fn items(&self) -> [(&'static str, Bytes); 14] {
         [
             ("weights", self.weights),
             ("frozen weights", self.frozen_weights),
@@ -96,6 +105,7 @@ impl MemoryEstimate {
             ("layer scratch", self.scratch),
             ("input batches", self.inputs),
             ("allocator reserve", self.allocator),
+            ("CUDA graph", self.cuda_graph),
             ("kernels", self.kernels),
             ("device context", self.context),
             ("margin", self.margin),

@@ -25,7 +25,7 @@ pub struct Filling {
 /// Fractions of the device that a plan for this workload uses.
 pub fn filling(device: &DeviceFacts, workload: &Workload, plan: &Plan) -> Filling {
     let settings = &plan.settings;
-    let mode = Mode::new(settings.precision, settings.gradient_checkpointing).allowing(settings.allow_tf32, device);
+    let mode = Mode::of(settings, device);
     let split = Split { batch: plan.schedule.micro_batch, samples: plan.schedule.samples_per_rank() };
     let flops_per_s = workload.sample.flops * plan.samples_per_s / plan.schedule.world_size as f64;
     Filling {

@@ -3,6 +3,7 @@
 use super::calibration::{self, PERSISTENT_RESERVE};
 use super::estimate::MemoryEstimate;
 use super::pools::Pools;
+use super::recorded::RecordedStep;
 use super::{baseline, prefetch};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
@@ -24,6 +25,8 @@ pub(super) struct MemoryModel<'a> {
     kept: Bytes,
     /// Measurements that replace the reserve and the activations.
     pools: Option<Pools<'a>>,
+    /// With CUDA graphs.
+    recorded: Option<RecordedStep<'a>>,
 }
 
 impl<'a> MemoryModel<'a> {
@@ -54,7 +57,8 @@ impl<'a> MemoryModel<'a> {
             reserve: calibration::for_family(workload.family).reserve(device.kind),
             activation_scale: mode.precision.activation_scale(),
             kept: activations(workload, mode.checkpointing),
-            pools: Pools::new(device, workload, goal, mode),
+            pools: Pools::new(device, workload, goal, mode.with_graphs(false)),
+            recorded: mode.cuda_graphs.then(|| RecordedStep::new(device, workload, mode)),
         }
     }
 
@@ -80,10 +84,13 @@ impl<'a> MemoryModel<'a> {
             allocator: transient.scaled(self.reserve - 1.0) + self.persistent_reserve,
             ..self.fixed.clone()
         };
-        match &self.pools {
+        let plain = match &self.pools {
             Some(pools) => pools.apply(&derived, sample.input.unwrap_or_default().times(batch), accumulates),
             None => derived,
-        }
+        };
+        let Some(recorded) = &self.recorded else { return plain };
+        let pools = self.pools.as_ref().map(|pools| pools.usage(batch, accumulates).bytes);
+        recorded.add_to(plain, pools, accumulates)
     }
 }
 

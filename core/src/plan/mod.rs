@@ -12,6 +12,7 @@ mod expected;
 mod explain;
 mod filling;
 mod global;
+mod graphs;
 mod host;
 mod limits;
 mod memory;
@@ -20,6 +21,7 @@ mod pools;
 mod precision;
 mod prefetch;
 mod reason;
+mod recorded;
 mod remedy;
 mod report;
 mod schedule;
@@ -85,6 +87,8 @@ pub struct Plan {
 /// taken if it gains at least 5% or only it fits. If one of them was measured on this device, only measured ones are
 /// compared.
 ///
+/// Where this device was measured with CUDA graphs, and the goal allows them, they are planned if they gain at least 5%.
+///
 /// Enumerates checkpointing and the splits of the global batch, and drops those that do not fit into the memory left after
 /// the headroom. Of the rest the smallest micro-batch within the goal's tolerance of the best predicted throughput is
 /// chosen, preferably without checkpointing and splitting evenly. Loader settings follow from the choice.
@@ -113,17 +117,16 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     };
     let best = &choice.best;
     let workers = host::workers(device, workload, (best.samples_per_s / goal.world_size as f64, best.provenance));
-    #[allow(clippy::needless_update, reason = "the table may have settings that the planner does not plan yet")]
     let mut settings = Settings {
         batch_size: best.batch,
         gradient_accumulation: best.micro_steps,
         precision: precision.value,
         allow_tf32: device.has_tf32,
-        gradient_checkpointing: best.checkpointing,
+        gradient_checkpointing: best.mode.checkpointing,
+        cuda_graphs: best.mode.cuda_graphs,
         prefetch_depth: prefetch::depth(workload, goal, best.batch),
         num_workers: workers.count,
         eval_batch_size: host::eval_batch(best, workload),
-        ..Settings::DEFAULT
     };
     let reasons = [
         choice.batch_reason(device, workload, goal),
@@ -134,9 +137,11 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         host::prefetch_reason(workload, goal, &settings),
         workers.reason,
         host::eval_reason(&settings),
+        graphs::reason(device, goal, &choice),
     ];
     goal.pins.over(&mut settings);
-    let advice = choice.advice(device, workload, goal, precision.value);
+    let advice =
+        choice.advice(device, workload, goal, precision.value).into_iter().chain(graphs::advice(goal, &choice));
     Ok(Plan {
         device: device.name.clone(),
         cpu_threads: host::cpu_threads(device, &settings),
@@ -146,7 +151,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         samples_per_s: best.samples_per_s,
         samples_per_s_provenance: best.provenance,
         samples_per_s_interval: speed_interval(device, best.samples_per_s, best.provenance),
-        advice: advice.into_iter().chain(workers.advice).chain(device.remarks()).collect(),
+        advice: advice.chain(workers.advice).chain(device.remarks()).collect(),
         reasons: Setting::ALL.map(|setting| Reason::new(setting, &goal.pins, &reasons)).into(),
     })
 }
@@ -180,6 +185,8 @@ impl Plan {
 
 #[cfg(test)]
 mod fits_tests;
+#[cfg(test)]
+mod graphs_tests;
 #[cfg(test)]
 mod measured_tests;
 #[cfg(test)]

@@ -14,20 +14,17 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// The pin of a setting, the planner's reason, or the reason for the default value.
+    /// The pin of a setting, or the planner's reason.
     pub(super) fn new(setting: Setting, pins: &Pins, planned: &[Self]) -> Self {
-        let found = planned.iter().find(|reason| reason.setting == setting);
-        match (found, setting.row().unplanned) {
-            _ if pins.has(setting) => Self::pinned(setting, "set in the config"),
-            (Some(reason), _) => reason.clone(),
-            (None, note) => {
-                Self { setting, provenance: Provenance::Derived, why: note.unwrap_or("the default").to_owned() }
-            }
+        if pins.has(setting) {
+            return Self::pinned(setting, "set in the config");
         }
+        let planned = planned.iter().find(|reason| reason.setting == setting);
+        planned.cloned().expect("BUG: the planner gives a reason for each setting")
     }
 
     /// The reason for a value that the user pinned in `source`.
     pub fn pinned(setting: Setting, source: &str) -> Self {
-        Self { setting, provenance: Provenance::Declared, why: setting.pinned_by(source) }
+        Self { setting, provenance: Provenance::Declared, why: source.to_owned() }
     }
 }

@@ -13,6 +13,7 @@ use super::run;
 use gpu_tuned_attribute::Table;
 
 mod forms;
+mod graphs;
 mod named;
 mod precision;
 mod several;
@@ -33,8 +34,12 @@ pub(super) fn table(selected: &[&str]) -> Table {
 
 /// Returns the same table with measurements of a transformer of this many layers on one H200.
 fn measured(layers: u64) -> Table {
+    measured_as(LOCK, layers)
+}
+
+fn measured_as(lock: &str, layers: u64) -> Table {
     let text = format!(
-        "{LOCK}\n[workload.lm.described.transformer]\nlayers = {layers}\nd_model = 512\nvocab = 8192\nseq = 256\n{}\n",
+        "{lock}\n[workload.lm.described.transformer]\nlayers = {layers}\nd_model = 512\nvocab = 8192\nseq = 256\n{}\n",
         Lock::END
     );
     let lock = Lock::parse(Source { file: Lock::NAME, text: &text }).expect("the lock is valid");

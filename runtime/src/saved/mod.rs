@@ -49,6 +49,8 @@ struct GoalWithoutPins {
     shard_optimizer: bool,
     #[serde(default)]
     precision: Option<PrecisionPolicy>,
+    #[serde(default)]
+    allow_cuda_graphs: bool,
     memory_headroom: f64,
     throughput_tolerance: f64,
     #[serde(default)]

@@ -24,6 +24,9 @@ pub struct Considered {
     pub micro_steps: u64,
     /// True if activations are recomputed.
     pub gradient_checkpointing: bool,
+    /// True if micro-steps are replayed as CUDA graphs.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub cuda_graphs: bool,
     /// Predicted memory.
     pub memory: Bytes,
     /// Predicted samples per second over all ranks; `None` where it does not fit.
@@ -106,10 +109,11 @@ const NEIGHBOURS: usize = 3;
 pub(super) fn around(asked: &Asked<'_>, choice: Option<&Choice>) -> Result<Vec<Considered>, PlanError> {
     let mut shown = Vec::new();
     let sizes = choice.map_or(Sizes::All, |choice| choice.sizes);
-    for mode in candidates::modes(asked.device, asked.workload, asked.goal, asked.precision) {
+    let modes = || candidates::modes(asked.device, asked.workload, asked.goal, asked.precision);
+    for mode in choice.map_or_else(modes, |choice| choice.modes.clone()) {
         let mut all = misfits(asked, mode, sizes)?;
         let fitting = choice.map_or(&[][..], |choice| &choice.fitting);
-        let fitting = fitting.iter().filter(|candidate| candidate.checkpointing == mode.checkpointing);
+        let fitting = fitting.iter().filter(|candidate| candidate.mode == mode);
         all.extend(choice.into_iter().flat_map(|choice| fitting.clone().map(|one| judged(one, choice, asked))));
         all.sort_by_key(|one| core::cmp::Reverse(one.batch_size));
         all.dedup_by_key(|one| one.batch_size);
@@ -140,6 +144,7 @@ fn misfits(asked: &Asked<'_>, mode: Mode, sizes: Sizes) -> Result<Vec<Considered
             batch_size: split.batch,
             micro_steps: split.micro_steps(),
             gradient_checkpointing: mode.checkpointing,
+            cuda_graphs: mode.cuda_graphs,
             memory: memory.total(),
             samples_per_s: None,
             samples_per_s_interval: None,
@@ -154,7 +159,8 @@ fn judged(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Consider
     Considered {
         batch_size: candidate.batch,
         micro_steps: candidate.micro_steps,
-        gradient_checkpointing: candidate.checkpointing,
+        gradient_checkpointing: candidate.mode.checkpointing,
+        cuda_graphs: candidate.mode.cuda_graphs,
         memory: candidate.memory.total(),
         samples_per_s: Some(candidate.samples_per_s),
         samples_per_s_interval: speed_interval(asked.device, candidate.samples_per_s, candidate.provenance),
@@ -165,7 +171,7 @@ fn judged(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Consider
 
 fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict {
     let (best, goal) = (&choice.best, asked.goal);
-    if (candidate.batch, candidate.checkpointing) == (best.batch, best.checkpointing) {
+    if (candidate.batch, candidate.mode) == (best.batch, best.mode) {
         return Verdict::Taken;
     }
     let by = 1.0 - candidate.samples_per_s / choice.fastest.samples_per_s;
@@ -176,7 +182,7 @@ fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict
             Verdict::Uncertain { by: 1.0 - candidate.counted_per_s / candidate.samples_per_s }
         }
         None if counted > goal.throughput_tolerance => Verdict::Slower { by },
-        _ if candidate.checkpointing && !best.checkpointing => Verdict::Checkpointed,
+        _ if candidate.mode.checkpointing && !best.mode.checkpointing => Verdict::Checkpointed,
         _ if best.even && !candidate.even && goal.global_batch.is_none() => Verdict::NoPowerOfTwo,
         _ if best.even && !candidate.even => Verdict::Uneven,
         _ if candidate.batch < best.batch => Verdict::Outdone,

@@ -6,6 +6,7 @@ use super::Asked;
 use crate::measured::Mode;
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
 use crate::plan::pools::{Origin, PoolUsage, Pools};
+use crate::plan::recorded::RecordedStep;
 use crate::plan::{MemoryEstimate, baseline, prefetch};
 use crate::{Bytes, Provenance, grouped};
 
@@ -24,14 +25,15 @@ pub struct Item {
 }
 
 /// Returns the items that are not zero.
-pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointing: bool, accumulates: bool) -> Vec<Item> {
-    let mode = Mode::new(asked.precision, checkpointing).allowing(asked.goal.pins.allow_tf32(), asked.device);
-    let pooled = Pools::new(asked.device, asked.workload, asked.goal, mode)
+pub(super) fn items(asked: &Asked<'_>, estimate: &MemoryEstimate, mode: Mode, accumulates: bool) -> Vec<Item> {
+    let Mode { checkpointing, .. } = mode;
+    let pooled = Pools::new(asked.device, asked.workload, asked.goal, mode.with_graphs(false))
         .map(|pools| Pooled::new(&pools, estimate, asked, accumulates));
     let taken = estimate.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
     let item = |(name, bytes)| {
         let (formula, provenance) = match &pooled {
             Some(pooled) if Pooled::ITEMS.contains(&name) => (pooled.formula(name, estimate), estimate.provenance),
+            _ if name == "CUDA graph" => recorded(asked, estimate, mode, accumulates),
             _ => derived(name, asked, estimate, checkpointing),
         };
         Item { name, formula, bytes, provenance }
@@ -103,6 +105,22 @@ impl Pooled {
 
 fn mib(bytes: Bytes) -> String {
     format!("{:.1} MiB", bytes.mib())
+}
+
+/// Formula of the memory that a recorded step adds.
+fn recorded(asked: &Asked<'_>, estimate: &MemoryEstimate, mode: Mode, accumulates: bool) -> (String, Provenance) {
+    let step = RecordedStep::new(asked.device, asked.workload, mode);
+    match step.reserved(estimate.batch, accumulates) {
+        Some(reserved) => {
+            let without = reserved - estimate.cuda_graph;
+            let formula = format!("{} reserved with CUDA graphs - {} without", mib(reserved), mib(without));
+            (formula, Provenance::Measured)
+        }
+        None => {
+            let (step, parameters) = (mib(estimate.transient()), mib(estimate.weights + estimate.gradients));
+            (format!("{step} of a step again + {parameters} of parameters and gradients"), Provenance::Estimated)
+        }
+    }
 }
 
 /// Formula of an item by dimensions, data sheets and calibration, or by measured kernels and context.

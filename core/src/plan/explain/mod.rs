@@ -12,6 +12,7 @@ pub use time::TimeTerm;
 
 use super::{ConsideredPrecision, MemoryEstimate, Misfit, Plan, PlanError, plan, precision};
 use crate::device::DeviceFacts;
+use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
 
@@ -67,11 +68,14 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
         precision::decide(device, workload, &goal)?;
     let asked = Asked { device, workload, goal: &goal, precision };
     let estimate = outcome.memory();
-    let (checkpointing, accumulates) = match &outcome {
-        Outcome::Plan(plan) => (plan.settings.gradient_checkpointing, plan.schedule.micro_steps() > 1),
-        Outcome::Misfit(misfit) => (misfit.checkpointing, misfit.memory.accumulated_gradients > Bytes::ZERO),
+    let (mode, accumulates) = match &outcome {
+        Outcome::Plan(plan) => (Mode::of(&plan.settings, device), plan.schedule.micro_steps() > 1),
+        Outcome::Misfit(misfit) => {
+            let mode = Mode::new(precision, misfit.checkpointing).allowing(goal.pins.allow_tf32(), device);
+            (mode, misfit.memory.accumulated_gradients > Bytes::ZERO)
+        }
     };
-    let items = memory::items(&asked, estimate, checkpointing, accumulates);
+    let items = memory::items(&asked, estimate, mode, accumulates);
     let time = choice
         .as_ref()
         .map_or_else(Vec::new, |choice| time::terms(&asked, &choice.best, choice.schedule(&goal).samples_per_rank()));

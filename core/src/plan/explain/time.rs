@@ -25,7 +25,7 @@ pub struct TimeTerm {
 
 /// Returns the terms that add up to a step of `samples` on one rank.
 pub(super) fn terms(asked: &Asked<'_>, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
-    let mode = Mode::new(asked.precision, candidate.checkpointing).allowing(asked.goal.pins.allow_tf32(), asked.device);
+    let mode = candidate.mode;
     let step = StepTime::new(asked.device, asked.workload, mode);
     match &step.measured {
         Some(measured) => by_measurements(&step, measured, mode, candidate, samples),
@@ -82,8 +82,7 @@ fn by_measurements(
 
 fn by_rates(asked: &Asked<'_>, step: &StepTime<'_>, mode: Mode, candidate: &Candidate, samples: u64) -> Vec<TimeTerm> {
     let Asked { device, workload, precision, .. } = asked;
-    let slower =
-        if candidate.checkpointing { format!(" x {}", calibration::CHECKPOINTING_SLOWDOWN) } else { String::new() };
+    let slower = if mode.checkpointing { format!(" x {}", calibration::CHECKPOINTING_SLOWDOWN) } else { String::new() };
     let kernel_us = calibration::launch_s(device.kind) * 1e6;
     let kernels = grouped(workload.kernels);
     let launches = format!("{} x {kernels} kernels x {kernel_us:.0} us{slower}", candidate.micro_steps);
