@@ -16,9 +16,6 @@ use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Goal, Precision, Provenance, Setting};
 
-/// Ratio of throughputs above which a larger global batch is worth an advice.
-const WORTHWHILE_GAIN: f64 = 1.05;
-
 /// The chosen candidate, and those that it was compared with.
 pub(super) struct Choice {
     pub best: Candidate,
@@ -88,7 +85,7 @@ impl Choice {
 
     /// Chooses among these sizes and modes; `None` when nothing fits. With CUDA graphs that are not pinned, only sizes that
     /// were timed are considered.
-    fn among(
+    pub(super) fn among(
         sizes: Sizes,
         device: &DeviceFacts,
         workload: &Workload,
@@ -248,32 +245,6 @@ impl Choice {
             format!("{fits}; recomputing them would cost about {lost:.0}%")
         };
         (checkpointed.provenance, why)
-    }
-
-    /// Advice on the gain of a larger global batch, when this one is too small to fill the device.
-    pub(super) fn advice(
-        &self,
-        device: &DeviceFacts,
-        workload: &Workload,
-        goal: &Goal,
-        precision: Precision,
-    ) -> Vec<String> {
-        let (Some(global), true) = (goal.global_batch, self.best.micro_steps == 1 && goal.pins.is_empty()) else {
-            return Vec::new();
-        };
-        let free = Goal { global_batch: None, ..goal.clone() };
-        let modes = candidates::modes(device, workload, &free, precision);
-        let Ok(Some(unbound)) = Self::among(Sizes::All, device, workload, &free, modes) else { return Vec::new() };
-        let gain = unbound.best.samples_per_s / self.best.samples_per_s;
-        let larger = unbound.best.batch * goal.world_size;
-        if larger <= global || gain < WORTHWHILE_GAIN {
-            return Vec::new();
-        }
-        vec![format!(
-            "a global batch of {global} does not fill {}: {larger} would run about {gain:.1}x as many samples per second \
-             ({}). The plan keeps {global}, because another global batch would change the run",
-            device.name, unbound.best.provenance
-        )]
     }
 }
 

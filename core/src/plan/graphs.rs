@@ -45,17 +45,3 @@ pub(super) fn reason(device: &DeviceFacts, goal: &Goal, choice: &Choice) -> Reas
     };
     Reason { setting: Setting::CudaGraphs, provenance, why }
 }
-
-/// Advice to allow CUDA graphs that gain enough.
-pub(super) fn advice(goal: &Goal, choice: &Choice) -> Option<String> {
-    let Graphs::Measured { gain } = choice.graphs else { return None };
-    if goal.allow_cuda_graphs || !choice.graphs.are_worthwhile() {
-        return None;
-    }
-    Some(format!(
-        "CUDA graphs would run {:.1}x as many samples per second (measured). To let the plan use them, add a field \
-         `#[tuned] cuda_graphs: bool`, or set `allow_cuda_graphs = true`. Replayed micro-batches do not call the loss \
-         function, so a function that also counts or collects must not use them",
-        1.0 + gain
-    ))
-}

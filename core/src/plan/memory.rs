@@ -84,13 +84,15 @@ impl<'a> MemoryModel<'a> {
             allocator: transient.scaled(self.reserve - 1.0) + self.persistent_reserve,
             ..self.fixed.clone()
         };
-        let plain = match &self.pools {
+        let mut estimate = match &self.pools {
             Some(pools) => pools.apply(&derived, sample.input.unwrap_or_default().times(batch), accumulates),
             None => derived,
         };
-        let Some(recorded) = &self.recorded else { return plain };
-        let pools = self.pools.as_ref().map(|pools| pools.usage(batch, accumulates).bytes);
-        recorded.add_to(plain, pools, accumulates)
+        if let Some(recorded) = &self.recorded {
+            let pools = self.pools.as_ref().map(|pools| pools.usage(batch, accumulates).bytes);
+            recorded.add_to(&mut estimate, pools, accumulates);
+        }
+        estimate
     }
 }
 

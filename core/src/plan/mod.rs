@@ -1,5 +1,6 @@
 //! The planner: from a device, a workload and a goal to settings, each with its reason.
 
+mod advice;
 mod baseline;
 mod calibration;
 mod candidates;
@@ -140,8 +141,8 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         graphs::reason(device, goal, &choice),
     ];
     goal.pins.over(&mut settings);
-    let advice =
-        choice.advice(device, workload, goal, precision.value).into_iter().chain(graphs::advice(goal, &choice));
+    let larger_batch = advice::larger_batch(device, workload, goal, precision.value, &choice);
+    let advice = larger_batch.into_iter().chain(advice::graphs(goal, &choice));
     Ok(Plan {
         device: device.name.clone(),
         cpu_threads: host::cpu_threads(device, &settings),

@@ -33,11 +33,7 @@ pub(super) fn table(selected: &[&str]) -> Table {
 }
 
 /// Returns the same table with measurements of a transformer of this many layers on one H200.
-fn measured(layers: u64) -> Table {
-    measured_as(LOCK, layers)
-}
-
-fn measured_as(lock: &str, layers: u64) -> Table {
+fn measured(lock: &str, layers: u64) -> Table {
     let text = format!(
         "{lock}\n[workload.lm.described.transformer]\nlayers = {layers}\nd_model = 512\nvocab = 8192\nseq = 256\n{}\n",
         Lock::END
@@ -104,16 +100,16 @@ fn expanded(table: Table) -> String {
 
 #[test]
 fn constants_and_documentation_follow_from_what_was_measured() {
-    insta::assert_snapshot!(expanded(measured(6)));
+    insta::assert_snapshot!(expanded(measured(LOCK, 6)));
 }
 
 #[test]
 fn measurements_of_other_dimensions_are_named_in_the_documentation() {
     let said = "gpu-tuned.lock: `lm` was measured with layers = 4, now 6: run `cargo gpu-tuned measure`.";
-    let other = expanded(measured(4));
+    let other = expanded(measured(LOCK, 4));
     assert!(other.contains(said), "{other}");
     let lines = |expansion: String| expansion.lines().filter(|line| !line.contains(said)).count();
-    assert!(!expanded(measured(6)).contains("was measured with"));
+    assert!(!expanded(measured(LOCK, 6)).contains("was measured with"));
     assert_eq!(lines(other), lines(language_model(&["h200"])) + 1, "nothing else follows from them");
 }
 

@@ -110,17 +110,13 @@ fn mib(bytes: Bytes) -> String {
 /// Formula of the memory that a recorded step adds.
 fn recorded(asked: &Asked<'_>, estimate: &MemoryEstimate, mode: Mode, accumulates: bool) -> (String, Provenance) {
     let step = RecordedStep::new(asked.device, asked.workload, mode);
-    match step.reserved(estimate.batch, accumulates) {
-        Some(reserved) => {
-            let without = reserved - estimate.cuda_graph;
-            let formula = format!("{} reserved with CUDA graphs - {} without", mib(reserved), mib(without));
-            (formula, Provenance::Measured)
-        }
-        None => {
-            let (step, parameters) = (mib(estimate.transient()), mib(estimate.weights + estimate.gradients));
-            (format!("{step} of a step again + {parameters} of parameters and gradients"), Provenance::Estimated)
-        }
+    if let Some(reserved) = step.reserved(estimate.batch, accumulates) {
+        let without = reserved - estimate.cuda_graph;
+        let formula = format!("{} reserved with CUDA graphs - {} without", mib(reserved), mib(without));
+        return (formula, Provenance::Measured);
     }
+    let (step, parameters) = (mib(estimate.transient()), mib(estimate.weights + estimate.gradients));
+    (format!("{step} of a step again + {parameters} of parameters and gradients"), Provenance::Estimated)
 }
 
 /// Formula of an item by dimensions, data sheets and calibration, or by measured kernels and context.

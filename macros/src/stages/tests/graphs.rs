@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{LOCK, formatted, measured_as, run};
+use super::{LOCK, formatted, measured, run};
 
 #[test]
 fn a_field_lets_the_planner_use_cuda_graphs_that_were_measured_to_gain() {
@@ -22,7 +22,7 @@ fn a_field_lets_the_planner_use_cuda_graphs_that_were_measured_to_gain() {
                 #field
             }
         };
-        formatted(run(attribute.clone(), &item, measured_as(&lock, 6)))
+        formatted(run(attribute.clone(), &item, measured(&lock, 6)))
     };
     assert!(with(quote!()).contains("cuda_graphs: false,"));
     let tuned = with(quote!(#[tuned] pub cuda_graphs: bool));
