@@ -14,7 +14,6 @@ use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
 use crate::stored::{store, with_autodiff_of};
 use crate::train::buffers::Buffers;
-use crate::train::gradients::times;
 use crate::visit::visit_floats;
 
 /// Gradients of a micro-batch with a share of its mean loss.
@@ -154,19 +153,15 @@ fn load<M: Module>(statistics: &mut Option<Statistics>, model: &M) -> Result<(),
 }
 
 impl Differentiated {
-    /// Copies of the same values.
-    pub(super) fn copied<M: Module>(&self, model: &M) -> Self {
-        let Self { gradients, loss } = self.shared(model);
-        Self { gradients: times(gradients, model, 1.0), loss }
-    }
-
-    /// The same memory, until the next replay. The loss is a copy.
-    pub(super) fn shared<M: Module>(&self, model: &M) -> Self {
-        type Sharing<'v> = (GradientsParams, &'v GradientsParams);
-        let state = (GradientsParams::new(), &self.gradients);
-        let (gradients, _) = visit_floats!(model, (shared, own) = state, Sharing<'v>, |param| {
+    /// The same values. The loss is a copy, and gradients of types that are `copied` are. Other gradients are the same memory,
+    /// until the next replay.
+    pub(super) fn handed_on<M: Module>(&self, model: &M, copied: impl Fn(DType) -> bool) -> Self {
+        type Handing<'v> = (GradientsParams, &'v GradientsParams, &'v dyn Fn(DType) -> bool);
+        let state = (GradientsParams::new(), &self.gradients, &copied as &dyn Fn(DType) -> bool);
+        let (gradients, ..) = visit_floats!(model, (handed_on, own, copied) = state, Handing<'v>, |param| {
             if let Some(gradient) = own.get::<D>(param.id) {
-                shared.register(param.id, gradient);
+                let gradient = if copied(gradient.dtype()) { gradient.mul_scalar(1.0) } else { gradient };
+                handed_on.register(param.id, gradient);
             }
         });
         Self { gradients, loss: self.loss.clone().mul_scalar(1.0) }
@@ -198,5 +193,32 @@ impl Factor {
             store(new, Some(kept))
         });
         if self.tensor.is_some() { Ok(()) } else { Err("the memory of a factor is shared".to_owned()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::LinearConfig;
+    use burn::optim::GradientsParams;
+    use burn::tensor::{DType, Device, Tensor};
+
+    use super::Differentiated;
+
+    #[test]
+    fn gradients_are_copied_by_their_type() {
+        let device = Device::flex();
+        let model = LinearConfig::new(2, 2).init(&device);
+        let bias = model.bias.as_ref().expect("a layer with a bias").id;
+        let mut gradients = GradientsParams::new();
+        gradients.register(model.weight.id, Tensor::<2>::ones([2, 2], (&device, DType::BF16)));
+        gradients.register(bias, Tensor::<1>::ones([2], &device));
+        let output = Differentiated { gradients, loss: Tensor::ones([1], &device) };
+        let mut gradients = output.handed_on(&model, |dtype| dtype == DType::F32).gradients;
+        let [weight, bias] = [
+            gradients.remove::<2>(model.weight.id).map(|gradient| gradient.can_mut()),
+            gradients.remove::<1>(bias).map(|gradient| gradient.can_mut()),
+        ];
+        // Only the memory of a copy is not shared with the output.
+        assert_eq!([weight, bias], [Some(false), Some(true)]);
     }
 }

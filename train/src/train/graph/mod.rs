@@ -22,7 +22,7 @@ mod status;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{DType, Device};
 use gpu_tuned_observe::log::warn_user;
 
 use self::micro_step::MicroStep;
@@ -63,7 +63,10 @@ pub(super) struct Graphs<M> {
     is_due: bool,
     /// Recordings that ended for want of memory.
     lost: u32,
-    gradients: Gradients,
+    /// True if the step widens gradients to fp32, into other memory.
+    widens: bool,
+    /// True if something has kept gradients after a step. Replays then hand on copies.
+    copies: bool,
 }
 
 /// Place of the newest parameters and running statistics.
@@ -75,17 +78,6 @@ enum Newest {
     Both,
     /// The memory of the recording. The model's running statistics are out of date.
     Recording,
-}
-
-/// Memory of the gradients that a replay hands on.
-#[derive(Clone, Copy)]
-enum Gradients {
-    /// That of the recording, unless another replay of the step overwrites it.
-    Shared,
-    /// That of the recording, because all gradients are widened into other memory.
-    Widened,
-    /// Other memory, because something has kept gradients after a step.
-    Copied,
 }
 
 /// Recorded micro-step that all clones of a model share.
@@ -119,7 +111,8 @@ impl<M: Module> Graphs<M> {
             newest: Newest::Model,
             is_due: true,
             lost: 0,
-            gradients: Gradients::Shared,
+            widens: false,
+            copies: false,
         }
     }
 
@@ -135,9 +128,7 @@ impl<M: Module> Graphs<M> {
     /// Begins a step of new parameters, in micro-batches of at most `limit` samples. The step `widens` gradients to fp32,
     /// or uses them as they are.
     pub(super) fn begin_step(&mut self, limit: usize, widens: bool) {
-        if widens {
-            self.gradients = Gradients::Widened;
-        }
+        self.widens = widens;
         if self.limit != limit {
             self.limit = limit;
             self.begin_anew();
@@ -191,7 +182,7 @@ impl<M: Module> Graphs<M> {
         // The next replay overwrites the gradients of the last one.
         if self.recorded.as_mut().is_some_and(|recorded| recorded.output_is_in_use(model)) {
             self.hand_back(model)?;
-            self.gradients = Gradients::Copied;
+            self.copies = true;
             self.begin_anew();
             return plain(micro);
         }
@@ -280,12 +271,9 @@ impl<M: Module> Graphs<M> {
         }
         recorded.replay(micro, factors)?;
         self.newest = Newest::Recording;
-        // Another micro-batch of the step, or a comparison, overwrites the output.
-        let overwritten = match self.gradients {
-            Gradients::Shared => factors.0 < 1.0,
-            Gradients::Widened => false,
-            Gradients::Copied => true,
-        };
-        Ok(if overwritten || self.is_due { recorded.output.copied(model) } else { recorded.output.shared(model) })
+        // Another micro-batch of the step overwrites the output. Gradients in fp32 are not widened into other memory.
+        let (copies_all, widens, is_whole) = (self.copies || self.is_due, self.widens, factors.0 >= 1.0);
+        let is_copied = |dtype| copies_all || !is_whole && (!widens || dtype == DType::F32);
+        Ok(recorded.output.handed_on(model, is_copied))
     }
 }
