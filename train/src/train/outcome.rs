@@ -56,8 +56,8 @@ impl Step {
     }
 }
 
-/// Recovery from an out-of-memory: the step was retried with smaller micro-batches, or with fewer parameters updated at a
-/// time.
+/// Recovery from an out-of-memory: the step was retried without its CUDA graph, with smaller micro-batches, or with fewer
+/// parameters updated at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Rescue {
@@ -65,7 +65,7 @@ pub struct Rescue {
     pub moment: Moment,
     /// Samples in a micro-batch before, at most those of the step on this device.
     pub from: usize,
-    /// Samples in a micro-batch after; equal if the optimizer ran out of memory.
+    /// Samples in a micro-batch after; equal if the optimizer ran out of memory, or if a CUDA graph was dropped.
     pub to: usize,
     /// Bytes of parameters and optimizer state that may be allocated twice, if the optimizer ran out of memory.
     pub held_twice: Option<Bytes>,

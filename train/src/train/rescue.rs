@@ -21,19 +21,29 @@ const VALUES_PER_PARAMETER: u64 = 4;
 
 impl Stepper {
     /// Releases memory and shrinks the micro-batch, or the parameter groups if the optimizer ran out of memory. Both have a
-    /// smallest size, so rescues end. The step has so many `samples` on this rank.
-    pub(super) fn rescue(&mut self, failure: OutOfMemory, samples: usize) -> Result<Rescue, StepError> {
+    /// smallest size, so rescues end. Shrinks nothing if `is_released`: the caller has released memory that was kept to save
+    /// time. The step has so many `samples` on this rank.
+    pub(super) fn rescue(
+        &mut self,
+        failure: OutOfMemory,
+        samples: usize,
+        is_released: bool,
+    ) -> Result<Rescue, StepError> {
         release_memory(&self.device);
         // Allocations also fail on a lost device, where no value can be read.
         let value = Tensor::ones([1], &self.device.clone().without_autodiff());
         if let Err(StepFailure::Error(error)) = read(vec![value]) {
             return Err(error);
         }
+        let from = self.micro_batch().min(samples);
+        if is_released {
+            warn_user(&format!("out of memory {}: retrying the step without its CUDA graph", failure.moment));
+            return Ok(Rescue { moment: failure.moment, from, to: from, held_twice: None });
+        }
         let memory = self.planner.as_ref().and_then(|planner| (planner.memory)());
         let plan = |stepper: &Self, micro_batch| Some(stepper.planner.as_ref()?.plan(memory?, micro_batch));
         let planned = plan(self, None).and_then(Result::ok).map(|plan| plan.settings.batch_size);
         let OutOfMemory { moment, message } = failure;
-        let from = self.micro_batch().min(samples);
         let smaller =
             if moment == Moment::Optimizer { None } else { self.micro_batch_size.shrink(from as u64, planned) };
         let is_optimizers = matches!(moment, Moment::Optimizer | Moment::Step);

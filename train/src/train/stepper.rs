@@ -118,8 +118,7 @@ impl Stepper {
                 }
                 Err(StepFailure::Error(error)) => return Err(error),
                 Err(StepFailure::OutOfMemory(failure)) => {
-                    weights.release();
-                    rescues.push(self.rescue(failure, batch.len())?);
+                    rescues.push(self.rescue(failure, batch.len(), weights.release())?);
                 }
             }
         }

@@ -42,8 +42,10 @@ pub(super) trait Weights: Clone {
         Ok(())
     }
 
-    /// Releases memory that is kept between steps only to save time.
-    fn release(&self) {}
+    /// Releases memory that is kept between steps only to save time. Returns true if there was any.
+    fn release(&self) -> bool {
+        false
+    }
 }
 
 /// Result of a parameter update.

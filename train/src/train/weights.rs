@@ -115,8 +115,8 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
         self.graphs.lock().hand_back(self.weights.model())
     }
 
-    fn release(&self) {
-        self.graphs.lock().release();
+    fn release(&self) -> bool {
+        self.graphs.lock().release()
     }
 }
 

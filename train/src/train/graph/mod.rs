@@ -29,6 +29,7 @@ use self::micro_step::MicroStep;
 pub(super) use self::micro_step::{Differentiated, Factors};
 pub use self::status::GraphStatus;
 use super::buffers::changed_by;
+use super::rescue::release_memory;
 use super::step_failure::StepFailure;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
@@ -138,15 +139,17 @@ impl<M: Module> Graphs<M> {
         self.is_due = self.checked < CHECKS || self.unchecked >= RECHECK;
     }
 
-    /// Drops the recording and its memory after an out-of-memory.
-    pub(super) fn release(&mut self) {
-        if self.recorded.is_some() {
-            self.lost += 1;
-            self.begin_anew();
-            if self.lost >= ATTEMPTS {
-                self.refuse(format!("memory ran out {ATTEMPTS} times beside a recording"));
-            }
+    /// Drops the recording and its memory after an out-of-memory. Returns true if there was one.
+    pub(super) fn release(&mut self) -> bool {
+        if self.recorded.is_none() {
+            return false;
         }
+        self.lost += 1;
+        self.begin_anew();
+        if self.lost >= ATTEMPTS {
+            self.refuse(format!("memory ran out {ATTEMPTS} times beside a recording"));
+        }
+        true
     }
 
     fn begin_anew(&mut self) {
@@ -224,6 +227,8 @@ impl<M: Module> Graphs<M> {
             }
             if let Err(because) = self.record(model, micro, factors, work) {
                 self.refuse(because);
+                // Plain micro-steps need the memory of a recording that failed.
+                release_memory(&self.device);
                 return false;
             }
         }

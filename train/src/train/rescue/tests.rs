@@ -31,6 +31,8 @@ const HELD_BYTES: u64 = 16;
 struct Hungry {
     inner: ModelAndOptimizer<Network>,
     most: Arc<AtomicUsize>,
+    /// Values that a recording takes up.
+    recorded: Arc<AtomicUsize>,
     /// Updates that were tried.
     tried: Arc<AtomicUsize>,
 }
@@ -44,7 +46,7 @@ impl Hungry {
         };
         let graphs = SharedGraphs::new(&Device::flex().autodiff());
         let inner = ModelAndOptimizer { weights, optimizer: sgd(), learning_rate: 0.1, graphs };
-        Self { inner, most: Arc::new(AtomicUsize::new(most)), tried: Arc::default() }
+        Self { inner, most: Arc::new(AtomicUsize::new(most)), recorded: Arc::default(), tried: Arc::default() }
     }
 
     fn set_most(&self, most: usize) {
@@ -67,8 +69,13 @@ impl Weights for Hungry {
         self.tried.fetch_add(1, Ordering::Relaxed);
         let mut held = Values { gradients: &gradients, count: 0 };
         self.master().visit(&mut held);
-        assert!(held.count <= self.most.load(Ordering::Relaxed), "{OUT_OF_MEMORY}");
+        let taken = held.count + self.recorded.load(Ordering::Relaxed);
+        assert!(taken <= self.most.load(Ordering::Relaxed), "{OUT_OF_MEMORY}");
         Self { inner: self.inner.updated(gradients, group), ..self.clone() }
+    }
+
+    fn release(&self) -> bool {
+        self.recorded.swap(0, Ordering::Relaxed) > 0
     }
 }
 
@@ -141,6 +148,19 @@ fn a_micro_batch_of_one_sample_is_no_obstacle_and_smaller_ones_are_not_needed() 
     assert_eq!(told(&found), [(Moment::Optimizer, 1, 1, Some(LARGEST as u64 * HELD_BYTES))]);
     assert_eq!((found.micro_batch, found.micro_batches, found.samples), (1, 5, 5));
     assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
+}
+
+#[test]
+fn a_recording_is_dropped_before_anything_shrinks() {
+    let (mut free, mut hungry) = (Hungry::new(None, ALL), Hungry::new(None, ALL));
+    hungry.recorded.store(1, Ordering::Relaxed);
+    let (mut undisturbed, mut disturbed) = (stepper(64), stepper(64));
+    let expected = step(&mut undisturbed, &mut free, &batch(128, 0)).unwrap();
+    let found = step(&mut disturbed, &mut hungry, &batch(128, 0)).unwrap();
+    assert_eq!(told(&found), [(Moment::Optimizer, 64, 64, None)]);
+    assert_eq!((found.loss.to_bits(), found.micro_batches), (expected.loss.to_bits(), 2));
+    assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
+    assert!(step(&mut disturbed, &mut hungry, &batch(128, 1)).unwrap().rescues.is_empty());
 }
 
 #[test]
@@ -229,7 +249,7 @@ fn rescues_come_to_an_end_whatever_runs_out_of_memory() {
         let mut stepper = stepper(from);
         stepper.sizes = Some(Sizes { all: 1000, largest: 40 });
         let failure = || OutOfMemory { moment, message: OUT_OF_MEMORY.to_owned() };
-        let rescues: Vec<_> = std::iter::from_fn(|| stepper.rescue(failure(), 100).ok()).take(100).collect();
+        let rescues: Vec<_> = std::iter::from_fn(|| stepper.rescue(failure(), 100, false).ok()).take(100).collect();
         assert_eq!(rescues.len(), trials, "{rescues:?}");
         let held: Vec<_> = rescues.iter().filter_map(|rescue| rescue.held_twice).collect();
         let expected = if moment == Moment::Forward { vec![] } else { [2000, 1000, 500, 250, 160].map(Bytes).to_vec() };

@@ -109,7 +109,7 @@ fn that_statistics_are_those_of_fewer_samples_is_told_once() {
     let mut stepper = Stepper::new(device(), 64);
     stepper.warns_of_statistics = true;
     let failure = || OutOfMemory { moment: Moment::Forward, message: OUT_OF_MEMORY.to_owned() };
-    stepper.rescue(failure(), 64).unwrap();
+    stepper.rescue(failure(), 64, false).unwrap();
     assert!(!stepper.warns_of_statistics);
 }
 
