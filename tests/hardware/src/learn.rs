@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use burn::{
     optim::AdamWConfig,
     tensor::{DType, Device, FloatDType},
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     #[serde(skip)]
     choice: Choice,
-    /// The model: transformer, convnet or resnet, which have a lesson
+    /// The model
     #[arg(long)]
     model: Model,
     /// The precision; a process has one
@@ -193,7 +193,7 @@ impl Arguments {
 
     fn learn(&self, seed: u64, device: &Device) -> anyhow::Result<TrainingResult> {
         let dimensions = self.dimensions();
-        let lesson = Lesson::new(&dimensions, seed).context("there is nothing to learn for this model")?;
+        let lesson = Lesson::new(&dimensions, seed);
         let mut trainer = self.trainer(&dimensions, seed, device)?;
         let log = self.steps(&mut trainer, &lesson)?;
         let reserved_bytes = device.memory_pool_usage().map(|usage| usage.bytes_reserved);

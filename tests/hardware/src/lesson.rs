@@ -1,9 +1,9 @@
-//! Training data with structure, generated on the host from a seed: sequences and images.
+//! Training data with structure, generated on the host from a seed: tokens, images, and series of numbers.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::network::{Batch, Dimensions, Samples};
+use crate::network::{Batch, CLASSES, Dimensions, SEQUENCES, Samples};
 
 /// Share of random targets, which keeps losses away from zero.
 const NOISE: f64 = 0.1;
@@ -15,6 +15,8 @@ const ACTIVE: usize = 512;
 const SQUARE: usize = 4;
 /// Brightness of the squares, where that of noise has a deviation of one.
 const CONTRAST: f32 = 0.5;
+/// Size of a series' numbers, in the same unit: a few steps are not enough to recognise a class.
+const FAINT: f32 = 0.1;
 
 /// A source of samples.
 #[derive(Clone)]
@@ -30,11 +32,13 @@ enum Kind {
     Sequences { length: usize, topics: Vec<Vec<u32>> },
     /// An image is the pattern of its class, shifted, under noise.
     Images { side: usize, classes: Vec<Vec<f32>> },
+    /// Every step of a series is the pattern of its class, under noise.
+    Series { steps: usize, classes: Vec<Vec<f32>> },
 }
 
 impl Lesson {
-    /// The lesson for networks of these dimensions; `None` if there is none.
-    pub(crate) fn new(dimensions: &Dimensions, seed: u64) -> Option<Self> {
+    /// The lesson for networks of these dimensions.
+    pub(crate) fn new(dimensions: &Dimensions, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let kind = match dimensions {
             Dimensions::Encoder(encoder) => {
@@ -44,13 +48,13 @@ impl Lesson {
             }
             Dimensions::Convnet(convnet) => {
                 let squares = 3 * (convnet.image / SQUARE).pow(2);
-                let mut sign = || if random.random_range(0..2) == 0 { -1.0 } else { 1.0 };
-                let classes = (0..convnet.classes).map(|_| (0..squares).map(|_| sign()).collect()).collect();
-                Kind::Images { side: convnet.image, classes }
+                Kind::Images { side: convnet.image, classes: patterns(convnet.classes, squares, &mut random) }
             }
-            Dimensions::Lstm => return None,
+            Dimensions::Lstm => {
+                Kind::Series { steps: SEQUENCES.seq, classes: patterns(CLASSES, SEQUENCES.input, &mut random) }
+            }
         };
-        Some(Self { seed, kind })
+        Self { seed, kind }
     }
 
     /// The batch of this index, in the host's memory.
@@ -59,6 +63,7 @@ impl Lesson {
         match &self.kind {
             Kind::Sequences { length, topics } => sequences(*length, topics, samples, random),
             Kind::Images { side, classes } => images(*side, classes, samples, random),
+            Kind::Series { steps, classes } => series(*steps, classes, samples, random),
         }
     }
 
@@ -66,12 +71,23 @@ impl Lesson {
     pub(crate) fn entropy(&self) -> f64 {
         let choices = match &self.kind {
             Kind::Sequences { topics, .. } => topics[0].len(),
-            Kind::Images { classes, .. } => classes.len(),
+            Kind::Images { classes, .. } | Kind::Series { classes, .. } => classes.len(),
         } as f64;
         let each = NOISE / choices;
         let right = 1.0 - NOISE + each;
         -(right * right.ln() + (choices - 1.0) * each * each.ln())
     }
+}
+
+/// Draws a pattern of so many signs for each class.
+fn patterns(classes: usize, signs: usize, random: &mut StdRng) -> Vec<Vec<f32>> {
+    let mut sign = || if random.random_range(0..2) == 0 { -1.0 } else { 1.0 };
+    (0..classes).map(|_| (0..signs).map(|_| sign()).collect()).collect()
+}
+
+/// A value under noise of deviation one.
+fn noised(value: f32, random: &mut StdRng) -> f32 {
+    value + random.random_range(-1.0..1.0) * 3.0_f32.sqrt()
 }
 
 fn below(bound: usize, random: &mut StdRng) -> usize {
@@ -111,9 +127,7 @@ fn images(side: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng
             for row in 0..side {
                 let line = (channel * squares + (row + shift[0]) % side / SQUARE) * squares;
                 pixels.extend((0..side).map(|column| {
-                    let pattern = classes[class][line + (column + shift[1]) % side / SQUARE];
-                    // Of deviation one.
-                    CONTRAST * pattern + random.random_range(-1.0..1.0) * 3.0_f32.sqrt()
+                    noised(CONTRAST * classes[class][line + (column + shift[1]) % side / SQUARE], random)
                 }));
             }
         }
@@ -125,6 +139,21 @@ fn images(side: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng
     Batch { samples: images, targets: Tensor::from_data(TensorData::new(targets, [samples]), &device) }
 }
 
+fn series(steps: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng) -> Batch {
+    let (mut values, mut targets) = (Vec::new(), Vec::with_capacity(samples));
+    for _ in 0..samples {
+        let class = below(classes.len(), random);
+        for _ in 0..steps {
+            values.extend(classes[class].iter().map(|sign| noised(FAINT * sign, random)));
+        }
+        targets.push(noisy(class as u32, classes.len(), random));
+    }
+    let device = Device::flex();
+    let values = TensorData::new(values, [samples, steps, classes[0].len()]);
+    let series = Samples::Sequences(Tensor::from_data(values, (&device, DType::F32)));
+    Batch { samples: series, targets: Tensor::from_data(TensorData::new(targets, [samples]), &device) }
+}
+
 #[cfg(test)]
 mod tests {
     use burn::tensor::DType;
@@ -134,8 +163,8 @@ mod tests {
 
     #[test]
     fn a_batch_is_the_same_whenever_it_is_made() {
-        for model in [Model::Transformer, Model::Convnet] {
-            let lesson = |seed| Lesson::new(&model.small(), seed).expect("there is one");
+        for model in [Model::Transformer, Model::Convnet, Model::Lstm] {
+            let lesson = |seed| Lesson::new(&model.small(), seed);
             let targets = |seed, index| lesson(seed).batch(index, 64).targets.into_data().iter().collect::<Vec<i64>>();
             assert_eq!(targets(1, 5), targets(1, 5));
             assert_ne!(targets(1, 5), targets(1, 6));
@@ -145,7 +174,7 @@ mod tests {
 
     #[test]
     fn images_are_f32_whatever_the_default_is() {
-        let batch = Lesson::new(&Model::Convnet.small(), 0).expect("there is one").batch(0, 2);
+        let batch = Lesson::new(&Model::Convnet.small(), 0).batch(0, 2);
         let Samples::Images(images) = batch.samples else { panic!("images") };
         assert_eq!((images.dims(), images.dtype()), ([2, 3, 16, 16], DType::F32));
     }
@@ -153,7 +182,7 @@ mod tests {
     /// The share of replaced targets, counted with the table, matches the entropy.
     #[test]
     fn targets_follow_the_topic_but_for_the_noise() {
-        let lesson = Lesson::new(&Model::Transformer.small(), 3).expect("there is one");
+        let lesson = Lesson::new(&Model::Transformer.small(), 3);
         let super::Kind::Sequences { length, topics } = &lesson.kind else { panic!("sequences") };
         let batch = lesson.batch(0, 256);
         let Samples::Tokens(tokens) = batch.samples else { panic!("tokens") };

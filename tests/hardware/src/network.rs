@@ -18,7 +18,8 @@ use models_tests::{
 };
 use serde::Serialize;
 
-const CLASSES: usize = 10;
+/// Classes of images and series.
+pub(crate) const CLASSES: usize = 10;
 
 /// The dimensions of an [`Encoder`].
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +198,8 @@ impl Model {
     }
 }
 
-const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
+/// Dimensions of the LSTM.
+pub(crate) const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
     input: 64,
     hidden: 256,
     layers: 3,

@@ -6,8 +6,9 @@ use burn::{
     tensor::{DType, Device, Gradients, Tensor, TensorData, activation::relu, module::conv2d, ops::ConvOptions},
 };
 
-use super::{MOST_APART, SEED, grouped, lesson, reference, relative_l2};
+use super::{MOST_APART, SEED, grouped, reference, relative_l2};
 use crate::{
+    lesson::Lesson,
     network::{Batch, Samples},
     weights::seeded,
 };
@@ -90,7 +91,7 @@ fn gradient_of<const D: usize>(parameter: &Tensor<D>, found: &Gradients) -> Vec<
 }
 
 fn apart(samples: usize, first: usize) -> f64 {
-    let batch = lesson(&grouped()).expect("a lesson").batch(0, samples);
+    let batch = Lesson::new(&grouped(), SEED).batch(0, samples);
     let right = reference(&grouped(), &batch).expect("it is computed").gradients;
     relative_l2(&gradients(&batch, first), &right)
 }

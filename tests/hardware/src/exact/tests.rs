@@ -6,8 +6,9 @@ use burn::{
 };
 use gpu_tuned::MicroBatch;
 
-use super::{Computed, MOST_APART, SEED, apart, grouped, lesson, reference, relative_l2, step};
+use super::{Computed, MOST_APART, SEED, apart, grouped, reference, relative_l2, step};
 use crate::{
+    lesson::Lesson,
     network::{Dimensions, Model},
     weights::seeded,
 };
@@ -44,7 +45,7 @@ impl ModuleMapper for Nudge {
 #[test]
 fn the_reference_is_the_slope_of_the_loss() {
     for dimensions in models() {
-        let batch = lesson(&dimensions).expect("a lesson").batch(0, 2);
+        let batch = Lesson::new(&dimensions, SEED).batch(0, 2);
         let Computed { gradients, .. } = reference(&dimensions, &batch).expect("it is computed");
         let device = Device::flex();
         let loss = |weight, by| {
@@ -64,7 +65,7 @@ fn the_reference_is_the_slope_of_the_loss() {
 #[test]
 fn however_a_step_is_cut_its_gradients_are_those_of_the_reference() {
     for dimensions in models() {
-        let batch = lesson(&dimensions).expect("a lesson").batch(0, SAMPLES);
+        let batch = Lesson::new(&dimensions, SEED).batch(0, SAMPLES);
         let right = reference(&dimensions, &batch).expect("it is computed");
         for (micro_batch, cuts) in [(20, 1), (5, 4), (6, 4)] {
             let found = step(&dimensions, &batch, micro_batch, &Device::flex()).expect("it is computed");
@@ -80,7 +81,7 @@ fn however_a_step_is_cut_its_gradients_are_those_of_the_reference() {
 #[test]
 fn a_rest_that_counts_as_much_as_the_others_is_too_far_from_the_reference() {
     for dimensions in models() {
-        let batch = lesson(&dimensions).expect("a lesson").batch(0, SAMPLES);
+        let batch = Lesson::new(&dimensions, SEED).batch(0, SAMPLES);
         let right = reference(&dimensions, &batch).expect("it is computed").gradients;
         let cuts: Vec<_> = (0..SAMPLES).step_by(6).map(|begin| begin..(begin + 6).min(SAMPLES)).collect();
         let part = |cut: &Range<usize>| step(&dimensions, &batch.narrow(cut.clone()), 6, &Device::flex());
