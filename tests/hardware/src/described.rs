@@ -6,6 +6,7 @@ use gpu_tuned::{Options, Precision, gpu_tuned};
 use burn::optim::AdamWConfig;
 
 use crate::{
+    baseline::{self, Trained},
     mode,
     network::{Batch, Fill, Model, Network},
     warm::{self, Warmed},
@@ -50,6 +51,23 @@ described! {
     LstmConfig;
 }
 
+/// Evaluates an expression with the config of a model in a precision.
+macro_rules! with_config {
+    ($model:expr, $precision:expr, $config:ident => $work:expr) => {{
+        let precision = $precision;
+        match $model {
+            Model::Transformer => with_config!(TransformerConfig { precision }, $config => $work),
+            Model::Convnet => with_config!(ConvnetConfig { precision }, $config => $work),
+            Model::ResNet => with_config!(ResNetConfig { precision }, $config => $work),
+            Model::Lstm => with_config!(LstmConfig { precision }, $config => $work),
+        }
+    }};
+    ($new:expr, $config:ident => $work:expr) => {{
+        let $config = $new;
+        $work
+    }};
+}
+
 /// Samples in an optimizer step, as the configs above have it.
 pub(crate) const GLOBAL_BATCH: usize = 512;
 
@@ -57,26 +75,19 @@ impl Model {
     /// If `cargo gpu-tuned measure` started the program, measures the model on the session's GPU into a lock, and
     /// ends the process.
     pub(crate) fn measure_if_asked(self, name: &str, precision: mode::Precision) -> anyhow::Result<()> {
-        let (precision, subject) = (planned(precision), self.subject());
-        let options = Options::default();
-        match self {
-            Self::Transformer => options.start(TransformerConfig { precision })?.measure_if_asked(name, &subject)?,
-            Self::Convnet => options.start(ConvnetConfig { precision })?.measure_if_asked(name, &subject)?,
-            Self::ResNet => options.start(ResNetConfig { precision })?.measure_if_asked(name, &subject)?,
-            Self::Lstm => options.start(LstmConfig { precision })?.measure_if_asked(name, &subject)?,
-        }
+        let subject = self.subject();
+        with_config!(self, planned(precision), config => Options::default().start(config)?.measure_if_asked(name, &subject)?);
         Ok(())
     }
 
     /// Takes the first steps of a session, or writes a kernel cache archive on request.
     pub(crate) fn warmed(self, precision: mode::Precision, wanted: warm::Wanted) -> anyhow::Result<Warmed> {
-        let (precision, options) = (planned(precision), Options::default());
-        match self {
-            Self::Transformer => wanted.take(self, || options.start(TransformerConfig { precision })),
-            Self::Convnet => wanted.take(self, || options.start(ConvnetConfig { precision })),
-            Self::ResNet => wanted.take(self, || options.start(ResNetConfig { precision })),
-            Self::Lstm => wanted.take(self, || options.start(LstmConfig { precision })),
-        }
+        with_config!(self, planned(precision), config => wanted.take(self, || Options::default().start(config)))
+    }
+
+    /// Trains with the settings of a run.
+    pub(crate) fn tuned(self, run: &baseline::Arguments) -> anyhow::Result<Trained> {
+        with_config!(self, run.precision, config => run.tuned(run.options().start(config)?))
     }
 
     /// The parts of a step.
@@ -117,6 +128,9 @@ mod tests {
             let workload = spec.workload();
             let all = workload.parameters.trained() + workload.parameters.frozen;
             assert_eq!(model.network(&Device::flex()).num_params() as u64, all, "{model:?}");
+            let name = serde_json::to_value(model).expect("a name");
+            let in_python = format!("{name}: {}", workload.parameters.trained());
+            assert!(include_str!("../peer.py").contains(&in_python), "peer.py has other parameters: {in_python}");
         }
     }
 }

@@ -35,6 +35,11 @@ impl Choice {
         Ok(device)
     }
 
+    /// Options of a session on the device.
+    pub(crate) fn options(self) -> Options {
+        options(self.gpu)
+    }
+
     /// Switches TF32 off before the device is opened. Kernels tuned without TF32 are cached separately.
     #[cfg(feature = "cuda")]
     pub(crate) fn without_tf32(self) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! Measures training steps on the GPU of this machine, or on the CPU in a build without CUDA.
 
+mod baseline;
 mod batch;
 #[cfg(feature = "cuda")]
 mod card;
@@ -56,6 +57,8 @@ enum Command {
     Sweep(sweep::Arguments),
     /// Results of training in a precision, from the same weights and over the same batches
     Learn(learn::Arguments),
+    /// Speed and loss of a plain Burn loop, or of this library with given settings
+    Baseline(baseline::Arguments),
     /// Overhead of the trainer over a plain loop, in time and memory
     Overhead(overhead::Arguments),
     /// Checks of metrics: memory and utilisation of the GPU, and gradients
@@ -108,6 +111,7 @@ fn main() -> anyhow::Result<()> {
         Command::Measure(arguments) => arguments.run(),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Learn(arguments) => learn::run(&arguments),
+        Command::Baseline(arguments) => baseline::run(&arguments),
         Command::Overhead(arguments) => overhead::run(&arguments),
         Command::Observe(arguments) => observe::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),

@@ -56,12 +56,6 @@ fn seeds_are_runs_of_their_own_that_can_be_repeated() {
 }
 
 #[test]
-fn a_model_without_a_lesson_is_a_line_that_says_so() {
-    let (lines, _) = lines("learn --model lstm --steps 1 --way f32");
-    assert!(lines[0]["message"].as_str().is_some_and(|message| message.contains("nothing to learn")), "{lines:?}");
-}
-
-#[test]
 fn gradients_are_compared_for_every_model_and_cut() {
     let (found, succeeded) = lines("exact --global-batch 20 --micro-batches 20,5,6 --large-batch 0");
     assert!(succeeded && found.len() == 7, "{found:?}");
@@ -82,6 +76,28 @@ fn both_loops_are_timed_with_every_number_of_micro_batches() {
     for line in &found {
         let right = number(line, "accumulate") / number(line, "seconds_per_step");
         assert!((number(line, "samples_per_second") / right - 1.0).abs() < 1e-9, "{line}");
+    }
+}
+
+#[test]
+fn a_plain_loop_and_the_trainer_reach_the_same_losses() {
+    let train = |way: &str| {
+        let (found, succeeded) = lines(&format!("baseline --model lstm --batch 2 --samples 20 {way}"));
+        assert!(succeeded && found.len() == 1, "{found:?}");
+        found[0].clone()
+    };
+    let plain = train("--way plain --plain");
+    let tuned = train("--way tuned --micro-batch 1 --cuda-graphs");
+    assert_eq!((&plain["graphs"]["status"], &tuned["graphs"]["status"]), (&"off".into(), &"refused".into()), "{tuned}");
+    let curve = |line: &Value| -> Vec<f64> {
+        line["curve"].as_array().expect("losses").iter().map(|loss| loss.as_f64().expect("a loss")).collect()
+    };
+    let (right, found) = (curve(&plain), curve(&tuned));
+    assert_eq!((right.len(), Some(right[9])), (10, plain["loss"].as_f64()));
+    assert!(right.iter().zip(&found).all(|(right, found)| (right - found).abs() < 1e-4 * right), "{right:?} {found:?}");
+    for line in [plain, tuned] {
+        let [lowest, median, highest] = ["lowest", "samples_per_second", "highest"].map(|key| number(&line, key));
+        assert!(lowest > 0.0 && lowest <= median && median <= highest, "{line}");
     }
 }
 
