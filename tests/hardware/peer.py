@@ -222,7 +222,7 @@ def run(arguments, name, way, sizes):
         except Exception as error:  # A failure is a line, and the next size may fit.
             line = {"message": f"{type(error).__name__}: {error}"}
             training = None
-        print(json.dumps(head | line), flush=True)
+        print(json.dumps(head | line, separators=(",", ":")), flush=True)
     return rates
 
 
