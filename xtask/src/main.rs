@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod figures;
 mod identities;
 mod limits;
 mod markdown;
@@ -10,6 +11,7 @@ mod proof;
 mod prose;
 mod references;
 mod size;
+mod speed;
 mod transfer;
 
 use std::fs;
@@ -70,6 +72,7 @@ const FILES: &[Generated] = &[
     ("README.md", profiles::readme),
     ("docs/cli.md", |_| Ok(references::commands())),
     ("docs/profiles.md", |_| Ok(profiles::reference())),
+    ("docs/speed.md", speed::page),
     ("docs/transfer.md", transfer::page),
     ("macros/src/reference.md", |_| Ok(references::reference())),
 ];

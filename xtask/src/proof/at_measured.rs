@@ -4,8 +4,8 @@ use anyhow::Result;
 use gpu_tuned_core::Bytes;
 
 use super::data::{Line, Results};
-use super::figures::{difference, folded, max, mib};
 use super::subject::{Run, Subject};
+use crate::figures::{difference, folded, max, mib};
 use crate::markdown::{cells, table};
 
 /// A run at a measured micro-batch.

@@ -7,8 +7,8 @@ use anyhow::Result;
 use gpu_tuned_core::Bytes;
 
 use super::data::Line;
-use super::figures::{difference, mib, or_dash, three_digits};
 use super::subject::{Run, Subject};
+use crate::figures::{difference, mib, or_dash, three_digits};
 use crate::markdown::{cells, table};
 
 /// A run whose free memory was bisected.

@@ -6,8 +6,8 @@ use anyhow::Result;
 use gpu_tuned_core::Bytes;
 
 use super::data::{Line, Results};
-use super::figures::{difference, folded, max, median, mib, or_dash, percent, percentile};
 use super::subject::{Run, Subject};
+use crate::figures::{difference, folded, max, median, mib, or_dash, percent, percentile};
 use crate::markdown::{cells, table};
 
 /// A run at a size that is not in the lock.

@@ -3,7 +3,6 @@
 mod at_measured;
 mod boundary;
 mod data;
-mod figures;
 mod memory;
 mod subject;
 mod svg;
@@ -19,11 +18,11 @@ use anyhow::{Result, ensure};
 use gpu_tuned_core::grouped;
 use gpu_tuned_core::measured::Mode;
 
+use crate::figures::{folded, median, or_dash, percent, percentile, three_digits};
 use crate::markdown::{cells, filled, table};
 use at_measured::AtMeasured;
 use boundary::Bisection;
 use data::{Line, Results};
-use figures::{folded, median, or_dash, percent, percentile, three_digits};
 use memory::{Comparison, Pairs};
 use subject::Subject;
 use throughput::{Column, GOALS};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpu_tuned_core::measured::Mode;
 
 use super::data::Line;
-use super::figures::{max, median, min};
+use crate::figures::{max, median, min};
 
 /// Timed steps of one model, without accumulation.
 #[derive(Default)]

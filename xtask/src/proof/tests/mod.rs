@@ -9,9 +9,9 @@ use gpu_tuned_core::Precision;
 use gpu_tuned_core::measured::Mode;
 
 use super::data::{Results, lines, parsed};
-use super::figures::mib;
 use super::subject::{MemorySource, Subject};
 use super::{files, generated};
+use crate::figures::mib;
 use fixture::{LOCK, in_steps_of_512, line, page, page_of, results, row};
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::Table;
 use super::row::{Choice, Outcome};
+use crate::figures::{geometric_mean, or_dash};
 use crate::markdown::cells;
-use crate::proof::figures::{geometric_mean, or_dash};
 use crate::proof::subject::MemorySource;
 use crate::proof::sweep::RateSource;
 

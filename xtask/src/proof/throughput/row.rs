@@ -7,8 +7,8 @@ use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Precision, Provenance, Setting, plan};
 
 use super::swept;
+use crate::figures::{or_dash, three_digits};
 use crate::markdown::cells;
-use crate::proof::figures::{or_dash, three_digits};
 use crate::proof::subject::{Card, MemorySource, Subject};
 use crate::proof::sweep::Rate;
 

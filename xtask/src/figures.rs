@@ -1,34 +1,34 @@
 //! Statistics, and their formats.
 
 use gpu_tuned_core::Bytes;
-pub(super) use gpu_tuned_core::three_digits;
+pub(crate) use gpu_tuned_core::three_digits;
 
 /// Median; `None` without figures.
-pub(super) fn median(figures: &[f64]) -> Option<f64> {
+pub(crate) fn median(figures: &[f64]) -> Option<f64> {
     let sorted = sorted(figures);
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(low.midpoint(*high))
 }
 
 /// Percentile by nearest rank, for a fraction from 0 to 1; `None` without figures.
-pub(super) fn percentile(figures: &[f64], share: f64) -> Option<f64> {
+pub(crate) fn percentile(figures: &[f64], share: f64) -> Option<f64> {
     let rank = (figures.len() as f64 * share).ceil() as usize;
     sorted(figures).get(rank.max(1) - 1).copied()
 }
 
 /// Geometric mean; `None` without figures.
-pub(super) fn geometric_mean(figures: &[f64]) -> Option<f64> {
+pub(crate) fn geometric_mean(figures: &[f64]) -> Option<f64> {
     let logarithms: f64 = figures.iter().map(|figure| figure.ln()).sum();
     (!figures.is_empty()).then(|| (logarithms / figures.len() as f64).exp())
 }
 
 /// Minimum; `None` without figures.
-pub(super) fn min(figures: &[f64]) -> Option<f64> {
+pub(crate) fn min(figures: &[f64]) -> Option<f64> {
     figures.iter().copied().reduce(f64::min)
 }
 
 /// Maximum; `None` without figures.
-pub(super) fn max(figures: &[f64]) -> Option<f64> {
+pub(crate) fn max(figures: &[f64]) -> Option<f64> {
     figures.iter().copied().reduce(f64::max)
 }
 
@@ -39,27 +39,27 @@ fn sorted(figures: &[f64]) -> Vec<f64> {
 }
 
 /// Formats a fraction in percent.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
 /// Formats a fraction in percent, with its sign.
-pub(super) fn difference(share: f64) -> String {
+pub(crate) fn difference(share: f64) -> String {
     format!("{:+.2}%", share * 100.0)
 }
 
 /// Formats mebibytes, without a unit.
-pub(super) fn mib(bytes: Bytes) -> String {
+pub(crate) fn mib(bytes: Bytes) -> String {
     format!("{:.0}", bytes.mib())
 }
 
 /// Formats a figure, or a dash without one.
-pub(super) fn or_dash<T>(figure: Option<T>, text: impl Fn(T) -> String) -> String {
+pub(crate) fn or_dash<T>(figure: Option<T>, text: impl Fn(T) -> String) -> String {
     figure.map_or_else(|| "-".to_owned(), text)
 }
 
 /// A table below a summary that unfolds it.
-pub(super) fn folded(summary: &str, table: &str) -> String {
+pub(crate) fn folded(summary: &str, table: &str) -> String {
     format!("<details><summary>{summary}</summary>\n\n{table}\n</details>\n\n")
 }
 
