@@ -64,17 +64,17 @@ pub(super) fn of(project: &Project, described: &Described<'_>) -> Vec<Finding> {
     if found.is_empty() {
         found.extend(locked.measured.describe().map(|words| Finding::new(Level::Ok, words).of(described.name)));
     }
-    found.extend(interrupted(locked).map(|finding| finding.of(described.name).with_fix(&*fix)));
+    found.extend(partial(locked).map(|finding| finding.of(described.name).with_fix(&*fix)));
     found.extend(another_model(described, locked.measured.parameters));
     found.extend(carried_over(project, described, locked));
     found
 }
 
 /// A note on each device that was measured in part.
-fn interrupted(locked: &LockedWorkload) -> impl Iterator<Item = Finding> {
-    let partial = locked.measured.on.iter().filter(|(_, on)| on.mode.values().any(|mode| mode.is_partial));
-    let message = "a measurement was interrupted: sizes that were not tried are estimated";
-    partial.map(move |(name, _)| Finding::new(Level::Note, message).on(name))
+fn partial(locked: &LockedWorkload) -> impl Iterator<Item = Finding> {
+    let modes = locked.measured.on.iter().filter(|(_, on)| on.mode.values().any(|mode| mode.is_partial));
+    let message = "a measurement ended early: sizes that were not tried are estimated";
+    modes.map(move |(name, _)| Finding::new(Level::Note, message).on(name))
 }
 
 /// A note on a measured model whose parameters differ from the description by more than a tenth.

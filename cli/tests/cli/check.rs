@@ -12,11 +12,11 @@ fn what_is_stale_or_does_not_fit_is_told_in_a_line_with_what_mends_it() {
 }
 
 #[test]
-fn an_interrupted_measurement_is_noted() {
+fn a_partial_measurement_is_noted() {
     let project = Project::new("measured");
     project.replace("gpu-tuned.lock", "method = \"dry-run\"\n", "method = \"dry-run\"\npartial = true\n");
     let checked = project.run(&["check"]).ended(0);
-    assert!(checked.contains("lm on h200: a measurement was interrupted: sizes that were not tried"), "{checked}");
+    assert!(checked.contains("lm on h200: a measurement ended early: sizes that were not tried"), "{checked}");
     assert!(project.run(&["plan", "h200"]).ended(0).contains("lm"), "it is planned");
 }
 
