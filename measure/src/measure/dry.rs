@@ -11,10 +11,11 @@ use super::{MeasureError, Memory, Step, Subject, isolated, release};
 /// A ResNet took its last page in the tenth step, a transformer in the fifth; from then on nothing changed in 25.
 const STEPS: usize = 12;
 
-/// Recurrent layers took their last page in one of the first eight.
-const FEWEST: usize = 8;
+/// Micro-batches after which slow steps end: recurrent layers took their last page in one of the first eight.
+const FEWEST_MICRO_BATCHES: usize = 8;
 
-/// Time limit of steps that take the host long, as those of recurrent networks do.
+/// Duration after which steps are slow, as the host's work for recurrent networks is. The first step counts with its
+/// compilation and autotune.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Finds out what steps would reserve on a GPU, without running them; batches may be larger than its memory. Each step has a
@@ -58,7 +59,7 @@ fn steps<M: Module, B: Clone>(
     for taken in 1..=STEPS {
         training.next_batch();
         training.step(step.micro_batches);
-        if taken >= FEWEST && begin.elapsed() > PATIENCE {
+        if taken * step.micro_batches >= FEWEST_MICRO_BATCHES && begin.elapsed() > PATIENCE {
             break;
         }
     }
