@@ -10,6 +10,8 @@ use gpu_tuned_project::lock::Lock;
 const MEASURE: &str = "GPU_TUNED_MEASURE";
 /// Requests one line of JSON on standard output, with the value `1`.
 const JSON: &str = "GPU_TUNED_MEASURE_JSON";
+/// Limits the time of a measurement, in whole seconds.
+pub(crate) const BUDGET: &str = "GPU_TUNED_MEASURE_BUDGET";
 /// Path of the lock.
 const LOCK: &str = "GPU_TUNED_LOCK";
 /// Requests a kernel cache archive, with the folder to write it to.
@@ -23,6 +25,11 @@ pub fn is_measurement_requested() -> bool {
 /// Returns true if programs read the result.
 pub(crate) fn is_json_requested() -> bool {
     is_on(JSON)
+}
+
+/// Requested time of a measurement, as text.
+pub(crate) fn requested_budget() -> Option<String> {
+    non_empty(BUDGET).map(|text| text.to_string_lossy().into_owned())
 }
 
 /// Folder for a kernel cache archive, under `cargo gpu-tuned warm`.

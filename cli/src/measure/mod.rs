@@ -23,6 +23,10 @@ use changes::Changed;
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     program: ProgramArgs,
+    /// Time to measure one precision, in seconds, with compilation and autotune on a GPU; by default 120 on a GPU, and 25 a
+    /// mode on a CPU
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    budget: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -40,7 +44,7 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
     // Mistakes in files are found before anything is built.
     let project = Project::read(common)?;
     let begin = Instant::now();
-    let measured = program::measure(&project, common, &args.program)?;
+    let measured = program::measure(&project, common, &args.program, args.budget)?;
     let after = project.read_lock()?;
     let changed = changes::between(&project.lock, &after);
     let seconds = begin.elapsed().as_secs_f64();

@@ -94,7 +94,7 @@ fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, Erro
     };
     match (Project::read(common), needed_by) {
         (Ok(project), _) if args.benchmark => {
-            if program::measure(&project, common, &args.program)?.is_empty() {
+            if program::measure(&project, common, &args.program, None)?.is_empty() {
                 return Err(Error::NothingMeasured { package: project.name().to_owned() });
             }
             Ok(Some(Project::read(common)?))

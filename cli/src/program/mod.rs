@@ -139,6 +139,8 @@ const COUNTING: &str = "counting-allocator";
 const MEASURE: (&str, &str) = ("GPU_TUNED_MEASURE", "1");
 /// Variable that makes it print a line of JSON for each workload.
 const MEASURE_JSON: (&str, &str) = ("GPU_TUNED_MEASURE_JSON", "1");
+/// Variable with the time to measure, in seconds.
+const BUDGET_VARIABLE: &str = "GPU_TUNED_MEASURE_BUDGET";
 /// Variable with the path of the lock.
 const LOCK_VARIABLE: &str = "GPU_TUNED_LOCK";
 
@@ -156,8 +158,13 @@ struct Line {
 }
 
 /// Runs the program so that it measures itself, once for each precision that the planner compares, and returns the
-/// workloads that it measured.
-pub(crate) fn measure(project: &Project, common: &Common, args: &ProgramArgs) -> Result<Vec<String>, Error> {
+/// workloads that it measured. `budget` limits the seconds of each run.
+pub(crate) fn measure(
+    project: &Project,
+    common: &Common,
+    args: &ProgramArgs,
+    budget: Option<u64>,
+) -> Result<Vec<String>, Error> {
     let feature = counting_feature(project)?;
     // A process computes in one precision.
     let in_precision = |precision: Option<Precision>| -> Result<Vec<Line>, Error> {
@@ -166,6 +173,10 @@ pub(crate) fn measure(project: &Project, common: &Common, args: &ProgramArgs) ->
         let program = program.with(MEASURE).with(MEASURE_JSON).with(lock);
         let program = match precision {
             Some(precision) => program.with((Options::SET_VARIABLE, set_with(precision))),
+            None => program,
+        };
+        let program = match budget {
+            Some(seconds) => program.with((BUDGET_VARIABLE, seconds.to_string())),
             None => program,
         };
         let lines = program.run::<Line>();

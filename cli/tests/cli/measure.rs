@@ -65,6 +65,19 @@ fn each_precision_that_the_planner_compares_is_measured_in_a_process_of_its_own(
 }
 
 #[test]
+fn the_budget_is_passed_to_every_process() {
+    let project = project();
+    let budgets = |args: &[&str]| {
+        let stderr = project.run(args).stderr;
+        stderr.lines().filter(|line| line.starts_with("budget: ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(budgets(&["measure", "--budget", "300", "--", "auto"]), ["budget: 300."; 2]);
+    assert_eq!(budgets(&["measure", "--", "same"]), ["budget: none."]);
+    let refused = project.run(&["measure", "--budget", "0"]).refused(2);
+    assert!(refused.contains("0 is not in 1.."), "{refused}");
+}
+
+#[test]
 fn a_precision_that_fails_leaves_the_measured_one() {
     let ran = project().run(&["measure", "--", "auto", "fails"]);
     assert!(ran.stderr.contains("mixed_bf16 was not measured (exit status 7): builds keep"), "{}", ran.stderr);

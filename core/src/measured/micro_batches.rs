@@ -1,6 +1,6 @@
 //! Selection of the micro-batch sizes that `measure` tries.
 
-/// Most micro-batches that are measured for one precision, with or without checkpointing.
+/// Most micro-batches that are measured in a mode.
 pub const MOST_MICRO_BATCHES: usize = 12;
 
 /// Largest micro-batch where no global batch asks for one: throughput hardly grows beyond it.

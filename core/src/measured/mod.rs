@@ -75,7 +75,8 @@ pub struct MeasuredOn {
 pub struct MeasuredMode {
     /// Method of measuring the memory.
     pub method: MeasurementMethod,
-    /// True until all sizes were tried, as after an interruption: sizes that were not tried may be better.
+    /// True until all sizes that plans need were tried, as after an interruption or at the end of the time: other sizes
+    /// may be better.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_partial: bool,
     /// Every measured micro-batch, by its number of samples.

@@ -226,7 +226,7 @@ pub(super) fn is_timed_here(device: &DeviceFacts, workload: &Workload, mode: Mod
         .any(|baseline| baseline.is_exact(mode) && baseline.micro_steps().next().is_some())
 }
 
-/// Micro-batches that were measured on this device in this mode; `None` where not all sizes were tried.
+/// Micro-batches that were measured on this device in this mode; `None` for a partial measurement.
 pub(super) fn batches_here(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Option<Vec<u64>> {
     let is_complete = |baseline: &BaselineMeasurement<'_>| baseline.is_exact(mode) && !baseline.measured.is_partial;
     let mut exact = BaselineMeasurement::all(device, workload).filter(is_complete);

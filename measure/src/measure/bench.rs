@@ -3,6 +3,7 @@ use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::{MeasuredBatch, Mode};
 
+use super::budget::Budget;
 use super::{Memory, Step, Subject, Times};
 
 /// Model, device and limits of a measurement.
@@ -16,6 +17,8 @@ pub(super) struct Bench<'b, 'a, M, B> {
     pub(super) largest_batch: u64,
     /// A rank's share of the global batch, if there is one.
     pub(super) global: Option<u64>,
+    /// Time for all modes.
+    pub(super) budget: Budget,
     /// Called before every step that is measured.
     pub(super) begins: &'b dyn Fn(Step),
     /// Called after every try.

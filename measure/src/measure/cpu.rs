@@ -10,8 +10,6 @@ use super::bench::{Bench, Tried};
 use super::timed::timed;
 use super::{MeasureError, Step, counted};
 
-/// Time for a mode.
-const BUDGET: Duration = Duration::from_secs(25);
 /// Time for the repeats of one micro-batch.
 const SPEND: Duration = Duration::from_millis(700);
 /// Largest micro-batch that is measured: beyond it a CPU's throughput hardly changes.
@@ -24,6 +22,8 @@ pub(super) fn mode<M: Module, B: Clone>(
     keep: &mut dyn FnMut(MeasuredMode) -> Result<(), MeasureError>,
 ) -> Result<(), MeasureError> {
     let begin = Instant::now();
+    let modes = bench.subject.checkpointing().len() as u32;
+    let budget = bench.budget.whole / modes;
     let mut batch = BTreeMap::new();
     let sizes = micro_batches(bench.largest_batch.min(LARGEST), bench.global);
     for (index, &size) in sizes.iter().enumerate() {
@@ -33,7 +33,7 @@ pub(super) fn mode<M: Module, B: Clone>(
         batch.insert(size, tried.measured());
         // A larger micro-batch takes at most as much longer as it is larger.
         let expected = |next: &u64| begin.elapsed() + started.elapsed() * next.div_ceil(size) as u32;
-        let is_partial = sizes.get(index + 1).is_some_and(|next| expected(next) <= BUDGET);
+        let is_partial = sizes.get(index + 1).is_some_and(|next| expected(next) <= budget);
         keep(MeasuredMode { method: MeasurementMethod::Executed, is_partial, batch: batch.clone() })?;
         if !is_partial {
             break;

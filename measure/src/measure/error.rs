@@ -46,6 +46,12 @@ pub enum MeasureError {
     /// The lock could not be read or written.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// The requested time of a measurement is no number of seconds.
+    #[error("`{}` is `{text}`, expected whole seconds from 1 on, such as `120`", crate::requests::BUDGET)]
+    Budget {
+        /// Value of the variable.
+        text: String,
+    },
     /// The request of `cargo gpu-tuned bench` cannot be read.
     #[error("cannot read the request `{}`: {message}", gpu_tuned_observe::bench::Request::VARIABLE)]
     Request {

@@ -6,6 +6,7 @@
 //! `cargo gpu-tuned bench`. The parts are public for programs that measure by themselves.
 
 mod bench;
+mod budget;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;

@@ -10,6 +10,7 @@ use gpu_tuned_project::lock::LockedWorkload;
 
 use super::Step;
 use super::bench::Tried;
+use super::budget::Budget;
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
@@ -34,18 +35,19 @@ fn beside(others: u32) -> Option<String> {
     ))
 }
 
-/// Returns a report of the current step after a time without output.
-pub(super) fn waiting(is_gpu: bool) -> impl Fn(Duration, Option<Step>) {
-    let why = if is_gpu { "; before a GPU's first step with a batch its kernels are compiled and tuned" } else { "" };
+/// Returns a report of the current step after a time without output. `budget` is the limit of the measurement, if it has one.
+pub(super) fn waiting(is_gpu: bool, budget: Option<Budget>) -> impl Fn(Duration, Option<Step>) {
+    let why = if is_gpu { "; the first step with a batch compiles and autotunes its kernels" } else { "" };
     move |quiet, step| {
-        let at = step.map(|step| format!(", at {step}")).unwrap_or_default();
-        eprintln!("  ... {:.0} s{at}{why}", quiet.as_secs_f64());
+        let total = budget.map(|budget| format!("{budget}; ")).unwrap_or_default();
+        let at = step.map(|step| format!("{step}, ")).unwrap_or_default();
+        eprintln!("  ... {total}{at}no result for {:.0} s{why}", quiet.as_secs_f64());
     }
 }
 
-/// Prints a line for a try.
-pub(super) fn point(mode: Mode, tried: &Tried) {
-    eprintln!("  {mode}, {}", line(tried.batch, &tried.measured()));
+/// Prints a line for a try, which begins with the time so far.
+pub(super) fn point(budget: Budget, mode: Mode, tried: &Tried) {
+    eprintln!("  {budget}; {mode}, {}", line(tried.batch, &tried.measured()));
 }
 
 fn line(batch: u64, point: &MeasuredBatch) -> String {

@@ -1,6 +1,7 @@
 //! Target of a measurement: a session's workload on its device.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -14,10 +15,11 @@ use gpu_tuned_train::device::{OpenGpu, tf32_is_off};
 use gpu_tuned_train::train::NotReady;
 
 use super::bench::{Bench, Tried};
+use super::budget::{Budget, MODE_ON_THE_CPU, ON_A_GPU};
 #[cfg(feature = "counting-allocator")]
 use super::replay;
 use super::{MeasureError, Step, Subject, cpu, host, parameters, range, report, shape};
-use crate::requests::{archive_folder, is_json_requested, lock_path, package, slug};
+use crate::requests::{archive_folder, is_json_requested, lock_path, package, requested_budget, slug};
 use crate::versions;
 
 /// Samples of the largest micro-batch to try without a global batch.
@@ -144,9 +146,10 @@ impl MeasurementTarget {
         keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
     ) -> Result<LockedWorkload, MeasureError> {
         let subject = &subject.in_precision(self.settings.precision)?.when_not_ready(self.not_ready);
-        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, report::waiting(!self.is_cpu()));
+        let budget = Budget::begin(self.budget(subject.checkpointing().len())?);
+        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, report::waiting(!self.is_cpu(), Some(budget)));
         let progress = |mode, tried: &Tried| {
-            report::point(mode, tried);
+            report::point(budget, mode, tried);
             heartbeat.output();
         };
         let bench = Bench {
@@ -155,6 +158,7 @@ impl MeasurementTarget {
             plain: self.mode(self.settings.precision),
             largest_batch: self.largest_batch(),
             global: self.samples_per_rank.filter(|share| *share == self.largest_batch()),
+            budget,
             begins: &|step| heartbeat.at(step),
             progress: &progress,
         };
@@ -176,6 +180,14 @@ impl MeasurementTarget {
             keep(&mut workload)
         })?;
         Ok(workload)
+    }
+
+    /// Time of a measurement in so many modes: as requested, or the default of the device.
+    fn budget(&self, modes: usize) -> Result<Duration, MeasureError> {
+        let default = if self.is_cpu() { MODE_ON_THE_CPU * modes as u32 } else { ON_A_GPU };
+        let Some(text) = requested_budget() else { return Ok(default) };
+        let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+        seconds.map(Duration::from_secs).ok_or(MeasureError::Budget { text })
     }
 
     /// Replays allocations for the GPU that the program was built for, on a CPU.
@@ -241,6 +253,9 @@ impl MeasurementTarget {
         let plan = Plan {
             largest_batch: bench.largest_batch,
             global: bench.global,
+            planned: self.settings.batch_size,
+            tolerance: self.goal.throughput_tolerance,
+            budget: bench.budget,
             at_open: gpu.memory_free,
             progress: bench.progress,
         };
@@ -252,15 +267,13 @@ impl MeasurementTarget {
             context_bytes: free_before.map(|before| before - gpu.memory_free),
             ..on
         };
-        for &checkpointing in bench.subject.checkpointing() {
-            let mode = bench.mode(checkpointing);
-            measure(&trial, plan, mode, &mut |found, kernels| {
-                on.kernels_bytes = on.kernels_bytes.max(kernels);
-                on.mode.insert(mode, found);
-                keep(&on)
-            })?;
-        }
-        Ok(())
+        let modes: Vec<_> =
+            bench.subject.checkpointing().iter().map(|checkpointing| bench.mode(*checkpointing)).collect();
+        measure(&trial, plan, &modes, &mut |mode, found, kernels| {
+            on.kernels_bytes = on.kernels_bytes.max(Some(kernels));
+            on.mode.insert(mode, found);
+            keep(&on)
+        })
     }
 }
 

@@ -67,8 +67,6 @@ pub fn timed<M: Module, B: Clone>(
 #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code, reason = "what concerns GPUs alone"))]
 pub(super) struct Run {
     pub(super) times: Times,
-    /// Duration of the steps without the first one, which compiles and tunes.
-    pub(super) took: Duration,
     /// Bytes reserved by the device's memory pools after equal steps of two micro-batches, before any other steps.
     /// Pools shared by several kinds of steps use a page more. `None` on the CPU, and if such steps take too long.
     pub(super) reserved: Option<Bytes>,
@@ -158,14 +156,13 @@ impl<'s, 'a, M: Module, B: Clone> Clock<'s, 'a, M, B> {
     /// Steps, and what the device's memory pools `held` after the first of them.
     fn run(&mut self, spend: Duration, held: impl Fn(&Self) -> Option<Bytes>) -> Result<Run, MeasureError> {
         let first = self.time(1, if self.is_cpu { 1 } else { ACCUMULATING })?;
-        let begin = Instant::now();
         let is_steady = !self.is_cpu && self.equal()?;
         let reserved = held(self).filter(|_| is_steady);
         self.check()?;
         let warm = self.warm_up(first, spend)?;
         let times = self.repeat(warm, spend)?;
         self.check()?;
-        Ok(Run { times, took: begin.elapsed(), reserved })
+        Ok(Run { times, reserved })
     }
 
     /// Takes more steps like the first one. Returns true if they were as many as a dry run takes.

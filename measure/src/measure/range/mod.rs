@@ -75,7 +75,7 @@ impl MeasurementTarget {
         journal.begin(header, Begin { planned: self.planned(), setups: setups.clone() })?;
         report::begin(name, &self.facts.name, &setups, &known);
         super::report::shared(self.reading.as_ref());
-        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, super::report::waiting(!self.is_cpu()));
+        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, super::report::waiting(!self.is_cpu(), None));
         let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
         let runner = OnDevice::new(self, subject, spend);
         let said = || heartbeat.output();

@@ -145,7 +145,8 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     let line = stdout.lines().find_map(|line| line.find("{\"").map(|at| &line[at..])).expect("a line of JSON");
     let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(json["measured"]["shape"], measured.shape.as_str());
-    assert_eq!(stderr.lines().filter(|line| line.contains("micro-step")).count(), tries, "{stderr}");
+    let reported: Vec<_> = stderr.lines().filter(|line| line.contains("micro-step")).collect();
+    assert!(reported.len() == tries && reported.iter().all(|line| line.contains(" s of 50 s; f32")), "{stderr}");
 }
 
 #[test]
@@ -196,6 +197,23 @@ fn a_program_that_is_not_asked_goes_on() {
     let output = run(&lock, &[("GPU_TUNED_MEASURE", "0")]);
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("went on"));
     assert!(!lock.exists());
+}
+
+#[test]
+fn the_time_of_a_measurement_is_requested_in_seconds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = folder.path().join("gpu-tuned.lock");
+    let measure = |budget| {
+        let output = run(&lock, &[("GPU_TUNED_MEASURE", "1"), ("GPU_TUNED_MEASURE_BUDGET", budget)]);
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for refused in ["0", "2 min"] {
+        let (is_measured, stderr) = measure(refused);
+        let message = format!("`GPU_TUNED_MEASURE_BUDGET` is `{refused}`, expected whole seconds from 1 on");
+        assert!(!is_measured && stderr.contains(&message) && !lock.exists(), "{stderr}");
+    }
+    let (is_measured, stderr) = measure("10");
+    assert!(is_measured && stderr.contains(" s of 10 s; f32, batch 1: "), "{stderr}");
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! Measuring on a GPU: memory by dry runs, time by running micro-batches that leave much memory free.
+//!
+//! A try of a micro-batch measures both. Tries are ordered by what plans need, for all modes together, until the time is
+//! up: see [`order`].
+
+mod order;
+
+use std::time::{Duration, Instant};
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::{MeasuredMode, MeasurementMethod, Mode};
+
+use super::bench::Tried;
+use super::budget::Budget;
+use super::timed::Run;
+use super::{MeasureError, Memory, Step};
+use order::{First, Limits, ModeTries, Need};
+
+/// Fraction of the free memory that executed steps may reserve: the device must never run out of memory.
+const SHARE: f64 = 0.85;
+/// Time for the repeats of one micro-batch.
+const SPEND: Duration = Duration::from_secs(2);
+/// Tries of the first mode that are made whatever they take: two sizes are the least that plans interpolate between.
+const LEAST_TRIES: usize = 2;
+
+/// Steps on a GPU.
+pub(super) trait Trial {
+    /// Returns the memory that steps would reserve.
+    fn dry(&self, step: Step) -> Result<Memory, MeasureError>;
+
+    /// Runs steps, with one micro-batch and with several.
+    fn run(&self, step: Step, spend: Duration) -> Result<Run, MeasureError>;
+
+    /// Returns the free memory of the device.
+    fn free(&self) -> Result<Bytes, MeasureError>;
+
+    /// Returns the bytes that the memory pools reserve.
+    fn held(&self) -> Bytes;
+
+    /// Returns the current time.
+    fn now(&self) -> Instant;
+}
+
+/// Inputs of a search.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'p> {
+    /// Largest micro-batch: a rank's share of the global batch.
+    pub(super) largest_batch: u64,
+    /// A rank's share of the global batch, if there is one.
+    pub(super) global: Option<u64>,
+    /// Micro-batch that was planned before the measurement.
+    pub(super) planned: u64,
+    /// Fraction of the best throughput that a plan may give up for a smaller micro-batch.
+    pub(super) tolerance: f64,
+    /// Free memory when the GPU was opened, before anything was allocated.
+    pub(super) at_open: Bytes,
+    pub(super) budget: Budget,
+    /// Called after every try.
+    pub(super) progress: &'p dyn Fn(Mode, &Tried),
+}
+
+/// Stores the measurements of a mode so far, and the bytes beyond the memory pools and the context.
+pub(super) type Keep<'k> = dyn FnMut(Mode, MeasuredMode, Bytes) -> Result<(), MeasureError> + 'k;
+
+/// Measures steps in some modes, the most important first, and calls `keep` after every dry run and every timing.
+pub(super) fn measure(
+    trial: &dyn Trial,
+    plan: Plan<'_>,
+    modes: &[Mode],
+    keep: &mut Keep<'_>,
+) -> Result<(), MeasureError> {
+    let most = (trial.free()? + trial.held()).scaled(SHARE);
+    let Plan { largest_batch, global, planned, tolerance, .. } = plan;
+    let limits = Limits { largest_batch, global, planned, tolerance, most };
+    let modes = modes.iter().map(|mode| ModeTries::new(*mode)).collect();
+    Search { trial, plan, limits, modes, durations: Vec::new(), keep }.run()
+}
+
+/// Search for the micro-batches that fit the GPU, in some modes.
+struct Search<'c, 'k> {
+    trial: &'c dyn Trial,
+    plan: Plan<'c>,
+    limits: Limits,
+    /// The first mode is the one that plans prefer.
+    modes: Vec<ModeTries>,
+    /// Micro-batches of all tries that were timed, in their order, and the durations of the tries.
+    durations: Vec<(u64, Duration)>,
+    keep: &'c mut Keep<'k>,
+}
+
+impl Search<'_, '_> {
+    fn run(&mut self) -> Result<(), MeasureError> {
+        while let Some((mode, batch)) = self.next() {
+            let begin = self.trial.now();
+            if self.attempt(mode, batch)? {
+                self.durations.push((batch, self.trial.now().duration_since(begin)));
+            }
+        }
+        // The best throughput of one mode decides which sizes of another are needed.
+        (0..self.modes.len())
+            .try_for_each(|mode| if self.modes[mode].tried.is_empty() { Ok(()) } else { self.store(mode) })
+    }
+
+    /// The next try, as mode and micro-batch: what plans need first, and nothing that takes longer than the time that is
+    /// left.
+    fn next(&self) -> Option<(usize, u64)> {
+        let left = self.plan.budget.left(self.trial.now());
+        for need in [Need::Plan, Need::Rest] {
+            for mode in 0..self.modes.len() {
+                let is_due = mode == 0 && self.modes[0].tried.len() < LEAST_TRIES;
+                let is_affordable = |batch: &u64| is_due || self.expected(*batch) <= left;
+                if let Some(batch) = self.wanted(mode, need).into_iter().find(is_affordable) {
+                    return Some((mode, batch));
+                }
+            }
+        }
+        None
+    }
+
+    fn wanted(&self, mode: usize, need: Need) -> Vec<u64> {
+        let first = (mode > 0).then(|| First::new(&self.modes[0], &self.limits));
+        self.modes[mode].wanted(need, &self.limits, first.as_ref())
+    }
+
+    /// Expected duration of a try: that of the nearest size which is not smaller, or in proportion to the largest one.
+    ///
+    /// The first try of the process compiles most kernels, so it counts only where it is the only one.
+    fn expected(&self, batch: u64) -> Duration {
+        let later = self.durations.get(1..).filter(|later| !later.is_empty()).unwrap_or(&self.durations);
+        let larger = later.iter().filter(|(tried, _)| *tried >= batch).min_by_key(|(tried, _)| *tried);
+        let nearest = larger.or_else(|| later.iter().max_by_key(|(tried, _)| *tried));
+        nearest.map_or(Duration::ZERO, |(tried, took)| took.mul_f64((batch as f64 / *tried as f64).max(1.0)))
+    }
+
+    /// Dry-runs a micro-batch, and times it if it fits. Returns true if it was timed. A tensor may be larger than the
+    /// device allocates in one piece. An error is one of the program if no other size works.
+    fn attempt(&mut self, mode: usize, batch: u64) -> Result<bool, MeasureError> {
+        let tried = match self.dry(self.modes[mode].mode, batch) {
+            Ok(tried) => tried,
+            Err(error) => {
+                self.modes[mode].exclude(batch);
+                let is_last = self.modes.iter().all(|mode| mode.tried.is_empty()) && self.next().is_none();
+                tracing::info!("batch {batch} is left out: {error}");
+                return if is_last { Err(error) } else { Ok(false) };
+            }
+        };
+        let fits = self.fits(&tried);
+        let is_timed = fits && !self.modes[mode].is_launch_bound(batch);
+        if !fits {
+            self.modes[mode].exclude(batch);
+        }
+        self.modes[mode].tried.insert(batch, tried);
+        self.store(mode)?;
+        if is_timed {
+            self.time(mode, batch)?;
+            self.store(mode)?;
+        }
+        let ModeTries { mode, tried, .. } = &self.modes[mode];
+        (self.plan.progress)(*mode, &tried[&batch]);
+        Ok(is_timed)
+    }
+
+    fn dry(&self, Mode { checkpointing, .. }: Mode, batch: u64) -> Result<Tried, MeasureError> {
+        let memory = self.trial.dry(Step::single(batch, checkpointing))?;
+        let fits = memory.reserved_bytes <= self.limits.most;
+        let accumulating = fits.then(|| self.trial.dry(Step::accumulating(batch, checkpointing))).transpose();
+        let accumulating = accumulating.unwrap_or_else(|error| {
+            tracing::info!("batch {batch} is measured without accumulation: {error}");
+            None
+        });
+        Ok(Tried { batch, memory: Some(memory), accumulating, ..Tried::default() })
+    }
+
+    fn time(&mut self, mode: usize, batch: u64) -> Result<(), MeasureError> {
+        let step = Step::single(batch, self.modes[mode].mode.checkpointing);
+        let spend = SPEND.min(self.plan.budget.left(self.trial.now()));
+        let Run { times, reserved } = self.trial.run(step, spend)?;
+        if let Some(tried) = self.modes[mode].tried.get_mut(&batch) {
+            (tried.times, tried.ran) = (Some(times), reserved);
+        }
+        Ok(())
+    }
+
+    /// Returns true if steps of a micro-batch may run: one alone, and several whose gradients are accumulated.
+    fn fits(&self, tried: &Tried) -> bool {
+        let reserved = [tried.memory, tried.accumulating].map(|memory| memory.map(|memory| memory.reserved_bytes));
+        reserved.into_iter().all(|bytes| bytes.is_some_and(|bytes| bytes <= self.limits.most))
+    }
+
+    /// Stores all tries of a mode so far. The mode is partial while plans need sizes that were not tried.
+    fn store(&mut self, mode: usize) -> Result<(), MeasureError> {
+        let kernels = self.plan.at_open - self.trial.free()? - self.trial.held();
+        let is_partial = !self.wanted(mode, Need::Plan).is_empty();
+        let ModeTries { mode, tried, .. } = &self.modes[mode];
+        let batch = tried.iter().map(|(batch, tried)| (*batch, tried.measured())).collect();
+        (self.keep)(*mode, MeasuredMode { method: MeasurementMethod::DryRun, is_partial, batch }, kernels)
+    }
+}
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod replayed_tests;
+#[cfg(test)]
+mod tests;
