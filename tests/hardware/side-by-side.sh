@@ -4,8 +4,9 @@
 # `hardware` is on the PATH, and `python3` has PyTorch. MICRO_BATCH and PRECISION are those of the plan. Lines are added to
 # FOLDER/side-by-side.jsonl; runs with a result there are not repeated. The order is: plain, planned, PyTorch, then each
 # setting alone. A step has 64 samples. With a larger micro-batch it has that many, and the learning rate grows by the
-# square root of the ratio. SAMPLES (12800) are those of a run; LIMIT (180) are its seconds. GPUS (0) are the indices of the
-# GPUs; each takes the next model and has a kernel cache of its own, in the folder CACHES (FOLDER).
+# square root of the ratio. SAMPLES (12800) are those of a run, LIMIT (180) are its seconds, SWEEP (256,512) are further
+# micro-batches in PyTorch. GPUS (0) are the indices of the GPUs; each takes the next model and has a kernel cache of its own, in
+# the folder CACHES (FOLDER).
 set -uo pipefail
 folder=${1:?side-by-side.sh FOLDER [MODEL[:MICRO_BATCH[:PRECISION]]…]}; shift
 [ $# -gt 0 ] || set -- transformer:64:mixed_bf16 convnet:32:mixed_bf16 resnet:64:f32 lstm:64:f32
@@ -42,7 +43,7 @@ model() {
   baseline "$model" plain --plain "${whole[@]}"
   baseline "$model" planned "${split[@]}" --precision "$precision" --cuda-graphs
   if ! grep -q "\"run\":\"peer\",\"model\":\"$model\"," "$lines"; then
-    timeout "${LIMIT:-180}" python3 "$here/peer.py" "$model" --batch "$batch" --sweep "${SWEEP:-256}" >> "$lines"
+    timeout "${LIMIT:-180}" python3 "$here/peer.py" "$model" --batch "$batch" --sweep "${SWEEP:-256,512}" >> "$lines"
     say "$model in PyTorch ended with $?"
   fi
   # What changes one setting is the planned run where no other is changed.

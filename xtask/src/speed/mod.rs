@@ -47,7 +47,7 @@ fn section(runs: &[Run]) -> String {
          the last tenth of the steps, after the same number of samples. *Reserved* is the memory of the pools in MiB.\n\n{}\n\
          ### Each setting alone\n\nGains over the plain loop. A dash marks a setting that the plan leaves as it is.\n\n{}\n\
          ### PyTorch\n\nSamples/s with micro-batches of 64. *bf16* is autocast, *compiled* is bf16 with `torch.compile`. TF32 is \
-         on, as in Burn. *Burn / PyTorch* compares the plain loop with TF32, and planned settings with the fastest of the three.\n\n{}\n{}",
+         allowed, as in Burn. *Burn / PyTorch* compares the plain loop with TF32, and planned settings with the fastest of the three.\n\n{}\n{}",
         gains.len(),
         planned(&models),
         alone(&models),
