@@ -239,7 +239,8 @@ def main():
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
-    sizes = [arguments.batch] + [int(size) for size in arguments.sweep.split(",") if size]
+    swept = [int(size) for size in arguments.sweep.split(",") if size]
+    sizes = list(dict.fromkeys([arguments.batch, *swept]))
     for name in arguments.models:
         best = arguments.batch
         for way in arguments.ways.split(","):

@@ -43,7 +43,7 @@ model() {
   baseline "$model" plain --plain "${whole[@]}"
   baseline "$model" planned "${split[@]}" --precision "$precision" --cuda-graphs
   if ! grep -q "\"run\":\"peer\",\"model\":\"$model\"," "$lines"; then
-    timeout "${LIMIT:-180}" python3 "$here/peer.py" "$model" --batch "$batch" --sweep "${SWEEP:-256,512}" >> "$lines"
+    timeout "${LIMIT:-180}" python3 "$here/peer.py" "$model" --batch "$batch" --sweep "$step,${SWEEP:-256,512}" >> "$lines"
     say "$model in PyTorch ended with $?"
   fi
   # What changes one setting is the planned run where no other is changed.

@@ -87,7 +87,7 @@ pub(crate) struct Trained {
 /// Loss of a step.
 enum Loss {
     Read(f32),
-    OnDevice(Tensor<1>),
+    OnDevice(Box<Tensor<1>>),
 }
 
 impl Loss {
@@ -135,7 +135,7 @@ impl Arguments {
             let value = loss.clone().inner();
             let gradients = GradientsParams::from_grads(loss.backward(), &network);
             model = Some(optimizer.step(self.rate, network, gradients));
-            Ok(Loss::OnDevice(value))
+            Ok(Loss::OnDevice(Box::new(value)))
         })
     }
 

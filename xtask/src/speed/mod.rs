@@ -44,10 +44,12 @@ fn section(runs: &[Run]) -> String {
     let mean = or_dash(geometric_mean(&gains), |mean| format!("x{mean:.2}"));
     format!(
         "{title}\n\n### Planned settings\n\nThe geometric mean of the gains is {mean} over {} models. *Loss* is the mean over \
-         the last tenth of the steps, after the same number of samples. *Reserved* is the memory of the pools in MiB.\n\n{}\n\
+         the last tenth of the steps, after the same number of samples. *Settings* are micro-batch x \
+         accumulation, precision and CUDA graphs. *Reserved* is the memory of the pools in MiB.\n\n{}\n\
          ### Each setting alone\n\nGains over the plain loop. A dash marks a setting that the plan leaves as it is.\n\n{}\n\
          ### PyTorch\n\nSamples/s with micro-batches of 64. *bf16* is autocast, *compiled* is bf16 with `torch.compile`. TF32 is \
-         allowed, as in Burn. *Burn / PyTorch* compares the plain loop with TF32, and planned settings with the fastest of the three.\n\n{}\n{}",
+         allowed, as in Burn. *Burn / PyTorch* compares the plain loop with TF32, and planned \
+         settings with the fastest run of as many samples in a step.\n\n{}\n{}",
         gains.len(),
         planned(&models),
         alone(&models),
@@ -99,7 +101,7 @@ fn alone(models: &[Model]) -> String {
 fn peers(models: &[Model]) -> String {
     let row = |model: &Model| {
         let peer = |way| model.peer(way);
-        let fastest = ["tf32", "bf16", "compiled"].into_iter().filter_map(peer).reduce(f64::max);
+        let fastest = model.fastest_peer();
         let over = |way, other: Option<f64>| {
             or_dash(model.rate(way).zip(other), |(burn, other)| format!("{:.2}", burn / other))
         };
@@ -136,7 +138,7 @@ fn every_run(runs: &[Run]) -> String {
         let median = run.message.clone().unwrap_or_else(|| rate(run.samples_per_second));
         cells![
             run.model,
-            if run.run == run::PEER { "PyTorch" } else { "Burn" },
+            if run.program == run::PEER { "PyTorch" } else { "Burn" },
             run.way,
             run.batch,
             median,

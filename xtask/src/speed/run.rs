@@ -12,7 +12,8 @@ const BATCH: u64 = 64;
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Run {
     /// `baseline` for Burn, `peer` for PyTorch.
-    pub run: String,
+    #[serde(rename = "run")]
+    pub program: String,
     pub model: String,
     /// Name of the run: `plain`, `planned` or a setting; `tf32`, `bf16` or `compiled` in PyTorch.
     pub way: String,
@@ -86,7 +87,7 @@ impl<'r> Model<'r> {
 
     /// The latest run of a name in Burn. A plan that only replays CUDA graphs is the run for this setting, too.
     pub(super) fn baseline(&self, way: &str) -> Option<&'r Run> {
-        let mut of_burn = self.runs.iter().copied().rev().filter(|run| run.run != PEER);
+        let mut of_burn = self.runs.iter().copied().rev().filter(|run| run.program != PEER);
         let is_graphs = |run: &Run| run.way == "planned" && run.changes_graphs_only();
         of_burn.find(|run| run.way == way || (way == "graphs" && is_graphs(run)))
     }
@@ -114,12 +115,21 @@ impl<'r> Model<'r> {
 
     /// The fastest run in PyTorch with another batch.
     pub(super) fn best_peer(&self) -> Option<&'r Run> {
-        let others = self.peers().filter(|run| run.batch != BATCH);
-        others
-            .max_by(|a, b| a.samples_per_second.partial_cmp(&b.samples_per_second).unwrap_or(std::cmp::Ordering::Equal))
+        fastest(self.peers().filter(|run| run.batch != BATCH))
+    }
+
+    /// Samples per second of the fastest run in PyTorch with as many samples in a step as planned.
+    pub(super) fn fastest_peer(&self) -> Option<f64> {
+        let planned = self.baseline("planned")?.batch;
+        fastest(self.peers().filter(|run| run.batch == planned))?.samples_per_second
     }
 
     fn peers(&self) -> impl DoubleEndedIterator<Item = &'r Run> {
-        self.runs.iter().copied().filter(|run| run.run == PEER)
+        self.runs.iter().copied().filter(|run| run.program == PEER)
     }
+}
+
+fn fastest<'r>(runs: impl Iterator<Item = &'r Run>) -> Option<&'r Run> {
+    let rate = |run: &Run| run.samples_per_second.unwrap_or_default();
+    runs.max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }

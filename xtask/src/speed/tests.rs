@@ -50,6 +50,15 @@ fn runs_are_compared_with_the_plain_loop_and_with_pytorch() {
     assert!(page.contains("| lstm | Burn | plain | 64 | 250 | 200 to 300 | 61.2 | 1 |"), "{page}");
 }
 
+/// PyTorch had 4,000 samples/s with as many in a step, and 5,600 with 64.
+#[test]
+fn a_larger_planned_step_is_compared_with_one_as_large() {
+    let planned = "\"way\":\"planned\",\"batch\":64,\"micro_batch\":32";
+    let text = LINES.replace(planned, "\"way\":\"planned\",\"batch\":256,\"micro_batch\":32");
+    let page = section(&parsed(&text).expect("lines"));
+    assert_eq!(rows(&page, "| convnet |")[2], "| convnet | 2,800 | - | 5,600 | 4,000 at 256, bf16 | 0.25 | 0.35 |");
+}
+
 #[test]
 fn a_line_that_is_no_run_is_an_error_with_its_number() {
     let error = parsed("\n{\"run\":\"baseline\"}").expect_err("no model");
