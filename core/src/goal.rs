@@ -1,4 +1,4 @@
-use crate::device::{DeviceFacts, DeviceKind};
+use crate::device::DeviceFacts;
 use crate::dims::{Schema, schema};
 use crate::{Pins, Precision, PrecisionPolicy, SettingRow, SettingValue};
 
@@ -66,9 +66,9 @@ impl Goal {
         }
     }
 
-    /// Returns true if steps on a device can be replayed as CUDA graphs: on a GPU, by one rank.
-    pub(crate) fn can_use_graphs(&self, device: &DeviceFacts) -> bool {
-        device.kind == DeviceKind::Gpu && self.world_size == 1
+    /// Returns true if a GPU may replay steps as CUDA graphs: those of one rank, unless the setting is pinned to false.
+    pub fn may_use_graphs(&self) -> bool {
+        self.world_size == 1 && self.pins.cuda_graphs != Some(false)
     }
 
     /// Returns true if the planner chooses the precision.

@@ -8,7 +8,7 @@ use super::memory::MemoryModel;
 use super::pools::Pools;
 use super::split::{self, Split};
 use super::time::StepTime;
-use crate::device::DeviceFacts;
+use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Goal, Precision, Provenance};
@@ -150,7 +150,7 @@ pub(super) fn frugal<'s>(splits: &'s [Split], memory: &MemoryModel<'_>) -> impl 
 /// Returns the modes to compare: without checkpointing, and with it where it saves memory or was measured; or the
 /// pinned one. With CUDA graphs only if they are pinned.
 pub(super) fn modes(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> Vec<Mode> {
-    let has_graphs = goal.pins.cuda_graphs == Some(true) && goal.can_use_graphs(device);
+    let has_graphs = goal.pins.cuda_graphs == Some(true) && can_use_graphs(device, goal);
     let mode = |checkpointing| {
         Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device).with_graphs(has_graphs)
     };
@@ -169,11 +169,15 @@ pub(super) fn recorded_modes(
     goal: &Goal,
     precision: Precision,
 ) -> Vec<Mode> {
-    if goal.pins.cuda_graphs.is_some() || !goal.can_use_graphs(device) {
+    if goal.pins.cuda_graphs.is_some() || !can_use_graphs(device, goal) {
         return Vec::new();
     }
     let recorded = modes(device, workload, goal, precision).into_iter().map(|mode| mode.with_graphs(true));
     recorded.filter(|mode| baseline::is_timed_here(device, workload, *mode)).collect()
+}
+
+fn can_use_graphs(device: &DeviceFacts, goal: &Goal) -> bool {
+    device.kind == DeviceKind::Gpu && goal.may_use_graphs()
 }
 
 /// Returns true if checkpointing keeps less: with dropout Burn's keeps more, because it cannot recompute random masks.

@@ -31,7 +31,7 @@ pub(super) fn reason(device: &DeviceFacts, goal: &Goal, choice: &Choice) -> Reas
     let (provenance, why) = match choice.graphs {
         _ if device.kind == DeviceKind::Cpu => (Provenance::Derived, "a CPU has none".to_owned()),
         _ if goal.world_size > 1 => (Provenance::Derived, "they do not work with several ranks".to_owned()),
-        Graphs::NotMeasured => (Provenance::Derived, "not measured here: run `cargo gpu-tuned measure`".to_owned()),
+        Graphs::NotMeasured => (Provenance::Derived, "not timed here by `cargo gpu-tuned measure`".to_owned()),
         Graphs::DoNotFit => (Provenance::Measured, "they do not fit".to_owned()),
         Graphs::Measured { gain } if gain < WORTHWHILE_GAIN => {
             let percent = (gain * 100.0).max(0.0);

@@ -115,7 +115,7 @@ fn a_device_that_was_not_measured_and_ranks_have_no_graphs() {
     let h200 = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
     let elsewhere = plan(&h200, &measured(1.0), &goal(true)).expect("it fits");
     assert!(!elsewhere.settings.cuda_graphs, "{elsewhere}");
-    assert!(reason(&elsewhere).starts_with("not measured here"), "{elsewhere}");
+    assert!(reason(&elsewhere).starts_with("not timed here"), "{elsewhere}");
     let ranks = Goal { world_size: 2, ..goal(true) };
     let ranks = plan(&h100(), &measured(1.0), &ranks).expect("it fits");
     assert_eq!((ranks.settings.cuda_graphs, reason(&ranks)), (false, "they do not work with several ranks"));

@@ -53,7 +53,12 @@ impl<M: Module, B: Clone> Bench<'_, '_, M, B> {
 
 impl Step {
     pub(super) fn single(batch: u64, checkpointing: bool) -> Self {
-        Self { batch: usize::try_from(batch).unwrap_or(usize::MAX), micro_batches: 1, checkpointing }
+        Self {
+            batch: usize::try_from(batch).unwrap_or(usize::MAX),
+            micro_batches: 1,
+            checkpointing,
+            cuda_graphs: false,
+        }
     }
 
     pub(super) fn accumulating(batch: u64, checkpointing: bool) -> Self {

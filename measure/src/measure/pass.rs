@@ -61,6 +61,12 @@ impl<M: Module, B> Pass<'_, M, B> {
         }
     }
 
+    /// Returns true if the passes can be recorded as a CUDA graph.
+    #[cfg(feature = "cuda")]
+    pub(super) const fn has_graphs(&self) -> bool {
+        matches!(self, Self::Loss(_))
+    }
+
     /// With and without recomputing activations, as far as the model can be had so.
     pub(super) fn checkpointing(&self) -> &'static [bool] {
         match self {

@@ -8,9 +8,9 @@ use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
 use gpu_tuned_core::{Precision, grouped, three_digits};
 use gpu_tuned_project::lock::LockedWorkload;
 
-use super::Step;
 use super::bench::Tried;
 use super::budget::Budget;
+use super::{MeasureError, Step};
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
@@ -43,6 +43,11 @@ pub(super) fn waiting(is_gpu: bool, budget: Option<Budget>) -> impl Fn(Duration,
         let at = step.map(|step| format!("{step}, ")).unwrap_or_default();
         eprintln!("  ... {total}{at}no result for {:.0} s{why}", quiet.as_secs_f64());
     }
+}
+
+/// Prints why steps are not replayed as CUDA graphs.
+pub(super) fn no_graphs(mode: Mode, error: &MeasureError) {
+    eprintln!("  {mode} is left out: {error}");
 }
 
 /// Prints a line for a try, which begins with the time so far.

@@ -256,6 +256,7 @@ impl MeasurementTarget {
             planned: self.settings.batch_size,
             tolerance: self.goal.throughput_tolerance,
             budget: bench.budget,
+            graphs: bench.subject.pass().has_graphs() && self.goal.may_use_graphs(),
             at_open: gpu.memory_free,
             progress: bench.progress,
         };

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
+use gpu_tuned_train::train::GraphStatus;
 use serde::{Deserialize, Serialize};
 
 use super::bench::ACCUMULATING;
@@ -38,6 +39,8 @@ const FEWEST_EQUAL: usize = 4;
 const MOST_EQUAL: usize = 12;
 /// After this no more of them than necessary, and after that none.
 const EQUAL: Duration = Duration::from_millis(500);
+/// Steps until replays are trusted: some plain ones, and some in which both are compared.
+const MOST_UNTIL_REPLAYED: usize = 16;
 const TOO_LONG: Duration = Duration::from_secs(10);
 
 /// Times warm steps, for about as long as `spend`; ignores `step.micro_batches`.
@@ -155,6 +158,9 @@ impl<'s, 'a, M: Module, B: Clone> Clock<'s, 'a, M, B> {
 
     /// Steps, and what the device's memory pools `held` after the first of them.
     fn run(&mut self, spend: Duration, held: impl Fn(&Self) -> Option<Bytes>) -> Result<Run, MeasureError> {
+        if self.step.cuda_graphs {
+            return self.replayed(spend);
+        }
         let first = self.time(1, if self.is_cpu { 1 } else { ACCUMULATING })?;
         let is_steady = !self.is_cpu && self.equal()?;
         let reserved = held(self).filter(|_| is_steady);
@@ -163,6 +169,28 @@ impl<'s, 'a, M: Module, B: Clone> Clock<'s, 'a, M, B> {
         let times = self.repeat(warm, spend)?;
         self.check()?;
         Ok(Run { times, reserved })
+    }
+
+    /// Steps with CUDA graphs, once replays agree with plain micro-steps, and the most that the memory pools held until then.
+    fn replayed(&mut self, spend: Duration) -> Result<Run, MeasureError> {
+        let (mut reserved, mut last) = (None, 0.0);
+        for _ in 0..MOST_UNTIL_REPLAYED {
+            last = self.time(1, ACCUMULATING)?;
+            reserved = reserved.max(self.held());
+            if self.training.graph_status() == Some(&GraphStatus::Replaying) {
+                break;
+            }
+        }
+        match self.training.graph_status() {
+            Some(GraphStatus::Replaying) => {}
+            Some(status) => return Err(self.step.failed(status)),
+            None => unreachable!("BUG: the step has graphs"),
+        }
+        self.check()?;
+        let warm = self.warm_up(last, spend)?;
+        let times = self.repeat(warm, spend)?;
+        self.check()?;
+        Ok(Run { times, reserved: reserved.max(self.held()) })
     }
 
     /// Takes more steps like the first one. Returns true if they were as many as a dry run takes.

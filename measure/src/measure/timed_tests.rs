@@ -85,7 +85,7 @@ fn pools_are_looked_at_before_steps_of_another_kind() {
             model.forward(batch).mean()
         },
     );
-    let step = Step { batch: 1, micro_batches: 1, checkpointing: false };
+    let step = Step { batch: 1, micro_batches: 1, checkpointing: false, cuda_graphs: false };
     let seen = Mutex::new(Vec::new());
     let mut clock = Clock { is_cpu: false, ..Clock::new(&device, &subject, step) };
     let look = |_: &Clock<'_, '_, _, _>| {

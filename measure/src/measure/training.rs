@@ -2,7 +2,7 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
 use gpu_tuned_train::mixed::{LossScale, Master};
-use gpu_tuned_train::train::{ModelWeights, accumulate, witness};
+use gpu_tuned_train::train::{FixedBatchGraphs, GraphStatus, ModelWeights, accumulate, witness};
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
@@ -24,9 +24,16 @@ pub struct Step {
     pub micro_batches: usize,
     /// True if the backward pass recomputes activations.
     pub checkpointing: bool,
+    /// True if micro-steps are replayed as CUDA graphs.
+    pub cuda_graphs: bool,
 }
 
 impl Step {
+    /// The step with micro-batches that are replayed as CUDA graphs, or not.
+    pub(super) const fn with_graphs(self, cuda_graphs: bool) -> Self {
+        Self { cuda_graphs, ..self }
+    }
+
     /// The device on which such steps are trained.
     pub(super) fn device(self, device: &Device) -> Device {
         let device = device.clone().autodiff();
@@ -40,7 +47,10 @@ impl core::fmt::Display for Step {
         if self.micro_batches > 1 {
             write!(f, ", {} micro-batches", self.micro_batches)?;
         }
-        if self.checkpointing { f.write_str(", checkpointed") } else { Ok(()) }
+        if self.checkpointing {
+            f.write_str(", checkpointed")?;
+        }
+        if self.cuda_graphs { f.write_str(", CUDA graphs") } else { Ok(()) }
     }
 }
 
@@ -53,9 +63,11 @@ pub(super) struct Training<'s, 'a, M, B> {
     scale: Option<LossScale>,
     optimizer: Optimizer<M>,
     batch: B,
+    samples: usize,
+    graphs: Option<FixedBatchGraphs<M>>,
     /// Device and samples of the next batch.
     #[cfg(feature = "cuda")]
-    next: (Device, usize),
+    device: Device,
 }
 
 impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
@@ -71,12 +83,14 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         let scale = subject.half().map(|half| LossScale::for_half(half).with_init_scale(SCALE));
         Self {
             batch: subject.batch(step.batch, &device),
+            samples: step.batch,
+            graphs: step.cuda_graphs.then(|| FixedBatchGraphs::new(&device)),
             subject,
             weights: Some(weights),
             scale,
             optimizer,
             #[cfg(feature = "cuda")]
-            next: (device, step.batch),
+            device,
         }
     }
 
@@ -88,8 +102,7 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     /// room.
     #[cfg(feature = "cuda")]
     pub(super) fn next_batch(&mut self) {
-        let (device, samples) = &self.next;
-        self.batch = self.subject.batch(*samples, device);
+        self.batch = self.subject.batch(self.samples, &self.device);
     }
 
     /// Takes an optimizer step of so many micro-batches.
@@ -99,9 +112,37 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     }
 
     /// The gradients of a step of so many micro-batches.
-    pub(super) fn gradients(&self, micro_batches: usize) -> GradientsParams {
-        let added = |sum, _| self.added(sum, self.backward(micro_batches, || ()));
-        (0..micro_batches).fold(GradientsParams::new(), added)
+    pub(super) fn gradients(&mut self, micro_batches: usize) -> GradientsParams {
+        let widens = self.weights().is_mixed();
+        if let Some(graphs) = &mut self.graphs {
+            graphs.begin_step(self.samples, widens);
+        }
+        (0..micro_batches).fold(GradientsParams::new(), |sum, _| {
+            let gradients = self.micro_step(micro_batches);
+            self.added(sum, gradients)
+        })
+    }
+
+    /// The gradients of one of so many micro-batches, with CUDA graphs where the step has them.
+    ///
+    /// # Panics
+    ///
+    /// If memory runs out in a step with CUDA graphs, as without.
+    fn micro_step(&mut self, micro_batches: usize) -> GradientsParams {
+        let (Some(graphs), Pass::Loss(loss)) = (&mut self.graphs, self.subject.pass()) else {
+            return self.backward(micro_batches, || ());
+        };
+        let weights = self.weights.as_ref().expect("BUG: an update puts the weights back");
+        let none = LossScale::none();
+        let factors = (1.0 / micro_batches as f64, self.scale.as_ref().unwrap_or(&none));
+        let mean = |model: &M| loss(model, self.batch.clone());
+        let gradients = graphs.gradients(weights.model(), self.samples, factors, &mean);
+        gradients.unwrap_or_else(|message| panic!("{message}"))
+    }
+
+    /// Use of CUDA graphs, in steps that have them.
+    pub(super) fn graph_status(&self) -> Option<&GraphStatus> {
+        self.graphs.as_ref().map(FixedBatchGraphs::status)
     }
 
     /// Applies the optimizer to the gradients.
@@ -186,8 +227,8 @@ mod tests {
         };
         for half in [Half::F16, Half::Bf16] {
             let subject = subject(half);
-            let step = Step { batch: 1, micro_batches: 1, checkpointing: false };
-            let training = Training::new(&subject, step, &Device::flex());
+            let step = Step { batch: 1, micro_batches: 1, checkpointing: false, cuda_graphs: false };
+            let mut training = Training::new(&subject, step, &Device::flex());
             for gradients in [training.gradients(1), training.passes(|| ())] {
                 let gradient = gradients.get::<1>(training.weights().model().id).expect("a gradient").into_data();
                 let right = [SMALL[0] * SMALL[1]; 3];

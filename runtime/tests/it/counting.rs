@@ -23,7 +23,7 @@ fn tensors_of_a_step() {
         |model: &Linear, batch| model.forward(batch).mean(),
     );
     let step = |batch, micro_batches| {
-        let step = Step { batch, micro_batches, checkpointing: false };
+        let step = Step { batch, micro_batches, checkpointing: false, cuda_graphs: false };
         held(&Device::flex(), &subject, step).expect("it fits")
     };
     // Threads hold on to scratch memory that they take once.

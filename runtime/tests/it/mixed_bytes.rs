@@ -43,7 +43,7 @@ fn measured_and_by_hand() {
     let device = Device::flex();
     let subject = Subject::new(model, || AdamWConfig::new().init(), batch, loss).mixed(Half::Bf16);
     for micro_batches in [1, 3] {
-        let step = Step { batch: 4, micro_batches, checkpointing: false };
+        let step = Step { batch: 4, micro_batches, checkpointing: false, cuda_graphs: false };
         let measured = held(&device, &subject, step).unwrap().reserved_bytes.0 as f64 / COUNT;
         let taken = by_hand(&device.clone().autodiff(), micro_batches);
         // Weights, their copies, two moments, and gradients: 4 + 2 + 8 + 4 bytes, and what the optimizer computes with.

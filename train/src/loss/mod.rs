@@ -68,6 +68,7 @@ impl ChunkedCrossEntropy {
 
     /// Excludes rows with these targets from the mean, as `pad_tokens` of Burn's `CrossEntropyLossConfig` does. They may
     /// be outside of the vocabulary, such as -100.
+    #[must_use]
     pub fn with_pad_tokens(mut self, pad_tokens: Vec<i64>) -> Self {
         self.pad_tokens = pad_tokens;
         self

@@ -38,7 +38,7 @@ pub use batch_check::BatchCheck;
 pub use differentiated::differentiated;
 pub use first_step::{AnyBatch, FirstStep, TakeFirstStep};
 pub use gradients::{times, witness};
-pub use graph::GraphStatus;
+pub use graph::{FixedBatchGraphs, GraphStatus};
 pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use not_ready::NotReady;
 pub use outcome::{Rescue, Step, StepError, TrainerError};

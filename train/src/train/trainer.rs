@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::{Device, FloatDType, Tensor};
+use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::workload::Workload;
@@ -237,12 +237,7 @@ impl<M: Module> Trainer<M> {
         let (is_mixed, scale) = (self.trained.weights.is_mixed(), &self.scale);
         let timer = self.stepper.timer.clone();
         let differentiate = |model: &M, micro: B, factors: Factors<'_>| {
-            let mean = || factors.share(loss(model, micro).cast(FloatDType::F32));
-            let loss = timer.time(Phase::Loss, || watched(Moment::Forward, mean))?;
-            let value = loss.clone().without_autodiff();
-            let backward = || GradientsParams::from_grads(factors.scale(loss).backward(), model);
-            let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;
-            Ok(Differentiated { gradients, loss: value })
+            Differentiated::of(|| loss(model, micro), model, factors, &timer)
         };
         let graphs = self.trained.graphs.clone();
         graphs.lock().begin_step(self.stepper.micro_batch(), is_mixed);

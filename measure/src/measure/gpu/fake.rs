@@ -37,6 +37,8 @@ pub(super) struct Fake {
     pub(super) took: Duration,
     /// Milliseconds of a micro-step by its samples, without and with checkpointing.
     pub(super) ms: [fn(f64) -> f64; 2],
+    /// Milliseconds of a replayed micro-step by its samples; `None` without CUDA graphs, NaN where they are refused.
+    pub(super) graphs_ms: Option<fn(f64) -> f64>,
     pub(super) calls: RefCell<Vec<(&'static str, Step)>>,
     pub(super) now: Cell<Instant>,
 }
@@ -62,6 +64,7 @@ pub(super) fn fake() -> Fake {
         tuning: Duration::ZERO,
         took: Duration::from_secs(1),
         ms: [ms, ms],
+        graphs_ms: None,
         calls: RefCell::default(),
         now: Cell::new(Instant::now()),
     }
@@ -80,6 +83,7 @@ impl Fake {
             global: None,
             planned: self.planned,
             tolerance: 0.02,
+            graphs: self.graphs_ms.is_some(),
             at_open: Bytes::from_mib(self.total - 5000),
             budget: Budget { begin: self.now.get(), whole: BUDGET },
             progress: &|_, _| (),
@@ -129,7 +133,13 @@ impl Trial for Fake {
     fn run(&self, step: Step, _: Duration) -> Result<Run, MeasureError> {
         self.takes(self.took);
         self.calls.borrow_mut().push(("run", step));
-        let ms = self.ms[usize::from(step.checkpointing)](step.batch as f64);
+        let ms = match self.graphs_ms.filter(|_| step.cuda_graphs) {
+            Some(ms) => ms(step.batch as f64),
+            None => self.ms[usize::from(step.checkpointing)](step.batch as f64),
+        };
+        if ms.is_nan() {
+            return Err(step.failed(&"refused: random operations"));
+        }
         let times = Times { micro_step_ms: ms, optimizer_ms: 1.0, spread: 0.0 };
         let reserved = self.reserved(Step { micro_batches: 2, ..step }).scaled(self.really);
         Ok(Run { times, reserved: Some(reserved) })

@@ -3,6 +3,7 @@
 //! A try of a micro-batch measures both. Tries are ordered by what plans need, for all modes together, until the time is
 //! up: see [`order`].
 
+mod graphs;
 mod order;
 
 use std::time::{Duration, Instant};
@@ -52,6 +53,8 @@ pub(super) struct Plan<'p> {
     pub(super) planned: u64,
     /// Fraction of the best throughput that a plan may give up for a smaller micro-batch.
     pub(super) tolerance: f64,
+    /// True if steps are timed with CUDA graphs, too.
+    pub(super) graphs: bool,
     /// Free memory when the GPU was opened, before anything was allocated.
     pub(super) at_open: Bytes,
     pub(super) budget: Budget,
@@ -90,22 +93,32 @@ struct Search<'c, 'k> {
 
 impl Search<'_, '_> {
     fn run(&mut self) -> Result<(), MeasureError> {
-        while let Some((mode, batch)) = self.next() {
-            let begin = self.trial.now();
-            if self.attempt(mode, batch)? {
-                self.durations.push((batch, self.trial.now().duration_since(begin)));
-            }
+        self.try_all(&[Need::Plan])?;
+        if self.plan.graphs {
+            self.time_graphs()?;
         }
+        self.try_all(&[Need::Plan, Need::Rest])?;
         // The best throughput of one mode decides which sizes of another are needed.
         (0..self.modes.len())
             .try_for_each(|mode| if self.modes[mode].tried.is_empty() { Ok(()) } else { self.store(mode) })
     }
 
+    /// Tries the micro-batches that are needed.
+    fn try_all(&mut self, needs: &[Need]) -> Result<(), MeasureError> {
+        while let Some((mode, batch)) = self.next(needs) {
+            let begin = self.trial.now();
+            if self.attempt(mode, batch)? {
+                self.durations.push((batch, self.trial.now().duration_since(begin)));
+            }
+        }
+        Ok(())
+    }
+
     /// The next try, as mode and micro-batch: what plans need first, and nothing that takes longer than the time that is
     /// left.
-    fn next(&self) -> Option<(usize, u64)> {
+    fn next(&self, needs: &[Need]) -> Option<(usize, u64)> {
         let left = self.plan.budget.left(self.trial.now());
-        for need in [Need::Plan, Need::Rest] {
+        for &need in needs {
             for mode in 0..self.modes.len() {
                 let is_due = mode == 0 && self.modes[0].tried.len() < LEAST_TRIES;
                 let is_affordable = |batch: &u64| is_due || self.expected(*batch) <= left;
@@ -139,7 +152,8 @@ impl Search<'_, '_> {
             Ok(tried) => tried,
             Err(error) => {
                 self.modes[mode].exclude(batch);
-                let is_last = self.modes.iter().all(|mode| mode.tried.is_empty()) && self.next().is_none();
+                let is_last = self.modes.iter().all(|mode| mode.tried.is_empty())
+                    && self.next(&[Need::Plan, Need::Rest]).is_none();
                 tracing::info!("batch {batch} is left out: {error}");
                 return if is_last { Err(error) } else { Ok(false) };
             }

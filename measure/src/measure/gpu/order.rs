@@ -126,6 +126,14 @@ impl ModeTries {
         }
     }
 
+    /// Returns micro-batches that were timed, largest first: the one that would be planned, and smaller ones.
+    pub(super) fn planned(&self, limits: &Limits) -> Vec<u64> {
+        let timed = self.timed(limits);
+        let least = fastest(&timed).map_or(0.0, |best| best.rate * (1.0 - limits.tolerance));
+        let planned = timed.iter().position(|timed| timed.rate >= least);
+        timed.iter().take(planned.map_or(0, |planned| planned + 1)).rev().map(|timed| timed.batch).collect()
+    }
+
     fn begin(&self, candidates: &[u64], limits: &Limits, first: Option<&First>) -> Option<u64> {
         if !self.tried.is_empty() || self.too_large.is_some() {
             return candidates.first().copied();
@@ -179,7 +187,7 @@ impl ModeTries {
 }
 
 /// Samples per millisecond of steps with a micro-batch.
-fn rate(batch: u64, micro_step_ms: f64, optimizer_ms: f64, limits: &Limits) -> f64 {
+pub(super) fn rate(batch: u64, micro_step_ms: f64, optimizer_ms: f64, limits: &Limits) -> f64 {
     let samples = limits.global.unwrap_or(batch) as f64;
     samples / (samples / batch as f64 * micro_step_ms + optimizer_ms)
 }

@@ -208,6 +208,7 @@ fn replay(gpu: &str, model: &str, precision: &str, cold: f64, tuning: f64) -> Ou
         global: Some(GLOBAL),
         planned: plan(&device, &described, &goal).expect("it fits").settings.batch_size,
         tolerance: goal.throughput_tolerance,
+        graphs: false,
         at_open: on.memory_bytes - on.context_bytes.unwrap_or_default(),
         budget: Budget { begin: replay.begin, whole: Duration::from_secs(120) },
         progress: &|_, _| (),

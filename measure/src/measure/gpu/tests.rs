@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
+use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod, Mode};
 use proptest::prelude::*;
 
 use super::fake::{BUDGET, Fake, Found, MODES, fake};
@@ -64,6 +64,39 @@ fn every_try_has_the_memory_of_accumulated_gradients() {
             assert_eq!(accumulating, Some(single + Bytes::from_mib(2000)), "{mode}, {batch}");
         }
     }
+}
+
+#[test]
+fn graphs_are_timed_from_the_planned_size_down_while_that_may_pay() {
+    // A micro-step of up to 16 samples takes the host 20 ms to launch.
+    let launched = |batch: f64| 20.0_f64.max(2.0 + batch);
+    let with = |graphs_ms: fn(f64) -> f64| Fake { ms: [launched; 2], graphs_ms: Some(graphs_ms), ..fake() };
+    let recorded = |fake: &Fake| -> Vec<usize> {
+        fake.calls("run").iter().filter(|step| step.cuda_graphs).map(|step| step.batch).collect()
+    };
+    let fake = with(|batch| 2.0 + batch);
+    let found = fake.measured(4096);
+    let mode = PLAIN.with_graphs(true);
+    let ran = recorded(&fake);
+    assert!(ran.len() >= 2 && ran.is_sorted_by(|a, b| a > b), "{ran:?}");
+    assert_eq!(sizes(&found, mode), ran.iter().rev().map(|batch| *batch as u64).collect::<Vec<_>>());
+    // The last one is more than 2% slower than the best.
+    let rate = |batch: usize| batch as f64 / (3.0 + batch as f64);
+    let best = rate(ran[0]);
+    assert!(ran[1..ran.len() - 1].iter().all(|batch| rate(*batch) >= 0.98 * best), "{ran:?}");
+    assert!(!found.modes[&mode].is_partial && found.modes[&mode].method == MeasurementMethod::Executed);
+    for (batch, point) in batches(&found, mode) {
+        assert_eq!(point.micro_step_ms, Some(2.0 + batch as f64));
+        assert!(point.reserved_bytes.is_some() && point.reserved_bytes == point.reserved_accumulating_bytes);
+    }
+    for step in fake.calls("run").into_iter().filter(|step| step.cuda_graphs) {
+        assert!(fake.reserved(Step { micro_batches: 2, ..step }).scaled(2.0) <= Bytes::from_mib(92_000).scaled(0.85));
+    }
+
+    let refused = with(|_| f64::NAN);
+    let found = refused.measured(4096);
+    assert_eq!((recorded(&refused).len(), found.modes.get(&mode)), (1, None));
+    assert!(!found.modes[&PLAIN].is_partial);
 }
 
 #[test]

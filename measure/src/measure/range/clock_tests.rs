@@ -10,7 +10,7 @@ use super::super::super::{Step, Subject};
 use super::super::sampler::DeviceSampler;
 use super::{Repeats, Timing, alone, fed};
 
-const STEP: Step = Step { batch: 16, micro_batches: 1, checkpointing: false };
+const STEP: Step = Step { batch: 16, micro_batches: 1, checkpointing: false, cuda_graphs: false };
 const FORWARD: Duration = Duration::from_millis(20);
 
 /// A subject with a slow forward pass.

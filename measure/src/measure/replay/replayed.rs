@@ -78,7 +78,7 @@ impl Trace {
         micro_batches: usize,
         checkpointing: bool,
     ) -> Result<Self, MeasureError> {
-        let step = |batch| Step { batch: batch as usize, micro_batches, checkpointing };
+        let step = |batch| Step { batch: batch as usize, micro_batches, checkpointing, cuda_graphs: false };
         let recorded = |batch| {
             let recorded = isolated(step(batch), || record(device, subject, step(batch)))?;
             recorded.ok_or_else(|| step(batch).failed(&"it allocates too often to be recorded"))

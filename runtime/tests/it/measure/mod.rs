@@ -236,7 +236,7 @@ fn a_panic_of_the_model_is_an_error_that_names_the_step() {
         |samples, device| Tensor::<2>::ones([samples, WIDTH + 1], device),
         |model: &Linear, batch| model.forward(batch).mean(),
     );
-    let step = Step { batch: 3, micro_batches: 1, checkpointing: true };
+    let step = Step { batch: 3, micro_batches: 1, checkpointing: true, cuda_graphs: false };
     let error = timed(&Device::flex(), &broken, step, std::time::Duration::ZERO).expect_err("shapes that do not match");
     assert!(matches!(&error, MeasureError::Step { step: named, .. } if *named == step), "{error}");
     assert!(error.to_string().contains("batch 3, checkpointed"), "{error}");

@@ -155,7 +155,8 @@ fn measured<T: Task>(task: &T, device: &Device, until: Instant) -> anyhow::Resul
         if all.len() >= 2 && (Instant::now() > until || !all.last().is_some_and(bound)) {
             break;
         }
-        match timed(device, &subject, Step { batch, micro_batches: 1, checkpointing: false }, SPEND) {
+        match timed(device, &subject, Step { batch, micro_batches: 1, checkpointing: false, cuda_graphs: false }, SPEND)
+        {
             Ok(times) => all.push(Timed {
                 batch: batch as u64,
                 micro_step_ms: times.micro_step_ms,

@@ -5,15 +5,18 @@ use std::cell::RefCell;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 
 use super::kept::KeptModel;
 use super::recording::Recording;
 use super::statistics::Statistics;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
+use crate::out_of_memory::{Moment, watched};
 use crate::stored::{store, with_autodiff_of};
+use crate::timing::{Phase, StepTimer};
 use crate::train::buffers::Buffers;
+use crate::train::step_failure::StepFailure;
 use crate::visit::visit_floats;
 
 /// Gradients of a micro-batch with a share of its mean loss.
@@ -153,6 +156,21 @@ fn load<M: Module>(statistics: &mut Option<Statistics>, model: &M) -> Result<(),
 }
 
 impl Differentiated {
+    /// Computes the gradients of a mean loss times `factors`.
+    pub(in crate::train) fn of<M: Module>(
+        loss: impl FnOnce() -> Tensor<1>,
+        model: &M,
+        factors: Factors<'_>,
+        timer: &StepTimer,
+    ) -> Result<Self, StepFailure> {
+        let mean = || factors.share(loss().cast(FloatDType::F32));
+        let loss = timer.time(Phase::Loss, || watched(Moment::Forward, mean))?;
+        let value = loss.clone().without_autodiff();
+        let backward = || GradientsParams::from_grads(factors.scale(loss).backward(), model);
+        let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;
+        Ok(Self { gradients, loss: value })
+    }
+
     /// The same values. The loss is a copy, and gradients of types that are `copied` are. Other gradients are the same memory,
     /// until the next replay.
     pub(super) fn handed_on<M: Module>(&self, model: &M, copied: impl Fn(DType) -> bool) -> Self {

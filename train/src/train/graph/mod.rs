@@ -13,6 +13,7 @@
 
 mod agreement;
 mod check;
+mod fixed;
 mod kept;
 mod micro_step;
 mod recording;
@@ -25,6 +26,7 @@ use burn::module::Module;
 use burn::tensor::{DType, Device};
 use gpu_tuned_observe::log::warn_user;
 
+pub use self::fixed::FixedBatchGraphs;
 use self::micro_step::MicroStep;
 pub(super) use self::micro_step::{Differentiated, Factors};
 pub use self::status::GraphStatus;

@@ -69,7 +69,7 @@ fn program_that_takes_steps() {
     let device = session.inner_device();
     let held = if std::env::var_os(DRY).is_some() {
         let subject = Subject::new(Network::new, optimizer, batch, |model: &Network, batch| model.loss(batch));
-        let step = Step { batch: SAMPLES, micro_batches: 1, checkpointing: false };
+        let step = Step { batch: SAMPLES, micro_batches: 1, checkpointing: false, cuda_graphs: false };
         dry(&device, &subject, step).expect("it is measured").reserved_bytes.0
     } else {
         trained(&device)

@@ -1,0 +1,57 @@
+//! Steps with CUDA graphs, whose memory and time are measured by running them.
+
+use std::collections::BTreeMap;
+
+use gpu_tuned_core::Bytes;
+use gpu_tuned_core::measured::{MeasuredMode, MeasurementMethod};
+
+use super::order::rate;
+use super::{Run, SPEND, Search, Tried};
+use crate::measure::{MeasureError, Memory, Step, report};
+
+/// Memory of a step with CUDA graphs over that of one without, at most.
+const MOST_MEMORY: f64 = 2.0;
+
+impl Search<'_, '_> {
+    /// Times steps of the first mode with CUDA graphs: at the micro-batch that would be planned without, then at smaller
+    /// ones until throughput falls by more than the tolerance.
+    pub(super) fn time_graphs(&mut self) -> Result<(), MeasureError> {
+        let first = &self.modes[0];
+        let (mode, sizes) = (first.mode.with_graphs(true), first.planned(&self.limits));
+        let (mut tried, mut best) = (BTreeMap::new(), 0.0_f64);
+        for batch in sizes.into_iter().filter(|batch| self.fits_with_graphs(*batch)).collect::<Vec<_>>() {
+            let left = self.plan.budget.left(self.trial.now());
+            if left.is_zero() {
+                break;
+            }
+            let step = Step::single(batch, mode.checkpointing).with_graphs(true);
+            let Run { times, reserved } = match self.trial.run(step, SPEND.min(left)) {
+                Ok(run) => run,
+                Err(error) => {
+                    report::no_graphs(mode, &error);
+                    break;
+                }
+            };
+            // Steps of several micro-batches, which need a set of gradients more than those of one.
+            let memory = reserved.map(|reserved_bytes| Memory { reserved_bytes, in_use_bytes: None });
+            let new = Tried { batch, memory, accumulating: memory, times: Some(times), ran: None };
+            (self.plan.progress)(mode, &new);
+            tried.insert(batch, new.measured());
+            let found = MeasuredMode { method: MeasurementMethod::Executed, is_partial: false, batch: tried.clone() };
+            (self.keep)(mode, found, Bytes::ZERO)?;
+            let rate = rate(batch, times.micro_step_ms, times.optimizer_ms, &self.limits);
+            if rate < best * (1.0 - self.limits.tolerance) {
+                break;
+            }
+            best = best.max(rate);
+        }
+        Ok(())
+    }
+
+    /// Returns true if a micro-batch, of which the first mode measured the memory, fits with CUDA graphs.
+    fn fits_with_graphs(&self, batch: u64) -> bool {
+        let tried = self.modes[0].tried.get(&batch);
+        let reserved = tried.and_then(|tried| tried.accumulating).map(|memory| memory.reserved_bytes);
+        reserved.is_some_and(|bytes| bytes.scaled(MOST_MEMORY) <= self.limits.most)
+    }
+}
