@@ -14,7 +14,7 @@ use crate::timing::{Phase, StepTimer};
 
 /// Gradients of a micro-batch, pending on the device.
 pub(super) struct MicroBatchGradients<T> {
-    /// Sum of the gradients so far, including those of this micro-batch.
+    /// Gradients of this micro-batch, or their sum so far.
     pub gradients: GradientsParams,
     /// Share of the mean loss, in fp32 and of shape `[1]`, if available.
     pub loss: Option<Tensor<1>>,

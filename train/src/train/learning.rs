@@ -2,11 +2,14 @@
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
-use burn::train::{Learner, LearnerModel};
+use burn::tensor::Device;
+use burn::train::{Learner, LearnerModel, TrainStep};
 
 use super::gradients::{added, times};
+use super::graph::SharedGraphs;
 use super::update::Weights;
 use crate::mixed::{Half, Master, MixedError, widen_by};
+use crate::out_of_memory::OutOfMemory;
 
 /// Learner of Burn's loop, and in mixed precision the 16-bit copy of its model.
 #[derive(Clone)]
@@ -14,16 +17,20 @@ pub(super) struct Learning<M: LearnerModel> {
     pub learner: Learner<M>,
     /// Copy that computes.
     copy: Option<(Half, M)>,
+    /// Recorded micro-steps, which all clones share.
+    pub graphs: SharedGraphs<M, <M as TrainStep>::Output>,
 }
 
 impl<M: LearnerModel> Learning<M> {
-    pub(super) fn new(mut learner: Learner<M>, half: Option<Half>) -> Result<Self, MixedError> {
-        let Some(half) = half else { return Ok(Self { learner, copy: None }) };
+    /// The learner on `device`, in mixed precision with `half`.
+    pub(super) fn new(mut learner: Learner<M>, half: Option<Half>, device: &Device) -> Result<Self, MixedError> {
+        let graphs = SharedGraphs::new(device);
+        let Some(half) = half else { return Ok(Self { learner, copy: None, graphs }) };
         let master = Master::new(learner.model(), half)?;
         let copy = master.compute_copy();
         // A learner accepts a record, with any types, but no other model.
         learner.load_model(master.into_model().into_record());
-        Ok(Self { learner, copy: Some((half, copy)) })
+        Ok(Self { learner, copy: Some((half, copy)), graphs })
     }
 
     /// Returns true for mixed precision.
@@ -67,7 +74,15 @@ impl<M: LearnerModel> Weights for Learning<M> {
             let master = Master::new(learner.model(), *half).expect("BUG: its statistics were checked before");
             (*half, master.refreshed(copy.clone(), group))
         });
-        Self { learner, copy }
+        Self { learner, copy, graphs: self.graphs.clone() }
+    }
+
+    fn complete(&self) -> Result<(), OutOfMemory> {
+        self.graphs.lock().hand_back(&self.model())
+    }
+
+    fn release(&self) -> bool {
+        self.graphs.lock().release()
     }
 }
 
@@ -130,7 +145,7 @@ mod tests {
         let optimizer = || AdamWConfig::new().init();
 
         let learner = Learner::new(Model::new(&device), optimizer(), 1e-3);
-        let mut learning = Learning::new(learner, Some(Half::Bf16)).unwrap();
+        let mut learning = Learning::new(learner, Some(Half::Bf16), &device).unwrap();
         let (mut master, mut by_hand) = (Master::new(Model::new(&device), Half::Bf16).unwrap(), optimizer());
         for step in 0..4 {
             learning.learner.lr_step();

@@ -12,7 +12,7 @@ use gpu_tuned_observe::log::warn_user;
 
 use super::accumulation::MicroBatchGradients;
 use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
-use super::graph::{Differentiated, Factors, SharedGraphs};
+use super::graph::{Factors, SharedGraphs};
 use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::recipe::Recipe;
@@ -237,16 +237,16 @@ impl<M: Module> Trainer<M> {
         let (is_mixed, scale) = (self.trained.weights.is_mixed(), &self.scale);
         let timer = self.stepper.timer.clone();
         let differentiate = |model: &M, micro: B, factors: Factors<'_>| {
-            Differentiated::of(|| loss(model, micro), model, factors, &timer)
+            MicroBatchGradients::compute(|| loss(model, micro), model, factors, &timer)
         };
         let graphs = self.trained.graphs.clone();
         graphs.lock().begin_step(self.stepper.micro_batch(), is_mixed);
         let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
-            let Differentiated { gradients, loss } =
+            let MicroBatchGradients { gradients, loss, output } =
                 graphs.lock().differentiate(model, micro, (share, scale), &differentiate)?;
             let accumulate = || accumulate(is_mixed, model, sum, gradients, scale);
             let gradients = timer.time(Phase::Accumulation, || watched(Moment::Backward, accumulate))??;
-            Ok(MicroBatchGradients { gradients, loss: Some(loss), output: () })
+            Ok(MicroBatchGradients { gradients, loss, output })
         };
         let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
         let (step, _) = stepped.inspect_err(|error| {

@@ -16,7 +16,7 @@ pub(super) struct ModelAndOptimizer<M> {
     pub optimizer: ModuleOptimizer,
     pub learning_rate: f64,
     /// Recorded micro-steps, which all clones share.
-    pub graphs: SharedGraphs<M>,
+    pub graphs: SharedGraphs<M, ()>,
 }
 
 /// Weights in one type, or in two for mixed precision.

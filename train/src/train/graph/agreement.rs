@@ -1,6 +1,7 @@
 //! Comparison of replays with plain micro-steps on the same samples.
 
 use burn::module::Module;
+use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor};
 
 use super::check::Outcome;
@@ -89,18 +90,25 @@ impl Pending {
             _ => self.is_incomplete = true,
         }
     }
+
+    fn with_parameters<M: Module>(self, model: &M, values: Values, tensors: [&GradientsParams; 4]) -> Self {
+        type Pushing<'v> = (Pending, Values, [&'v GradientsParams; 4]);
+        let state = (self, values, tensors);
+        let (pending, ..) = visit_floats!(model, (pending, values, tensors) = state, Pushing<'v>, |param| {
+            pending.push_all(*values, tensors.map(|tensors| tensors.get::<D>(param.id)));
+        });
+        pending
+    }
 }
 
 impl Comparison {
     /// Compares the outcomes of two plain micro-steps with those of two replays. Waits for the device.
-    pub(super) fn read<M: Module>(model: &M, outcomes: [&Outcome; 4]) -> Result<Self, StepFailure> {
+    pub(super) fn read<M: Module, T>(model: &M, outcomes: [&Outcome<T>; 4]) -> Result<Self, StepFailure> {
         let mut pending = Pending::default();
-        pending.push(Values::Results, outcomes.map(|outcome| outcome.result.loss.clone()));
-        let state = (pending, outcomes);
-        let (pending, _) = visit_floats!(model, (pending, outcomes) = state, (Pending, [&'v Outcome; 4]), |param| {
-            pending.push_all(Values::Results, outcomes.map(|outcome| outcome.result.gradients.get::<D>(param.id)));
-            pending.push_all(Values::Statistics, outcomes.map(|outcome| outcome.statistics.0.get::<D>(param.id)));
-        });
+        pending.push_all(Values::Results, outcomes.map(|outcome| outcome.result.loss.clone()));
+        let pending = pending
+            .with_parameters(model, Values::Results, outcomes.map(|outcome| &outcome.result.gradients))
+            .with_parameters(model, Values::Statistics, outcomes.map(|outcome| &outcome.statistics.0));
         let values = Tensor::cat(pending.values, 0);
         let values = watched_read(|| values.try_into_vec_as::<f32>())?;
         let differences = values.chunks_exact(4).zip(pending.kinds).map(|(values, (kind, dtype))| Difference {
@@ -172,8 +180,8 @@ mod tests {
     use burn::tensor::{Device, Tensor};
 
     use super::{Agreement, Comparison, Difference, Outcome, Values};
+    use crate::train::accumulation::MicroBatchGradients;
     use crate::train::buffers::Buffers;
-    use crate::train::graph::Differentiated;
 
     fn agreement(largest: f32, plain: f32, apart: f32, replays: f32) -> Agreement {
         let epsilon = f32::EPSILON;
@@ -222,8 +230,8 @@ mod tests {
                 }
                 let id = model.bias.as_ref().expect("a layer with a bias").id;
                 statistics.0.register(id, Tensor::<1>::full([2], bias[at], &Device::flex()));
-                let loss = Tensor::ones([1], &Device::flex());
-                Outcome { result: Differentiated { gradients, loss }, statistics }
+                let loss = Some(Tensor::ones([1], &Device::flex()));
+                Outcome { result: MicroBatchGradients { gradients, loss, output: () }, statistics }
             });
             let [plain, replay] = &outcomes;
             Comparison::read(&model, [plain, plain, replay, replay]).ok().expect("values").agreement()

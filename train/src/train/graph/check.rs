@@ -5,20 +5,21 @@ use burn::module::Module;
 use super::agreement::{Agreement, Comparison};
 use super::micro_step::MicroStep;
 use super::statistics::Statistics;
-use super::{CHECKS, Differentiated, GraphStatus, Graphs, Newest};
+use super::{CHECKS, GraphStatus, Graphs, Newest};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
+use crate::train::accumulation::MicroBatchGradients;
 use crate::train::buffers::Buffers;
 use crate::train::step_failure::StepFailure;
 
 /// Result of a micro-step, and the running statistics after it.
-pub(super) struct Outcome {
-    pub(super) result: Differentiated,
+pub(super) struct Outcome<T> {
+    pub(super) result: MicroBatchGradients<T>,
     /// Empty for a model without them.
     pub(super) statistics: Buffers,
 }
 
-impl<M: Module> Graphs<M> {
+impl<M: Module, T: 'static> Graphs<M, T> {
     /// Compares two replays with two plain micro-steps from the same state. Returns the result of the first plain one, and
     /// leaves its running statistics in the model. Refuses replays that differ.
     pub(super) fn compare<B: MicroBatch>(
@@ -26,8 +27,8 @@ impl<M: Module> Graphs<M> {
         model: &M,
         micro: &B,
         factors: (f64, &LossScale),
-        plain: &dyn Fn(B) -> Result<Differentiated, StepFailure>,
-    ) -> Result<Differentiated, StepFailure> {
+        plain: &dyn Fn(B) -> Result<MicroBatchGradients<T>, StepFailure>,
+    ) -> Result<MicroBatchGradients<T>, StepFailure> {
         let statistics = self.recorded.as_ref().and_then(MicroStep::statistics);
         let before = statistics.map(|kept| kept.current(model)).unwrap_or_default();
         let plain = || {
@@ -71,7 +72,7 @@ impl<M: Module> Graphs<M> {
         model: &M,
         micro: B,
         factors: (f64, &LossScale),
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome<T>, String> {
         self.newest = Newest::Model;
         let result = self.replay(model, micro, factors)?;
         let statistics = self.recorded.as_ref().and_then(MicroStep::statistics);

@@ -6,15 +6,16 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 
-use super::{Differentiated, GraphStatus, Graphs};
+use super::{GraphStatus, Graphs};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
 use crate::timing::StepTimer;
+use crate::train::accumulation::MicroBatchGradients;
 use crate::train::step_failure::StepFailure;
 
 /// Micro-steps on one batch, recorded and replayed as by a [`Trainer`](crate::train::Trainer) with CUDA graphs. The batch is
 /// part of the recording, and not copied.
-pub struct FixedBatchGraphs<M>(Graphs<M>);
+pub struct FixedBatchGraphs<M>(Graphs<M, ()>);
 
 /// Number of samples of a batch that stays where it is.
 #[derive(Clone)]
@@ -73,10 +74,10 @@ impl<M: Module> FixedBatchGraphs<M> {
     ) -> Result<GradientsParams, String> {
         let timer = StepTimer::default();
         let work = |model: &M, _: Samples, factors: super::Factors<'_>| {
-            Differentiated::of(|| loss(model), model, factors, &timer)
+            MicroBatchGradients::compute(|| loss(model), model, factors, &timer)
         };
         let result = self.0.differentiate(model, Samples(samples), (share, scale), &work);
-        result.map(|Differentiated { gradients, .. }| gradients).map_err(StepFailure::into_message)
+        result.map(|result| result.gradients).map_err(StepFailure::into_message)
     }
 
     /// Use of graphs, with the reason if they were refused.

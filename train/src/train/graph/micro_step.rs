@@ -8,6 +8,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 
 use super::kept::KeptModel;
+use super::output;
 use super::recording::Recording;
 use super::statistics::Statistics;
 use crate::micro_batch::MicroBatch;
@@ -15,17 +16,12 @@ use crate::mixed::LossScale;
 use crate::out_of_memory::{Moment, watched};
 use crate::stored::{store, with_autodiff_of};
 use crate::timing::{Phase, StepTimer};
+use crate::train::accumulation::MicroBatchGradients;
 use crate::train::buffers::Buffers;
 use crate::train::step_failure::StepFailure;
 use crate::visit::visit_floats;
 
-/// Gradients of a micro-batch with a share of its mean loss.
-pub(in crate::train) struct Differentiated {
-    /// In the type of the parameters, times the loss scale.
-    pub gradients: GradientsParams,
-    /// Share of the mean loss, in fp32 and of shape `[1]`, without the scale.
-    pub loss: Tensor<1>,
-}
+const OTHER_OUTPUT: &str = "the training step returns an output of another type than those of Burn";
 
 /// Factors of a loss: numbers, or device memory that a recording reads.
 #[derive(Clone, Copy)]
@@ -52,8 +48,25 @@ impl Factors<'_> {
     }
 }
 
+impl MicroBatchGradients<()> {
+    /// Computes the gradients of a mean loss times `factors`, in the type of the parameters.
+    pub(in crate::train) fn compute<M: Module>(
+        loss: impl FnOnce() -> Tensor<1>,
+        model: &M,
+        factors: Factors<'_>,
+        timer: &StepTimer,
+    ) -> Result<Self, StepFailure> {
+        let mean = || factors.share(loss().cast(FloatDType::F32));
+        let loss = timer.time(Phase::Loss, || watched(Moment::Forward, mean))?;
+        let value = loss.clone().without_autodiff();
+        let backward = || GradientsParams::from_grads(factors.scale(loss).backward(), model);
+        let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;
+        Ok(Self { gradients, loss: Some(value), output: () })
+    }
+}
+
 /// A recorded micro-step, and all memory that it reads and writes.
-pub(super) struct MicroStep<M> {
+pub(super) struct MicroStep<M, T> {
     recording: Recording,
     /// Reads. `None` after an update that failed.
     model: Option<KeptModel<M>>,
@@ -64,10 +77,10 @@ pub(super) struct MicroStep<M> {
     share: Factor,
     scale: Factor,
     /// Writes.
-    pub(super) output: Differentiated,
+    result: MicroBatchGradients<T>,
 }
 
-impl<M: Module> MicroStep<M> {
+impl<M: Module, T: 'static> MicroStep<M, T> {
     /// Records `work` with the samples of `micro`. Forward passes change the values `changing` of the model.
     pub(super) fn record<B: MicroBatch>(
         model: &M,
@@ -75,7 +88,7 @@ impl<M: Module> MicroStep<M> {
         micro: &B,
         (share, scale): (f64, &LossScale),
         device: &Device,
-        work: impl Fn(&M, B, Factors<'_>) -> Result<Differentiated, String>,
+        work: impl Fn(&M, B, Factors<'_>) -> Result<MicroBatchGradients<T>, String>,
     ) -> Result<Self, String> {
         let kept = KeptModel::new(model).ok_or("the parameters cannot be copied into memory of their own")?;
         let samples = micro.clone().store(None).ok_or("the batch has parts that are not tensors")?;
@@ -85,13 +98,16 @@ impl<M: Module> MicroStep<M> {
         let recorded = Recording::record(device, || {
             let factors = Factors::Kept { share: &attached(&share), scale: &attached(&scale) };
             let work = || work(kept.model(), samples.clone().on_device(device), factors);
-            in_kept_statistics(kept.model(), &mut statistics.borrow_mut(), work)
+            let mut result = in_kept_statistics(kept.model(), &mut statistics.borrow_mut(), work)?;
+            // Outputs may be samples, whose memory is rewritten.
+            result.output = output::copied(&result.output).ok_or(OTHER_OUTPUT)?;
+            Ok(result)
         });
         // The model and its kept copy share their statistics.
         changing.inspect(|values| values.restore(model));
-        let (recording, output) = recorded?;
+        let (recording, result) = recorded?;
         let samples = Box::new(Some(samples));
-        Ok(Self { recording, model: Some(kept), statistics: statistics.into_inner(), samples, share, scale, output })
+        Ok(Self { recording, model: Some(kept), statistics: statistics.into_inner(), samples, share, scale, result })
     }
 
     /// Copies parameters and running statistics into the memory that the recording reads.
@@ -109,8 +125,8 @@ impl<M: Module> MicroStep<M> {
     }
 
     /// Returns true if something has kept gradients of the last replay, which the next one would overwrite.
-    pub(super) fn output_is_in_use(&mut self, model: &M) -> bool {
-        let state = (&mut self.output.gradients, false);
+    pub(super) fn result_is_in_use(&mut self, model: &M) -> bool {
+        let state = (&mut self.result.gradients, false);
         let (_, in_use) = visit_floats!(model, (gradients, in_use) = state, (&'v mut GradientsParams, bool), |param| {
             if let Some(gradient) = gradients.remove::<D>(param.id) {
                 *in_use |= !gradient.can_mut();
@@ -120,7 +136,7 @@ impl<M: Module> MicroStep<M> {
         in_use
     }
 
-    /// Replays with the samples of `micro`, and overwrites [`output`](Self::output).
+    /// Replays with the samples of `micro`, and overwrites the [result](Self::handed_on).
     pub(super) fn replay<B: MicroBatch>(&mut self, micro: B, (share, scale): (f64, &LossScale)) -> Result<(), String> {
         self.share.set(share)?;
         self.scale.set(scale.value())?;
@@ -128,10 +144,35 @@ impl<M: Module> MicroStep<M> {
         let samples = samples.ok_or("the batches have changed their type")?;
         *samples = micro.store(samples.take());
         if samples.is_none() {
-            return Err("the samples have changed their shape".to_owned());
+            return Err("the samples have changed their shape, or the loss has kept them".to_owned());
         }
         self.recording.replay()
     }
+
+    /// The result of the last replay. Loss and output are copies, and gradients of types that are `copied` are. Other gradients
+    /// are the same memory, until the next replay.
+    pub(super) fn handed_on(
+        &self,
+        model: &M,
+        copied: impl Fn(DType) -> bool,
+    ) -> Result<MicroBatchGradients<T>, String> {
+        let output = output::copied(&self.result.output);
+        let output = output.ok_or(OTHER_OUTPUT)?;
+        let loss = self.result.loss.clone().map(|loss| loss.mul_scalar(1.0));
+        Ok(MicroBatchGradients { gradients: handed_on(&self.result.gradients, model, &copied), loss, output })
+    }
+}
+
+fn handed_on<M: Module>(own: &GradientsParams, model: &M, copied: &dyn Fn(DType) -> bool) -> GradientsParams {
+    type Handing<'v> = (GradientsParams, &'v GradientsParams, &'v dyn Fn(DType) -> bool);
+    let state = (GradientsParams::new(), own, copied);
+    let (gradients, ..) = visit_floats!(model, (handed_on, own, copied) = state, Handing<'v>, |param| {
+        if let Some(gradient) = own.get::<D>(param.id) {
+            let gradient = if copied(gradient.dtype()) { gradient.mul_scalar(1.0) } else { gradient };
+            handed_on.register(param.id, gradient);
+        }
+    });
+    gradients
 }
 
 /// Runs work that changes running statistics of the model, and writes the new ones into the kept memory.
@@ -153,37 +194,6 @@ fn load<M: Module>(statistics: &mut Option<Statistics>, model: &M) -> Result<(),
     let Some(kept) = statistics.take() else { return Ok(()) };
     *statistics = kept.loaded(model);
     if statistics.is_some() { Ok(()) } else { Err("the memory of recorded running statistics is shared".to_owned()) }
-}
-
-impl Differentiated {
-    /// Computes the gradients of a mean loss times `factors`.
-    pub(in crate::train) fn of<M: Module>(
-        loss: impl FnOnce() -> Tensor<1>,
-        model: &M,
-        factors: Factors<'_>,
-        timer: &StepTimer,
-    ) -> Result<Self, StepFailure> {
-        let mean = || factors.share(loss().cast(FloatDType::F32));
-        let loss = timer.time(Phase::Loss, || watched(Moment::Forward, mean))?;
-        let value = loss.clone().without_autodiff();
-        let backward = || GradientsParams::from_grads(factors.scale(loss).backward(), model);
-        let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;
-        Ok(Self { gradients, loss: value })
-    }
-
-    /// The same values. The loss is a copy, and gradients of types that are `copied` are. Other gradients are the same memory,
-    /// until the next replay.
-    pub(super) fn handed_on<M: Module>(&self, model: &M, copied: impl Fn(DType) -> bool) -> Self {
-        type Handing<'v> = (GradientsParams, &'v GradientsParams, &'v dyn Fn(DType) -> bool);
-        let state = (GradientsParams::new(), &self.gradients, &copied as &dyn Fn(DType) -> bool);
-        let (gradients, ..) = visit_floats!(model, (handed_on, own, copied) = state, Handing<'v>, |param| {
-            if let Some(gradient) = own.get::<D>(param.id) {
-                let gradient = if copied(gradient.dtype()) { gradient.mul_scalar(1.0) } else { gradient };
-                handed_on.register(param.id, gradient);
-            }
-        });
-        Self { gradients, loss: self.loss.clone().mul_scalar(1.0) }
-    }
 }
 
 /// A number in memory that a recording reads.
@@ -220,7 +230,7 @@ mod tests {
     use burn::optim::GradientsParams;
     use burn::tensor::{DType, Device, Tensor};
 
-    use super::Differentiated;
+    use super::handed_on;
 
     #[test]
     fn gradients_are_copied_by_their_type() {
@@ -230,13 +240,12 @@ mod tests {
         let mut gradients = GradientsParams::new();
         gradients.register(model.weight.id, Tensor::<2>::ones([2, 2], (&device, DType::BF16)));
         gradients.register(bias, Tensor::<1>::ones([2], &device));
-        let output = Differentiated { gradients, loss: Tensor::ones([1], &device) };
-        let mut gradients = output.handed_on(&model, |dtype| dtype == DType::F32).gradients;
+        let mut copies = handed_on(&gradients, &model, &|dtype| dtype == DType::F32);
         let [weight, bias] = [
-            gradients.remove::<2>(model.weight.id).map(|gradient| gradient.can_mut()),
-            gradients.remove::<1>(bias).map(|gradient| gradient.can_mut()),
+            copies.remove::<2>(model.weight.id).map(|gradient| gradient.can_mut()),
+            copies.remove::<1>(bias).map(|gradient| gradient.can_mut()),
         ];
-        // Only the memory of a copy is not shared with the output.
+        // Only the memory of a copy is not shared.
         assert_eq!([weight, bias], [Some(false), Some(true)]);
     }
 }

@@ -16,6 +16,7 @@ mod check;
 mod fixed;
 mod kept;
 mod micro_step;
+mod output;
 mod recording;
 mod statistics;
 mod status;
@@ -27,9 +28,10 @@ use burn::tensor::{DType, Device};
 use gpu_tuned_observe::log::warn_user;
 
 pub use self::fixed::FixedBatchGraphs;
+pub(super) use self::micro_step::Factors;
 use self::micro_step::MicroStep;
-pub(super) use self::micro_step::{Differentiated, Factors};
 pub use self::status::GraphStatus;
+use super::accumulation::MicroBatchGradients;
 use super::buffers::changed_by;
 use super::rescue::release_memory;
 use super::step_failure::StepFailure;
@@ -46,11 +48,11 @@ const RECHECK: u64 = 500;
 /// Recordings that may fail for want of memory.
 const ATTEMPTS: u32 = 2;
 
-/// Recorded micro-step of a trainer, and when it is used.
-pub(super) struct Graphs<M> {
+/// Recorded micro-step of a trainer, and when it is used. Micro-steps have an output of type `T` beside gradients.
+pub(super) struct Graphs<M, T> {
     device: Device,
     status: GraphStatus,
-    recorded: Option<MicroStep<M>>,
+    recorded: Option<MicroStep<M, T>>,
     /// Samples in a micro-batch at most.
     limit: usize,
     /// Samples in the largest micro-batch so far, which is recorded.
@@ -84,23 +86,28 @@ enum Newest {
 }
 
 /// Recorded micro-step that all clones of a model share.
-#[derive(Clone)]
-pub(crate) struct SharedGraphs<M>(Arc<Mutex<Graphs<M>>>);
+pub(crate) struct SharedGraphs<M, T>(Arc<Mutex<Graphs<M, T>>>);
 
-impl<M: Module> SharedGraphs<M> {
+impl<M, T> Clone for SharedGraphs<M, T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M: Module, T: 'static> SharedGraphs<M, T> {
     pub(super) fn new(device: &Device) -> Self {
         Self(Arc::new(Mutex::new(Graphs::new(device.clone()))))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Graphs<M>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Graphs<M, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Plain micro-step with the samples and factors that it gets.
-pub(super) type Work<'w, M, B> = &'w dyn Fn(&M, B, Factors<'_>) -> Result<Differentiated, StepFailure>;
+pub(super) type Work<'w, M, B, T> = &'w dyn Fn(&M, B, Factors<'_>) -> Result<MicroBatchGradients<T>, StepFailure>;
 
-impl<M: Module> Graphs<M> {
+impl<M: Module, T: 'static> Graphs<M, T> {
     pub(super) fn new(device: Device) -> Self {
         Self {
             device,
@@ -174,8 +181,8 @@ impl<M: Module> Graphs<M> {
         model: &M,
         micro: B,
         factors: (f64, &LossScale),
-        work: Work<'_, M, B>,
-    ) -> Result<Differentiated, StepFailure> {
+        work: Work<'_, M, B, T>,
+    ) -> Result<MicroBatchGradients<T>, StepFailure> {
         let plain = |micro: B| work(model, micro, Factors::Numbers { share: factors.0, scale: factors.1 });
         if micro.len() != self.size || self.is_due {
             self.hand_back(model)?;
@@ -185,7 +192,7 @@ impl<M: Module> Graphs<M> {
             return plain(micro);
         }
         // The next replay overwrites the gradients of the last one.
-        if self.recorded.as_mut().is_some_and(|recorded| recorded.output_is_in_use(model)) {
+        if !self.copies && self.recorded.as_mut().is_some_and(|recorded| recorded.result_is_in_use(model)) {
             self.hand_back(model)?;
             self.copies = true;
             self.begin_anew();
@@ -210,7 +217,7 @@ impl<M: Module> Graphs<M> {
         model: &M,
         micro: &B,
         factors: (f64, &LossScale),
-        work: Work<'_, M, B>,
+        work: Work<'_, M, B, T>,
     ) -> bool {
         if matches!(self.status, GraphStatus::Off | GraphStatus::Refused { .. }) {
             return false;
@@ -252,7 +259,7 @@ impl<M: Module> Graphs<M> {
         model: &M,
         micro: &B,
         factors: (f64, &LossScale),
-        work: Work<'_, M, B>,
+        work: Work<'_, M, B, T>,
     ) -> Result<(), String> {
         let in_words =
             |model: &M, micro, factors: Factors<'_>| work(model, micro, factors).map_err(StepFailure::into_message);
@@ -270,7 +277,7 @@ impl<M: Module> Graphs<M> {
         model: &M,
         micro: B,
         factors: (f64, &LossScale),
-    ) -> Result<Differentiated, String> {
+    ) -> Result<MicroBatchGradients<T>, String> {
         let recorded = self.recorded.as_mut().ok_or("there is no recording")?;
         if self.newest == Newest::Model {
             recorded.load(model)?;
@@ -278,9 +285,9 @@ impl<M: Module> Graphs<M> {
         }
         recorded.replay(micro, factors)?;
         self.newest = Newest::Recording;
-        // Another micro-batch of the step overwrites the output. Gradients in fp32 are not widened into other memory.
+        // Another micro-batch of the step overwrites the result. Gradients in fp32 are not widened into other memory.
         let (copies_all, widens, is_whole) = (self.copies || self.is_due, self.widens, factors.0 >= 1.0);
         let is_copied = |dtype| copies_all || !is_whole && (!widens || dtype == DType::F32);
-        Ok(recorded.output.handed_on(model, is_copied))
+        recorded.handed_on(model, is_copied)
     }
 }

@@ -96,7 +96,12 @@ impl<M: LearnerModel> PlannedSteps<M> {
         if self.recipe.half == Some(Half::F16) {
             return Err(SCALED_LOSS.to_owned());
         }
-        Learning::new(learner, self.recipe.half).map_err(|error| error.to_string())
+        let learning = Learning::new(learner, self.recipe.half, &self.recipe.device);
+        let learning = learning.map_err(|error| error.to_string())?;
+        if self.recipe.cuda_graphs {
+            learning.graphs.lock().switch_on();
+        }
+        Ok(learning)
     }
 
     /// Reports a model that is not ready for 16 bits, after releasing the terminal. Returns without a handler.

@@ -13,10 +13,12 @@ use burn::train::{
 
 use super::fail;
 use crate::micro_batch::MicroBatch;
+use crate::mixed::LossScale;
 use crate::out_of_memory::{Moment, is_out_of_memory, watched};
 use crate::timing::Phase;
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::batch_check::BatchCheck;
+use crate::train::graph::Factors;
 use crate::train::learning::{Learning, accumulate_share};
 use crate::train::metrics::StepHistory;
 use crate::train::outcome::StepError;
@@ -76,11 +78,20 @@ where
         let rate = self.learning.learner.lr_current();
         let is_mixed = self.learning.is_mixed();
         let timer = self.stepper.timer.clone();
-        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
+        let differentiate = |model: &M, micro: <M as TrainStep>::Input, _: Factors<'_>| {
             let step = || watched(Moment::Backward, || TrainStep::step(model, micro));
             let TrainOutput { grads, item } = timer.time(Phase::LossAndBackward, step)?;
-            let gradients = watched(Moment::Backward, || accumulate_share(is_mixed, model, sum, grads, share))??;
-            Ok(MicroBatchGradients { gradients, loss: None, output: item })
+            Ok(MicroBatchGradients { gradients: grads, loss: None, output: item })
+        };
+        let graphs = self.learning.graphs.clone();
+        graphs.lock().begin_step(self.stepper.micro_batch(), is_mixed);
+        let unscaled = LossScale::none();
+        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
+            // The share is multiplied into other memory, which later replays leave alone.
+            let result = graphs.lock().differentiate(model, micro, (1.0, &unscaled), &differentiate)?;
+            let MicroBatchGradients { gradients, output, .. } = result;
+            let accumulate = || accumulate_share(is_mixed, model, sum, gradients, share);
+            Ok(MicroBatchGradients { gradients: watched(Moment::Backward, accumulate)??, loss: None, output })
         };
         match self.stepper.step(&mut self.learning, rate.base() != 0.0, batch, part) {
             Ok((step, outputs)) => {

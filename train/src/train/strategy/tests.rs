@@ -80,13 +80,14 @@ fn device() -> Device {
     Device::flex().autodiff()
 }
 
-/// In bf16 mixed precision, with micro-batches of whole steps.
-fn strategy() -> TrainingStrategy<Classifier> {
-    let mut recipe = Recipe::new(device(), STEP);
+/// In bf16 mixed precision, with two micro-batches a step.
+fn strategy(cuda_graphs: bool) -> TrainingStrategy<Classifier> {
+    let mut recipe = Recipe::new(device(), STEP / 2);
     recipe.half = Some(Half::Bf16);
+    recipe.cuda_graphs = cuda_graphs;
     TrainingStrategy::Custom(Arc::new(PlannedSteps {
         recipe,
-        batch_check: BatchCheck { step: STEP, micro_batch: STEP, is_specified: true },
+        batch_check: BatchCheck { step: STEP, micro_batch: STEP / 2, is_specified: true },
         eval_batch: STEP as u64,
         parameters: (Classifier::new(0).num_params() as u64, Provenance::Derived),
         history: StepHistory::default(),
@@ -94,7 +95,8 @@ fn strategy() -> TrainingStrategy<Classifier> {
     }))
 }
 
-/// Returns the model after some epochs, from the start or from a checkpoint in the folder.
+/// Returns the model after some epochs, from the start or from a checkpoint in the folder. A resumed run asks for CUDA graphs,
+/// and trains without: the CPU has none.
 fn trained(folder: &Path, optimizer: ModuleOptimizer, epochs: usize, from: Option<usize>) -> Classifier {
     let loader = |device: Device| -> Arc<dyn DataLoader<Batch>> {
         DataLoaderBuilder::new(Labelled)
@@ -107,7 +109,7 @@ fn trained(folder: &Path, optimizer: ModuleOptimizer, epochs: usize, from: Optio
         .metric_valid_numeric(LossMetric::new())
         .with_application_logger(None)
         .with_default_checkpointers()
-        .with_training_strategy(strategy())
+        .with_training_strategy(strategy(from.is_some()))
         .num_epochs(epochs);
     let training = from.into_iter().fold(training, SupervisedTraining::checkpoint);
     // A checkpoint replaces another model.
