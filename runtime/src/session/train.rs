@@ -83,6 +83,9 @@ impl<C: Tuned> Session<C> {
     ///
     /// [`metrics`](Self::metrics) shows the strategy's steps.
     ///
+    /// With `cuda_graphs`, micro-steps are replayed as by a [trainer](crate::train::Trainer::cuda_graphs). The outputs of
+    /// replays are copies. Only Burn's own types can be copied; a training step with another output runs without graphs.
+    ///
     /// In `mixed_bf16`, the learner's model is widened to fp32, which checkpoints store and the loop returns. A bf16 copy computes
     /// and is validated. `mixed_f16` is an error, because the loss would have to be scaled within the model's training step.
     ///
