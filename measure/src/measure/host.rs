@@ -13,7 +13,7 @@ pub(super) fn ms_per_sample(prepare: &dyn Fn(usize), samples: usize) -> f64 {
         prepare(samples);
         times.push(start.elapsed().as_secs_f64() * 1e3 / samples as f64);
     }
-    super::timed::median(&mut times)
+    super::times::median(&mut times)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod report;
 mod subject;
 mod target;
 mod timed;
+mod times;
 mod training;
 
 use std::thread;
@@ -47,7 +48,8 @@ pub use range::requested_precision;
 pub use replay::{Replayed, Trace, Traces};
 pub use subject::Subject;
 pub use target::{BuiltFor, MeasurementTarget};
-pub use timed::{Times, timed};
+pub use timed::timed;
+pub use times::Times;
 pub use training::Step;
 
 use crate::requests::{archive_folder, is_measurement_requested};

@@ -6,7 +6,8 @@ use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 
-use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Repeats, Seconds, Times, median};
+use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Repeats, Seconds, Times};
+use crate::measure::times::median;
 use crate::measure::{Step, Subject};
 
 fn close(found: (f64, f64), expected: (f64, f64)) {

@@ -6,7 +6,8 @@ use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_observe::bench::{Feed, Figures, Interval, Phases};
 
-use super::super::timed::{Clock, median};
+use super::super::timed::Clock;
+use super::super::times::median;
 use super::super::{MeasureError, Step, Subject};
 use super::feed::{Prepare, feeding};
 use super::sampler::{DeviceSampler, Utilization};
