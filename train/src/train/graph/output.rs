@@ -2,19 +2,24 @@
 
 use std::any::Any;
 
+#[cfg(feature = "train")]
 use burn::tensor::Tensor;
+#[cfg(feature = "train")]
 use burn::tensor::kind::{Autodiff, Basic};
+#[cfg(feature = "train")]
 use burn::train::{ClassificationOutput, MultiLabelClassificationOutput, RegressionOutput, SequenceOutput};
 
+#[cfg(feature = "train")]
 use crate::stored::store;
 
 /// Implements a copy of each type of output into memory of its own.
 macro_rules! copies {
-    ($($type:ty => |$output:ident| $copy:expr;)+) => {
+    ($($(#[$gate:meta])? $type:ty => |$output:ident| $copy:expr;)+) => {
         /// Copies an output into memory of its own, without autodiff. `None` if its type is unknown.
         pub(super) fn copied<T: 'static>(output: &T) -> Option<T> {
             let any: &dyn Any = output;
             $(
+                $(#[$gate])?
                 if let Some($output) = any.downcast_ref::<$type>() {
                     let copy: Box<dyn Any> = Box::new($copy);
                     return copy.downcast().ok().map(|copy| *copy);
@@ -27,15 +32,19 @@ macro_rules! copies {
 
 copies! {
     () => |output| *output;
+    #[cfg(feature = "train")]
     ClassificationOutput => |output| ClassificationOutput {
         loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
     };
+    #[cfg(feature = "train")]
     MultiLabelClassificationOutput => |output| MultiLabelClassificationOutput {
         loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
     };
+    #[cfg(feature = "train")]
     RegressionOutput => |output| RegressionOutput {
         loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
     };
+    #[cfg(feature = "train")]
     SequenceOutput => |output| SequenceOutput {
         loss: copy(&output.loss)?,
         logits: copy(&output.logits)?,
@@ -47,11 +56,12 @@ copies! {
     };
 }
 
+#[cfg(feature = "train")]
 fn copy<const D: usize, K: Basic + Autodiff>(tensor: &Tensor<D, K>) -> Option<Tensor<D, K>> {
     store(tensor.clone().without_autodiff(), None)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "train"))]
 mod tests {
     use burn::tensor::{Device, Int, Tensor};
     use burn::train::{ClassificationOutput, SequenceOutput};
