@@ -46,6 +46,7 @@ pub(super) fn waiting(is_gpu: bool, budget: Option<Budget>) -> impl Fn(Duration,
 }
 
 /// Prints why steps are not replayed as CUDA graphs.
+#[cfg(any(feature = "cuda", test))]
 pub(super) fn no_graphs(mode: Mode, error: &MeasureError) {
     eprintln!("  {mode} is left out: {error}");
 }

@@ -30,6 +30,7 @@ pub struct Step {
 
 impl Step {
     /// The step with micro-batches that are replayed as CUDA graphs, or not.
+    #[cfg(any(feature = "cuda", test))]
     pub(super) const fn with_graphs(self, cuda_graphs: bool) -> Self {
         Self { cuda_graphs, ..self }
     }

@@ -49,6 +49,9 @@ described! {
         global_batch = 512, target = "h200"
     )]
     LstmConfig;
+
+    #[gpu_tuned(unet(image = 128, widths = [32, 64, 128, 256], classes = 2), global_batch = 512, target = "h200")]
+    UNetConfig;
 }
 
 /// Evaluates an expression with the config of a model in a precision.
@@ -60,6 +63,7 @@ macro_rules! with_config {
             Model::Convnet => with_config!(ConvnetConfig { precision }, $config => $work),
             Model::ResNet => with_config!(ResNetConfig { precision }, $config => $work),
             Model::Lstm => with_config!(LstmConfig { precision }, $config => $work),
+            Model::UNet => with_config!(UNetConfig { precision }, $config => $work),
         }
     }};
     ($new:expr, $config:ident => $work:expr) => {{
@@ -113,7 +117,7 @@ mod tests {
     use burn::{module::Module, tensor::Device};
     use gpu_tuned::Tuned;
 
-    use super::{ConvnetConfig, LstmConfig, ResNetConfig, TransformerConfig};
+    use super::{ConvnetConfig, LstmConfig, ResNetConfig, TransformerConfig, UNetConfig};
     use crate::network::Model;
 
     #[test]
@@ -123,6 +127,7 @@ mod tests {
             (Model::Convnet, ConvnetConfig::default().workload()),
             (Model::ResNet, ResNetConfig::default().workload()),
             (Model::Lstm, LstmConfig::default().workload()),
+            (Model::UNet, UNetConfig::default().workload()),
         ];
         for (model, spec) in described {
             let workload = spec.workload();

@@ -64,6 +64,8 @@ enum Trained {
     Convnet,
     #[value(name = "resnet")]
     ResNet,
+    #[value(name = "unet")]
+    UNet,
     Lstm,
     /// Four layers of width 256
     Perceptron,
@@ -112,6 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Trained::Transformer => arguments.run_model(Model::Transformer, &device),
         Trained::Convnet => arguments.run_model(Model::Convnet, &device),
         Trained::ResNet => arguments.run_model(Model::ResNet, &device),
+        Trained::UNet => arguments.run_model(Model::UNet, &device),
         Trained::Lstm => arguments.run_model(Model::Lstm, &device),
         Trained::Perceptron => {
             let batch = |samples| {

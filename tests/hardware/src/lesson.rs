@@ -34,6 +34,8 @@ enum Kind {
     Images { side: usize, classes: Vec<Vec<f32>> },
     /// Every step of a series is the pattern of its class, under noise.
     Series { steps: usize, classes: Vec<Vec<f32>> },
+    /// Squares of an image have a sign, under noise, which is the class of their pixels.
+    Pixels { side: usize },
 }
 
 impl Lesson {
@@ -53,6 +55,7 @@ impl Lesson {
             Dimensions::Lstm => {
                 Kind::Series { steps: SEQUENCES.seq, classes: patterns(CLASSES, SEQUENCES.input, &mut random) }
             }
+            Dimensions::UNet(unet) => Kind::Pixels { side: unet.image },
         };
         Self { seed, kind }
     }
@@ -64,6 +67,7 @@ impl Lesson {
             Kind::Sequences { length, topics } => sequences(*length, topics, samples, random),
             Kind::Images { side, classes } => images(*side, classes, samples, random),
             Kind::Series { steps, classes } => series(*steps, classes, samples, random),
+            Kind::Pixels { side } => pixels(*side, samples, random),
         }
     }
 
@@ -72,6 +76,7 @@ impl Lesson {
         let choices = match &self.kind {
             Kind::Sequences { topics, .. } => topics[0].len(),
             Kind::Images { classes, .. } | Kind::Series { classes, .. } => classes.len(),
+            Kind::Pixels { .. } => 2,
         } as f64;
         let each = NOISE / choices;
         let right = 1.0 - NOISE + each;
@@ -115,6 +120,25 @@ fn sequences(length: usize, topics: &[Vec<u32>], samples: usize, random: &mut St
     let samples = Samples::Tokens(Tensor::from_data(TensorData::new(tokens, [samples, length]), &device));
     let rows = targets.len();
     Batch { samples, targets: Tensor::from_data(TensorData::new(targets, [rows]), &device) }
+}
+
+fn pixels(side: usize, samples: usize, random: &mut StdRng) -> Batch {
+    let squares = side / SQUARE;
+    let (mut values, mut targets) = (Vec::with_capacity(samples * 3 * side * side), Vec::new());
+    for _ in 0..samples {
+        let signs: Vec<u32> = (0..squares * squares).map(|_| below(2, random) as u32).collect();
+        let sign = |pixel: usize| signs[pixel / side / SQUARE * squares + pixel % side / SQUARE];
+        let all = 0..side * side;
+        let value = |pixel: usize| CONTRAST * (2.0 * sign(pixel) as f32 - 1.0);
+        (0..3).for_each(|_| values.extend(all.clone().map(|pixel| noised(value(pixel), random))));
+        targets.extend(all.map(|pixel| noisy(sign(pixel), 2, random)));
+    }
+    let device = Device::flex();
+    let (rows, shape) = (targets.len(), [samples, 3, side, side]);
+    Batch {
+        samples: Samples::Images(Tensor::from_data(TensorData::new(values, shape), &device)),
+        targets: Tensor::from_data(TensorData::new(targets, [rows]), &device),
+    }
 }
 
 fn images(side: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng) -> Batch {
@@ -163,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_the_same_whenever_it_is_made() {
-        for model in [Model::Transformer, Model::Convnet, Model::Lstm] {
+        for model in [Model::Transformer, Model::Convnet, Model::Lstm, Model::UNet] {
             let lesson = |seed| Lesson::new(&model.small(), seed);
             let targets = |seed, index| lesson(seed).batch(index, 64).targets.into_data().iter().collect::<Vec<i64>>();
             assert_eq!(targets(1, 5), targets(1, 5));

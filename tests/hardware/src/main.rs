@@ -8,6 +8,7 @@ mod catching;
 mod described;
 mod device;
 mod drill;
+mod encoder;
 mod exact;
 mod feed;
 mod graphs;

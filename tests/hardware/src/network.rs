@@ -2,11 +2,7 @@
 
 use burn::{
     module::Module,
-    nn::{
-        Embedding, EmbeddingConfig, Linear, LinearConfig,
-        loss::CrossEntropyLossConfig,
-        transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
-    },
+    nn::loss::CrossEntropyLossConfig,
     tensor::{Device, Distribution, Int, Shape, Tensor, TensorData},
 };
 use clap::ValueEnum;
@@ -15,26 +11,14 @@ use gpu_tuned_core::workload::Block;
 use models_tests::{
     convnet::{self, Convnet},
     recurrent::{self, Recurrent},
+    unet::{self, UNet},
 };
 use serde::Serialize;
 
+use crate::encoder::{Encoder, EncoderDimensions};
+
 /// Classes of images and series.
 pub(crate) const CLASSES: usize = 10;
-
-/// The dimensions of an [`Encoder`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EncoderDimensions {
-    /// Layers.
-    pub(crate) layers: usize,
-    /// Width; the feed-forward layers have four times as much.
-    pub(crate) d_model: usize,
-    /// Heads of attention.
-    pub(crate) heads: usize,
-    /// Tokens in the vocabulary.
-    pub(crate) vocab: usize,
-    /// Tokens in a sequence.
-    pub(crate) tokens: usize,
-}
 
 const ENCODER: EncoderDimensions = EncoderDimensions { layers: 6, d_model: 512, heads: 8, vocab: 8192, tokens: 256 };
 const SMALL_ENCODER: EncoderDimensions = EncoderDimensions { layers: 2, d_model: 64, heads: 4, vocab: 128, tokens: 32 };
@@ -48,6 +32,8 @@ pub(crate) enum Dimensions {
     Convnet(convnet::Dimensions),
     /// Of [`Network::Lstm`]
     Lstm,
+    /// Of [`Network::UNet`]
+    UNet(unet::Dimensions),
 }
 
 impl Dimensions {
@@ -57,6 +43,7 @@ impl Dimensions {
             Self::Encoder(dimensions) => Network::Transformer(Encoder::new(dimensions, device)),
             Self::Convnet(dimensions) => Network::Convnet(Convnet::new(dimensions, device)),
             Self::Lstm => Network::Lstm(Recurrent::new(&SEQUENCES, device)),
+            Self::UNet(dimensions) => Network::UNet(UNet::new(dimensions, device)),
         }
     }
 }
@@ -74,6 +61,9 @@ pub(crate) enum Model {
     ResNet,
     /// Three layers of width 256 over 60 steps
     Lstm,
+    /// Widths of 32 to 256 on images of 128x128, two classes of a pixel
+    #[value(name = "unet")]
+    UNet,
 }
 
 /// A model with its weights.
@@ -86,14 +76,8 @@ pub(crate) enum Network {
     Convnet(Convnet),
     /// [`Model::Lstm`]
     Lstm(Recurrent),
-}
-
-/// Embedded tokens, Burn's encoder with norms after, a head over every token; no positions.
-#[derive(Module, Debug)]
-pub(crate) struct Encoder {
-    tokens: Embedding,
-    layers: TransformerEncoder,
-    head: Linear,
+    /// [`Model::UNet`]
+    UNet(UNet),
 }
 
 /// A micro-batch on the device.
@@ -153,6 +137,7 @@ impl Model {
             Self::Transformer => Dimensions::Encoder(ENCODER),
             Self::Convnet | Self::ResNet => Dimensions::Convnet(self.images()),
             Self::Lstm => Dimensions::Lstm,
+            Self::UNet => Dimensions::UNet(PIXELS),
         }
     }
 
@@ -173,6 +158,11 @@ impl Model {
                 let sequences = fill.floats([samples, SEQUENCES.seq, SEQUENCES.input], device);
                 (Samples::Sequences(sequences), classes(CLASSES, samples))
             }
+            Self::UNet => {
+                let unet::Dimensions { image, channels, classes: of_pixel, .. } = PIXELS;
+                let images = fill.floats([samples, channels, image, image], device);
+                (Samples::Images(images), classes(of_pixel, samples * image * image))
+            }
         };
         Batch { samples, targets }
     }
@@ -186,6 +176,7 @@ impl Model {
                 Dimensions::Convnet(small)
             }
             Self::Lstm => Dimensions::Lstm,
+            Self::UNet => Dimensions::UNet(unet::Dimensions { image: 16, base: 4, depth: 2, ..PIXELS }),
         }
     }
 
@@ -211,6 +202,8 @@ pub(crate) const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
     bidirectional: false,
 };
 
+const PIXELS: unet::Dimensions = unet::Dimensions { image: 128, channels: 3, base: 32, depth: 3, classes: 2 };
+
 impl Network {
     /// The mean loss over a micro-batch.
     pub(crate) fn loss(&self, batch: Batch) -> Tensor<1> {
@@ -229,25 +222,9 @@ impl Network {
             (Self::Transformer(encoder), Samples::Tokens(tokens)) => encoder.logits(tokens),
             (Self::Convnet(convnet), Samples::Images(images)) => convnet.logits(images),
             (Self::Lstm(lstm), Samples::Sequences(sequences)) => lstm.logits(&SEQUENCES, sequences),
+            (Self::UNet(unet), Samples::Images(images)) => unet.logits(images),
             _ => unreachable!("BUG: a batch belongs to its model"),
         }
-    }
-}
-
-impl Encoder {
-    fn new(dimensions: &EncoderDimensions, device: &Device) -> Self {
-        let EncoderDimensions { layers, d_model, heads, vocab, .. } = *dimensions;
-        let encoder = TransformerEncoderConfig::new(d_model, 4 * d_model, heads, layers);
-        Self {
-            tokens: EmbeddingConfig::new(vocab, d_model).init(device),
-            layers: encoder.with_dropout(0.0).init(device),
-            head: LinearConfig::new(d_model, vocab).init(device),
-        }
-    }
-
-    fn logits(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
-        let hidden = self.layers.forward(TransformerEncoderInput::new(self.tokens.forward(tokens)));
-        self.head.forward(hidden).flatten(0, 1)
     }
 }
 

@@ -95,6 +95,11 @@ impl UNet {
     /// The loss over all pixels of some images.
     pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
         let images = Tensor::<4>::zeros([samples, dimensions.channels, dimensions.image, dimensions.image], device);
+        cross_entropy(self.logits(images))
+    }
+
+    /// The class of every pixel, as `[pixels of all images, classes]`.
+    pub fn logits(&self, images: Tensor<4>) -> Tensor<2> {
         let mut skipped = vec![self.down[0].forward(images)];
         for down in &self.down[1..] {
             let above = skipped[skipped.len() - 1].clone();
@@ -104,7 +109,6 @@ impl UNet {
         for (up, skip) in self.up.iter().zip(skipped.into_iter().rev()) {
             hidden = up.convs.forward(Tensor::cat(vec![skip, up.enlarge.forward(hidden)], 1));
         }
-        let pixels = samples * dimensions.image * dimensions.image;
-        cross_entropy(self.head.forward(hidden).permute([0, 2, 3, 1]).reshape([pixels, dimensions.classes]))
+        self.head.forward(hidden).permute([0, 2, 3, 1]).flatten::<3>(0, 1).flatten(0, 1)
     }
 }
