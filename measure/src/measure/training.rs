@@ -113,15 +113,23 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     }
 
     /// The gradients of a step of so many micro-batches.
+    ///
+    /// # Panics
+    ///
+    /// If memory runs out in a step with CUDA graphs, as without.
     pub(super) fn gradients(&mut self, micro_batches: usize) -> GradientsParams {
         let widens = self.weights().is_mixed();
         if let Some(graphs) = &mut self.graphs {
             graphs.begin_step(self.samples, widens);
         }
-        (0..micro_batches).fold(GradientsParams::new(), |sum, _| {
+        let sum = (0..micro_batches).fold(GradientsParams::new(), |sum, _| {
             let gradients = self.micro_step(micro_batches);
             self.added(sum, gradients)
-        })
+        });
+        if let (Some(graphs), Some(weights)) = (&mut self.graphs, &self.weights) {
+            graphs.complete(weights.model()).unwrap_or_else(|message| panic!("{message}"));
+        }
+        sum
     }
 
     /// The gradients of one of so many micro-batches, with CUDA graphs where the step has them.

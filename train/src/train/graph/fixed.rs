@@ -80,6 +80,15 @@ impl<M: Module> FixedBatchGraphs<M> {
         result.map(|result| result.gradients).map_err(StepFailure::into_message)
     }
 
+    /// Copies the running statistics of replays to the model, as after the last micro-batch of a step.
+    ///
+    /// # Errors
+    ///
+    /// The message of an out-of-memory.
+    pub fn complete(&mut self, model: &M) -> Result<(), String> {
+        self.0.hand_back(model).map_err(|failure| failure.message)
+    }
+
     /// Use of graphs, with the reason if they were refused.
     pub const fn status(&self) -> &GraphStatus {
         self.0.status()
@@ -105,6 +114,7 @@ mod tests {
             graphs.begin_step(2, false);
             let loss = |model: &Linear| model.forward(batch.clone()).mean();
             let gradients = graphs.gradients(&model, 2, (0.5, &LossScale::none()), &loss).expect("there is memory");
+            graphs.complete(&model).expect("there is memory");
             let gradient = gradients.get::<2>(model.weight.id).expect("a gradient").into_data();
             assert_eq!(gradient.try_to_vec::<f32>().expect("f32"), [1.0, 2.0], "step {step}");
         }
