@@ -16,7 +16,7 @@ use crate::workload::Workload;
 pub(super) struct StepTime<'a> {
     pub roofline: Roofline,
     pub measured: Option<MeasuredTime<'a>>,
-    /// Time without checkpointing, where the mode checkpoints and was not measured here: recomputing is never faster.
+    /// Time without checkpointing, where the mode checkpoints: an estimate of recomputing is never faster.
     plain: Option<Box<Self>>,
 }
 
@@ -42,9 +42,8 @@ pub(super) struct MeasuredTime<'a> {
 impl<'a> StepTime<'a> {
     pub(super) fn new(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Self {
         let measured = MeasuredTime::new(device, workload, mode);
-        let is_scaled = measured.as_ref().is_some_and(|measured| !measured.is_exact());
         let plain = Mode { checkpointing: false, ..mode };
-        let plain = (mode.checkpointing && is_scaled).then(|| Box::new(Self::new(device, workload, plain)));
+        let plain = (mode.checkpointing && measured.is_some()).then(|| Box::new(Self::new(device, workload, plain)));
         Self { roofline: Roofline::new(device, workload, mode), measured, plain }
     }
 
@@ -106,7 +105,9 @@ impl<'a> StepTime<'a> {
             let is_known = measured.is_exact() && known == batch;
             if is_known { seconds } else { seconds * here / measured.there.micro_step(known) }
         });
-        self.plain.as_ref().map_or(seconds, |plain| seconds.max(plain.micro_step(batch)))
+        let is_measured = |measured: &MeasuredTime<'_>| measured.is_exact() && measured.micro_step.has(batch);
+        let plain = self.plain.as_ref().filter(|_| !self.measured.as_ref().is_some_and(is_measured));
+        plain.map_or(seconds, |plain| seconds.max(plain.micro_step(batch)))
     }
 
     /// Seconds of the optimizer.

@@ -29,6 +29,30 @@ fn recomputing_is_never_taken_to_be_faster_where_it_was_not_measured() {
 }
 
 #[test]
+fn extrapolated_times_with_checkpointing_are_at_least_those_without() {
+    // A search that ended early: the line through 16 and 64 samples predicts 1250 samples/s at 256.
+    let mut workload = measured();
+    let at = |(batch, samples_per_s): (u64, f64)| {
+        let bytes = Some(Bytes::from_mib(1000 + 50 * batch));
+        let micro_step_ms = Some(batch as f64 / samples_per_s * 1e3);
+        (batch, MeasuredBatch { reserved_bytes: bytes, micro_step_ms, ..MeasuredBatch::default() })
+    };
+    for on in workload.measured.on.values_mut() {
+        for (checkpointing, points) in
+            [(false, &[(16, 800.0), (64, 1000.0), (256, 990.0)][..]), (true, &[(16, 500.0), (64, 960.0)])]
+        {
+            let mode = Mode::new(Precision::F32, checkpointing);
+            let batch = points.iter().copied().map(at).collect();
+            let method = MeasurementMethod::DryRun;
+            on.mode.insert(mode, MeasuredMode { method, is_partial: checkpointing, batch });
+        }
+    }
+    let goal = Goal { global_batch: Some(512), ..Goal::default() };
+    let plan = plan(&nominal("h200"), &workload, &goal).expect("it fits");
+    assert_eq!((plan.settings.batch_size, plan.settings.gradient_checkpointing), (64, false), "{plan}");
+}
+
+#[test]
 fn an_untimed_batch_wins_by_more_than_interpolated_times_err() {
     // 970 samples/s at 64 and 1000 at 256: interpolated, 128 is within 2% of the fastest.
     let mut workload = measured();
