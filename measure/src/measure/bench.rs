@@ -17,8 +17,11 @@ pub(super) struct Bench<'b, 'a, M, B> {
     pub(super) largest_batch: u64,
     /// A rank's share of the global batch, if there is one.
     pub(super) global: Option<u64>,
+    /// Micro-batch to begin near: the planned one, or 1 if the description is of another model.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "CPUs try sizes in ascending order"))]
+    pub(super) planned: u64,
     /// Time for all modes.
-    pub(super) budget: Budget,
+    pub(super) budget: &'b Budget,
     /// Called before every step that is measured.
     pub(super) begins: &'b dyn Fn(Step),
     /// Called after every try.

@@ -22,6 +22,7 @@ pub(super) fn mode<M: Module, B: Clone>(
     keep: &mut dyn FnMut(MeasuredMode) -> Result<(), MeasureError>,
 ) -> Result<(), MeasureError> {
     let begin = Instant::now();
+    bench.budget.begin(begin);
     let modes = bench.subject.checkpointing().len() as u32;
     let budget = bench.budget.whole / modes;
     let mut batch = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! Output of measurements, while they are taken and afterwards.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpu_tuned_core::device::GpuReading;
@@ -36,10 +37,10 @@ fn beside(others: u32) -> Option<String> {
 }
 
 /// Returns a report of the current step after a time without output. `budget` is the limit of the measurement, if it has one.
-pub(super) fn waiting(is_gpu: bool, budget: Option<Budget>) -> impl Fn(Duration, Option<Step>) {
+pub(super) fn waiting(is_gpu: bool, budget: Option<Arc<Budget>>) -> impl Fn(Duration, Option<Step>) {
     let why = if is_gpu { "; the first step with a batch compiles and autotunes its kernels" } else { "" };
     move |quiet, step| {
-        let total = budget.map(|budget| format!("{budget}; ")).unwrap_or_default();
+        let total = budget.as_deref().map(|budget| format!("{budget}; ")).unwrap_or_default();
         let at = step.map(|step| format!("{step}, ")).unwrap_or_default();
         eprintln!("  ... {total}{at}no result for {:.0} s{why}", quiet.as_secs_f64());
     }
@@ -52,7 +53,7 @@ pub(super) fn no_graphs(mode: Mode, error: &MeasureError) {
 }
 
 /// Prints a line for a try, which begins with the time so far.
-pub(super) fn point(budget: Budget, mode: Mode, tried: &Tried) {
+pub(super) fn point(budget: &Budget, mode: Mode, tried: &Tried) {
     eprintln!("  {budget}; {mode}, {}", line(tried.batch, &tried.measured()));
 }
 
@@ -120,9 +121,9 @@ pub(super) fn dropped(dropped: &[String]) {
     }
 }
 
-/// Warns of a model whose parameters differ from the description by more than a tenth.
+/// Warns of a model that is not the described one.
 pub(super) fn other_model(described: u64, counted: u64) -> Option<String> {
-    (described.abs_diff(counted) > described / 10).then(|| {
+    is_other_model(described, counted).then(|| {
         format!(
             "the description has {} parameters, and the model {}: what is not measured is planned by the description, which may \
              be that of another model, or leave layers out",
@@ -130,6 +131,11 @@ pub(super) fn other_model(described: u64, counted: u64) -> Option<String> {
             grouped(counted)
         )
     })
+}
+
+/// Returns true if the parameters of a model differ from the description by more than a tenth.
+pub(super) fn is_other_model(described: u64, counted: u64) -> bool {
+    described.abs_diff(counted) > described / 10
 }
 
 /// Bytes reserved at the smallest and the largest micro-batch.
@@ -148,6 +154,9 @@ fn summary(found: &MeasuredMode) -> String {
     let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
     let mut said = vec![format!("batches {}", batches.join(", "))];
     said.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
+    if found.is_partial {
+        said.push("partial, as time ended: measure again for more sizes".to_owned());
+    }
     said.join("; ")
 }
 
@@ -198,5 +207,7 @@ mod tests {
         let batch = [(1, run(2.0)), (8, run(10.0)), (64, run(90.0)), (128, MeasuredBatch::default())].into();
         let found = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
         assert_eq!(summary(&found), "batches 1, 8, 64, 128; 800 samples/s at 8");
+        let partial = summary(&MeasuredMode { is_partial: true, ..found });
+        assert!(partial.ends_with("at 8; partial, as time ended: measure again for more sizes"), "{partial}");
     }
 }

@@ -1,6 +1,7 @@
 //! Target of a measurement: a session's workload on its device.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use burn::module::Module;
@@ -146,25 +147,27 @@ impl MeasurementTarget {
         keep: &mut dyn FnMut(&mut LockedWorkload) -> Result<(), MeasureError>,
     ) -> Result<LockedWorkload, MeasureError> {
         let subject = &subject.in_precision(self.settings.precision)?.when_not_ready(self.not_ready);
-        let budget = Budget::begin(self.budget(subject.checkpointing().len())?);
-        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, report::waiting(!self.is_cpu(), Some(budget)));
+        let budget = Arc::new(Budget::new(self.budget(subject.checkpointing().len())?));
+        let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, report::waiting(!self.is_cpu(), Some(budget.clone())));
         let progress = |mode, tried: &Tried| {
-            report::point(budget, mode, tried);
+            report::point(&budget, mode, tried);
             heartbeat.output();
         };
+        let model = subject.model(&Step::single(1, false).device(&self.device));
+        let (parameters, shape) = (parameters(&model), shape(&model));
+        drop(model);
+        let is_other = report::is_other_model(self.described.workload().parameters.trained(), parameters);
         let bench = Bench {
             device: &self.device,
             subject,
             plain: self.mode(self.settings.precision),
             largest_batch: self.largest_batch(),
             global: self.samples_per_rank.filter(|share| *share == self.largest_batch()),
-            budget,
+            planned: if is_other { 1 } else { self.settings.batch_size },
+            budget: &budget,
             begins: &|step| heartbeat.at(step),
             progress: &progress,
         };
-        let model = subject.model(&Step::single(1, false).device(bench.device));
-        let (parameters, shape) = (parameters(&model), shape(&model));
-        drop(model);
         let samples = bench.largest_batch.min(HOST_SAMPLES) as usize;
         let host_ms_per_sample = subject.preparation().map(|prepare| host::ms_per_sample(prepare, samples));
         let mut workload = LockedWorkload {
@@ -253,7 +256,7 @@ impl MeasurementTarget {
         let plan = Plan {
             largest_batch: bench.largest_batch,
             global: bench.global,
-            planned: self.settings.batch_size,
+            planned: bench.planned,
             tolerance: self.goal.throughput_tolerance,
             budget: bench.budget,
             graphs: bench.subject.pass().has_graphs() && self.goal.may_use_graphs(),

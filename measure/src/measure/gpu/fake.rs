@@ -77,7 +77,7 @@ impl Fake {
         Bytes::from_mib(self.fixed + gradients + sample * step.batch as u64)
     }
 
-    pub(super) fn plan(&self, largest_batch: u64) -> Plan<'static> {
+    pub(super) fn plan<'p>(&self, largest_batch: u64, budget: &'p Budget) -> Plan<'p> {
         Plan {
             largest_batch,
             global: None,
@@ -85,7 +85,7 @@ impl Fake {
             tolerance: 0.02,
             graphs: self.graphs_ms.is_some(),
             at_open: Bytes::from_mib(self.total - 5000),
-            budget: Budget { begin: self.now.get(), whole: BUDGET },
+            budget,
             progress: &|_, _| (),
         }
     }
@@ -102,7 +102,7 @@ impl Fake {
     }
 
     pub(super) fn measured(&self, largest_batch: u64) -> Found {
-        self.search(self.plan(largest_batch)).expect("it can be measured")
+        self.search(self.plan(largest_batch, &Budget::new(BUDGET))).expect("it can be measured")
     }
 
     /// Batches of the steps that were run, in their order.

@@ -57,7 +57,7 @@ pub(super) struct Plan<'p> {
     pub(super) graphs: bool,
     /// Free memory when the GPU was opened, before anything was allocated.
     pub(super) at_open: Bytes,
-    pub(super) budget: Budget,
+    pub(super) budget: &'p Budget,
     /// Called after every try.
     pub(super) progress: &'p dyn Fn(Mode, &Tried),
 }
@@ -72,6 +72,7 @@ pub(super) fn measure(
     modes: &[Mode],
     keep: &mut Keep<'_>,
 ) -> Result<(), MeasureError> {
+    plan.budget.begin(trial.now());
     let most = (trial.free()? + trial.held()).scaled(SHARE);
     let Plan { largest_batch, global, planned, tolerance, .. } = plan;
     let limits = Limits { largest_batch, global, planned, tolerance, most };

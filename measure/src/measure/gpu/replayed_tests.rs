@@ -15,7 +15,7 @@ use gpu_tuned_project::lock::LockFile;
 use serde::Deserialize;
 
 use super::{Plan, Trial, measure};
-use crate::measure::budget::Budget;
+use crate::measure::budget::{Budget, ON_A_GPU};
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
 
@@ -210,7 +210,7 @@ fn replay(gpu: &str, model: &str, precision: &str, cold: f64, tuning: f64) -> Ou
         tolerance: goal.throughput_tolerance,
         graphs: false,
         at_open: on.memory_bytes - on.context_bytes.unwrap_or_default(),
-        budget: Budget { begin: replay.begin, whole: Duration::from_secs(120) },
+        budget: &Budget::new(ON_A_GPU),
         progress: &|_, _| (),
     };
     let (mut found, mut usable, mut tried) = (on.clone(), f64::INFINITY, [Vec::new(), Vec::new()]);

@@ -110,7 +110,7 @@ fn every_dry_run_and_every_timing_is_stored_when_it_is_done() {
         // An error stops the search, as when the disk is full.
         if stored.len() < 4 { Ok(()) } else { Err(Step::single(1, false).failed(&"no room")) }
     };
-    assert!(measure(&fake, fake.plan(4096), &MODES, keep).is_err());
+    assert!(measure(&fake, fake.plan(4096, &Budget::new(BUDGET)), &MODES, keep).is_err());
     assert_eq!(stored, [(1, 0), (1, 1), (2, 1), (2, 2)]);
 }
 
@@ -143,7 +143,7 @@ fn a_tensor_that_is_too_large_excludes_larger_batches() {
         }
     }
     let none = Fake { largest: 0, ..fake() };
-    assert!(matches!(none.search(none.plan(8)), Err(MeasureError::Step { .. })));
+    assert!(matches!(none.search(none.plan(8, &Budget::new(BUDGET))), Err(MeasureError::Step { .. })));
 }
 
 #[test]
@@ -213,7 +213,8 @@ fn two_sizes_are_tried_whatever_they_take() {
 #[test]
 fn divisors_of_the_step_are_tried() {
     let fake = fake();
-    let found = fake.search(Plan { global: Some(720), ..fake.plan(720) }).expect("it can be measured");
+    let budget = Budget::new(BUDGET);
+    let found = fake.search(Plan { global: Some(720), ..fake.plan(720, &budget) }).expect("it can be measured");
     // 180 samples would reserve 82,000 MiB, more than the 78,200 MiB that steps may reserve.
     assert_eq!(sizes(&found, PLAIN), [1, 2, 4, 6, 8, 12, 16, 30, 45, 60, 90, 120]);
 }
@@ -227,8 +228,8 @@ proptest! {
     ) {
         let [cold, tuning, took] = [cold, tuning, took].map(Duration::from_secs);
         let fake = Fake { cold, tuning, took, sample, fixed: overhead, planned: (40_000 / sample).max(1), ..fake() };
-        let plan = Plan { budget: Budget { begin: fake.now.get(), whole: Duration::from_secs(whole) }, ..fake.plan(largest) };
-        let found = fake.search(plan).expect("it can be measured");
+        let budget = Budget::new(Duration::from_secs(whole));
+        let found = fake.search(fake.plan(largest, &budget)).expect("it can be measured");
         let least = cold + 3 * tuning + 2 * took;
         prop_assert!(found.took <= Duration::from_secs(whole).max(least), "{:?}", found.took);
     }
