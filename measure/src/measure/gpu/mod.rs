@@ -87,9 +87,17 @@ struct Search<'c, 'k> {
     limits: Limits,
     /// The first mode is the one that plans prefer.
     modes: Vec<ModeTries>,
-    /// Micro-batches of all tries that were timed, in their order, and the durations of the tries.
-    durations: Vec<(u64, Duration)>,
+    /// All tries that were timed, in their order.
+    durations: Vec<Took>,
     keep: &'c mut Keep<'k>,
+}
+
+/// Durations of a try.
+#[derive(Clone, Copy)]
+struct Took {
+    batch: u64,
+    dry: Duration,
+    run: Duration,
 }
 
 impl Search<'_, '_> {
@@ -107,10 +115,8 @@ impl Search<'_, '_> {
     /// Tries the micro-batches that are needed.
     fn try_all(&mut self, needs: &[Need]) -> Result<(), MeasureError> {
         while let Some((mode, batch)) = self.next(needs) {
-            let begin = self.trial.now();
-            if self.attempt(mode, batch)? {
-                self.durations.push((batch, self.trial.now().duration_since(begin)));
-            }
+            let took = self.attempt(mode, batch)?;
+            self.durations.extend(took);
         }
         Ok(())
     }
@@ -136,19 +142,21 @@ impl Search<'_, '_> {
         self.modes[mode].wanted(need, &self.limits, first.as_ref())
     }
 
-    /// Expected duration of a try: that of the nearest size which is not smaller, or in proportion to the largest one.
+    /// Expected duration of a try: that of the nearest size which is not smaller, or of the largest one. Steps of a larger
+    /// size take longer in proportion; compilation and autotune, which are most of a dry run, do not.
     ///
     /// The first try of the process compiles most kernels, so it counts only where it is the only one.
     fn expected(&self, batch: u64) -> Duration {
         let later = self.durations.get(1..).filter(|later| !later.is_empty()).unwrap_or(&self.durations);
-        let larger = later.iter().filter(|(tried, _)| *tried >= batch).min_by_key(|(tried, _)| *tried);
-        let nearest = larger.or_else(|| later.iter().max_by_key(|(tried, _)| *tried));
-        nearest.map_or(Duration::ZERO, |(tried, took)| took.mul_f64((batch as f64 / *tried as f64).max(1.0)))
+        let larger = later.iter().filter(|took| took.batch >= batch).min_by_key(|took| took.batch);
+        let nearest = larger.or_else(|| later.iter().max_by_key(|took| took.batch));
+        nearest.map_or(Duration::ZERO, |took| took.dry + took.run.mul_f64((batch as f64 / took.batch as f64).max(1.0)))
     }
 
-    /// Dry-runs a micro-batch, and times it if it fits. Returns true if it was timed. A tensor may be larger than the
-    /// device allocates in one piece. An error is one of the program if no other size works.
-    fn attempt(&mut self, mode: usize, batch: u64) -> Result<bool, MeasureError> {
+    /// Dry-runs a micro-batch, and times it if it fits. Returns the durations if it was timed. A tensor may be larger
+    /// than the device allocates in one piece. An error is one of the program if no other size works.
+    fn attempt(&mut self, mode: usize, batch: u64) -> Result<Option<Took>, MeasureError> {
+        let begin = self.trial.now();
         let tried = match self.dry(self.modes[mode].mode, batch) {
             Ok(tried) => tried,
             Err(error) => {
@@ -156,7 +164,7 @@ impl Search<'_, '_> {
                 let is_last = self.modes.iter().all(|mode| mode.tried.is_empty())
                     && self.next(&[Need::Plan, Need::Rest]).is_none();
                 tracing::info!("batch {batch} is left out: {error}");
-                return if is_last { Err(error) } else { Ok(false) };
+                return if is_last { Err(error) } else { Ok(None) };
             }
         };
         let fits = self.fits(&tried);
@@ -166,13 +174,15 @@ impl Search<'_, '_> {
         }
         self.modes[mode].tried.insert(batch, tried);
         self.store(mode)?;
+        let between = self.trial.now();
         if is_timed {
             self.time(mode, batch)?;
             self.store(mode)?;
         }
+        let took = Took { batch, dry: between - begin, run: self.trial.now() - between };
         let ModeTries { mode, tried, .. } = &self.modes[mode];
         (self.plan.progress)(*mode, &tried[&batch]);
-        Ok(is_timed)
+        Ok(is_timed.then_some(took))
     }
 
     fn dry(&self, Mode { checkpointing, .. }: Mode, batch: u64) -> Result<Tried, MeasureError> {
