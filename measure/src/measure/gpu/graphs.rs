@@ -1,6 +1,7 @@
 //! Steps with CUDA graphs, whose memory and time are measured by running them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::{MeasuredMode, MeasurementMethod};
@@ -15,13 +16,18 @@ const MOST_MEMORY: f64 = 2.0;
 impl Search<'_, '_> {
     /// Times steps of the first mode with CUDA graphs: at the micro-batch that would be planned without, then at smaller
     /// ones until throughput falls by more than the tolerance.
+    ///
+    /// Kernels of these sizes are there. So the first try takes seconds, and is made without time left if launches
+    /// dominate. A further one is expected to take as long as the one before.
     pub(super) fn time_graphs(&mut self) -> Result<(), MeasureError> {
         let first = &self.modes[0];
         let (mode, sizes) = (first.mode.with_graphs(true), first.planned(&self.limits));
-        let (mut tried, mut best) = (BTreeMap::new(), 0.0_f64);
+        let is_due = first.launch_bound().is_some();
+        let (mut tried, mut best, mut took) = (BTreeMap::new(), 0.0_f64, Duration::ZERO);
         for batch in sizes.into_iter().filter(|batch| self.fits_with_graphs(*batch)).collect::<Vec<_>>() {
-            let left = self.plan.budget.left(self.trial.now());
-            if left.is_zero() {
+            let begin = self.trial.now();
+            let left = self.plan.budget.left(begin);
+            if (left.is_zero() || took > left) && !(is_due && tried.is_empty()) {
                 break;
             }
             let step = Step::single(batch, mode.checkpointing).with_graphs(true);
@@ -39,6 +45,7 @@ impl Search<'_, '_> {
             tried.insert(batch, new.measured());
             let found = MeasuredMode { method: MeasurementMethod::Executed, is_partial: false, batch: tried.clone() };
             (self.keep)(mode, found, Bytes::ZERO)?;
+            took = self.trial.now() - begin;
             let rate = rate(batch, times.micro_step_ms, times.optimizer_ms, &self.limits);
             if rate < best * (1.0 - self.limits.tolerance) {
                 break;

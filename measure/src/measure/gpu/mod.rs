@@ -102,19 +102,23 @@ struct Took {
 
 impl Search<'_, '_> {
     fn run(&mut self) -> Result<(), MeasureError> {
-        self.try_all(&[Need::Plan])?;
+        // Graphs gain where launches dominate, and checkpointing where memory limits the plain mode.
+        self.try_all(&[Need::Plan], 1)?;
+        if First::new(&self.modes[0], &self.limits).is_limited {
+            self.try_all(&[Need::Plan], self.modes.len())?;
+        }
         if self.plan.graphs {
             self.time_graphs()?;
         }
-        self.try_all(&[Need::Plan, Need::Rest])?;
+        self.try_all(&[Need::Plan, Need::Rest], self.modes.len())?;
         // The best throughput of one mode decides which sizes of another are needed.
         (0..self.modes.len())
             .try_for_each(|mode| if self.modes[mode].tried.is_empty() { Ok(()) } else { self.store(mode) })
     }
 
-    /// Tries the micro-batches that are needed.
-    fn try_all(&mut self, needs: &[Need]) -> Result<(), MeasureError> {
-        while let Some((mode, batch)) = self.next(needs) {
+    /// Tries the micro-batches that are needed in so many modes.
+    fn try_all(&mut self, needs: &[Need], modes: usize) -> Result<(), MeasureError> {
+        while let Some((mode, batch)) = self.next(needs, modes) {
             let took = self.attempt(mode, batch)?;
             self.durations.extend(took);
         }
@@ -123,10 +127,10 @@ impl Search<'_, '_> {
 
     /// The next try, as mode and micro-batch: what plans need first, and nothing that takes longer than the time that is
     /// left.
-    fn next(&self, needs: &[Need]) -> Option<(usize, u64)> {
+    fn next(&self, needs: &[Need], modes: usize) -> Option<(usize, u64)> {
         let left = self.plan.budget.left(self.trial.now());
         for &need in needs {
-            for mode in 0..self.modes.len() {
+            for mode in 0..modes {
                 let is_due = mode == 0 && self.modes[0].tried.len() < LEAST_TRIES;
                 let is_affordable = |batch: &u64| is_due || self.expected(*batch) <= left;
                 if let Some(batch) = self.wanted(mode, need).into_iter().find(is_affordable) {
@@ -162,13 +166,13 @@ impl Search<'_, '_> {
             Err(error) => {
                 self.modes[mode].exclude(batch);
                 let is_last = self.modes.iter().all(|mode| mode.tried.is_empty())
-                    && self.next(&[Need::Plan, Need::Rest]).is_none();
+                    && self.next(&[Need::Plan, Need::Rest], self.modes.len()).is_none();
                 tracing::info!("batch {batch} is left out: {error}");
                 return if is_last { Err(error) } else { Ok(None) };
             }
         };
         let fits = self.fits(&tried);
-        let is_timed = fits && !self.modes[mode].is_launch_bound(batch);
+        let is_timed = fits && self.modes[mode].launch_bound().is_none_or(|bound| batch > bound);
         if !fits {
             self.modes[mode].exclude(batch);
         }

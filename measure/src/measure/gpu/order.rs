@@ -47,7 +47,7 @@ pub(super) struct First {
     /// Micro-batch with the best throughput, and that throughput in samples per millisecond.
     best: Option<(u64, f64)>,
     /// True if memory excludes larger micro-batches than the best.
-    is_limited: bool,
+    pub(super) is_limited: bool,
 }
 
 /// Tries of one mode.
@@ -101,12 +101,14 @@ impl ModeTries {
         self.too_large = Some(self.too_large.map_or(batch, |known| known.min(batch)));
     }
 
-    /// Returns true if a smaller micro-batch than all timed ones takes as long as they do: launches dominate.
-    pub(super) fn is_launch_bound(&self, batch: u64) -> bool {
-        let mut timed = self.tried.values().filter_map(|tried| Some((tried.batch, tried.times?.micro_step_ms)));
-        let Some((smallest, ms)) = timed.next() else { return false };
-        let twice = timed.find(|(larger, _)| *larger >= 2 * smallest);
-        batch < smallest && twice.is_some_and(|(_, twice)| ms >= LAUNCH_BOUND * twice)
+    /// Largest micro-batch that is known to take as long as one of twice its size: launches dominate both.
+    pub(super) fn launch_bound(&self) -> Option<u64> {
+        let timed = || self.tried.values().filter_map(|tried| Some((tried.batch, tried.times?.micro_step_ms)));
+        let is_bound = |(batch, ms): &(u64, f64)| {
+            let twice = timed().find(|(larger, _)| *larger >= 2 * batch);
+            twice.is_some_and(|(_, twice)| *ms >= LAUNCH_BOUND * twice)
+        };
+        timed().filter(is_bound).map(|(batch, _)| batch).last()
     }
 
     /// Returns the micro-batches to try next, the most useful first. `first` has the results of the first mode, for

@@ -100,6 +100,18 @@ fn graphs_are_timed_from_the_planned_size_down_while_that_may_pay() {
 }
 
 #[test]
+fn graphs_are_timed_once_without_time_left_where_launches_dominate() {
+    let late = |ms: fn(f64) -> f64| {
+        let cold = Duration::from_secs(150);
+        let fake = Fake { cold, sample: 4, planned: 512, ms: [ms; 2], graphs_ms: Some(|_| 60.0), ..fake() };
+        let found = fake.measured(512);
+        [MODES[0], MODES[0].with_graphs(true), MODES[1]].map(|mode| sizes(&found, mode))
+    };
+    assert_eq!(late(|_| 330.0), [vec![128, 512], vec![512], vec![]]);
+    assert_eq!(late(|batch| batch), [vec![128, 512], vec![], vec![]]);
+}
+
+#[test]
 fn every_dry_run_and_every_timing_is_stored_when_it_is_done() {
     let fake = fake();
     let mut stored = Vec::new();
