@@ -108,7 +108,7 @@ impl ModeTries {
             let twice = timed().find(|(larger, _)| *larger >= 2 * batch);
             twice.is_some_and(|(_, twice)| *ms >= LAUNCH_BOUND * twice)
         };
-        timed().filter(is_bound).map(|(batch, _)| batch).last()
+        timed().filter(is_bound).map(|(batch, _)| batch).max()
     }
 
     /// Returns the micro-batches to try next, the most useful first. `first` has the results of the first mode, for
