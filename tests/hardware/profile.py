@@ -27,12 +27,14 @@ SMALLEST_SHARE = 0.005
 
 
 def compile_library(folder, headers):
-    headers = headers or [f"{TOOLKIT}/extras/CUPTI/include", f"{TOOLKIT}/include"]
     roots = [f"{TOOLKIT}/extras/CUPTI", f"{TOOLKIT}/targets", TOOLKIT, sys.prefix, "/opt"]
     found = (glob.glob(f"{root}/**/libcupti.so*", recursive=True) for root in roots)
     library = next((paths[0] for paths in found if paths), None)
     if library is None:
         sys.exit(f"profile.py: no libcupti.so in {TOOLKIT} or beside Python. Set CUDA_PATH to a CUDA toolkit.")
+    # Headers of NVIDIA's wheels lie beside their libraries.
+    beside = os.path.join(os.path.dirname(library), "..", "include")
+    headers = headers or [f"{TOOLKIT}/extras/CUPTI/include", f"{TOOLKIT}/include", beside]
     output = os.path.join(folder, "profile.so")
     command = ["cc", "-std=c11", "-O2", "-fPIC", "-shared", "-o", output, os.path.join(HERE, "profile.c"), library]
     subprocess.run(command + [f"-I{path}" for path in headers] + [f"-Wl,-rpath,{os.path.dirname(library)}"], check=True)
