@@ -57,6 +57,8 @@ pub(super) struct Graphs<M, T> {
     limit: usize,
     /// Samples in the largest micro-batch so far, which is recorded.
     size: usize,
+    /// Bytes of the recorded micro-batch. Another shape has others, such as that of shorter sequences.
+    bytes: usize,
     /// Plain micro-steps of this size.
     plain: u32,
     /// Steps that were compared.
@@ -115,6 +117,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
             recorded: None,
             limit: 0,
             size: 0,
+            bytes: 0,
             plain: 0,
             checked: 0,
             unchecked: 0,
@@ -184,7 +187,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         work: Work<'_, M, B, T>,
     ) -> Result<MicroBatchGradients<T>, StepFailure> {
         let plain = |micro: B| work(model, micro, Factors::Numbers { share: factors.0, scale: factors.1 });
-        if micro.len() != self.size || self.is_due {
+        if !self.is_recorded(&micro) || self.is_due {
             self.hand_back(model)?;
         }
         if !self.is_ready(model, &micro, factors, work) {
@@ -226,10 +229,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
             self.begin_anew();
             self.size = micro.len();
         }
-        if micro.len() != self.size {
-            return false;
-        }
-        if self.recorded.is_none() {
+        if micro.len() == self.size && self.recorded.is_none() {
             self.plain += 1;
             if self.plain <= WARM_UP {
                 return false;
@@ -238,10 +238,13 @@ impl<M: Module, T: 'static> Graphs<M, T> {
                 self.refuse(because);
                 // Plain micro-steps need the memory of a recording that failed.
                 release_memory(&self.device);
-                return false;
             }
         }
-        true
+        self.is_recorded(micro)
+    }
+
+    fn is_recorded<B: MicroBatch>(&self, micro: &B) -> bool {
+        self.recorded.is_some() && micro.len() == self.size && micro.bytes(&self.device) == self.bytes
     }
 
     /// Copies running statistics from the recording to the model, if those of the model are out of date.
@@ -267,6 +270,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         let changing = changed_by(model, || in_words(model, micro.clone(), numbers).map(drop))?;
         let recorded = MicroStep::record(model, changing.as_ref(), micro, factors, &self.device, in_words)?;
         self.recorded = Some(recorded);
+        self.bytes = micro.bytes(&self.device);
         self.status = GraphStatus::Checking;
         self.newest = Newest::Model;
         Ok(())
