@@ -232,13 +232,13 @@ fn divisors_of_the_step_are_tried() {
 }
 
 proptest! {
-    /// Later tries of a fake take as long as the second one, so the forecast is exact.
+    /// The first try of a fake takes the longest, and all others take equally long, so no forecast is too short.
     #[test]
     fn the_search_ends_in_time(
-        cold in 0u64..80, tuning in 0u64..30, took in 1u64..10, sample in 1u64..30_000, overhead in 0u64..1000,
+        compiling in 0u64..80, tuning in 0u64..30, took in 1u64..10, sample in 1u64..30_000, overhead in 0u64..1000,
         whole in 1u64..400, largest in 1u64..5000,
     ) {
-        let [cold, tuning, took] = [cold, tuning, took].map(Duration::from_secs);
+        let [cold, tuning, took] = [tuning + compiling, tuning, took].map(Duration::from_secs);
         let fake = Fake { cold, tuning, took, sample, fixed: overhead, planned: (40_000 / sample).max(1), ..fake() };
         let budget = Budget::new(Duration::from_secs(whole));
         let found = fake.search(fake.plan(largest, &budget)).expect("it can be measured");
