@@ -46,9 +46,10 @@ def read_records(path):
     records = []
     with open(path, errors="replace") as lines:
         for line in lines:
-            kind, start, end, *rest = line.rstrip("\n").split("\t")
+            columns = line.rstrip("\n").split("\t")
             # The last line of a program that was killed may be short.
-            if len(rest) >= 3:
+            if len(columns) >= 6:
+                kind, start, end, *rest = columns
                 records.append((kind, int(start), int(end), rest))
     records.sort(key=lambda record: record[1])
     return records
