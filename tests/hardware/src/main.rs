@@ -12,6 +12,7 @@ mod encoder;
 mod exact;
 mod feed;
 mod graphs;
+mod head;
 #[cfg(feature = "cuda")]
 mod hold;
 mod learn;
@@ -70,6 +71,8 @@ enum Command {
     Drill(drill::Arguments),
     /// Micro-steps replayed as CUDA graphs: time, memory and losses, beside plain ones
     Graphs(graphs::Arguments),
+    /// Head and loss of a language model, at once and in chunks: time and memory
+    Head(head::Arguments),
     /// Utilisation with loaders, and their memory on the device
     Feed(feed::Arguments),
     /// Speed-up over a naive configuration, as tuning guides promise: an LSTM and a CNN in both ways
@@ -118,6 +121,7 @@ fn main() -> anyhow::Result<()> {
         Command::Exact(arguments) => exact::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Graphs(arguments) => graphs::run(&arguments),
+        Command::Head(arguments) => head::run(&arguments),
         Command::Feed(arguments) => feed::run(&arguments),
         Command::Naive(arguments) => naive::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),

@@ -160,3 +160,15 @@ fn a_model_that_is_not_ready_for_16_bits_trains_on_the_cpu() {
     assert_eq!(lines[1]["precision"], "f32");
     assert_eq!(lines[1]["losses"].as_array().map(Vec::len), Some(3));
 }
+
+#[test]
+fn a_loss_in_chunks_is_the_loss_of_all_logits() {
+    let (found, succeeded) = lines("head --tokens 24 --width 16 --vocabulary 50 --chunks 0,7 --steps 2");
+    assert!(succeeded && found.len() == 2, "{found:?}");
+    let distance = |left: &Value, right: &Value| (left.as_f64().unwrap() / right.as_f64().unwrap() - 1.0).abs();
+    assert!(distance(&found[0]["loss"], &found[1]["loss"]) < 1e-5, "{found:?}");
+    for gradient in 0..2 {
+        let [whole, chunked] = [0, 1].map(|line| &found[line]["gradient_norms"][gradient]);
+        assert!(distance(whole, chunked) < 1e-4, "{found:?}");
+    }
+}
