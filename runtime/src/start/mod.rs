@@ -1,3 +1,5 @@
+#[cfg(any(test, feature = "cuda"))]
+mod cores;
 mod error;
 #[cfg(feature = "cuda")]
 mod full_f32;

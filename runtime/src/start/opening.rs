@@ -2,6 +2,8 @@
 
 #[cfg(feature = "burn")]
 use gpu_tuned_core::plan::Plan;
+#[cfg(feature = "cuda")]
+use gpu_tuned_observe::log::warn_user;
 #[cfg(feature = "burn")]
 use gpu_tuned_observe::progress::Progress;
 
@@ -56,7 +58,11 @@ impl Options {
             Err(broken) => return Ok(Err(broken)),
         };
         #[cfg(feature = "cuda")]
-        self.refuse_fallbacks(&decision)?;
+        {
+            self.refuse_fallbacks(&decision)?;
+            let gpus = decision.selection.gpus.len() as u64;
+            super::cores::too_few(self.seen().host.cores, gpus).as_deref().into_iter().for_each(warn_user);
+        }
         let float = float(&decision);
         let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
             Ok(opened) => Ok(opened),
