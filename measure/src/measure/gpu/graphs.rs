@@ -12,23 +12,24 @@ use crate::measure::{MeasureError, Memory, Step, report};
 
 /// Memory of a step with CUDA graphs over that of one without, at most.
 const MOST_MEMORY: f64 = 2.0;
+/// Micro-steps of a try: those until replays are trusted, and some for the repeats.
+const MICRO_STEPS: f64 = 40.0;
 
 impl Search<'_, '_> {
     /// Times steps of the first mode with CUDA graphs: at the micro-batch that would be planned without, then at smaller
     /// ones until throughput falls by more than the tolerance.
     ///
-    /// Kernels of these sizes are there. So the first try takes seconds, and is made without time left if launches
-    /// dominate. A further one is expected to take as long as the one before.
+    /// Kernels of these sizes are there, so a try takes as long as its micro-steps. Where launches dominate, one is made
+    /// without time left.
     pub(super) fn time_graphs(&mut self) -> Result<(), MeasureError> {
         let first = &self.modes[0];
         let (mode, sizes) = (first.mode.with_graphs(true), first.planned(&self.limits));
         let is_due = first.launch_bound().is_some();
-        let (mut tried, mut best, mut took) = (BTreeMap::new(), 0.0_f64, Duration::ZERO);
+        let (mut tried, mut best) = (BTreeMap::new(), 0.0_f64);
         for batch in sizes.into_iter().filter(|batch| self.fits_with_graphs(*batch)).collect::<Vec<_>>() {
-            let begin = self.trial.now();
-            let left = self.plan.budget.left(begin);
-            if (left.is_zero() || took > left) && !(is_due && tried.is_empty()) {
-                break;
+            let left = self.plan.budget.left(self.trial.now());
+            if self.expected_with_graphs(batch) > left && !(is_due && tried.is_empty()) {
+                continue;
             }
             let step = Step::single(batch, mode.checkpointing).with_graphs(true);
             let Run { times, reserved } = match self.trial.run(step, SPEND.min(left)) {
@@ -45,7 +46,6 @@ impl Search<'_, '_> {
             tried.insert(batch, new.measured());
             let found = MeasuredMode { method: MeasurementMethod::Executed, is_partial: false, batch: tried.clone() };
             (self.keep)(mode, found, Bytes::ZERO)?;
-            took = self.trial.now() - begin;
             let rate = rate(batch, times.micro_step_ms, times.optimizer_ms, &self.limits);
             if rate < best * (1.0 - self.limits.tolerance) {
                 break;
@@ -53,6 +53,12 @@ impl Search<'_, '_> {
             best = best.max(rate);
         }
         Ok(())
+    }
+
+    fn expected_with_graphs(&self, batch: u64) -> Duration {
+        let times = self.modes[0].tried.get(&batch).and_then(|tried| tried.times);
+        let micro_step = times.map_or(0.0, |times| times.micro_step_ms / 1e3);
+        SPEND + Duration::from_secs_f64(MICRO_STEPS * micro_step)
     }
 
     /// Returns true if a micro-batch, of which the first mode measured the memory, fits with CUDA graphs.
