@@ -17,13 +17,11 @@ pub(super) struct Buffers(pub GradientsParams);
 impl Buffers {
     /// The values of `model`; `None` without any.
     pub(super) fn copy_of<M: Module>(model: &M) -> Option<Self> {
+        if untrained(model).is_empty() {
+            return None;
+        }
         apply_updates(model);
-        let values = visit_floats!(model, values = GradientsParams::new(), GradientsParams, |param| {
-            if !param.is_require_grad() && param.dtype().is_float() {
-                values.register(param.id, param.base().without_autodiff());
-            }
-        });
-        (!values.is_empty()).then_some(Self(values))
+        Some(Self(untrained(model)))
     }
 
     /// The current values of `model` in place of these.
@@ -60,6 +58,14 @@ impl Buffers {
         apply_updates(model);
         drop(model.clone().map(&mut Restore(&self.0)));
     }
+}
+
+fn untrained<M: Module>(model: &M) -> GradientsParams {
+    visit_floats!(model, values = GradientsParams::new(), GradientsParams, |param| {
+        if !param.is_require_grad() && param.dtype().is_float() {
+            values.register(param.id, param.base().without_autodiff());
+        }
+    })
 }
 
 /// Applies updates of running statistics that wait for the next forward pass.
