@@ -80,7 +80,7 @@
 //! | `burn` | the session opens the planned device in Burn, loads data, trains, measures workloads, and can probe arithmetic |
 //! | `train` | the session's steps in Burn's own training loop |
 //! | `warm` | kernels and tuning that outlive the process, and bundles of them: part of `cuda`, and of use with it alone |
-//! | `cuda` | Burn on CUDA, and telling its devices apart; needs LLVM at build time, as Burn does |
+//! | `cuda` | Burn on CUDA with fusion and autotune, and telling its devices apart; needs LLVM at build time, as Burn does |
 //! | `tensorboard` | recordings as TensorBoard's event files |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 
