@@ -11,7 +11,7 @@ use gpu_tuned_project::lock::LockedWorkload;
 
 use super::bench::Tried;
 use super::budget::Budget;
-use super::{MeasureError, Step};
+use super::Step;
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");
@@ -48,7 +48,7 @@ pub(super) fn waiting(is_gpu: bool, budget: Option<Arc<Budget>>) -> impl Fn(Dura
 
 /// Prints why steps are not replayed as CUDA graphs.
 #[cfg(any(feature = "cuda", test))]
-pub(super) fn no_graphs(mode: Mode, error: &MeasureError) {
+pub(super) fn no_graphs(mode: Mode, error: &super::MeasureError) {
     eprintln!("  {mode} is left out: {error}");
 }
 
