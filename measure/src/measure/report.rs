@@ -9,9 +9,9 @@ use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
 use gpu_tuned_core::{Precision, grouped, three_digits};
 use gpu_tuned_project::lock::LockedWorkload;
 
+use super::Step;
 use super::bench::Tried;
 use super::budget::Budget;
-use super::Step;
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");

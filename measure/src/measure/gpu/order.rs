@@ -174,17 +174,18 @@ impl ModeTries {
         sizes
     }
 
-    /// Bytes that a larger micro-batch than all tried ones will reserve: on the line through the two largest, or in
-    /// proportion to a single one.
+    /// Bytes that a micro-batch will reserve: on the line through its neighbours, or through the two largest tries, or in
+    /// proportion to a single one. `None` for smaller micro-batches than all tries.
     fn predicted(&self, batch: u64) -> Option<Bytes> {
         let bytes = |tried: &Tried| tried.reserved().unwrap_or_default().0 as f64;
-        let mut largest = self.tried.values().rev();
-        let last = largest.next().filter(|last| last.batch < batch)?;
-        let slope = match largest.next() {
-            Some(before) => (bytes(last) - bytes(before)).max(0.0) / (last.batch - before.batch) as f64,
-            None => bytes(last) / last.batch as f64,
+        let mut smaller = self.tried.range(..batch).rev().map(|(_, tried)| tried);
+        let low = smaller.next()?;
+        let larger = self.tried.range(batch..).next().map(|(_, tried)| tried);
+        let slope = match larger.or(smaller.next()) {
+            Some(other) => (bytes(other) - bytes(low)) / (other.batch as f64 - low.batch as f64),
+            None => bytes(low) / low.batch as f64,
         };
-        Some(Bytes((bytes(last) + slope * (batch - last.batch) as f64) as u64))
+        Some(Bytes((bytes(low) + slope.max(0.0) * (batch - low.batch) as f64) as u64))
     }
 }
 

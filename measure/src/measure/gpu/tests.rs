@@ -54,6 +54,17 @@ fn no_dry_run_needs_more_than_is_free() {
 }
 
 #[test]
+fn after_a_first_try_that_does_not_fit_no_other_exceeds_the_memory() {
+    // The description takes the model for a hundred times smaller: 512 samples need 162,400 MiB.
+    let fake = Fake { fixed: 60_000, sample: 200, planned: 2048, ..fake() };
+    let found = fake.measured(4096);
+    let dry = fake.calls("dry");
+    assert_eq!((dry[0].batch, dry[1].batch), (512, 1));
+    assert!(dry[1..].iter().filter(|step| !step.checkpointing).all(|step| fake.reserved(*step).0 <= 92_000 << 20));
+    assert!(sizes(&found, PLAIN).contains(&64), "{dry:?}");
+}
+
+#[test]
 fn every_try_has_the_memory_of_accumulated_gradients() {
     let found = fake().measured(300);
     for mode in MODES {
