@@ -9,6 +9,7 @@
 //! | [`loss`] | cross-entropy of large vocabularies in chunks |
 //! | [`train`] | trainer, ranks, Burn's training loop, metrics |
 //! | [`timing`] | times of steps for recordings and traces |
+//! | [`recurrent`] | LSTM with one matrix product a time step |
 //! | [`shape`] | parameter count and shape hash of a model |
 //! | [`allocation`] | allocator that counts bytes |
 //!
@@ -24,6 +25,7 @@ pub mod loss;
 pub mod micro_batch;
 pub mod mixed;
 pub mod out_of_memory;
+pub mod recurrent;
 pub mod shape;
 mod stored;
 pub mod timing;
