@@ -129,7 +129,7 @@ pub use gpu_tuned_measure::warm;
 pub use gpu_tuned_observe::{Host, HostMemoryLimit, diagnose, export, leak, monitor, recording, trace};
 #[cfg(feature = "burn")]
 #[doc(inline)]
-pub use gpu_tuned_train::{load, loss, mixed};
+pub use gpu_tuned_train::{load, loss, mixed, recurrent};
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
 pub use selection::{Change, Fallback, FirstFit, Fit, PassedOver, Recognised, SelectedGpu, Selection, Shortfall};

@@ -67,6 +67,10 @@ enum Trained {
     #[value(name = "unet")]
     UNet,
     Lstm,
+    /// The LSTM with one matrix product for the gates of a time step
+    #[value(name = "joint-lstm")]
+    #[serde(rename = "joint-lstm")]
+    JointLstm,
     /// Four layers of width 256
     Perceptron,
 }
@@ -116,6 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Trained::ResNet => arguments.run_model(Model::ResNet, &device),
         Trained::UNet => arguments.run_model(Model::UNet, &device),
         Trained::Lstm => arguments.run_model(Model::Lstm, &device),
+        Trained::JointLstm => arguments.run_with(Model::Lstm, &device, &Network::joint_loss),
         Trained::Perceptron => {
             let batch = |samples| {
                 let rows = Tensor::random([samples, WIDTH], Distribution::Normal(0.0, 1.0), &device);
@@ -129,9 +134,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 impl Arguments {
     fn run_model(&self, model: Model, device: &Device) -> anyhow::Result<()> {
+        self.run_with(model, device, &Network::loss_in_f32)
+    }
+
+    fn run_with(
+        &self,
+        model: Model,
+        device: &Device,
+        loss: &(dyn Fn(&Network, Batch) -> Tensor<1> + Sync),
+    ) -> anyhow::Result<()> {
         let batch = |samples| model.batch(samples, Fill::Random, device);
-        let loss = |network: &Network, batch: Batch| network.loss_in_f32(batch);
-        self.run_all(device, &batch, &|device| model.network(device), &loss)
+        self.run_all(device, &batch, &|device| model.network(device), loss)
     }
 
     fn run_all<M: Module, B: MicroBatch>(

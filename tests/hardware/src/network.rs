@@ -217,6 +217,15 @@ impl Network {
         CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
     }
 
+    /// The loss in fp32, with one matrix product for the gates of an LSTM.
+    pub(crate) fn joint_loss(&self, batch: Batch) -> Tensor<1> {
+        let (Self::Lstm(lstm), Samples::Sequences(sequences)) = (self, &batch.samples) else {
+            return self.loss_in_f32(batch);
+        };
+        let logits = in_f32(lstm.joint_logits(&SEQUENCES, sequences.clone()));
+        CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
+    }
+
     fn logits(&self, samples: Samples) -> Tensor<2> {
         match (self, samples) {
             (Self::Transformer(encoder), Samples::Tokens(tokens)) => encoder.logits(tokens),

@@ -9,6 +9,7 @@ use burn::{
     tensor::{Device, Int, Tensor},
 };
 
+use gpu_tuned::recurrent::joint_lstm;
 use gpu_tuned_core::workload;
 
 use crate::cross_entropy;
@@ -122,10 +123,27 @@ impl Recurrent {
 
     /// Logits for some sequences of numbers or of embedded tokens, a row for every step that has a class.
     pub fn logits(&self, dimensions: &Dimensions, sequences: Tensor<3>) -> Tensor<2> {
+        self.logits_with(dimensions, sequences, Cell::forward)
+    }
+
+    /// [`Self::logits`] with one matrix product for the gates of an LSTM.
+    pub fn joint_logits(&self, dimensions: &Dimensions, sequences: Tensor<3>) -> Tensor<2> {
+        self.logits_with(dimensions, sequences, |cell, input| match cell {
+            Cell::Lstm(lstm) => joint_lstm(lstm, input, None).0,
+            other => other.forward(input),
+        })
+    }
+
+    fn logits_with(
+        &self,
+        dimensions: &Dimensions,
+        sequences: Tensor<3>,
+        forward: impl Fn(&Cell, Tensor<3>) -> Tensor<3>,
+    ) -> Tensor<2> {
         let samples = sequences.dims()[0];
         let mut hidden = sequences;
         for cell in &self.cells {
-            hidden = cell.forward(hidden);
+            hidden = forward(cell, hidden);
         }
         if !dimensions.every_step {
             hidden = hidden.slice([0..samples, dimensions.seq - 1..dimensions.seq]);
