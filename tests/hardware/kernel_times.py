@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time of a CUDA program by kernel, in lines of JSON.
 
-    profile.py --label lstm -- hardware graphs --network lstm --batch 128 --steps 40 --runs plain
+    kernel_times.py --label lstm -- hardware graphs --network lstm --batch 128 --steps 40 --runs plain
 
 Requires a C compiler and CUPTI of a CUDA toolkit, but no Nsight. Only the last --seconds of the program count, from a
 read of the device to a read: a trainer reads once a step. Fill the kernel cache first, or compilation is part of the run.
@@ -31,12 +31,12 @@ def compile_library(folder, headers):
     found = (glob.glob(f"{root}/**/libcupti.so*", recursive=True) for root in roots)
     library = next((paths[0] for paths in found if paths), None)
     if library is None:
-        sys.exit(f"profile.py: no libcupti.so in {TOOLKIT} or beside Python. Set CUDA_PATH to a CUDA toolkit.")
+        sys.exit(f"kernel_times.py: no libcupti.so in {TOOLKIT} or beside Python. Set CUDA_PATH to a CUDA toolkit.")
     # Headers of NVIDIA's wheels lie beside their libraries.
     beside = os.path.join(os.path.dirname(library), "..", "include")
     headers = headers or [f"{TOOLKIT}/extras/CUPTI/include", f"{TOOLKIT}/include", beside]
-    output = os.path.join(folder, "profile.so")
-    command = ["cc", "-std=c11", "-O2", "-fPIC", "-shared", "-o", output, os.path.join(HERE, "profile.c"), library]
+    output = os.path.join(folder, "kernel_times.so")
+    command = ["cc", "-std=c11", "-O2", "-fPIC", "-shared", "-o", output, os.path.join(HERE, "kernel_times.c"), library]
     subprocess.run(command + [f"-I{path}" for path in headers] + [f"-Wl,-rpath,{os.path.dirname(library)}"], check=True)
     return output
 
@@ -60,7 +60,7 @@ def last_steps(records, seconds):
     reads = [end for kind, _, end, rest in records if kind == "c" and rest[3] == DEVICE_TO_HOST]
     reads = reads[bisect.bisect_left(reads, reads[-1] - seconds * 1e9) :] if reads else []
     if len(reads) < 2:
-        sys.exit(f"profile.py: fewer than two reads of the device in the last {seconds} s. Raise --seconds.")
+        sys.exit(f"kernel_times.py: fewer than two reads of the device in the last {seconds} s. Raise --seconds.")
     inside = [record for record in records if reads[0] < record[2] <= reads[-1]]
     return inside, (reads[-1] - reads[0]) / 1e9, len(reads) - 1
 

@@ -1,12 +1,12 @@
 // Records launches, copies and driver calls of a CUDA program, in lines of tab-separated values.
 //
-// The driver loads this library into a program that runs with CUDA_INJECTION64_PATH=profile.so. The file that
+// The driver loads this library into a program that runs with CUDA_INJECTION64_PATH=kernel_times.so. The file that
 // LAUNCHES names gets a line for each kernel (k), copy (c), memset (m) and driver call (d):
 //
 //   k <start> <end> <stream> <graph> <name>        c <start> <end> <stream> <graph> <bytes> <kind>
 //   m <start> <end> <stream> <graph> <bytes>       d <start> <end> <thread> <0> <name>
 //
-// Times are nanoseconds. `profile.py` compiles this file and reads its output.
+// Times are nanoseconds. `kernel_times.py` compiles this file and reads its output.
 
 #include <cupti.h>
 #include <pthread.h>
