@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use burn::module::Param;
 use burn::nn::{GateController, Linear, Lstm, LstmState};
 use burn::tensor::Tensor;
 
@@ -27,6 +28,7 @@ use burn::tensor::Tensor;
 /// let (output, state) = joint_lstm(&layer, input, None); // was: layer.forward(input, None)
 /// # assert_eq!((output.dims(), state.hidden.dims()), ([2, 5, 8], [2, 8]));
 /// ```
+#[expect(clippy::needless_pass_by_value, reason = "the signature is that of Burn's `Lstm::forward`")]
 pub fn joint_lstm(layer: &Lstm, input: Tensor<3>, state: Option<LstmState<2>>) -> (Tensor<3>, LstmState<2>) {
     let time = usize::from(layer.batch_first);
     let (samples, steps) = (input.dims()[1 - time], input.dims()[time]);
@@ -76,7 +78,7 @@ impl JointGates {
         let weight = |gate: &&GateController| {
             Tensor::cat(vec![gate.input_transform.weight.val(), gate.hidden_transform.weight.val()], 0)
         };
-        let bias = |linear: &Linear| linear.bias.as_ref().map(|bias| bias.val());
+        let bias = |linear: &Linear| linear.bias.as_ref().map(Param::val);
         let bias = |gate: &&GateController| match (bias(&gate.input_transform), bias(&gate.hidden_transform)) {
             (Some(input), Some(hidden)) => Some(input + hidden),
             (input, hidden) => input.or(hidden),
