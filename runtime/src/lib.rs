@@ -25,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! # Going on
+//! # Resuming
 //!
 //! [`Session::save`] writes the plan beside the checkpoints, and [`Options::resume`] starts from it, with the same
 //! samples in an optimizer step. The micro-batches stay the same if they fit the device; otherwise a [`Fallback`]
@@ -61,8 +61,16 @@
 //!
 //! # Training
 //!
-//! With feature `burn` the session has a loader and a trainer: see modules `train` for steps, `mixed` for mixed
-//! precision, `load` for data.
+//! With feature `burn` the session has a loader and a trainer.
+//!
+//! | module | content |
+//! |---|---|
+//! | `train` | optimizer steps in micro-batches, CUDA graphs, ranks, Burn's own loop |
+//! | `mixed` | mixed precision |
+//! | `load` | data loading with bounded prefetch |
+//! | `loss` | cross-entropy of large vocabularies in chunks |
+//! | `recurrent` | Burn's LSTM with one matrix product a time step |
+//! | `measure` | measurements for `gpu-tuned.lock` |
 //!
 //! # Warm starts
 //!
@@ -72,15 +80,17 @@
 //!
 //! # Watching
 //!
-//! [`monitor::Monitor`] watches the GPUs, the host and the program's own figures while it trains, and sums them up.
+//! [`monitor::Monitor`] records figures of the GPUs, of the host and of the program during training, and summarizes them.
 //!
-//! | feature | what it brings |
+//! # Features
+//!
+//! | feature | content |
 //! |---|---|
-//! | `nvml` (default) | GPUs are read through the driver's management library: identity, free memory, MIG |
+//! | `nvml` (default) | identity, free memory and MIG slices of GPUs, from the driver's management library |
 //! | `burn` | the session opens the planned device in Burn, loads data, trains, measures workloads, and can probe arithmetic |
 //! | `train` | the session's steps in Burn's own training loop |
-//! | `warm` | kernels and tuning that outlive the process, and bundles of them: part of `cuda`, and of use with it alone |
-//! | `cuda` | Burn on CUDA with fusion and autotune, and telling its devices apart; needs LLVM at build time, as Burn does |
+//! | `warm` | cached kernels and autotune choices, and archives of them: part of `cuda`, and without use alone |
+//! | `cuda` | Burn on CUDA with fusion and autotune, on the GPU of the plan; needs LLVM at build time, as Burn does |
 //! | `tensorboard` | recordings as TensorBoard's event files |
 //! | `counting-allocator` | an allocator for the whole program that counts bytes, to measure memory on the CPU |
 

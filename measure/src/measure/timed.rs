@@ -150,7 +150,7 @@ impl<'s, 'a, M: Module, B: Clone> Clock<'s, 'a, M, B> {
         Ok(Run { times, reserved })
     }
 
-    /// Steps with CUDA graphs, once replays agree with plain micro-steps, and the most that the memory pools held until then.
+    /// Times steps with CUDA graphs after replays agree with plain micro-steps. Returns the peak of reserved bytes, too.
     fn replayed(&mut self, spend: Duration) -> Result<Run, MeasureError> {
         let (mut reserved, mut last) = (None, 0.0);
         for _ in 0..MOST_UNTIL_REPLAYED {

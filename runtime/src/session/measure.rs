@@ -54,10 +54,12 @@ impl<C: Tuned> Session<C> {
     /// Measures the workload on the session's device, without and with activation checkpointing.
     ///
     /// On a GPU, memory is measured by dry runs of micro-batches up to a rank's part of the global batch. Time is
-    /// measured by steps that leave much memory free. The sizes that plans need are tried first, for 120 s. On the
-    /// CPU, steps run for 25 s a mode. `GPU_TUNED_MEASURE_BUDGET` sets other seconds. With feature `counting-allocator`, allocations of a few CPU steps are
-    /// simulated for the GPU that the program was built for, in `f32` and `bf16_params`, except in a session of mixed
-    /// precision.
+    /// measured by steps that leave much memory free. The sizes that plans need are tried first. Tries that
+    /// would end after 120 s are left out, except for the first two. On the CPU, steps run for 25 s a mode.
+    /// `GPU_TUNED_MEASURE_BUDGET` sets other seconds.
+    ///
+    /// With feature `counting-allocator`, allocations of a few CPU steps are simulated for the GPU that the program was
+    /// built for, in `f32` and `bf16_params`, except in a session of mixed precision.
     ///
     /// # Errors
     ///

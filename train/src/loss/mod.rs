@@ -11,7 +11,7 @@
 //! | memory that grows with the vocabulary, in numbers | 3 to 4 `rows * vocabulary` | 3 to 4 `chunk * vocabulary`, 3 `width * vocabulary` |
 //! | kernel launches | about 10 | about 15 a chunk |
 //!
-//! It saves memory if the rows of a micro-batch exceed the width several times. A chunk of 1024 to 4096 rows keeps matrix
+//! Chunks save memory if a micro-batch has several times as many rows as the width. A chunk of 1024 to 4096 rows keeps matrix
 //! products large. With fewer rows than the width, use Burn's `CrossEntropyLoss`.
 
 #[cfg(test)]

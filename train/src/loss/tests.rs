@@ -7,7 +7,7 @@ use crate::mixed::in_f32;
 const ROWS: usize = 23;
 const WIDTH: usize = 12;
 const VOCABULARY: usize = 57;
-/// Factor after the loss, as of a loss scale.
+/// Factor that multiplies the loss, such as a loss scale.
 const FACTOR: f64 = 8.0;
 
 /// Inputs of the loss, in f64 and without autodiff.
