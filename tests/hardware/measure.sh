@@ -2,7 +2,8 @@
 # Time to measure models with empty caches: measure.sh FOLDER MODEL…
 # `hardware` is on the PATH, built with feature `cuda`. Each model is measured in f32 with caches of its own, of kernels and
 # of the driver. Lines of JSON go to FOLDER/measure.jsonl and to standard output, the output of the program to
-# FOLDER/measure.log, and the measurements to FOLDER/measure.lock. BUDGET are the seconds of `cargo gpu-tuned measure --budget`.
+# FOLDER/measure.log, and the measurements to FOLDER/measure.lock. BUDGET is that of
+# `cargo gpu-tuned measure --budget`, in seconds.
 #
 # `usable_s` are the seconds until two sizes of the first mode had memory and time, `done_s` those of the last try, both
 # from the first try; `process_s` are all of the process. `tries` has a mode and micro-batch for each try that was timed.

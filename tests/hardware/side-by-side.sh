@@ -46,7 +46,7 @@ model() {
     timeout "${LIMIT:-180}" python3 "$here/peer.py" "$model" --batch "$batch" --sweep "$step,${SWEEP:-256,512}" >> "$lines"
     say "$model in PyTorch ended with $?"
   fi
-  # What changes one setting is the planned run where no other is changed.
+  # A plan that changes one setting only is the run of this setting, too.
   [ "$micro:$precision" = "$batch:f32" ] || baseline "$model" graphs "${whole[@]}" --cuda-graphs
   [ "$precision" = f32 ] || baseline "$model" precision "${whole[@]}" --precision "$precision"
   [ "$micro" = "$batch" ] || baseline "$model" batch "${split[@]}"

@@ -10,6 +10,7 @@ mod profiles;
 mod proof;
 mod prose;
 mod references;
+mod results;
 mod size;
 mod speed;
 mod transfer;

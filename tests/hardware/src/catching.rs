@@ -9,7 +9,8 @@ use gpu_tuned::train::is_out_of_memory;
 use serde::Serialize;
 
 /// Failure of training on a batch.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct Failure {
     /// True if the message mentions memory.
     pub(crate) out_of_memory: bool,

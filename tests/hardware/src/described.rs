@@ -83,13 +83,13 @@ impl Model {
     /// ends the process.
     pub(crate) fn measure_if_asked(self, name: &str, precision: mode::Precision) -> anyhow::Result<()> {
         let subject = self.subject();
-        with_config!(self, planned(precision), config => Options::default().start(config)?.measure_if_asked(name, &subject)?);
+        with_config!(self, precision.into(), config => Options::default().start(config)?.measure_if_asked(name, &subject)?);
         Ok(())
     }
 
     /// Takes the first steps of a session, or writes a kernel cache archive on request.
     pub(crate) fn warmed(self, precision: mode::Precision, wanted: warm::Wanted) -> anyhow::Result<Warmed> {
-        with_config!(self, planned(precision), config => wanted.take(self, || Options::default().start(config)))
+        with_config!(self, precision.into(), config => wanted.take(self, || Options::default().start(config)))
     }
 
     /// Trains with the settings of a run.
@@ -105,13 +105,6 @@ impl Model {
             move |samples, device| self.batch(samples, Fill::Random, device),
             |network: &Network, batch: Batch| network.loss(batch),
         )
-    }
-}
-
-fn planned(precision: mode::Precision) -> Precision {
-    match precision {
-        mode::Precision::F32 => Precision::F32,
-        mode::Precision::Bf16 => Precision::Bf16Params,
     }
 }
 

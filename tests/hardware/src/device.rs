@@ -1,5 +1,7 @@
 //! The device that is measured.
 
+use std::thread;
+
 use anyhow::{Context, ensure};
 use burn::tensor::{Device, FloatDType};
 use clap::Args;
@@ -8,7 +10,10 @@ use gpu_tuned::{
     burn::{Place, cpu, default_float, open},
 };
 
-use crate::mode::Precision;
+use crate::{
+    catching::{Failure, catching},
+    mode::Precision,
+};
 
 /// The measured device.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -78,6 +83,16 @@ pub(crate) fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session
         session.selection()
     );
     Ok(session)
+}
+
+/// Runs `work` in a thread of its own, and releases the memory of its pools. Pools belong to threads, and their pages
+/// never shrink.
+pub(crate) fn alone<T: Send>(device: &Device, work: impl FnOnce() -> anyhow::Result<T> + Send) -> Result<T, Failure> {
+    let released = || {
+        let outcome = catching(work);
+        catching(|| release(device)).and(outcome)
+    };
+    catching(|| thread::scope(|scope| scope.spawn(released).join()).ok().context("the thread ended"))?
 }
 
 /// Releases unused memory to the device.

@@ -1,6 +1,6 @@
 //! Micro-steps that are replayed as CUDA graphs, beside plain ones.
 
-use std::{thread, time::Instant};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use burn::{
@@ -18,8 +18,7 @@ use gpu_tuned::{
 use serde::Serialize;
 
 use crate::{
-    catching::catching,
-    device::{Choice, release},
+    device::{Choice, alone},
     line::print_under,
     mode::Precision,
     network::{Batch, Fill, Model, Network},
@@ -156,13 +155,7 @@ impl Arguments {
     ) -> anyhow::Result<()> {
         let mut first: Option<Vec<f32>> = None;
         for (run, &way) in self.runs.iter().enumerate() {
-            // In a thread of its own, since memory pools belong to threads, and their pages never shrink.
-            let taken = || {
-                let outcome = catching(|| self.take(way, device, batch, network, loss));
-                catching(|| release(device)).and(outcome)
-            };
-            let outcome = thread::scope(|scope| scope.spawn(taken).join()).ok().context("the thread ended")?;
-            let outcome = outcome.map(|(mut taken, losses)| {
+            let outcome = alone(device, || self.take(way, device, batch, network, loss)).map(|(mut taken, losses)| {
                 let first = &*first.get_or_insert_with(|| losses.clone());
                 let pairs = || first.iter().zip(&losses);
                 taken.other_bits = pairs().filter(|(a, b)| a.to_bits() != b.to_bits()).count();

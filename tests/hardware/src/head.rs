@@ -1,6 +1,6 @@
 //! The head of a language model and its loss, at once and in chunks: time and memory.
 
-use std::{thread, time::Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use burn::{
@@ -12,8 +12,7 @@ use gpu_tuned::{loss::chunked_cross_entropy, mixed::in_f32};
 use serde::Serialize;
 
 use crate::{
-    catching::catching,
-    device::{Choice, release},
+    device::{Choice, alone},
     line::print_under,
     mode::Precision,
 };
@@ -68,12 +67,7 @@ struct Taken {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let device = arguments.choice.open(arguments.precision)?;
     for &chunk in &arguments.chunks {
-        // In a thread of its own, since memory pools belong to threads, and their pages never shrink.
-        let taken = || {
-            let outcome = catching(|| arguments.take(chunk, &device));
-            catching(|| release(&device)).and(outcome)
-        };
-        let outcome = thread::scope(|scope| scope.spawn(taken).join()).ok().context("the thread ended")?;
+        let outcome = alone(&device, || arguments.take(chunk, &device));
         let Arguments { tokens, width, vocabulary, precision, .. } = *arguments;
         print_under(&Head { way: "head", precision, tokens, width, vocabulary, chunk }, &outcome)?;
     }

@@ -116,10 +116,8 @@ fn sequences(length: usize, topics: &[Vec<u32>], samples: usize, random: &mut St
             targets.push(noisy(topics[topic][token], active, random));
         }
     }
-    let device = Device::flex();
-    let samples = Samples::Tokens(Tensor::from_data(TensorData::new(tokens, [samples, length]), &device));
-    let rows = targets.len();
-    Batch { samples, targets: Tensor::from_data(TensorData::new(targets, [rows]), &device) }
+    let tokens = TensorData::new(tokens, [samples, length]);
+    batch(Samples::Tokens(Tensor::from_data(tokens, &Device::flex())), targets)
 }
 
 fn pixels(side: usize, samples: usize, random: &mut StdRng) -> Batch {
@@ -133,12 +131,7 @@ fn pixels(side: usize, samples: usize, random: &mut StdRng) -> Batch {
         (0..3).for_each(|_| values.extend(all.clone().map(|pixel| noised(value(pixel), random))));
         targets.extend(all.map(|pixel| noisy(sign(pixel), 2, random)));
     }
-    let device = Device::flex();
-    let (rows, shape) = (targets.len(), [samples, 3, side, side]);
-    Batch {
-        samples: Samples::Images(Tensor::from_data(TensorData::new(values, shape), &device)),
-        targets: Tensor::from_data(TensorData::new(targets, [rows]), &device),
-    }
+    batch(Samples::Images(floats(values, [samples, 3, side, side])), targets)
 }
 
 fn images(side: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng) -> Batch {
@@ -157,10 +150,7 @@ fn images(side: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng
         }
         targets.push(noisy(class as u32, classes.len(), random));
     }
-    let device = Device::flex();
-    let pixels = TensorData::new(pixels, [samples, 3, side, side]);
-    let images = Samples::Images(Tensor::from_data(pixels, (&device, DType::F32)));
-    Batch { samples: images, targets: Tensor::from_data(TensorData::new(targets, [samples]), &device) }
+    batch(Samples::Images(floats(pixels, [samples, 3, side, side])), targets)
 }
 
 fn series(steps: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng) -> Batch {
@@ -172,10 +162,18 @@ fn series(steps: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRn
         }
         targets.push(noisy(class as u32, classes.len(), random));
     }
-    let device = Device::flex();
-    let values = TensorData::new(values, [samples, steps, classes[0].len()]);
-    let series = Samples::Sequences(Tensor::from_data(values, (&device, DType::F32)));
-    Batch { samples: series, targets: Tensor::from_data(TensorData::new(targets, [samples]), &device) }
+    batch(Samples::Sequences(floats(values, [samples, steps, classes[0].len()])), targets)
+}
+
+/// A batch in the host's memory.
+fn batch(samples: Samples, targets: Vec<u32>) -> Batch {
+    let rows = targets.len();
+    Batch { samples, targets: Tensor::from_data(TensorData::new(targets, [rows]), &Device::flex()) }
+}
+
+/// Values in f32, whatever the default type is.
+fn floats<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values, shape), (&Device::flex(), DType::F32))
 }
 
 #[cfg(test)]

@@ -43,6 +43,15 @@ impl Precision {
     }
 }
 
+impl From<Precision> for gpu_tuned::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32,
+            Precision::Bf16 => Self::Bf16Params,
+        }
+    }
+}
+
 impl Mode {
     /// The device to train on.
     pub(crate) fn training(self, device: &Device) -> Device {

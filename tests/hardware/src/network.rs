@@ -26,13 +26,13 @@ const SMALL_ENCODER: EncoderDimensions = EncoderDimensions { layers: 2, d_model:
 /// The dimensions of a network.
 #[derive(Clone, Debug)]
 pub(crate) enum Dimensions {
-    /// Of [`Network::Transformer`]
+    /// Dimensions of [`Network::Transformer`]
     Encoder(EncoderDimensions),
-    /// Of [`Network::Convnet`]
+    /// Dimensions of [`Network::Convnet`]
     Convnet(convnet::Dimensions),
-    /// Of [`Network::Lstm`]
+    /// Dimensions of [`Network::Lstm`]
     Lstm,
-    /// Of [`Network::UNet`]
+    /// Dimensions of [`Network::UNet`]
     UNet(unet::Dimensions),
 }
 

@@ -1,6 +1,6 @@
 //! Overhead of the trainer over a plain loop: time of a step, and memory.
 
-use std::{thread, time::Instant};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use burn::{optim::AdamWConfig, tensor::Device};
@@ -9,8 +9,7 @@ use gpu_tuned::train::Trainer;
 use serde::Serialize;
 
 use crate::{
-    catching::catching,
-    device::{Choice, release},
+    device::{Choice, alone},
     line::print,
     mode::{Mode, Precision},
     network::{Batch, Fill, Model, Network},
@@ -87,18 +86,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// In a thread of its own, since memory pools belong to threads, and their pages never shrink.
     fn take(&self, of: Loop, accumulate: u32, repeat: u32, device: &Device) -> anyhow::Result<()> {
         let mode = Mode { model: self.model, precision: Precision::F32, checkpointing: false, accumulate };
-        let taken = || {
-            let outcome = catching(|| match of {
-                Loop::Plain => self.time(plain(mode, self.batch, device), accumulate, repeat, device),
-                Loop::Trainer => self.time(trainer(mode, self.batch, device)?, accumulate, repeat, device),
-            });
-            catching(|| release(device)).and(outcome)
-        };
-        let outcome = thread::scope(|scope| scope.spawn(taken).join());
-        print(mode, self.batch, of.name(), &outcome.ok().context("the thread ended")?)
+        let taken = alone(device, || match of {
+            Loop::Plain => self.time(plain(mode, self.batch, device), accumulate, repeat, device),
+            Loop::Trainer => self.time(trainer(mode, self.batch, device)?, accumulate, repeat, device),
+        });
+        print(mode, self.batch, of.name(), &taken)
     }
 
     /// Times `step`, which takes one optimizer step.

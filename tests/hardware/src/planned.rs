@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use gpu_tuned::{DeviceFacts, Goal, Settings, lock::LockFile, workload::Workload};
-use gpu_tuned_core::{Bytes, Precision as Planned, plan, profile::ProfileTable};
+use gpu_tuned_core::{Bytes, plan, profile::ProfileTable};
 
 use crate::{described::GLOBAL_BATCH, mode::Precision, network::Model};
 
@@ -20,10 +20,7 @@ pub(crate) fn workload(lock: &Path, model: Model) -> anyhow::Result<Workload> {
 
 /// Steps of the global batch in a precision.
 pub(crate) fn goal(precision: Precision) -> Goal {
-    let precision = match precision {
-        Precision::F32 => Planned::F32,
-        Precision::Bf16 => Planned::Bf16Params,
-    };
+    let precision = gpu_tuned::Precision::from(precision);
     Goal { global_batch: Some(GLOBAL_BATCH as u64), precision: Some(precision.into()), ..Goal::default() }
 }
 

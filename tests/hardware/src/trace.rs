@@ -97,7 +97,7 @@ impl Arguments {
         let released = release(device);
         drop(dry_run);
         released?;
-        outcome.map_err(|failure| anyhow::anyhow!(failure.message))
+        Ok(outcome?)
     }
 
     fn steps(&self, batch: usize, device: &Device) -> anyhow::Result<Trace> {

@@ -12,6 +12,8 @@ use gpu_tuned_core::{Bytes, Precision};
 use gpu_tuned_project::lock::Lock;
 use serde::Deserialize;
 
+use crate::results::{folders_with, lines};
+
 /// All results, each model on one device.
 #[derive(Default)]
 pub(super) struct Results {
@@ -94,14 +96,9 @@ impl Results {
         if !all.is_dir() {
             return Ok(None);
         }
-        let entries = fs::read_dir(all).with_context(|| format!("cannot read {}", all.display()))?;
-        let folders: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.path())).collect();
-        let mut folders = folders.with_context(|| format!("cannot read {}", all.display()))?;
-        folders.retain(|folder| folder.join(Lock::NAME).is_file());
-        folders.sort();
         let mut results = Self::default();
-        for folder in &folders {
-            results.add(folder)?;
+        for folder in folders_with(all, Lock::NAME)? {
+            results.add(&folder)?;
         }
         Ok(Some(results))
     }
@@ -187,12 +184,6 @@ pub(super) fn parsed(text: &str) -> Result<Lock> {
         let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         anyhow!("{}", mistakes.join("\n"))
     })
-}
-
-/// Parses lines of JSON.
-pub(super) fn lines(file: &str, text: &str) -> Result<Vec<Line>> {
-    let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    numbered.map(|(index, line)| serde_json::from_str(line).with_context(|| format!("{file}:{}", index + 1))).collect()
 }
 
 /// Reads a file of JSON lines; empty if the file is missing.

@@ -20,6 +20,7 @@ use gpu_tuned_core::measured::Mode;
 
 use crate::figures::{folded, median, or_dash, percent, percentile, three_digits};
 use crate::markdown::{cells, filled, table};
+use crate::results::FOLDER;
 use at_measured::AtMeasured;
 use boundary::Bisection;
 use data::{Line, Results};
@@ -32,7 +33,7 @@ const PAGE: &str = include_str!("page.md");
 
 /// Generates the page and its figures, with their paths; empty without results.
 pub(crate) fn files(root: &Path) -> Result<Vec<(String, String)>> {
-    let results = Results::read(&root.join("tests/hardware/results"))?;
+    let results = Results::read(&root.join(FOLDER))?;
     results.map_or_else(|| Ok(Vec::new()), |results| generated(&results))
 }
 

@@ -127,8 +127,8 @@ mod tests {
     use gpu_tuned_core::Precision;
     use gpu_tuned_core::measured::Mode;
 
-    use super::super::data::lines;
     use super::{RateSource, Sweep};
+    use crate::results::lines;
 
     const MODE: Mode = Mode::new(Precision::F32, false);
 

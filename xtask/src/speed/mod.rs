@@ -12,7 +12,8 @@ use gpu_tuned_core::Bytes;
 
 use crate::figures::{difference, folded, geometric_mean, mib, or_dash, three_digits};
 use crate::markdown::{cells, filled, table};
-use run::{Model, Run, parsed};
+use crate::results::{FOLDER, folders_with, lines};
+use run::{Model, Run};
 
 /// Text of the page, with a name in braces for each generated part.
 const PAGE: &str = include_str!("page.md");
@@ -22,14 +23,11 @@ const FILE: &str = "side-by-side.jsonl";
 
 /// Generates the page, with a section for each device.
 pub(crate) fn page(root: &Path) -> Result<String> {
-    let results = root.join("tests/hardware/results");
     let mut sections = String::new();
-    let entries = fs::read_dir(&results).with_context(|| format!("cannot read {}", results.display()))?;
-    let mut folders = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    folders.sort();
-    for path in folders.iter().map(|folder| folder.join(FILE)).filter(|path| path.is_file()) {
+    for folder in folders_with(&root.join(FOLDER), FILE)? {
+        let path = folder.join(FILE);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        sections += &section(&parsed(&text).with_context(|| path.display().to_string())?);
+        sections += &section(&lines(&path.to_string_lossy(), &text)?);
     }
     let devices = if sections.is_empty() { "Not measured yet.".to_owned() } else { sections };
     Ok(filled(PAGE, &[("devices", devices)]))

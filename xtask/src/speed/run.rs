@@ -1,6 +1,5 @@
 //! Lines of `side-by-side.jsonl`.
 
-use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 /// Runs in PyTorch.
@@ -39,12 +38,6 @@ pub(super) struct Run {
 #[derive(Clone, Debug, Deserialize)]
 struct Graphs {
     status: String,
-}
-
-/// Parses lines of JSON.
-pub(super) fn parsed(text: &str) -> Result<Vec<Run>> {
-    let line = |(index, line)| serde_json::from_str(line).with_context(|| format!("line {}", index + 1));
-    text.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(line).collect()
 }
 
 impl Run {

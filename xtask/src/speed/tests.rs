@@ -1,7 +1,6 @@
 //! The page of a small fixture.
 
-use super::run::parsed;
-use super::section;
+use super::{FILE, Run, lines, section};
 
 /// An LSTM that only gains graphs, a convnet with all settings, and a run that failed before it succeeded.
 const LINES: &str = r#"
@@ -23,7 +22,7 @@ fn rows(page: &str, start: &str) -> Vec<String> {
 
 #[test]
 fn runs_are_compared_with_the_plain_loop_and_with_pytorch() {
-    let page = section(&parsed(LINES).expect("lines"));
+    let page = section(&lines(FILE, LINES).expect("lines"));
     assert!(page.starts_with("## NVIDIA H100, PyTorch 2.11.0\n"), "{page}");
     // The square root of 4 x 2.
     assert!(page.contains("The geometric mean of the gains is x2.83 over 2 models."), "{page}");
@@ -55,12 +54,12 @@ fn runs_are_compared_with_the_plain_loop_and_with_pytorch() {
 fn a_larger_planned_step_is_compared_with_one_as_large() {
     let planned = "\"way\":\"planned\",\"batch\":64,\"micro_batch\":32";
     let text = LINES.replace(planned, "\"way\":\"planned\",\"batch\":256,\"micro_batch\":32");
-    let page = section(&parsed(&text).expect("lines"));
+    let page = section(&lines(FILE, &text).expect("lines"));
     assert_eq!(rows(&page, "| convnet |")[2], "| convnet | 2,800 | - | 5,600 | 4,000 at 256, bf16 | 0.25 | 0.35 |");
 }
 
 #[test]
 fn a_line_that_is_no_run_is_an_error_with_its_number() {
-    let error = parsed("\n{\"run\":\"baseline\"}").expect_err("no model");
-    assert_eq!(error.to_string(), "line 2");
+    let error = lines::<Run>(FILE, "\n{\"run\":\"baseline\"}").expect_err("no model");
+    assert_eq!(error.to_string(), "side-by-side.jsonl:2");
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::figures::median;
+
 /// Folder of the data.
 const FOLDER: &str = "xtask/data/published";
 
@@ -56,18 +58,7 @@ pub(super) fn training(root: &Path, with_doubtful: bool) -> Result<Vec<Series>> 
         found.entry(key).or_insert(series);
     }
     for ((key, gpu), values) in speeds {
-        found.entry(key).and_modify(|series| series.speeds.extend([(gpu, median(values))]));
+        found.entry(key).and_modify(|series| series.speeds.extend(median(&values).map(|speed| (gpu, speed))));
     }
     Ok(found.into_values().collect())
-}
-
-/// The middle value, or the mean of the two in the middle.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() % 2 {
-        _ if values.is_empty() => f64::NAN,
-        0 => f64::midpoint(values[middle - 1], values[middle]),
-        _ => values[middle],
-    }
 }

@@ -5,8 +5,9 @@ use gpu_tuned_core::plan::{COMPUTE_SHARE, TRANSFER_ERROR};
 use gpu_tuned_core::profile::{Peak, Profile, ProfileTable};
 use serde::Deserialize;
 
-use super::published::{median, rows};
+use super::published::rows;
 use super::*;
+use crate::figures::median;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
@@ -68,7 +69,7 @@ fn tested(profile: &Profile) -> BTreeMap<&'static str, f64> {
         };
         let tflops = |row: &BTreeMap<String, String>| row["tflops"].parse::<f64>().expect("a number");
         let rates: Vec<f64> = products.iter().filter(is_of).map(tflops).collect();
-        (!rates.is_empty()).then(|| Some((format, median(rates) / peak?.tflops)))?
+        Some((format, median(&rates)? / peak?.tflops))
     };
     peaks(profile).into_iter().filter_map(fraction).collect()
 }
@@ -130,7 +131,7 @@ fn classes_have_the_medians_of_their_gpus() {
             (class.fp16_per_fp32, ratios, 0.1),
         ];
         for (figure, values, tolerance) in figures {
-            let expected = (!values.is_empty()).then(|| median(values));
+            let expected = median(&values);
             let is_near = match (figure, expected) {
                 (Some(figure), Some(expected)) => (figure - expected).abs() <= tolerance,
                 (figure, expected) => figure == expected,

@@ -1,7 +1,5 @@
 //! The ways to train a task.
 
-use std::thread;
-
 use anyhow::{Context, ensure};
 use burn::{
     data::dataloader::{DataLoader, DataLoaderBuilder},
@@ -15,7 +13,7 @@ use super::{
     task::Task,
     utilisation::Watch,
 };
-use crate::device::release;
+use crate::device::alone;
 
 /// Seed of the order of samples.
 const SEED: u64 = 1;
@@ -24,7 +22,7 @@ const SEED: u64 = 1;
 pub(super) fn naive<T: Task>(task: &T, session: &Session<T::Config>, seconds: f64) -> anyhow::Result<RunStats> {
     let device = session.device();
     let watch = Watch::for_session(session);
-    alone(session, || {
+    let trained = alone(&session.inner_device(), || {
         device.seed(SEED);
         let mut model = Some(task.model(&device));
         let mut optimizer: ModuleOptimizer = AdamWConfig::new().init();
@@ -43,14 +41,15 @@ pub(super) fn naive<T: Task>(task: &T, session: &Session<T::Config>, seconds: f6
             Ok((samples, read))
         };
         run_for(seconds, watch.as_ref(), &mut Endless::new(loader.as_ref()), step, || Ok(device.sync()?))
-    })
+    });
+    Ok(trained?)
 }
 
 /// The library's trainer and loader, as the session has them planned.
 pub(super) fn tuned<T: Task>(task: &T, session: &Session<T::Config>, seconds: f64) -> anyhow::Result<RunStats> {
     let device = session.device();
     let watch = Watch::for_session(session);
-    alone(session, || {
+    let trained = alone(&session.inner_device(), || {
         device.seed(SEED);
         let mut trainer = session.trainer(task.model(&device), AdamWConfig::new().init())?;
         let loader = loader(task, session);
@@ -62,29 +61,14 @@ pub(super) fn tuned<T: Task>(task: &T, session: &Session<T::Config>, seconds: f6
             Ok((samples, loss))
         };
         run_for(seconds, watch.as_ref(), &mut Endless::new(loader.as_ref()), step, || Ok(device.sync()?))
-    })
+    });
+    Ok(trained?)
 }
 
 /// The session's loader; its workers make numbers of the type that the device computes in.
 pub(super) fn loader<T: Task>(task: &T, session: &Session<T::Config>) -> std::sync::Arc<dyn DataLoader<T::Batch>> {
     let float = DType::from(session.inner_device().settings().float_dtype);
     session.loader(task.samples(), task.batcher(float)).shuffle(SEED).build()
-}
-
-/// Runs in its own thread, because memory pools belong to threads, and releases the memory afterwards.
-fn alone<C: Sync>(
-    session: &Session<C>,
-    work: impl FnOnce() -> anyhow::Result<RunStats> + Send,
-) -> anyhow::Result<RunStats> {
-    let device = session.inner_device();
-    let worked = thread::scope(|scope| {
-        let work = || {
-            let done = crate::catching::catching(work);
-            release(&device).and(done.map_err(|failure| anyhow::anyhow!(failure.message)))
-        };
-        scope.spawn(work).join()
-    });
-    worked.ok().context("the thread ended")?
 }
 
 #[cfg(test)]

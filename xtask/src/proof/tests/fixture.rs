@@ -1,7 +1,8 @@
 //! Rounded measurements of a transformer of 27 M parameters on an H200, and access to their page.
 
-use crate::proof::data::{Results, lines, parsed};
+use crate::proof::data::{Results, parsed};
 use crate::proof::generated;
+use crate::results::lines;
 
 pub(super) const LOCK: &str = "\
 format = 2

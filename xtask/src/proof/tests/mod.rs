@@ -8,10 +8,11 @@ use std::path::Path;
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::measured::Mode;
 
-use super::data::{Results, lines, parsed};
+use super::data::{Line, Results, parsed};
 use super::subject::{MemorySource, Subject};
 use super::{files, generated};
 use crate::figures::mib;
+use crate::results::lines;
 use fixture::{LOCK, in_steps_of_512, line, page, page_of, results, row};
 
 #[test]
@@ -244,7 +245,7 @@ fn each_device_has_a_folder_and_each_model_a_device() {
 #[test]
 fn a_line_that_is_none_is_named() {
     let text = line(64, "\"way\":\"sweep\"") + "{\"model\":\"transformer\"\n";
-    let error = lines("sweep.jsonl", &text).expect_err("the second is cut short");
+    let error = lines::<Line>("sweep.jsonl", &text).expect_err("the second is cut short");
     assert_eq!(error.to_string(), "sweep.jsonl:2");
 }
 
