@@ -23,7 +23,7 @@ const WORDS: [&str; 6] = [
 /// Phrases for a device that a fault has made unusable. Allocations fail there too, for another reason.
 const LOST: [&str; 2] = ["device is poisoned", "device was poisoned"];
 
-/// Returns true for the message of a Burn error or panic that reports an out-of-memory.
+/// Returns true for the message of a Burn error or panic that reports an out-of-memory error.
 ///
 /// Burn has no error type for it. A failed allocation on a lost device counts as out of memory, unless the message names the
 /// lost device.

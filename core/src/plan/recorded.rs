@@ -26,8 +26,8 @@ impl<'a> RecordedStep<'a> {
 
     /// Adds a recorded step to an estimate without one, for which the memory pools were measured to reserve `pools`.
     ///
-    /// Without a measurement at this size, the recorded step is another set of all that lives for one step, and a copy of
-    /// the parameters and of their gradients. Measured steps took 0.8 to 0.97 of that.
+    /// Without a measurement at this size, a recorded step takes a second set of everything that a step allocates and frees,
+    /// and a copy of the parameters and of their gradients. Measured steps took 0.8 to 0.97 of that.
     pub(super) fn add_to(&self, estimate: &mut MemoryEstimate, pools: Option<Bytes>, accumulates: bool) {
         if let Some((recorded, pools)) = self.reserved(estimate.batch, accumulates).zip(pools) {
             estimate.cuda_graph = recorded - pools;

@@ -12,7 +12,7 @@ use super::Step;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MeasureError {
-    /// A step failed: most often a panic of the model, or an out-of-memory.
+    /// A step failed: most often a panic of the model, or an out-of-memory error.
     #[error("a training step could not be measured ({step}): {message}")]
     Step {
         /// The step.

@@ -243,7 +243,7 @@ impl<'s, 'a, M: Module, B: Clone> Clock<'s, 'a, M, B> {
         self.device.sync().map_err(|error| self.step.failed(&error))
     }
 
-    /// Checks for an out-of-memory. On the CPU the process would have been killed.
+    /// Checks for an out-of-memory error. On the CPU the process would have been killed.
     pub(super) fn check(&self) -> Result<(), MeasureError> {
         if self.is_cpu { Ok(()) } else { self.is_finite().map(drop) }
     }

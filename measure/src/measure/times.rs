@@ -54,7 +54,7 @@ impl Times {
     }
 }
 
-/// Sorts, and takes the middle; there is at least one.
+/// Median of at least one value. Sorts the values.
 pub(super) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

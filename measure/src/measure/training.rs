@@ -193,7 +193,7 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         self.subject.pass().after_forward(self.weights().model(), self.batch.clone(), observe)
     }
 
-    /// Reads the loss or a weight, which depends on all steps before, to detect an out-of-memory. Returns true for a
+    /// Reads the loss or a weight, which depends on all steps before, to detect an out-of-memory error. Returns true for a
     /// finite value.
     pub(super) fn check(&self) -> Result<bool, TensorReadError> {
         let value = match self.subject.pass() {

@@ -63,7 +63,7 @@ impl<C: Tuned> Session<C> {
     ///
     /// A batch of the training loader is a whole optimizer step on one rank, of
     /// [`Schedule::samples_per_rank`](crate::Schedule::samples_per_rank) samples. As with a [`Trainer`], the step is cut into
-    /// micro-batches, and retried with smaller ones after an out-of-memory. Metrics see every micro-batch. The learning rate
+    /// micro-batches, and retried with smaller ones after an out-of-memory error. Metrics see every micro-batch. The learning rate
     /// advances once a step. Do not set the loop's own gradient accumulation.
     ///
     /// If the loader's batches have another size, training ends with an error before the first step. One of the first two
@@ -75,7 +75,7 @@ impl<C: Tuned> Session<C> {
     /// shows nothing twice. For a `ClassificationOutput` these are the logits of all samples, while the plan counts those of one
     /// micro-batch. For large logits, return an output with the loss alone, or raise `memory_headroom`.
     ///
-    /// Validation batches are not cut. After an out-of-memory in validation, training ends with an error that names the planned
+    /// Validation batches are not cut. After an out-of-memory error in validation, training ends with an error that names the planned
     /// `eval_batch_size`.
     ///
     /// Under `cargo gpu-tuned measure`, the first step is measured in place of being taken, and the process ends: see

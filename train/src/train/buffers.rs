@@ -36,7 +36,7 @@ impl Buffers {
         Self(now)
     }
 
-    /// Those of these values that `model` has changed; `None` without any. Waits for the device.
+    /// The values that `model` has changed since; `None` without any. Waits for the device.
     fn changed<M: Module>(&self, model: &M) -> Option<Self> {
         type Both<'v> = (&'v GradientsParams, &'v GradientsParams, GradientsParams);
         let now = self.current(model).0;

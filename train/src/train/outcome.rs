@@ -56,7 +56,7 @@ impl Step {
     }
 }
 
-/// Recovery from an out-of-memory: the step was retried without its CUDA graph, with smaller micro-batches, or with fewer
+/// Recovery from an out-of-memory error: the step was retried without its CUDA graph, with smaller micro-batches, or with fewer
 /// parameters updated at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! Plans for the memory that is left after an out-of-memory.
+//! Plans for the memory that is left after an out-of-memory error.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ pub(super) enum StepFailure {
 }
 
 impl StepFailure {
-    /// Replaces the moment of an out-of-memory.
+    /// Replaces the moment of an out-of-memory error.
     pub(super) fn at(self, moment: Moment) -> Self {
         match self {
             Self::OutOfMemory(failure) => Self::OutOfMemory(OutOfMemory { moment, ..failure }),

@@ -1,4 +1,4 @@
-//! Attempts at an optimizer step, each with smaller micro-batches after an out-of-memory.
+//! Attempts at an optimizer step, each with smaller micro-batches after an out-of-memory error.
 
 use burn::module::Module;
 use burn::optim::GradientsParams;

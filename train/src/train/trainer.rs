@@ -48,7 +48,7 @@ use crate::timing::Phase;
 ///
 /// # Out of memory
 ///
-/// After an out-of-memory, the step is retried with smaller micro-batches. The samples of the step stay the same, and larger
+/// After an out-of-memory error, the step is retried with smaller micro-batches. The samples of the step stay the same, and larger
 /// micro-batches are tried again later. The loss is therefore a function that can be called again.
 ///
 /// During the update, parameters and optimizer state are allocated twice, in the memory that the forward pass has freed. If
@@ -157,7 +157,7 @@ impl<M: Module> Trainer<M> {
         self
     }
 
-    /// Tries larger micro-batches and parameter groups again after so many steps without an out-of-memory. By default after
+    /// Tries larger micro-batches and parameter groups again after so many steps without an out-of-memory error. By default after
     /// 100 and 10 steps; the interval doubles with every failed trial.
     #[must_use]
     pub fn grow_after(mut self, steps: u32) -> Self {
@@ -193,7 +193,7 @@ impl<M: Module> Trainer<M> {
         &self.trained.optimizer
     }
 
-    /// Current samples in a micro-batch: as planned, or fewer after an out-of-memory.
+    /// Current samples in a micro-batch: as planned, or fewer after an out-of-memory error.
     pub fn micro_batch(&self) -> usize {
         self.stepper.micro_batch()
     }
@@ -218,7 +218,7 @@ impl<M: Module> Trainer<M> {
     ///
     /// # Panics
     ///
-    /// If `loss` panics for another reason than an out-of-memory.
+    /// If `loss` panics for another reason than an out-of-memory error.
     #[expect(clippy::needless_pass_by_value, reason = "a step uses its batch up")]
     pub fn step<B: MicroBatch>(
         &mut self,

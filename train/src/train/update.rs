@@ -37,7 +37,7 @@ pub(super) trait Weights: Clone {
     /// `group` names the parameters with gradients, if not all have one. The others take no memory twice.
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self;
 
-    /// Completes what the micro-steps of a step have left open, before the update.
+    /// Completes the micro-steps of a step before the update, such as the running statistics of replays.
     fn complete(&self) -> Result<(), OutOfMemory> {
         Ok(())
     }
@@ -83,7 +83,7 @@ pub(super) fn updated<W: Weights>(
 
 /// Updates group by group, each after the one before was computed, so that one group at most is allocated twice.
 ///
-/// `changed` returns the weights with a group updated. After an out-of-memory, `release` frees memory, and the update
+/// `changed` returns the weights with a group updated. After an out-of-memory error, `release` frees memory, and the update
 /// continues with halves of the groups, down to single parameters. Returns the number of halvings. An error after the
 /// first group leaves a partially applied update.
 pub(super) fn update_in_groups<W: Weights>(

@@ -19,8 +19,8 @@ impl Search<'_, '_> {
     /// Times steps of the first mode with CUDA graphs: at the micro-batch that would be planned without, then at smaller
     /// ones until throughput falls by more than the tolerance.
     ///
-    /// Kernels of these sizes are there, so a try takes as long as its micro-steps. Where launches dominate, one is made
-    /// without time left.
+    /// Kernels of these sizes are compiled already, so a try takes as long as its micro-steps. Where launches dominate, one
+    /// try is made even without time left.
     pub(super) fn time_graphs(&mut self) -> Result<(), MeasureError> {
         let first = &self.modes[0];
         let (mode, sizes) = (first.mode.with_graphs(true), first.planned(&self.limits));

@@ -21,7 +21,7 @@ use order::{First, Limits, ModeTries, Need};
 const SHARE: f64 = 0.85;
 /// Time for the repeats of one micro-batch.
 const SPEND: Duration = Duration::from_secs(2);
-/// Tries of the first mode that are made whatever they take: two sizes are the least that plans interpolate between.
+/// Tries of the first mode that are made even without time left: plans interpolate between two sizes at least.
 const LEAST_TRIES: usize = 2;
 
 /// Steps on a GPU.
@@ -85,7 +85,7 @@ struct Search<'c, 'k> {
     trial: &'c dyn Trial,
     plan: Plan<'c>,
     limits: Limits,
-    /// The first mode is the one that plans prefer.
+    /// The planner prefers the first mode.
     modes: Vec<ModeTries>,
     /// All tries that were timed, in their order.
     durations: Vec<Took>,
@@ -125,8 +125,8 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// The next try, as mode and micro-batch: what plans need first, and nothing that takes longer than the time that is
-    /// left.
+    /// The next try, as mode and micro-batch. Sizes that plans need come first. Tries that would take longer than the
+    /// remaining time are left out.
     fn next(&self, needs: &[Need], modes: usize) -> Option<(usize, u64)> {
         let left = self.plan.budget.left(self.trial.now());
         for &need in needs {

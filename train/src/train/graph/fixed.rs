@@ -64,7 +64,7 @@ impl<M: Module> FixedBatchGraphs<M> {
     ///
     /// # Errors
     ///
-    /// The message of an out-of-memory.
+    /// The message of an out-of-memory error.
     pub fn gradients(
         &mut self,
         model: &M,
@@ -84,7 +84,7 @@ impl<M: Module> FixedBatchGraphs<M> {
     ///
     /// # Errors
     ///
-    /// The message of an out-of-memory.
+    /// The message of an out-of-memory error.
     pub fn complete(&mut self, model: &M) -> Result<(), String> {
         self.0.hand_back(model).map_err(|failure| failure.message)
     }

@@ -151,7 +151,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         self.is_due = self.checked < CHECKS || self.unchecked >= RECHECK;
     }
 
-    /// Drops the recording and its memory after an out-of-memory. Returns true if there was one.
+    /// Drops the recording and its memory after an out-of-memory error. Returns true if there was one.
     pub(super) fn release(&mut self) -> bool {
         if self.recorded.is_none() {
             return false;

@@ -152,7 +152,7 @@ where
         }
     }
 
-    /// Ends training after an out-of-memory in validation. The batch is not retried, because metrics may have counted it before
+    /// Ends training after an out-of-memory error in validation. The batch is not retried, because metrics may have counted it before
     /// the failure shows.
     fn out_of_memory(&self, epoch: usize, message: &str) {
         release_memory(&self.stepper.device);
@@ -165,7 +165,7 @@ where
     }
 }
 
-/// Returns true for an out-of-memory in validation.
+/// Returns true for an out-of-memory error in validation.
 fn is_out_of_memory_in_validation(failure: &EventProcessorFailure) -> bool {
     let (EventProcessorFailure::Metric(MetricError { split, .. }) | EventProcessorFailure::Sync { split, .. }) =
         failure;
