@@ -127,8 +127,9 @@ fn steps_say_where_their_time_went() {
     let steps = recorded(Slow { batch: long, ..quick });
     // On a busy machine a batch may be ready before the trainer asks for it, but not all of them.
     assert!(steps.iter().any(|step| seconds(step.waited_s) > 0.25 * long.as_secs_f64()), "{steps:?}");
+    // On a busy machine the batches of two steps may be prepared in one, and none in the other.
     for step in &steps[1..] {
-        assert!(step.prepared_cpu_s.is_none_or(|processor| processor < seconds(step.prepared_s)), "{step:?}");
+        assert!(step.prepared_cpu_s.is_none_or(|processor| processor <= seconds(step.prepared_s)), "{step:?}");
     }
     let steps = recorded(Slow { outside: long, ..quick });
     assert!(steps[1..].iter().all(|step| seconds(step.outside_s) >= long.as_secs_f64()), "{steps:?}");
