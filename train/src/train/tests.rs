@@ -50,7 +50,7 @@ impl Network {
 }
 
 /// Values in -1..1; Burn's own random ones depend on what other tests draw at the same time.
-fn values(seed: u64, count: usize) -> Vec<f32> {
+pub(super) fn values(seed: u64, count: usize) -> Vec<f32> {
     let mut random = StdRng::seed_from_u64(seed);
     (0..count).map(|_| random.random_range(-1.0..1.0)).collect()
 }

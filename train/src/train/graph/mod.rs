@@ -18,8 +18,11 @@ mod kept;
 mod micro_step;
 mod output;
 mod recording;
+mod rounding;
 mod statistics;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -167,6 +170,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
     fn begin_anew(&mut self) {
         self.recorded = None;
         (self.size, self.plain, self.checked) = (0, 0, 0);
+        self.is_due = true;
         if matches!(self.status, GraphStatus::Checking | GraphStatus::Replaying) {
             self.status = GraphStatus::WarmingUp;
         }
@@ -204,17 +208,14 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         if self.is_due {
             return self.compare(model, &micro, factors, &plain);
         }
-        match self.replay(model, micro.clone(), factors) {
-            Ok(result) => Ok(result),
-            Err(because) => {
-                self.hand_back(model)?;
-                self.refuse(because);
-                plain(micro)
-            }
-        }
+        self.replay(model, micro.clone(), factors).or_else(|because| {
+            self.hand_back(model)?;
+            self.refuse(because);
+            plain(micro)
+        })
     }
 
-    /// Returns true if there is a recording for micro-batches like `micro`. Records if kernels are tuned.
+    /// Returns true if micro-batches like `micro` are recorded. Records if kernels are tuned.
     fn is_ready<B: MicroBatch>(
         &mut self,
         model: &M,
@@ -253,8 +254,8 @@ impl<M: Module, T: 'static> Graphs<M, T> {
             return Ok(());
         }
         self.newest = Newest::Both;
-        let Some(statistics) = self.recorded.as_ref().and_then(MicroStep::statistics) else { return Ok(()) };
-        watched(Moment::Backward, || statistics.copied(model).restore(model))
+        let statistics = self.recorded.as_ref().and_then(MicroStep::statistics);
+        statistics.map_or(Ok(()), |kept| watched(Moment::Backward, || kept.copied(model).restore(model)))
     }
 
     fn record<B: MicroBatch>(

@@ -1,0 +1,174 @@
+use burn::module::Module;
+use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::optim::GradientsParams;
+use burn::tensor::activation::relu;
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+
+use super::super::rounding::with_rounding_errors;
+use super::{Agreement, Comparison, DType, Difference, Outcome, Outcomes, Values};
+use crate::train::accumulation::MicroBatchGradients;
+use crate::train::buffers::Buffers;
+use crate::train::tests::{Weights, values};
+
+fn difference(largest: f32, plain: f32, apart: f32, replays: f32) -> Difference {
+    let (values, path, epsilon) = (Values::Gradient, "head.weight".to_owned(), super::epsilon(DType::F32));
+    Difference { values, path, largest, plain, apart, replays, rounded: 0.0, epsilon }
+}
+
+fn agreement_of(differences: impl Into<Vec<Difference>>) -> Agreement {
+    Comparison { differences: differences.into(), incomplete: None }.agreement()
+}
+
+fn agreement(largest: f32, plain: f32, apart: f32, replays: f32) -> Agreement {
+    agreement_of([difference(largest, plain, apart, replays)])
+}
+
+fn reason(agreement: Agreement) -> String {
+    match agreement {
+        Agreement::No(because) => because,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn equal_bits_and_rounding_errors_agree() {
+    assert_eq!(agreement(1.0, 0.0, 0.0, 0.0), Agreement::Yes);
+    assert_eq!(agreement(1.0, 0.0, 1e-6, 0.0), Agreement::Yes);
+    // Kernels with other rounding in recordings only.
+    assert_eq!(agreement(1.0, 0.0, 5.4e-5, 0.0), Agreement::Yes);
+    // Kernels that add in another order, in both, or in plain micro-steps only.
+    assert_eq!(agreement(1.0, 1e-3, 1e-3, 0.0), Agreement::Yes);
+    assert_eq!(agreement(1.0, 1e-4, 2e-4, 1e-4), Agreement::Yes);
+    assert_eq!(agreement(0.0, 0.0, 0.0, 0.0), Agreement::Yes);
+}
+
+#[test]
+fn other_values_do_not_agree() {
+    for apart in [1e-3, f32::NAN, f32::INFINITY] {
+        let because = reason(agreement(1.0, 1e-5, apart, 1e-5));
+        assert!(because.starts_with("the gradient of `head.weight` differs"), "{because}");
+        assert!(because.ends_with("values of the host that change"), "{because}");
+    }
+}
+
+#[test]
+fn random_numbers_that_repeat_are_found() {
+    let because = reason(agreement(1.0, 0.3, 0.3, 0.0));
+    assert!(because.contains("random operations such as dropout"), "{because}");
+}
+
+/// Gradients of a deep network of norms and `relu` on an H100, whose replays ran other kernels for convolutions.
+#[test]
+fn differences_are_allowed_that_other_rounding_of_parameters_makes() {
+    let rounded = |plain, apart, rounded| agreement_of([Difference { rounded, ..difference(1.0, plain, apart, 0.0) }]);
+    assert_eq!(rounded(0.0, 6.7e-2, 3e-2), Agreement::Yes);
+    assert!(reason(rounded(0.0, 6.7e-2, 1e-3)).ends_with("values of the host that change"));
+    // Two plain micro-steps that ran different kernels.
+    assert_eq!(rounded(2.2e-2, 2.2e-2, 1e-2), Agreement::Yes);
+    // Dropout, whose replays repeat their numbers with other parameters, too.
+    assert!(reason(rounded(0.3, 0.3, 1e-3)).contains("random operations such as dropout"));
+    // No rounding explains other gradients.
+    assert!(reason(rounded(0.0, 0.6, 0.6)).ends_with("values of the host that change"));
+}
+
+#[test]
+fn the_number_of_values_that_differ_is_reported() {
+    let because = reason(agreement_of(vec![difference(1.0, 0.0, 0.5, 0.0); 3]));
+    assert!(because.ends_with("(2 further values differ, too)"), "{because}");
+}
+
+#[test]
+fn steps_that_are_not_finite_decide_nothing() {
+    assert_eq!(agreement(f32::NAN, f32::NAN, f32::NAN, 0.0), Agreement::Unknown);
+    assert_eq!(agreement(f32::INFINITY, f32::NAN, 1.0, 0.0), Agreement::Unknown);
+}
+
+#[test]
+fn gradients_that_are_rounding_errors_agree() {
+    let agreement = |values: Values, apart: f32| {
+        agreement_of([difference(1.0, 0.0, 0.0, 0.0), Difference { values, ..difference(1e-6, 0.0, apart, 0.0) }])
+    };
+    assert_eq!(agreement(Values::Gradient, 2e-6), Agreement::Yes);
+    assert!(matches!(agreement(Values::Gradient, 1e-4), Agreement::No(_)));
+    // Other values than gradients.
+    assert!(matches!(agreement(Values::Loss, 2e-6), Agreement::No(_)));
+}
+
+#[test]
+fn gradients_and_statistics_are_compared() {
+    let model = LinearConfig::new(2, 2).init(&Device::flex());
+    let agreement = |weight: [Option<f32>; 2], bias: [f32; 2]| {
+        let outcomes = [0, 1].map(|at| {
+            let (mut gradients, mut statistics) = (GradientsParams::new(), Buffers::default());
+            if let Some(value) = weight[at] {
+                gradients.register(model.weight.id, Tensor::<2>::full([2, 2], value, &Device::flex()));
+            }
+            let id = model.bias.as_ref().expect("a layer with a bias").id;
+            statistics.0.register(id, Tensor::<1>::full([2], bias[at], &Device::flex()));
+            let loss = Some(Tensor::ones([1], &Device::flex()));
+            Outcome { result: MicroBatchGradients { gradients, loss, output: () }, statistics }
+        });
+        let [plain, replay] = &outcomes;
+        let outcomes = Outcomes { plain: [plain; 2], replayed: [replay; 2], rounded: replay };
+        Comparison::read(&model, &outcomes).ok().expect("values").agreement()
+    };
+    assert_eq!(agreement([Some(1.0), Some(1.0)], [0.5, 0.5]), Agreement::Yes);
+    let other_statistics = reason(agreement([Some(1.0), Some(1.0)], [0.5, 0.45]));
+    assert!(other_statistics.starts_with("the running statistic `bias` differs by 5.0e-2"), "{other_statistics}");
+    let other_gradients = reason(agreement([Some(1.0), Some(0.9)], [0.5, 0.5]));
+    assert!(other_gradients.starts_with("the gradient of `weight` differs by 1.0e-1"), "{other_gradients}");
+    let missing = reason(agreement([Some(1.0), None], [0.5, 0.5]));
+    assert!(missing.starts_with("some micro-steps on the same samples have a gradient of `weight`"), "{missing}");
+    assert_eq!(agreement([Some(1.0), Some(1.0)], [f32::NAN, 0.5]), Agreement::Unknown);
+}
+
+/// Layers with norms, whose activations are rounded to the places of TF32 or not at all.
+#[derive(Module, Debug)]
+struct Deep {
+    layers: Vec<(Linear, BatchNorm)>,
+}
+
+impl Deep {
+    const WIDTH: usize = 32;
+
+    fn outcome(&self, rows: Tensor<2>, is_rounded: bool) -> Outcome<()> {
+        let round =
+            |value: Tensor<2>| if is_rounded { value.cast(FloatDType::F16).cast(FloatDType::F32) } else { value };
+        let forward = |value, (layer, norm): &(Linear, BatchNorm)| relu(norm.forward(layer.forward(round(value))));
+        let loss = self.layers.iter().fold(rows, forward).slice_dim(1, 0..1).mean();
+        let result = MicroBatchGradients {
+            gradients: GradientsParams::from_grads(loss.backward(), self),
+            loss: Some(loss.without_autodiff()),
+            output: (),
+        };
+        Outcome { result, statistics: Buffers::default() }
+    }
+}
+
+#[test]
+fn kernels_with_other_rounding_agree_in_a_deep_model_and_other_samples_do_not() {
+    let device = Device::flex().autodiff();
+    let width = Deep::WIDTH;
+    let layer = || (LinearConfig::new(width, width).init(&device), BatchNormConfig::new(width).init(&device));
+    let model = Deep { layers: (0..8).map(|_| layer()).collect() }.map(&mut Weights(33));
+    let rows = |seed| {
+        let data = TensorData::new(values(seed, 256 * width), [256, width]);
+        Tensor::<2>::from_data(data, &device)
+    };
+    let (rows, others) = (rows(1), rows(2));
+    let plain = model.outcome(rows.clone(), false);
+    let agreement = |replayed: &dyn Fn(&Deep) -> Outcome<()>, rounded: &Deep| {
+        let (replay, rounded) = (replayed(&model), replayed(rounded));
+        let outcomes = Outcomes { plain: [&plain; 2], replayed: [&replay; 2], rounded: &rounded };
+        Comparison::read(&model, &outcomes).ok().expect("values").agreement()
+    };
+    let rounded = with_rounding_errors(&model);
+    let other_kernels = |model: &Deep| model.outcome(rows.clone(), true);
+    assert_eq!(agreement(&other_kernels, &rounded), Agreement::Yes);
+    let without_errors = reason(agreement(&other_kernels, &model));
+    assert!(without_errors.starts_with("the gradient of `layers.0.0.weight` differs"), "{without_errors}");
+    for share in [1.0, 0.1] {
+        let others = rows.clone() + others.clone() * share;
+        reason(agreement(&|model| model.outcome(others.clone(), false), &rounded));
+    }
+}
