@@ -13,7 +13,7 @@ pub(super) const WORTHWHILE_GAIN: f64 = 0.05;
 pub(super) enum Graphs {
     /// No step with CUDA graphs was timed on this device, or the device has none.
     NotMeasured,
-    /// No timed micro-batch fits.
+    /// No timed micro-batch fits the memory and the goal.
     DoNotFit,
     /// Gain in throughput, as a fraction.
     Measured { gain: f64 },
@@ -32,7 +32,7 @@ pub(super) fn reason(device: &DeviceFacts, goal: &Goal, choice: &Choice) -> Reas
         _ if device.kind == DeviceKind::Cpu => (Provenance::Derived, "a CPU has none".to_owned()),
         _ if goal.world_size > 1 => (Provenance::Derived, "they do not work with several ranks".to_owned()),
         Graphs::NotMeasured => (Provenance::Derived, "not timed here by `cargo gpu-tuned measure`".to_owned()),
-        Graphs::DoNotFit => (Provenance::Measured, "they do not fit".to_owned()),
+        Graphs::DoNotFit => (Provenance::Measured, "no timed micro-batch fits memory and goal".to_owned()),
         Graphs::Measured { gain } if gain < WORTHWHILE_GAIN => {
             let percent = (gain * 100.0).max(0.0);
             (Provenance::Measured, format!("they gain only {percent:.1}%, less than 5%"))

@@ -107,7 +107,13 @@ fn graphs_that_do_not_fit_are_not_planned() {
     assert_eq!((settings.batch_size, settings.cuda_graphs), (8, false));
     let device = DeviceFacts { memory_available: Bytes::from_mib(1600), ..h100() };
     let tight = plan(&device, &measured(1.0), &goal(true)).expect("it fits");
-    assert_eq!((tight.settings.cuda_graphs, reason(&tight)), (false, "they do not fit"), "{tight}");
+    let why = "no timed micro-batch fits memory and goal";
+    assert_eq!((tight.settings.cuda_graphs, reason(&tight)), (false, why), "{tight}");
+    // A pinned size that was timed without graphs only.
+    let mut pinned = goal(true);
+    pinned.pins.batch_size = Some(4);
+    let pinned = plan(&h100(), &measured(1.0), &pinned).expect("it fits");
+    assert_eq!((pinned.settings.cuda_graphs, reason(&pinned)), (false, why), "{pinned}");
 }
 
 #[test]
