@@ -276,7 +276,9 @@ impl MeasurementTarget {
         measure(&trial, plan, &modes, &mut |mode, found, kernels| {
             on.kernels_bytes = on.kernels_bytes.max(Some(kernels));
             on.mode.insert(mode, found);
-            keep(&on)
+            keep(&on)?;
+            on.mode.retain(|_, found| !found.batch.is_empty());
+            Ok(())
         })
     }
 }
@@ -284,7 +286,8 @@ impl MeasurementTarget {
 /// Names of the measured tables in a lock, as in [`Update::dropped`](gpu_tuned_project::lock::Update::dropped).
 fn modes(name: &str, measured: &Measured) -> Vec<String> {
     let of = |(device, on): (&String, &MeasuredOn)| {
-        on.mode.keys().map(|mode| format!("workload.{name}.on.{device}.mode.{mode}: ")).collect::<Vec<_>>()
+        let measured = on.mode.iter().filter(|(_, found)| !found.batch.is_empty());
+        measured.map(|(mode, _)| format!("workload.{name}.on.{device}.mode.{mode}: ")).collect::<Vec<_>>()
     };
     measured.on.iter().flat_map(of).collect()
 }

@@ -22,7 +22,8 @@ pub struct Merged {
 /// - Kept: values that `entry` lacks (host time, context, kernels); other modes, devices and workloads; keys of newer
 ///   releases. The larger `kernels_bytes` is kept if other modes of the device are.
 /// - Removed: all old measurements of the workload if the model or its training changed. The device's other modes if the
-///   name now belongs to another device, or if the releases of Burn or `CubeCL` changed.
+///   name now belongs to another device, or if the releases of Burn or `CubeCL` changed. A mode that has no micro-batches
+///   in `entry`, because it could not be measured.
 ///
 /// Times are rounded to four digits, fractions to four decimals. A file of an older format is replaced.
 ///
@@ -130,7 +131,10 @@ fn replace_device(known: &mut Table, mut new: Table, path: &str, dropped: &mut V
     if let Some(Value::Table(anew)) = anew {
         let modes = below(known, "mode");
         for (name, mode) in anew {
-            if !add_partial(modes.get_mut(&name), &mode) {
+            if mode.get("batch").and_then(Value::as_table).is_none_or(Table::is_empty) {
+                let gone = modes.remove(&name).map(|_| format!("{path}.mode.{name}: it could not be measured again"));
+                dropped.extend(gone);
+            } else if !add_partial(modes.get_mut(&name), &mode) {
                 modes.insert(name, mode);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::{MeasuredMode, MeasurementMethod};
+use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod, Mode};
 
 use super::order::rate;
 use super::{Run, SPEND, Search, Tried};
@@ -21,6 +21,7 @@ impl Search<'_, '_> {
     ///
     /// Kernels of these sizes are compiled already, so a try takes as long as its micro-steps. Where launches dominate, one
     /// try is made even without time left.
+    /// If graphs are refused at once, `keep` gets a mode without micro-batches.
     pub(super) fn time_graphs(&mut self) -> Result<(), MeasureError> {
         let first = &self.modes[0];
         let (mode, sizes) = (first.mode.with_graphs(true), first.planned(&self.limits));
@@ -36,6 +37,9 @@ impl Search<'_, '_> {
                 Ok(run) => run,
                 Err(error) => {
                     report::no_graphs(mode, &error);
+                    if tried.is_empty() {
+                        self.keep_graphs(mode, tried)?;
+                    }
                     break;
                 }
             };
@@ -44,8 +48,7 @@ impl Search<'_, '_> {
             let new = Tried { batch, memory, accumulating: memory, times: Some(times), ran: None };
             (self.plan.progress)(mode, &new);
             tried.insert(batch, new.measured());
-            let found = MeasuredMode { method: MeasurementMethod::Executed, is_partial: false, batch: tried.clone() };
-            (self.keep)(mode, found, Bytes::ZERO)?;
+            self.keep_graphs(mode, tried.clone())?;
             let rate = rate(batch, times.micro_step_ms, times.optimizer_ms, &self.limits);
             if rate < best * (1.0 - self.limits.tolerance) {
                 break;
@@ -53,6 +56,10 @@ impl Search<'_, '_> {
             best = best.max(rate);
         }
         Ok(())
+    }
+
+    fn keep_graphs(&mut self, mode: Mode, batch: BTreeMap<u64, MeasuredBatch>) -> Result<(), MeasureError> {
+        (self.keep)(mode, MeasuredMode { method: MeasurementMethod::Executed, is_partial: false, batch }, Bytes::ZERO)
     }
 
     fn expected_with_graphs(&self, batch: u64) -> Duration {

@@ -62,7 +62,8 @@ pub(super) struct Plan<'p> {
     pub(super) progress: &'p dyn Fn(Mode, &Tried),
 }
 
-/// Stores the measurements of a mode so far, and the bytes beyond the memory pools and the context.
+/// Stores the measurements of a mode so far, and the bytes beyond the memory pools and the context. A mode without
+/// micro-batches cannot be measured, so that earlier measurements no longer apply.
 pub(super) type Keep<'k> = dyn FnMut(Mode, MeasuredMode, Bytes) -> Result<(), MeasureError> + 'k;
 
 /// Measures steps in some modes, the most important first, and calls `keep` after every dry run and every timing.

@@ -49,6 +49,26 @@ fn a_mode_that_is_measured_anew_is_replaced_whole() {
 }
 
 #[test]
+fn a_mode_that_cannot_be_measured_any_more_is_removed() {
+    let with_graphs = |has_batches: bool| {
+        let mut entry = whole();
+        let on = entry.measured.on.get_mut("h200").expect("it was measured");
+        let mut graphs = on.mode.values().next().expect("a mode").clone();
+        graphs.batch.retain(|_, _| has_batches);
+        on.mode.insert("f32-graphs".parse().expect("a mode"), graphs);
+        entry
+    };
+    let before = merge(WHOLE, &with_graphs(true)).text;
+    assert!(before.contains("f32-graphs"), "{before}");
+    let Merged { text, dropped } = merge(&before, &with_graphs(false));
+    assert_eq!(text, WHOLE);
+    assert_eq!(dropped, ["workload.char-lm.on.h200.mode.f32-graphs: it could not be measured again"]);
+    // Without an earlier measurement there is nothing to remove.
+    let Merged { text, dropped } = merge(WHOLE, &with_graphs(false));
+    assert_eq!((text.as_str(), dropped.as_slice()), (WHOLE, &[][..]));
+}
+
+#[test]
 fn modes_of_another_release_of_burn_go() {
     let mut entry = whole();
     let on = entry.measured.on.get_mut("h200").expect("it was measured");
