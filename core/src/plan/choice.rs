@@ -92,19 +92,19 @@ impl Choice {
         goal: &Goal,
         modes: Vec<Mode>,
     ) -> Result<Option<Self>, PlanError> {
-        let (mut fitting, mut considered, mut transfer) = (Vec::new(), 0, None);
+        let (mut fitting, mut considered, mut largest, mut transfer) = (Vec::new(), 0, 0, None);
         for &mode in &modes {
             let splits = candidates::splits(device, workload, goal, mode, sizes)?;
             considered = splits.first().map_or(0, |split| split.batch).max(considered);
             transfer = StepTime::new(device, workload, mode).transfer(device, workload);
             let is_estimate = |candidate: &Candidate| candidate.provenance != Provenance::Measured;
             let mut all = candidates::fitting(device, workload, goal, mode, sizes)?;
+            largest = all.iter().map(|candidate| candidate.batch).max().unwrap_or(0).max(largest);
             all.retain(|candidate| !mode.cuda_graphs || goal.pins.cuda_graphs.is_some() || !is_estimate(candidate));
             fitting.extend(all);
         }
         let Some((fastest, best)) = best(&fitting, goal, |candidate| candidate.counted_per_s) else { return Ok(None) };
         let (fastest, best) = (fastest.clone(), best.clone());
-        let largest = fitting.iter().map(|candidate| candidate.batch).max().unwrap_or(fastest.batch);
         let memory_limits = largest < considered;
         Ok(Some(Self {
             best,

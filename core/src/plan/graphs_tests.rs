@@ -117,6 +117,27 @@ fn graphs_that_do_not_fit_are_not_planned() {
 }
 
 #[test]
+fn sizes_without_times_with_graphs_are_not_reported_as_too_large() {
+    let Workload { mut measured, .. } = measured(1.0);
+    let on = measured.on.values_mut().next().expect("a device");
+    on.mode.values_mut().for_each(|mode| mode.is_partial = true);
+    let plain = on.mode.values_mut().next().expect("a mode");
+    let larger = Some(Bytes::from_mib(4600));
+    let point = MeasuredBatch {
+        reserved_bytes: larger,
+        reserved_accumulating_bytes: larger,
+        micro_step_ms: Some(120.0),
+        ..plain.batch[&8]
+    };
+    plain.batch.insert(32, point);
+    let workload = self::measured(1.0).with_measured(measured);
+    let plan = plan(&h100(), &workload, &Goal { global_batch: Some(64), ..goal(true) }).expect("it fits");
+    assert_eq!((plan.settings.batch_size, plan.settings.cuda_graphs), (8, true), "{plan}");
+    let reason = plan.reasons.iter().find(|reason| reason.setting == Setting::BatchSize).expect("a reason");
+    assert!(!reason.why.contains("does not fit"), "{}", reason.why);
+}
+
+#[test]
 fn a_device_that_was_not_measured_and_ranks_have_no_graphs() {
     let h200 = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
     let elsewhere = plan(&h200, &measured(1.0), &goal(true)).expect("it fits");
