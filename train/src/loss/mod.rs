@@ -89,7 +89,7 @@ impl ChunkedCrossEntropy {
     ///
     /// # Panics
     ///
-    /// If shapes do not match, as Burn's operations do.
+    /// If there are no rows, or if shapes do not match.
     pub fn forward(
         &self,
         hidden: Tensor<2>,
@@ -97,7 +97,9 @@ impl ChunkedCrossEntropy {
         bias: Option<Tensor<1>>,
         targets: Tensor<1, Int>,
     ) -> Tensor<1> {
-        assert_eq!(hidden.dims()[0], targets.dims()[0], "`hidden` and `targets` have different numbers of rows");
+        let rows = hidden.dims()[0];
+        assert_eq!(rows, targets.dims()[0], "`hidden` and `targets` have different numbers of rows");
+        assert!(rows > 0, "cross-entropy of a batch without rows has no mean: skip empty batches");
         let has_autodiff =
             hidden.is_autodiff() || weight.is_autodiff() || bias.as_ref().is_some_and(Tensor::is_autodiff);
         let sums = self.sums(

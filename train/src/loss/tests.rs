@@ -206,6 +206,30 @@ fn a_batch_of_padding_has_no_mean() {
     assert!(inputs.burns(&[0]).loss.is_nan());
 }
 
+#[test]
+#[should_panic(expected = "skip empty batches")]
+fn a_batch_without_rows_panics_with_the_reason() {
+    let inputs = Inputs::new(&Device::flex());
+    let rows =
+        Inputs { hidden: inputs.hidden.slice_dim(0, 0..0), targets: inputs.targets.slice_dim(0, 0..0), ..inputs };
+    chunked_cross_entropy(rows.hidden, rows.weight, rows.bias, rows.targets, 4);
+}
+
+/// One class has no gradient, and the loss is zero.
+#[test]
+fn a_vocabulary_of_one_and_a_last_chunk_of_one_row_are_those_of_burn() {
+    let inputs = Inputs::new(&Device::flex());
+    let one = Inputs {
+        weight: inputs.weight.slice_dim(1, 0..1),
+        bias: inputs.bias.map(|bias| bias.slice_dim(0, 0..1)),
+        targets: inputs.targets.zeros_like(),
+        ..inputs
+    };
+    let found = one.in_chunks(ROWS - 1, &[]);
+    assert_eq!(found.loss, 0.0);
+    assert!(found.gradients.iter().flatten().all(|value| *value == 0.0));
+}
+
 #[cfg(feature = "counting-allocator")]
 mod memory {
     use super::*;
