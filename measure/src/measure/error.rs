@@ -25,8 +25,8 @@ pub enum MeasureError {
     NoPools,
     /// A measurement or an archive is requested, but the program trains without a call of `measure_if_asked`.
     #[error(
-        "a measurement or a bundle of kernels is asked for, and the program trains without having said what: call \
-         `session.measure_if_asked(\"NAME\", &subject)?` before the model is made"
+        "a measurement or a kernel cache archive is requested, but the program has not described a step: call \
+         `session.measure_if_asked(\"NAME\", &subject)?` before it creates the model"
     )]
     Undescribed,
     /// The subject's precision differs from the session's.
@@ -73,6 +73,6 @@ pub enum MeasureError {
     Warm(#[from] crate::warm::WarmError),
     /// An archive is requested, but the program has no kernels.
     #[cfg(not(feature = "warm"))]
-    #[error("this program is built without CUDA, and has no kernels to bundle: enable feature `cuda` of gpu-tuned")]
+    #[error("this program is built without CUDA, and has no kernels to archive: enable feature `cuda` of gpu-tuned")]
     NothingToWarm,
 }

@@ -163,7 +163,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     pub(crate) fn begin_with_burns(&self, device: &Device) -> (M, ModuleOptimizer) {
         match self.begin(device) {
             (model, Optimizer::Burn(optimizer)) => (model, optimizer),
-            (_, Optimizer::Learner(_)) => unreachable!("BUG: bundles are made of subjects that programs give"),
+            (_, Optimizer::Learner(_)) => unreachable!("BUG: archives are made of subjects that programs give"),
         }
     }
 
@@ -172,7 +172,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     pub(crate) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
         match self.pass() {
             Pass::Loss(loss) => loss(model, batch),
-            Pass::Whole(_) => unreachable!("BUG: bundles are made of subjects that programs give"),
+            Pass::Whole(_) => unreachable!("BUG: archives are made of subjects that programs give"),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) const LARGEST: u64 = 1 << 30;
 /// `CubeCL`'s records of its own work are not archived.
 const LEFT_OUT: [&str; 2] = ["records", super::NOTES];
 
-/// The first line of a bundle.
+/// The first line of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     gpu_tuned_warm: u32,
@@ -34,7 +34,7 @@ pub(super) struct Header {
     crc32: u32,
 }
 
-/// A bundle that was made.
+/// An archive that was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Saved {
@@ -53,7 +53,7 @@ pub(super) fn build() -> Option<String> {
     Some(buildid::build_id()?.iter().flat_map(digits).collect())
 }
 
-/// A bundle's file that can be taken, at its second part.
+/// The file of an archive that can be taken, at its second part.
 pub(super) struct Found {
     pub header: Header,
     rest: BufReader<File>,
@@ -226,9 +226,9 @@ mod tests {
         };
         let other_driver = with(&|header| header["made_on"]["driver"] = "550.1".into());
         for (line, reason) in [
-            (String::new(), "it is no bundle of gpu-tuned"),
-            ("SQLite format 3\0".to_owned(), "it is no bundle of gpu-tuned"),
-            ("{\"format\":1}".to_owned(), "it is no bundle of gpu-tuned"),
+            (String::new(), "it is no kernel cache archive of gpu-tuned"),
+            ("SQLite format 3\0".to_owned(), "it is no kernel cache archive of gpu-tuned"),
+            ("{\"format\":1}".to_owned(), "it is no kernel cache archive of gpu-tuned"),
             (with(&|header| header["gpu_tuned_warm"] = 2.into()), "it has format 2, and this release reads format 1"),
             (with(&|header| header["made_on"] = 1.into()), "it is damaged: invalid type"),
             (with(&|header| header["bytes"] = 99.into()), "it is damaged: 17 bytes follow its first line, not 99"),
@@ -246,7 +246,7 @@ mod tests {
     fn a_first_line_without_an_end_is_not_read_for_ever() {
         let folder = tempfile::tempdir().expect("a folder");
         let refused = file(folder.path(), &"x".repeat(1 << 20), b"").expect_err("no header is so long");
-        assert_eq!(refused, "it is no bundle of gpu-tuned");
+        assert_eq!(refused, "it is no kernel cache archive of gpu-tuned");
     }
 
     #[test]

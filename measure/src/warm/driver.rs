@@ -60,7 +60,7 @@ fn walk(folder: &Path, names: &mut Vec<String>, files: &mut Vec<(Bytes, Bytes)>)
     Ok(())
 }
 
-/// Makes the driver's cache of what a bundle has of it, where there is none yet, and returns how many files it has now.
+/// Writes the driver's cache from an archive, unless there is a cache. Returns the number of files written.
 ///
 /// An existing cache stays as it is, because only the driver may write its index.
 pub(super) fn lay_out(bundle: &dyn Bundle, folder: &Path) -> io::Result<usize> {
@@ -88,7 +88,7 @@ pub(super) fn lay_out(bundle: &dyn Bundle, folder: &Path) -> io::Result<usize> {
 }
 
 fn file(folder: &Path, key: &[u8], contents: &[u8]) -> io::Result<()> {
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a name in the bundle leads elsewhere");
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a name in the archive leads outside the cache");
     let name = Path::new(std::str::from_utf8(key).map_err(|_| damaged())?);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(name) if name != OsStr::new(""));
     if name.as_os_str().is_empty() || !name.components().all(is_plain) {

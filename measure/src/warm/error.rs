@@ -14,10 +14,10 @@ use super::caches::Caches;
 #[non_exhaustive]
 pub enum WarmError {
     /// There is no GPU.
-    #[error("there is no GPU: nothing is compiled or tuned on the CPU, and there is nothing to bundle")]
+    #[error("there is no GPU, so there are no kernels to archive: run on a machine with a GPU")]
     NoGpu,
     /// Kernels and tuning go into caches that cannot be archived.
-    #[error("a bundle is made from caches of its own, and here it is: {caches}")]
+    #[error("an archive needs caches of its own, and this process has others: {caches}")]
     Caches {
         /// Caches of the session.
         caches: Caches,
@@ -49,7 +49,7 @@ pub enum WarmError {
         micro_batch: usize,
     },
     /// The archive could not be written.
-    #[error("no bundle was written: {0}")]
+    #[error("no archive was written: {0}")]
     Bundle(BundleError),
 }
 
@@ -69,7 +69,7 @@ pub enum BundleError {
         cause: io::Error,
     },
     /// The file is no archive.
-    #[error("it is no bundle of gpu-tuned")]
+    #[error("it is no kernel cache archive of gpu-tuned")]
     Unknown,
     /// The file has the format of another release.
     #[error("it has format {found}, and this release reads format {FORMAT}")]
@@ -84,7 +84,7 @@ pub enum BundleError {
         differences: Vec<String>,
     },
     /// The file is larger than any archive.
-    #[error("it has {bytes} bytes, and a bundle has {LARGEST} at most")]
+    #[error("it has {bytes} bytes, and an archive has {LARGEST} at most")]
     TooLarge {
         /// Bytes of the file.
         bytes: u64,
@@ -96,6 +96,6 @@ pub enum BundleError {
     #[error("nothing was compiled or tuned")]
     Empty,
     /// `CubeCL` could not export its environment.
-    #[error("CubeCL made no bundle: {0}")]
+    #[error("CubeCL exported no caches: {0}")]
     Export(String),
 }

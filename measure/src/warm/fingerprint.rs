@@ -63,7 +63,7 @@ impl Fingerprint {
         Self { full_f32, ..self }
     }
 
-    /// The name of `CubeCL`'s environment for it, and of bundles: letters, digits, dots and hyphens.
+    /// The name of `CubeCL`'s environment for it, and of archives: letters, digits, dots and hyphens.
     pub fn environment(&self) -> String {
         let mut words = vec!["gpu-tuned".to_owned()];
         for gpu in &self.gpus {

@@ -1,4 +1,4 @@
-//! Finding a bundle, and filling the caches with it.
+//! Finds an archive, and fills the caches from it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -53,7 +53,7 @@ fn folders() -> impl Iterator<Item = PathBuf> {
     [package(), beside, env::current_dir().ok()].into_iter().flatten().map(|folder| folder.join(FOLDER))
 }
 
-/// The bundle to take, or why there is none although there seem to be some; `None` where there are none at all.
+/// The archive to take, or the reason why no archive in the folder fits; `None` without any.
 pub(super) fn find(fingerprint: &Fingerprint) -> Option<Result<PathBuf, Bundled>> {
     let named = env::var_os(BUNDLE).filter(|path| !path.is_empty());
     find_in(named, folders(), fingerprint)
@@ -75,12 +75,12 @@ fn find_in(
     }
     folders.iter().find_map(|folder| {
         let others = others(folder);
-        let because = format!("none of its bundles is {name}, but {}", others.join(", "));
+        let because = format!("none of its archives is {name}, but {}", others.join(", "));
         (!others.is_empty()).then(|| Err(Bundled::Ignored { path: folder.clone(), because }))
     })
 }
 
-/// The bundles in a folder, sorted.
+/// The archives in a folder, sorted.
 fn others(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let bundles = files.filter(|path| path.extension() == Some(OsStr::new(EXTENSION)));
@@ -119,7 +119,7 @@ fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Bund
         }
     }
     if let Insertion::Failed(message) = notes.insert(&key, Bytes::from_bytes_vec(vec![1]), Origin::Local) {
-        tracing::debug!(message, "the bundle will be taken again at the next start");
+        tracing::debug!(message, "the archive will be taken again at the next start");
     }
     Ok(taken(entries, driver_files))
 }
@@ -128,7 +128,7 @@ fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Bund
 fn driver_files(bundle: &dyn Bundle) -> usize {
     let Some(folder) = driver::folder(|name| env::var_os(name)) else { return 0 };
     driver::lay_out(bundle, &folder).unwrap_or_else(|error| {
-        tracing::warn!(%error, folder = %folder.display(), "the driver's cache could not be filled from the bundle");
+        tracing::warn!(%error, folder = %folder.display(), "the driver's cache could not be filled from the archive");
         0
     })
 }
@@ -180,7 +180,7 @@ impl fmt::Display for Bundled {
         match self {
             Self::Taken { path, entries, kernels, driver_files } => {
                 match entries {
-                    0 => write!(f, "bundle {} was taken before", path.display())?,
+                    0 => write!(f, "archive {} was taken before", path.display())?,
                     entries => write!(f, "{entries} entries taken from {}", path.display())?,
                 }
                 if *driver_files > 0 {

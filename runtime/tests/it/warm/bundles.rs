@@ -38,7 +38,7 @@ fn a_bundle_of_one_machine_fills_the_caches_of_another_once() {
     assert_eq!(fresh.run("begin", &[])["kernel"], "PTX");
     let elsewhere = fresh.run("begin-elsewhere", &[]);
     let because = elsewhere["warm"]["bundle"]["because"].as_str().expect("a reason");
-    assert!(because.starts_with("none of its bundles is gpu-tuned-nvidia-h200-sm90-driver-550.1-"), "{because}");
+    assert!(because.starts_with("none of its archives is gpu-tuned-nvidia-h200-sm90-driver-550.1-"), "{because}");
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn a_bundle_that_is_of_no_use_is_ignored_with_the_reason() {
     };
     assert_eq!(reason("begin-elsewhere", &whole), "made with driver 580.95.05, here it is 550.1");
     assert!(reason("begin", &whole[..whole.len() - 1]).starts_with("it is damaged: "));
-    assert_eq!(reason("begin", &whole[..20]), "it is no bundle of gpu-tuned");
+    assert_eq!(reason("begin", &whole[..20]), "it is no kernel cache archive of gpu-tuned");
     let mut flipped = whole.clone();
     *flipped.last_mut().expect("bytes") ^= 1;
     assert_eq!(reason("begin", &flipped), "it is damaged: its checksum does not match");
-    assert_eq!(reason("begin", b""), "it is no bundle of gpu-tuned");
+    assert_eq!(reason("begin", b""), "it is no kernel cache archive of gpu-tuned");
 
     let missing = machine.run("begin", &[(BUNDLE, Path::new("/nowhere/one.bundle"))]);
     assert!(missing["warm"]["bundle"]["because"].as_str().expect("a reason").starts_with("it cannot be read: "));
@@ -102,7 +102,10 @@ fn no_bundle_is_made_without_a_gpu() {
     let machine = Machine::new();
     let bundles = machine.work().join("gpu-tuned.warm");
     let refused = machine.run("bundle-on-cpu", &[("GPU_TUNED_WARM", &bundles)]);
-    assert!(refused.as_str().expect("a reason").starts_with("there is no GPU: "), "{refused}");
+    assert!(
+        refused.as_str().expect("a reason").starts_with("there is no GPU, so there are no kernels to archive"),
+        "{refused}"
+    );
     assert!(!bundles.exists());
 }
 
