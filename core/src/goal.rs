@@ -28,7 +28,7 @@ schema! {
              tuned precision field)";
         /// True if the planner may use CUDA graphs, where they were measured to be at least 5% faster. Default: with a
         /// tuned `cuda_graphs` field.
-        allow_cuda_graphs: bool = false, Flag,
+        allow_cuda_graphs?: bool, Flag,
             "use CUDA graphs where they are measured to be 5% faster (default false; true with a tuned field)";
         /// Memory headroom: fraction of the available memory left free, 0 to 0.9.
         memory_headroom: f64 = 0.10, Number(0.0..=0.9),
@@ -64,6 +64,11 @@ impl Goal {
             Some(fixed) => vec![fixed],
             None => core::iter::once(Precision::F32).chain(device.mixed_precision()).collect(),
         }
+    }
+
+    /// Returns true if the planner may choose CUDA graphs.
+    pub fn allows_graphs(&self) -> bool {
+        self.allow_cuda_graphs == Some(true)
     }
 
     /// Returns true if a GPU may replay steps as CUDA graphs: those of one rank, unless the setting is pinned to false.

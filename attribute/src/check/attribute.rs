@@ -189,7 +189,9 @@ impl AttributeArgs<'_> {
         if roles.iter().any(|role| matches!(role, Role::Tuned(Setting::Precision))) {
             goal.precision.get_or_insert(PrecisionPolicy::Auto);
         }
-        goal.allow_cuda_graphs |= roles.iter().any(|role| matches!(role, Role::Tuned(Setting::CudaGraphs)));
+        if roles.iter().any(|role| matches!(role, Role::Tuned(Setting::CudaGraphs))) {
+            goal.allow_cuda_graphs.get_or_insert(true);
+        }
         Some(PlanInput { resolved: resolved?, has_build_script, goal, name, spec, global_batch, roles, places })
     }
 

@@ -36,7 +36,7 @@ pub(super) fn larger_batch(
 /// Advice to allow CUDA graphs that gain enough.
 pub(super) fn graphs(goal: &Goal, choice: &Choice) -> Option<String> {
     let Graphs::Measured { gain } = choice.graphs else { return None };
-    if goal.allow_cuda_graphs || !choice.graphs.are_worthwhile() {
+    if goal.allow_cuda_graphs.is_some() || !choice.graphs.are_worthwhile() {
         return None;
     }
     Some(format!(

@@ -55,7 +55,7 @@ impl Choice {
             return Ok(Some(plain));
         };
         let graphs = Graphs::Measured { gain: recorded.best.counted_per_s / plain.best.counted_per_s - 1.0 };
-        let taken = if goal.allow_cuda_graphs && graphs.are_worthwhile() { recorded } else { plain };
+        let taken = if goal.allows_graphs() && graphs.are_worthwhile() { recorded } else { plain };
         Ok(Some(Self { graphs, ..taken }))
     }
 

@@ -43,9 +43,9 @@ fn h100() -> DeviceFacts {
     DeviceFacts::nominal(&ProfileTable::builtin_profile("h100-sxm5-80gb").expect("a shipped profile"))
 }
 
-fn goal(allow_cuda_graphs: bool) -> Goal {
+fn goal(allow_cuda_graphs: impl Into<Option<bool>>) -> Goal {
     let pins = Pins { gradient_checkpointing: Some(false), prefetch_depth: Some(0), ..Pins::default() };
-    Goal { global_batch: Some(8), allow_cuda_graphs, pins, ..Goal::default() }
+    Goal { global_batch: Some(8), allow_cuda_graphs: allow_cuda_graphs.into(), pins, ..Goal::default() }
 }
 
 fn reason(plan: &Plan) -> &str {
@@ -79,10 +79,13 @@ fn graphs_that_gain_enough_are_planned_with_their_speed_and_memory() {
 
 #[test]
 fn graphs_that_are_not_allowed_are_advised() {
-    let plan = plan(&h100(), &measured(1.0), &goal(false)).expect("it fits");
+    let plan = plan(&h100(), &measured(1.0), &goal(None)).expect("it fits");
     assert!(!plan.settings.cuda_graphs && plan.memory.cuda_graph == Bytes::ZERO, "{plan}");
     assert_eq!(reason(&plan), "107% more samples/s, but are not allowed");
     assert!(plan.advice.iter().any(|advice| advice.starts_with("CUDA graphs would run 2.1x as many")), "{plan}");
+    // A refusal needs no advice.
+    let refused = self::plan(&h100(), &measured(1.0), &goal(false)).expect("it fits");
+    assert_eq!((refused.settings.cuda_graphs, refused.advice), (false, Vec::new()));
 }
 
 #[test]

@@ -50,7 +50,7 @@ struct GoalWithoutPins {
     #[serde(default)]
     precision: Option<PrecisionPolicy>,
     #[serde(default)]
-    allow_cuda_graphs: bool,
+    allow_cuda_graphs: Option<bool>,
     memory_headroom: f64,
     throughput_tolerance: f64,
     #[serde(default)]

@@ -13,7 +13,7 @@ fn a_field_lets_the_planner_use_cuda_graphs_that_were_measured_to_gain() {
         reserved_accumulating_bytes = 6_970_000_000 }\n";
     let lock = format!("{LOCK}{graphs}");
     let attribute = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512), global_batch = 512);
-    let with = |field: TokenStream| {
+    let with = |goal: TokenStream, field: TokenStream| {
         let item = quote! {
             #[derive(Clone, Debug)]
             pub struct LmConfig {
@@ -22,9 +22,12 @@ fn a_field_lets_the_planner_use_cuda_graphs_that_were_measured_to_gain() {
                 #field
             }
         };
-        formatted(run(attribute.clone(), &item, measured(&lock, 6)))
+        formatted(run(quote!(#attribute #goal), &item, measured(&lock, 6)))
     };
-    assert!(with(quote!()).contains("cuda_graphs: false,"));
-    let tuned = with(quote!(#[tuned] pub cuda_graphs: bool));
+    assert!(with(quote!(), quote!()).contains("cuda_graphs: false,"));
+    let field = quote!(#[tuned] pub cuda_graphs: bool);
+    let tuned = with(quote!(), field.clone());
     assert!(tuned.contains("cuda_graphs: true,") && tuned.contains("batch_size: 32"), "{tuned}");
+    let refused = with(quote!(, allow_cuda_graphs = false), field);
+    assert!(refused.contains("cuda_graphs: false,"), "{refused}");
 }
