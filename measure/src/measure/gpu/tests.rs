@@ -123,6 +123,17 @@ fn graphs_are_timed_once_without_time_left_where_launches_dominate() {
 }
 
 #[test]
+fn graphs_are_left_out_where_no_time_is_left_to_compile_their_kernels() {
+    let timed = |seconds| {
+        let cold = Duration::from_secs(seconds);
+        let ms = |batch| batch / 4.0;
+        let fake = Fake { cold, sample: 4, planned: 512, ms: [ms; 2], graphs_ms: Some(|_| 60.0), ..fake() };
+        sizes(&fake.measured(512), MODES[0].with_graphs(true))
+    };
+    assert_eq!([60, 100].map(|seconds| timed(seconds).len()), [2, 0]);
+}
+
+#[test]
 fn every_dry_run_and_every_timing_is_stored_when_it_is_done() {
     let fake = fake();
     let mut stored = Vec::new();
