@@ -4,6 +4,7 @@ use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::{MeasuredBatch, Mode};
 
 use super::budget::Budget;
+use super::report::Work;
 use super::{Memory, Step, Subject, Times};
 
 /// Model, device and limits of a measurement.
@@ -22,8 +23,8 @@ pub(super) struct Bench<'b, 'a, M, B> {
     pub(super) planned: u64,
     /// Time for all modes.
     pub(super) budget: &'b Budget,
-    /// Called before every step that is measured.
-    pub(super) begins: &'b dyn Fn(Step),
+    /// Called before steps that are taken for a figure.
+    pub(super) begins: &'b dyn Fn(Work),
     /// Called after every try.
     pub(super) progress: &'b dyn Fn(Mode, &Tried),
 }

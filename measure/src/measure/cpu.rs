@@ -7,6 +7,7 @@ use burn::module::Module;
 use gpu_tuned_core::measured::{MeasuredMode, MeasurementMethod, micro_batches};
 
 use super::bench::{Bench, Tried};
+use super::report::Work;
 use super::timed::timed;
 use super::{MeasureError, Step, counted};
 
@@ -50,9 +51,10 @@ fn measured<M: Module, B: Clone>(
 ) -> Result<Tried, MeasureError> {
     let &Bench { device, subject, .. } = bench;
     let single = Step::single(batch, checkpointing);
-    (bench.begins)(single);
+    (bench.begins)(Work::Time(single));
     // Times come first: threads keep scratch memory that they allocate once.
     let times = timed(device, subject, single, SPEND)?;
+    (bench.begins)(Work::Memory(single));
     Ok(Tried {
         batch,
         memory: counted(device, subject, single)?,

@@ -8,6 +8,7 @@ use gpu_tuned_train::device::{CudaDevice, memory_free};
 
 use super::bench::Bench;
 use super::gpu::Trial;
+use super::report::Work;
 use super::timed::{Run, run};
 use super::{MeasureError, Memory, Step, dry, reserved};
 
@@ -19,12 +20,12 @@ pub(super) struct OnGpu<'g, 'b, 'a, M, B> {
 
 impl<M: Module, B: Clone> Trial for OnGpu<'_, '_, '_, M, B> {
     fn dry(&self, step: Step) -> Result<Memory, MeasureError> {
-        (self.bench.begins)(step);
+        (self.bench.begins)(Work::Memory(step));
         dry(self.bench.device, self.bench.subject, step)
     }
 
     fn run(&self, step: Step, spend: Duration) -> Result<Run, MeasureError> {
-        (self.bench.begins)(step);
+        (self.bench.begins)(Work::Time(step));
         run(self.bench.device, self.bench.subject, step, spend)
     }
 

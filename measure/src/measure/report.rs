@@ -1,5 +1,6 @@
 //! Output of measurements, while they are taken and afterwards.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
 use gpu_tuned_core::{Precision, grouped, three_digits};
+use gpu_tuned_observe::progress::counts;
 use gpu_tuned_project::lock::LockedWorkload;
 
 use super::Step;
@@ -36,14 +38,37 @@ fn beside(others: u32) -> Option<String> {
     ))
 }
 
-/// Returns a report of the current step after a time without output. `budget` is the limit of the measurement, if it has one.
-pub(super) fn waiting(is_gpu: bool, budget: Option<Arc<Budget>>) -> impl Fn(Duration, Option<Step>) {
-    let why = if is_gpu { "; the first step with a batch compiles and autotunes its kernels" } else { "" };
-    move |quiet, step| {
-        let total = budget.as_deref().map(|budget| format!("{budget}; ")).unwrap_or_default();
-        let at = step.map(|step| format!("{step}, ")).unwrap_or_default();
-        eprintln!("  ... {total}{at}no result for {:.0} s{why}", quiet.as_secs_f64());
+/// Figure that steps are taken for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Memory of a step.
+    Memory(Step),
+    /// Duration of a step.
+    Time(Step),
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(step) => write!(f, "memory of {step}"),
+            Self::Time(step) => write!(f, "time of {step}"),
+        }
     }
+}
+
+/// Returns a report of the current work after a time without output. `budget` is the limit of the measurement, if it has one.
+pub(super) fn waiting(is_gpu: bool, budget: Option<Arc<Budget>>) -> impl Fn(Duration, Option<Work>) {
+    move |quiet, work| {
+        let total = budget.as_deref().map(|budget| format!("{budget}; ")).unwrap_or_default();
+        eprintln!("  ... {total}{}", silence(is_gpu, quiet, work, counts()));
+    }
+}
+
+fn silence(is_gpu: bool, quiet: Duration, work: Option<Work>, counts: Option<String>) -> String {
+    let work = work.map(|work| format!("{work}, ")).unwrap_or_default();
+    let why = if is_gpu { "; the first step with a batch compiles and autotunes its kernels" } else { "" };
+    let why = counts.map_or(why.to_owned(), |counts| format!("; {counts}"));
+    format!("{work}no result for {:.0} s{why}", quiet.as_secs_f64())
 }
 
 /// Prints why steps are not replayed as CUDA graphs.
@@ -168,10 +193,25 @@ pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload, others: &
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use gpu_tuned_core::Bytes;
     use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod};
 
-    use super::{beside, line, other_model, summary};
+    use super::{Work, beside, line, other_model, silence, summary};
+    use crate::measure::Step;
+
+    #[test]
+    fn silence_is_reported_with_the_work_and_its_counts() {
+        let (quiet, work) = (Duration::from_secs(10), Work::Memory(Step::accumulating(8, false)));
+        assert_eq!(
+            silence(true, quiet, Some(work), Some("kernels compiled: 87, choices tuned: 12".to_owned())),
+            "memory of batch 8, 2 micro-batches, no result for 10 s; kernels compiled: 87, choices tuned: 12"
+        );
+        let explained = silence(true, quiet, Some(Work::Time(Step::single(8, false))), None);
+        assert!(explained.ends_with("; the first step with a batch compiles and autotunes its kernels"), "{explained}");
+        assert_eq!(silence(false, quiet, None, None), "no result for 10 s");
+    }
 
     #[test]
     fn a_description_of_another_model_is_told() {

@@ -165,7 +165,7 @@ impl MeasurementTarget {
             global: self.samples_per_rank.filter(|share| *share == self.largest_batch()),
             planned: if is_other { 1 } else { self.settings.batch_size },
             budget: &budget,
-            begins: &|step| heartbeat.at(step),
+            begins: &|work| heartbeat.at(work),
             progress: &progress,
         };
         let samples = bench.largest_batch.min(HOST_SAMPLES) as usize;

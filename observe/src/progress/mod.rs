@@ -40,6 +40,11 @@ fn details() -> Option<Details> {
     DETAILS.get().and_then(|source| source())
 }
 
+/// Counts of the work so far, such as of compiled kernels; `None` without any.
+pub fn counts() -> Option<String> {
+    details().map(|details| details.counts)
+}
+
 /// Reports work that takes longer than 2 s: then, every 10 s, and when dropped.
 ///
 /// A process reports one piece of work at a time. Work within other work, and of other threads meanwhile, is not reported.
@@ -71,7 +76,7 @@ impl Progress {
         let begin = Instant::now();
         let line = name.clone();
         let report = move |_: Duration, _: Option<()>| {
-            let counts = details().map(|details| format!(", {}", details.counts)).unwrap_or_default();
+            let counts = counts().map(|counts| format!(", {counts}")).unwrap_or_default();
             print(&format!("{line}: {:.0} s so far{counts}", begin.elapsed().as_secs_f64()));
         };
         let heartbeat = Some(Heartbeat::begin(long, interval, report));
