@@ -171,7 +171,7 @@ fn the_memory_of_graphs_that_were_not_measured_is_an_upper_bound() {
         (goal.pins.batch_size, goal.pins.cuda_graphs) = (Some(batch), Some(true));
         let plan = plan(&h100(), &workload, &goal).expect("it fits");
         let share = pools(&plan).mib() / reserved as f64;
-        assert!((1.0..1.3).contains(&share), "{share} of the measured memory: {plan}");
+        assert!((1.0..1.45).contains(&share), "{share} of the measured memory: {plan}");
         assert_eq!(plan.memory.provenance, Provenance::Estimated);
     }
 }

@@ -116,7 +116,7 @@ fn recorded(asked: &Asked<'_>, estimate: &MemoryEstimate, mode: Mode, accumulate
         return (formula, Provenance::Measured);
     }
     let (step, parameters) = (mib(estimate.transient()), mib(estimate.weights + estimate.gradients));
-    (format!("{step} of a step again + {parameters} of parameters and gradients"), Provenance::Estimated)
+    (format!("{step} of a step again + 2 x {parameters} of parameters and gradients"), Provenance::Estimated)
 }
 
 /// Formula of an item by dimensions, data sheets and calibration, or by measured kernels and context.
