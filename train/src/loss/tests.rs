@@ -226,7 +226,7 @@ fn a_vocabulary_of_one_and_a_last_chunk_of_one_row_are_those_of_burn() {
         ..inputs
     };
     let found = one.in_chunks(ROWS - 1, &[]);
-    assert_eq!(found.loss, 0.0);
+    assert!(found.loss.abs() < 1e-6, "{}", found.loss);
     assert!(found.gradients.iter().flatten().all(|value| *value == 0.0));
 }
 
