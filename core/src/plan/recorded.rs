@@ -26,9 +26,9 @@ impl<'a> RecordedStep<'a> {
 
     /// Adds a recorded step to an estimate without one, for which the memory pools were measured to reserve `pools`.
     ///
-    /// Without a measurement at this size, the recorded step is another set of all that lives for one step, and two copies
-    /// of the parameters and of their gradients, the second one in comparisons. Steps that were measured without the second
-    /// copy took 0.7 to 0.9 of that.
+    /// Without a measurement at this size, the recorded step is another set of all that lives for one step. Two copies of the
+    /// parameters and of their gradients come on top, the second one in comparisons. Steps that were measured without the
+    /// second copy took 0.7 to 0.9 of that.
     pub(super) fn add_to(&self, estimate: &mut MemoryEstimate, pools: Option<Bytes>, accumulates: bool) {
         if let Some((recorded, pools)) = self.reserved(estimate.batch, accumulates).zip(pools) {
             estimate.cuda_graph = recorded - pools;

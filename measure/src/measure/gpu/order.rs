@@ -1,8 +1,8 @@
 //! Order of the micro-batches that are tried in a mode.
 //!
 //! The planner takes the smallest micro-batch within a tolerance of the best throughput, without checkpointing if it can.
-//! The search therefore begins near the planned size, goes up and down in steps of four, and fills the gaps around the best
-//! size and below the smallest one within the tolerance. Sizes below and above serve plans with less memory, or more.
+//! The search therefore begins near the planned size, and goes up and down in steps of four. Then it fills the gaps around the
+//! best size and below the smallest one within the tolerance. Sizes below and above serve plans with less memory, or more.
 
 use std::collections::BTreeMap;
 
