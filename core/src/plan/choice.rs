@@ -206,6 +206,8 @@ impl Choice {
             self.gain_of_recomputing()
         } else if self.modes.iter().any(|mode| mode.checkpointing) {
             self.cost_of_recomputing()
+        } else if self.best.mode.cuda_graphs {
+            (Provenance::Derived, "the activations fit; recomputing was not timed with CUDA graphs".to_owned())
         } else if workload.sample.checkpointed_activations.is_none() {
             (Provenance::Derived, "its saving is neither declared nor measured".to_owned())
         } else {

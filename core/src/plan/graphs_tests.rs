@@ -49,7 +49,11 @@ fn goal(allow_cuda_graphs: impl Into<Option<bool>>) -> Goal {
 }
 
 fn reason(plan: &Plan) -> &str {
-    let reason = plan.reasons.iter().find(|reason| reason.setting == Setting::CudaGraphs);
+    reason_of(Setting::CudaGraphs, plan)
+}
+
+fn reason_of(setting: Setting, plan: &Plan) -> &str {
+    let reason = plan.reasons.iter().find(|reason| reason.setting == setting);
     &reason.expect("each setting has a reason").why
 }
 
@@ -75,6 +79,15 @@ fn graphs_that_gain_enough_are_planned_with_their_speed_and_memory() {
     assert!(explained.considered.iter().all(|considered| considered.cuda_graphs), "{explained:?}");
     let seconds: f64 = explained.time.iter().map(|term| term.seconds).sum();
     assert!((seconds - 0.015).abs() < 1e-9, "{explained:?}");
+}
+
+#[test]
+fn checkpointing_that_was_not_timed_with_graphs_is_no_fault_of_dropout() {
+    let free = Goal { pins: Pins::default(), ..goal(true) };
+    let plan = plan(&h100(), &measured(1.0), &free).expect("it fits");
+    assert!(plan.settings.cuda_graphs, "{plan}");
+    let why = reason_of(Setting::GradientCheckpointing, &plan);
+    assert_eq!(why, "the activations fit; recomputing was not timed with CUDA graphs", "{plan}");
 }
 
 #[test]
