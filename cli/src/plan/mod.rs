@@ -162,5 +162,5 @@ fn provenance(plan: &Plan, has_estimates: bool) -> String {
     let (memory, speed) = (plan.memory.provenance, plan.samples_per_s_provenance);
     let estimates = if has_estimates { ", by estimates" } else { "" };
     let same = if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") };
-    styled(FAINT, same + estimates)
+    styled(FAINT, same + estimates + view::with_graphs(plan))
 }

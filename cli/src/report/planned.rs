@@ -66,7 +66,8 @@ fn plain(text: &str) -> String {
 }
 
 fn source(plan: &Plan) -> String {
-    format!("memory {}, speed {}", plan.memory.provenance, plan.samples_per_s_provenance)
+    let graphs = view::with_graphs(plan);
+    format!("memory {}, speed {}{graphs}", plan.memory.provenance, plan.samples_per_s_provenance)
 }
 
 /// The picture, the advice, and the arithmetic.

@@ -33,6 +33,11 @@ pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
     core::iter::once(target.to_owned()).chain(settings).chain(others).collect()
 }
 
+/// End of a row for a plan with CUDA graphs, which have no column of their own.
+pub(crate) const fn with_graphs(plan: &Plan) -> &'static str {
+    if plan.settings.cuda_graphs { ", with CUDA graphs" } else { "" }
+}
+
 /// Note on workloads whose micro-batch a program keeps on any machine.
 pub(crate) fn kept_from_builds(workloads: &[Described<'_>], here: bool) -> Option<String> {
     let with_statistics = |described: &&Described<'_>| described.workload().batch_statistics;

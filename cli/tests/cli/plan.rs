@@ -13,6 +13,25 @@ fn measured_workloads_are_planned_by_what_was_measured() {
 }
 
 #[test]
+fn graphs_that_gain_are_named_where_they_are_allowed_and_advised_elsewhere() {
+    let project = Project::new("measured");
+    let graphs = "[workload.lm.on.h200.mode.f32-graphs]\nmethod = \"executed\"\n
+[workload.lm.on.h200.mode.f32-graphs.batch]
+128 = { micro_step_ms = 100.0, optimizer_ms = 1.0, reserved_accumulating_bytes = 33_000_000_000, \
+reserved_bytes = 33_000_000_000 }\n\n# end of";
+    project.replace("gpu-tuned.lock", "# end of", graphs);
+    let table = project.run(&["plan", "h200"]).ended(0);
+    let arithmetic = project.run(&["explain", "h200"]).ended(0);
+    assert!(!table.contains("with CUDA graphs"), "{table}");
+    assert!(arithmetic.contains("note: CUDA graphs would run 1.5x as many samples"), "{arithmetic}");
+    project.write("gpu-tuned.toml", "[goal]\nallow_cuda_graphs = true\n");
+    let table = project.run(&["plan", "h200"]).ended(0);
+    let arithmetic = project.run(&["explain", "h200"]).ended(0);
+    assert!(table.contains("with CUDA graphs"), "{table}");
+    assert!(!arithmetic.contains("would run"), "{arithmetic}");
+}
+
+#[test]
 fn figures_of_another_burn_are_left_out_as_the_build_leaves_them_out() {
     let project = Project::new("measured");
     project.replace("Cargo.lock", "0.22.1", "0.23.0");
