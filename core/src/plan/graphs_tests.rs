@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
-use crate::plan::{Plan, explain};
+use crate::plan::{Outcome, Plan, explain};
 use crate::profile::ProfileTable;
 use crate::workload::{Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Precision, Provenance, Setting, plan};
@@ -99,6 +99,17 @@ fn graphs_that_are_not_allowed_are_advised() {
     // A refusal needs no advice.
     let refused = self::plan(&h100(), &measured(1.0), &goal(false)).expect("it fits");
     assert_eq!((refused.settings.cuda_graphs, refused.advice), (false, Vec::new()));
+}
+
+#[test]
+fn pinned_graphs_that_do_not_fit_are_explained_by_their_own_measurements() {
+    let mut goal = goal(None);
+    (goal.pins.batch_size, goal.pins.cuda_graphs) = (Some(8), Some(true));
+    let device = DeviceFacts { memory_available: Bytes::from_mib(2500), ..h100() };
+    let explained = explain(&device, &measured(1.0), &goal).expect("a misfit is explained");
+    assert!(matches!(explained.outcome, Outcome::Misfit(_)), "{explained:?}");
+    let item = explained.memory.iter().find(|item| item.name == "CUDA graph").expect("an item");
+    assert_eq!(item.formula, "2854.0 MiB reserved with CUDA graphs - 1531.0 MiB without");
 }
 
 #[test]

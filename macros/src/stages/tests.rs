@@ -158,7 +158,7 @@ fn plain_struct_for_h200_and_rtx4090() {
 #[test]
 fn burn_config_gets_bare_defaults() {
     let item = quote! {
-        /// How digits are trained.
+        /// Training of digits.
         #[derive(Config, Debug)]
         pub struct TrainingConfig {
             pub model: ModelConfig,
@@ -176,7 +176,7 @@ fn burn_config_gets_bare_defaults() {
 #[test]
 fn a_global_batch_stays_in_its_field() {
     let item = quote! {
-        /// How digits are trained.
+        /// Training of digits.
         #[derive(Config, Debug)]
         pub struct TrainingConfig {
             #[config(default = "64")]
@@ -271,7 +271,7 @@ fn generics_cfgs_and_raw_identifiers_are_kept() {
     insta::assert_snapshot!(formatted(run(quote!(workload = "digits"), &item, table(&["h200"]))));
 }
 
-/// Every setting is read from, written to and documented for a field of each type that can hold it.
+/// Every setting is read, written and documented for a field of each suitable type.
 #[test]
 fn every_setting_is_generated_for_a_field() {
     let reference = include_str!("../reference.md");

@@ -109,7 +109,7 @@ fn mib(bytes: Bytes) -> String {
 
 /// Formula of the memory that a recorded step adds.
 fn recorded(asked: &Asked<'_>, estimate: &MemoryEstimate, mode: Mode, accumulates: bool) -> (String, Provenance) {
-    let step = RecordedStep::new(asked.device, asked.workload, mode);
+    let step = RecordedStep::new(asked.device, asked.workload, mode.with_graphs(true));
     if let Some(reserved) = step.reserved(estimate.batch, accumulates) {
         let without = reserved - estimate.cuda_graph;
         let formula = format!("{} reserved with CUDA graphs - {} without", mib(reserved), mib(without));

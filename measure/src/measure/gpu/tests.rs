@@ -5,6 +5,7 @@ use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod, M
 use proptest::prelude::*;
 
 use super::fake::{BUDGET, Fake, Found, MODES, fake};
+use super::graphs::MOST_MEMORY;
 use super::{Plan, measure};
 use crate::measure::budget::Budget;
 use crate::measure::{MeasureError, Step};
@@ -81,7 +82,8 @@ fn every_try_has_the_memory_of_accumulated_gradients() {
 fn graphs_are_timed_from_the_planned_size_down_while_that_may_pay() {
     // A micro-step of up to 16 samples takes the host 20 ms to launch.
     let launched = |batch: f64| 20.0_f64.max(2.0 + batch);
-    let with = |graphs_ms: fn(f64) -> f64| Fake { ms: [launched; 2], graphs_ms: Some(graphs_ms), ..fake() };
+    let with =
+        |graphs_ms: fn(f64) -> f64| Fake { sample: 100, ms: [launched; 2], graphs_ms: Some(graphs_ms), ..fake() };
     let recorded = |fake: &Fake| -> Vec<usize> {
         fake.calls("run").iter().filter(|step| step.cuda_graphs).map(|step| step.batch).collect()
     };
@@ -101,7 +103,10 @@ fn graphs_are_timed_from_the_planned_size_down_while_that_may_pay() {
         assert!(point.reserved_bytes.is_some() && point.reserved_bytes == point.reserved_accumulating_bytes);
     }
     for step in fake.calls("run").into_iter().filter(|step| step.cuda_graphs) {
-        assert!(fake.reserved(Step { micro_batches: 2, ..step }).scaled(2.0) <= Bytes::from_mib(92_000).scaled(0.85));
+        assert!(
+            fake.reserved(Step { micro_batches: 2, ..step }).scaled(MOST_MEMORY)
+                <= Bytes::from_mib(92_000).scaled(0.85)
+        );
     }
 
     let refused = with(|_| f64::NAN);
