@@ -78,6 +78,10 @@ pub(crate) enum Error {
     NoTargets { package: String },
     #[error("no GPU is named\n  help: name one, such as `h200`, or take --here for this machine's")]
     NoneNamed,
+    #[error("one GPU can be explained at a time, and {} are named\n  help: name one of them", names.join(", "))]
+    SeveralNamed { names: Vec<String> },
+    #[error("`{package}` has no feature `{gpu}`\n  help: `cargo gpu-tuned init {gpu}` adds it")]
+    Undeclared { package: String, gpu: String },
     #[error("`{package}` declares several GPUs\n  help: name one: {}", names.join(", "))]
     SeveralTargets { package: String, names: Vec<String> },
     #[error("{workload}: {source}")]

@@ -11,6 +11,7 @@ mod error;
 mod explain;
 mod export;
 mod files;
+mod gpu_names;
 mod init;
 mod measure;
 mod monitor;
@@ -31,13 +32,14 @@ mod warm;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anstream::ColorChoice;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use args::Common;
 use error::Error;
-use output::{Answer, say};
+use output::{Answer, Verbosity, detail, say};
 
 const CODES: &str = "\
 Exit codes, of which each command has those that its help lists:
@@ -98,20 +100,39 @@ pub fn command() -> clap::Command {
 
 /// Runs the command of this process, and returns its exit code.
 pub fn main() -> ExitCode {
-    let args = Args::parse_from(without_own_name(std::env::args_os()));
+    let begin = Instant::now();
+    let args: Vec<OsString> = without_own_name(std::env::args_os()).collect();
+    let command = Args::command().color(requested_color(&args));
+    let args = Args::from_arg_matches_mut(&mut command.get_matches_from(args)).unwrap_or_else(|error| error.exit());
     match args.common.color {
         clap::ColorChoice::Auto => ColorChoice::Auto,
         clap::ColorChoice::Always => ColorChoice::Always,
         clap::ColorChoice::Never => ColorChoice::Never,
     }
     .write_global();
+    match (args.common.quiet, args.common.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (_, true) => Verbosity::Verbose,
+        _ => Verbosity::Normal,
+    }
+    .set();
     let printed = run(&args).and_then(|answer| answer.print().map_err(Error::Print));
+    detail(|| format!("took {:.3} s", begin.elapsed().as_secs_f64()));
     let code = printed.unwrap_or_else(|error| {
         say(&error.report());
         error.signal().into_iter().for_each(process::end_by);
         error.code()
     });
     ExitCode::from(code as u8)
+}
+
+/// The value of `--color`, which messages on wrong arguments heed, too.
+fn requested_color(args: &[OsString]) -> clap::ColorChoice {
+    let own = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
+    let own: Vec<_> = own.collect();
+    let separate = own.windows(2).filter(|pair| pair[0] == "--color").map(|pair| &*pair[1]);
+    let joined = own.iter().filter_map(|arg| arg.strip_prefix("--color="));
+    separate.chain(joined).find_map(|value| value.parse().ok()).unwrap_or_default()
 }
 
 /// The arguments without the subcommand's name that cargo passes: `cargo-gpu-tuned gpu-tuned plan`.

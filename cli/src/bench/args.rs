@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_tuned_core::Precision;
 use gpu_tuned_observe::bench::{Feed, powers_of_two};
 
-use crate::args::{ProgramArgs, no_standard_stream};
+use crate::args::{GpuNames, ProgramArgs, count, no_standard_stream, parse_time, precision};
 
 /// Time the program's steps over a range of settings: speed, memory, utilization, and the Pareto frontier
 ///
-/// The program is built in release mode and run with `GPU_TUNED_BENCH` set: where it would be measured, it times its steps in
+/// The program is built in release mode, with the features of named GPUs, and run with `GPU_TUNED_BENCH` set: where it would be measured, it times its steps in
 /// one configuration after the other, smaller batches first, and ends. Configurations that need more memory than is free are
 /// skipped. One that fails, runs out of memory or kills the process is reported, and the others still run. Results are kept in
 /// `gpu-tuned.bench.jsonl` beside Cargo.toml: after an interruption, the same command continues.
@@ -30,14 +31,14 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off,on", value_parser = switch(), hide_possible_values = true)]
     pub checkpointing: Vec<bool>,
     /// Loader workers, which prepare batches with the subject's `host_batch`; timed in addition to steps without a loader
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = count)]
     pub workers: Vec<u64>,
     /// Prefetch depth in batches [default: 2 with workers]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..), requires = "workers")]
     pub prefetch: Vec<u64>,
     /// Time for the repeats of a configuration; there are three to nine
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
-    pub seconds: f64,
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = repeats)]
+    pub seconds: Duration,
     /// Run configurations again that have results
     #[arg(long)]
     pub again: bool,
@@ -47,6 +48,8 @@ pub(crate) struct BenchArgs {
     /// Cargo profile to build with
     #[arg(long, value_name = "NAME", default_value = "release")]
     pub profile: String,
+    #[command(flatten)]
+    pub targets: GpuNames,
     #[command(flatten)]
     pub program: ProgramArgs,
 }
@@ -62,7 +65,7 @@ impl FromStr for Batches {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.trim().parse().ok().filter(|batch| *batch > 0);
+        let number = |text: &str| count(text).ok().filter(|batch| *batch > 0);
         let expected = || "expected a number of samples, or a range of them such as 16..512".to_owned();
         let Some((from, to)) = text.split_once("..") else { return number(text).map(Self::One).ok_or_else(expected) };
         let (from, to) = (number(from).ok_or_else(expected)?, number(to.trim_start_matches('=')).ok_or_else(expected)?);
@@ -118,13 +121,10 @@ fn switch() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["off", "on"]).map(|word| word == "on")
 }
 
-fn precision(text: &str) -> Result<Precision, String> {
-    text.trim().parse().map_err(|_| "expected f32, mixed_bf16, mixed_f16 or bf16_params".to_owned())
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| (0.0..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "expected a number of seconds, such as 2".to_owned())
+/// Parses the time for the repeats of a configuration.
+fn repeats(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text)?;
+    if time <= Duration::from_secs(3600) { Ok(time) } else { Err("expected at most 1h".to_owned()) }
 }
 
 #[cfg(test)]
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(precisions(&[]).expect("nothing is needed"), [None]);
         assert_eq!(precisions(&["--precision", "mixed_bf16"]).expect("one"), [Some(Precision::MixedBf16)]);
         let unknown = precisions(&["--precision", "f8"]).expect_err("there is none such");
-        assert!(unknown.contains("expected f32, mixed_bf16, mixed_f16 or bf16_params"), "{unknown}");
-        assert_eq!(precisions(&["--precision", "f32, bf16_params"]).expect("a list"), both);
+        assert!(unknown.contains("expected f32, mixed_bf16 (bf16 AMP), mixed_f16"), "{unknown}");
+        assert_eq!(precisions(&["--precision", "fp32, bf16-true"]).expect("a list"), both);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::args::BenchArgs;
 use super::results::Results;
 use crate::args::Common;
 use crate::error::Error;
-use crate::output::say;
+use crate::output::note;
 use crate::program::{Program, Run, counting_feature, describe};
 use crate::project::Project;
 
@@ -58,11 +58,13 @@ impl Drive<'_> {
             batches: self.args.batches(),
             checkpointing: self.args.checkpointing(),
             feeds: self.args.feeds(),
-            seconds: self.args.seconds,
+            seconds: self.args.seconds.as_secs_f64(),
             ignored_bytes: self.ignored_bytes,
         };
         let request = serde_json::to_string(&request).expect("BUG: a request is always JSON");
-        let run = Run { args: &self.args.program, feature: counting_feature(self.project)? };
+        let BenchArgs { program: args, targets, .. } = self.args;
+        let features = self.project.features_of(targets)?.into_iter().chain(counting_feature(self.project, args)?);
+        let run = Run { args, features: features.collect() };
         let program = Program::in_profile(self.project, self.common.color, run, &self.args.profile)?;
         Ok(program.with((Request::VARIABLE, request)))
     }
@@ -91,7 +93,7 @@ impl Drive<'_> {
         let lasts = |setup: &Setup| all.get(setup).is_some_and(|outcome| !outcome.is_transient());
         if begin.setups.iter().all(|setup| section.outcomes.contains_key(setup) || lasts(setup)) {
             if !status.success() {
-                say(&format!("note: the program failed after its last configuration: {}", describe(status)));
+                note(&format!("the program failed after its last configuration: {}", describe(status)));
             }
             return Ok(Left::Nothing(begin.clone()));
         }

@@ -7,7 +7,7 @@ use gpu_tuned_core::plan;
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::without_controls;
 
-use crate::args::Common;
+use crate::args::{Common, GpuNames};
 use crate::error::Error;
 use crate::output::{Answer, Code, Table, pretty};
 use crate::project::{Described, Project, WorkloadArgs};
@@ -19,10 +19,12 @@ use finding::{Finding, Level};
 /// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
 /// gpu-tuned.toml are no longer the measured ones, and when it was measured with other releases of Burn or `CubeCL`
 /// than Cargo.lock has. A Cargo.lock that cannot be read is a mistake; without one, a note reports that releases are not
-/// compared.
+/// compared. Without a GPU, those that the package declares as features are checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    targets: GpuNames,
     #[command(flatten)]
     workload: WorkloadArgs,
 }
@@ -30,7 +32,7 @@ pub(crate) struct CheckArgs {
 /// Checks without building: the files, that measurements are of the present model, and that workloads fit the GPUs.
 pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
     let found = match Project::read(common) {
-        Ok(project) => findings(&project, &args.workload)?,
+        Ok(project) => findings(&project, args)?,
         // With --json, mistakes are findings, too.
         Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
         Err(error @ Error::Read { .. }) if common.json => {
@@ -43,7 +45,10 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
     Ok(Answer { text, notes: Vec::new(), code })
 }
 
-fn findings(project: &Project, wanted: &WorkloadArgs) -> Result<Vec<Finding>, Error> {
+fn findings(project: &Project, args: &CheckArgs) -> Result<Vec<Finding>, Error> {
+    let CheckArgs { targets, workload: wanted } = args;
+    let targets =
+        if targets.is_given() { Target::all_named(&project.profiles(), targets)? } else { Target::declared(project) };
     let mut found: Vec<Finding> = project.struct_mistakes().map(|(mistake, _)| mistake.into()).collect();
     let workloads = match project.workloads(wanted) {
         Err(Error::Files { .. }) if !found.is_empty() => return Ok(found),
@@ -53,7 +58,7 @@ fn findings(project: &Project, wanted: &WorkloadArgs) -> Result<Vec<Finding>, Er
     found.extend(freshness::without_releases(project, &workloads));
     for described in &workloads {
         found.extend(freshness::of(project, described));
-        found.extend(misfits(project, described));
+        found.extend(misfits(&targets, described));
     }
     Ok(found)
 }
@@ -67,14 +72,13 @@ fn lines(found: &[Finding]) -> String {
 }
 
 /// A finding for each GPU that a workload does not fit; or one that it fits all.
-fn misfits(project: &Project, described: &Described<'_>) -> Vec<Finding> {
-    let targets = Target::declared(project);
+fn misfits(targets: &[Target], described: &Described<'_>) -> Vec<Finding> {
     if targets.is_empty() {
         let message = "the package declares no GPU as a feature: nothing to check against";
         return vec![Finding::new(Level::Note, message).of(described.name)];
     }
     let mut found = Vec::new();
-    for target in &targets {
+    for target in targets {
         let Err(error) =
             plan(&target.facts, &described.workload_on(&target.facts), &target.goal(described.goal.clone()))
         else {
@@ -94,9 +98,9 @@ fn misfits(project: &Project, described: &Described<'_>) -> Vec<Finding> {
         found.push(finding.of(described.name));
     }
     if found.is_empty() {
-        let message = match targets.as_slice() {
+        let message = match targets {
             [target] => format!("fits {}", target.name),
-            several => format!("fits all {} declared GPUs", several.len()),
+            several => format!("fits all {} GPUs", several.len()),
         };
         found.push(Finding::new(Level::Ok, message).of(described.name));
     }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::DiagnoseArgs;
 use super::program::{self, Ended};
 use crate::error::Error;
-use crate::output::say;
+use crate::output::note;
 use crate::process::Stop;
 use crate::recording::{Recorded, read, read_any};
 
@@ -54,7 +54,7 @@ impl RecordingFile {
             (Err(_), Ok(_)) => {
                 let kept = self.folder.map(TempDir::keep);
                 if kept.is_some() {
-                    say(&format!("note: the recording is kept in `{}`", self.file.display()));
+                    note(&format!("the recording is kept in `{}`", self.file.display()));
                 }
             }
         }

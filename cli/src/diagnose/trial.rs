@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::input::{RecordingFile, read_if_there};
 use super::program::{self, Ended};
 use crate::error::Error;
-use crate::output::say;
+use crate::output::note;
 use crate::process::Stop;
 
 /// A run with a finding's settings.
@@ -43,7 +43,7 @@ fn of(
     longest: Duration,
     stop: &Stop,
 ) -> Result<Option<Trial>, Error> {
-    say(&format!("note: running again with {settings}, for up to {} s", longest.as_secs_f64()));
+    note(&format!("running again with {settings}, for up to {} s", longest.as_secs_f64()));
     let file = RecordingFile::new(None)?;
     let ran = program::run(command, &file.file, Some(&settings), Some(longest), stop);
     let ran = ran.and_then(|program| Ok((program, read_if_there(&file.file)?.records)));

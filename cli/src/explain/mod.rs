@@ -3,7 +3,7 @@
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 
-use crate::args::{Common, GoalArgs, HereArgs};
+use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
 use crate::output::{Answer, BAD, BOLD, Code, pretty, styled, wrapped};
 use crate::project::{ModelOrWorkloadArgs, Project};
@@ -11,17 +11,13 @@ use crate::target::{Target, Targets};
 use crate::view;
 
 /// Explain a plan: every figure, every item of the memory, and the alternatives
+///
+/// Without a GPU, for the one that the package declares as a feature.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct ExplainArgs {
-    /// GPU: the name of a profile, such as `h200`; by default the one that the package declares
-    #[arg(value_name = "TARGET", conflicts_with_all = ["here", "gpu"])]
-    target: Option<String>,
-    /// GPU, as an option
-    #[arg(id = "option", long = "target", value_name = "NAME", conflicts_with_all = ["here", "gpu", "target"])]
-    option: Option<String>,
     #[command(flatten)]
-    here: HereArgs,
+    targets: TargetArgs,
     #[command(flatten)]
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
@@ -43,9 +39,9 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         Some(model) => project.model(model),
         None => project.workload(&args.workload.of_package)?,
     };
-    let name = args.target.as_deref().or(args.option.as_deref());
-    let targets = Targets::one(&project, name, args.here)?;
+    let targets = Targets::one(&project, &args.targets)?;
     let mut notes = targets.notes();
+    notes.extend(args.goal.note());
     let fit = |target: &Target| target.fit(&described, &args.goal);
     let (chosen, reasons) = targets.chosen(fit);
     notes.extend(reasons);
@@ -55,7 +51,7 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     };
     notes.extend(target.precision_note(&described, &args.goal));
     notes.extend(project.left_out(core::slice::from_ref(&described)));
-    notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.here.is_given()));
+    notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.targets.here.is_given()));
     let goal = target.goal_for(&described, &args.goal);
     let facts = target.facts_of(goal.world_size);
     let explained = explain(&facts, &described.workload_on(&facts), &goal);

@@ -14,7 +14,7 @@ use gpu_tuned_core::source::without_controls;
 use gpu_tuned_optimize::proposal::{Edit, Proposal};
 use serde::Serialize;
 
-use crate::args::Common;
+use crate::args::{Common, GpuNames};
 use crate::error::Error;
 use crate::files::{Change, colored, write_all};
 use crate::output::{Answer, Code, FAINT, pretty, styled};
@@ -24,16 +24,15 @@ use setup::Setup;
 
 /// Set up a package: dependencies, features, build script and gpu-tuned.toml, shown as a diff before they are written
 ///
+/// The named GPUs become features; without one, this machine's GPU, `h200` and `rtx4090`, unless the package declares a GPU.
 /// Formatting, comments, features and the build script are kept; the build script gets one line where that is safe. The crate
 /// for the build script has the origin of `gpu-tuned`: the folder beside it, the same repository, or the release. A package that
 /// is set up is not changed. For structs that look like training configs, an annotation is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct InitArgs {
-    /// GPUs to declare as features, such as `h200`; by default this machine's GPU, `h200` and `rtx4090`, unless the package
-    /// declares one
-    #[arg(long = "target", value_name = "NAME", num_args = 1.., value_delimiter = ',')]
-    pub targets: Vec<String>,
+    #[command(flatten)]
+    pub targets: GpuNames,
     /// Write without asking
     #[arg(long, short, conflicts_with = "dry_run")]
     pub yes: bool,

@@ -14,6 +14,7 @@ use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use super::script;
 use crate::error::Error;
 use crate::files::Change;
+use crate::gpu_names::profiles;
 use crate::project::{Project, RUNTIME};
 use crate::target::Here;
 
@@ -126,12 +127,8 @@ impl Setup {
 }
 
 fn targets(project: &Project, args: &InitArgs, gpus: &[GpuHere]) -> Result<Vec<ProfileId>, Error> {
-    let known = |name: &String| {
-        let unknown = || Error::UnknownTarget { name: name.clone(), hint: project.known().suggest_or_advise(name) };
-        project.known().get(name).ok_or_else(unknown)
-    };
-    let mut targets: Vec<ProfileId> = if !args.targets.is_empty() {
-        args.targets.iter().map(known).collect::<Result<_, _>>()?
+    let mut targets: Vec<ProfileId> = if args.targets.is_given() {
+        profiles(&project.profiles(), &args.targets)?.into_iter().map(|profile| profile.id.clone()).collect()
     } else if project.declared().is_empty() {
         let usual = USUAL.iter().filter_map(|name| project.known().get(name));
         gpus.iter().filter_map(|gpu| gpu.profile.clone()).chain(usual).collect()

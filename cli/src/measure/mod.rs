@@ -2,12 +2,12 @@
 
 mod changes;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gpu_tuned_project::lock::Lock;
 use serde::Serialize;
 
-use crate::args::{Common, ProgramArgs};
+use crate::args::{Common, GpuNames, ProgramArgs, parse_time};
 use crate::error::Error;
 use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::program;
@@ -17,16 +17,18 @@ use changes::Changed;
 /// Run the program so that it measures its workloads, and keep the results in gpu-tuned.lock
 ///
 /// The program is built in release mode and run with `GPU_TUNED_MEASURE` set: where it asks for a measurement, it measures
-/// itself and exits. Without a GPU, memory is counted on the CPU.
+/// itself and exits. Without a GPU, memory is counted on the CPU. A named GPU is a feature to build with, as in `-F h200`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
+    targets: GpuNames,
+    #[command(flatten)]
     program: ProgramArgs,
-    /// Time to measure one precision, in seconds, with compilation and autotune on a GPU; by default 120 on a GPU, and 25 a
-    /// mode on a CPU
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    budget: Option<u64>,
+    /// Time to measure one precision, with compilation and autotune on a GPU, such as `120` (seconds) or `2m`; by default 120s
+    /// on a GPU, and 25s a mode on a CPU
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    budget: Option<Duration>,
 }
 
 #[derive(Serialize)]
@@ -44,7 +46,7 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
     // Mistakes in files are found before anything is built.
     let project = Project::read(common)?;
     let begin = Instant::now();
-    let measured = program::measure(&project, common, &args.program, args.budget)?;
+    let measured = program::measure(&project, common, &args.program, project.features_of(&args.targets)?, args.budget)?;
     let after = project.read_lock()?;
     let changed = changes::between(&project.lock, &after);
     let seconds = begin.elapsed().as_secs_f64();

@@ -89,7 +89,7 @@ fn follow(args: &MonitorArgs, source: &mut Source, output: &mut Output, stop: &S
             seen.observe(&record);
             has_ended |= source.has_ended(&record);
             if let Record::Start(start) = &record {
-                start.trouble.iter().for_each(|trouble| crate::output::say(&format!("note: {trouble}")));
+                start.trouble.iter().for_each(|trouble| crate::output::note(trouble));
             }
             if !output.write(&record, &seen)? {
                 return Ok(Ended::NobodyReads);

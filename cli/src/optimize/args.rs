@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::args::{GoalArgs, HereArgs, ProgramArgs, no_standard_stream, pair};
+use crate::args::{GoalArgs, ProgramArgs, TargetArgs, no_standard_stream, pair};
 
 /// Plan a training config for GPUs, and write a copy of it with the planned settings
 ///
 /// Reads JSON, TOML or YAML with the usual names of keys, and the model's dimensions among them. The global batch (batch times
-/// accumulation times devices) and the model stay. Values are changed in place: order, formatting and comments stay. The copy
+/// accumulation times devices) and the model stay. Without a GPU, it plans for those that the package declares as features. Values are changed in place: order, formatting and comments stay. The copy
 /// of `config.json` for an RTX 4090 is `config.rtx4090.json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
@@ -15,11 +15,8 @@ pub(crate) struct OptimizeArgs {
     /// Config to tune
     #[arg(value_name = "CONFIG", value_parser = no_standard_stream())]
     pub config: PathBuf,
-    /// GPUs to plan for, such as `h200`; by default those that the package declares
-    #[arg(long = "target", value_name = "NAME", num_args = 1.., value_delimiter = ',', conflicts_with_all = ["here", "gpu"])]
-    pub targets: Vec<String>,
     #[command(flatten)]
-    pub here: HereArgs,
+    pub targets: TargetArgs,
     #[command(flatten)]
     pub goal: GoalArgs,
     /// Name the config key for a setting if it cannot be detected, such as `batch_size=train.batch_size`; `train_samples=KEY`

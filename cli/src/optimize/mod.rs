@@ -9,10 +9,10 @@ pub(crate) use args::OptimizeArgs;
 
 use gpu_tuned::Fit;
 use gpu_tuned_core::Goal;
-use gpu_tuned_core::profile::{ProfileNames, ProfileTable};
+use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_optimize::{Config, ConfigText, KeyOverride, Step, Task, Tuned, Tuner};
 
-use crate::args::Common;
+use crate::args::{Common, TargetArgs};
 use crate::error::Error;
 use crate::files::alone;
 use crate::output::{Answer, Code};
@@ -30,6 +30,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
     let targets = targets(project.as_ref(), &profiles, args)?;
     let mut notes = targets.notes();
+    notes.extend(args.goal.note());
     check_single_target(args, if targets.is_choice() { 1 } else { targets.all().len() })?;
     let entries = file.entries()?;
     let overrides = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, &entries));
@@ -51,7 +52,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         workload: &training.workload,
         name: &training.name,
         goal: Goal { global_batch: None, global_tokens: None, mean_tokens: None, precision: None, ..goal },
-        precision: args.goal.precision,
+        precision: args.goal.precision(),
         add_keys: args.add,
     };
     let tuner = Tuner { file: &file, entries: &entries, overrides: &overrides, task, spec: Some(&training.spec) };
@@ -94,7 +95,7 @@ fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, Erro
     };
     match (Project::read(common), needed_by) {
         (Ok(project), _) if args.benchmark => {
-            if program::measure(&project, common, &args.program, None)?.is_empty() {
+            if program::measure(&project, common, &args.program, Vec::new(), None)?.is_empty() {
                 return Err(Error::NothingMeasured { package: project.name().to_owned() });
             }
             Ok(Some(Project::read(common)?))
@@ -113,7 +114,11 @@ fn check_program_options(args: &OptimizeArgs) -> Result<(), Error> {
         ("--bin", program.bin.is_some()),
         ("--example", program.example.is_some()),
         ("--features", !program.features.is_empty()),
+        ("--all-features", program.all_features),
         ("--no-default-features", program.no_default_features),
+        ("--target-dir", program.target_dir.is_some()),
+        ("--locked", program.locked),
+        ("--offline", program.offline),
         ("text after `--`", !program.args.is_empty()),
     ];
     let unused = given.into_iter().find(|(_, is_given)| *is_given && !args.benchmark);
@@ -122,19 +127,15 @@ fn check_program_options(args: &OptimizeArgs) -> Result<(), Error> {
 
 /// The devices to plan for.
 fn targets(project: Option<&Project>, profiles: &ProfileTable, args: &OptimizeArgs) -> Result<Targets, Error> {
-    if args.here.is_given() {
+    let TargetArgs { names, here } = &args.targets;
+    if here.is_given() {
         let declared = project.map(Project::declared).unwrap_or_default();
-        let here = Targets::here(profiles.clone(), declared, args.here)?;
+        let here = Targets::here(profiles.clone(), declared, *here)?;
         return Ok(if here.is_choice() { here } else { here.map(with_distinct_copies) });
     }
-    let known = project.map_or_else(|| ProfileNames::new(&[]), Project::known);
-    let named = |name: &String| {
-        let profile = profiles.get(name).map(Target::nominal);
-        profile.ok_or_else(|| Error::UnknownTarget { name: name.clone(), hint: known.suggest_or_advise(name) })
-    };
-    let mut targets = match (args.targets.is_empty(), project) {
-        (true, Some(project)) => Target::declared(project),
-        _ => args.targets.iter().map(named).collect::<Result<Vec<_>, _>>()?,
+    let mut targets = match project {
+        Some(project) if !names.is_given() => Target::declared(project),
+        _ => Target::all_named(profiles, names)?,
     };
     if targets.is_empty() {
         return Err(Error::NoTarget);

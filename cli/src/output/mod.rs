@@ -1,6 +1,7 @@
 //! Output of commands: answers, tables, wrapped text and JSON.
 
 mod table;
+mod verbosity;
 mod wrap;
 
 use std::io::{self, Write as _};
@@ -9,6 +10,7 @@ use anstream::AutoStream;
 use serde::Serialize;
 
 pub(crate) use table::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+pub(crate) use verbosity::{Verbosity, detail, note, verbosity};
 pub(crate) use wrap::{wrapped, wrapped_at};
 
 pub(crate) struct Answer {
@@ -30,11 +32,7 @@ pub(crate) enum Code {
 impl Answer {
     /// Prints the answer. A closed pipe, as of `head`, is no error.
     pub(crate) fn print(&self) -> io::Result<Code> {
-        for note in &self.notes {
-            let text = note.trim_end();
-            // A text of several lines is a report of its own.
-            say(&if text.contains('\n') { text.to_owned() } else { format!("note: {text}") });
-        }
+        self.notes.iter().for_each(|text| note(text));
         print(&self.text).map(|_| self.code)
     }
 }

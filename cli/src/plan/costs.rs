@@ -4,17 +4,39 @@ use core::cmp::Ordering;
 use core::str::FromStr;
 
 use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::three_digits;
 use serde::Serialize;
 
+use crate::error::Error;
+use crate::gpu_names::profile;
 use crate::output::or_dash;
 use crate::target::Target;
 
 /// Price of a GPU, as `GPU=USD_PER_HOUR`.
 #[derive(Clone, Debug)]
 pub(super) struct Price {
-    pub gpu: String,
+    gpu: String,
     usd_per_hour: f64,
+}
+
+impl Price {
+    /// Prices by the ids of profiles, of which each has one price at most.
+    pub(super) fn of_profiles(prices: &[Self], table: &ProfileTable) -> Result<Vec<Self>, Error> {
+        let mut found: Vec<Self> = Vec::new();
+        for Self { gpu, usd_per_hour } in prices {
+            let gpu = profile(table, gpu)?.id.to_string();
+            if found.iter().any(|earlier| earlier.gpu == gpu) {
+                return Err(Error::TwicePriced { gpu });
+            }
+            found.push(Self { gpu, usd_per_hour: *usd_per_hour });
+        }
+        Ok(found)
+    }
+
+    fn is_of(&self, target: &Target) -> bool {
+        target.profile.as_ref().is_some_and(|profile| profile.id.as_str() == self.gpu)
+    }
 }
 
 /// Highest price of a GPU, in USD per hour.
@@ -58,7 +80,7 @@ impl Costs {
     pub(super) fn new(target: &Target, plan: &Plan, prices: &[Price]) -> Self {
         let ranks = plan.schedule.world_size as f64;
         let hours = |samples: f64| samples / plan.samples_per_s / 3600.0;
-        let price = prices.iter().find(|price| target.is_named(&price.gpu));
+        let price = prices.iter().find(|price| price.is_of(target));
         Self {
             wh_per_1000_steps: target
                 .facts

@@ -18,7 +18,7 @@ use crate::view;
 
 /// Plan workloads for GPUs: what fits, how it runs, and where the figures come from
 ///
-/// Without a target, for those that the package declares as features.
+/// Without a GPU, for those that the package declares as features.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct PlanArgs {
@@ -71,16 +71,12 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         Some(model) => vec![project.model(model)],
         None => project.workloads(&args.workload.of_package)?,
     };
-    let targets = Targets::wanted(&project, args.targets.names(), args.all, args.targets.here)?;
+    let targets = Targets::wanted(&project, &args.targets, args.all)?;
     let mut notes = targets.notes();
+    notes.extend(args.goal.note());
     notes.extend(project.left_out(&workloads));
     notes.extend(view::kept_from_builds(&workloads, args.targets.here.is_given()));
-    for (index, Price { gpu, .. }) in args.price.iter().enumerate() {
-        Target::named(&project, gpu)?;
-        if args.price[..index].iter().any(|earlier| earlier.gpu == *gpu) {
-            return Err(Error::TwicePriced { gpu: gpu.clone() });
-        }
-    }
+    let prices = Price::of_profiles(&args.price, &project.profiles())?;
     let mut rows = Vec::new();
     for described in &workloads {
         let fit = |target: &Target| target.fit(described, &args.goal);
@@ -91,7 +87,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         let mut found = Vec::new();
         for target in chosen {
             let goal = target.goal_for(described, &args.goal);
-            let mut row = row(described, target, &goal, &args.price)?;
+            let mut row = row(described, target, &goal, &prices)?;
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);
             }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::group::{Signal, has_members, is_stopped, send};
 use super::stop::Stop;
-use crate::output::say;
+use crate::output::{note, say};
 
 const POLL: Duration = Duration::from_millis(20);
 /// Time for a program to end after SIGTERM.
@@ -71,7 +71,7 @@ impl Started {
                 return Ok(ended);
             }
             if is_over && locked(&silence).is_some_and(|since| since.elapsed() >= DRAIN_TIMEOUT) {
-                say("note: the program has exited; not waiting for output of processes that have left its group");
+                note("the program has exited; not waiting for output of processes that have left its group");
                 return Ok(ended);
             }
             thread::sleep(POLL);
@@ -116,7 +116,7 @@ impl Started {
             thread::sleep(POLL);
         }
         if has_members(self.id()) {
-            say("note: program exited; terminating its remaining child processes");
+            note("program exited; terminating its remaining child processes");
             self.end()?;
         }
         self.has_ended = true;

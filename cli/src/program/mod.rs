@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use clap::ColorChoice;
 use gpu_tuned::{Options, Precision, Setting, detect};
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::args::{Common, ProgramArgs};
 use crate::error::Error;
-use crate::output::say;
+use crate::output::{detail, note, verbosity};
 use crate::process::{Started, Stop};
 use crate::project::Project;
 
@@ -25,8 +26,8 @@ pub(crate) struct Program {
 
 pub(crate) struct Run<'a> {
     pub args: &'a ProgramArgs,
-    /// Feature to enable beside the requested ones.
-    pub feature: Option<String>,
+    /// Features to enable beside the requested ones.
+    pub features: Vec<String>,
 }
 
 /// A type without values: no line is a report.
@@ -43,7 +44,7 @@ impl Program {
     pub(crate) fn in_profile(
         project: &Project,
         color: ColorChoice,
-        Run { args, feature }: Run<'_>,
+        Run { args, features }: Run<'_>,
         profile: &str,
     ) -> Result<Self, Error> {
         project.refuse_broken_structs()?;
@@ -69,10 +70,17 @@ impl Program {
                 command.args([flag, value]);
             }
         }
-        if args.no_default_features {
-            command.arg("--no-default-features");
+        command.args(args.of_cargo());
+        for (flag, is_given) in
+            [("--all-features", args.all_features), ("--no-default-features", args.no_default_features)]
+        {
+            command.args(is_given.then_some(flag));
         }
-        let features: Vec<String> = args.features.iter().cloned().chain(feature).collect();
+        if let Some(folder) = &args.target_dir {
+            command.arg("--target-dir").arg(folder);
+        }
+        command.args(verbosity().of_cargo());
+        let features: Vec<String> = args.features.iter().cloned().chain(features).collect();
         if !features.is_empty() {
             command.args(["--features", &features.join(",")]);
         }
@@ -98,6 +106,7 @@ impl Program {
 
     fn run_any<T: DeserializeOwned + Send + 'static>(mut self) -> Result<(Vec<T>, ExitStatus), Error> {
         let program = self.command.get_program().display().to_string();
+        detail(|| format!("runs {:?}", self.command));
         let failed = |source| Error::Start { program: program.clone(), source };
         let stop = Stop::on_signals()?;
         let mut started = Started::new(&mut self.command, &stop).map_err(failed)?;
@@ -158,17 +167,18 @@ struct Line {
 }
 
 /// Runs the program so that it measures itself, once for each precision that the planner compares, and returns the
-/// workloads that it measured. `budget` limits the seconds of each run.
+/// workloads that it measured. `features` are enabled beside the requested ones; `budget` limits the time of each run.
 pub(crate) fn measure(
     project: &Project,
     common: &Common,
     args: &ProgramArgs,
-    budget: Option<u64>,
+    mut features: Vec<String>,
+    budget: Option<Duration>,
 ) -> Result<Vec<String>, Error> {
-    let feature = counting_feature(project)?;
+    features.extend(counting_feature(project, args)?);
     // A process computes in one precision.
     let in_precision = |precision: Option<Precision>| -> Result<Vec<Line>, Error> {
-        let program = Program::new(project, common.color, Run { args, feature: feature.clone() })?;
+        let program = Program::new(project, common.color, Run { args, features: features.clone() })?;
         let lock = (LOCK_VARIABLE, project.root.join(Lock::NAME));
         let program = program.with(MEASURE).with(MEASURE_JSON).with(lock);
         let program = match precision {
@@ -176,7 +186,7 @@ pub(crate) fn measure(
             None => program,
         };
         let program = match budget {
-            Some(seconds) => program.with((BUDGET_VARIABLE, seconds.to_string())),
+            Some(time) => program.with((BUDGET_VARIABLE, time.as_secs_f64().ceil().to_string())),
             None => program,
         };
         let lines = program.run::<Line>();
@@ -185,11 +195,11 @@ pub(crate) fn measure(
     let mut lines = in_precision(None)?;
     let others: BTreeSet<_> = lines.iter().flat_map(|line| &line.other_precisions).copied().collect();
     for precision in others {
-        say(&format!("measuring {precision}, which the planner compares with the planned precision"));
+        note(&format!("measuring {precision}, which the planner compares with the planned precision"));
         match in_precision(Some(precision)) {
             Ok(measured) => lines.extend(measured),
             // A model that is not ready for 16 bits, for example: the plan then takes what was measured.
-            Err(Error::ProgramFailed { how, .. }) => say(&format!(
+            Err(Error::ProgramFailed { how, .. }) => note(&format!(
                 "{precision} was not measured ({how}): builds keep the measured precision, until the error above is mended"
             )),
             Err(error) => return Err(error),
@@ -210,11 +220,11 @@ fn set_with(precision: Precision) -> OsString {
 }
 
 /// The feature that counts memory, where there is no GPU and the package can enable it.
-pub(crate) fn counting_feature(project: &Project) -> Result<Option<String>, Error> {
+pub(crate) fn counting_feature(project: &Project, args: &ProgramArgs) -> Result<Option<String>, Error> {
     if !detect().gpus.is_empty() {
         return Ok(None);
     }
-    Ok(project.runtime_with_feature(COUNTING)?.map(|name| format!("{name}/{COUNTING}")))
+    Ok(project.runtime_with_feature(COUNTING, args)?.map(|name| format!("{name}/{COUNTING}")))
 }
 
 #[cfg(test)]

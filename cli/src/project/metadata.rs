@@ -7,8 +7,9 @@ use gpu_tuned_core::suggest;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 
-use crate::args::Common;
+use crate::args::{Common, ProgramArgs};
 use crate::error::Error;
+use crate::output::detail;
 
 /// Finds the package of a command, and the folder of its workspace, without building or downloading.
 pub(super) fn package(common: &Common) -> Result<(Package, PathBuf), Error> {
@@ -63,6 +64,7 @@ fn manifest(common: &Common) -> Result<PathBuf, Error> {
 }
 
 fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
+    detail(|| format!("runs {:?}", command.cargo_command()));
     command.exec().map_err(|error| {
         let message = match error {
             cargo_metadata::Error::CargoMetadata { stderr } => stderr.trim().trim_start_matches("error: ").to_owned(),
@@ -75,10 +77,14 @@ fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
 /// Returns the package's name for the runtime, if the runtime has the feature.
 ///
 /// Cargo may download dependencies, which the following build needs too.
-pub(super) fn runtime_with_feature(package: &Package, feature: &str) -> Result<Option<String>, Error> {
+pub(super) fn runtime_with_feature(
+    package: &Package,
+    feature: &str,
+    args: &ProgramArgs,
+) -> Result<Option<String>, Error> {
     let is_runtime = |dependency: &&Dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal;
     let Some(dependency) = package.dependencies.iter().find(is_runtime) else { return Ok(None) };
-    let metadata = ask(MetadataCommand::new().manifest_path(&package.manifest_path))?;
+    let metadata = ask(MetadataCommand::new().manifest_path(&package.manifest_path).other_options(args.of_cargo()))?;
     let has_it = |package: &Package| package.name.as_str() == RUNTIME && package.features.contains_key(feature);
     let name = dependency.rename.as_ref().unwrap_or(&dependency.name);
     Ok(metadata.packages.iter().any(has_it).then(|| name.clone()))

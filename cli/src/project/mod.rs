@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::{Package, TargetKind};
 use gpu_tuned_attribute::sources;
-use gpu_tuned_core::profile::{ProfileId, ProfileNames, ProfileTable};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
@@ -24,8 +24,10 @@ use structs::Structs;
 pub(crate) use wanted::{ModelOrWorkloadArgs, WorkloadArgs};
 pub(crate) use workloads::Described;
 
-use crate::args::Common;
+use crate::args::{Common, GpuNames, ProgramArgs};
 use crate::error::Error;
+use crate::gpu_names::profiles;
+use crate::output::detail;
 
 pub(crate) struct Project {
     /// `None` in a folder without a package.
@@ -174,8 +176,23 @@ impl Project {
     }
 
     /// Returns the package's name for the runtime, if the runtime has the feature.
-    pub(crate) fn runtime_with_feature(&self, feature: &str) -> Result<Option<String>, Error> {
-        metadata::runtime_with_feature(self.package(), feature)
+    pub(crate) fn runtime_with_feature(&self, feature: &str, args: &ProgramArgs) -> Result<Option<String>, Error> {
+        metadata::runtime_with_feature(self.package(), feature, args)
+    }
+
+    /// Returns the features of named GPUs.
+    ///
+    /// # Errors
+    ///
+    /// A name without a profile, or without a feature in the package.
+    pub(crate) fn features_of(&self, names: &GpuNames) -> Result<Vec<String>, Error> {
+        let table = self.profiles();
+        let feature = |profile: &Profile| {
+            let gpu = profile.id.to_string();
+            let undeclared = |gpu| Error::Undeclared { package: self.name().to_owned(), gpu };
+            if self.package().features.contains_key(&gpu) { Ok(gpu) } else { Err(undeclared(gpu)) }
+        };
+        profiles(&table, names)?.into_iter().map(feature).collect()
     }
 
     /// The profiles that the package declares as features, sorted; without features, the targets of its attributes.
@@ -234,7 +251,11 @@ fn parsed<T>(
     mistakes: &mut Mistakes,
 ) -> Result<Option<T>, Error> {
     match file::read(root, name, remedy, parse) {
-        Ok(parsed) => Ok(parsed),
+        Ok(parsed) => {
+            let outcome = if parsed.is_some() { "reads" } else { "does not find" };
+            detail(|| format!("{outcome} {}", root.join(name).display()));
+            Ok(parsed)
+        }
         Err(ReadError::Io { path, cause }) => Err(Error::Read { path, source: cause }),
         Err(ReadError::Mistakes { text, mistakes: found }) => {
             mistakes.extend(found.into_iter().map(|mistake| (mistake, text.clone())));

@@ -22,7 +22,7 @@ use page::Section;
 
 /// Write one self-contained HTML page with plans, measurements, pictures, and recorded runs
 ///
-/// Without a target, for those that the package declares as features. A recording adds the run, its findings, and the steps,
+/// Without a GPU, for those that the package declares as features. A recording adds the run, its findings, and the steps,
 /// GPUs and host over time. A page of recordings only needs no package.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
@@ -45,7 +45,7 @@ impl ReportArgs {
     /// Returns true if any argument concerns plans.
     fn asks_for_plans(&self) -> bool {
         let Self { targets, workload, goal, .. } = self;
-        targets.here.is_given() || !targets.names().is_empty() || workload.is_given() || goal.is_given()
+        targets.is_given() || workload.is_given() || goal.is_given()
     }
 }
 
@@ -111,8 +111,9 @@ fn planned(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
 fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     let project = Project::read(common)?;
     let workloads = project.workloads(&args.workload)?;
-    let targets = Targets::wanted(&project, args.targets.names(), false, args.targets.here)?;
+    let targets = Targets::wanted(&project, &args.targets, false)?;
     let mut notes = targets.notes();
+    notes.extend(args.goal.note());
     notes.extend(project.left_out(&workloads));
     let (mut sections, mut names) = (Vec::new(), Vec::new());
     for described in &workloads {

@@ -12,8 +12,9 @@ use gpu_tuned_core::{Goal, Precision, PrecisionPolicy, Provenance, plan};
 pub(crate) use here::{Here, is_describable};
 pub(crate) use targets::Targets;
 
-use crate::args::GoalArgs;
+use crate::args::{GoalArgs, GpuNames};
 use crate::error::Error;
+use crate::gpu_names::profiles;
 use crate::project::{Described, Project};
 
 pub(crate) struct Target {
@@ -39,27 +40,9 @@ impl Target {
         }
     }
 
-    pub(crate) fn named(project: &Project, name: &str) -> Result<Self, Error> {
-        let table = project.profiles();
-        let unknown = || Error::UnknownTarget { name: name.to_owned(), hint: project.known().suggest_or_advise(name) };
-        table.get(name).map(Self::nominal).ok_or_else(unknown)
-    }
-
-    /// Returns true if this is the name of the target or of its profile.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.name == name || self.profile.as_ref().is_some_and(|profile| profile.id.as_str() == name)
-    }
-
     /// Devices with these profiles, each once.
-    fn all_named(project: &Project, names: &[String]) -> Result<Vec<Self>, Error> {
-        let mut targets: Vec<Self> = Vec::new();
-        for name in names {
-            let target = Self::named(project, name)?;
-            if targets.iter().all(|known| known.name != target.name) {
-                targets.push(target);
-            }
-        }
-        Ok(targets)
+    pub(crate) fn all_named(table: &ProfileTable, names: &GpuNames) -> Result<Vec<Self>, Error> {
+        Ok(profiles(table, names)?.into_iter().map(Self::nominal).collect())
     }
 
     /// All GPUs that Burn can train on, and the names of the others.
@@ -142,7 +125,7 @@ impl Target {
     fn missing_precision(&self, goal: &Goal, asked: &GoalArgs) -> Option<Precision> {
         let is_here = self.position.is_some() || self.facts.kind == DeviceKind::Cpu;
         let Some(PrecisionPolicy::Fixed(precision)) = goal.precision else { return None };
-        let is_open = is_here && asked.precision.is_none() && goal.pins.precision.is_none();
+        let is_open = is_here && asked.precision().is_none() && goal.pins.precision.is_none();
         (is_open && !self.facts.has_units_for(precision)).then_some(precision)
     }
 

@@ -6,7 +6,7 @@ use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 
 use super::Target;
 use super::here::Here;
-use crate::args::{HereArgs, WhichGpu};
+use crate::args::{HereArgs, TargetArgs, WhichGpu};
 use crate::error::Error;
 use crate::project::Project;
 
@@ -21,14 +21,16 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// The requested devices: by name, all, or of this machine; else those that the package declares.
-    pub(crate) fn wanted(project: &Project, names: &[String], all: bool, here: HereArgs) -> Result<Self, Error> {
-        if here.is_given() {
-            return Self::here(project.profiles(), project.declared(), here);
+    pub(crate) fn wanted(project: &Project, args: &TargetArgs, all: bool) -> Result<Self, Error> {
+        if args.here.is_given() {
+            return Self::here(project.profiles(), project.declared(), args.here);
         }
-        let (targets, left_out) = match names {
-            _ if all => Target::all(project),
-            [] => (Target::declared(project), Vec::new()),
-            names => (Target::all_named(project, names)?, Vec::new()),
+        let (targets, left_out) = if all {
+            Target::all(project)
+        } else if args.names.is_given() {
+            (Target::all_named(&project.profiles(), &args.names)?, Vec::new())
+        } else {
+            (Target::declared(project), Vec::new())
         };
         if targets.is_empty() {
             return Err(project.without_targets());
@@ -37,22 +39,17 @@ impl Targets {
     }
 
     /// The requested device: by name, or of this machine; else the only one that the package declares.
-    pub(crate) fn one(project: &Project, name: Option<&str>, here: HereArgs) -> Result<Self, Error> {
-        if here.is_given() {
-            return Self::here(project.profiles(), project.declared(), here);
+    pub(crate) fn one(project: &Project, args: &TargetArgs) -> Result<Self, Error> {
+        let targets = Self::wanted(project, args, false)?;
+        if args.here.is_given() || targets.all.len() == 1 {
+            return Ok(targets);
         }
-        if let Some(name) = name {
-            return Ok(vec![Target::named(project, name)?].into());
-        }
-        let declared = Target::declared(project);
-        match declared.len() {
-            0 => Err(project.without_targets()),
-            1 => Ok(declared.into()),
-            _ => {
-                let names = declared.into_iter().map(|target| target.name).collect();
-                Err(Error::SeveralTargets { package: project.name().to_owned(), names })
-            }
-        }
+        let names = targets.all.into_iter().map(|target| target.name).collect();
+        Err(if args.names.is_given() {
+            Error::SeveralNamed { names }
+        } else {
+            Error::SeveralTargets { package: project.name().to_owned(), names }
+        })
     }
 
     /// Devices of this machine, recognised among these profiles. `declared` are the GPUs that a package is built for.

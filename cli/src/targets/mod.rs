@@ -8,7 +8,7 @@ mod search;
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::profile::Peak;
 
-use crate::args::Common;
+use crate::args::{Common, gib};
 use crate::error::Error;
 use crate::output::{Answer, Code, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, pretty, styled, wrapped};
 use catalogue::{Catalogue, Entry, Nearness};
@@ -52,12 +52,6 @@ pub(crate) struct FilterArgs {
     /// Only those that the package declares as features
     #[arg(long)]
     pub project: bool,
-}
-
-/// Parses an amount of memory in GiB.
-fn gib(text: &str) -> Result<f64, String> {
-    let amount = text.parse().ok().filter(|gib: &f64| gib.is_finite() && *gib >= 0.0);
-    amount.ok_or_else(|| "expected an amount in GiB, such as 24".to_owned())
 }
 
 pub(crate) fn run(common: &Common, args: &TargetsArgs) -> Result<Answer, Error> {

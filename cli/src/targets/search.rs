@@ -4,6 +4,7 @@ use gpu_tuned_core::profile::Profile;
 
 use super::catalogue::{Catalogue, Entry};
 use super::{FilterArgs, TargetsArgs};
+use crate::gpu_names::{bare, find, suggest};
 
 pub(super) struct Search<'a> {
     filter: &'a FilterArgs,
@@ -17,9 +18,6 @@ pub(super) struct Found<'a, 'e> {
 }
 
 const MAX_LISTED: usize = 6;
-
-/// Minimum length of a number that can mean a GPU without its series.
-const MIN_NUMBER_LENGTH: usize = 4;
 
 impl<'a> Search<'a> {
     pub(super) fn new(args: &'a TargetsArgs) -> Self {
@@ -37,11 +35,8 @@ impl<'a> Search<'a> {
 
     /// The entry with this id, or the only one with this product name.
     fn named<'s, 'e>(&self, entries: &'s [Entry<'e>]) -> Option<&'s Entry<'e>> {
-        let wanted = Some(without_maker(bare(&self.words.concat()))).filter(|wanted| !wanted.is_empty())?;
-        let has_name = |entry: &&Entry| entry.profile.names.iter().any(|name| without_maker(bare(name)) == wanted);
-        let of_product: Vec<_> = entries.iter().filter(has_name).collect();
-        let product = <[_; 1]>::try_from(of_product).ok().map(|[entry]| entry);
-        entries.iter().find(|entry| bare(entry.target) == wanted).or(product)
+        let profile = find(&entries.iter().map(|entry| entry.profile).collect::<Vec<_>>(), &self.words)?;
+        entries.iter().find(|entry| entry.profile.id == profile.id)
     }
 
     fn matching<'s, 'e>(&self, entries: &'s [Entry<'e>]) -> Vec<&'s Entry<'e>> {
@@ -84,13 +79,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The likely name, also for a number without its series; else the way to a profile.
+    /// The likely name, else the way to a profile.
     fn hint(&self, catalogue: &Catalogue) -> String {
-        let (known, name) = (catalogue.known(), self.words.join("-"));
-        let number = self.words.last().map(|word| bare(word)).filter(|number| number.len() >= MIN_NUMBER_LENGTH);
-        let series = number.iter().flat_map(|number| ["rtx", "gtx"].map(|series| format!("{series}{number}")));
-        let near = core::iter::once(name.clone()).chain(series).find_map(|name| known.suggest(&name));
-        near.unwrap_or_else(|| known.suggest_or_advise(&name))
+        let known = catalogue.known();
+        suggest(&known, &self.words).unwrap_or_else(|| known.suggest_or_advise(&self.words.join("-")))
     }
 }
 
@@ -110,12 +102,4 @@ fn names(entries: &[&Entry]) -> String {
     let named: Vec<_> = entries.iter().take(MAX_LISTED).map(|entry| entry.target).collect();
     let more = entries.len() - named.len();
     named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
-}
-
-fn bare(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
-}
-
-fn without_maker(name: String) -> String {
-    name.strip_prefix("nvidia").map(str::to_owned).unwrap_or(name)
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{Common, ProgramArgs};
+use crate::args::{Common, GpuNames, ProgramArgs};
 use crate::error::Error;
 use crate::output::{Answer, Code, FAINT, pretty, styled};
 use crate::program::{Program, Run};
@@ -19,10 +19,12 @@ use crate::project::Project;
 /// The program is built in release mode and run with `GPU_TUNED_WARM` set: where it calls `session.measure_if_asked`, it
 /// takes the planned steps, writes the archive into `gpu-tuned.warm`, and exits. Without that call, the first step of a
 /// session's trainer ends the program, and there is no archive. The archive is for GPUs, drivers and releases as they are
-/// here, and its kernels are for this build: enable the features that the program will run with.
+/// here, and its kernels are for this build: enable the features that the program will run with. A named GPU is a feature.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct WarmArgs {
+    #[command(flatten)]
+    targets: GpuNames,
     #[command(flatten)]
     program: ProgramArgs,
 }
@@ -63,7 +65,11 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
     let project = Project::read(common)?;
     let begin = Instant::now();
     // Kernels are for one build, so that no feature is added.
-    let program = Program::new(&project, common.color, Run { args: &args.program, feature: None })?;
+    let program = Program::new(
+        &project,
+        common.color,
+        Run { args: &args.program, features: project.features_of(&args.targets)? },
+    )?;
     let folder = project.root.join(FOLDER);
     prepare(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
     let driver_cache = tempfile::tempdir().map_err(|source| Error::Write { path: env::temp_dir(), source })?;

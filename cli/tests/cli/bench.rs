@@ -208,7 +208,7 @@ fn lists_that_make_no_sense_are_refused() {
     for flags in [
         ["--batch", "0"],
         ["--batch", "5..7"],
-        ["--precision", "f16"],
+        ["--precision", "f8"],
         ["--checkpointing", "maybe"],
         ["--prefetch", "2"],
         ["--seconds", "-1"],

@@ -65,6 +65,30 @@ fn each_precision_that_the_planner_compares_is_measured_in_a_process_of_its_own(
 }
 
 #[test]
+fn a_gpu_is_a_feature_of_the_build_and_cargo_gets_its_options() {
+    let project = project();
+    for words in [&["H200"][..], &["--target", "h200"]] {
+        let ran = project.run(&[&["measure", "-v"], words, &["--", "same"]].concat());
+        assert!(ran.stderr.contains("\"--features\" \"h200,tuned/counting-allocator\""), "{}", ran.stderr);
+        ran.ended(0);
+    }
+    let refused = project.run(&["measure", "rtx4090", "--", "same"]).refused(2);
+    assert_eq!(
+        refused,
+        "error: `measuring` has no feature `rtx4090`\n  help: `cargo gpu-tuned init rtx4090` adds it\n"
+    );
+    let folder = project.path("elsewhere");
+    let options = ["--all-features", "--offline", "--locked", "--target-dir", folder.to_str().expect("UTF-8")];
+    let ran = project.run(&[&["measure", "-q"], &options[..], &["--", "same"]].concat());
+    assert!(ran.stderr.contains("loud: true, quiet: true") && folder.join("release").is_dir(), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("Compiling"), "{}", ran.stderr);
+    // The lock of cargo is there now; without it `--locked` refuses to write one.
+    fs::remove_file(project.path("Cargo.lock")).expect("cargo wrote it");
+    let refused = project.run(&["measure", "--locked", "--", "same"]).refused(2);
+    assert!(refused.contains("--locked"), "{refused}");
+}
+
+#[test]
 fn the_budget_is_passed_to_every_process() {
     let project = project();
     let budgets = |args: &[&str]| {
@@ -72,9 +96,10 @@ fn the_budget_is_passed_to_every_process() {
         stderr.lines().filter(|line| line.starts_with("budget: ")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(budgets(&["measure", "--budget", "300", "--", "auto"]), ["budget: 300."; 2]);
+    assert_eq!(budgets(&["measure", "--budget", "5m", "--", "same"]), ["budget: 300."]);
     assert_eq!(budgets(&["measure", "--", "same"]), ["budget: none."]);
     let refused = project.run(&["measure", "--budget", "0"]).refused(2);
-    assert!(refused.contains("0 is not in 1.."), "{refused}");
+    assert!(refused.contains("expected a time, such as"), "{refused}");
 }
 
 #[test]

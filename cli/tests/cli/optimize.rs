@@ -241,7 +241,7 @@ fn no_package_is_needed() {
     assert!(run(&[]).refused(2).starts_with("error: no GPU is named\n  help: "));
     let said = run(&["--target", "h200", "--workload", "lm"]).refused(2);
     assert!(said.starts_with("error: --workload needs a package\n"), "{said}");
-    assert!(run(&["--target", "h20"]).refused(2).starts_with("error: there is no profile `h20`; did you mean"));
+    assert!(run(&["--target", "rtx4900"]).refused(2).starts_with("error: there is no profile `rtx4900`; did you mean"));
 }
 
 #[test]

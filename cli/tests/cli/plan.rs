@@ -115,10 +115,17 @@ fn a_precision_that_a_target_has_not_is_a_row_of_its_own() {
 #[test]
 fn unknown_names_are_refused_with_what_was_meant() {
     let project = Project::new("declared");
-    let said = project.run(&["plan", "rtx-4090"]).refused(2);
+    let said = project.run(&["plan", "rtx4900"]).refused(2);
     let help = "  help: `cargo gpu-tuned targets` lists all profiles\n";
-    assert_eq!(said, format!("error: there is no profile `rtx-4090`; did you mean `rtx4090`?\n{help}"));
-    for args in [&["plan"][..], &["explain", "--workload", "digits"], &["report"], &["init", "--dry-run", "--target"]] {
+    assert_eq!(said, format!("error: there is no profile `rtx4900`; did you mean `rtx4090`?\n{help}"));
+    for args in [
+        &["plan"][..],
+        &["explain", "--workload", "digits"],
+        &["report"],
+        &["init", "--dry-run", "--target"],
+        &["check"],
+        &["measure"],
+    ] {
         let said = project.run(&[args, &["voodoo2"]].concat()).refused(2);
         let outside = "it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile";
         assert_eq!(said, format!("error: there is no profile `voodoo2`; {outside}\n{help}"), "{args:?}");
@@ -186,10 +193,18 @@ fn a_target_is_named_by_itself_or_by_an_option() {
     let project = Project::new("declared");
     for command in ["plan", "explain"] {
         let with = |args: &[&str]| project.run(&[&[command, "--workload", "digits"], args].concat()).ended(0);
-        assert_eq!(with(&["h200"]), with(&["--target", "h200"]), "{command}");
-        let said = project.run(&[command, "h200", "--target", "rtx4090"]).refused(2);
+        for args in [&["--target", "h200"][..], &["H200"], &["h200", "--target", "H200"], &["NVIDIA H200,"]] {
+            assert_eq!(with(&["h200"]), with(args), "{command} {args:?}");
+        }
+        let said = project.run(&[command, "h200", "--target", "rtx4090", "--here"]).refused(2);
         assert!(said.contains("cannot be used with"), "{command}: {said}");
     }
+    let several = |args: &[&str]| project.run(&[&["plan", "--workload", "digits"], args].concat()).ended(0);
+    for args in [&["h200,rtx4090"][..], &["h200", "RTX", "4090"], &["--target", "h200", "--target", "RTX 4090"]] {
+        assert_eq!(several(args), several(&["h200", "rtx4090"]), "{args:?}");
+    }
+    let said = project.run(&["explain", "--workload", "digits", "h200,rtx4090"]).refused(2);
+    assert!(said.starts_with("error: one GPU can be explained at a time, and h200, rtx4090 are named"), "{said}");
     let said = project.run(&["plan", "--all", "--target", "h200"]).refused(2);
     assert!(said.contains("cannot be used with"), "{said}");
 }

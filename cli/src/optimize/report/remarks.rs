@@ -77,7 +77,7 @@ fn host(report: &Report<'_>, tuned: &Tuned) -> Option<String> {
     }
     let shared = if report.step.ranks > 1 { " for each rank" } else { "" };
     let why = "which has such a GPU; memory and speed are the profile's";
-    (!report.args.here.is_given())
+    (!report.args.targets.here.is_given())
         .then(|| format!("`{key}` is planned for {cores} CPU cores{shared} of this machine, {why}"))
 }
 

@@ -1,0 +1,150 @@
+//! Names of GPUs in any spelling.
+
+use gpu_tuned_core::profile::{Profile, ProfileNames, ProfileTable};
+
+use crate::args::GpuNames;
+use crate::error::Error;
+
+/// Minimum length of a number that can mean a GPU without its series.
+const MIN_NUMBER_LENGTH: usize = 4;
+
+/// Returns the named profiles, each once. A name may have several words, as in `plan RTX 4090 H200`.
+///
+/// # Errors
+///
+/// A name without a profile, with near names.
+pub(crate) fn profiles<'t>(table: &'t ProfileTable, names: &GpuNames) -> Result<Vec<&'t Profile>, Error> {
+    let all: Vec<&Profile> = table.iter().collect();
+    let mut found: Vec<&Profile> = Vec::new();
+    for item in names.items() {
+        let mut words = item.as_slice();
+        while !words.is_empty() {
+            let longest = (1..=words.len()).rev().find_map(|count| Some((count, find(&all, &words[..count])?)));
+            let (count, profile) = longest.ok_or_else(|| unknown(&all, words))?;
+            if found.iter().all(|earlier| earlier.id != profile.id) {
+                found.push(profile);
+            }
+            words = &words[count..];
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the profile with this name.
+///
+/// # Errors
+///
+/// A name without a profile, with near names.
+pub(crate) fn profile<'t>(table: &'t ProfileTable, name: &str) -> Result<&'t Profile, Error> {
+    let all: Vec<&Profile> = table.iter().collect();
+    find(&all, &[name]).ok_or_else(|| unknown(&all, &[name]))
+}
+
+/// Finds the profile with this id, or the only one with this product name. Case and separators do not matter.
+pub(crate) fn find<'p>(profiles: &[&'p Profile], words: &[&str]) -> Option<&'p Profile> {
+    let words = bare(&words.concat());
+    let wanted = Some(without_maker(&words)).filter(|wanted| !wanted.is_empty())?;
+    let has_name = |profile: &&Profile| profile.names.iter().any(|name| without_maker(&bare(name)) == wanted);
+    let mut of_product = profiles.iter().copied().filter(has_name);
+    let product = of_product.next().filter(|_| of_product.next().is_none());
+    profiles.iter().copied().find(|profile| bare(profile.id.as_str()) == wanted).or(product)
+}
+
+/// Formats `; did you mean …?` for a name, also for a number without its series; `None` for another GPU.
+pub(crate) fn suggest(known: &ProfileNames, words: &[&str]) -> Option<String> {
+    let number = words.last().map(|word| bare(word)).filter(|number| number.len() >= MIN_NUMBER_LENGTH);
+    let series = number.iter().flat_map(|number| ["rtx", "gtx"].map(|series| format!("{series}{number}")));
+    core::iter::once(words.join("-")).chain(series).find_map(|name| known.suggest(&name))
+}
+
+/// The error of words without a profile, up to a word that has one.
+fn unknown(profiles: &[&Profile], words: &[&str]) -> Error {
+    let is_known = |word: &&str| find(profiles, &[word]).is_some();
+    let count = words.iter().position(is_known).unwrap_or(words.len());
+    let words = &words[..count.max(1)];
+    let known = ProfileNames::new(&profiles.iter().copied().cloned().collect::<Vec<_>>());
+    let name = words.join(" ");
+    let hint = suggest(&known, words).unwrap_or_else(|| known.suggest_or_advise(&name));
+    Error::UnknownTarget { name, hint }
+}
+
+/// Letters and digits of a name, in small letters.
+pub(crate) fn bare(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+fn without_maker(name: &str) -> &str {
+    ["nvidia", "geforce"].into_iter().fold(name, |name, maker| name.strip_prefix(maker).unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Parser;
+    use gpu_tuned_core::profile::ProfileTable;
+
+    use super::{GpuNames, bare, profiles};
+
+    #[derive(Parser)]
+    struct Args {
+        #[command(flatten)]
+        names: GpuNames,
+    }
+
+    fn named(args: &[&str]) -> Result<Vec<&'static str>, String> {
+        let args = Args::parse_from([&["test"], args].concat());
+        let found = profiles(ProfileTable::builtin(), &args.names).map_err(|error| error.to_string())?;
+        Ok(found.iter().map(|profile| profile.id.as_str()).collect())
+    }
+
+    #[test]
+    fn a_gpu_has_many_spellings() {
+        let one = Ok(vec!["rtx4090"]);
+        for args in [
+            &["rtx4090"][..],
+            &["RTX 4090"],
+            &["RTX4090"],
+            &["rtx-4090"],
+            &["RTX", "4090"],
+            &["NVIDIA GeForce RTX 4090"],
+            &["--target", "RTX 4090"],
+            &["rtx4090", "--target=rtx_4090", "rtx4090,"],
+        ] {
+            assert_eq!(named(args), one, "{args:?}");
+        }
+        let several = Ok(vec!["rtx4070-ti", "h200", "rtx4090"]);
+        for args in [
+            &["rtx4070-ti,h200,rtx4090"][..],
+            &["RTX", "4070", "Ti", "H200", "RTX", "4090"],
+            &["RTX 4070 Ti, H200", "rtx4090"],
+            &["--target", "rtx4070-ti,h200", "--target", "RTX 4090"],
+            &["rtx4070ti", "--target", "h200", "--target", "rtx4090"],
+        ] {
+            assert_eq!(named(args), several, "{args:?}");
+        }
+        assert_eq!(named(&[]), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_unknown_name_gets_near_ones() {
+        for (args, expected) in [
+            (&["rtx4900"][..], "no profile `rtx4900`; did you mean `rtx4090`?"),
+            (&["RTX", "4900", "h200"], "no profile `RTX 4900`; did you mean `rtx4090`?"),
+            (&["h200,4090"], "no profile `4090`; did you mean `rtx4090`?"),
+            (&["RTX 3080"], "no profile `RTX 3080`; did you mean `rtx3080-10gb` or `rtx3080-12gb`?"),
+            (&["voodoo"], "no profile `voodoo`; it is not in the table: "),
+        ] {
+            let error = named(args).expect_err("no such GPU");
+            assert!(error.contains(expected), "{args:?}: {error}");
+        }
+    }
+
+    /// Names of two GPUs in a row must not be the name of a third.
+    #[test]
+    fn no_two_names_make_a_third() {
+        let ids: BTreeSet<String> = ProfileTable::builtin().iter().map(|profile| bare(profile.id.as_str())).collect();
+        let pairs = ids.iter().flat_map(|one| ids.iter().map(move |other| format!("{one}{other}")));
+        assert_eq!(pairs.filter(|pair| ids.contains(pair)).collect::<Vec<_>>(), Vec::<String>::new());
+    }
+}
