@@ -44,6 +44,8 @@ mod ranks;
 #[cfg(feature = "burn")]
 mod recording;
 #[cfg(feature = "nvml")]
+mod report;
+#[cfg(feature = "nvml")]
 mod resume;
 mod set;
 #[cfg(feature = "nvml")]

@@ -1,0 +1,26 @@
+//! The report of a session, as a program prints it.
+
+use gpu_tuned::{Options, gpu_tuned};
+
+use crate::played::machine_in_fixed_host;
+
+/// The config of the README.
+#[gpu_tuned(transformer(vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
+#[derive(Clone, Debug)]
+struct LmConfig {
+    #[tuned(dim = layers, default = 6)]
+    n_layers: usize,
+    #[tuned(dim = d_model, default = 512)]
+    d_model: usize,
+    #[tuned]
+    batch_size: usize,
+    #[tuned]
+    gradient_accumulation: usize,
+}
+
+#[test]
+fn the_report_of_a_session_is_as_in_the_picture() {
+    let options = Options::default().machine(machine_in_fixed_host("rtx4090"));
+    let decision = options.decide(&LmConfig::default()).unwrap();
+    insta::assert_snapshot!("session_report", decision.to_string());
+}
