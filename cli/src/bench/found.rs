@@ -6,7 +6,7 @@ use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, three_digits};
 use gpu_tuned_observe::bench::{Begin, Figures, Header, Outcome, Planned, Setup, frontier};
-use gpu_tuned_observe::plot::{Limit, MemorySpeedPlot, ModeLine, Point, Ring};
+use gpu_tuned_observe::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, Point};
 use serde::Serialize;
 
 use super::results::Results;
@@ -128,21 +128,36 @@ pub(super) fn figure(found: &Found) -> MemorySpeedPlot {
     let mut frontier: Vec<_> = found.rows.iter().filter(|row| row.frontier).filter_map(coordinates).collect();
     frontier.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let is_gpu = header.kind == DeviceKind::Gpu;
-    let limit = Limit { memory: header.memory_bytes, label: format!("{:.0}", header.memory_bytes.gib()) };
-    let rings: Vec<_> = found.rows.iter().filter(|row| row.planned).filter_map(ring).collect();
+    let limit = Limit { memory: header.memory_bytes, label: format!("{:.0} GiB", header.memory_bytes.gib()) };
     MemorySpeedPlot {
         title: format!("{} on {}", header.workload, header.device),
-        note: if is_gpu { "dotted: the GPU's memory; grey: the frontier" } else { "grey: the frontier" }.to_owned(),
+        note: if is_gpu { "dotted: the GPU's memory; grey: Pareto frontier" } else { "grey: Pareto frontier" }
+            .to_owned(),
         lines: lines.into_iter().map(|(mode, points)| ModeLine { mode, points }).collect(),
         limits: if is_gpu { vec![limit] } else { Vec::new() },
-        ringed: if rings.is_empty() { String::new() } else { "planned".to_owned() },
-        rings,
+        marks: marks(found),
         frontier,
+        ..MemorySpeedPlot::default()
     }
 }
 
-fn ring(row: &Row) -> Option<Ring> {
-    let (memory, samples_per_s) = coordinates(row)?;
-    let title = format!("planned: {}, {} samples/s", row.name(), three_digits(samples_per_s));
-    Some(Ring { memory, samples_per_s, until: Vec::new(), title })
+/// The plan, and what others would choose in its precision.
+fn marks(found: &Found) -> Vec<Mark> {
+    let mark = |kind, row: &Row| {
+        let (memory, samples_per_s) = coordinates(row)?;
+        let title = format!("{kind}: {}, {} samples/s", row.name(), three_digits(samples_per_s));
+        Some(Mark { kind, batch: row.setup.batch, memory, samples_per_s, until: Vec::new(), title })
+    };
+    let planned = || found.rows.iter().filter(|row| row.planned);
+    let mode = planned().next().map(|row| Mode { checkpointing: false, ..row.mode() });
+    let same = || found.rows.iter().filter(|row| Some(row.mode()) == mode && row.setup.feed.is_none());
+    let ran = || same().filter(|row| coordinates(row).is_some());
+    let misfits = |row: &&Row| matches!(row.outcome, Outcome::DoesNotFit { .. } | Outcome::OutOfMemory { .. });
+    // Without a larger batch that failed, the largest is only the largest of the request.
+    let largest = same().find(misfits).and_then(|_| ran().max_by_key(|row| row.setup.batch));
+    let fixed = ran().find(|row| row.setup.batch == MarkKind::FIXED_BATCH);
+    let of_plan = planned().filter_map(|row| mark(MarkKind::Planned, row));
+    let of_largest = largest.and_then(|row| mark(MarkKind::Largest, row));
+    let of_fixed = fixed.and_then(|row| mark(MarkKind::Fixed, row));
+    of_plan.chain(of_largest).chain(of_fixed).collect()
 }

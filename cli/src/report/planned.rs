@@ -1,9 +1,9 @@
 //! Plans with the expectations for other micro-batches, and measurements.
 
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
-use gpu_tuned_core::plan::{Explanation, Misfit, Outcome, Plan, PlanError, curve, explain, with_interval};
+use gpu_tuned_core::plan::{Expected, Explanation, Misfit, Outcome, Plan, PlanError, curve, explain, with_interval};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
-use gpu_tuned_observe::plot::{MemorySpeedPlot, ModeLine, Point, Ring};
+use gpu_tuned_observe::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, PlotSize, Point};
 use maud::{Markup, html};
 
 use super::page::{Section, picture, table};
@@ -94,39 +94,49 @@ fn details(
     }
 }
 
-/// Throughput over memory of the candidates that fit, with a ring around the plan.
+/// Throughput over memory of the candidates that fit, with the plan and what others would choose.
 fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation: &Explanation) -> Option<String> {
     let Outcome::Plan(plan) = &explanation.outcome else { return None };
     let facts = target.facts_of(goal.world_size);
     let expected = curve(&facts, &described.workload_on(&facts), goal).ok()?;
-    let settings = &plan.settings;
+    let mode = |checkpointing| Mode { checkpointing, cuda_graphs: false, ..Mode::of(&plan.settings, &facts) };
+    let of_mode = |checkpointing| {
+        let is_drawn = move |expected: &&Expected| expected.fits && expected.checkpointing == checkpointing;
+        expected.iter().filter(is_drawn)
+    };
     let line = |checkpointing| {
-        let fitting = expected.iter().filter(|expected| expected.fits && expected.checkpointing == checkpointing);
-        let points = fitting.map(|expected| Point {
+        let points = of_mode(checkpointing).map(|expected| Point {
             batch: expected.batch,
             memory: Bytes(expected.memory_bytes),
             samples_per_s: expected.samples_per_s,
             interval: None,
         });
-        ModeLine {
-            mode: Mode { checkpointing, cuda_graphs: false, ..Mode::of(settings, &facts) },
-            points: points.collect(),
-        }
+        ModeLine { mode: mode(checkpointing), points: points.collect() }
     };
     let lines: Vec<_> = [false, true].map(line).into_iter().filter(|line| !line.points.is_empty()).collect();
-    let batch = grouped(plan.settings.batch_size);
-    let ring = Ring {
-        memory: plan.memory.total(),
-        samples_per_s: plan.samples_per_s,
-        until: Vec::new(),
-        title: format!("batch {batch}: {} samples/s", with_interval(plan.samples_per_s, plan.samples_per_s_interval)),
+    let mark = |kind: MarkKind, expected: &Expected| {
+        let (batch, memory) = (expected.batch, Bytes(expected.memory_bytes));
+        let (speed, samples_per_s) = (three_digits(expected.samples_per_s), expected.samples_per_s);
+        let kind_name = if kind == MarkKind::Fixed { String::new() } else { format!("{kind}: ") };
+        let title = format!("{kind_name}batch {}, {speed} samples/s, {memory}", grouped(batch));
+        Mark { kind, batch, memory, samples_per_s, until: Vec::new(), title }
     };
+    let (batch, speed) = (plan.settings.batch_size, plan.samples_per_s);
+    let (memory, interval) = (plan.memory.total(), with_interval(speed, plan.samples_per_s_interval));
+    let title = format!("planned: batch {}, {interval} samples/s, {memory}", grouped(batch));
+    let planned = Mark { kind: MarkKind::Planned, batch, memory, samples_per_s: speed, until: Vec::new(), title };
+    // Batch finders do not try checkpointing.
+    let largest = of_mode(false).max_by_key(|expected| expected.batch).map(|it| mark(MarkKind::Largest, it));
+    let fixed = of_mode(false).find(|expected| expected.batch == MarkKind::FIXED_BATCH);
+    let fixed = fixed.map(|expected| mark(MarkKind::Fixed, expected));
+    let budget = plan.memory.budget();
     let figure = MemorySpeedPlot {
+        size: PlotSize::Narrow,
         title: format!("{} on {}", described.name, target.name),
-        note: "expected, by micro-batch".to_owned(),
+        note: "predicted; labels: micro-batch in samples".to_owned(),
         lines,
-        rings: vec![ring],
-        ringed: "planned".to_owned(),
+        limits: vec![Limit { memory: budget, label: format!("memory budget {budget}") }],
+        marks: [Some(planned), largest, fixed].into_iter().flatten().collect(),
         ..MemorySpeedPlot::default()
     };
     Some(figure.svg())

@@ -1,19 +1,48 @@
-//! Scales and parts that plots share.
+//! Parts that plots share.
 
 use core::fmt::{self, Write as _};
 
-use gpu_tuned_core::Bytes;
+use gpu_tuned_core::grouped;
 
-use super::MemorySpeedPlot;
+/// Colors that differ for all kinds of color vision, on light and on dark ground.
+const STYLE: &str = include_str!("plot.css");
+
+/// Width of a plot. Text has the same size in both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlotSize {
+    /// For a page of its own.
+    #[default]
+    Wide,
+    /// Readable on a telephone, or as one of two columns.
+    Narrow,
+}
+
+/// The area inside of the axes, in the units of the drawing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub left: f64,
+    pub right: f64,
+    pub top: f64,
+    pub bottom: f64,
+}
+
+impl PlotSize {
+    pub(super) const fn width(self) -> f64 {
+        match self {
+            Self::Wide => 800.0,
+            Self::Narrow => 480.0,
+        }
+    }
+}
 
 /// Opens an SVG with its style, ground and title.
-pub(super) fn open(text: &mut String, height: f64, title: &str, subtitle: &str, style: &str) -> fmt::Result {
+pub(super) fn open(text: &mut String, [width, height]: [f64; 2], title: &str) -> fmt::Result {
     let title = escaped(title);
     writeln!(
         text,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
-         <title>{title}{subtitle}</title>\n<style>\n{style}</style>\n<rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-         <text class=\"title\" x=\"{LEFT}\" y=\"22\">{title}</text>",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         role=\"img\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n\
+         <rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>",
     )
 }
 
@@ -22,69 +51,18 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-pub(super) const WIDTH: f64 = 800.0;
-pub(super) const HEIGHT: f64 = 460.0;
-pub(super) const LEFT: f64 = 68.0;
-pub(super) const RIGHT: f64 = WIDTH - 20.0;
-pub(super) const TOP: f64 = 78.0;
-pub(super) const BOTTOM: f64 = HEIGHT - 52.0;
-
-/// Unit of the memory axis.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unit {
-    bytes: f64,
-    pub(super) name: &'static str,
+/// Upper bound of the width of text of 12 px.
+pub(super) fn text_width(text: &str) -> f64 {
+    6.9 * text.chars().count() as f64
 }
 
-/// Scale from figures to positions on the page.
-pub(super) struct Scale {
-    pub(super) unit: Unit,
-    /// Logarithms to base 2 of the memory at the left and the right, in the unit.
-    pub(super) from: f64,
-    pub(super) to: f64,
-    /// Samples per second at the top, and between grid lines.
-    pub(super) max: f64,
-    pub(super) step: f64,
-}
-
-impl Scale {
-    pub(super) fn new(plot: &MemorySpeedPlot) -> Self {
-        let points = || plot.lines.iter().flat_map(|line| &line.points);
-        let limits = plot.limits.iter().map(|limit| limit.memory);
-        let all: Vec<Bytes> = points().map(|point| point.memory).chain(limits).collect();
-        let max = all.iter().copied().max().unwrap_or(Bytes::from_mib(1024));
-        let min = all.iter().copied().min().unwrap_or(max).max(Bytes(1));
-        let unit = if max < Bytes::from_mib(1024) { Unit::MIB } else { Unit::GIB };
-        let fastest =
-            points().map(|point| point.interval.map_or(point.samples_per_s, |(_, max)| max)).fold(1.0, f64::max);
-        let step = step(fastest * 1.06);
-        let (from, to) = ((unit.amount(min) / 1.1).log2(), (unit.amount(max) * 1.1).log2());
-        // Between points that lie close together there may be no two powers of two to label.
-        let has_labels = from.ceil() < to.floor();
-        let (from, to) = if has_labels { (from, to) } else { (from.floor(), to.ceil()) };
-        Self { unit, from, to, max: (fastest * 1.06 / step).ceil() * step, step }
-    }
-
-    pub(super) fn x(&self, memory: Bytes) -> f64 {
-        let share = (self.unit.amount(memory).log2() - self.from) / (self.to - self.from);
-        LEFT + share * (RIGHT - LEFT)
-    }
-
-    pub(super) fn y(&self, samples_per_s: f64) -> f64 {
-        BOTTOM - samples_per_s / self.max * (BOTTOM - TOP)
-    }
-}
-
-impl Unit {
-    const MIB: Self = Self { bytes: (1 << 20) as f64, name: "MiB" };
-    const GIB: Self = Self { bytes: (1 << 30) as f64, name: "GiB" };
-
-    pub(super) fn amount(self, memory: Bytes) -> f64 {
-        memory.0 as f64 / self.bytes
-    }
-
-    pub(super) fn to_bytes(self, amount: f64) -> Bytes {
-        Bytes((amount * self.bytes) as u64)
+/// Formats the figure at a grid line.
+pub(super) fn tick(figure: f64, step: f64) -> String {
+    match step {
+        _ if figure == 0.0 => "0".to_owned(),
+        1.0..1e15 => grouped(figure.round() as u64),
+        1e-4..1.0 => format!("{figure:.*}", (-step.log10()).ceil() as usize),
+        _ => format!("{figure:.1e}"),
     }
 }
 

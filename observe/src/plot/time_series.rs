@@ -2,22 +2,20 @@
 
 use core::fmt::{self, Write as _};
 
-use gpu_tuned_core::three_digits;
-
+use super::legend::{Entry, Header};
 use super::step;
-use super::svg::{LEFT, RIGHT, escaped, open};
+use super::svg::{Area, PlotSize, escaped, open, tick};
 
-const HEIGHT: f64 = 190.0;
-const TOP: f64 = 36.0;
-const BOTTOM: f64 = HEIGHT - 34.0;
+/// Height of the area inside of the axes, by its width.
+const ASPECT: f64 = 0.27;
+const LEFT: f64 = 56.0;
+const BELOW: f64 = 42.0;
 /// Columns of the plot. Each shows minimum and maximum of a line.
-const COLUMNS: usize = 400;
+const COLUMNS: usize = 240;
 /// Magnitude that no figure of a run reaches.
 const LARGEST: f64 = 1e100;
 /// Colors for lines.
 const COLORS: usize = 4;
-
-const STYLE: &str = include_str!("time_series.css");
 
 /// A plot of figures of one unit over time.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +43,7 @@ pub struct TimeSeries {
 
 /// Scale from figures to positions on the page.
 struct Scale {
+    area: Area,
     from: f64,
     to: f64,
     most: f64,
@@ -54,40 +53,43 @@ struct Scale {
 impl TimeSeriesPlot {
     /// Draws the plot as an SVG file; `None` without points.
     pub fn svg(&self) -> Option<String> {
-        let scale = Scale::new(self)?;
-        let mut text = String::new();
-        self.write(&mut text, &scale).expect("BUG: memory can be written to");
+        let (mut header, mut text) = (String::new(), String::new());
+        let head = Header { title: &self.title, note: "", legend: self.legend() };
+        let width = PlotSize::Narrow.width();
+        let top = head.draw(&mut header, width).expect("BUG: memory can be written to") + 8.0;
+        let (left, right) = (LEFT, width - 16.0);
+        let area = Area { left, right, top, bottom: (top + (right - left) * ASPECT).round() };
+        let scale = Scale::new(self, area)?;
+        self.write(&mut text, &header, &scale).expect("BUG: memory can be written to");
         Some(text)
     }
 
-    fn write(&self, text: &mut String, scale: &Scale) -> fmt::Result {
-        open(text, HEIGHT, &self.title, " over time", STYLE)?;
+    fn write(&self, text: &mut String, header: &str, scale: &Scale) -> fmt::Result {
+        let Area { left, right, bottom, .. } = scale.area;
+        open(text, [PlotSize::Narrow.width(), bottom + BELOW], &format!("{} over time", self.title))?;
+        text.push_str(header);
         scale.axes(text)?;
         if let Some((figure, label)) = &self.limit {
             let y = scale.y(*figure);
-            writeln!(text, "<path class=\"card\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>")?;
+            writeln!(text, "<path class=\"limit\" d=\"M{left} {y:.1}H{right}\"/>")?;
             let label = escaped(label);
-            writeln!(text, "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", y - 4.0)?;
+            writeln!(text, "<text x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", y - 4.0)?;
         }
         for (index, line) in self.lines.iter().enumerate() {
             line.draw(text, scale, index % COLORS)?;
         }
-        self.legend(text)?;
         text.push_str("</svg>\n");
         Ok(())
     }
 
-    /// Draws the names of several lines from right to left.
-    fn legend(&self, text: &mut String) -> fmt::Result {
-        let mut x = RIGHT;
-        for (index, line) in self.lines.iter().enumerate().rev().filter(|_| self.lines.len() > 1) {
-            let name = escaped(&line.name);
-            writeln!(text, "<text x=\"{x:.1}\" y=\"22\" text-anchor=\"end\">{name}</text>")?;
-            x -= 6.9 * line.name.chars().count() as f64 + 8.0;
-            writeln!(text, "<path class=\"course c{}\" d=\"M{:.1} 18h20\"/>", index % COLORS, x - 20.0)?;
-            x -= 36.0;
-        }
-        Ok(())
+    /// Names of several lines.
+    fn legend(&self) -> Vec<Entry> {
+        let of_line = |(index, line): (usize, &TimeSeries)| Entry {
+            symbol: format!("<path class=\"c{} line\" d=\"M0 0h28\"/>", index % COLORS),
+            name: line.name.clone(),
+        };
+        let lines = self.lines.iter().enumerate().filter(|_| self.lines.len() > 1);
+        lines.map(of_line).collect()
     }
 }
 
@@ -104,11 +106,11 @@ impl TimeSeries {
             [] => Ok(()),
             [(at, figure)] => {
                 let (x, y) = (scale.x(*at), scale.y(*figure));
-                writeln!(text, "<circle class=\"course c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\"/>")
+                writeln!(text, "<circle class=\"c{color} line\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\"/>")
             }
             several => {
                 let path: Vec<_> = several.iter().map(position).collect();
-                writeln!(text, "<path class=\"course c{color}\" d=\"M{}\"/>", path.join("L"))
+                writeln!(text, "<path class=\"c{color} line\" d=\"M{}\"/>", path.join("L"))
             }
         }
     }
@@ -132,7 +134,7 @@ impl TimeSeries {
 }
 
 impl Scale {
-    fn new(plot: &TimeSeriesPlot) -> Option<Self> {
+    fn new(plot: &TimeSeriesPlot, area: Area) -> Option<Self> {
         let points = || plot.lines.iter().flat_map(TimeSeries::finite);
         let first = points().map(|(at, _)| at).reduce(f64::min)?;
         let last = points().map(|(at, _)| at).fold(first, f64::max);
@@ -146,33 +148,41 @@ impl Scale {
             Some(_) => (most, most / 2.0),
             None => ((2.0 * most / step).ceil() * step / 2.0, step),
         };
-        Some(Self { from, to: to.max(from + 1e-3), most, step })
+        Some(Self { area, from, to: to.max(from + 1e-3), most, step })
     }
 
     fn x(&self, at: f64) -> f64 {
-        LEFT + ((at - self.from) / (self.to - self.from)).clamp(0.0, 1.0) * (RIGHT - LEFT)
+        let Area { left, right, .. } = self.area;
+        left + ((at - self.from) / (self.to - self.from)).clamp(0.0, 1.0) * (right - left)
     }
 
     fn y(&self, figure: f64) -> f64 {
-        BOTTOM - (figure / self.most).clamp(0.0, 1.0) * (BOTTOM - TOP)
+        let Area { top, bottom, .. } = self.area;
+        bottom - (figure / self.most).clamp(0.0, 1.0) * (bottom - top)
     }
 
     fn axes(&self, text: &mut String) -> fmt::Result {
+        let Area { left, right, bottom, .. } = self.area;
         for count in 0..=(self.most / self.step).floor() as u32 {
             let figure = f64::from(count) * self.step;
-            let (y, label) = (self.y(figure), if count == 0 { "0".to_owned() } else { three_digits(figure) });
-            writeln!(text, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>")?;
-            writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 8.0, y + 4.0)?;
+            let (y, label) = (self.y(figure), tick(figure, self.step));
+            writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>")?;
+            writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", left - 8.0, y + 4.0)?;
         }
         let seconds = self.to - self.from;
         let step = self::step(seconds);
         for count in 0..=(seconds / step).floor() as u32 {
             let at = f64::from(count) * step;
             let (x, label) = (self.x(self.from + at), duration(at, step));
-            writeln!(text, "<path class=\"axis\" d=\"M{x:.1} {BOTTOM}v5\"/>")?;
-            writeln!(text, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", BOTTOM + 19.0)?;
+            writeln!(text, "<path class=\"axis\" d=\"M{x:.1} {bottom}v5\"/>")?;
+            writeln!(text, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", bottom + 17.0)?;
         }
-        writeln!(text, "<path class=\"axis\" d=\"M{LEFT} {BOTTOM}H{RIGHT}\"/>")
+        writeln!(text, "<path class=\"axis\" d=\"M{left} {bottom}H{right}\"/>")?;
+        let (x, y) = (f64::midpoint(left, right), bottom + 34.0);
+        writeln!(
+            text,
+            "<text class=\"faint\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">time since the first record</text>"
+        )
     }
 }
 
@@ -199,7 +209,7 @@ mod tests {
 
     /// Heights of the points of the only line.
     fn heights(svg: &str) -> Vec<f64> {
-        let path = svg.split("class=\"course c0\" d=\"M").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let path = svg.split("class=\"c0 line\" d=\"M").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
         path.split('L').map(|point| point.split(' ').nth(1).unwrap().parse().unwrap()).collect()
     }
 

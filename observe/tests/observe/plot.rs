@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision};
-use gpu_tuned_observe::plot::{Limit, MemorySpeedPlot, ModeLine, Point, Ring, step};
+use gpu_tuned_observe::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, PlotSize, Point, step};
 
 const F32: Mode = Mode::new(Precision::F32, false);
 
@@ -21,10 +21,23 @@ fn plot(amounts: &[u64]) -> MemorySpeedPlot {
     }
 }
 
+/// Labels of the memory axis: the texts after its ticks.
 fn labels(svg: &str) -> Vec<String> {
-    let below = |line: &&str| line.contains("y=\"427.0\"");
     let text = |line: &str| Some(line.split('>').nth(1)?.split('<').next()?.to_owned());
-    svg.lines().filter(below).filter_map(text).collect()
+    let lines: Vec<_> = svg.lines().collect();
+    lines.windows(2).filter(|pair| pair[0].ends_with("v5\"/>")).filter_map(|pair| text(pair[1])).collect()
+}
+
+/// Texts of this class.
+fn texts(svg: &str, class: &str) -> Vec<String> {
+    let tree = roxmltree::Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+    let of_class = tree.descendants().filter(|node| node.attribute("class") == Some(class));
+    of_class.filter_map(|node| node.text().map(str::to_owned)).collect()
+}
+
+fn mark(kind: MarkKind, batch: u64, mib: u64, samples_per_s: f64) -> Mark {
+    let title = format!("{kind}: </title>");
+    Mark { kind, batch, memory: Bytes::from_mib(mib), samples_per_s, until: Vec::new(), title }
 }
 
 #[test]
@@ -42,13 +55,13 @@ fn memory_is_labelled_in_the_unit_that_suits_it() {
     let (small, large) = (plot(&[20, 70, 300]).svg(), plot(&[600, 3000]).svg());
     assert!(small.contains("memory needed, MiB") && large.contains("memory needed, GiB"));
     assert_eq!(labels(&small), ["32", "64", "128", "256"]);
-    assert_eq!(labels(&large), ["1", "2"]);
+    assert_eq!(labels(&large), ["0.75", "1", "1.5", "2", "3"]);
 }
 
 #[test]
 fn points_close_together_have_labels_beside_them() {
-    assert_eq!(labels(&plot(&[40, 41]).svg()), ["32", "64"]);
-    assert_eq!(labels(&plot(&[40]).svg()), ["32", "64"]);
+    assert_eq!(labels(&plot(&[40, 41]).svg()), ["32", "48", "64"]);
+    assert_eq!(labels(&plot(&[40]).svg()), ["32", "48", "64"]);
     assert!(plot(&[]).svg().ends_with("</svg>\n"));
 }
 
@@ -57,8 +70,7 @@ fn text_is_escaped() {
     let mut plot = plot(&[40]);
     plot.note = "<script>".to_owned();
     plot.limits = vec![Limit { memory: Bytes::from_mib(64), label: "<8>".to_owned() }];
-    let title = "</title>".to_owned();
-    plot.rings = vec![Ring { memory: Bytes::from_mib(40), samples_per_s: 100.0, until: Vec::new(), title }];
+    plot.marks = vec![mark(MarkKind::Planned, 8, 40, 100.0)];
     let svg = plot.svg();
     assert!(svg.contains("a &lt; b &amp; c") && svg.contains("&lt;script&gt;") && svg.contains("&lt;/title&gt;"));
     assert!(!svg.contains("<script>") && svg.contains(">&lt;8&gt;<"), "{svg}");
@@ -72,5 +84,56 @@ fn the_frontier_is_drawn_in_steps_to_the_right_end() {
     let svg = plot.svg();
     let added: Vec<_> = svg.lines().filter(|line| !without.contains(line)).collect();
     let [steps] = added.as_slice() else { panic!("{added:?}") };
-    assert!(steps.contains("spare line") && steps.matches('H').count() == 2 && steps.contains("H780\""), "{steps}");
+    assert!(steps.contains("spare") && steps.matches('H').count() == 2 && steps.contains("H784\""), "{steps}");
+}
+
+#[test]
+fn batches_are_labelled_and_marked_ones_stand_out() {
+    let mut plot = plot(&[64, 128, 256, 512]);
+    assert_eq!(texts(&plot.svg(), "batch"), ["8", "16", "32", "64"]);
+    plot.marks = vec![
+        mark(MarkKind::Fixed, 64, 512, 400.0),
+        mark(MarkKind::Planned, 16, 128, 200.0),
+        // Beyond every point, as of a batch that was not measured.
+        mark(MarkKind::Largest, 96, 768, 450.0),
+    ];
+    let svg = plot.svg();
+    assert_eq!(texts(&svg, "batch"), ["8", "32"]);
+    assert_eq!(texts(&svg, "chosen"), ["64", "16", "96"]);
+    let names =
+        ["planned", "largest that fits", "batch 64"].map(|name| svg.find(&format!(">{name}: &lt;/title&gt;</text>")));
+    assert!(names.iter().all(Option::is_some) && names.is_sorted(), "{svg}");
+}
+
+#[test]
+fn everything_is_inside_of_the_picture_in_both_sizes() {
+    for size in [PlotSize::Wide, PlotSize::Narrow] {
+        let mut plot = MemorySpeedPlot { size, ..plot(&[64, 65, 66, 70, 90, 128, 256, 512, 4096]) };
+        plot.title = "a model with a long name on NVIDIA H100 80GB HBM3 (79.6 GiB of memory), measured".to_owned();
+        plot.note =
+            "dotted: memory of a card, in GiB; bars: from the slowest to the fastest repeat of a batch".to_owned();
+        let modes = [Precision::F32, Precision::Bf16Params].map(|precision| Mode::new(precision, true));
+        plot.lines.extend(modes.map(|mode| ModeLine { mode, points: Vec::new() }));
+        plot.limits = vec![Limit { memory: Bytes::from_mib(8192), label: "8 GiB available".to_owned() }];
+        plot.marks = vec![mark(MarkKind::Planned, 16, 65, 200.0)];
+        let svg = plot.svg();
+        let tree = roxmltree::Document::parse(&svg).unwrap();
+        let figure = |node: roxmltree::Node<'_, '_>, name: &str| node.attribute(name)?.parse::<f64>().ok();
+        let root = tree.root_element();
+        let [width, height] = ["width", "height"].map(|name| figure(root, name).unwrap());
+        for text in tree.descendants().filter(|node| node.has_tag_name("text") && node.attribute("x").is_some()) {
+            let [x, y] = ["x", "y"].map(|name| figure(text, name).unwrap());
+            // The width of a common font, which is below the estimate of labels.
+            let long = 6.0 * text.text().unwrap_or_default().chars().count() as f64;
+            let begin = match text.attribute("text-anchor") {
+                Some("middle") => x - long / 2.0,
+                Some("end") => x - long,
+                _ => x,
+            };
+            assert!(
+                begin >= 0.0 && begin + long <= width && (10.0..=height).contains(&y),
+                "{size:?}: {text:?} in {svg}"
+            );
+        }
+    }
 }

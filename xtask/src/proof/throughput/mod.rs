@@ -23,6 +23,11 @@ pub(super) struct Table {
 /// Methods of choosing a batch.
 const METHODS: [&str; 4] = ["planned, measured", "planned, derived only", "largest that fits", "batch 64"];
 
+/// Indices of choices.
+pub(super) const PLANNED: usize = 0;
+pub(super) const LARGEST: usize = 2;
+pub(super) const FIXED: usize = 3;
+
 /// Goals of the geometric mean and of the worst ratio.
 pub(super) const GOALS: (f64, f64) = (0.98, 0.93);
 
