@@ -6,6 +6,7 @@ mod figures;
 mod identities;
 mod limits;
 mod markdown;
+mod pictures;
 mod profiles;
 mod proof;
 mod prose;
@@ -71,6 +72,8 @@ type Generated = (&'static str, fn(&Path) -> Result<String>);
 const FILES: &[Generated] = &[
     ("core/src/profile/builtin.rs", profiles::builtin),
     ("README.md", profiles::readme),
+    ("docs/pictures/init.svg", pictures::init),
+    ("docs/pictures/monitor.svg", pictures::monitor),
     ("docs/cli.md", |_| Ok(references::commands())),
     ("docs/profiles.md", |_| Ok(profiles::reference())),
     ("docs/speed.md", speed::page),

@@ -14,12 +14,13 @@ mod throughput;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Result, ensure};
-use gpu_tuned_core::grouped;
+use anyhow::{Context as _, Result, ensure};
 use gpu_tuned_core::measured::Mode;
+use gpu_tuned_core::{Precision, grouped};
 
 use crate::figures::{folded, median, or_dash, percent, percentile, three_digits};
 use crate::markdown::{cells, filled, table};
+use crate::pictures::PICTURES;
 use crate::results::FOLDER;
 use at_measured::AtMeasured;
 use boundary::Bisection;
@@ -27,6 +28,9 @@ use data::{Line, Results};
 use memory::{Comparison, Pairs};
 use subject::Subject;
 use throughput::{Column, GOALS};
+
+/// Model and precision of the README's picture.
+const README: (&str, Precision) = ("resnet", Precision::F32);
 
 /// Text of the page, with a name in braces for each generated part.
 const PAGE: &str = include_str!("page.md");
@@ -51,6 +55,12 @@ fn generated(results: &Results) -> Result<Vec<(String, String)>> {
         let (name, of_model) = (subject.name, tables.iter().filter(|table| table.model == subject.name));
         figures += &format!("![{name}: samples/s by the memory needed](proof/{name}.svg)\n\n");
         files.push((format!("docs/proof/{name}.svg"), svg::figure(subject, &of_model.collect::<Vec<_>>())?));
+    }
+    let is_in_readme = |table: &&throughput::Table| (&*table.model, table.precision) == README;
+    if let Some(table) = tables.iter().find(is_in_readme) {
+        let subject = subjects.iter().find(|subject| subject.name == table.model);
+        let subject = subject.with_context(|| format!("there is no {}", table.model))?;
+        files.push((format!("{PICTURES}/throughput.svg"), svg::readme(subject, table)?));
     }
     let parts = [
         ("claims", claims(&columns[0], &comparison, &at_measured_sizes, &bisected, &results.confirmed)),
