@@ -10,6 +10,7 @@ mod pictures;
 mod profiles;
 mod proof;
 mod prose;
+mod readme;
 mod references;
 mod results;
 mod size;
@@ -71,7 +72,7 @@ type Generated = (&'static str, fn(&Path) -> Result<String>);
 
 const FILES: &[Generated] = &[
     ("core/src/profile/builtin.rs", profiles::builtin),
-    ("README.md", profiles::readme),
+    ("README.md", readme::page),
     ("docs/pictures/init.svg", pictures::init),
     ("docs/pictures/monitor.svg", pictures::monitor),
     ("docs/cli.md", |_| Ok(references::commands())),

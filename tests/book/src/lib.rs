@@ -1,4 +1,4 @@
-//! Every Rust block of the book is a test of this crate's documentation; `tests` reads the others.
+//! Every Rust block of the book and of the README is a test of this crate's documentation; `tests` reads the others.
 
 #![allow(clippy::needless_doctest_main, reason = "a build script is a main function")]
 
@@ -10,12 +10,13 @@ macro_rules! pages {
             pub mod $name {}
         )*
 
-        /// The pages with Rust in them.
+        /// The pages with Rust in them, from the folder of the book.
         pub const PAGES: &[&str] = &[$($file),*];
     };
 }
 
 pages! {
+    readme = "../README.md",
     introduction = "introduction.md",
     getting_started = "getting-started.md",
     own_loop = "loop.md",
@@ -25,5 +26,5 @@ pages! {
     watching = "watching.md",
     several_gpus = "several-gpus.md",
     ranks = "ranks.md",
-    faq = "faq.md",
+    pytorch = "pytorch.md",
 }

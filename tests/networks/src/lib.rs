@@ -2,11 +2,13 @@
 
 mod classifier;
 mod data;
+mod language;
 mod regression;
 mod values;
 
 pub use classifier::Classifier;
 pub use data::{CLASSES, FEATURES, Labelled, Rows};
+pub use language::{Model, Tokens, dataset};
 pub use regression::Regression;
 pub use values::{furthest, values};
 

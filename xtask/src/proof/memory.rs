@@ -77,11 +77,7 @@ impl Comparison {
             ("executed", &self.all, |run| run.is_executed),
             ("dry", &self.all, |run| !run.is_executed),
             ("accumulating, or with batches waiting", &self.all, HeldOut::is_divided),
-            (
-                "of [pairs](../tests/hardware/results/README.md), some with other kernels than the lock's",
-                &self.in_pairs,
-                |_| true,
-            ),
+            ("of [pairs], some with other kernels than the lock's", &self.in_pairs, |_| true),
             ("the same, of 1 GiB and more", &self.in_pairs, HeldOut::is_large),
             ("the same, accumulating, or with batches waiting", &self.in_pairs, HeldOut::is_divided),
         ];

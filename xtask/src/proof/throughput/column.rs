@@ -47,7 +47,13 @@ impl Column {
 
     /// Geometric mean of the ratios.
     pub(in crate::proof) fn mean(&self) -> String {
-        let ratios: Vec<f64> = self.ratios.iter().map(|(ratio, ..)| *ratio).collect();
+        self.mean_where(|_| true)
+    }
+
+    /// Geometric mean of the ratios at some places.
+    fn mean_where(&self, included: impl Fn(&str) -> bool) -> String {
+        let ratios = self.ratios.iter().filter(|(.., place)| included(place));
+        let ratios: Vec<f64> = ratios.map(|(ratio, ..)| *ratio).collect();
         or_dash(geometric_mean(&ratios), |mean| format!("{mean:.3}"))
     }
 
@@ -59,8 +65,11 @@ impl Column {
 
     /// Number of choices out of memory, of all.
     pub(in crate::proof) fn out_of_memory(&self) -> String {
-        let all = self.ratios.len() + self.out_of_memory + self.not_timed;
-        format!("{} of {all} (memory observed at {})", self.out_of_memory, self.observed())
+        format!("{} of {} (memory observed at {})", self.out_of_memory, self.choices(), self.observed())
+    }
+
+    fn choices(&self) -> usize {
+        self.ratios.len() + self.out_of_memory + self.not_timed
     }
 
     /// Number of choices whose memory pools were observed, with all of their micro-batches or with one.
@@ -91,5 +100,12 @@ impl Column {
         let Self { ratios, out_of_memory, no_choice, not_timed, .. } = self;
         let (rows, mean, worst, observed) = (ratios.len(), self.mean(), self.worst(), self.observed());
         cells![name, rows, interpolated, extrapolated, mean, worst, out_of_memory, observed, no_choice, not_timed]
+    }
+
+    /// Formats a row of the README: the mean, also without LSTMs, for which launches decide.
+    pub(super) fn summary(&self, name: &str) -> [String; 4] {
+        let others = self.mean_where(|place| !place.starts_with("lstm"));
+        let mean = format!("{} ({others} without the LSTM)", self.mean());
+        cells![name, mean, self.worst(), format!("{} of {}", self.out_of_memory, self.choices())]
     }
 }

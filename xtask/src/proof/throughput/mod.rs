@@ -87,3 +87,10 @@ pub(super) fn methods(columns: &[Column; 4]) -> String {
     let (mean, worst) = (format!("{:.2}", GOALS.0), format!("{:.2}", GOALS.1));
     table(headings, rows.chain([cells!["goal of the first", "", "", "", mean, worst, 0, "", "", ""]]))
 }
+
+/// Formats means and worst cases of each method.
+pub(super) fn summary(columns: &[Column; 4]) -> String {
+    let names = ["planned, measured", "planned, from dimensions only", "largest that fits", "batch 64"];
+    let rows = names.iter().zip(columns).map(|(name, column)| column.summary(name));
+    table(["micro-batch", "throughput / best that fits, mean", "worst", "out of memory"], rows)
+}

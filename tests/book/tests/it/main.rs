@@ -1,0 +1,6 @@
+//! Checks of the book and of the README, apart from their Rust.
+
+mod blocks;
+mod links;
+mod pages;
+mod readme;
