@@ -21,8 +21,9 @@ use order::{First, Limits, ModeTries, Need};
 const SHARE: f64 = 0.85;
 /// Time for the repeats of one micro-batch.
 const SPEND: Duration = Duration::from_secs(2);
-/// Tries of the first mode that are made even without time left: plans interpolate between two sizes at least.
-const LEAST_TRIES: usize = 2;
+/// Share of the time that must be left for a second size of the first mode, which may take longer than that: plans
+/// interpolate between two sizes. Where compilation of the first took most of the time, that of another may, too.
+const SECOND_SIZE: u32 = 4;
 
 /// Steps on a GPU.
 pub(super) trait Trial {
@@ -132,7 +133,12 @@ impl Search<'_, '_> {
         let left = self.plan.budget.left(self.trial.now());
         for &need in needs {
             for mode in 0..modes {
-                let is_due = mode == 0 && self.modes[0].tried.len() < LEAST_TRIES;
+                let is_due = mode == 0
+                    && match self.modes[0].tried.len() {
+                        0 => true,
+                        1 => left * SECOND_SIZE >= self.plan.budget.whole,
+                        _ => false,
+                    };
                 let is_affordable = |batch: &u64| is_due || self.expected(*batch) <= left;
                 if let Some(batch) = self.wanted(mode, need).into_iter().find(is_affordable) {
                     return Some((mode, batch));
