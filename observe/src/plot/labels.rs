@@ -1,6 +1,6 @@
 //! Labels beside points.
 
-use super::svg::{Area, text_width};
+use super::svg::Area;
 
 /// Height of a label of 12 px.
 const HEIGHT: f64 = 12.0;
@@ -22,10 +22,10 @@ impl Labels {
         self.taken.push(Area { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius });
     }
 
-    /// Finds a free place around a point, and takes it. Returns the middle of the label's base line; `None` if every place
+    /// Finds a free place for a label of this width around a point, and takes it. Returns the middle of the label's base line; `None` if every place
     /// overlaps something.
-    pub(super) fn place(&mut self, [x, y]: [f64; 2], radius: f64, label: &str) -> Option<[f64; 2]> {
-        let half = text_width(label) / 2.0;
+    pub(super) fn place(&mut self, [x, y]: [f64; 2], radius: f64, width: f64) -> Option<[f64; 2]> {
+        let half = width / 2.0;
         let (beside, away) = (radius + half + 2.0, radius + 2.0);
         let middles = [
             [x, y - away - HEIGHT / 2.0],
@@ -66,7 +66,7 @@ mod tests {
     fn labels_avoid_symbols_each_other_and_the_edge() {
         let mut labels = Labels::new(Area { left: 0.0, right: 100.0, top: 0.0, bottom: 60.0 });
         labels.avoid([50.0, 30.0], 3.0);
-        let placed: Vec<_> = (0..9).map_while(|_| labels.place([50.0, 30.0], 3.0, "64")).collect();
+        let placed: Vec<_> = (0..9).map_while(|_| labels.place([50.0, 30.0], 3.0, 13.8)).collect();
         assert!((2..9).contains(&placed.len()), "{placed:?}");
         for (index, [x, y]) in placed.iter().enumerate() {
             assert!((7.0..=93.0).contains(x) && (10.0..=60.0).contains(y), "{placed:?}");

@@ -9,7 +9,7 @@ use super::labels::Labels;
 use super::legend::{Entry, Header};
 use super::mark::{Mark, MarkKind, OUTLINE};
 use super::scale::Scale;
-use super::svg::{Area, PlotSize, escaped, open, tick};
+use super::svg::{Area, PlotSize, escaped, open, text_width, tick};
 
 /// A plot of batches: samples per second over the memory needed.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +68,8 @@ const LIMITS: f64 = 18.0;
 const LEFT: f64 = 64.0;
 const BELOW: f64 = 48.0;
 const RADIUS: f64 = 3.0;
+/// Width of bold text, relative to other text.
+const BOLD: f64 = 1.2;
 
 impl MemorySpeedPlot {
     /// Draws the plot as an SVG file with light and dark colors, and with the names of points where a pointer rests.
@@ -131,20 +133,23 @@ impl MemorySpeedPlot {
         let marks: Vec<_> = self.marks.iter().map(|mark| (mark.batch, mark.memory, mark.samples_per_s)).collect();
         let points = self.lines.iter().flat_map(|line| &line.points);
         let points: Vec<_> = points.map(|point| (point.batch, point.memory, point.samples_per_s)).collect();
-        points.iter().for_each(|(_, memory, speed)| labels.avoid(scale.position(*memory, *speed), RADIUS));
-        marks.iter().for_each(|(_, memory, speed)| labels.avoid(scale.position(*memory, *speed), OUTLINE));
+        let symbols = points.iter().map(|point| (point, RADIUS)).chain(marks.iter().map(|mark| (mark, OUTLINE)));
+        for ((_, memory, speed), radius) in symbols {
+            labels.avoid(scale.position(*memory, *speed), radius);
+        }
         let is_marked = |point: &&(u64, Bytes, f64)| {
             let [x, y] = scale.position(point.1, point.2);
             let positions = marks.iter().map(|mark| (mark.0, scale.position(mark.1, mark.2)));
             positions.into_iter().any(|(batch, other)| batch == point.0 && (other[0] - x).hypot(other[1] - y) < OUTLINE)
         };
-        let of_points = points.iter().filter(|point| !is_marked(point)).map(|point| (point, "batch", RADIUS));
+        let of_points = points.iter().filter(|point| !is_marked(point)).map(|point| (point, "batch", RADIUS, 1.0));
         // Several methods may choose the same batch.
         let of_marks = marks.iter().enumerate().filter(|(index, mark)| !marks[..*index].contains(mark));
-        let all = of_marks.map(|(_, mark)| (mark, "chosen", OUTLINE)).chain(of_points);
-        for ((batch, memory, samples_per_s), class, radius) in all {
+        let all = of_marks.map(|(_, mark)| (mark, "chosen", OUTLINE, BOLD)).chain(of_points);
+        for ((batch, memory, samples_per_s), class, radius, weight) in all {
             let label = grouped(*batch);
-            if let Some([x, y]) = labels.place(scale.position(*memory, *samples_per_s), radius, &label) {
+            let (position, width) = (scale.position(*memory, *samples_per_s), weight * text_width(&label));
+            if let Some([x, y]) = labels.place(position, radius, width) {
                 writeln!(
                     text,
                     "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{label}</text>"

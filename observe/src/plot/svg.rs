@@ -30,7 +30,7 @@ impl PlotSize {
     pub(super) const fn width(self) -> f64 {
         match self {
             Self::Wide => 800.0,
-            Self::Narrow => 480.0,
+            Self::Narrow => 440.0,
         }
     }
 }

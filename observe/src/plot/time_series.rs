@@ -175,7 +175,8 @@ impl Scale {
             let at = f64::from(count) * step;
             let (x, label) = (self.x(self.from + at), duration(at, step));
             writeln!(text, "<path class=\"axis\" d=\"M{x:.1} {bottom}v5\"/>")?;
-            writeln!(text, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", bottom + 17.0)?;
+            let (x, anchor) = if x > right - 10.0 { (right, "end") } else { (x, "middle") };
+            writeln!(text, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{label}</text>", bottom + 17.0)?;
         }
         writeln!(text, "<path class=\"axis\" d=\"M{left} {bottom}H{right}\"/>")?;
         let (x, y) = (f64::midpoint(left, right), bottom + 34.0);
