@@ -7,6 +7,7 @@ mod recorded;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::Serialize;
 
@@ -79,7 +80,7 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
         notes.extend(recorded.notes);
     }
     let title = package.unwrap_or_else(|| "training run".to_owned());
-    let page = page::page(&title, &sections);
+    let page = page::page(&title, &date(SystemTime::now()), &sections);
     if is_standard(&args.output) {
         return Ok(Answer { text: page, notes, code: Code::Ok });
     }
@@ -134,6 +135,12 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
         sections,
         notes,
     })
+}
+
+/// Formats a time to the minute, such as `2026-11-26 10:02 UTC`.
+fn date(time: SystemTime) -> String {
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    format!("{} UTC", text[..16].replace('T', " "))
 }
 
 /// Refuses to replace a file that is not a report.

@@ -8,11 +8,15 @@ const STYLE: &str = include_str!("page.css");
 
 pub(super) struct Section {
     pub heading: String,
+    /// Sentences for the begin of the page.
+    pub summary: String,
     pub body: Markup,
 }
 
-pub(super) fn page(package: &str, sections: &[Section]) -> String {
-    let title = format!("{package}: gpu-tuned");
+/// Creates the page. `made` is its date.
+pub(super) fn page(package: &str, made: &str, sections: &[Section]) -> String {
+    let title = format!("{package}: gpu-tuned report");
+    let summaries: Vec<_> = sections.iter().map(|section| &*section.summary).filter(|text| !text.is_empty()).collect();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -25,6 +29,8 @@ pub(super) fn page(package: &str, sections: &[Section]) -> String {
             }
             body {
                 h1 { (package) }
+                p class="pale" { "Made on " (made) " by cargo gpu-tuned " (env!("CARGO_PKG_VERSION")) "." }
+                p { (marked_up(&summaries.join(" "))) }
                 nav {
                     ul {
                         @for (index, section) in sections.iter().enumerate() {
@@ -48,14 +54,28 @@ pub(super) fn picture(svg: String) -> Markup {
     PreEscaped(svg)
 }
 
-/// A table. Headings of numbers begin with `>`, those of faint columns with `~`.
+/// Text in which backticks enclose code.
+pub(super) fn marked_up(text: &str) -> Markup {
+    let has_pairs = text.matches('`').count().is_multiple_of(2);
+    html! {
+        @if has_pairs {
+            @for (index, part) in text.split('`').enumerate() {
+                @if index % 2 == 1 { code { (part) } } @else { (part) }
+            }
+        } @else { (text) }
+    }
+}
+
+/// A table. Headings of numbers begin with `>`, those of pale columns of sentences with `~`. The last cell of a shorter row
+/// fills the rest of the row.
 pub(super) fn table(headings: &[impl AsRef<str>], rows: &[Vec<String>]) -> Markup {
     let column = |heading: &str| match heading.split_at_checked(1) {
         Some((">", name)) => ("number", name.to_owned()),
-        Some(("~", name)) => ("faint", name.to_owned()),
+        Some(("~", name)) => ("pale", name.to_owned()),
         _ => ("text", heading.to_owned()),
     };
     let columns: Vec<_> = headings.iter().map(|heading| column(heading.as_ref())).collect();
+    let rest = |row: &[String]| columns.len() + 1 - row.len();
     html! {
         table {
             thead {
@@ -63,7 +83,13 @@ pub(super) fn table(headings: &[impl AsRef<str>], rows: &[Vec<String>]) -> Marku
             }
             tbody {
                 @for row in rows {
-                    tr { @for (cell, (class, _)) in row.iter().zip(&columns) { td class=(class) { (cell) } } }
+                    tr {
+                        @for (index, (cell, (class, name))) in row.iter().zip(&columns).enumerate() {
+                            @if index + 1 == row.len() && rest(row) > 1 {
+                                td class="wide" colspan=(rest(row)) { span { (marked_up(cell)) } }
+                            } @else { td class=(class) data-label=(name) { span { (marked_up(cell)) } } }
+                        }
+                    }
                 }
             }
         }
@@ -74,14 +100,29 @@ pub(super) fn table(headings: &[impl AsRef<str>], rows: &[Vec<String>]) -> Marku
 mod tests {
     use maud::html;
 
-    use super::{Section, page};
+    use super::{Section, marked_up, page, table};
 
     #[test]
     fn names_are_escaped_everywhere() {
         let heading = "<script>alert(1)</script>".to_owned();
-        let section = Section { heading, body: html! { p { "</section>" } } };
-        let page = page("a & \"b\"", &[section]);
-        assert!(!page.contains("<script>") && !page.contains("<p></section>"), "{page}");
+        let section = Section { heading, summary: "`<b>`".to_owned(), body: html! { p { "</section>" } } };
+        let page = page("a & \"b\"", "2026-11-26", &[section]);
+        assert!(!page.contains("<script>") && !page.contains("<p></section>") && !page.contains("<b>"), "{page}");
         assert!(page.contains("<h1>a &amp; &quot;b&quot;</h1>"), "{page}");
+    }
+
+    #[test]
+    fn backticks_in_pairs_enclose_code() {
+        let text = |text| marked_up(text).into_string();
+        assert_eq!(text("with `a` and `b`"), "with <code>a</code> and <code>b</code>");
+        assert_eq!(text("a ` alone"), "a ` alone");
+    }
+
+    #[test]
+    fn cells_have_the_names_of_their_columns_and_short_rows_fill_the_table() {
+        let rows = [vec!["h200".to_owned(), "8".to_owned()], vec!["no `fit`".to_owned()]];
+        let table = table(&["GPU", ">batch"], &rows).into_string();
+        assert!(table.contains("<td class=\"number\" data-label=\"batch\"><span>8</span></td>"), "{table}");
+        assert!(table.contains("<td class=\"wide\" colspan=\"2\"><span>no <code>fit</code></span></td>"), "{table}");
     }
 }

@@ -6,7 +6,7 @@ use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use gpu_tuned_observe::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, PlotSize, Point};
 use maud::{Markup, html};
 
-use super::page::{Section, picture, table};
+use super::page::{Section, marked_up, picture, table};
 use crate::args::GoalArgs;
 use crate::error::Error;
 use crate::project::{Described, Project};
@@ -38,27 +38,62 @@ pub(super) fn section(
         explained.push((target, goal, explanation));
     }
     let columns = [view::headings("GPU"), vec!["~from".to_owned()]].concat();
-    let rows: Vec<_> =
-        explained.iter().map(|(target, _, found)| row(&target.name, found.as_ref(), columns.len())).collect();
+    let rows: Vec<_> = explained.iter().map(|(target, _, found)| row(&target.name, found.as_ref())).collect();
+    let outcomes: Vec<_> = explained.iter().map(|(target, _, found)| (&*target.name, found.as_ref().ok())).collect();
     let body = html! {
-        p { (plain(&view::heading(described, asked))) }
+        p { (marked_up(&plain(&view::heading(described, asked)))) }
         (table(&columns, &rows))
         @for (target, goal, explanation) in &explained {
             @if let Ok(explanation) = explanation { (details(project, described, target, goal, explanation)) }
         }
     };
-    Ok(Section { heading: format!("{}: plans", described.name), body })
+    Ok(Section { heading: format!("{}: plans", described.name), summary: summary(described.name, &outcomes), body })
 }
 
-fn row(target: &str, explained: Result<&Explanation, &PlanError>, columns: usize) -> Vec<String> {
+/// Ranges of the plans, each with the GPUs at its ends, and the GPUs without a plan.
+fn summary(workload: &str, outcomes: &[(&str, Option<&Explanation>)]) -> String {
+    let found = outcomes.iter().map(|(target, found)| (*target, found.and_then(plan_of)));
+    let mut plans: Vec<_> = found.clone().filter_map(|(target, plan)| Some((target, plan?))).collect();
+    plans.sort_by(|a, b| a.1.samples_per_s.total_cmp(&b.1.samples_per_s));
+    let describe = |(target, plan): &(&str, &Plan)| {
+        let (settings, memory) = (&plan.settings, &plan.memory);
+        let speed = with_interval(plan.samples_per_s, plan.samples_per_s_interval);
+        let (batch, times) = (grouped(settings.batch_size), grouped(settings.gradient_accumulation));
+        let (needed, available) = (memory.total(), memory.available);
+        format!("{target} with {batch} x {times} samples a step: {speed} samples/s, {needed} of {available}")
+    };
+    let planned = match plans.as_slice() {
+        [] => String::new(),
+        [only] => format!("{workload} is planned for {}.", describe(only)),
+        [slowest, .., fastest] => format!(
+            "{workload} is planned for {} GPUs. The fastest is predicted to be {}. The slowest is {}.",
+            plans.len(),
+            describe(fastest),
+            describe(slowest),
+        ),
+    };
+    let without: Vec<_> = found.filter(|(_, plan)| plan.is_none()).map(|(target, _)| target).collect();
+    let without = match without.as_slice() {
+        [] => String::new(),
+        names => format!(" {workload} has no plan for {}: see the table.", names.join(", ")),
+    };
+    format!("{planned}{without}").trim().to_owned()
+}
+
+fn plan_of(explanation: &Explanation) -> Option<&Plan> {
+    match &explanation.outcome {
+        Outcome::Plan(plan) => Some(plan),
+        Outcome::Misfit(_) => None,
+    }
+}
+
+fn row(target: &str, explained: Result<&Explanation, &PlanError>) -> Vec<String> {
     let refusal = match explained.map(|explanation| &explanation.outcome) {
         Ok(Outcome::Plan(plan)) => return view::cells(target, plan).into_iter().chain([source(plan)]).collect(),
         Ok(Outcome::Misfit(misfit)) => misfit.in_one_line(),
         Err(error) => error.to_string(),
     };
-    let mut cells = vec![String::new(); columns];
-    (cells[0], cells[columns - 1]) = (target.to_owned(), refusal);
-    cells
+    vec![target.to_owned(), refusal]
 }
 
 fn plain(text: &str) -> String {
@@ -79,16 +114,13 @@ fn details(
     explanation: &Explanation,
 ) -> Markup {
     let arithmetic = view::explanation(project, target, explanation);
-    let advice: &[String] = match &explanation.outcome {
-        Outcome::Plan(plan) => &plan.advice,
-        Outcome::Misfit(_) => &[],
-    };
+    let advice = plan_of(explanation).map_or(&[][..], |plan| &plan.advice);
     html! {
         h3 { (target.name) }
         @if let Some(svg) = frontier(described, target, goal, explanation) { (picture(svg)) }
-        @for advice in advice { p { (advice) } }
+        @for advice in advice { p { (marked_up(advice)) } }
         details {
-            summary { "the arithmetic" }
+            summary { "The arithmetic" }
             pre { (plain(&arithmetic)) }
         }
     }
@@ -96,7 +128,7 @@ fn details(
 
 /// Throughput over memory of the candidates that fit, with the plan and what others would choose.
 fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation: &Explanation) -> Option<String> {
-    let Outcome::Plan(plan) = &explanation.outcome else { return None };
+    let plan = plan_of(explanation)?;
     let facts = target.facts_of(goal.world_size);
     let expected = curve(&facts, &described.workload_on(&facts), goal).ok()?;
     let mode = |checkpointing| Mode { checkpointing, cuda_graphs: false, ..Mode::of(&plan.settings, &facts) };
@@ -159,7 +191,7 @@ pub(super) fn measurements(described: &Described<'_>) -> Option<Section> {
             (table(&COLUMNS, &rows(on)))
         }
     };
-    Some(Section { heading: format!("{}: measurements", described.name), body })
+    Some(Section { heading: format!("{}: measurements", described.name), summary: String::new(), body })
 }
 
 fn device(on: &MeasuredOn) -> String {

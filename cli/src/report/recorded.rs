@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
-use gpu_tuned_core::three_digits;
-use gpu_tuned_observe::diagnose::{Finding, Severity, diagnose};
+use gpu_tuned_core::{grouped, three_digits};
+use gpu_tuned_observe::diagnose::{Diagnosis, Finding, Severity, diagnose};
 use gpu_tuned_observe::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
 use gpu_tuned_observe::plot::{TimeSeries, TimeSeriesPlot};
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord};
 use maud::{Markup, html};
 
-use super::page::{Section, picture, table};
-use crate::stdio::input_name;
+use super::date;
+use super::page::{Section, marked_up, picture, table};
+use crate::stdio::is_standard;
 use crate::view::{expectation, readable};
+
+const SOUND: &str = "Nothing slows training down.";
 
 const COLUMNS: [&str; 7] = ["of", "figure", ">mean", ">min", ">max", ">std. dev.", ">samples"];
 
@@ -30,43 +34,67 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
     for record in records {
         gathering.observe(record);
     }
-    let summary = gathering.summary();
-    let runs = records.iter().filter_map(|record| match record {
-        Record::Run(run) => Some(run.as_ref()),
-        _ => None,
-    });
-    let body = html! {
-        @for run in runs { (of_run(run)) }
-        (steps(&summary))
-        (findings(records))
-        (table(&COLUMNS, &figures(&summary)))
-        @for svg in courses(records) { (picture(svg)) }
+    let (summary, diagnosis) = (gathering.summary(), diagnose(records));
+    let runs = || {
+        records.iter().filter_map(|record| match record {
+            Record::Run(run) => Some(run.as_ref()),
+            _ => None,
+        })
     };
-    Section { heading: format!("Run: {}", input_name(path)), body }
+    let file = match path.file_name() {
+        Some(name) if !is_standard(path) => name.to_string_lossy().into_owned(),
+        _ => "standard input".to_owned(),
+    };
+    let heading = match runs().next_back() {
+        Some(run) => format!("Run: {} on {} ({file})", run.workload, run.device.name),
+        None => format!("Run ({file})"),
+    };
+    let taken = steps(records, &summary);
+    let body = html! {
+        p { (taken) }
+        @for run in runs() { (of_run(run)) }
+        (findings(&diagnosis))
+        h3 { "Figures over time" }
+        div class="plots" { @for svg in courses(records) { (picture(svg)) } }
+        h3 { "Figures in numbers" }
+        (table(&COLUMNS, &figures(&summary)))
+    };
+    Section { summary: format!("{heading}: {taken} {}", verdict(&diagnosis)), heading, body }
+}
+
+/// Number and speed of the steps, and the begin of the recording.
+fn steps(records: &[Record], summary: &Summary) -> String {
+    let begin = records.iter().filter_map(Record::at).reduce(f64::min);
+    let begin = begin.and_then(|at| Duration::try_from_secs_f64(at).ok()).and_then(|at| UNIX_EPOCH.checked_add(at));
+    let since = begin.map(|at| format!(" since {}", date(at))).unwrap_or_default();
+    let Some(steps) = &summary.steps else { return format!("no steps{since}.") };
+    let speed = three_digits(steps.samples_per_s.mean);
+    let loss = steps.last_loss.map(|loss| format!(", last loss {loss:.4}")).unwrap_or_default();
+    let (taken, samples) = (grouped(steps.steps), grouped(steps.samples));
+    format!("{taken} steps of {samples} samples in all{since}, {speed} samples/s{loss}.")
+}
+
+fn verdict(diagnosis: &Diagnosis) -> String {
+    match diagnosis.findings.as_slice() {
+        [] if diagnosis.judged.steps > 0 => SOUND.to_owned(),
+        [] => String::new(),
+        [only] => format!("Finding: {}.", only.headline),
+        [first, rest @ ..] => format!("First of {} findings: {}.", rest.len() + 1, first.headline),
+    }
 }
 
 fn of_run(run: &Run) -> Markup {
     let built = run.target.as_deref().map_or_else(|| "no specific GPU".to_owned(), |target| format!("`{target}`"));
     html! {
-        p { (run.workload) " on " (run.device.name) ", built for " (built) ", process " (run.pid) }
+        p { (run.workload) " on " (run.device.name) ", built for " (marked_up(&built)) ", process " (run.pid) }
         @if !run.fallbacks.is_empty() {
-            ul { @for fallback in &run.fallbacks { li class="bad" { (fallback) } } }
+            ul { @for fallback in &run.fallbacks { li class="bad" { (marked_up(fallback)) } } }
         }
         @if !run.reasons.is_empty() {
             details {
-                summary { "the settings and their reasons" }
-                ul { @for reason in &run.reasons { li { (reason) } } }
+                summary { "The settings and their reasons" }
+                ul { @for reason in &run.reasons { li { (marked_up(reason)) } } }
             }
-        }
-    }
-}
-
-fn steps(summary: &Summary) -> Markup {
-    let Some(steps) = &summary.steps else { return html! {} };
-    html! {
-        p {
-            (steps.steps) " steps of " (steps.samples) " samples in all, " (three_digits(steps.samples_per_s.mean)) " samples/s"
-            @if let Some(loss) = steps.last_loss { ", last loss " (format!("{loss:.4}")) }
         }
     }
 }
@@ -143,15 +171,16 @@ fn of_steps(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Opti
 }
 
 /// The findings in their order, and what could not be judged.
-fn findings(records: &[Record]) -> Markup {
-    let diagnosis = diagnose(records);
+fn findings(diagnosis: &Diagnosis) -> Markup {
     html! {
         h3 { "Findings" }
         @if diagnosis.findings.is_empty() && diagnosis.judged.steps > 0 {
-            p class="good" { "Nothing slows training down." }
+            p class="good" { (SOUND) }
         }
         @for found in &diagnosis.findings { (finding(found)) }
-        @for unjudged in &diagnosis.unjudged { p class="faint" { (unjudged.what) "; " (unjudged.how) } }
+        @for unjudged in &diagnosis.unjudged {
+            p class="pale" { (marked_up(&unjudged.what)) "; " (marked_up(&unjudged.how)) }
+        }
     }
 }
 
@@ -160,16 +189,16 @@ fn finding(found: &Finding) -> Markup {
     html! {
         p {
             span class=(class) { (found.severity.name()) } " "
-            strong { (found.headline) } " "
-            span class="faint" { "[" (found.kind) "]" }
+            strong { (marked_up(&found.headline)) } " "
+            span class="pale" { "[" (found.kind) "]" }
         }
         ul {
-            @for evidence in &found.evidence { li class="faint" { (evidence) } }
+            @for evidence in &found.evidence { li class="pale" { (marked_up(evidence)) } }
             li {
-                (found.change.what)
+                (marked_up(&found.change.what))
                 @if let Some(command) = &found.change.command { ": " code { (command) } }
             }
-            li { (expectation(found)) }
+            li { (marked_up(&expectation(found))) }
         }
     }
 }

@@ -5,7 +5,7 @@ use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, Run, StepRecor
 use crate::project::Project;
 
 /// A run of 60 steps, a second each, on a GPU.
-fn recorded(project: &Project) {
+pub(crate) fn recorded(project: &Project) {
     let mut file = Writer::append(project.path("run.jsonl")).unwrap();
     let mut run = Run::new(1000.0, 42);
     run.workload = "<digits>".into();
@@ -42,14 +42,15 @@ fn it_holds_plans_measurements_and_runs_and_needs_nothing_else() {
     for expected in [
         ": plans</h2>",
         ": measurements</h2>",
-        "Run: run.jsonl</h2>",
+        "Run: &lt;digits&gt; on NVIDIA H200 (run.jsonl)</h2>",
         "&lt;digits&gt; on NVIDIA H200",
         "another GPU is there",
-        "60 steps of 30720 samples in all, 512 samples/s",
+        "60 steps of 30,720 samples in all since 1970-01-01 00:16 UTC, 512 samples/s, last loss 0.0009.",
+        "<p>lm is planned for h200 with 128 x 4 samples a step: 863 samples/s, 19.4 GiB of ",
         "valid/loss",
         "<h3>Findings</h3>",
-        "<td class=\"text\">utilisation, %</td><td class=\"number\">80.00</td>",
-        "<td class=\"text\">memory used, GiB</td><td class=\"number\">8.00</td>",
+        "<span>utilisation, %</span></td><td class=\"number\" data-label=\"mean\"><span>80.00</span>",
+        "<span>memory used, GiB</span></td><td class=\"number\" data-label=\"mean\"><span>8.00</span>",
     ] {
         assert!(page.contains(expected), "{expected} is not in {page}");
     }
@@ -153,7 +154,10 @@ fn a_recording_needs_no_package() {
     let written = of(&project, &["--json"]).json(0);
     assert_eq!((&written["workloads"], &written["recordings"]), (&serde_json::json!([]), &1.into()));
     let page = project.read("gpu-tuned.report.html");
-    assert!(page.contains("<title>training run: gpu-tuned</title>") && page.contains("Run: run.jsonl"), "{page}");
+    assert!(
+        page.contains("<title>training run: gpu-tuned report</title>") && page.contains("(run.jsonl)</h2>"),
+        "{page}"
+    );
     // Requested plans are shown, or the reason why there are none.
     for args in [&["h200"][..], &["--workload", "lm"], &["--global-batch", "8"], &["-p", "bare"]] {
         assert!(of(&project, args).refused(2).starts_with("error: no Cargo.toml"), "{args:?}");
