@@ -2,6 +2,8 @@
 
 mod bench;
 mod book;
+#[cfg(unix)]
+mod browser;
 mod check;
 mod described;
 mod diagnose;

@@ -1,0 +1,70 @@
+//! The report, and the pictures of the README and of the proof, as people see them.
+
+use std::path::{Path, PathBuf};
+
+use super::{Browser, View};
+use crate::project::Project;
+use crate::report::recorded;
+
+const LIGHT: View = View { medium: "screen", scheme: "light", width: 1280 };
+const DARK: View = View { scheme: "dark", ..LIGHT };
+const TELEPHONE: View = View { width: 400, ..LIGHT };
+/// A4 at 96 dots per inch, with the browser's margins of a centimeter. The reader's screen is dark.
+const PAPER: View = View { medium: "print", scheme: "dark", width: 718 };
+
+/// Pixels of the smallest text.
+const SMALLEST: &str = "8.5";
+
+fn problems(browser: &mut Browser, checks: &[&str]) -> Vec<String> {
+    let expression = format!("[].concat({})", checks.join(", "));
+    serde_json::from_value(browser.evaluate(&expression)).expect("a list of texts")
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
+}
+
+#[test]
+fn the_report_is_readable_on_screens_telephones_and_paper() {
+    let Some(mut browser) = Browser::open() else { return };
+    let project = Project::new("measured");
+    recorded(&project);
+    // The oldest GPU has no bf16, which fills its row with the reason.
+    let targets = ["report", "h200", "rtx4090", "gtx1080", "--recording", "run.jsonl"];
+    for (name, options) in [("plans", &[][..]), ("refused", &["--precision", "bf16_params"])] {
+        project.run(&[&targets, options].concat()).ended(0);
+        let page = project.path("gpu-tuned.report.html");
+        let pictures = format!("unreadablePictures({SMALLEST})");
+        let screens = [("1280", LIGHT), ("dark", DARK), ("400", TELEPHONE), ("700", View { width: 700, ..LIGHT })];
+        for (view_name, view) in screens {
+            browser.show(&page, view);
+            browser.photograph(&format!("report-{name}-{view_name}"));
+            let found = problems(&mut browser, &["clipped()", &pictures, "faint()"]);
+            assert!(found.is_empty(), "{name}, {view:?}: {found:#?}");
+            let ground = browser.evaluate("groundLuminance()").as_f64().expect("a number");
+            assert_eq!(ground < 0.5, view.scheme == "dark", "{name}, {view:?}: {ground}");
+        }
+        browser.show(&page, PAPER);
+        browser.photograph(&format!("report-{name}-print"));
+        let found = problems(&mut browser, &["clipped()", &pictures, "faint()", "missingOnPaper()"]);
+        assert!(found.is_empty(), "{name} on paper: {found:#?}");
+        let ground = browser.evaluate("groundLuminance()").as_f64();
+        assert_eq!(ground, Some(1.0), "{name} on paper");
+    }
+}
+
+#[test]
+fn the_pictures_of_the_documentation_are_readable_in_light_and_dark() {
+    let Some(mut browser) = Browser::open() else { return };
+    let files = ["pictures/throughput", "pictures/init", "pictures/monitor", "proof/lstm", "proof/transformer"];
+    for file in files.iter().chain(&["proof/convnet", "proof/resnet"]) {
+        for view in [LIGHT, DARK] {
+            browser.show(&repository().join("docs").join(file).with_extension("svg"), view);
+            browser.photograph(&format!("{}-{}", file.replace('/', "-"), view.scheme));
+            let found = problems(&mut browser, &["unreadablePictures(11)", "faint()"]);
+            assert!(found.is_empty(), "{file}, {view:?}: {found:#?}");
+            let ground = browser.evaluate("groundLuminance()").as_f64().expect("a number");
+            assert_eq!(ground < 0.5, view.scheme == "dark", "{file}, {view:?}: {ground}");
+        }
+    }
+}
